@@ -1,4 +1,4 @@
-//! Settings of an endpoint and of its associations, and every limit by name. Begin at [`EndpointConfig`].
+//! Settings of an endpoint and of its associations, and all limits by name. Begin at [`EndpointConfig`].
 
 use std::num::NonZeroU16;
 use std::time::Duration;
@@ -15,17 +15,17 @@ use crate::multipath::Multipath;
 /// Settings of an [`Endpoint`](crate::Endpoint).
 #[derive(Clone, Debug)]
 pub struct EndpointConfig {
-    /// Lifetime of a state cookie (Valid.Cookie.Life, RFC 9260 section 16). A peer's Cookie Preservative can extend it up to twice
-    /// this.
+    /// Lifetime of a state cookie (Valid.Cookie.Life, RFC 9260 section 16). A peer's Cookie Preservative can extend it to up to twice this
+    /// value.
     pub cookie_lifetime: Duration,
-    /// Age from which the key that signs cookies is replaced when the next cookie is signed. The previous key stays valid until the
-    /// next replacement.
+    /// Minimum age at which the key that signs cookies is replaced. The replacement happens when the next cookie is signed. The previous
+    /// key stays valid until the next replacement.
     pub cookie_key_lifetime: Duration,
-    /// The part of a host's associations that this endpoint has. Its verification tags name the part, so packets can be led to it by
-    /// their tags (see [`Shard`]). The driver must give the endpoint only packets of its part, and must begin an association in the
+    /// Shard of this endpoint: its part of the host's associations. The verification tags identify the shard, so packets can be distributed
+    /// by their tags (see [`Shard`]). The driver must give the endpoint only packets of its shard. It must begin each association in the
     /// shard that [`Shard::of_peer`] returns.
     pub shard: Shard,
-    /// Settings of accepted associations; [`Connect`](crate::Connect) brings its own.
+    /// Settings of accepted associations. [`Connect`](crate::Connect) has separate settings.
     pub association: AssociationConfig,
     /// Bounds on memory and work.
     pub limits: Limits,
@@ -51,89 +51,90 @@ impl Default for EndpointConfig {
 pub struct AssociationConfig {
     /// Timers and thresholds.
     pub timing: Timing,
-    /// Outbound streams to ask for, 1 to 65,535.
+    /// Number of outbound streams to request, 1 to 65,535.
     pub outbound_streams: u16,
-    /// Inbound streams to allow, 1 to 65,535.
+    /// Number of inbound streams to allow, 1 to 65,535.
     pub inbound_streams: u16,
-    /// Limit on the bytes of user data that wait to be sent or acknowledged; [`send`](crate::Endpoint::send) refuses more. The buffer
-    /// begins with `buffer_start` bytes and grows to twice the sum of the congestion windows, within this limit.
+    /// Limit on the bytes of user data that wait to be sent or acknowledged. [`send`](crate::Endpoint::send) refuses more. The buffer
+    /// begins with `buffer_start` bytes, and grows within this limit to twice the sum of the congestion windows.
     pub send_buffer: usize,
-    /// True if messages are accepted after the peer's SHUTDOWN, until the driver calls [`shutdown`](crate::Endpoint::shutdown). Only
-    /// then is the SHUTDOWN answered. For drivers with messages that programs have handed over and that have not reached the engine
-    /// (RFC 9260 section 9.2: outstanding data is sent first). Such a driver must call `shutdown` after every
+    /// True if messages are accepted after the peer's SHUTDOWN, until the driver calls [`shutdown`](crate::Endpoint::shutdown). The
+    /// SHUTDOWN is answered only after that call. The setting is for drivers that hold messages from programs which the engine has not
+    /// received yet. RFC 9260 section 9.2 requires that outstanding data is sent first. Such a driver must call `shutdown` after every
     /// [`PeerShutdown`](crate::Event::PeerShutdown).
     pub takes_late_messages: bool,
-    /// Limit on the bytes of user data that wait to be read; less than 1,500 counts as 1,500. The buffer begins with `buffer_start`
-    /// bytes and grows to four times the bytes read in a round trip, within this limit. Its free part is advertised as a_rwnd. With
-    /// bookkeeping the data takes up to three times this, or 96 KiB if that is more, however small the pieces are.
+    /// Limit on the bytes of user data that wait to be read. Values below 1,500 count as 1,500. The buffer begins with `buffer_start`
+    /// bytes, and grows within this limit to four times the bytes read in a round trip. Its free part is advertised as a_rwnd. Including
+    /// bookkeeping, the data occupies up to three times this limit, or 96 KiB if that is more. The size of the pieces does not matter.
     pub receive_buffer: usize,
-    /// Size with which each buffer begins, in bytes. The send buffer returns to it with small congestion windows. Should be 8 KiB or
-    /// more.
+    /// Initial size of each buffer, in bytes. The send buffer returns to this size when the congestion windows are small. Should be 8 KiB
+    /// or more.
     pub buffer_start: usize,
-    /// MTU of the largest link, IP header included, in bytes (576 to 65,535). A path begins with this size, or with 1,500 if that is
-    /// less. Probes find larger sizes up to this one, and smaller ones where routers require them (RFC 8899).
+    /// Largest MTU of all links, IP header included, in bytes (576 to 65,535). A path begins with this size, or with 1,500 if that is less.
+    /// Probes then find larger sizes up to this limit, and smaller sizes where routers require them (RFC 8899).
     pub mtu: u16,
     /// Adaptation Layer Indication to announce (RFC 5061 section 4.2.6).
     pub adaptation: Option<u32>,
-    /// Extensions to offer; those that the peer offers too are used. By default only [`Extension::Ecn`].
+    /// Extensions to offer. An extension is used if the peer offers it too. The default is [`Extension::Ecn`] alone.
     pub extensions: Extensions,
-    /// Authentication of chunks, if that is among the extensions.
+    /// Authentication of chunks, if [`Extension::Auth`] is among the extensions.
     pub auth: AuthConfig,
-    /// Protection of all packets by DTLS chunks; `None`: none is offered, and a peer's offer is not accepted. Where protection is
-    /// agreed on, messages of the application wait until the caller has [installed keys](crate::Endpoint::install_keys) and [knows the
-    /// peer](crate::Endpoint::know_peer). AUTH is not used, even if a key is [required](AuthConfig::required): the caller's key
-    /// management must then ask for the key.
+    /// Protection of all packets by DTLS chunks. With `None`, protection is neither offered nor accepted. If both ends agree on protection,
+    /// messages of the application wait until the caller has [installed keys](crate::Endpoint::install_keys) and [knows the
+    /// peer](crate::Endpoint::know_peer). AUTH is then not used, even if a key is [required](AuthConfig::required). In that case, the
+    /// caller's key management must require the key.
     pub protection: Option<ProtectionConfig>,
-    /// Proof required before the peer's addresses change, and before a listed one is used.
+    /// Proof required before the peer's addresses change, and before an address that the peer lists is used.
     pub address_proof: AddressProof,
     /// Policy for the peer's requests about streams, if [`Extension::StreamReconfiguration`] is among the extensions.
     ///
     /// [`Extension::StreamReconfiguration`]: crate::Extension::StreamReconfiguration
     pub reconfig: ReconfigPolicy,
-    /// Advertisement of the waiting data to routers; `None`: none is sent, and the peer's advertisements are not read. An advertisement
-    /// reveals the amount of the application's data, and its pauses, to every observer on the path.
+    /// Advertisement of the waiting data to routers. With `None`, no advertisement is sent, and the peer's advertisements are not read. An
+    /// advertisement reveals the amount of the application's data, and the pauses in it, to every observer on the path.
     pub advertisement: Option<SendBufferConfig>,
-    /// The error detection method (EDMID, RFC 9653 section 4) of a lower layer that makes the checksum superfluous, such as 1 for DTLS.
-    /// Packets with a checksum of zero are then accepted, and sent if the peer has announced the same method. Neither IP nor UDP is
-    /// such a layer.
+    /// Error detection method (EDMID, RFC 9653 section 4) of a lower layer that makes the checksum superfluous, such as 1 for DTLS. Packets
+    /// with a checksum of zero are then accepted. They are also sent if the peer has announced the same method. Neither IP nor UDP is such
+    /// a layer.
     pub zero_checksum: Option<u32>,
     /// Rule that chooses the stream that sends next.
     pub scheduler: Scheduler,
     /// Congestion control of each path.
     pub congestion: CongestionAlgorithm,
-    /// Initial congestion window of a path, in packets, if that is more than the window of RFC 9260 section 7.2.1 (about three
-    /// packets); 0 keeps that window. RFC 6928 allows TCP ten. See also [`set_initial_packets`](crate::Endpoint::set_initial_packets).
+    /// Initial congestion window of a path, in packets. It has effect only above the window of RFC 9260 section 7.2.1, which is about three
+    /// packets; 0 keeps that window. RFC 6928 allows TCP ten packets. See also
+    /// [`set_initial_packets`](crate::Endpoint::set_initial_packets).
     pub initial_packets: u8,
-    /// Use of one path or of all at once for new data.
+    /// Use of one path, or of all paths at once, for new data.
     pub multipath: Multipath,
-    /// Retransmissions of INIT, and of COOKIE ECHO, before the attempt fails (Max.Init.Retransmits).
+    /// Limit on the retransmissions of INIT, and of COOKIE ECHO, before the attempt fails (Max.Init.Retransmits).
     pub max_init_retransmits: u8,
-    /// Retransmissions of INIT, and of COOKIE ECHO, that leave the timeout unchanged; each further one doubles it. RFC 9260 section
-    /// 6.3.3 requires 0. More suits a program that waits a fraction of a second for an answer: one or two losses then do not use up its
-    /// time.
+    /// Number of retransmissions of INIT, and of COOKIE ECHO, that leave the timeout unchanged. Each further retransmission doubles the
+    /// timeout. RFC 9260 section 6.3.3 requires 0. Larger values suit programs that wait only a fraction of a second for an answer: one or
+    /// two losses then do not use up that time.
     pub steady_init_retransmits: u8,
     #[doc(hidden)]
     pub _non_exhaustive: (),
 }
 
-/// The least a_rwnd of an INIT or INIT ACK, in bytes (RFC 9260 section 3.3.2).
+/// Minimum a_rwnd of an INIT or INIT ACK, in bytes (RFC 9260 section 3.3.2).
 pub(crate) const LEAST_WINDOW: u32 = 1500;
 
-/// Rule that chooses the stream that sends next (RFC 8260 section 3). Without
-/// [`Extension::Interleaving`](crate::Extension::Interleaving), a message that has begun is sent to its end before another begins.
+/// Rule that chooses the stream that sends next (RFC 8260 section 3). Without [`Extension::Interleaving`](crate::Extension::Interleaving),
+/// a message is sent completely before another message begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Scheduler {
     /// Messages leave in the order in which they were handed over (SCTP_SS_FCFS).
     #[default]
     FirstCome,
-    /// One message of each stream in turn, or one chunk where messages interleave (SCTP_SS_RR).
+    /// The streams send one message each in turn, or one chunk each if messages interleave (SCTP_SS_RR).
     RoundRobin,
-    /// One packet of each stream in turn (SCTP_SS_RR_PKT).
+    /// The streams send one packet each in turn (SCTP_SS_RR_PKT).
     RoundRobinPerPacket,
-    /// The stream of the least priority number first (SCTP_SS_PRIO); streams of one priority take turns.
+    /// The stream with the lowest priority number sends first (SCTP_SS_PRIO). Streams with the same priority take turns.
     Priority,
-    /// Each stream gets as many bytes as the others (fair capacity, SCTP_SS_FC).
+    /// All streams get the same number of bytes (fair capacity, SCTP_SS_FC).
     FairBandwidth,
     /// Each stream gets bytes in proportion to its weight (SCTP_SS_WFQ).
     //= rfc8260#3-1
@@ -172,7 +173,8 @@ impl Default for AssociationConfig {
 }
 
 impl AssociationConfig {
-    /// Returns the timeout of T1-init or T1-cookie after retransmission number `retransmits`; before it, the timeout was `rto`.
+    /// Returns the timeout of T1-init or T1-cookie after retransmission number `retransmits`. `rto` is the timeout before that
+    /// retransmission.
     //= rfc9260#4-3 5.1-12 5.1.4-3
     pub(crate) fn next_t1(&self, rto: Duration, retransmits: u8) -> Duration {
         if retransmits <= self.steady_init_retransmits { rto } else { (rto * 2).min(self.timing.rto_max) }
@@ -186,110 +188,113 @@ impl AssociationConfig {
     }
 }
 
-/// Proof required before the addresses of a peer change (RFC 5061), and before an address that it lists is used.
+/// Proof required before the addresses of a peer change (RFC 5061), and before an address that the peer lists is used.
 ///
-/// An ASCONF is signed with a shared key or, without one, with the empty key. A signature with the empty key depends only on what INIT
-/// and INIT ACK show to every observer on their path ([RFC 4895, section 8.1]): an observer of these two packets can forge it. A key
-/// counts as shared if it has at least one byte; a sealed packet counts as signed with a shared key.
+/// An ASCONF is signed with a shared key or, without one, with the empty key. A signature with the empty key depends only on the contents
+/// of INIT and INIT ACK ([RFC 4895, section 8.1]). Any observer of these two packets can therefore forge it. A key counts as shared if it
+/// has at least one byte. A sealed packet counts as signed with a shared key.
 ///
 /// [RFC 4895, section 8.1]: https://www.rfc-editor.org/rfc/rfc4895#section-8.1
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum AddressProof {
-    /// The rules of RFC 5061 and RFC 9260. A signature is enough, with any key and from any address. An address is confirmed once a
-    /// HEARTBEAT to it has been answered, from any address.
+    /// The rules of RFC 5061 and RFC 9260. A signature is sufficient, with any key and from any address. An address is confirmed when a
+    /// HEARTBEAT to it is answered, from any address.
     #[default]
     Signature,
     /// Without a shared key, addresses change only with proof over a confirmed path:
     ///
-    /// - An ASCONF counts only if it arrives over a confirmed path, UDP port included.
-    /// - An added address is used only after two proofs. It must answer a HEARTBEAT. Then the answer to a second HEARTBEAT, which goes
-    ///   over a confirmed path, must come from the added address. An end with this setting sends such answers from its own new
-    ///   addresses; other implementations do not, so addresses that they add are never used.
+    /// - An ASCONF takes effect only if it arrives over a confirmed path, from that path's UDP port.
+    /// - An added address is used only after two proofs. First it must answer a HEARTBEAT. Then a second HEARTBEAT goes over a confirmed
+    ///   path, and its answer must come from the added address. An end with this setting sends such answers from its own new addresses.
+    ///   Other implementations do not, so addresses that they add are never used.
     /// - [`move_to_local_address`](crate::Endpoint::move_to_local_address) requires a shared key, or
     ///   [`protection`](AssociationConfig::protection).
     ///
-    /// With a shared key or without, an unconfirmed path is confirmed only by an answer from its remote address to its local one.
+    /// With or without a shared key, an unconfirmed path is confirmed only by an answer from its remote address to its local address.
     ConfirmedPath,
 }
 
-/// Congestion control of a path: the data in flight, and the reaction to loss and delay.
+/// Congestion control of a path: the limit on data in flight, and the reaction to loss and delay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CongestionAlgorithm {
-    /// RFC 9260 section 7.2: halves the window on loss, and adds one packet each round trip.
+    /// RFC 9260 section 7.2. It halves the window on loss, and adds one packet in each round trip.
     Rfc9260,
     /// CUBIC (RFC 9438) with HyStart++ (RFC 9406).
     #[default]
     Cubic,
-    /// For paths that lose packets without being full, such as radio links. Models the path's rate and delay. Treats losses as
-    /// congestion only if the delay grows too, or if more than a tenth is lost. Not for paths shared with flows that are entitled to an
-    /// equal share.
+    /// Congestion control for paths that lose packets without congestion, such as radio links. It models the rate and the delay of the
+    /// path. It treats losses as congestion only if the delay grows too, or if more than a tenth of the packets is lost. It is not suitable
+    /// for paths shared with flows that are entitled to an equal share.
     LossTolerant,
 }
 
-/// Least margin of the RTO over the round trip, if the peer delays its SACK by [`QUICK_SACK_DELAY`]: five times that, and more than a
-/// busy host adds. Linux uses 200 ms.
+/// Minimum margin of the RTO over the round trip. It is five times the delay of the peer's SACK ([`QUICK_SACK_DELAY`]), and more than the
+/// delays that a busy host adds. Linux uses 200 ms.
 const QUICK_RTO_MARGIN: Duration = Duration::from_millis(100);
 /// Limit on the delay of a SACK. All other timers of [`Timing::quick`] rely on it.
 const QUICK_SACK_DELAY: Duration = Duration::from_millis(20);
-/// Time that the primary path must have worked again before data returns to it: longer than the links of trains and lifts come and go.
+/// Time for which the primary path must have worked again before data returns to it. It is longer than the usual intervals at which links
+/// on trains and in lifts come and go.
 const QUICK_PRIMARY_RETURN: Duration = Duration::from_secs(5);
-/// Percent of its data that a path may lose before another takes its place. CUBIC alone makes a queue with room for five or six packets
-/// lose that much: a path that loses less may just be shared by many flows.
+/// Loss limit of a path, in percent of its data, before another path replaces it. In a queue with room for five or six packets, CUBIC alone
+/// causes this much loss. A path that loses less may merely be shared by many flows.
 const QUICK_LOSS_MAX: u8 = 5;
-/// Delay of data in flight beyond which a much quicker path carries the data: longer than in usual queues, and much shorter than people
-/// are ready to wait.
+/// Delay of data in flight beyond which data moves to a much quicker path. It is longer than the delay of usual queues, and much shorter
+/// than people are willing to wait.
 const QUICK_DELAY_MAX: Duration = Duration::from_millis(500);
-/// Consecutive timeouts that an association survives: a quarter of an hour at the greatest RTO, as long as TCP's own retries last by
+/// Consecutive timeouts that an association survives. At the maximum RTO they last a quarter of an hour, like TCP's retransmissions by
 /// default.
 const QUICK_OUTAGE_RETRANS: u8 = 180;
 
-/// Timers and thresholds of an association; the defaults are those of RFC 9260 section 16.
+/// Timers and thresholds of an association. The defaults come from RFC 9260 section 16.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Timing {
     /// RTO before the first measurement (RTO.Initial).
     pub rto_initial: Duration,
-    /// Least RTO (RTO.Min).
+    /// Minimum RTO (RTO.Min).
     pub rto_min: Duration,
-    /// Least margin of the RTO over the smoothed round trip. It stands in place of the clock granularity G of RFC 6298 section 2 (RFC
-    /// 9260 section 6.3.1), but also covers delays that hosts and queues add now and then.
+    /// Minimum margin of the RTO over the smoothed round trip. It replaces the clock granularity G of RFC 6298 section 2 (RFC 9260 section
+    /// 6.3.1). It also covers occasional delays in hosts and queues.
     pub rto_margin: Duration,
-    /// Greatest RTO (RTO.Max).
+    /// Maximum RTO (RTO.Max).
     pub rto_max: Duration,
-    /// Delay of a SACK; more than 500 ms counts as 500 ms (RFC 9260 section 6.2).
+    /// Delay of a SACK. Values above 500 ms count as 500 ms (RFC 9260 section 6.2).
     pub sack_delay: Duration,
-    /// Pause between heartbeats on an idle path, to which its RTO is added (HB.Interval).
+    /// Interval between heartbeats on an idle path (HB.Interval). The RTO of the path is added to it.
     pub heartbeat_interval: Duration,
     /// Consecutive timeouts that a path survives; one more makes it inactive (Path.Max.Retrans).
     pub path_max_retrans: u8,
-    /// Consecutive timeouts that leave a path active; one more makes it potentially failed (PFMR, RFC 7829). `None`: it never is.
+    /// Consecutive timeouts that leave a path active; one more makes it potentially failed (PFMR, RFC 7829). With `None`, timeouts never
+    /// make a path potentially failed.
     pub potentially_failed_max_retrans: Option<u8>,
-    /// Consecutive timeouts that leave a path the primary one; after one more, another path is primary for good (PSMR, RFC 7829 section
-    /// 5). Values below PFMR, or below Path.Max.Retrans if there is no PFMR, count as that limit. `None`: the primary path never
-    /// changes, and data returns to it once it works again.
+    /// Consecutive timeouts that leave the primary path primary. One more makes another path primary permanently (PSMR, RFC 7829 section
+    /// 5). Values below PFMR count as PFMR, or as Path.Max.Retrans if PFMR is `None`. With `None`, the primary path never changes, and data
+    /// returns to it once it works again.
     pub primary_switchover_max_retrans: Option<u8>,
-    /// Time that the primary path must have worked again after a failure before data returns to it. The time doubles with each recovery
-    /// within a minute of the one before, up to 16 times this. Meanwhile heartbeats are four times as frequent as on other idle paths,
-    /// and eight must have been answered without a failure between them.
+    /// Time for which the primary path must have worked again after a failure before data returns to it. The time doubles with each
+    /// recovery within a minute of the previous one, up to 16 times this value. During this time, heartbeats are four times as frequent as
+    /// on other idle paths. Eight of them must be answered without a failure in between.
     pub primary_return: Duration,
-    /// True if a path that has been silent for about two round trips with data in flight is doubted. The earliest chunk is then
-    /// repeated on another active path, and a HEARTBEAT is sent on the silent one. If the chunk is acknowledged and the HEARTBEAT is
-    /// not answered, a timeout counts against the silent path. This replaces the tail-loss probe wherever another path is active,
-    /// unless every chunk goes by all paths.
+    /// True if a path with data in flight is doubted after about two round trips of silence. The earliest chunk is then repeated on another
+    /// active path, and a HEARTBEAT is sent on the silent path. A timeout counts against the silent path if the chunk is acknowledged and
+    /// the HEARTBEAT is not answered. The doubt replaces the tail-loss probe while another path is active, except if every chunk is sent on
+    /// all paths.
     pub doubts_silence: bool,
-    /// Percent of its data that a path in use may lose, 1 to 99; `None`: no limit. A path is too lossy if it has lost 30 chunks beyond
-    /// this share, in six events of loss or more (RFC 9260 section 7.2.4). It becomes potentially failed if another path can replace
-    /// it: an active path of the same address family that shares no address with it, has not just failed, and is not known to lose half
-    /// as much or more. Without effect if all paths carry data at once.
+    /// Loss limit of a path in use, in percent of its data, 1 to 99; `None` means no limit. A path is too lossy if it has lost 30 chunks
+    /// beyond this share, in six or more loss events (RFC 9260 section 7.2.4). It becomes potentially failed if another path can replace
+    /// it. That path must be active, must not have just failed, and must not be known to lose half as much or more. It must not share a
+    /// link with the lossy path, except a link that all active paths share. If links are unknown, addresses of one family count as on
+    /// different links, and addresses of different families do not. The limit has no effect if all paths carry data at once.
     pub loss_max: Option<u8>,
-    /// Limit on the delay of data in flight on the path in use; `None`: no limit. A path is too slow if the delay exceeds the sum of
-    /// this limit and four times the delay on another path that can replace it, as with [`loss_max`](Self::loss_max). It becomes
-    /// potentially failed if the other path answers while the delay lasts. A queue that the association has filled itself does not
-    /// count: little must be in flight, or the path's rate must have fallen to an eighth of its best. Without effect if all paths carry
-    /// data at once.
+    /// Limit on the delay of data in flight on the path in use; `None` means no limit. A path is too slow if its delay exceeds this limit
+    /// plus four times the delay on another path. The other path must fulfil the conditions of [`loss_max`](Self::loss_max), and share no
+    /// link at all with the slow path. The slow path becomes potentially failed if the other path answers while the delay lasts. The delay
+    /// of a queue that the association has filled itself does not count. Therefore either little must be in flight, or the rate of the path
+    /// must have fallen to an eighth of its best. The limit has no effect if all paths carry data at once.
     pub delay_max: Option<Duration>,
-    /// Consecutive timeouts, over all paths, that an association survives; one more ends it (Association.Max.Retrans).
+    /// Consecutive timeouts, over all paths, that an association survives. One more ends it (Association.Max.Retrans).
     pub association_max_retrans: u8,
     /// Limit on the duration of a shutdown (T5-shutdown-guard).
     pub shutdown_guard: Duration,
@@ -326,8 +331,8 @@ impl Default for Timing {
 }
 
 impl Timing {
-    /// Returns settings for associations whose ends both use them: data leaves a silent path within a fraction of a second, and idle
-    /// paths are probed each second. RFC 9260's values date from the networks of the 1990s. `docs/failover.md` has the reason for each
+    /// Returns settings for associations whose two ends both use them. Data leaves a silent path within a fraction of a second, and idle
+    /// paths are probed every second. The values of RFC 9260 suit the networks of the 1990s. `docs/failover.md` gives the reason for each
     /// value here.
     pub fn quick() -> Timing {
         Timing {
@@ -348,26 +353,26 @@ impl Timing {
         }
     }
 
-    /// Returns the least PSMR that RFC 7829 section 5 allows for a path whose Path.Max.Retrans is `path_max_retrans`.
+    /// Returns the minimum PSMR that RFC 7829 section 5 allows for a path whose Path.Max.Retrans is `path_max_retrans`.
     //= rfc7829#5-1 5-2 5-6 5-7
     pub(crate) fn least_switchover(&self, path_max_retrans: u8) -> u8 {
         self.potentially_failed_max_retrans.unwrap_or(path_max_retrans)
     }
 }
 
-/// Settings of one path that differ from those of its association (RFC 6458 section 8.1.12, SCTP_PEER_ADDR_PARAMS, and RFC
-/// 7829 section 7.2, SCTP_PEER_ADDR_THLDS).
+/// Settings of one path that override the settings of its association (RFC 6458 section 8.1.12, SCTP_PEER_ADDR_PARAMS, and RFC 7829 section
+/// 7.2, SCTP_PEER_ADDR_THLDS).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PathOptions {
     /// Heartbeats while the path is idle.
     pub heartbeats: Heartbeats,
-    /// Consecutive timeouts that the path survives; one more makes it inactive. `None`: [`Timing::path_max_retrans`].
+    /// Consecutive timeouts that the path survives; one more makes it inactive. `None` means [`Timing::path_max_retrans`].
     pub max_retrans: Option<u8>,
-    /// Consecutive timeouts that leave the path the primary one, if it is; one more ends that (PSMR). `None`:
-    /// [`Timing::primary_switchover_max_retrans`].
+    /// Consecutive timeouts that leave the path primary, if it is the primary path; one more makes another path primary (PSMR). `None`
+    /// means [`Timing::primary_switchover_max_retrans`].
     pub switchover_max_retrans: Option<u8>,
-    /// The path's part of new data under [`PathScheduler::Weighted`](crate::PathScheduler::Weighted), in proportion to the
-    /// weights of the others; `None`: 1.
+    /// Weight of the path under [`PathScheduler::Weighted`](crate::PathScheduler::Weighted). The paths share new data in proportion to
+    /// their weights. `None` means 1.
     pub weight: Option<NonZeroU16>,
     #[doc(hidden)]
     pub _non_exhaustive: (),
@@ -377,109 +382,113 @@ pub struct PathOptions {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Heartbeats {
-    /// At [`Timing::heartbeat_interval`].
+    /// Heartbeats at [`Timing::heartbeat_interval`].
     #[default]
     AsAssociation,
-    /// At this interval, to which the path's RTO is added.
+    /// Heartbeats at this interval, to which the path's RTO is added.
     Every(Duration),
-    /// None once the path is confirmed, except [requested](crate::Endpoint::request_heartbeat) ones. Only data then shows that the path
-    /// has failed, or works again.
+    /// No heartbeats once the path is confirmed, except [requested](crate::Endpoint::request_heartbeat) ones. Only data then shows that the
+    /// path has failed, or works again.
     Off,
 }
 
-/// The link of one end's address, and its use for data, as the operator of that end wants it. An operator knows the links and their
-/// costs; the engine sees only how well its paths work.
+/// Link of an address, and its use for data, as the operator of the address's end wants it. An operator knows the links and their costs.
+/// The engine sees only how well its paths work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct AddressUse {
-    /// Rank among the addresses of that end.
+    /// Rank among the addresses of the same end.
     pub preference: Preference,
-    /// Interval between heartbeats on spare paths of the address, to which the RTO is added. Counts only if it is longer than the
-    /// path's usual interval. Rounded down to tenths of a second, and limited to [`AddressUse::HEARTBEAT_MAX`].
+    /// Interval between heartbeats on spare paths of the address. The RTO is added to it. It has effect only if it is longer than the usual
+    /// interval of the path. It is rounded down to tenths of a second, and limited to [`AddressUse::HEARTBEAT_MAX`].
     pub heartbeat: Option<Duration>,
-    /// Number of the link that has the address; 0 if it is not known. Addresses of one end with the same number fail together, those with
-    /// different numbers do not. Of unknown ones, other addresses of a family are taken for another link's.
+    /// Number of the link that has the address; 0 if the link is not known. Addresses of one end with the same number are assumed to fail
+    /// together. Addresses with different numbers are assumed to fail independently. If the link of one of two addresses is not known, they
+    /// count as on different links if they are of the same family.
     pub link: u8,
 }
 
 impl AddressUse {
-    /// The longest interval that either end can ask for.
+    /// Maximum of [`heartbeat`](Self::heartbeat) at either end.
     pub const HEARTBEAT_MAX: Duration = Duration::from_secs(600);
 }
 
-/// Rank of an address among the addresses of its end. There are no further ranks, so a `match` may be exhaustive.
+/// Rank of an address among the addresses of its end. No further ranks will be added, so a `match` may be exhaustive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Preference {
-    /// Carries data as long as it works.
+    /// Carries data while it works.
     Primary,
-    /// Carries data while no primary address works, and together with the primary ones if all paths carry data at once.
+    /// Carries data while no primary address works. If all paths carry data at once, it carries data together with the primary addresses.
     #[default]
     Secondary,
-    /// Carries data only while no other one works.
+    /// Carries data only while no other address works.
     Backup,
 }
 
 /// Bounds on memory and work, which no peer can change.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Associations of the endpoint.
+    /// Number of associations of the endpoint.
     pub associations: usize,
-    /// Addresses accepted from one INIT or INIT ACK (the rest are ignored), and addresses that a peer can have after ASCONFs.
+    /// Addresses accepted from one INIT or INIT ACK; further ones are ignored. Also the limit on the addresses that a peer can have after
+    /// ASCONFs.
     pub peer_addresses: usize,
     /// Paths of one association.
     pub paths: usize,
-    /// Replies, to packets that belong to no association, that wait to be sent; further ones are dropped.
+    /// Waiting replies to packets that belong to no association. Further replies are dropped.
     pub queued_replies: usize,
-    /// Gap ack blocks in one SACK, and separate ranges of TSNs kept above the cumulative TSN.
+    /// Gap ack blocks in one SACK. Also the limit on separate ranges of TSNs that are kept above the cumulative TSN.
     pub gap_ranges: usize,
     /// Duplicate TSNs reported in one SACK.
     pub duplicates: usize,
     /// Bytes of unrecognized parameters or chunks reported back in one packet.
     pub reported_bytes: usize,
-    /// Messages kept while they wait for earlier ones of their stream or for missing fragments.
+    /// Messages that wait for earlier messages of their stream, or for missing fragments.
     pub parked_messages: usize,
-    /// Heartbeats of one association to unconfirmed addresses that await their answers at once (HB.Max.Burst, RFC 9260 sections 5.4 and
-    /// 16); 0 counts as 1.
+    /// Unanswered heartbeats of one association to unconfirmed addresses at one time (HB.Max.Burst, RFC 9260 sections 5.4 and 16); 0 counts
+    /// as 1.
     pub unproven_heartbeats: usize,
-    /// Answers to INITs. An INIT whose cookie comes back does not count.
+    /// Rate of answers to INITs. An INIT does not count once its cookie has come back. Under protection, it does not count once both ends
+    /// have agreed on keys.
     pub inits: AnswerRate,
-    /// Answers to packets that belong to no association (RFC 9260 section 8.4).
+    /// Rate of answers to packets that belong to no association (RFC 9260 section 8.4).
     pub stray_answers: AnswerRate,
-    /// Places in a table of source neighbourhoods (IPv4 /24, IPv6 /56), of 8 bytes each. `inits` and `stray_answers` have one such
-    /// table each.
+    /// Entries, of 8 bytes each, in a table of source neighbourhoods (IPv4 /24, IPv6 /56). `inits` and `stray_answers` have one such table
+    /// each.
     pub source_places: usize,
-    /// Bytes that all associations together may hold: received data, data to be sent, and their bookkeeping, in the sizes that the
-    /// allocator gives.
+    /// Bytes that all associations together may hold: received data, data to be sent, and bookkeeping. Allocations count in the sizes that
+    /// the allocator hands out.
     ///
-    /// - From three quarters on, no buffer grows.
+    /// - From three quarters of the limit on, no buffer grows.
     /// - From seven eighths on, no association begins, and buffers shrink as they empty.
-    /// - From the whole on, an association can hold 8 KiB of received data (16 KiB with bookkeeping), and 8 KiB or one message to be
-    ///   sent.
+    /// - From the limit on, an association can hold 8 KiB of received data (16 KiB with bookkeeping), and 8 KiB or one message to be sent.
     pub memory: usize,
-    /// Bytes of `memory` that all associations with one host may hold, with the same three steps: one host cannot use up the memory of
-    /// all. A host is the address that an association began with: an IPv4 address, or an IPv6 /64, because one host may have all
+    /// Bytes of `memory` that all associations with one host may hold, with the same three steps. So one host cannot use up the memory of
+    /// all. The address with which an association began identifies the host: an IPv4 address, or an IPv6 /64, because one host may have all
     /// addresses of a /64.
     pub memory_of_host: usize,
-    /// Records of a trace that wait to be polled, of about 150 bytes each; at least 1. Further records replace the oldest.
+    /// Trace records, of about 150 bytes each, that wait to be polled; 0 counts as 1. Further records replace the oldest.
     pub trace_records: usize,
-    /// Used cookies that are remembered, of about 40 bytes each: none makes a second association after the first has ended. The limit
-    /// applies twice, to cookies of handshakes with a required key by direction and to all others. Beyond it the oldest of the others
-    /// are forgotten; with such a key no association begins until a cookie expires.
+    /// Remembered used cookies, of about 40 bytes each. A remembered cookie cannot begin another association after its first one has ended.
+    /// The limit applies twice: to cookies of handshakes with a [required](AuthConfig::required) key [by
+    /// direction](AuthConfig::by_direction), and to all other cookies. Beyond it, the oldest of the other cookies are forgotten. With such
+    /// a key, no association begins until a cookie expires.
     pub spent_cookies: usize,
     #[doc(hidden)]
     pub _non_exhaustive: (),
 }
 
-/// Rate limit on answers to INITs or to packets out of the blue: a token bucket for all sources, and one for each source neighbourhood.
-/// Packets beyond the limit are dropped and counted. The two buckets have no other parameters, so a literal names all fields.
+/// Rate limit on answers to INITs or to packets out of the blue. It has one token bucket for all sources, and one for each source
+/// neighbourhood. Packets beyond the limit are dropped and counted. The two buckets need no other parameters, so a struct literal may name
+/// all fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AnswerRate {
     /// Answers per second to all sources; 0 counts as 1.
     pub per_second: u32,
-    /// Answers at once to all sources; 0 counts as 1.
+    /// Size of a burst of answers to all sources; 0 counts as 1.
     pub burst: u32,
     /// Answers per second to one neighbourhood; 0 counts as 1.
     pub source_per_second: u32,
-    /// Answers at once to one neighbourhood; 0 counts as 1.
+    /// Size of a burst of answers to one neighbourhood; 0 counts as 1.
     pub source_burst: u32,
 }
 

@@ -1,9 +1,10 @@
-//! The State Cookie (RFC 9260 section 5.1.3): everything needed to open an association, carried by the peer.
+//! The State Cookie (RFC 9260 section 5.1.3). It holds all state that an association needs to begin, and the peer
+//! keeps it.
 //!
-//! Authenticated by HMAC-SHA-256 under a key that is replaced now and then, expiring, and bound to ports and tags. A
-//! host holds nothing for a peer that has not returned one. Fields of the packet around the cookie, ports and our
-//! tag, are signed but not written: the INIT ACK has to be small beside the INIT (RFC 5062 section 9). Begin at
-//! [`CookieJar::seal`] and [`CookieJar::open`].
+//! A cookie expires, and is bound to ports and tags. HMAC-SHA-256 authenticates it, with a key that is replaced
+//! periodically. This host keeps no state for a peer until the peer returns a cookie. The ports and our tag are
+//! signed but not written into the cookie, because each packet that carries it contains them. This keeps the INIT ACK
+//! small compared with the INIT (RFC 5062 section 9). Begin at [`CookieJar::seal`] and [`CookieJar::open`].
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -19,23 +20,24 @@ use crate::extension::auth::KeyVectors;
 use crate::extension::protection::{KeyRole, ProtectionTerms};
 use crate::random::Random;
 
-/// The MAC is cut to 128 bits, as RFC 4868 section 2.1.1 does.
+/// Length of the MAC, in bytes: it is truncated to 128 bits, as in RFC 4868 section 2.1.1.
 const MAC_LEN: usize = 16;
 
-/// A MAC that has taken in its key: doing that again for each cookie would cost as much as a short cookie itself.
+/// A MAC after the setup of its key. To repeat the setup for each cookie would cost as much as the MAC of a short
+/// cookie.
 type Keyed = Hmac<Sha256>;
 
 /// Contents of a cookie.
 #[derive(Clone, Debug, PartialEq, Eq)]
 //= rfc9260#3.3.3.1.1-1 5.1.3-2
 pub(crate) struct Cookie {
-    /// The last moment at which it is good.
+    /// Last moment at which the cookie is valid.
     pub(crate) expires: Time,
     pub(crate) local_port: u16,
     pub(crate) remote_port: u16,
     pub(crate) local_tag: VerificationTag,
     pub(crate) peer_tag: VerificationTag,
-    /// Stands for the association that existed when the INIT came (RFC 9260 section 5.2.2).
+    /// Tie-Tags of the association that existed when the INIT came (RFC 9260 section 5.2.2).
     pub(crate) tie: Option<Tie>,
     pub(crate) local_initial_tsn: Tsn,
     pub(crate) peer_initial_tsn: Tsn,
@@ -47,39 +49,40 @@ pub(crate) struct Cookie {
     pub(crate) extensions: Extensions,
     /// True if packets may carry a checksum of zero.
     pub(crate) zero_checksum: bool,
-    /// For the keys of authentication.
+    /// Key vectors of both ends, from which the keys of authentication are derived.
     pub(crate) key_vectors: Option<KeyVectors>,
-    /// The protection of packets.
+    /// Agreement on the protection of packets.
     pub(crate) protection: Option<ProtectionTerms>,
     /// Route of the INIT.
     pub(crate) route: Route,
-    /// Ours beside the INIT's destination.
+    /// Our addresses, except the INIT's destination.
     pub(crate) local_addresses: SmallVec<[IpAddr; 4]>,
-    /// The peer's addresses beside the INIT's source.
+    /// Addresses that the peer listed in its INIT.
     pub(crate) peer_addresses: SmallVec<[IpAddr; 4]>,
 }
 
-/// The Tie-Tags, as one number: being signed, it need only tell associations apart. RFC 5062 section 3.3: they must not be the association's own tags, which whoever comes to hold an
-/// address of the peer could read in the cookie, and take the association over.
+/// Both Tie-Tags as one number. The cookie is signed, so the number only has to differ between associations. It must
+/// not reveal the association's own tags (RFC 5062 section 3.3). A host that comes to hold an address of the peer
+/// could otherwise read the tags in a cookie, and take the association over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tie([u8; 4]);
 
-/// Why a cookie is no good.
+/// Reason to reject a cookie.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CookieError {
-    /// Not made by us, altered, or under a key long gone.
+    /// The cookie was not made by this endpoint, was altered, or was signed with a key that is no longer kept.
     Forged,
-    /// Ours, but late by this much.
+    /// The cookie was made by this endpoint, and expired this long ago.
     Stale(Box<Cookie>, Duration),
 }
 
-/// The keys.
+/// Keys that sign cookies and make Tie-Tags.
 pub(crate) struct CookieJar {
     current: Keyed,
     previous: Keyed,
     replaced: Time,
     key_lifetime: Duration,
-    /// For Tie-Tags: kept as long as the associations.
+    /// Key for Tie-Tags. It is never replaced, because an association may outlive the other keys.
     tie_key: Keyed,
 }
 
@@ -94,14 +97,14 @@ impl CookieJar {
         }
     }
 
-    /// Returns the tie-tag of the association with these verification tags.
+    /// Returns the Tie-Tags of the association with these verification tags.
     pub(crate) fn tie(&self, (local, peer): (VerificationTag, VerificationTag)) -> Tie {
         let mac = self.tie_key.clone().chain_update(local.0.to_be_bytes()).chain_update(peer.0.to_be_bytes());
         let mac = mac.finalize().into_bytes();
         Tie(std::array::from_fn(|i| mac[i]))
     }
 
-    /// Signs a cookie. Keys are replaced here: only new cookies need a new key.
+    /// Signs a cookie. If the current key is too old, replaces it first.
     //= rfc9260#5.1.3-1 5.1.3-3
     pub(crate) fn seal(&mut self, cookie: &Cookie, now: Time, random: &mut Random) -> Vec<u8> {
         //= rfc9260#5.1.3-5
@@ -116,7 +119,7 @@ impl CookieJar {
         bytes
     }
 
-    /// Verifies and reads a cookie that came in a packet with `header`.
+    /// Verifies and decodes a cookie that came in a packet with `header`.
     pub(crate) fn open(&self, bytes: &[u8], header: &CommonHeader, now: Time) -> Result<Cookie, CookieError> {
         let (body, tag) = bytes.split_last_chunk::<MAC_LEN>().ok_or(CookieError::Forged)?;
         let around = Around { ports: (header.destination_port, header.source_port), tag: header.tag };
@@ -134,12 +137,12 @@ impl CookieJar {
     }
 }
 
-/// Fields of every packet that carries a cookie: the cookie is valid in no other.
+/// Fields of a packet that carries a cookie. The cookie is valid only in packets with these values.
 #[derive(Clone, Copy)]
 struct Around {
-    /// Ours, then the peer's.
+    /// Our SCTP port, then the peer's.
     ports: (u16, u16),
-    /// Ours.
+    /// Our verification tag.
     tag: VerificationTag,
 }
 
@@ -154,13 +157,13 @@ impl Around {
     }
 }
 
-/// A new key, as long as a block of the hash.
+/// Returns a MAC with a new random key, which is as long as a block of the hash.
 fn keyed(random: &mut Random) -> Keyed {
     Hmac::new(&random.key().into())
 }
 
 impl Cookie {
-    /// The header of packets to the peer that it was made for.
+    /// Returns the header of packets to the peer for which the cookie was made.
     pub(crate) fn answer_header(&self) -> CommonHeader {
         CommonHeader { source_port: self.local_port, destination_port: self.remote_port, tag: self.peer_tag }
     }
@@ -203,7 +206,7 @@ impl Cookie {
         out
     }
 
-    /// Which of the fields are there that may be missing, and what fits into a bit.
+    /// Returns one bit for each optional field that is present, and for each value of one bit.
     fn flags(&self) -> u8 {
         let set = [
             (self.adaptation.is_some(), ADAPTATION),
@@ -277,10 +280,10 @@ const UDP: u8 = 16;
 const LOCAL_V6: u8 = 32;
 const REMOTE_V6: u8 = 64;
 const HANDSHAKE: u8 = 128;
-/// Shares an octet with the extensions, which leave its highest bit.
+/// Flag in the octet of the extensions, which do not use its highest bit.
 const PROTECTION: u8 = 128;
 
-/// At most 65,535 bytes: key vectors are far shorter.
+/// Writes a length of 16 bits, then `bytes`. Bytes beyond 65,535 are cut off; key vectors are far shorter.
 fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     let length = u16::try_from(bytes.len()).unwrap_or(u16::MAX);
     out.extend_from_slice(&length.to_be_bytes());

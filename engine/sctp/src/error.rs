@@ -1,34 +1,35 @@
-//! Errors of the commands.
+//! Errors of the endpoint's commands.
 
 use std::net::IpAddr;
 
 use thiserror::Error;
 
-/// Why [`connect`](crate::Endpoint::connect) refused.
+/// Error of [`connect`](crate::Endpoint::connect).
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// No way to the peer was given.
+    /// No route to the peer was given.
     #[error("no route to the peer is configured")]
     NoRoute,
-    /// Port 0 names no program (RFC 9260 section 3.1).
+    /// Port 0 is not a valid SCTP port (RFC 9260 section 3.1).
     #[error("port 0 is invalid at both ends")]
     NoPort,
-    /// An association with these ports and addresses exists.
+    /// An association with these ports and an address of the peer exists.
     #[error("an association with this peer and these ports exists already")]
     Exists,
     /// [`Limits::associations`](crate::Limits::associations) is reached.
     #[error("the limit of {0} associations is reached")]
     TooMany(usize),
-    /// The message to begin with is empty or longer than the send buffer.
+    /// The first message is empty, or longer than the send buffer.
     #[error("a first message of {length} bytes is invalid: 1 to {max} bytes are allowed")]
     Message {
-        /// Its length in bytes.
+        /// Length of the message, in bytes.
         length: usize,
         /// The send buffer, in bytes.
         max: usize,
     },
-    /// [`KEY_PPID`](crate::KEY_PPID) is that of messages about keys, where protection is offered.
+    /// The payload protocol identifier is [`KEY_PPID`](crate::KEY_PPID). Where protection is offered, that one is
+    /// reserved for messages about keys.
     #[error("payload protocol identifier 4242 is reserved for messages about keys")]
     ReservedPpid,
     /// Memory is short: seven eighths of [`Limits::memory`](crate::Limits::memory) are in use.
@@ -36,7 +37,7 @@ pub enum ConnectError {
     NoMemory {
         /// Bytes in use.
         used: usize,
-        /// The budget.
+        /// Limit on the bytes.
         budget: usize,
     },
     /// Memory is short for this host: seven eighths of [`Limits::memory_of_host`](crate::Limits::memory_of_host) are in use.
@@ -44,37 +45,37 @@ pub enum ConnectError {
         "associations with {host} hold {used} of {budget} bytes; end some, or raise the budget of each host"
     )]
     NoMemoryForHost {
-        /// The address asked first.
+        /// The first address of the peer in the request.
         host: IpAddr,
         /// Bytes in use.
         used: usize,
-        /// The budget.
+        /// Limit on the bytes for each host.
         budget: usize,
     },
 }
 
-/// Why a stream's setting was refused.
+/// Error of a command that changes a setting of a stream.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum StreamError {
-    /// The association does not exist, or is not beyond its INIT.
+    /// The association does not exist, or has no answer to its INIT yet.
     #[error("the association is not up")]
     Closed,
     /// The stream was not negotiated.
     #[error("stream {stream} does not exist; the association has {streams} outbound streams")]
     NoSuchStream {
-        /// The stream asked for.
+        /// The requested stream.
         stream: u16,
-        /// Number of streams.
+        /// Number of outbound streams.
         streams: u16,
     },
 }
 
-/// Why a wish to reset or add streams (RFC 6525) was refused; nothing was changed.
+/// Error of a request to reset or add streams (RFC 6525). Nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ReconfigError {
-    /// There is no such association, or it does without stream reconfiguration.
+    /// The association does not exist, or does not use stream reconfiguration.
     #[error("stream reconfiguration was not negotiated; offer Extension::StreamReconfiguration at both ends")]
     NotNegotiated,
     /// The association is closing.
@@ -83,36 +84,36 @@ pub enum ReconfigError {
     /// A stream was not negotiated.
     #[error("stream {stream} does not exist; that direction has {streams} streams")]
     NoSuchStream {
-        /// The stream asked for.
+        /// The requested stream.
         stream: u16,
         /// Number of streams in that direction.
         streams: u16,
     },
-    /// The streams cannot be named in one packet.
+    /// One packet has no room for the numbers of all these streams.
     #[error("a request can name up to {max} streams; name fewer, or none for all")]
     ListTooLong {
-        /// Most streams.
+        /// Maximum number of streams.
         max: usize,
     },
-    /// No streams were to be added.
+    /// The request adds no streams.
     #[error("no streams to add; give a number greater than 0")]
     NoStreams,
-    /// There would be more than 65,535 streams.
+    /// The association would have more than 65,535 streams in one direction.
     #[error("an association has up to 65535 streams in each direction")]
     TooManyStreams,
-    /// Too many wishes wait for the peer's answer.
+    /// Too many requests wait for the peer's answer.
     #[error("too many requests wait for the peer's answer; wait for their events")]
     TooMany,
-    /// The association was to be reset less than 30 seconds ago.
+    /// The last request to reset the association was less than 30 seconds ago.
     #[error("the association was reset less than 30 seconds ago; wait")]
     TooSoon,
 }
 
-/// Why [`send`](crate::Endpoint::send) refused a message; it was not taken.
+/// Error of [`send`](crate::Endpoint::send). The message was not accepted.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum SendError {
-    /// The association does not exist, or sends no more.
+    /// The association does not exist, or no longer accepts data to send.
     #[error("the association is closed for sending")]
     Closed,
     /// The send buffer is full; [`Event::Writable`](crate::Event::Writable) follows.
@@ -121,18 +122,19 @@ pub enum SendError {
     /// The stream was not negotiated.
     #[error("stream {stream} does not exist; the association has {streams} outbound streams")]
     NoSuchStream {
-        /// The stream asked for.
+        /// The requested stream.
         stream: u16,
-        /// Number of streams.
+        /// Number of outbound streams.
         streams: u16,
     },
     /// SCTP has no empty messages (RFC 9260 section 3.3.1).
     #[error("a message must have at least one byte")]
     Empty,
-    /// [`KEY_PPID`](crate::KEY_PPID) is that of messages about keys, where protection is agreed.
+    /// The payload protocol identifier is [`KEY_PPID`](crate::KEY_PPID). Where protection is agreed on, that one is
+    /// reserved for messages about keys.
     #[error("payload protocol identifier 4242 is reserved for messages about keys")]
     ReservedPpid,
-    /// The message exceeds the send buffer and could never be taken.
+    /// The message exceeds the send buffer and can never be accepted.
     #[error("a message of {length} bytes exceeds the send buffer of {max}")]
     TooLong {
         /// Bytes of the message.
@@ -142,20 +144,20 @@ pub enum SendError {
     },
 }
 
-/// Why a command about the keys of authentication (RFC 4895) was refused; nothing was changed.
+/// Error of a command about the keys of authentication (RFC 4895). Nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum AuthKeyError {
-    /// There is no such association, or it does without authentication.
+    /// The association does not exist, or does not use authentication.
     #[error("authentication was not negotiated; offer Extension::Auth at both ends")]
     NotNegotiated,
-    /// No key has this number, or it was deactivated.
+    /// No key has this number, or the key was deactivated.
     #[error("key {0} is not usable; set it first")]
     NoSuchKey(u16),
-    /// The key is the one that signs.
+    /// The key is the active key, which signs.
     #[error("key {0} is in use; activate another one first")]
     Active(u16),
-    /// There are as many keys as there may be.
+    /// The limit on the number of keys is reached.
     #[error("there are {0} keys already; delete one first")]
     TooMany(usize),
     /// Memory is short: seven eighths of [`Limits::memory`](crate::Limits::memory) are in use.
@@ -163,7 +165,7 @@ pub enum AuthKeyError {
     NoMemory {
         /// Bytes in use.
         used: usize,
-        /// The budget.
+        /// Limit on the bytes.
         budget: usize,
     },
     /// The key is too long.
@@ -171,82 +173,84 @@ pub enum AuthKeyError {
     TooLong {
         /// Bytes of the key.
         length: usize,
-        /// Most bytes of a key.
+        /// Limit on the bytes of a key.
         max: usize,
     },
 }
 
-/// Why a change of our addresses (RFC 5061) was refused; nothing was changed.
+/// Error of a command that changes our addresses (RFC 5061). Nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum AddressError {
-    /// There is no such association, or it does without address reconfiguration.
+    /// The association does not exist, or does not use address reconfiguration.
     #[error("address reconfiguration was not negotiated; offer it and Extension::Auth at both ends")]
     NotNegotiated,
-    /// The association is closing.
+    /// The association does not exist, or no longer accepts data to send.
     #[error("the association is closed for sending")]
     Closed,
-    /// The peer has said that it does not understand such a change.
+    /// The peer has reported that it does not understand such a change.
     #[error("the peer does not support this change of addresses")]
     NotUnderstood,
-    /// The address cannot be a host's own.
+    /// The address is not a unicast address of a host.
     #[error("{0} is not a unicast address")]
     NotUnicast(IpAddr),
-    /// The address belongs to the association.
+    /// The address already belongs to the association.
     #[error("{0} belongs to the association already")]
     Exists(IpAddr),
     /// The address does not belong to the association.
     #[error("{0} does not belong to the association; add it first")]
     Unknown(IpAddr),
-    /// The last address by which the peer can be reached must stay.
+    /// The address is the last one from which a confirmed path leads to the peer. It cannot be removed.
     #[error("{0} is the last address with a path to the peer; add another and wait until it is confirmed")]
     Last(IpAddr),
-    /// The peer has no address that could be reached from this one.
+    /// No address of the peer can be reached from this address.
     #[error("the peer has no address of the family of {0}")]
     NoPeer(IpAddr),
-    /// With [`AddressProof::ConfirmedPath`](crate::AddressProof::ConfirmedPath) the only address changes with a shared key alone.
+    /// The address cannot replace all others without a shared key, because of
+    /// [`AddressProof::ConfirmedPath`](crate::AddressProof::ConfirmedPath).
     #[error(
         "without a shared key the association cannot move to {0}; set a key at both ends (AuthConfig::keys)"
     )]
     NoKey(IpAddr),
-    /// The peer has yet to answer an earlier change of the address.
+    /// The peer has not yet answered an earlier change of the address.
     #[error("an earlier change of {0} is pending; wait for Event::AddressChange")]
     Changing(IpAddr),
-    /// Too many changes wait for the peer's answer.
+    /// Too many changes wait for the peer's answer, or too many paths would exist.
     #[error("too many changes wait for the peer's answer; wait for Event::AddressChange")]
     TooMany,
 }
 
-/// Why a command about a path was refused; nothing was changed.
+/// Error of a command about a path. Nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum PathOptionError {
     /// The association does not exist, or is not up.
     #[error("the association is not up")]
     Closed,
-    /// No path leads to the address.
+    /// No path leads to the address, or starts from it.
     #[error("no path of the association leads to {0}")]
     Unknown(IpAddr),
-    /// RFC 7829 section 5 wants the primary path to be left no sooner than it is potentially failed.
+    /// The primary path would be replaced before it is potentially failed, which RFC 7829 section 5 forbids.
     #[error("a switchover needs at least {least} timeouts; raise switchover_max_retrans")]
     SwitchoverTooSoon {
-        /// The least value.
+        /// The minimum value.
         least: u8,
     },
 }
 
-/// Why a step of the key management was refused.
+/// Error of a step of the key management.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum KeyError {
-    /// The association does not exist, is over, or has no agreement on protection.
+    /// The association does not exist, has ended, or has no agreement on protection. Before INIT ACK: a message about
+    /// keys is already waiting.
     #[error("no protection was agreed on with this peer")]
     NotAgreed,
-    /// The keys are those of another epoch than the next.
+    /// The epoch of the keys is not the next one.
     #[error("keys of epoch {epoch}, where those of epoch {wanted} are next")]
     Epoch {
-        /// Their epoch.
+        /// The epoch of the keys.
         epoch: u64,
-        /// The next one.
+        /// The next epoch.
         wanted: u64,
     },
     /// The peer has not used the newest keys yet.
@@ -255,9 +259,9 @@ pub enum KeyError {
     /// The message is empty or too long.
     #[error("a message about keys of {length} bytes cannot be sent: 1 to {max} can")]
     Length {
-        /// Its length in bytes.
+        /// Length of the message, in bytes.
         length: usize,
-        /// The limit.
+        /// Limit on the length, in bytes.
         max: usize,
     },
 }

@@ -1,4 +1,4 @@
-//! Events from the engine to its caller, and the caller's input.
+//! Events from the engine to its driver, and inputs of the driver.
 
 use std::time::Duration;
 
@@ -12,12 +12,12 @@ use crate::extension::reconfig::{ReconfigOutcome, StreamDirection};
 use crate::extension::send_buffer::PeerSendBuffer;
 use crate::info::PathState;
 
-/// Something that happened to an association.
+/// An event of an association.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(not(feature = "exhaustive"), non_exhaustive)]
 pub enum Event {
-    /// A peer's COOKIE ECHO was good: the association waits for [`accept`](crate::Endpoint::accept) or
-    /// [`refuse`](crate::Endpoint::refuse). The COOKIE ACK is held back until then.
+    /// A valid COOKIE ECHO of a peer has come. The association waits for [`accept`](crate::Endpoint::accept) or
+    /// [`refuse`](crate::Endpoint::refuse). The COOKIE ACK is withheld until then.
     #[cfg_attr(not(feature = "exhaustive"), non_exhaustive)]
     Incoming {
         /// Route of the COOKIE ECHO.
@@ -32,47 +32,48 @@ pub enum Event {
     /// The association is up: data flows both ways.
     #[cfg_attr(not(feature = "exhaustive"), non_exhaustive)]
     Established {
-        /// The path that the handshake took.
+        /// The path of the handshake.
         route: Route,
         /// The peer's Adaptation Layer Indication.
         adaptation: Option<u32>,
-        /// Streams we may send on.
+        /// Number of streams on which we may send.
         outbound_streams: u16,
-        /// Streams the peer may send on.
+        /// Number of streams on which the peer may send.
         inbound_streams: u16,
     },
-    /// A message of the peer about keys, where protection is agreed on ([`KEY_PPID`](crate::KEY_PPID)). The caller answers by
+    /// A message of the peer about keys, where protection is agreed on ([`KEY_PPID`](crate::KEY_PPID)). The driver answers with
     /// [`send_key_message`](crate::Endpoint::send_key_message).
     KeyMessage {
         /// The message.
         message: Bytes,
-        /// False if it came in the clear, before there were keys: anybody may have sent it.
+        /// False if the message came in the clear, before keys were in use. Anyone may have sent it.
         sealed: bool,
     },
-    /// All packets are sealed by the keys of this epoch, only sealed ones count, and the caller knows the peer: messages of the application
-    /// pass.
+    /// Messages of the application pass now. All packets are sealed with the keys of this epoch, only sealed packets count, and
+    /// the caller knows the peer.
     Protected {
         /// The epoch.
         epoch: u64,
     },
-    /// The keys have sealed a quarter of what they may: new ones are due.
+    /// New keys are due. The current keys have sealed a quarter of the permitted records, or have reached an age of 60 to 90
+    /// minutes.
     KeysWorn,
-    /// [`recv`](crate::Endpoint::recv) has something, after it had nothing.
+    /// [`recv`](crate::Endpoint::recv) has a message again, after it had none.
     Readable,
-    /// The send buffer has room again, after [`send`](crate::Endpoint::send) had refused.
+    /// The send buffer has room again, after [`send`](crate::Endpoint::send) refused a message.
     Writable,
     /// A path changed its state.
     PathChanged {
-        /// Which path.
+        /// The path.
         route: Route,
-        /// Its state before.
+        /// State of the path before.
         from: PathState,
-        /// Its state now.
+        /// State of the path now.
         to: PathState,
         /// The cause.
         reason: PathReason,
     },
-    /// New data now travels by another path.
+    /// New data now uses another path.
     PathSwitched {
         /// The path used until now.
         from: Route,
@@ -83,14 +84,14 @@ pub enum Event {
     },
     /// The MTU of a path changed: smaller packets are sent from now on, or larger ones were proven to arrive (RFC 8899).
     PathMtu {
-        /// Which path.
+        /// The path.
         route: Route,
-        /// Bytes of IP packet before.
+        /// MTU before, in bytes of an IP packet.
         from: u16,
-        /// Bytes of IP packet now.
+        /// MTU now, in bytes of an IP packet.
         to: u16,
     },
-    /// The peer's UDP port is another now, as a heartbeat has proven (RFC 6951): a NAT between has changed it.
+    /// The peer's UDP port has changed, as a heartbeat has proved (RFC 6951). A NAT on the path has changed it.
     PeerPort {
         /// The path until now.
         from: Route,
@@ -101,64 +102,66 @@ pub enum Event {
     AddressChange {
         /// The requested change.
         change: AddressChange,
-        /// The cause code by which the peer refused (RFC 5061 section 4.3); `None`: it is done. A refused address is in
-        /// use as it was before.
+        /// The peer's cause code if it refused (RFC 5061 section 4.3); `None` if the change is done. After a refusal, the
+        /// address is used as before.
         refusal: Option<u16>,
     },
-    /// The peer's addresses have changed at its wish (RFC 5061).
+    /// The peer's addresses have changed at its request (RFC 5061).
     PeerAddressChange(AddressChange),
-    /// Streams were reset (RFC 6525): their messages are numbered from 0 again. Or they were not, though the driver had
-    /// wished it.
+    /// Streams were reset (RFC 6525): their messages are numbered from 0 again. The event also reports a request of the driver
+    /// that failed.
     StreamReset {
-        /// Which way they go, seen from here.
+        /// Direction of the streams, seen from this end.
         direction: StreamDirection,
-        /// The streams; none means all.
+        /// The streams. An empty list means all streams.
         streams: Vec<StreamId>,
         /// The outcome.
         outcome: ReconfigOutcome,
     },
-    /// All streams and the TSNs were reset (RFC 6525), or were not, though the driver had wished it.
+    /// All streams and the TSNs were reset (RFC 6525). The event also reports a request of the driver that failed.
     AssociationReset {
-        /// The next TSN used here.
+        /// The next TSN of this end.
         local_tsn: u32,
-        /// The next TSN used by the peer.
+        /// The next TSN of the peer.
         remote_tsn: u32,
         /// The outcome.
         outcome: ReconfigOutcome,
     },
-    /// Streams were added (RFC 6525), or were not, though the driver had wished it.
+    /// Streams were added (RFC 6525). The event also reports a request of the driver that failed.
     StreamsChanged {
-        /// Streams we may send on now.
+        /// Number of streams on which we may send now.
         outbound_streams: u16,
-        /// Streams the peer may send on now.
+        /// Number of streams on which the peer may send now.
         inbound_streams: u16,
         /// The outcome.
         outcome: ReconfigOutcome,
     },
-    /// The peer says something new of its send buffer. It changes nothing; only where advertisements are on.
+    /// The peer advertises a new state of its send buffer. Only if [advertisements](crate::AssociationConfig::advertisement)
+    /// are on. It changes nothing in the engine.
     PeerSendBuffer(PeerSendBuffer),
-    /// Messages were given up, as their [`Reliability`] says.
+    /// Messages were abandoned, as their [`Reliability`] permits.
     Abandoned {
-        /// Messages of which nothing had been sent.
+        /// Messages of which nothing was sent.
         unsent: u64,
-        /// Messages of which at least a part had been sent; the peer may have got some of them whole.
+        /// Messages of which at least a part was sent. The peer may have received some of them completely.
         sent: u64,
     },
-    /// All that was handed to [`send`](crate::Endpoint::send) is acknowledged or given up, as
-    /// [`notify_when_dry`](crate::Endpoint::notify_when_dry) asked to be told.
+    /// All messages given to [`send`](crate::Endpoint::send) are acknowledged or abandoned.
+    /// [`notify_when_dry`](crate::Endpoint::notify_when_dry) requests this event.
     Dry,
-    /// The peer will send no more data (it sent SHUTDOWN); what it sent before can be read.
+    /// The peer has sent SHUTDOWN, and sends no more data. Data that it sent before can still be read.
     PeerShutdown,
-    /// The association is over. Data received before can still be read; then
+    /// The association has ended. Data received before can still be read. Afterwards the driver must
     /// [`release`](crate::Endpoint::release) it.
     Closed(CloseReason),
 }
 
-/// Why a path changed its state, or data moved to another path.
+/// Reason for a change of a path's state, or for the move of data to another path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(not(feature = "exhaustive"), non_exhaustive)]
 pub enum PathReason {
-    /// The peer has answered on the path, or was heard there first after others had failed.
+    /// The peer has answered on the path. For a move of data: the peer was heard on the new path first, after other paths had
+    /// failed.
     Answer,
     /// Data or a heartbeat was not answered within the retransmission timeout (RFC 9260 sections 8.2 and 8.3).
     Timeout,
@@ -166,43 +169,43 @@ pub enum PathReason {
     Silence,
     /// The path lost too much of its data.
     Loss {
-        /// Chunks of hundred that were lost.
+        /// Percentage of chunks that were lost.
         percent: u64,
     },
     /// The path became slow.
     Delay {
-        /// Time in which it would have delivered its data in flight.
+        /// Time that the path would have needed to deliver its data in flight.
         delay: Duration,
     },
-    /// ICMP said that nobody can be reached by the path.
+    /// ICMP reported that the peer cannot be reached on the path.
     Unreachable(Unreachable),
-    /// This host could not send by the path: its link, address or route is gone.
+    /// This host could not send on the path, because its link, address or route is gone.
     NoRoute,
-    /// The caller said that the link is down ([`set_local_link`](crate::Endpoint::set_local_link)).
+    /// The driver reported that the link is down ([`set_local_link`](crate::Endpoint::set_local_link)).
     LinkDown,
-    /// The path's address was taken out of the association (RFC 5061).
+    /// An address of the path was removed from the association (RFC 5061).
     AddressRemoved,
     /// The primary path works again, and has done so for long enough.
     PrimaryReturned,
-    /// The path ranks before the other one by the uses of its addresses ([`AddressUse`](crate::AddressUse)), and works.
+    /// The path works, and the uses of its addresses rank it before the other path ([`AddressUse`](crate::AddressUse)).
     Preferred,
-    /// Another path was made the primary one: by [`set_primary`](crate::Endpoint::set_primary), or at the peer's request.
+    /// Another path was made the primary one, by [`set_primary`](crate::Endpoint::set_primary) or at the peer's request.
     PrimaryChosen,
 }
 
-/// Why an association ended.
+/// Reason for the end of an association.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(not(feature = "exhaustive"), non_exhaustive)]
 pub enum CloseReason {
-    /// Orderly, by SHUTDOWN: all data of both sides was delivered.
+    /// SHUTDOWN was completed: all data of both ends was delivered.
     Graceful,
     /// The peer sent ABORT.
     PeerAborted(AbortCause),
-    /// We sent ABORT: the driver's wish, or the peer broke the protocol.
+    /// We sent ABORT: the driver requested it, or the peer violated the protocol.
     Aborted(AbortCause),
-    /// No answer to INIT or COOKIE ECHO.
+    /// INIT or COOKIE ECHO was not answered.
     NoAnswer,
-    /// ICMP said that the peer cannot be reached, before the association was up.
+    /// ICMP reported that the peer cannot be reached, before the association was up.
     Unreachable(Unreachable),
     /// All paths failed.
     LostContact,
@@ -210,53 +213,53 @@ pub enum CloseReason {
     Restarted,
 }
 
-/// The error cause of an ABORT: its code (RFC 9260 section 3.3.10), and its text where it has one.
+/// The error cause of an ABORT: its code (RFC 9260 section 3.3.10), and its text if it has one.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct AbortCause {
-    /// Cause code; 0 when the ABORT had none.
+    /// Cause code; 0 if the ABORT had no cause.
     pub code: u16,
     /// Upper layer reason or protocol violation text.
     pub reason: Bytes,
 }
 
-/// A message, in or out.
+/// A received message, or one that [`take_unsent`](crate::Endpoint::take_unsent) has returned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Message {
-    /// The stream it travelled on.
+    /// Stream of the message.
     pub stream: StreamId,
     /// Payload protocol identifier.
     pub ppid: Ppid,
-    /// True if it was sent unordered.
+    /// True if the message was sent unordered.
     pub unordered: bool,
-    /// True for the beginning of the message, false for the later parts of a partial delivery (RFC 6458 section 6.1.7). A
-    /// message is delivered in parts if the receive window has no room for it: it is longer than the window, much other data
-    /// waits behind a gap or a stream reset, or memory is short.
+    /// True for the beginning of the message. False for the later parts of a partial delivery (RFC 6458 section 6.1.7). A
+    /// message is delivered in parts if the receive window has no room for it. There are three reasons: the message is longer
+    /// than the window, much other data waits behind a gap or a stream reset, or memory is short.
     pub begin: bool,
     /// True for the end of the message.
     pub end: bool,
-    /// True if the sender abandoned the message after parts of it were delivered. This last part has no bytes, and the
-    /// earlier ones should be discarded.
+    /// True if the sender abandoned the message after parts of it were delivered. This last part is empty, and the earlier
+    /// parts should be discarded.
     pub aborted: bool,
-    /// The bytes, in pieces that are as long as can be without copying. A piece holds on to memory that it shares with
-    /// others received around the same time: copy what is to be kept for long.
+    /// The bytes, in pieces that are as long as possible without copying. A piece shares memory with others that were received
+    /// at about the same time, and keeps that memory allocated. Data that is kept for long should be copied.
     pub pieces: SmallVec<[Bytes; 2]>,
 }
 
 impl Message {
-    /// Length in bytes.
+    /// Returns the length in bytes.
     #[inline]
     pub fn len(&self) -> usize {
         self.pieces.iter().map(Bytes::len).sum()
     }
 
-    /// Reports whether there are no bytes; of what was received, true only of an aborted message's last part.
+    /// Reports whether the message has no bytes. Of received data, only the last part of an aborted message is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The bytes in one piece, copied if they are in several.
+    /// Returns the bytes in one piece. Several pieces are copied.
     pub fn into_bytes(mut self) -> Bytes {
         if self.pieces.len() == 1 {
             return self.pieces.remove(0);
@@ -270,71 +273,74 @@ impl Message {
 pub struct SendOptions {
     /// Deliver without regard to the order of the stream.
     pub unordered: bool,
-    /// Effort to make for the delivery. Without [`Extension::PartialReliability`](crate::Extension::PartialReliability)
-    /// negotiated, every message is delivered whatever this says.
+    /// Effort for the delivery. If [`Extension::PartialReliability`](crate::Extension::PartialReliability) was not negotiated,
+    /// every message is delivered regardless of this setting.
     pub reliability: Reliability,
     #[doc(hidden)]
     pub _non_exhaustive: (),
 }
 
-/// Effort to make for the delivery of a message before it is abandoned (RFC 3758, RFC 7496).
+/// Effort for the delivery of a message before it is abandoned (RFC 3758, RFC 7496).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Reliability {
-    /// As far as it takes.
+    /// The message is never abandoned.
     #[default]
     Full,
-    /// Not sent, nor sent again, once this has passed since [`send`](crate::Endpoint::send).
+    /// The message is abandoned when this time has passed since [`send`](crate::Endpoint::send). It is then neither sent nor
+    /// retransmitted.
     Lifetime(Duration),
-    /// Each chunk is sent again at most this often.
+    /// The message is abandoned when one of its chunks would be retransmitted more often than this.
     Retransmissions(u32),
-    /// Given up when a message of a lesser number needs its room in the send buffer.
+    /// The message is abandoned when a message with a lower number needs its room in the send buffer.
     Priority(u32),
 }
 
-/// A report by ICMP, or by the kernel itself, about a packet of ours.
+/// A report by ICMP, or by the kernel itself, about a packet that we sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PathError {
     /// The packet did not arrive.
     Unreachable(Unreachable),
-    /// The packet, which must be quoted whole, has not left this host, nor have later ones by its way: the link or the address has gone.
+    /// The packet has not left this host, and later packets on its route cannot leave either: the link or the address has gone.
+    /// The packet must be quoted completely.
     NoRoute,
-    /// The packet is too long for the path, whose MTU (IP header included) is given. This is a hint: the size is used only
-    /// after a probe of it was answered (RFC 8899 section 4.6.2).
+    /// The packet is too long for the path, and the MTU of the path is given. This is a hint: the size is used only after a
+    /// probe of that size has been answered (RFC 8899 section 4.6.2).
     TooBig {
-        /// Bytes, IP header included.
+        /// MTU in bytes, IP header included.
         mtu: u16,
     },
-    /// The answer to [`Transmit::asks_for_queue`](crate::Transmit::asks_for_queue): nothing failed, but packets
-    /// wait in this host before they leave it.
+    /// The answer to [`Transmit::asks_for_queue`](crate::Transmit::asks_for_queue). Nothing has failed, but packets are waiting
+    /// in this host.
     LocalQueue {
-        /// Bytes that wait, as the kernel counts them.
+        /// Waiting bytes, as the kernel counts them.
         bytes: usize,
     },
 }
 
-/// The unreachable destination. ICMP and ICMPv6 distinguish no others that matter to SCTP (RFC 9260 section 10), so a `match` may
-/// be exhaustive.
+/// The unreachable destination. ICMP and ICMPv6 distinguish no others that matter to SCTP (RFC 9260 section 10), so a `match`
+/// may be exhaustive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unreachable {
-    /// The network or host.
+    /// The network or the host.
     Host,
-    /// The protocol: the peer has no SCTP.
+    /// The protocol: the peer does not support SCTP.
     Protocol,
-    /// The (UDP) port: nobody listens for encapsulated SCTP.
+    /// The UDP port: no program listens for encapsulated SCTP.
     Port,
-    /// A filter on the way forbids it.
+    /// A filter on the path rejects the packets.
     Prohibited,
 }
 
 impl AbortCause {
-    /// A cause with this code (RFC 9260 section 3.3.10) and the bytes that follow it. Code 0 means an ABORT without a cause.
+    /// Creates a cause with this code (RFC 9260 section 3.3.10) and the bytes that follow the code. Code 0 means an ABORT
+    /// without a cause.
     pub fn new(code: u16, reason: impl Into<Bytes>) -> AbortCause {
         AbortCause { code, reason: reason.into() }
     }
 
-    /// User-Initiated Abort (RFC 9260 section 3.3.10.12) with `reason`.
+    /// Creates a User-Initiated Abort (RFC 9260 section 3.3.10.12) with `reason`.
     pub fn user(reason: impl Into<Bytes>) -> AbortCause {
         AbortCause { code: Cause::UserInitiatedAbort(&[]).code(), reason: reason.into() }
     }

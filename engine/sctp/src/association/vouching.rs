@@ -1,10 +1,10 @@
-//! Address confirmation without a shared key: a new address is used only once a confirmed path has vouched
-//! for it ([`AddressProof::ConfirmedPath`]).
+//! Address confirmation without a shared key ([`AddressProof::ConfirmedPath`]). A new address is used only
+//! after a confirmed path has vouched for it.
 //!
-//! Anybody who has seen the handshake can sign an ASCONF with the empty key and answer HEARTBEATs at their
-//! own address, but cannot see current traffic on the confirmed paths. So the nonce of a second HEARTBEAT
-//! goes there and must come back on the new path. Start at [`Association::lacks_voucher`];
-//! [`Association::copy_answer`] is the part of the end with the new address.
+//! An attacker who has seen the handshake can sign an ASCONF with the empty key, and can answer HEARTBEATs at
+//! its own address. Such an attacker may not see the current traffic on the confirmed paths. Therefore a
+//! second HEARTBEAT leaves on a confirmed path, and its nonce must come back on the new path. Start at
+//! [`Association::lacks_voucher`]. The end with the new address calls [`Association::copy_answer`].
 
 use base::Time;
 use bytes::Bytes;
@@ -14,21 +14,22 @@ use crate::config::AddressProof;
 use crate::path::PathIndex;
 
 impl Association {
-    /// Returns whether address changes need proof over a confirmed path: it is configured, and the current
-    /// packet is not signed with a shared key.
+    /// Reports whether address changes need proof over a confirmed path. They do if the settings require
+    /// proof, and the current packet is neither sealed nor signed with a shared key.
     pub(super) fn asks_for_proof(&self) -> bool {
         let is_keyed = self.asconf.as_ref().is_some_and(|asconf| asconf.is_keyed);
         self.transfer.config.address_proof == AddressProof::ConfirmedPath && !is_keyed
     }
 
-    /// Returns whether the current packet may carry an effective ASCONF.
+    /// Reports whether an ASCONF in the current packet may take effect.
     pub(super) fn may_ask_for_change(&self) -> bool {
         let comes_by_path =
             self.asconf.as_ref().is_some_and(|a| self.transfer.paths.is_confirmed_way(&a.source));
         comes_by_path || !self.asks_for_proof()
     }
 
-    /// Returns whether an answered path leads to an address that no confirmed path has vouched for.
+    /// Reports whether an unconfirmed path leads to an address that no confirmed path has vouched for. The
+    /// caller has received an answer on that path.
     pub(super) fn lacks_voucher(&self, index: PathIndex) -> bool {
         let path = self.transfer.paths.get(index);
         let is_unproven =
@@ -36,8 +37,8 @@ impl Association {
         !path.is_confirmed() && self.asconf.as_deref().is_some_and(is_unproven)
     }
 
-    /// Sends a HEARTBEAT on a confirmed path after the new path has answered; its answer must arrive on the
-    /// new one.
+    /// Sends a HEARTBEAT on a confirmed path after the new path has answered. The answer must arrive on the
+    /// new path.
     pub(super) fn ask_voucher(&mut self, index: PathIndex, ctx: &mut Context<'_>) {
         let Some(by) = self.transfer.paths.voucher(self.transfer.paths.get(index).vouching.tries()) else {
             return;
@@ -50,7 +51,7 @@ impl Association {
         self.transfer.paths.resume_proofs(ctx.now);
     }
 
-    /// Accepts the address after the voucher's answer came on the new path.
+    /// Accepts the new address after that answer has arrived on the new path.
     pub(super) fn on_vouched(&mut self, index: PathIndex) {
         let address = self.transfer.paths.get(index).route.remote;
         if let Some(asconf) = &mut self.asconf {
@@ -58,7 +59,7 @@ impl Association {
         }
     }
 
-    /// Sends a copy of the answer to a HEARTBEAT on `path` from each of our addresses that is new to the
+    /// Sends copies of the answer to a HEARTBEAT on `path`: one from each of our addresses that is new to the
     /// peer.
     pub(super) fn copy_answer(&mut self, path: PathIndex, value: &Bytes, now: Time) {
         if self.transfer.config.address_proof == AddressProof::Signature || self.came_by != CameBy::Path(path)
@@ -67,7 +68,7 @@ impl Association {
         }
         self.transfer.paths.get_mut(path).vouching.on_heartbeat();
         if !self.transfer.paths.get(path).is_confirmed() {
-            // The peer now sends from there, which it may not have done yet when it was asked.
+            // The peer now sends from this address. It may not have done so yet when our HEARTBEAT arrived.
             return self.transfer.repeat_question(path, now);
         }
         for other in self.transfer.paths.indices().filter(|other| *other != path) {

@@ -10,8 +10,8 @@ use crate::error::AddressError;
 use crate::extension::asconf::AddressChange;
 
 impl Endpoint {
-    /// Adds one of our addresses to an association. [`Event::AddressChange`](crate::Event::AddressChange) follows; once a
-    /// heartbeat has proved them, the new paths may carry data.
+    /// Adds one of our addresses to an association. [`Event::AddressChange`](crate::Event::AddressChange) follows. The new
+    /// paths may carry data once heartbeats have confirmed them.
     ///
     /// # Errors
     /// See [`AddressError`].
@@ -24,11 +24,11 @@ impl Endpoint {
         self.change_address(now, id, AddressChange::Add(address))
     }
 
-    /// Takes one of our addresses out of an association: nothing is sent from it any more.
+    /// Removes one of our addresses from an association: nothing is sent from it any more.
     /// [`Event::AddressChange`](crate::Event::AddressChange) follows.
     ///
     /// # Errors
-    /// See [`AddressError`]; an address without which no confirmed path is left must stay.
+    /// See [`AddressError`]. The last address with a confirmed path cannot be removed.
     pub fn remove_local_address(
         &mut self,
         now: Time,
@@ -38,8 +38,7 @@ impl Endpoint {
         self.change_address(now, id, AddressChange::Remove(address))
     }
 
-    /// Asks the peer to send to this address of ours if it can. [`Event::AddressChange`](crate::Event::AddressChange)
-    /// follows.
+    /// Asks the peer to send to this address of ours if it can. [`Event::AddressChange`](crate::Event::AddressChange) follows.
     ///
     /// # Errors
     /// See [`AddressError`].
@@ -52,11 +51,11 @@ impl Endpoint {
         self.change_address(now, id, AddressChange::SetPrimary(address))
     }
 
-    /// Sets uses of our addresses: which of the paths that work carries our data, and how often the idle ones are probed. The peer does
-    /// not hear of it ([`tell_local_use`](Self::tell_local_use)).
+    /// Sets uses of our addresses. They determine which of the working paths carries our data, and how often idle paths are
+    /// probed. The peer is not informed; see [`tell_local_use`](Self::tell_local_use).
     ///
     /// # Errors
-    /// See [`AddressError`]. `Unknown` names an address that no path has; the uses of the others are set.
+    /// See [`AddressError`]. `Unknown` names an address that no path has. The uses of the other addresses are set nevertheless.
     pub fn set_local_uses(
         &mut self,
         now: Time,
@@ -67,12 +66,13 @@ impl Endpoint {
         result.unwrap_or(Err(AddressError::Closed))
     }
 
-    /// Tells the peer the use of one of our addresses, unless it knows it; [`Event::AddressChange`](crate::Event::AddressChange) has its
-    /// answer. Only for peers that are known to be of the same kind: Linux's SCTP ends an association at an ASCONF with a parameter that
-    /// it does not know, whatever its type asks for.
+    /// Informs the peer of the use of one of our addresses, unless the peer already knows it.
+    /// [`Event::AddressChange`](crate::Event::AddressChange) reports the peer's answer. This is only for peers that are known
+    /// to use this engine. Linux's SCTP ends an association if an ASCONF has an unknown parameter, even if the type of the
+    /// parameter asks to skip it.
     ///
     /// # Errors
-    /// See [`AddressError`]; it can be called again at any time.
+    /// See [`AddressError`]. The call can be repeated at any time.
     pub fn tell_local_use(
         &mut self,
         now: Time,
@@ -83,10 +83,10 @@ impl Endpoint {
         result.unwrap_or(Err(AddressError::Closed))
     }
 
-    /// Tells the peer that this address of ours has taken the place of all others, none of which can be sent from any more:
-    /// the host has moved. The request goes out from the new address, which therefore need not be known to the peer, and
-    /// may be another one behind a NAT. [`Event::AddressChange`](crate::Event::AddressChange) follows; data waits until
-    /// heartbeats have proved the new paths. Changes that were asked for before and not sent yet are forgotten.
+    /// Tells the peer that the host has moved: this address replaces all others, and nothing can be sent from the others any
+    /// more. The request leaves from the new address. The peer need not know that address, and a NAT may translate it.
+    /// [`Event::AddressChange`](crate::Event::AddressChange) follows. Data waits until heartbeats have confirmed the new paths.
+    /// Earlier changes that have not been sent yet are dropped.
     ///
     /// # Errors
     /// See [`AddressError`].
@@ -99,9 +99,9 @@ impl Endpoint {
         self.change_address(now, id, AddressChange::MoveTo(address))
     }
 
-    /// The link of one of our addresses went down or came up. Nothing is sent from an address whose link is down while another
-    /// works, and what was in flight there is sent again elsewhere at once. The peer is not told. Once the link is up again
-    /// heartbeats must be answered before data goes there.
+    /// Handles the loss or return of the link of one of our addresses. While its link is down and another address works,
+    /// nothing is sent from the address. Data that was in flight from it is recovered at once over another path. The peer is
+    /// not informed. After the link has returned, heartbeats must be answered before data uses the address.
     pub fn set_local_link(&mut self, now: Time, id: AssociationId, address: IpAddr, is_up: bool) {
         self.with(id, now, |a, ctx| a.on_local_link(address, is_up, ctx));
     }

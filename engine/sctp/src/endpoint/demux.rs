@@ -1,4 +1,4 @@
-//! Which association a packet belongs to, and what becomes of one that belongs to none (RFC 9260 sections 8.4 and 8.5).
+//! Assignment of packets to associations, and answers to packets that belong to none (RFC 9260 sections 8.4 and 8.5).
 
 use std::net::IpAddr;
 
@@ -15,12 +15,13 @@ use crate::event::{CloseReason, PathError, Unreachable};
 use crate::info::StateName;
 use crate::trace::DropReason;
 
-/// Offset of the initiate tag in a packet with an INIT: behind the common header and the chunk's (RFC 9260 section 3.3.2).
+/// Position of the initiate tag in a packet with an INIT: after the common header and the chunk header (RFC 9260 section
+/// 3.3.2).
 const INITIATE_TAG: std::ops::Range<usize> = 16..20;
 
 impl Endpoint {
-    /// Takes a packet that came by `route` (whose `remote` is the packet's source). Tells whether it belonged to an association
-    /// that is up: its tag, its ports and an address of its peer's.
+    /// Handles a packet that came on `route`, whose `remote` is the source of the packet. Returns true if the packet belonged
+    /// to an association beyond its INIT: by its tag, its ports and an address of the peer.
     pub fn handle_datagram(
         &mut self,
         now: Time,
@@ -73,7 +74,8 @@ impl Endpoint {
         false
     }
 
-    /// Takes a sealed packet of a protected association: a DTLS chunk, and nothing behind it.
+    /// Handles a sealed packet of a protected association. It must end with the DTLS chunk, and may contain one other chunk
+    /// before it.
     #[inline(never)]
     fn on_sealed(
         &mut self,
@@ -93,7 +95,7 @@ impl Endpoint {
         let is_taken = match opened {
             Some(Ok(opened)) => {
                 let inside = Packet::opened(packet.header, &room[..opened.length]);
-                // A copy from elsewhere must not use up the record's number.
+                // A copy of the packet from a foreign address must not use up the number of the record.
                 if self.association(id).is_some_and(|a| a.is_from_peer(route, &inside, true)) {
                     let was_open = self.is_open(id);
                     let take = self.with(id, now, |association, ctx| association.take_opened(&opened, ctx));
@@ -117,7 +119,8 @@ impl Endpoint {
         is_taken
     }
 
-    /// The packet, if its checksum is right; or zero, and its association takes that (RFC 9653 section 5.3).
+    /// Parses a packet. The checksum must be right, or zero if the association of the packet accepts that (RFC 9653 section
+    /// 5.3).
     //= rfc9653#5.3-1 5.3-2 5.3-3 5.3-4
     fn parse<'a>(&self, bytes: &'a [u8]) -> Option<Packet<'a>> {
         match Packet::parse(bytes, ChecksumMode::Verify) {
@@ -125,7 +128,7 @@ impl Endpoint {
             Err(PacketError::Checksum { found: 0, .. }) => {
                 let packet = Packet::parse(bytes, ChecksumMode::AcceptZero).ok()?;
                 let id = self.slots.by_tag(packet.header.tag)?;
-                // While the handshake is under way, what our INIT announced is enough: the INIT ACK may be such a packet.
+                // During the handshake, the announcement in our INIT is sufficient: the INIT ACK may be such a packet.
                 let agreed = match self.slots.get(id)? {
                     Slot::Opening(opening) => opening.config.zero_checksum.is_some(),
                     Slot::Association(association) => association.takes_zero_checksum(),
@@ -138,7 +141,8 @@ impl Endpoint {
         }
     }
 
-    /// The association with this tag and these ports, or the one that a reflected tag speaks of (section 8.5.1 B and C).
+    /// Returns the owner of a packet. It is the association with this tag and these ports or, if the tag is reflected, the
+    /// association whose peer has this tag (section 8.5.1 B and C).
     fn find(&self, header: &CommonHeader, route: &Route, first: &RawChunk<'_>) -> Owner {
         let may_reflect = matches!(first.chunk_type, ChunkType::ABORT | ChunkType::SHUTDOWN_COMPLETE);
         let reflected = may_reflect
@@ -160,7 +164,8 @@ impl Endpoint {
         if reflected && self.association(id).is_some_and(|a| a.tags().1 == header.tag) {
             return Owner::Association(id);
         }
-        // Section 8.5.1 E: before the association is up a SHUTDOWN ACK belongs to an earlier one. So does a sealed packet with another tag.
+        // Section 8.5.1 E: before the association is up, a SHUTDOWN ACK belongs to an earlier one. So does a sealed packet with
+        // another tag.
         //= rfc9260#8.5.1-13
         let is_opening = matches!(state, Some(StateName::CookieWait | StateName::CookieEchoed));
         let is_earlier = matches!(first.chunk_type, ChunkType::SHUTDOWN_ACK | ChunkType::DTLS);
@@ -176,7 +181,8 @@ impl Endpoint {
         ports == (header.destination_port, header.source_port)
     }
 
-    /// Gives an association the chunks of a packet from `begin` on. Tells whether it is up and took the packet for its peer's.
+    /// Passes the chunks of a packet from `begin` on to an association. Returns true if the association is beyond its INIT and
+    /// accepts the packet as its peer's.
     pub(super) fn dispatch(
         &mut self,
         now: Time,
@@ -196,7 +202,7 @@ impl Endpoint {
         }
         //= rfc5061#5.3-26
         if !association.is_from_peer(route, packet, begin.is_sealed) {
-            // The tag is right and the address is not one of the peer's: not to be trusted, not to be answered.
+            // The tag is right, but the source is not an address of the peer. Such a packet is neither trusted nor answered.
             self.on_dropped(route, DropReason::OutOfTheBlue);
             return false;
         }
@@ -218,7 +224,8 @@ impl Endpoint {
         false
     }
 
-    /// Drops an unsealed packet of an association that takes sealed ones only, once it was told of it.
+    /// Drops an unsealed packet of an association that accepts only sealed packets, but shows its first chunk to the
+    /// association. A peer that has forgotten the association cannot seal the answer that completes a shutdown.
     #[cold]
     fn on_unsealed(&mut self, now: Time, id: AssociationId, route: &Route, packet: &Packet<'_>) {
         self.on_dropped(route, DropReason::Unsealed);
@@ -227,8 +234,8 @@ impl Endpoint {
         }
     }
 
-    /// An address that was asked in addition refuses: it is asked no more, and the attempt goes on. False if it is the one
-    /// that was asked first, which speaks for the peer.
+    /// Stops the attempt on an address that has refused, and continues it on the others. Returns false, with no effect, for the
+    /// address that was tried first: its refusal ends the attempt.
     fn leave_address(&mut self, id: AssociationId, remote: IpAddr) -> bool {
         let Some(Slot::Opening(opening)) = self.slots.get_mut(id) else { return false };
         let is_left = opening.leave(remote);
@@ -238,11 +245,11 @@ impl Endpoint {
         is_left
     }
 
-    /// A packet for an association in COOKIE-WAIT: INIT ACK, or ABORT; anything else is not for it.
+    /// Handles a packet for an association in COOKIE-WAIT. Only INIT ACK, ABORT and SHUTDOWN ACK have an effect.
     fn on_packet_for_opening(&mut self, now: Time, id: AssociationId, route: &Route, packet: &Packet<'_>) {
         let mut chunks = packet.chunks();
         match (chunks.next(), chunks.next().is_some()) {
-            // It travels alone.
+            // An INIT ACK must be the only chunk of its packet.
             //= rfc9260#3-1
             (Some(Ok(Chunk::InitAck(_))), true) => {}
             (Some(Ok(Chunk::InitAck(init))), false) => {
@@ -259,7 +266,7 @@ impl Endpoint {
         }
     }
 
-    /// RFC 9260 section 8.4, in its order.
+    /// Handles a packet that belongs to no association, by the rules of RFC 9260 section 8.4 in their order.
     fn on_out_of_the_blue(&mut self, now: Time, route: &Route, packet: &Packet<'_>) {
         self.on_dropped(route, DropReason::OutOfTheBlue);
         let header = reflect(&packet.header);
@@ -290,7 +297,8 @@ impl Endpoint {
         }
     }
 
-    /// Reports whether a packet that is no association's may be answered to where it says it comes from; counts if not.
+    /// Reports whether the rate limit permits an answer to the source of a packet that belongs to no association. Counts the
+    /// packet as dropped if not.
     pub(super) fn may_answer_stray(&mut self, route: &Route, now: Time) -> bool {
         let may = self.strays.take(route.remote, now);
         if !may {
@@ -299,9 +307,9 @@ impl Endpoint {
         may
     }
 
-    /// Handles a report by ICMP, or by the kernel on sending, about a packet of ours sent by `route`. `quoted` is the beginning of
-    /// that packet, from the SCTP header on: at least its ports and tag must be there and right, for anybody can forge
-    /// ICMP (RFC 9260 section 10).
+    /// Handles a report by ICMP, or by the kernel on sending, about a packet of ours that was sent on `route`. `quoted` is the
+    /// beginning of that packet, from the SCTP header on. It must have at least the right ports and tag, because anyone can
+    /// forge ICMP (RFC 9260 section 10).
     pub fn handle_path_error(&mut self, now: Time, route: &Route, error: PathError, quoted: &[u8]) {
         let now = self.not_back(now);
         //= rfc9260#10-3 10-4
@@ -334,9 +342,9 @@ impl Endpoint {
     }
 }
 
-/// Reports whether ICMP quotes an INIT with this initiate tag. The INIT's verification tag is zero, so without enough bytes to
-/// show chunk type and initiate tag anybody who knows the ports could have forged it: then it is to be silently discarded
-/// (RFC 9260 section 10, ICMP6).
+/// Reports whether ICMP quotes an INIT with this initiate tag. The verification tag of an INIT is zero. If the quote is too
+/// short to show the chunk type and the initiate tag, anyone who knows the ports could have forged it. The report is then
+/// silently discarded (RFC 9260 section 10, ICMP6).
 //= rfc9260#10-5
 fn quotes_init(header: CommonHeader, quoted: &[u8], tag: VerificationTag) -> bool {
     let chunk_type = quoted.get(wire::COMMON_HEADER_LEN);
@@ -346,12 +354,12 @@ fn quotes_init(header: CommonHeader, quoted: &[u8], tag: VerificationTag) -> boo
         && initiate_tag.is_some_and(|quoted| quoted == tag.0.to_be_bytes())
 }
 
-/// Place in a packet from which an association handles chunks: those before are done with.
+/// The first chunk of a packet that an association still has to handle, and the facts known about the packet.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Begin {
     /// The first chunk to be handled, counted from 0.
     pub(super) chunk: usize,
-    /// True if a valid AUTH chunk came before.
+    /// True if a valid AUTH chunk precedes that chunk.
     pub(super) is_authenticated: bool,
     /// True if the packet was sealed.
     pub(super) is_sealed: bool,
@@ -359,7 +367,7 @@ pub(super) struct Begin {
     pub(super) ecn: Ecn,
 }
 
-/// Returns the DTLS chunk of a sealed packet: its first one, or the second one behind an advertisement, which routers read.
+/// Returns the DTLS chunk of a sealed packet: its first chunk, or its second chunk after an advertisement, which routers read.
 #[inline]
 fn record_of<'a>(packet: &Packet<'a>, first: &RawChunk<'a>) -> Option<RawChunk<'a>> {
     match first.chunk_type {
@@ -375,7 +383,7 @@ fn record_behind<'a>(packet: &Packet<'a>) -> Option<RawChunk<'a>> {
     (second.chunk_type == ChunkType::DTLS).then_some(second)
 }
 
-/// The COOKIE ECHO that is the packet's second chunk (RFC 4895 section 6.3).
+/// Returns the second chunk of a packet if it is a COOKIE ECHO (RFC 4895 section 6.3).
 fn cookie_echo_behind<'a>(packet: &Packet<'a>) -> Option<RawChunk<'a>> {
     let second = packet.raw_chunks().nth(1)?.ok()?;
     (second.chunk_type == ChunkType::COOKIE_ECHO).then_some(second)
@@ -384,13 +392,13 @@ fn cookie_echo_behind<'a>(packet: &Packet<'a>) -> Option<RawChunk<'a>> {
 /// The owner of a packet.
 enum Owner {
     Association(AssociationId),
-    /// Out of the blue.
+    /// No association: the packet is out of the blue.
     Nobody,
-    /// An association with this peer and these ports exists, and the tag is not its own: dropped without an answer.
+    /// An association with this peer and these ports exists, but it has another tag. The packet is dropped without an answer.
     Forged,
 }
 
-/// The header of an answer to a packet that belongs to no association: its own ports turned round, its own tag.
+/// Returns the header of an answer to a packet that belongs to no association: with swapped ports and the same tag.
 pub(super) fn reflect(header: &CommonHeader) -> CommonHeader {
     CommonHeader {
         source_port: header.destination_port,
@@ -399,7 +407,8 @@ pub(super) fn reflect(header: &CommonHeader) -> CommonHeader {
     }
 }
 
-/// RFC 9260 section 8.4, rule 1: nothing from or to an address that is not unicast.
+/// Reports whether no address of a packet is multicast and its source is specified. Other packets are dropped (RFC 9260 section
+/// 8.4, rule 1).
 fn is_unicast(route: &Route) -> bool {
     !route.remote.is_multicast() && !route.remote.is_unspecified() && !route.local.is_multicast()
 }

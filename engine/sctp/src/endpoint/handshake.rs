@@ -1,4 +1,4 @@
-//! INIT, INIT ACK and COOKIE ECHO: where associations begin, collide and restart (RFC 9260 sections 5.1 and 5.2).
+//! INIT, INIT ACK and COOKIE ECHO: how associations begin, collide and restart (RFC 9260 sections 5.1 and 5.2).
 
 use std::net::IpAddr;
 
@@ -22,7 +22,7 @@ use crate::extension::{Offer, chunks_to_sign};
 use crate::negotiation::{self, Agreed, PeerInit};
 use crate::trace::DropReason;
 
-/// Limit on the length of an INIT's answer, as a multiple of the INIT's.
+/// Limit on the length of the answer to an INIT, as a multiple of the length of the INIT.
 const ANSWER_FACTOR: usize = 3;
 
 impl Endpoint {
@@ -35,7 +35,7 @@ impl Endpoint {
         listener: &mut dyn Listener,
     ) {
         self.counters.inits_received += 1;
-        // RFC 9260 section 8.5.1 A: the tag is zero, and the INIT is alone.
+        // RFC 9260 section 8.5.1 A: the verification tag must be zero, and the INIT must be the only chunk.
         //= rfc9260#12.3-2 8.5.1-2 8.5.1-3
         if packet.header.tag.0 != 0 || packet.raw_chunks().count() != 1 {
             return self.on_dropped(route, DropReason::BadTag);
@@ -54,7 +54,7 @@ impl Endpoint {
             }
             Ok(_) if self.is_own_init(route, &init) => self.on_dropped(route, DropReason::Reflected),
             Ok(peer) => self.on_init(now, (route, packet.len()), header, (&init, &peer), listener),
-            // A zero tag cannot be answered (section 3.3.2).
+            // An INIT with an initiate tag of zero cannot be answered (section 3.3.2).
             //= rfc9260#3.3.2-7
             Err(_) if init.tag.0 == 0 => self.on_dropped(route, DropReason::Malformed),
             //= rfc9260#5.1.2-3 5.1-15 5.1-16 3.3.2-12 3.3.2-14
@@ -62,15 +62,16 @@ impl Endpoint {
         }
     }
 
-    /// Reports whether an INIT or INIT ACK from another address is one that this host has sent. An attacker who reflects
-    /// packets could otherwise make a host talk to itself with a key that he does not know. A host may talk to itself by
-    /// one address.
+    /// Reports whether an INIT or INIT ACK from another address was sent by this host, as its nonce shows. An attacker who reflects
+    /// packets could otherwise make a host talk to itself, with a key that the attacker does not know. A host may talk to itself
+    /// over one address, or over loopback addresses.
     fn is_reflected(&self, route: &Route, peer: &PeerInit<'_>) -> bool {
         !is_to_itself(route) && peer.auth.random().is_some_and(|nonce| self.random.is_own_nonce(nonce))
     }
 
-    /// Reports whether an INIT that offers protection is that of an association of this endpoint, by its tag and TSN. A host that answered it
-    /// would know its own key for the peer's. One whose tag or TSN was changed makes other keys.
+    /// Reports whether an INIT has the tag and the TSN of one of this endpoint's protected associations, and is therefore a
+    /// reflected copy. A host that answered such an INIT would take its own key for the peer's. A copy with a changed tag or TSN is
+    /// harmless: both ends then derive different keys.
     fn is_own_init(&self, route: &Route, init: &Init<'_>) -> bool {
         let own = self.slots.by_tag(init.tag).and_then(|id| self.slots.get(id));
         let initial_tsn = match own {
@@ -89,7 +90,7 @@ impl Endpoint {
         }
     }
 
-    /// `header` is that of the answer; the INIT came by `route` in a packet of that length.
+    /// Answers an INIT that came on `route` in a packet of `init_len` bytes. `header` is the header of the answer.
     fn on_init(
         &mut self,
         now: Time,
@@ -114,9 +115,10 @@ impl Endpoint {
         }
     }
 
-    /// The association that an INIT from `source` is about: the one whose peer is there, or one that is opening to an address that the
-    /// INIT lists. That an association with a listed address is up is not told to a source that is not known to be its peer's: it could
-    /// ask for the ports that somebody else uses. Its cookie decides ([`begin_from_cookie`](Self::begin_from_cookie)).
+    /// Returns the association that an INIT from `source` concerns. Its peer has the address `source`, or it is opening to an
+    /// address that the INIT lists. Other associations with a listed address are not revealed to a source that may not be their
+    /// peer. Such a source could otherwise probe the ports that other users have. The cookie decides in this case
+    /// ([`begin_from_cookie`](Self::begin_from_cookie)).
     fn existing_for(
         &self,
         source: IpAddr,
@@ -128,10 +130,11 @@ impl Endpoint {
         self.owner_of(local, remote, source).or_else(|| opening.next())
     }
 
-    /// Reports whether the peer of an association may begin it anew by this route, where new ones begin as `fresh` says. A peer that shares its
-    /// address, a program of another user or a host behind the same NAT, has another UDP port, and who has another key may be another
-    /// host: then the peer itself is asked first. If it lives nothing comes of the INIT; if nobody is there any more the association
-    /// ends, and the next INIT begins another.
+    /// Reports whether the peer of an association may restart it with an INIT that came on `route`. `fresh` is the authentication
+    /// of new associations with that host. An INIT from another UDP port of the same address may come from another user's program,
+    /// or from another host behind the same NAT. An INIT with another key may come from another host too. In these cases, the peer
+    /// is first asked whether it is alive. If it answers, the INIT has no effect. If it does not, the association ends, and the
+    /// next INIT begins another.
     fn may_begin_anew(&mut self, now: Time, id: AssociationId, route: &Route, fresh: &AuthConfig) -> bool {
         let may = self
             .association(id)
@@ -143,16 +146,17 @@ impl Endpoint {
         may
     }
 
-    /// The association that has proved that `address` is its peer's, or that is opening to it. One that merely lists an
-    /// address must not keep its owner out (RFC 5062 section 2: camping).
+    /// Returns the association that has proved that `address` is its peer's, or that is opening to it. An association that merely
+    /// lists an address must not keep out the owner of that address (RFC 5062 section 2: camping).
     fn owner_of(&self, local_port: u16, remote_port: u16, address: IpAddr) -> Option<AssociationId> {
         let id = self.slots.by_peer(local_port, remote_port, address)?;
         let camps = self.association(id).is_some_and(|a| a.only_claims(address));
         (!camps).then_some(id)
     }
 
-    /// Sends the INIT ACK, of at most three times the length of the INIT: its sender may be somebody else, and the address
-    /// a victim's (RFC 5062 section 9). Addresses of ours that do not fit are left out.
+    /// Sends the INIT ACK, limited to three times the length of the INIT. The source address of the INIT may be forged, and belong
+    /// to a victim (RFC 5062 section 9). Parameters that do not fit are left out in this order: reports of unrecognized parameters,
+    /// our addresses, and the Adaptation Layer Indication.
     fn send_init_ack(
         &mut self,
         now: Time,
@@ -169,7 +173,7 @@ impl Endpoint {
         let max = init_len.saturating_mul(ANSWER_FACTOR).min(INIT_PACKET_MAX);
         let by_direction = terms.config.auth.by_direction && agreed.key_vectors.is_some();
         let is_bound = by_direction || agreed.protection.is_some();
-        // No hash covers the padding of an INIT. Somebody may have taken it away, so that our addresses do not fit into the answer.
+        // No hash covers the padding of an INIT. If an attacker has removed it, our addresses may not fit into the answer.
         if is_bound && init_len < INIT_PACKET_MIN {
             return self.on_dropped(route, DropReason::InitTooShort);
         }
@@ -203,7 +207,7 @@ impl Endpoint {
             if self.replies.push_within(*route, header, &init_ack, max) {
                 return;
             }
-            // The least needed goes first; the source of the answer is an address that the peer has anyway.
+            // The least needed parameters are left out first. The peer learns one address in any case: the source of the answer.
             if let Some((_, fewer)) = reports.split_last() {
                 reports = fewer;
             } else if terms.local_addresses.pop().is_none() && terms.config.adaptation.take().is_none() {
@@ -222,7 +226,7 @@ impl Endpoint {
         terms: &Terms,
     ) -> Cookie {
         let config = &terms.config;
-        // RFC 9260 section 5.2.6: the peer may ask for a longer life, within reason.
+        // RFC 9260 section 5.2.6: the peer may ask for a longer life, of up to twice the configured one.
         let wish = std::time::Duration::from_millis(peer.cookie_preservative.into());
         Cookie {
             expires: now + self.config.cookie_lifetime + wish.min(self.config.cookie_lifetime),
@@ -247,7 +251,7 @@ impl Endpoint {
         }
     }
 
-    /// `length` is that of the packet.
+    /// Handles an INIT ACK, which came in a packet of `length` bytes.
     pub(super) fn on_init_ack(
         &mut self,
         now: Time,
@@ -266,7 +270,7 @@ impl Endpoint {
             Ok(peer) if peer.cookie.is_some() => peer,
             Ok(_) => return self.refuse_init_ack(id, route, header, &missing_cookie()),
             //= rfc9260#3.3.3-9
-            // Hardly a window: dropped and refused, and the attempt goes on.
+            // The receive window is too small. The INIT ACK is refused, but the attempt continues.
             Err(cause) if init.a_rwnd < LEAST_WINDOW && init.tag.0 != 0 => {
                 return self.replies.refuse(*route, header, &[cause]);
             }
@@ -287,8 +291,9 @@ impl Endpoint {
             let said = said_in_own(&opening.init(&own));
             agreed.bind(ports, said, said_in(init), by_direction);
         }
-        // Only by a carrier that an INIT went by (the first answer's wins), from the UDP port that it went to, and from a host that it went to: a
-        // multi-homed one may answer from another of the addresses that it lists.
+        // The answer must use the carrier of an INIT, and come from the UDP port to which the INIT went. It must also come from a
+        // host to which an INIT went; a multi-homed host may answer from another of the addresses that it lists. If several answers
+        // come, the first one wins.
         let asked = opening.init_routes.iter().filter(|r| r.carrier == route.carrier);
         let is_answer = |r: &&Route| r.remote == route.remote || peer.addresses.contains(&r.remote);
         let exact = asked.clone().find(|r| r.remote == route.remote);
@@ -323,7 +328,7 @@ impl Endpoint {
         self.close_opening(id, CloseReason::Aborted(cause));
     }
 
-    /// `auth` is the AUTH chunk that came before the COOKIE ECHO.
+    /// Handles a COOKIE ECHO. `auth` is the AUTH chunk before it, if any.
     pub(super) fn on_cookie_echo(
         &mut self,
         now: Time,
@@ -333,7 +338,7 @@ impl Endpoint {
         listener: &mut dyn Listener,
     ) {
         let header = packet.header;
-        // RFC 9260 section 5.1.5, steps 1 to 4: ports and tag are part of what was signed.
+        // RFC 9260 section 5.1.5, steps 1 to 4. The signature of the cookie covers the ports and the tag.
         let (cookie, staleness) = match self.cookies.open(echo.value, &header, now) {
             Ok(cookie) => (cookie, None),
             Err(CookieError::Stale(cookie, by)) => (*cookie, Some(by)),
@@ -342,18 +347,18 @@ impl Endpoint {
             }
         };
         let by_tag = self.slots.by_tag(cookie.local_tag);
-        // Its tag was free when the cookie was made, and may since have become another peer's.
+        // The tag was free when the cookie was made. Since then, an association with another peer may have taken it.
         if by_tag.is_some_and(|id| !self.ports_match(id, &header)) {
             return self.on_dropped(route, DropReason::BadCookie);
         }
-        // Only sealed packets count: the COOKIE ECHO is an old one.
+        // This association accepts only sealed packets now, so the COOKIE ECHO is an old one.
         if by_tag.and_then(|id| self.association(id)).is_some_and(Association::is_enforced) {
             return self.on_dropped(route, DropReason::Unsealed);
         }
         let owner = |e: &Self| e.owner_of(cookie.local_port, cookie.remote_port, cookie.route.remote);
         let existing = by_tag.or_else(|| owner(self));
         let mut config = self.config_for(cookie.route.remote, listener);
-        // An association that a key protects is restarted by the same key, from any of the peer's addresses.
+        // An association that a key protects is restarted with the same key, from any address of the peer.
         let replaced = existing.filter(|_| by_tag.is_none()).and_then(|id| self.association(id));
         let may_replace =
             replaced.is_none_or(|association| association.transfer().may_begin_anew_by(&config.auth));
@@ -361,8 +366,8 @@ impl Endpoint {
             config.auth = association.config().auth.clone();
         }
         let keys = self.keys_of(&cookie, &config);
-        // The cookie may be of a time when no key was required. Where packets are sealed, the caller's key management asks for the key; but an
-        // association that is signed does not give way before that.
+        // The cookie may date from a time when no key was required. If packets will be sealed, the caller's key management requires
+        // the key later. However, an existing signed association is not replaced before the new one has proved its key.
         let is_sealed = cookie.protection.is_some()
             && replaced.is_none_or(|association| !association.transfer().is_keyed());
         let is_outdated = by_tag.is_none() && !is_sealed && lacks_key(keys.as_ref(), &config);
@@ -371,7 +376,7 @@ impl Endpoint {
             return self.on_dropped(route, DropReason::UnauthenticatedCookie);
         }
         let known = existing.and_then(|id| self.known_tags(id));
-        // A cookie of the association that exists is never stale (step 5).
+        // A cookie of the existing association is never stale (step 5).
         if let (Some(by), true) = (staleness, known != Some((cookie.local_tag, Some(cookie.peer_tag)))) {
             self.on_dropped(route, DropReason::StaleCookie);
             if !self.may_answer_stray(route, now) {
@@ -395,8 +400,8 @@ impl Endpoint {
         }
     }
 
-    /// The association that this cookie made is over. A peer that has missed that hears of it; its COOKIE ECHO, sent again
-    /// by somebody else, makes nothing and has no other answer (RFC 5062 section 6).
+    /// Handles a cookie whose association has ended. An ABORT informs a peer that has missed the end. If an attacker sends the
+    /// COOKIE ECHO again, no association begins, and no other answer follows (RFC 5062 section 6).
     fn on_spent_cookie(
         &mut self,
         now: Time,
@@ -406,13 +411,14 @@ impl Endpoint {
     ) {
         self.on_dropped(route, DropReason::SpentCookie);
         if existing.is_none() && self.may_answer_stray(route, now) {
-            // The T bit says that nobody is here: to a peer whose SHUTDOWN COMPLETE was lost that is the end it waits for.
+            // The T bit shows that this end has no such association. A peer that has lost our SHUTDOWN COMPLETE then ends its
+            // association.
             self.replies.abort_reflecting(*route, super::demux::reflect(header));
         }
     }
 
-    /// The keys that a COOKIE ECHO is verified with, and its answers are signed with. RFC 4895 section 6.3: they come of the random
-    /// numbers "obtained from the COOKIE-ECHO chunk", since the association may not be there yet, or be an older one.
+    /// Returns the keys that verify a COOKIE ECHO and sign its answers. RFC 4895 section 6.3: they are derived from the random
+    /// numbers "obtained from the COOKIE-ECHO chunk", because the association may not exist yet, or may be an older one.
     //= rfc4895#6.3-8
     fn keys_of(&self, cookie: &Cookie, fresh: &AssociationConfig) -> Option<Auth> {
         let config = match self.slots.by_tag(cookie.local_tag).and_then(|id| self.slots.get(id)) {
@@ -423,7 +429,7 @@ impl Endpoint {
         keys_with(cookie, config)
     }
 
-    /// Our tag and, if known, the peer's.
+    /// Returns our verification tag and, if known, the peer's.
     fn known_tags(&self, id: AssociationId) -> Option<(VerificationTag, Option<VerificationTag>)> {
         match self.slots.get(id)? {
             Slot::Opening(opening) => Some((opening.local_tag, None)),
@@ -432,7 +438,8 @@ impl Endpoint {
         }
     }
 
-    /// RFC 9260 section 5.2.4, table 12: the association that the rest of the packet is for, if any.
+    /// Decides what a valid cookie does, by RFC 9260 section 5.2.4, table 12. Returns the association that gets the rest of the
+    /// packet, if any.
     //= rfc9260#5.1.5-8 5.2.4-3 5.2.4-8 5.2.4-9
     fn place_cookie(
         &mut self,
@@ -446,9 +453,9 @@ impl Endpoint {
         let (local, peer) = self.known_tags(id)?;
         let ties_match = peer.is_some_and(|peer| cookie.tie == Some(self.cookies.tie((local, peer))));
         match (local == cookie.local_tag, peer == Some(cookie.peer_tag)) {
-            // D: the same association; its COOKIE ACK was lost, or ours crossed the peer's.
+            // D: the cookie belongs to this association. Either our COOKIE ACK was lost, or the COOKIE ECHOs of both ends crossed.
             (true, true) if self.is_of_same_handshake(id, cookie) => {
-                // The association that our own INIT has begun is this cookie's, too.
+                // Our own INIT has begun this association, so the cookie does not count as used yet.
                 if self.association(id).is_some_and(|a| matches!(a.state(), State::CookieEchoed { .. })) {
                     self.spent.spend(cookie, &config.auth, now);
                 }
@@ -458,19 +465,20 @@ impl Endpoint {
                 });
                 Some(id)
             }
-            // B: both sides opened at once; the peer's INIT came after ours had gone out. Its keys are those that the peer has signed with.
+            // B: both ends have sent an INIT, and the peer's came after ours had left. The peer has signed with the keys of this
+            // cookie.
             (true, _) => self.collide(now, id, cookie),
             // A: the peer has restarted.
             (false, false) if ties_match && self.may_begin_anew(now, id, &cookie.route, &config.auth) => {
                 self.restart(now, route, id, cookie, config)
             }
-            // C and all others: late, or a stranger's.
+            // C and all others: the cookie is late, or belongs to another host.
             (false, _) => None,
         }
     }
 
-    /// Reports whether a cookie with the association's tags has the association's keys, too. With keys by direction, each
-    /// of two colliding handshakes has its own.
+    /// Reports whether a cookie with the tags of the association also has its keys. With keys by direction, two colliding
+    /// handshakes have different keys.
     fn is_of_same_handshake(&self, id: AssociationId, cookie: &Cookie) -> bool {
         let of_cookie = cookie.key_vectors.as_ref().and_then(|vectors| vectors.handshake);
         let is_same = |association: &Association| {
@@ -492,7 +500,7 @@ impl Endpoint {
             return None;
         }
         let mut cookie = cookie.clone();
-        // An address that belongs to another association with the same ports stays with that.
+        // An address that belongs to another association with the same ports stays with that association.
         cookie.peer_addresses.retain(|a| self.owner_of(cookie.local_port, cookie.remote_port, *a).is_none());
         let mut association = self.build(now, &cookie, agreed_in(&cookie, config));
         association.announce();
@@ -504,7 +512,8 @@ impl Endpoint {
 
     fn build(&mut self, now: Time, cookie: &Cookie, config: AssociationConfig) -> Association {
         self.spent.spend(cookie, &config.auth, now);
-        // Keys cost the server more than a cookie does: whoever comes for protection has its token back with the keys.
+        // Key management costs the server more than a cookie. Therefore a client of a protected association gets its token back
+        // only with the keys.
         if cookie.protection.is_none() {
             self.inits.give_back(cookie.route.remote);
         }
@@ -517,7 +526,8 @@ impl Endpoint {
         Association::from_cookie(cookie, config, &mut ctx)
     }
 
-    /// The driver asked for this association itself: nobody needs to accept it.
+    /// Replaces our own association by the association of the peer's cookie (case B). The driver has requested it, so no listener
+    /// needs to accept it.
     //= rfc9260#5.2.4-7
     fn collide(&mut self, now: Time, id: AssociationId, cookie: &Cookie) -> Option<AssociationId> {
         let (config, first) = match self.slots.get(id)? {
@@ -531,7 +541,7 @@ impl Endpoint {
             return None;
         }
         let mut association = self.build(now, cookie, config);
-        // The peer may have got it with our COOKIE ECHO: it has the same TSN again.
+        // The peer may have received the first message with our COOKIE ECHO, so the message keeps its TSN.
         first.into_iter().for_each(|first| association.queue_first(first));
         self.slots.replace(id, Slot::Association(Box::new(association)));
         self.record_start(id);
@@ -565,12 +575,12 @@ impl Endpoint {
     }
 }
 
-/// The hash of what an INIT or INIT ACK of ours says, as the peer reads it.
+/// Returns the hash of the contents of our INIT or INIT ACK, as the peer reads them.
 fn said_in_own(init: &Init<'_>) -> [u8; 32] {
     let header = CommonHeader { source_port: 0, destination_port: 0, tag: VerificationTag(0) };
     let mut buf = [0; INIT_PACKET_MAX];
     let mut writer = PacketWriter::new(&mut buf, header);
-    // Parameters that do not fit are not sent.
+    // A chunk that does not fit into the buffer is not sent either.
     let length = writer.push(&Chunk::Init(*init)).map_or(0, |()| writer.finish());
     let packet = Packet::parse(&buf[..length], ChecksumMode::Ignore);
     let chunk = packet.ok().and_then(|packet| packet.chunks().next());
@@ -578,18 +588,19 @@ fn said_in_own(init: &Init<'_>) -> [u8; 32] {
     said_in(&read)
 }
 
-/// The keys that the random numbers in a cookie make of the shared ones.
+/// Returns the keys that are derived from the shared keys and the random numbers in a cookie.
 fn keys_with(cookie: &Cookie, config: &AssociationConfig) -> Option<Auth> {
     let ports = Ports { local: cookie.local_port, peer: cookie.remote_port };
     cookie.key_vectors.clone().map(|vectors| Auth::new(vectors, ports, &config.auth))
 }
 
-/// Reports whether a key is required and a cookie with these keys is of a handshake without, or one that asked the peer to sign less.
+/// Reports whether a required key is missing: the handshake of the cookie has no keys, or asked the peer to sign fewer chunks than
+/// required.
 fn lacks_key(keys: Option<&Auth>, config: &AssociationConfig) -> bool {
     config.auth.required && !keys.is_some_and(|keys| keys.requires_all(chunks_to_sign(config)))
 }
 
-/// Reports whether an AUTH chunk before a COOKIE ECHO is good, or none is needed.
+/// Reports whether the AUTH chunk before a COOKIE ECHO is valid, or none is needed.
 fn is_authentic(keys: Option<&Auth>, auth: Option<&RawChunk<'_>>) -> bool {
     match (keys, auth) {
         (None, auth) => auth.is_none(),
@@ -598,8 +609,8 @@ fn is_authentic(keys: Option<&Auth>, auth: Option<&RawChunk<'_>>) -> bool {
     }
 }
 
-/// The settings of an accepted association: its listener may have accepted it with more streams and extensions than others get, and
-/// after a restart it shall have them again.
+/// Returns the settings of an accepted association. The listener may have granted this peer more streams and extensions than
+/// others. The cookie preserves them, and a restart gets them too.
 fn agreed_in(cookie: &Cookie, config: AssociationConfig) -> AssociationConfig {
     AssociationConfig {
         outbound_streams: config.outbound_streams.max(cookie.outbound_streams),
@@ -614,7 +625,7 @@ fn missing_cookie() -> Cause<'static> {
     Cause::MissingMandatoryParameter { missing: STATE_COOKIE.into() }
 }
 
-/// Reports whether a host has sent a packet to itself: to the same address, or from one loopback address to another.
+/// Reports whether this host has sent a packet to itself: to the same address, or from one loopback address to another.
 fn is_to_itself(route: &Route) -> bool {
     route.local == route.remote || (route.local.is_loopback() && route.remote.is_loopback())
 }

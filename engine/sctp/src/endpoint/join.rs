@@ -1,9 +1,9 @@
-//! Packets of several associations in one train: what goes the same way goes in one piece.
+//! Trains that contain packets of several associations on the same route.
 //!
-//! Between two hosts with many associations most packets without data are short and alone: those that open and shut, SACKs,
-//! heartbeats. Each would cost a system call and a walk through both kernels. Refuses packets with data, which have a window,
-//! a pace and ECN bits of their own. Invariants: all packets of a train but the last have one length, and the last is no
-//! longer. Begin with [`Endpoint::joined`].
+//! Between two hosts with many associations, most packets without data are short and alone: handshakes, shutdowns, SACKs,
+//! heartbeats. Each would cost a system call and a pass through both kernels. Packets with data are not joined, because they
+//! depend on a window, a pace and ECN bits. Invariants: all packets of a train except the last have one length, and the last
+//! is no longer. Begin with [`Endpoint::joined`].
 
 use base::{Ecn, Route, Time};
 
@@ -11,11 +11,12 @@ use super::{AssociationId, Endpoint, Transmit};
 use crate::association::Joining;
 use crate::endpoint::slots::Slot;
 
-/// Packets that one train has at most (UDP_MAX_SEGMENTS of Linux before 6.9).
+/// Limit on the packets of one train (UDP_MAX_SEGMENTS of Linux before 6.9).
 const PACKETS_MAX: usize = 64;
 
 impl Endpoint {
-    /// Appends to a train of packets without data what others than its sender have for the same way.
+    /// Appends packets without data for the same route to a train. They come from the replies, and from associations other
+    /// than its sender. A train with ECN bits or an oversized packet stays unchanged.
     pub(super) fn joined(
         &mut self,
         now: Time,
@@ -33,7 +34,7 @@ impl Endpoint {
             if len <= train.segment_size {
                 train.len += len;
             } else if packets == 1 {
-                // The longer one goes first.
+                // The longer packet must be the first.
                 buf[..train.len + len].rotate_left(train.len);
                 (train.len, train.segment_size) = (train.len + len, len);
             } else {
@@ -45,7 +46,8 @@ impl Endpoint {
         train
     }
 
-    /// Writes a packet without data that goes this way, if the next of the replies or of the associations is one.
+    /// Writes the next packet of the replies or of the ready associations, if it has no data and uses this route. Returns its
+    /// length.
     fn next_packet_by(
         &mut self,
         now: Time,

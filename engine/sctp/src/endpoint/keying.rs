@@ -10,22 +10,22 @@ use crate::error::KeyError;
 use crate::extension::protection::{ProtectionTerms, RecordKeys, SealFrom};
 
 impl Endpoint {
-    /// Returns the agreement on protection; `None` before INIT ACK, and where there is none.
+    /// Returns the agreement on protection. Returns `None` before INIT ACK, and if the ends have not agreed on protection.
     pub fn protection(&self, id: AssociationId) -> Option<ProtectionTerms> {
         self.association(id)?.protection_terms().copied()
     }
 
-    /// Returns the epoch of the keys that packets of this association are sealed with.
+    /// Returns the epoch of the keys that seal the packets of this association.
     pub fn epoch(&self, id: AssociationId) -> Option<u64> {
         self.association(id)?.epoch()
     }
 
-    /// Sends a message about keys on stream 0. It may be sent before the association is accepted, and in the clear before there are keys.
-    /// One that is given before the INIT ACK has come goes with the COOKIE ECHO, so that it takes no round trip of its own, and only
-    /// to a peer that agrees on [protection](crate::AssociationConfig::protection).
+    /// Sends a message about keys on stream 0. It may be sent before the association is accepted, and in the clear before keys exist.
+    /// Before INIT ACK, one such message is kept for the COOKIE ECHO, which saves a round trip. It is sent only if the peer agrees on
+    /// [protection](crate::AssociationConfig::protection).
     ///
     /// # Errors
-    /// See [`KeyError`].
+    /// See [`KeyError`]. A second message before INIT ACK is refused as [`KeyError::NotAgreed`].
     pub fn send_key_message(&mut self, now: Time, id: AssociationId, message: Bytes) -> Result<(), KeyError> {
         if let Some(Slot::Opening(opening)) = self.slots.get_mut(id) {
             return opening.set_key_message(message);
@@ -33,9 +33,9 @@ impl Endpoint {
         self.with_keys(now, id, |association, _| association.send_key_message(message))
     }
 
-    /// Installs the keys of an epoch: [3](crate::FIRST_EPOCH), and each time one more. They open the peer's packets at once; those of
-    /// the epoch before do so for another 30 s. With the first keys unsealed packets cease to count: at once with [`SealFrom::Now`],
-    /// and with the first packet that they open otherwise.
+    /// Installs the keys of an epoch. The first epoch is [3](crate::FIRST_EPOCH), and each further one is higher by one. The keys open
+    /// the peer's packets at once. The keys of the previous epoch expire 30 s after this end seals with the new ones. Unsealed packets
+    /// cease to count with the first keys: at once with [`SealFrom::Now`], otherwise with the first packet that these keys open.
     ///
     /// # Errors
     /// See [`KeyError`].
@@ -50,8 +50,8 @@ impl Endpoint {
         self.with_keys(now, id, |association, ctx| association.install_keys(epoch, keys, from, ctx))
     }
 
-    /// Lets messages of the application pass, both ways, as soon as packets are sealed:
-    /// [`Event::Protected`](crate::Event::Protected) follows. The caller has verified who the peer is, or does not ask.
+    /// Permits messages of the application, in both directions, as soon as packets are sealed.
+    /// [`Event::Protected`](crate::Event::Protected) follows. The caller has verified the identity of the peer, or does not require it.
     ///
     /// # Errors
     /// See [`KeyError`].
@@ -72,12 +72,13 @@ impl Endpoint {
         stepped
     }
 
-    /// Returns whether messages of the application pass in a protected association that the peer has begun.
+    /// Reports whether messages of the application pass in a protected association that the peer has begun.
     pub(super) fn is_open(&self, id: AssociationId) -> bool {
         self.association(id).is_some_and(Association::is_open_to_client)
     }
 
-    /// Does not charge a client that has agreed on keys for its INIT.
+    /// Refunds the token of a client's INIT after both ends have agreed on keys. `was_open` is the result of [`is_open`](Self::is_open)
+    /// before the last step.
     pub(super) fn on_keys(&mut self, id: AssociationId, was_open: bool) {
         if !was_open
             && self.is_open(id)

@@ -7,14 +7,14 @@ use crate::error::AuthKeyError;
 use crate::extension::auth::{Auth, AuthConfig};
 
 impl Endpoint {
-    /// Reports whether the association is protected by a shared key that these settings have, too. Nobody without it can
-    /// sign as the peer.
+    /// Reports whether the association is protected by a shared key that these settings also contain. No sender without
+    /// it can sign as the peer.
     pub fn is_keyed_by(&self, id: AssociationId, auth: &AuthConfig) -> bool {
         self.association(id).is_some_and(|association| association.transfer().is_keyed_by(auth))
     }
 
-    /// Gives an association a shared key under a number, or replaces the one that has it. The peer must be given the
-    /// same; it signs only after [`activate_auth_key`](Self::activate_auth_key).
+    /// Sets a shared key of an association under a number, or replaces the key with that number. The peer must get the
+    /// same key. It signs only after [`activate_auth_key`](Self::activate_auth_key).
     ///
     /// # Errors
     /// See [`AuthKeyError`].
@@ -28,7 +28,7 @@ impl Endpoint {
         self.with_auth(now, id, |auth| auth.set_key(number, key))
     }
 
-    /// Signs with this key from now on, retransmissions included.
+    /// Signs all packets with this key from now on, including retransmissions.
     ///
     /// # Errors
     /// See [`AuthKeyError`].
@@ -41,10 +41,10 @@ impl Endpoint {
         self.with_auth(now, id, |auth| auth.activate_key(number))
     }
 
-    /// Never signs with this key again; it still verifies.
+    /// Excludes a key from signing. It still verifies the peer's packets.
     ///
     /// # Errors
-    /// See [`AuthKeyError`]; the active key must stay.
+    /// See [`AuthKeyError`]. The active key cannot be deactivated.
     pub fn deactivate_auth_key(
         &mut self,
         now: Time,
@@ -54,10 +54,10 @@ impl Endpoint {
         self.with_auth(now, id, |auth| auth.deactivate_key(number))
     }
 
-    /// Forgets a key.
+    /// Deletes a key.
     ///
     /// # Errors
-    /// See [`AuthKeyError`]; the active key must stay.
+    /// See [`AuthKeyError`]. The active key cannot be deleted.
     pub fn delete_auth_key(&mut self, now: Time, id: AssociationId, number: u16) -> Result<(), AuthKeyError> {
         self.with_auth(now, id, |auth| auth.delete_key(number))
     }

@@ -1,4 +1,4 @@
-//! An SCTP endpoint: all associations of one shard, and everything that belongs to none of them.
+//! An SCTP endpoint: all associations of one shard, and all state that belongs to none of them.
 //!
 //! Begin at [`Endpoint::handle_datagram`] and [`Endpoint::poll_transmit`].
 
@@ -48,26 +48,31 @@ use spent::SpentCookies;
 ///
 /// # A turn
 ///
-/// The driver repeats these steps. `examples/udp/mod.rs` is a whole driver:
+/// The driver repeats these steps. `examples/udp/mod.rs` is a complete driver:
 ///
-/// 1. It passes each received packet to [`handle_datagram`](Self::handle_datagram), and each ICMP error and error of the kernel
-///    to [`handle_path_error`](Self::handle_path_error).
-/// 2. It calls [`handle_timeout`](Self::handle_timeout). Before the time of [`next_timeout`](Self::next_timeout) that does nothing.
+/// 1. It passes each received packet to [`handle_datagram`](Self::handle_datagram). It passes each ICMP error and each error of
+/// the kernel to [`handle_path_error`](Self::handle_path_error).
+/// 2. It calls [`handle_timeout`](Self::handle_timeout), which does nothing before the time of
+/// [`next_timeout`](Self::next_timeout).
 /// 3. It takes events from [`poll_event`](Self::poll_event) until `None`, and gives commands: [`accept`](Self::accept),
 ///    [`recv`](Self::recv), [`send`](Self::send) and the others below.
-/// 4. It sends what [`poll_transmit`](Self::poll_transmit) writes, until `None`. Packets of all steps before leave here.
+/// 4. It sends the packets that [`poll_transmit`](Self::poll_transmit) writes, until `None`. The packets of all earlier steps
+/// leave here.
 /// 5. It waits for a packet or for [`next_timeout`](Self::next_timeout). The time is exact only after step 4.
 ///
-/// Commands may come at any time; steps 3 and 4 follow them. A command about an association that does not exist, or no longer,
-/// does nothing or returns an error. A `now` before an earlier one counts as the earlier one. No call blocks.
+/// Commands may come at any time; steps 3 and 4 must follow them. A command about an association that does not exist, or no
+/// longer exists, does nothing or returns an error. A `now` before an earlier one counts as the earlier one. No call blocks.
 ///
 /// # An association
 ///
-/// It begins with [`connect`](Self::connect), or with [`Event::Incoming`] and [`accept`](Self::accept), if the [`Listener`]
-/// has accepted its INIT. From [`Event::Established`] on, both ends may [`send`](Self::send). After [`Event::Readable`],
-/// [`recv`](Self::recv) must be called until `None`. After a [`SendError::WouldBlock`], [`Event::Writable`] follows. It ends by
-/// [`shutdown`](Self::shutdown) or [`abort`](Self::abort), or from outside. In each case [`Event::Closed`] follows. It is
-/// kept until [`release`](Self::release), so every id must be released.
+/// An association begins with [`connect`](Self::connect). Alternatively, the [`Listener`] accepts a peer's INIT,
+/// [`Event::Incoming`] follows, and the driver calls [`accept`](Self::accept). From [`Event::Established`] on, both ends may
+/// [`send`](Self::send). After [`Event::Readable`], [`recv`](Self::recv) must be called until `None`. After a
+/// [`SendError::WouldBlock`], [`Event::Writable`] follows.
+///
+/// An association ends by [`shutdown`](Self::shutdown) or [`abort`](Self::abort), or through the peer or the network. In each
+/// case [`Event::Closed`] follows. The association is kept until [`release`](Self::release), so the driver must release every
+/// id.
 ///
 /// # Methods by group
 ///
@@ -86,38 +91,37 @@ use spent::SpentCookies;
 /// | observation | [`info`](Self::info), [`state`](Self::state), [`shortest_round_trip`](Self::shortest_round_trip), [`associations`](Self::associations), [`counters`](Self::counters), [`set_tracing`](Self::set_tracing), [`poll_trace`](Self::poll_trace), [`check_invariants`](Self::check_invariants) |
 pub struct Endpoint {
     config: EndpointConfig,
-    /// The latest time that the driver told: time never goes back in here, whatever the driver's clock does.
+    /// Latest time that the driver has passed. Time never goes back here, even if the driver's clock does.
     latest: Time,
-    /// By how much the driver said that it comes late to the next timeout.
+    /// Delay that the driver has announced for the next timeout.
     late: Duration,
     random: Random,
     cookies: CookieJar,
     spent: SpentCookies,
-    /// INITs answered, and strays.
+    /// Rate limit on answers to INITs.
     inits: RateLimit,
     strays: RateLimit,
     slots: Slots,
-    /// Associations that may have something to send; until they have had their turn, their timers may be out of date
-    /// in `slots`.
+    /// Associations that may have something to send. Until their turn, their timers in `slots` may be out of date.
     ready: VecDeque<AssociationId>,
     events: VecDeque<(AssociationId, Event)>,
     replies: Replies,
     counters: EndpointCounters,
     trace: Trace,
-    /// Room for a packet that is decrypted.
+    /// Buffer for the decrypted contents of a packet.
     opened: Vec<u8>,
 }
 
-/// Arguments of [`Endpoint::connect`]. Each is required. Settings that have a default belong in `config`.
+/// Arguments of [`Endpoint::connect`]. All are required. Settings with a default are in `config`.
 #[derive(Clone, Debug)]
 pub struct Connect {
     /// Our SCTP port.
     pub local_port: u16,
     /// The peer's SCTP port.
     pub remote_port: u16,
-    /// The ways to the peer: INIT goes by all of them at once, and the first INIT ACK decides carrier and first path.
+    /// Routes to the peer. The INIT goes on all of them at once. The first INIT ACK decides the carrier and the first path.
     pub init_routes: Vec<Route>,
-    /// Our addresses, announced to the peer; each pair of these and the peer's of one family is a path.
+    /// Our addresses, which are announced to the peer. Each pair of our and the peer's addresses of the same family is a path.
     pub local_addresses: Vec<IpAddr>,
     /// Settings.
     pub config: AssociationConfig,
@@ -125,17 +129,17 @@ pub struct Connect {
 
 /// Decides which INITs are answered.
 pub trait Listener {
-    /// An INIT for a new association came; nothing is kept of it yet.
+    /// Decides on an INIT for a new association. The endpoint keeps no state of it yet.
     fn on_init(&mut self, init: &IncomingInit) -> InitDecision;
 
-    /// Returns the authentication of a new association with this host; `None`: that of [`EndpointConfig::association`]. Called at its
-    /// INIT and again at its COOKIE ECHO.
+    /// Returns the authentication of a new association with this host. `None` means the authentication of
+    /// [`EndpointConfig::association`]. The method is called at the peer's INIT, and again at its COOKIE ECHO.
     fn auth_for(&mut self, _peer: IpAddr) -> Option<AuthConfig> {
         None
     }
 
-    /// A COOKIE ECHO that came by this route was dropped, for it was not signed, or with another key. Its sender only waits,
-    /// as RFC 4895 section 6.3 wants it.
+    /// Handles the report that a COOKIE ECHO on this route was dropped. It was not signed, or was signed with another key. Its
+    /// sender gets no answer, as RFC 4895 section 6.3 requires.
     fn on_unauthenticated(&mut self, _route: &Route) {}
 }
 
@@ -143,7 +147,7 @@ pub trait Listener {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct IncomingInit {
-    /// Its route.
+    /// Route of the INIT.
     pub route: Route,
     /// Our SCTP port.
     pub local_port: u16,
@@ -151,7 +155,7 @@ pub struct IncomingInit {
     pub remote_port: u16,
     /// The peer's Adaptation Layer Indication.
     pub adaptation: Option<u32>,
-    /// Further addresses that the peer lists. Nothing is proven of them.
+    /// Further addresses that the peer lists. None of them is confirmed.
     pub addresses: Vec<IpAddr>,
 }
 
@@ -159,51 +163,52 @@ pub struct IncomingInit {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InitDecision {
-    /// Answer it, announcing these addresses as ours.
+    /// Answers the INIT, and announces these addresses as ours.
     Accept {
-        /// Our addresses; the one the INIT came to may be left out.
+        /// Our addresses. The destination of the INIT may be left out.
         local_addresses: Vec<IpAddr>,
     },
-    /// The same on terms of its own: what else there is comes from [`EndpointConfig::association`].
+    /// Answers the INIT with separate settings. All others come from [`EndpointConfig::association`].
     AcceptOn {
-        /// Our addresses; the one the INIT came to may be left out.
+        /// Our addresses. The destination of the INIT may be left out.
         local_addresses: Vec<IpAddr>,
-        /// Outbound streams to ask for, 1 to 65,535.
+        /// Number of outbound streams to request, 1 to 65,535.
         outbound_streams: u16,
-        /// Inbound streams to allow, 1 to 65,535.
+        /// Number of inbound streams to allow, 1 to 65,535.
         inbound_streams: u16,
         /// Extensions to offer.
         extensions: Extensions,
     },
-    /// Answer with ABORT: nobody listens on this port.
+    /// Answers with ABORT: no program listens on this port.
     Refuse,
-    /// Stay silent.
+    /// Sends no answer.
     Ignore,
 }
 
-/// One packet or a train of them, written into the caller's buffer. A train may hold packets of several associations.
+/// A packet, or a train of packets, in the caller's buffer. A train may contain packets of several associations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Transmit {
-    /// The way to send it.
+    /// Route on which it must be sent.
     pub route: Route,
     /// ECN bits to set.
     pub ecn: Ecn,
     /// Bytes written.
     pub len: usize,
-    /// Length of each packet of the train; the last may be shorter.
+    /// Length of each packet of the train, in bytes. The last packet may be shorter.
     pub segment_size: usize,
-    /// True if IP must be allowed to fragment this packet (no DF bit). It is longer than the path MTU, because it repeats a
-    /// chunk that was cut when the MTU was larger. Such a packet is always a train of its own.
+    /// True if IP must be allowed to fragment this packet (no DF bit). The packet is longer than the path MTU, because it
+    /// repeats a chunk that was cut when the MTU was larger. Such a packet is always a train by itself.
     pub may_fragment: bool,
-    /// True if the round trips of the path are so long that packets may wait in this host. A driver that knows the number of
-    /// waiting bytes reports it by [`PathError::LocalQueue`](crate::PathError::LocalQueue), with this packet. Without a
-    /// report, only losses, marks and buffers bound the window.
+    /// True if the round trips of the path are so long that packets may be waiting in this host. A driver that knows the number
+    /// of waiting bytes reports it by [`PathError::LocalQueue`](crate::PathError::LocalQueue), with this packet. Without a
+    /// report, only losses, ECN marks and buffers limit the window.
     pub asks_for_queue: bool,
 }
 
 impl Endpoint {
-    /// An endpoint without associations. `seed` must be unpredictable to peers: tags and cookie keys come from it.
+    /// Creates an endpoint without associations. `seed` must be unpredictable to peers, because tags and cookie keys are
+    /// derived from it.
     pub fn new(now: Time, config: EndpointConfig, seed: [u8; 32]) -> Endpoint {
         let mut random = Random::new(seed);
         Endpoint {
@@ -233,9 +238,9 @@ impl Endpoint {
         self.open(now, connect, None)
     }
 
-    /// The same with a message for stream 0, which goes out with the COOKIE ECHO: the peer has it half a round trip before the
-    /// association is up here (RFC 9260 section 5.1; RFC 6458 section 3.1.4 calls that implicit set-up). A peer that declines the
-    /// association has read it nevertheless.
+    /// Begins an association with a message for stream 0, which leaves with the COOKIE ECHO. The peer gets it half a round trip
+    /// before the association is up here (RFC 9260 section 5.1). RFC 6458 section 3.1.4 calls this implicit set-up. A peer that
+    /// declines the association may have read the message nevertheless.
     ///
     /// # Errors
     /// See [`ConnectError`].
@@ -317,10 +322,10 @@ impl Endpoint {
         Ok(id)
     }
 
-    /// An association whose INIT is not answered yet asks by these ways too, at once and whenever it asks again: a first path
-    /// that is dead does not end the attempt. At most 32 ways in all; a way to an address of which another association has
-    /// the same ports is left out. An address that refuses is asked no more; only a refusal by the one asked first ends the
-    /// attempt. Nothing happens once there was an answer.
+    /// Adds routes for the INIT of an association whose INIT is not answered yet. The INIT leaves on them at once, and again
+    /// with each retransmission. So a dead first path does not end the attempt. The limit is 32 routes in total. A route is
+    /// left out if another association has the same ports and that remote address. An address that refuses is not tried again.
+    /// Only a refusal by the address that was tried first ends the attempt. Nothing happens after the answer has come.
     pub fn add_init_routes(&mut self, now: Time, id: AssociationId, routes: &[Route]) {
         self.not_back(now);
         let Some(Slot::Opening(opening)) = self.slots.get(id) else { return };
@@ -336,13 +341,13 @@ impl Endpoint {
         self.settle(id);
     }
 
-    /// `now`, or the latest time told if that is later.
+    /// Returns `now`, or the latest time that the driver has passed, if that is later.
     fn not_back(&mut self, now: Time) -> Time {
         self.latest = self.latest.max(now);
         self.latest
     }
 
-    /// Reports whether one more association may begin with the host that has this address.
+    /// Reports whether another association may begin with the host at this address.
     fn has_room(&self, remote: IpAddr) -> bool {
         self.slots.len() < self.config.limits.associations
             && self.pressure().max(self.slots.pressure_of_host(remote)) < Pressure::Full
@@ -358,7 +363,7 @@ impl Endpoint {
         Pressure::of(self.slots.memory(), self.config.limits.memory)
     }
 
-    /// A verification tag of our shard that no association has.
+    /// Returns a verification tag of our shard that no association has.
     //= rfc9260#5.3.1-3
     fn new_tag(&mut self) -> wire::VerificationTag {
         loop {
@@ -369,7 +374,7 @@ impl Endpoint {
         }
     }
 
-    /// Serves every timer that has expired by `now`.
+    /// Handles all timers that have expired by `now`.
     pub fn handle_timeout(&mut self, now: Time) {
         let now = self.not_back(now);
         for index in 0..self.ready.len() {
@@ -396,17 +401,17 @@ impl Endpoint {
         self.late = Duration::ZERO;
     }
 
-    /// The driver comes to the next [`handle_timeout`](Self::handle_timeout) by so much later than
-    /// [`next_timeout`](Self::next_timeout) asked for, since the host was busy. Pending timers then get at least as much
-    /// time again, once until the peer is heard on the path:
-    /// the answers may wait where the driver does not see them, and a peer on the same host was kept waiting, too. Lateness of a few
-    /// milliseconds need not be told; of one longer than a second, as after a standstill of the whole host, a second counts.
+    /// Announces by how much the next [`handle_timeout`](Self::handle_timeout) comes later than
+    /// [`next_timeout`](Self::next_timeout) asked for, because the host was busy. Pending timers are then extended by at least
+    /// that time, once until the peer is heard on the path. The answers may be waiting where the driver does not see them, and
+    /// a peer on the same host was delayed too. A delay of a few milliseconds need not be announced. Delays above one second,
+    /// for example after a suspension of the whole host, count as one second.
     pub fn note_lateness(&mut self, late: Duration) {
         const LATENESS_MAX: Duration = Duration::from_secs(1);
         self.late = late.min(LATENESS_MAX);
     }
 
-    /// An association that never got an INIT ACK is over.
+    /// Ends an association that never got an INIT ACK.
     fn close_opening(&mut self, id: AssociationId, reason: CloseReason) {
         self.slots.replace(id, Slot::Finished);
         self.record(Some(id), TraceEvent::State { from: StateName::CookieWait, to: StateName::Closed });
@@ -414,27 +419,27 @@ impl Endpoint {
         self.settle(id);
     }
 
-    /// Returns the time at which [`handle_timeout`](Self::handle_timeout) is due; [`Time::NEVER`] if no timer runs. It may be too early, since most
-    /// timers are put off again and again: `handle_timeout` then does nothing.
+    /// Returns the time at which [`handle_timeout`](Self::handle_timeout) is due; [`Time::NEVER`] if no timer runs. The time
+    /// may be too early, because most timers are postponed again and again. `handle_timeout` then does nothing.
     pub fn next_timeout(&self) -> Time {
         let unsettled = self.ready.iter().filter_map(|&id| Some(timeout_of(self.slots.get(id)?)));
         unsettled.fold(self.slots.next_timeout(), Time::min)
     }
 
-    /// Writes the next packets into `buf`, which should have room for at least one packet of the largest MTU. Call until
-    /// `None`.
+    /// Writes the next packets into `buf`, which should have room for at least one packet of the largest MTU. Must be called
+    /// until it returns `None`.
     pub fn poll_transmit(&mut self, now: Time, buf: &mut [u8]) -> Option<Transmit> {
         let now = self.not_back(now);
         let (train, sender) = self.next_train(now, buf)?;
         Some(self.joined(now, train, sender, buf))
     }
 
-    /// Reports whether [`poll_transmit`](Self::poll_transmit) is still to be asked for packets of this association, which may leave now.
+    /// Reports whether [`poll_transmit`](Self::poll_transmit) may still return packets of this association.
     pub fn is_waiting_to_transmit(&self, id: AssociationId) -> bool {
         self.slots.is_ready(id)
     }
 
-    /// The next train of one sender: an association, or the replies.
+    /// Returns the next train of one sender: an association, or the replies.
     fn next_train(&mut self, now: Time, buf: &mut [u8]) -> Option<(Transmit, Option<AssociationId>)> {
         if let Some((route, packet)) = self.replies.pop() {
             let room = buf.get_mut(..packet.len())?;
@@ -465,7 +470,7 @@ impl Endpoint {
             };
             match sent {
                 Some(transmit) => {
-                    // Others get their turn between two trains.
+                    // Other associations get their turn between two trains of one.
                     self.ready.rotate_left(1);
                     return Some((transmit, Some(id)));
                 }
@@ -475,7 +480,7 @@ impl Endpoint {
         None
     }
 
-    /// The first of the queue has nothing to send.
+    /// Removes the first association from the queue of senders, because it has nothing to send.
     fn end_turn(&mut self, id: AssociationId) {
         self.ready.pop_front();
         self.slots.end_turn(id);
@@ -487,12 +492,12 @@ impl Endpoint {
         self.events.pop_front()
     }
 
-    /// Accepts an association after [`Event::Incoming`]: COOKIE ACK goes out and [`Event::Established`] follows.
+    /// Accepts an association after [`Event::Incoming`]. COOKIE ACK leaves, and [`Event::Established`] follows.
     pub fn accept(&mut self, now: Time, id: AssociationId) {
         self.with(id, now, |a, ctx| a.accept(ctx));
     }
 
-    /// Refuses an association after [`Event::Incoming`]: ABORT goes out and [`Event::Closed`] follows.
+    /// Refuses an association after [`Event::Incoming`]. ABORT leaves, and [`Event::Closed`] follows.
     pub fn refuse(&mut self, now: Time, id: AssociationId, cause: AbortCause) {
         self.abort(now, id, cause);
     }
@@ -500,7 +505,7 @@ impl Endpoint {
     /// Hands over a message to be sent on `stream`.
     ///
     /// # Errors
-    /// See [`SendError`]; the message was then not taken.
+    /// See [`SendError`]. The message was then not accepted.
     pub fn send(
         &mut self,
         now: Time,
@@ -514,12 +519,13 @@ impl Endpoint {
             .unwrap_or(Err(SendError::Closed))
     }
 
-    /// Changes which stream of an association sends next. A message that has begun and must not be interleaved ends first.
+    /// Changes the rule that chooses the stream that sends next. A message that has begun and must not be interleaved is
+    /// completed first.
     pub fn set_scheduler(&mut self, now: Time, id: AssociationId, scheduler: Scheduler) {
         self.with(id, now, |a, _| a.transfer_mut().set_scheduler(scheduler));
     }
 
-    /// Changes a stream's place under [`Scheduler::Priority`]: the least number goes first; 0 by default.
+    /// Changes a stream's priority under [`Scheduler::Priority`]; 0 by default. The lowest number goes first.
     ///
     /// # Errors
     /// See [`StreamError`].
@@ -549,46 +555,48 @@ impl Endpoint {
         set.unwrap_or(Err(StreamError::Closed))
     }
 
-    /// Asks for one [`Event::Writable`] when the send buffer has room again, as a refused [`send`](Self::send) does; for a
-    /// driver that does not use all of the buffer. Without room to wait for it comes with the next acknowledgement.
+    /// Requests one [`Event::Writable`] for the time when the send buffer has room again, as a refused [`send`](Self::send)
+    /// does. This is for drivers that do not use all of the buffer. If the buffer has room already, the event comes with the
+    /// next acknowledgement.
     pub fn notify_when_writable(&mut self, now: Time, id: AssociationId) {
         self.with(id, now, |a, _| a.transfer_mut().notify_when_writable());
     }
 
-    /// Bytes that [`send`](Self::send) would take now.
+    /// Returns the number of bytes that [`send`](Self::send) would accept now.
     pub fn send_capacity(&self, id: AssociationId) -> usize {
         self.association(id).map_or(0, |a| a.transfer().send_capacity())
     }
 
-    /// Bytes of messages that wait or are in flight; 0 if there is no such association.
+    /// Returns the bytes of messages that wait or are in flight; 0 if the association does not exist.
     pub fn unacknowledged(&self, id: AssociationId) -> usize {
         self.association(id).map_or(0, |a| a.transfer().unacknowledged())
     }
 
-    /// The next message received. Reading makes room, of which the peer is told.
+    /// Returns the next received message. Reading frees room in the receive window, and the peer is informed of it.
     pub fn recv(&mut self, now: Time, id: AssociationId) -> Option<Message> {
         self.with(id, now, |a, ctx| a.recv(ctx.now)).flatten()
     }
 
-    /// Says how many bytes the user holds for the association beside it: messages read from it and not let go, for one. They count
-    /// as its memory, within [`Limits::memory`](crate::Limits::memory) and
-    /// [`Limits::memory_of_host`](crate::Limits::memory_of_host), until another number is said or the association is released.
+    /// Sets the number of bytes that the driver itself holds for the association, for example messages that it has read and
+    /// keeps. They count as memory of the association, within [`Limits::memory`](crate::Limits::memory) and
+    /// [`Limits::memory_of_host`](crate::Limits::memory_of_host), until the next call or the release of the association.
     pub fn set_user_memory(&mut self, id: AssociationId, bytes: usize) {
         self.slots.set_user_memory(id, bytes);
     }
 
-    /// Reports whether the memory of all associations, or of those with the peer's host, has reached three quarters of its
-    /// limit. The user should hold little data then.
+    /// Reports whether the memory of all associations, or of the associations with the peer's host, has reached three quarters
+    /// of its limit. The driver should then hold little data.
     pub fn is_memory_short(&self, id: AssociationId) -> bool {
         self.pressure_on(id) > Pressure::Calm
     }
 
-    /// User bytes that fit into one DATA chunk of a full packet: messages of just this length travel best.
+    /// Returns the user bytes that fit into one DATA chunk of a full packet. Messages of exactly this length have the least
+    /// overhead.
     pub fn fragment_size(&self, id: AssociationId) -> usize {
         self.association(id).map_or(0, |a| a.transfer().fragment_size())
     }
 
-    /// Ends an association once all its data is delivered.
+    /// Ends an association after all its data is delivered.
     pub fn shutdown(&mut self, now: Time, id: AssociationId) {
         if let Some(Slot::Opening(_)) = self.slots.get(id) {
             return self.abort(now, id, AbortCause::default());
@@ -596,17 +604,17 @@ impl Endpoint {
         self.with(id, now, |a, ctx| a.shutdown(ctx));
     }
 
-    /// Ends an association at once, by ABORT with `cause`.
+    /// Ends an association at once, with an ABORT that carries `cause`.
     pub fn abort(&mut self, now: Time, id: AssociationId, cause: AbortCause) {
         if let Some(Slot::Opening(_)) = self.slots.get(id) {
-            // The peer has kept nothing of our INIT: there is nobody to tell.
+            // The peer keeps no state of our INIT, so it needs no ABORT.
             self.close_opening(id, CloseReason::Aborted(cause));
             return self.settle(id);
         }
         self.with(id, now, |a, ctx| a.abort(cause, ctx));
     }
 
-    /// Forgets an association. One that is not over yet is aborted.
+    /// Deletes an association. If it has not ended yet, it is aborted.
     //= rfc9260#9-1
     pub fn release(&mut self, now: Time, id: AssociationId) {
         self.abort(now, id, AbortCause::default());
@@ -618,9 +626,10 @@ impl Endpoint {
         self.with(id, now, |a, ctx| a.transfer_mut().set_timing(timing, ctx));
     }
 
-    /// Lets so many packets be in flight on each path before anything was acknowledged there
-    /// ([`AssociationConfig::initial_packets`](crate::AssociationConfig::initial_packets)). Paths on which something was
-    /// already go on as they are. For drivers that learn only from the handshake what the peer is.
+    /// Sets the number of packets that may be in flight on each path before its first acknowledgement
+    /// ([`AssociationConfig::initial_packets`](crate::AssociationConfig::initial_packets)). A path that has had an
+    /// acknowledgement stays unchanged, except if only messages about keys were sent so far. This is for drivers that learn the
+    /// kind of peer only from the handshake.
     pub fn set_initial_packets(&mut self, now: Time, id: AssociationId, packets: u8) {
         self.with(id, now, |a, _| a.transfer_mut().set_initial_packets(packets));
     }
@@ -630,12 +639,12 @@ impl Endpoint {
         self.association(id).map(Association::info)
     }
 
-    /// The smoothed round-trip time of an association's quickest path; None before any was measured.
+    /// Returns the smoothed round-trip time of an association's quickest path; `None` before the first measurement.
     pub fn shortest_round_trip(&self, id: AssociationId) -> Option<Duration> {
         self.association(id)?.shortest_round_trip()
     }
 
-    /// The state of an association.
+    /// Returns the state of an association.
     pub fn state(&self, id: AssociationId) -> Option<StateName> {
         match self.slots.get(id)? {
             Slot::Opening(_) => Some(StateName::CookieWait),
@@ -644,7 +653,7 @@ impl Endpoint {
         }
     }
 
-    /// All associations, in the order of their places.
+    /// Returns all associations, in the order of their places in the table.
     pub fn associations(&self) -> impl Iterator<Item = AssociationId> {
         self.slots.ids()
     }
@@ -660,7 +669,7 @@ impl Endpoint {
         }
     }
 
-    /// Recounts everything that is counted; panics if a count is wrong. For tests and fuzzing.
+    /// Recounts all counters. Panics if one is wrong. For tests and fuzzing.
     pub fn check_invariants(&self) {
         self.slots.check_invariants();
         self.spent.check_invariants();
@@ -678,7 +687,7 @@ impl Endpoint {
         }
     }
 
-    /// Lets an association work, then sees to what came of it.
+    /// Runs `work` on an association, then processes its events, its trace and its changed names, and queues it for sending.
     fn with<R>(
         &mut self,
         id: AssociationId,
@@ -707,7 +716,7 @@ impl Endpoint {
         Some(result)
     }
 
-    /// Takes an association's events, and its changes of addresses and tags.
+    /// Collects an association's events, and updates its addresses and its tag in the table.
     fn take_news(&mut self, id: AssociationId) {
         let Some(Slot::Association(association)) = self.slots.get_mut(id) else { return };
         while let Some(event) = association.poll_event() {
@@ -715,7 +724,7 @@ impl Endpoint {
         }
         let renamed = association.take_names_changed();
         if association.state_name() == StateName::Closed {
-            // Its tag and its peer may be another's now.
+            // Another association may use its tag and its peer's addresses now.
             //= rfc9260#14.2-1
             self.slots.forget_names(id);
         } else if renamed {
@@ -723,8 +732,8 @@ impl Endpoint {
         }
     }
 
-    /// It may have something to send, and may hold more or less than before. Its timer is set when it has sent it: once for
-    /// all that was done until then.
+    /// Queues an association that may have something to send, and updates the count of its memory. Its timer is set after it
+    /// has sent: once for all work until then.
     fn give_turn(&mut self, id: AssociationId) {
         if self.slots.on_work(id) {
             self.ready.push_back(id);
@@ -737,7 +746,8 @@ impl Endpoint {
         }
     }
 
-    /// After anything but the daily work of an association: its events, its timer, its turn to send.
+    /// Processes the events of an association, sets its timer, and queues it for sending. For changes outside
+    /// [`with`](Self::with).
     fn settle(&mut self, id: AssociationId) {
         self.take_news(id);
         self.set_timer(id);

@@ -1,5 +1,5 @@
-//! Commands about single paths, and about what became of messages: what RFC 6458 does by socket options and
-//! notifications. docs/socket-options.md has the whole list.
+//! Commands about single paths and about the fate of messages, which RFC 6458 provides as socket options and notifications.
+//! docs/socket-options.md has the complete list.
 
 use std::net::IpAddr;
 use std::num::NonZeroU16;
@@ -13,8 +13,8 @@ use crate::event::Message;
 use crate::extension::send_buffer::SendBufferConfig;
 
 impl Endpoint {
-    /// Gives the paths to one address of the peer settings of their own (SCTP_PEER_ADDR_PARAMS, RFC 6458 section 8.1.12);
-    /// [`PathInfo::options`](crate::PathInfo::options) has them.
+    /// Sets options of all paths to one address of the peer, which override the options of the association
+    /// (SCTP_PEER_ADDR_PARAMS, RFC 6458 section 8.1.12). [`PathInfo::options`](crate::PathInfo::options) shows them.
     ///
     /// # Errors
     /// See [`PathOptionError`].
@@ -29,9 +29,10 @@ impl Endpoint {
         set.unwrap_or(Err(PathOptionError::Closed))
     }
 
-    /// Changes what packets tell routers of the send buffer from now on
-    /// ([`AssociationConfig::advertisement`](crate::AssociationConfig::advertisement)): for drivers that learn who the peer is
-    /// from its INIT. Chunks that are cut already may leave no room for it, and go without.
+    /// Changes the advertisement of the send buffer to routers from now on
+    /// ([`AssociationConfig::advertisement`](crate::AssociationConfig::advertisement)). This is for drivers that learn from
+    /// the INIT who the peer is. Chunks that are already cut may leave no room for the advertisement. They are then sent
+    /// without it.
     pub fn set_advertisement(
         &mut self,
         now: Time,
@@ -41,12 +42,12 @@ impl Endpoint {
         self.with(id, now, |a, ctx| a.transfer_mut().set_advertisement(advertisement, ctx.now));
     }
 
-    /// Changes the part of new data that goes between two addresses under
-    /// [`PathScheduler::Weighted`](crate::PathScheduler::Weighted), as [`PathOptions::weight`] does for all paths to an address
-    /// of the peer: for hosts whose uplinks differ while the peer has one address.
+    /// Changes the weight of the paths between two addresses under
+    /// [`PathScheduler::Weighted`](crate::PathScheduler::Weighted). [`PathOptions::weight`] sets it for all paths to an
+    /// address of the peer. This method is for hosts with different uplinks to a peer with one address.
     ///
     /// # Errors
-    /// See [`PathOptionError`]; `Unknown` names the address that no path has.
+    /// See [`PathOptionError`]. `Unknown` names the address that no path has.
     pub fn set_path_weight(
         &mut self,
         now: Time,
@@ -59,8 +60,8 @@ impl Endpoint {
         set.unwrap_or(Err(PathOptionError::Closed))
     }
 
-    /// Sends a heartbeat to one address of the peer now (SPP_HB_DEMAND, RFC 9260 section 11.1.10).
-    /// [`Event::PathChanged`](crate::Event::PathChanged) follows if it changes what is known of the path.
+    /// Sends a heartbeat on all paths to one address of the peer now (SPP_HB_DEMAND, RFC 9260 section 11.1.10).
+    /// [`Event::PathChanged`](crate::Event::PathChanged) follows if the state of a path changes.
     ///
     /// # Errors
     /// See [`PathOptionError`].
@@ -74,8 +75,9 @@ impl Endpoint {
         asked.unwrap_or(Err(PathOptionError::Closed))
     }
 
-    /// Makes one address of the peer the primary one (SCTP_PRIMARY_ADDR, RFC 6458 section 8.1.9): new data goes there
-    /// while its path is active. [`Event::PathSwitched`](crate::Event::PathSwitched) follows if it goes elsewhere now.
+    /// Makes one address of the peer the primary one (SCTP_PRIMARY_ADDR, RFC 6458 section 8.1.9). New data goes there while
+    /// its path is active. If this changes the path of new data now, [`Event::PathSwitched`](crate::Event::PathSwitched)
+    /// follows.
     ///
     /// # Errors
     /// See [`PathOptionError`].
@@ -88,14 +90,15 @@ impl Endpoint {
         self.with(id, now, |a, _| a.transfer_mut().prefer(remote)).unwrap_or(Err(PathOptionError::Closed))
     }
 
-    /// Asks for one [`Event::Dry`](crate::Event::Dry), at once or when all that was handed over is acknowledged or given
-    /// up (SCTP_SENDER_DRY_EVENT, RFC 6458 section 6.1.9).
+    /// Requests one [`Event::Dry`](crate::Event::Dry) for the time when all accepted messages are acknowledged or abandoned
+    /// (SCTP_SENDER_DRY_EVENT, RFC 6458 section 6.1.9). If they are already, the event follows at once.
     pub fn notify_when_dry(&mut self, now: Time, id: AssociationId) {
         self.with(id, now, |a, _| a.transfer_mut().notify_when_dry());
     }
 
-    /// After [`Event::Closed`](crate::Event::Closed): the next message of which nothing was sent (RFC 9260 section
-    /// 11.1.14), in the order in which they would have left; `None` when there is no further one, and before the end.
+    /// Returns, after [`Event::Closed`](crate::Event::Closed), the next message of which nothing was sent (RFC 9260 section
+    /// 11.1.14). The messages come in the order in which they would have left. Returns `None` after the last one, and before
+    /// the association has ended.
     pub fn take_unsent(&mut self, now: Time, id: AssociationId) -> Option<Message> {
         self.with(id, now, |a, _| a.transfer_mut().take_unsent()).flatten()
     }

@@ -1,10 +1,9 @@
-//! Rate limit on answers to packets out of the blue: a flood of them costs us, and the host whose address they bear, a bounded
-//! number of answers.
+//! Rate limit on answers to INITs and to packets out of the blue. A flood of such packets, even from forged source
+//! addresses, causes only a bounded number of answers.
 //!
-//! Two token buckets must agree: one for all sources, and one for the source's neighbourhood (IPv4 /24, IPv6 /56), so
-//! that one network cannot use up what is there for all. Neighbourhoods share a fixed table by a keyed hash: nothing is
-//! kept of a packet and nothing grows. Refuses to say more than yes or no. Invariant: both buckets are charged, or none.
-//! Begin at [`RateLimit::take`].
+//! Two token buckets must agree: one for all sources, and one for the source's neighbourhood (IPv4 /24, IPv6 /56). So one
+//! network cannot use up the answers for all. A keyed hash assigns neighbourhoods to a table of fixed size. No state of a
+//! packet is kept, and nothing grows. Invariant: both buckets are charged, or neither. Begin at [`RateLimit::take`].
 
 use std::hash::{BuildHasher, Hasher};
 use std::net::IpAddr;
@@ -15,16 +14,16 @@ use base::Time;
 use super::slots::KeyedHash;
 use crate::config::AnswerRate;
 
-/// A bucket: until when its tokens are spent. One that is full lies in the past.
+/// A bucket, as the time at which it will be full again. The time of a full bucket lies in the past.
 #[derive(Clone, Copy, Debug, Default)]
 struct Bucket(Time);
 
 /// Rate and size of a token bucket.
 #[derive(Clone, Copy, Debug)]
 struct Rate {
-    /// The time that one token stands for.
+    /// Time in which one token is added.
     interval: Duration,
-    /// The time that all tokens but one stand for.
+    /// Time in which all tokens except one are added.
     depth: Duration,
 }
 
@@ -48,7 +47,7 @@ impl Rate {
     }
 }
 
-/// The buckets.
+/// Buckets of all sources, and of each neighbourhood.
 #[derive(Debug)]
 pub(super) struct RateLimit {
     all: (Rate, Bucket),
@@ -58,7 +57,7 @@ pub(super) struct RateLimit {
 }
 
 impl RateLimit {
-    /// `places` is the length of the table of neighbourhoods.
+    /// Creates full buckets. `places` is the length of the table of neighbourhoods.
     pub(super) fn new(rate: AnswerRate, places: usize, key: u64) -> RateLimit {
         RateLimit {
             all: (Rate::new(rate.per_second, rate.burst), Bucket::default()),
@@ -68,7 +67,7 @@ impl RateLimit {
         }
     }
 
-    /// Reports whether a packet from `source` may be answered; charges for it if so.
+    /// Reports whether a packet from `source` may be answered. If so, charges both buckets.
     pub(super) fn take(&mut self, source: IpAddr, now: Time) -> bool {
         let place = self.place(source);
         if !self.neighbourhood.take(&mut self.neighbourhoods[place], now) {
@@ -82,8 +81,8 @@ impl RateLimit {
         taken
     }
 
-    /// `source` has proved to be where it says: its answer is not charged. A host that opens many associations, one
-    /// after another, is thus never slowed down.
+    /// Refunds the token of an answer, because `source` has proved that the address is its own. So a host that opens many
+    /// associations in succession is never slowed down.
     pub(super) fn give_back(&mut self, source: IpAddr) {
         let place = self.place(source);
         self.neighbourhood.give_back(&mut self.neighbourhoods[place]);

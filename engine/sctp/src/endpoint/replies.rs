@@ -1,4 +1,4 @@
-//! Packets that belong to no association, or to one that ends with them: INIT ACK, ABORT, ERROR, SHUTDOWN COMPLETE.
+//! Packets that belong to no association, or that end one: INIT ACK, ABORT, ERROR, SHUTDOWN COMPLETE.
 
 use std::collections::VecDeque;
 
@@ -9,7 +9,7 @@ use crate::association::{INIT_PACKET_MAX, Integrity};
 use crate::event::AbortCause;
 use crate::extension::auth::Auth;
 
-/// Packets waiting to be sent, up to a limit.
+/// Queue of packets to send, up to a limit.
 pub(crate) struct Replies {
     queue: VecDeque<(Route, Vec<u8>)>,
     max: usize,
@@ -25,25 +25,26 @@ impl Replies {
         self.queue.pop_front()
     }
 
-    /// The next packet, if it goes this way and has at most `max` bytes.
+    /// Returns the next packet if it uses this route and has no more than `max` bytes.
     pub(crate) fn pop_by(&mut self, route: &Route, max: usize) -> Option<Vec<u8>> {
         self.queue.front().filter(|(by, packet)| by == route && packet.len() <= max)?;
         self.pop().map(|(_, packet)| packet)
     }
 
-    /// Puts a packet first that was to go with others and did not fit: one more than the limit at most.
+    /// Puts a packet at the front of the queue, because it did not fit into a train. The queue may then exceed its
+    /// limit by one.
     pub(crate) fn push_front(&mut self, route: Route, packet: Vec<u8>) {
         self.queue.push_front((route, packet));
     }
 
-    /// Queues a packet with one chunk; drops it if too many wait or it does not fit.
+    /// Queues a packet with one chunk. Drops it if the queue is full or the chunk does not fit into a packet.
     //= rfc9260#3-1
     pub(crate) fn push(&mut self, route: Route, header: CommonHeader, chunk: &Chunk<'_>) {
         self.push_signed(route, header, chunk, None);
     }
 
-    /// Queues a packet with one chunk if it has at most `max` bytes; returns whether it has. Too many waiting are no
-    /// reason to try a shorter one.
+    /// Queues a packet with one chunk if it has no more than `max` bytes. Returns whether it fits. If the queue is
+    /// full, the packet is dropped, but the result is still true: a shorter packet would not help.
     pub(crate) fn push_within(
         &mut self,
         route: Route,
@@ -66,7 +67,7 @@ impl Replies {
         true
     }
 
-    /// The same, with an AUTH chunk if the peer wants one before this chunk.
+    /// Queues a packet with one chunk, after an AUTH chunk if the peer requires one for this chunk.
     pub(crate) fn push_signed(
         &mut self,
         route: Route,
@@ -93,7 +94,7 @@ impl Replies {
         }
     }
 
-    /// A chunk to the peer of an association, signed or sealed as its packets are.
+    /// Queues a packet with one chunk for the peer of an association, signed or sealed like all its packets.
     pub(crate) fn push_by(
         &mut self,
         route: Route,
@@ -116,7 +117,7 @@ impl Replies {
         }
     }
 
-    /// An ABORT to the peer of an association.
+    /// Queues an ABORT for the peer of an association.
     //= rfc9260#3.3.7-1 3.3.7-2 8.5.1-4 9.1-2 9.1-3
     pub(crate) fn abort(
         &mut self,
@@ -125,7 +126,7 @@ impl Replies {
         cause: &AbortCause,
         integrity: &mut Integrity,
     ) {
-        // A reason longer than a packet is cut: the peer needs the code above all.
+        // A long reason is cut: the code is more important for the peer.
         let reason = &cause.reason[..cause.reason.len().min(INIT_PACKET_MAX / 2)];
         let causes: &[Cause<'_>] = match cause.code {
             0 => &[],
@@ -137,17 +138,17 @@ impl Replies {
         self.push_by(route, header, &Chunk::Abort(abort), integrity);
     }
 
-    /// An ABORT that reflects the tag of a packet out of the blue (RFC 9260 section 8.4, rule 8).
+    /// Queues an ABORT that reflects the tag of a packet out of the blue (RFC 9260 section 8.4, rule 8).
     pub(crate) fn abort_reflecting(&mut self, route: Route, header: CommonHeader) {
         self.push(route, header, &Chunk::Abort(Abort { tag_reflected: true, causes: Causes::EMPTY }));
     }
 
-    /// An ABORT that refuses an INIT.
+    /// Queues an ABORT that refuses an INIT or an INIT ACK.
     pub(crate) fn refuse(&mut self, route: Route, header: CommonHeader, causes: &[Cause<'_>]) {
         self.refuse_signed(route, header, causes, None);
     }
 
-    /// An ABORT that refuses a COOKIE ECHO, authenticated if the peer wants that.
+    /// Queues an ABORT that refuses a COOKIE ECHO, signed if the peer requires it.
     pub(crate) fn refuse_signed(
         &mut self,
         route: Route,
@@ -159,7 +160,7 @@ impl Replies {
         self.push_signed(route, header, &Chunk::Abort(abort), auth);
     }
 
-    /// An ERROR that answers a COOKIE ECHO, authenticated if the peer wants that.
+    /// Queues an ERROR that answers a COOKIE ECHO, signed if the peer requires it.
     pub(crate) fn error(
         &mut self,
         route: Route,
@@ -170,7 +171,7 @@ impl Replies {
         self.push_signed(route, header, &Chunk::Error(ErrorChunk { causes: Causes::from(causes) }), auth);
     }
 
-    /// A SHUTDOWN COMPLETE that reflects the tag of a SHUTDOWN ACK out of the blue.
+    /// Queues a SHUTDOWN COMPLETE that reflects the tag of a SHUTDOWN ACK out of the blue.
     pub(crate) fn shutdown_complete_reflecting(&mut self, route: Route, header: CommonHeader) {
         self.push(route, header, &Chunk::ShutdownComplete(ShutdownComplete { tag_reflected: true }));
     }

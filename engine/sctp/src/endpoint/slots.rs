@@ -1,6 +1,6 @@
-//! Table of associations, with indices by id, local tag, peer and next timer.
+//! Table of associations, with indices by id, local tag, peer and next timer, and the count of their memory.
 //!
-//! Invariants: every index leads to a live slot, and every live slot is in the indices that suit it.
+//! Invariants: every entry of an index leads to a live slot, and every live slot has an entry in each index that applies to it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
@@ -14,7 +14,7 @@ use wire::VerificationTag;
 use crate::association::{Association, Opening};
 use crate::memory::{COST_BASE, COST_MOST, Pressure, heap};
 
-/// Names an association for as long as the endpoint lives: an id is never used twice.
+/// Identifier of an association. The endpoint never uses an id twice.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct AssociationId {
     generation: u64,
@@ -22,7 +22,7 @@ pub struct AssociationId {
 }
 
 impl AssociationId {
-    /// A number that no other association of the endpoint has, for people to read.
+    /// Returns a number that no other association of the endpoint has, for display.
     pub fn number(self) -> u64 {
         self.generation
     }
@@ -32,9 +32,9 @@ impl AssociationId {
 pub(crate) enum Slot {
     /// INIT sent.
     Opening(Box<Opening>),
-    /// Beyond the INIT.
+    /// An association after INIT ACK or COOKIE ECHO.
     Association(Box<Association>),
-    /// Over without ever having known its peer.
+    /// An association that ended before INIT ACK.
     Finished,
 }
 
@@ -42,31 +42,32 @@ struct Entry {
     generation: u64,
     slot: Slot,
     timeout: Time,
-    /// Its place in the queue of timeouts, which is never later than the timeout.
+    /// Time under which it is in the queue of timeouts. It is never later than `timeout`.
     queued: Time,
     ready: bool,
     memory: usize,
-    /// Bytes of that which the user holds.
+    /// Bytes of `memory` that the driver holds.
     user_memory: usize,
-    /// Bytes that the slot had buffered when that was counted.
+    /// Bytes of user data that the slot had buffered when `memory` was counted.
     buffered: usize,
-    /// The slot's measure that the count covers: that of then, and what the count was raised for since; [`NOT_COUNTED`] if it was
-    /// another slot.
+    /// Value of [`Slot::measure`] that `memory` covers: its value at the last full count, and increases for which `memory` was
+    /// raised since then. It is [`NOT_COUNTED`] before the first count.
     measure: usize,
-    /// By how much that is more than then.
+    /// Increases that `measure` includes since the last full count.
     raised: u16,
-    /// Turns since it was counted.
+    /// Turns since the last full count.
     turns: u8,
-    /// Number of its steps in this turn.
+    /// Number of calls in this turn that may have changed the slot, modulo 256.
     works: u8,
-    /// The host whose memory that is; [`NO_HOST`] if there is none.
+    /// Index of the host that is charged for `memory`; [`NO_HOST`] if there is no such host.
     host: usize,
     tag: Option<VerificationTag>,
     peers: Vec<Peer>,
 }
 
 impl Entry {
-    /// Bytes that the indices take for the slot, and the slot itself: tables have room for twice as many as needed.
+    /// Returns the bytes of the slot's entries in the table and in the indices. Tables have room for twice as many entries as
+    /// needed.
     fn names_memory(&self) -> usize {
         const SLOT: usize = 2 * (size_of::<Entry>() + size_of::<(u32, AssociationId)>())
             + 3 * size_of::<(Time, AssociationId)>()
@@ -75,44 +76,44 @@ impl Entry {
             + self.peers.len() * 2 * size_of::<(Peer, AssociationId)>()
     }
 
-    /// Bytes that the slot takes, what it takes to find it, and what the user holds for it.
+    /// Returns the bytes of the slot, of its entries, and of the driver's memory for it.
     fn whole_memory(&self) -> usize {
         self.slot.memory() + self.names_memory() + self.user_memory
     }
 
-    /// Reports whether the slot's measure is by so much more than what the count covers.
+    /// Reports whether the slot's measure exceeds the counted one by `step` or more.
     fn outgrew(&self, step: usize) -> bool {
         self.slot.measure() >= self.measure + step
     }
 }
 
-/// Bytes by which the count may be too low meanwhile, and too high.
+/// Bytes by which the count may be too low or too high between full counts.
 const COUNTED_MARGIN: usize = 512 * 1024;
 const COUNTED_EXCESS: usize = COST_MOST * COUNTED_SHRINKAGE + COUNTED_MARGIN;
 
-/// Turns after which the memory of an association is counted anew, whatever its measure.
+/// Turns after which the memory of an association is counted again, independent of its measure.
 const COUNTED_TURNS: u8 = 32;
 
-/// Bytes by which what is buffered may grow, and may shrink, before the memory is counted anew within a turn.
+/// Bytes by which the buffered data may grow, or shrink, within a turn before the memory is counted again.
 const COUNTED_GROWTH: usize = 16 * 1024;
 const COUNTED_SHRINKAGE: usize = 64 * 1024;
 
-/// The measure is looked at once in so many times that a slot works.
+/// Interval between checks of the measure within a turn, in calls that may change the slot.
 const MEASURED_WORKS: u8 = 16;
 
-/// The measure is looked at at the end of one in so many turns, and of each that has changed what is buffered.
+/// Interval between checks of the measure, in turns. It is also checked after each turn that has changed the buffered data.
 const MEASURED_TURNS: u8 = 4;
 
-/// Bytes by which the measure may change from turn to turn before the memory is counted anew.
+/// Bytes by which the measure may change from turn to turn before the memory is counted again.
 const TURN_STEP: usize = 1024;
 
-/// The measure of what was never counted: any other differs by much.
+/// Measure of a slot that was never counted. It differs greatly from any other measure.
 const NOT_COUNTED: usize = usize::MAX / 2;
-/// No index of a host.
+/// Index that no host has.
 const NO_HOST: usize = usize::MAX;
 
 impl Slot {
-    /// Bytes that it takes.
+    /// Returns the bytes of memory of the slot.
     fn memory(&self) -> usize {
         match self {
             Slot::Opening(opening) => opening.memory(),
@@ -121,7 +122,7 @@ impl Slot {
         }
     }
 
-    /// Bytes of user data that it has buffered, both ways.
+    /// Returns the bytes of user data that the slot has buffered, in both directions.
     #[inline]
     fn buffered(&self) -> usize {
         match self {
@@ -130,7 +131,7 @@ impl Slot {
         }
     }
 
-    /// A measure of what it holds that is soon known.
+    /// Returns a measure of the slot's memory that is cheap to compute.
     #[inline]
     fn measure(&self) -> usize {
         match self {
@@ -140,14 +141,14 @@ impl Slot {
     }
 }
 
-/// The memory that the associations with one host hold.
+/// Memory of the associations with one host.
 struct HostUse {
     host: Host,
     memory: usize,
     slots: usize,
 }
 
-/// A remote host: an IPv4 address as IPv6 maps it, or the first half of an IPv6 address.
+/// A remote host: an IPv4 address mapped to IPv6, or the first 64 bits of an IPv6 address.
 type Host = u128;
 
 fn host_of(address: IpAddr) -> Host {
@@ -159,10 +160,10 @@ fn host_of(address: IpAddr) -> Host {
 
 type Peer = (u16, u16, IpAddr);
 
-/// By what a slot is found.
+/// Tag and peers by which packets find a slot.
 type Names = (Option<VerificationTag>, Vec<Peer>);
 
-/// Hashes with a key of the endpoint's own, since peers choose ports and addresses.
+/// Hash function with a secret key of the endpoint, because peers choose ports and addresses.
 #[derive(Clone, Debug)]
 pub(super) struct KeyedHash(pub(super) u64);
 
@@ -173,7 +174,7 @@ impl BuildHasher for KeyedHash {
     }
 }
 
-/// Spreads tags over a table. Those that are kept are random, chosen by us.
+/// Hash function for tags. It needs no key, because the stored tags are our own random numbers.
 #[derive(Clone, Copy, Default)]
 struct TagHasher(u64);
 
@@ -184,7 +185,7 @@ impl Hasher for TagHasher {
 
     #[inline]
     fn write_u32(&mut self, tag: u32) {
-        // The golden ratio's bits: the highest and the lowest of the product both depend on the whole tag.
+        // The factor is the golden ratio, so the highest and the lowest bits of the product both depend on the whole tag.
         let product = u128::from(self.0 ^ u64::from(tag)) * 0x9e37_79b9_7f4a_7c15;
         self.0 = product as u64 ^ (product >> 64) as u64;
     }
@@ -200,19 +201,19 @@ pub(crate) struct Slots {
     by_tag: HashMap<u32, AssociationId, BuildHasherDefault<TagHasher>>,
     by_peer: HashMap<Peer, AssociationId, KeyedHash>,
     timeouts: BTreeSet<(Time, AssociationId)>,
-    /// Bytes of all.
+    /// Bytes of all slots.
     memory: usize,
-    /// Bytes of each host's.
+    /// Memory of each host.
     hosts: Slab<HostUse>,
     by_host: BTreeMap<Host, usize>,
-    /// Bytes that each host's may be.
+    /// Limit on the bytes of each host.
     budget_of_host: usize,
-    /// Number of hosts with short memory.
+    /// Number of hosts under memory pressure.
     pressed: usize,
 }
 
 impl Slots {
-    /// `budget_of_host` is what the associations with one host may take.
+    /// Creates an empty table. `budget_of_host` is the limit on the bytes of the associations with one host.
     pub(crate) fn new(key: u64, budget_of_host: usize) -> Slots {
         Slots {
             entries: Slab::new(),
@@ -277,8 +278,8 @@ impl Slots {
         self.entry_mut(id).map(|e| &mut e.slot)
     }
 
-    /// Puts `slot` in the place of what `id` stood for, and returns that. The peer's first address has proved to be its
-    /// own and becomes this slot's; the others stay with the association that has them with the same ports, if any.
+    /// Replaces the slot of `id`, and returns the old slot. The peer's first address has been proved, so it belongs to the new slot
+    /// from now on. Each other address stays with another association that has it with the same ports, if one exists.
     pub(crate) fn replace(&mut self, id: AssociationId, slot: Slot) -> Option<Slot> {
         let known = self.set_names(id, None, Vec::new())?;
         self.forget(id, known);
@@ -299,7 +300,8 @@ impl Slots {
         Some(before)
     }
 
-    /// The peer's addresses have changed. One that another association has with the same ports stays with that.
+    /// Updates the indices after a change of the peer's addresses. An address that another association has with the same ports
+    /// stays with that association.
     pub(crate) fn rename(&mut self, id: AssociationId) {
         let Some((tag, mut peers)) = self.get(id).map(names) else { return };
         if let Some(known) = self.set_names(id, None, Vec::new()) {
@@ -316,7 +318,7 @@ impl Slots {
         self.settle_memory(id);
     }
 
-    /// Notes by what the slot is found; returns by what it was found. Its memory is to be counted anew.
+    /// Sets the tag and the peers of the slot, and returns the old ones. The caller must then update the count of its memory.
     fn set_names(
         &mut self,
         id: AssociationId,
@@ -327,7 +329,7 @@ impl Slots {
         Some((std::mem::replace(&mut entry.tag, tag), std::mem::replace(&mut entry.peers, peers)))
     }
 
-    /// The association is over: its tag and its peer may be used by another.
+    /// Removes an ended association from the indices: another one may use its tag and its peer's addresses.
     pub(crate) fn forget_names(&mut self, id: AssociationId) {
         let Some(entry) = self.entry(id).filter(|e| e.tag.is_some() || !e.peers.is_empty()) else { return };
         let (memory, before) = (entry.memory, entry.names_memory());
@@ -337,7 +339,7 @@ impl Slots {
         self.count_memory(id, (memory + after).saturating_sub(before));
     }
 
-    /// Nothing is found by these names any more.
+    /// Removes these names from the indices.
     fn forget(&mut self, id: AssociationId, (tag, peers): Names) {
         if let Some(tag) = tag {
             self.by_tag.remove(&tag.0);
@@ -361,12 +363,12 @@ impl Slots {
         }
     }
 
-    /// Returns the host whose memory the slot's is.
+    /// Returns the host that is charged for the slot's memory.
     fn host_use(&self, id: AssociationId) -> Option<&HostUse> {
         self.hosts.get(self.entry(id)?.host)
     }
 
-    /// Charges the slot's memory to that host from now on.
+    /// Charges the slot's memory to `host` from now on.
     fn charge(&mut self, id: AssociationId, host: Host) {
         if self.host_use(id).is_some_and(|known| known.host == host) {
             return;
@@ -387,7 +389,7 @@ impl Slots {
         }
     }
 
-    /// The slot, which holds nothing, is no host's any more.
+    /// Removes the slot from its host. The caller has set its memory to 0.
     fn discharge(&mut self, id: AssociationId) {
         let Some(entry) = self.entry_mut(id) else { return };
         let index = std::mem::replace(&mut entry.host, NO_HOST);
@@ -399,8 +401,8 @@ impl Slots {
         }
     }
 
-    /// A slot has worked, and waits in the queue of senders; returns whether that is new. It may hold more or less than before: its
-    /// memory is counted anew if much has changed; little waits for the end of its turn.
+    /// Puts a slot that has changed into the queue of senders, and returns whether it was not there before. If its memory has
+    /// changed much, it is counted again. Smaller changes wait for the end of the turn.
     #[inline]
     pub(crate) fn on_work(&mut self, id: AssociationId) -> bool {
         let Some(entry) = self.entry_mut(id) else { return false };
@@ -415,8 +417,9 @@ impl Slots {
         is_new
     }
 
-    /// The turn of a slot is over. If its measure has grown a little, the count grows by the most that this may take, which spares the
-    /// next turns as long as they hold no more. If more has changed, and now and then, its memory is counted anew.
+    /// Ends the turn of a slot. If its measure has grown a little, the count grows by the maximum cost of that growth. So later
+    /// turns need no count while the slot holds no more. If the measure has changed more, and at intervals in any case, the memory
+    /// is counted again.
     pub(crate) fn end_turn(&mut self, id: AssociationId) {
         let Some(entry) = self.entry_mut(id) else { return };
         entry.ready = false;
@@ -442,7 +445,7 @@ impl Slots {
         }
     }
 
-    /// Counts the memory of a slot, and what it takes to find it.
+    /// Counts the memory of a slot and of its entries in the indices.
     pub(crate) fn settle_memory(&mut self, id: AssociationId) {
         let Some(entry) = self.entry_mut(id) else { return };
         (entry.buffered, entry.measure) = (entry.slot.buffered(), entry.slot.measure());
@@ -451,7 +454,7 @@ impl Slots {
         self.count_memory(id, memory);
     }
 
-    /// The user holds so many bytes for the slot.
+    /// Sets the bytes that the driver holds for the slot.
     pub(crate) fn set_user_memory(&mut self, id: AssociationId, bytes: usize) {
         let Some(entry) = self.entry_mut(id).filter(|e| e.user_memory != bytes) else { return };
         let before = std::mem::replace(&mut entry.user_memory, bytes);
@@ -473,14 +476,14 @@ impl Slots {
         }
     }
 
-    /// Bytes that the slots of the host with this address take.
+    /// Returns the bytes of the slots of the host with this address.
     pub(crate) fn memory_of_host(&self, address: IpAddr) -> usize {
         self.by_host.get(&host_of(address)).map_or(0, |&index| self.hosts[index].memory)
     }
 
     /// Returns the memory pressure on the host with this address.
     pub(crate) fn pressure_of_host(&self, address: IpAddr) -> Pressure {
-        // No host has more than all together.
+        // No host holds more memory than all hosts together.
         if Pressure::of(self.memory, self.budget_of_host) == Pressure::Calm {
             return Pressure::Calm;
         }
@@ -496,7 +499,7 @@ impl Slots {
         self.host_use(id).map_or(Pressure::Calm, |used| Pressure::of(used.memory, self.budget_of_host))
     }
 
-    /// Bytes that all slots take.
+    /// Returns the bytes of all slots.
     pub(crate) fn memory(&self) -> usize {
         self.memory
     }
@@ -513,7 +516,7 @@ impl Slots {
     pub(crate) fn set_timeout(&mut self, id: AssociationId, timeout: Time) {
         let Some(entry) = self.entry_mut(id) else { return };
         entry.timeout = timeout;
-        // Almost each packet puts a timer off: its place in the queue follows when its turn comes.
+        // Almost every packet postpones a timer. The entry in the queue is updated only when its turn comes.
         if entry.queued <= timeout && timeout != Time::NEVER || entry.queued == timeout {
             return;
         }
@@ -531,7 +534,7 @@ impl Slots {
         self.timeouts.first().map_or(Time::NEVER, |t| t.0)
     }
 
-    /// Takes out the first association whose timer has expired; the caller sets its next one.
+    /// Removes the first association whose timer has expired from the queue, and returns it. The caller must set its next timer.
     pub(crate) fn pop_expired(&mut self, now: Time) -> Option<AssociationId> {
         while self.timeouts.first().is_some_and(|t| t.0 <= now) {
             let (_, id) = self.timeouts.pop_first()?;
@@ -604,7 +607,7 @@ impl Slots {
     }
 }
 
-/// The tag and the peers by which packets find the slot.
+/// Returns the tag and the peers by which packets find the slot.
 fn names(slot: &Slot) -> Names {
     match slot {
         Slot::Opening(o) => {

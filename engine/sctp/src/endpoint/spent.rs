@@ -1,8 +1,9 @@
-//! Cookies that have made an association already: each is good for one (RFC 5062 section 6, an old COOKIE ECHO sent again
-//! and again).
+//! Cookies that have already begun an association. Each cookie is valid for one association, so an old COOKIE ECHO cannot begin
+//! more when it is sent again (RFC 5062 section 6).
 //!
-//! Kept only as long as the cookie would be good, and only so many: beyond, the oldest are forgotten first. Of cookies that a key by
-//! direction protects none is forgotten: what was signed then could be sent again, data and all. Begin at [`SpentCookies::spend`].
+//! A used cookie is remembered only until it expires. Beyond the limit on their number, the oldest are forgotten first. The
+//! exception is cookies that a key by direction protects. None of these is forgotten before it expires: an attacker could
+//! otherwise replay the packets that were signed for its association, including data. Begin at [`SpentCookies::spend`].
 
 use std::collections::{HashSet, VecDeque};
 
@@ -13,7 +14,7 @@ use super::slots::KeyedHash;
 use crate::cookie::Cookie;
 use crate::extension::auth::AuthConfig;
 
-/// The tags of both ends: a cookie's name.
+/// Identity of a cookie: the tags of both ends.
 type Name = (VerificationTag, VerificationTag);
 
 pub(super) struct SpentCookies {
@@ -22,22 +23,22 @@ pub(super) struct SpentCookies {
 }
 
 impl SpentCookies {
-    /// So many of each kind at most.
+    /// Creates an empty memory for up to `max` cookies of each kind.
     pub(super) fn new(max: usize, key: u64) -> SpentCookies {
         SpentCookies { signed: Spent::new(max, key), others: Spent::new(max, key) }
     }
 
-    /// Reports whether this one cannot be remembered: it must not make an association.
+    /// Reports whether no room is left to remember this cookie. It must then not begin an association.
     pub(super) fn is_full_for(&self, cookie: &Cookie, auth: &AuthConfig, now: Time) -> bool {
         is_signed(cookie, auth) && self.signed.is_full(now)
     }
 
-    /// `cookie` makes an association now.
+    /// Records that `cookie` begins an association now.
     pub(super) fn spend(&mut self, cookie: &Cookie, auth: &AuthConfig, now: Time) {
         if is_signed(cookie, auth) { self.signed.spend(cookie, now) } else { self.others.spend(cookie, now) }
     }
 
-    /// Reports whether it did.
+    /// Reports whether `cookie` has already begun an association.
     pub(super) fn has(&self, cookie: &Cookie) -> bool {
         self.signed.has(cookie) || self.others.has(cookie)
     }
@@ -48,7 +49,7 @@ impl SpentCookies {
     }
 }
 
-/// Reports whether nobody without a shared key can have sent the cookie back.
+/// Reports whether only a holder of the shared key can have returned the cookie.
 fn is_signed(cookie: &Cookie, auth: &AuthConfig) -> bool {
     auth.required && cookie.key_vectors.as_ref().is_some_and(|vectors| vectors.handshake.is_some())
 }
@@ -64,7 +65,7 @@ impl Spent {
         Spent { names: HashSet::with_hasher(KeyedHash(key)), order: VecDeque::new(), max }
     }
 
-    /// Reports whether another one would have the oldest forgotten before it expires.
+    /// Reports whether another cookie would displace the oldest one before it expires.
     fn is_full(&self, now: Time) -> bool {
         self.order.len() >= self.max.max(1) && self.order.front().is_some_and(|(expires, _)| *expires >= now)
     }

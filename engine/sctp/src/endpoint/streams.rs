@@ -8,8 +8,9 @@ use crate::error::ReconfigError;
 use crate::extension::reconfig::{ReconfigPolicy, StreamDirection};
 
 impl Endpoint {
-    /// Resets streams of one direction: their stream sequence numbers restart at 0. An empty list means all streams. Messages
-    /// submitted before keep the old numbers. Later ones wait until the peer has answered. [`Event::StreamReset`] follows.
+    /// Resets streams of one direction: their stream sequence numbers restart at 0. An empty list means all streams.
+    /// Messages submitted before the call keep the old numbers. Later messages wait until the peer has answered.
+    /// [`Event::StreamReset`] follows.
     ///
     /// # Errors
     /// See [`ReconfigError`].
@@ -26,11 +27,11 @@ impl Endpoint {
         result.unwrap_or(Err(ReconfigError::NotNegotiated))
     }
 
-    /// Resets all streams of both directions, and the TSNs, once all messages submitted before have been delivered.
-    /// Later messages wait until the peer has answered. [`Event::AssociationReset`] follows.
+    /// Resets all streams of both directions, and the TSNs, after all messages submitted before the call have been
+    /// delivered. Later messages wait until the peer has answered. [`Event::AssociationReset`] follows.
     ///
     /// # Errors
-    /// See [`ReconfigError`]. [`ReconfigError::TooSoon`] if the last request for such a reset was less than 30 seconds ago.
+    /// See [`ReconfigError`]. [`ReconfigError::TooSoon`] if the last such request was less than 30 seconds ago.
     ///
     /// [`Event::AssociationReset`]: crate::Event::AssociationReset
     pub fn reset_association(&mut self, now: Time, id: AssociationId) -> Result<(), ReconfigError> {
@@ -39,7 +40,7 @@ impl Endpoint {
     }
 
     /// Adds `outgoing` streams for this end and `incoming` streams for the peer to send on. [`Event::StreamsChanged`]
-    /// follows once for each direction; the new streams can be used from then on.
+    /// follows once for each direction. The new streams can be used from then on.
     ///
     /// # Errors
     /// See [`ReconfigError`].

@@ -1,4 +1,5 @@
-//! The terms of the INIT ACK for a new association, and for one that an INIT meets (RFC 9260 sections 5.2.1 and 5.2.2).
+//! Terms of the INIT ACK for a new association, or for an existing one that an INIT concerns (RFC 9260 sections 5.2.1 and
+//! 5.2.2).
 
 use std::net::IpAddr;
 
@@ -72,7 +73,8 @@ impl Endpoint {
         }
     }
 
-    /// A nonce for an association that begins. Under a shared key it is one that is known again if it comes back.
+    /// Returns a nonce for an association that begins. With a shared key, the nonce is marked, so this host recognizes it
+    /// if it comes back.
     pub(super) fn nonce_for(&mut self, config: &AssociationConfig) -> Nonce {
         let nonce = self.random.nonce();
         if config.auth.has_shared_key() { self.random.marked(nonce) } else { nonce }
@@ -87,7 +89,8 @@ impl Endpoint {
         }
     }
 
-    /// An INIT from a peer that we have an association with, or are opening one to (RFC 9260 sections 5.2.1 and 5.2.2).
+    /// Returns the terms for an INIT from a peer with which an association exists or is opening (RFC 9260 sections 5.2.1
+    /// and 5.2.2). Returns `None` if the INIT gets no INIT ACK.
     pub(super) fn terms_for_existing(
         &mut self,
         id: AssociationId,
@@ -101,9 +104,10 @@ impl Endpoint {
         let new_nonce = self.random.nonce();
         match self.slots.get_mut(id)? {
             //= rfc9260#5.2.1-3 5.2.1-5
-            // The answer shows our tag and TSN: only to where our INIT went. From elsewhere anybody could name the peer.
+            // The INIT ACK reveals our tag and TSN. It is sent only to a destination of our INIT, because any other host
+            // could name the peer's address in an INIT.
             Slot::Opening(opening) if !opening.has_asked_at(route) => None,
-            // Keys come of one handshake: of two that meet, that of the smaller random number goes on.
+            // Keys are derived from one handshake. Of two that collide, the one with the smaller random number continues.
             Slot::Opening(opening) if opening.goes_on_before(peer) => None,
             //= rfc9260#5.2.1-1 5.2.1-11 5.2.2-10
             Slot::Opening(opening) => Some(Terms {
@@ -121,7 +125,7 @@ impl Endpoint {
         }
     }
 
-    /// The same for an association that is not only opening. The last argument is for a restart.
+    /// Returns the terms for an association that is not opening. The last argument is for a restart.
     fn terms_for_association(
         &mut self,
         id: AssociationId,
@@ -146,10 +150,10 @@ impl Endpoint {
             self.settle(id);
             return None;
         }
-        // While our COOKIE ECHO is out the tag stays; afterwards the INIT may be a restart and gets another.
+        // While our COOKIE ECHO is unanswered, the tag stays. Afterwards the INIT may be a restart, and gets another tag.
         let (tag, initial_tsn, nonce) = match association.state() {
             //= rfc9260#5.2.1-6
-            // The peer has answered our INIT with the tag of its own: it goes on with that.
+            // The peer has already answered our INIT, with the tag of its own INIT. It continues with that handshake.
             State::CookieEchoed { opening, .. }
                 if association.tags().1 == peer.tag
                     && (opening.config.auth.by_direction || association.is_protected()) =>
@@ -176,14 +180,14 @@ impl Endpoint {
         if !association.transfer().is_keyed() {
             config.auth = fresh_auth;
         } else if !association.is_protected() {
-            // A signed association begins anew by its key alone.
+            // A signed association restarts only with its key.
             config.protection = None;
         }
         Some(Terms { tag, initial_tsn, tie: Some(tie), local_addresses, config, nonce })
     }
 }
 
-/// Addresses of a restarting peer that the association does not have: accepting them would let it be hijacked.
+/// Returns addresses of a restarting peer that the association does not have. To accept them would allow hijacking.
 fn added_addresses(association: &Association, route: &Route, peer: &PeerInit<'_>) -> SmallVec<[IpAddr; 4]> {
     let listed = peer.addresses.iter().copied().chain([route.remote]);
     listed.filter(|&a| !association.peer_has(a)).collect()

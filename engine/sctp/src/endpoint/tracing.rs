@@ -1,4 +1,4 @@
-//! Records of what happens, for drivers that ask for them: see [`crate::TraceEvent`].
+//! Trace records for drivers that request them: see [`crate::TraceEvent`].
 
 use base::Route;
 
@@ -8,24 +8,24 @@ use crate::info::StateName;
 use crate::trace::{DropReason, TraceEvent, TraceRecord};
 
 impl Endpoint {
-    /// Begins or ends the noting of what happens. Records that were not polled are forgotten at the end.
+    /// Starts or stops the trace. When it stops, records that were not polled are discarded.
     pub fn set_tracing(&mut self, on: bool) {
         self.trace.set(on);
     }
 
-    /// The next record of what happened, in order. They should be polled as often as events are: see
+    /// Returns the next trace record, in order. Records should be polled as often as events: see
     /// [`Limits::trace_records`](crate::Limits::trace_records).
     pub fn poll_trace(&mut self) -> Option<TraceRecord> {
         self.trace.pop()
     }
 
-    /// Counts a packet of no use, or a request that is not granted.
+    /// Counts and traces a packet that is dropped, or a request that is not granted.
     pub(super) fn on_dropped(&mut self, route: &Route, reason: DropReason) {
         self.counters.count(reason);
         self.record(None, TraceEvent::Dropped { route: *route, reason });
     }
 
-    /// Records that an association exists from now on.
+    /// Traces the beginning of an association.
     pub(super) fn record_start(&mut self, id: AssociationId) {
         let Some(association) = self.association(id).filter(|_| self.trace.is_on()) else { return };
         let ((local_port, remote_port), (local, peer)) = (association.ports(), association.tags());
@@ -34,7 +34,7 @@ impl Endpoint {
         self.record(Some(id), TraceEvent::Begun { local_port, remote_port, local_tag, peer_tag, state });
     }
 
-    /// Takes an association's trace, and notes its change of state.
+    /// Collects the trace of an association, and records its change of state, if any.
     pub(super) fn take_notes(&mut self, id: AssociationId, from: StateName) {
         let Some(Slot::Association(association)) = self.slots.get_mut(id) else { return };
         let to = association.state_name();

@@ -22,7 +22,7 @@ pub(crate) const MAX_WAITING: usize = 16;
 //= rfc5061#5.1.1-6
 pub(crate) const MAX_CHANGES: usize = 32;
 
-/// A change of one end's addresses. All except the last are in RFC 5061, which has no others, so a `match` may be exhaustive.
+/// A change of one end's addresses. All except the last are from RFC 5061, which defines no others, so a `match` may be exhaustive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AddressChange {
     /// The address joins the association.
@@ -47,7 +47,7 @@ pub(crate) struct Pending {
     pub(crate) path: PathIndex,
     /// Time at which it was last sent.
     pub(crate) sent_at: Time,
-    /// Number of repetitions on this path although the peer was heard there.
+    /// Number of repetitions on this path after the peer was heard there.
     pub(crate) repeats: u8,
     /// Expiry of T4-rto.
     pub(crate) deadline: Time,
@@ -88,7 +88,7 @@ pub(crate) struct Asconf {
     refuses_uses: bool,
     /// Uses of our addresses that the peer has accepted or refused. For all others it assumes [`AddressUse::default`].
     told: Vec<(IpAddr, AddressUse)>,
-    /// Our addresses, also those that no path uses.
+    /// Our addresses, including addresses that no path uses.
     pub(crate) local: SmallVec<[IpAddr; 4]>,
     /// An address of ours that the peer knows. An ASCONF from a new address contains it, so the peer can find the association (RFC 5061
     /// section 4.1.1).
@@ -97,12 +97,12 @@ pub(crate) struct Asconf {
     pub(crate) unproven: Vec<IpAddr>,
     /// Route of the current packet.
     pub(crate) source: Route,
-    /// True if the current packet is sealed, or signed with a shared key in the part that was read.
+    /// True if the current packet is sealed, or the chunks read so far include a valid signature with a shared key.
     pub(crate) is_keyed: bool,
 }
 
 impl Asconf {
-    /// Returns the bytes that this state takes, as the allocator gives them.
+    /// Returns the bytes of this state, in the sizes that the allocator hands out.
     pub(crate) fn memory(&self) -> usize {
         let local = if self.local.spilled() { self.local.capacity() } else { 0 };
         heap(size_of::<Asconf>())
@@ -112,7 +112,7 @@ impl Asconf {
             + list::<(IpAddr, AddressUse)>(self.told.capacity())
     }
 
-    /// Creates the state of a new association with our and the peer's initial TSNs, with which the serial numbers begin (RFC 5061
+    /// Creates the state of a new association. `tsns` are our initial TSN and the peer's, with which the serial numbers begin (RFC 5061
     /// section 5.1, A2). `source` is the route of the current packet.
     pub(crate) fn new(tsns: (Tsn, Tsn), local: SmallVec<[IpAddr; 4]>, source: Route) -> Asconf {
         Asconf {
@@ -175,8 +175,8 @@ impl Asconf {
         self.request(AddressChange::SetUse(address, usage))
     }
 
-    /// Queues a move, in place of all changes that wait: it makes them pointless. The outstanding request stays, because the peer may
-    /// have received it.
+    /// Queues a move, and drops all waiting changes, because the move makes them pointless. The outstanding request stays, because the peer
+    /// may have received it.
     pub(crate) fn request_move(&mut self, address: IpAddr) {
         let is_moving = self.pending.is_some_and(|p| matches!(p.change, AddressChange::MoveTo(_)));
         if let (false, Some(&known)) = (is_moving, self.local.first()) {
@@ -193,7 +193,7 @@ impl Asconf {
         self.waiting.iter().any(|c| matches!(c, AddressChange::MoveTo(_)))
     }
 
-    /// Records that the peer does not understand changes of this kind. Returns those that waited, which will not be requested.
+    /// Records that the peer does not understand changes of this kind. Returns the waiting changes of this kind, which are dropped.
     //= rfc5061#section-5.3
     //# F3a) If an endpoint receives an Error Cause TLV indicating that the IP address Add or IP address Deletion parameters
     //# was not understood, the endpoint MUST consider the operation failed and MUST NOT attempt to send any subsequent Add or
@@ -212,7 +212,7 @@ impl Asconf {
         gone.into()
     }
 
-    /// Records that the peer understands no change at all. Returns all that waited, which will not be requested.
+    /// Records that the peer understands no kind of change. Returns all waiting changes, which are dropped.
     pub(crate) fn on_nothing_understood(&mut self) -> Vec<AddressChange> {
         (self.refuses_changes, self.refuses_primary, self.refuses_uses) = (true, true, true);
         std::mem::take(&mut self.waiting).into()
@@ -257,8 +257,8 @@ impl Asconf {
         Some(change)
     }
 
-    /// Reports whether no request has had the number `serial` yet. An ASCONF-ACK with such a number is a violation (RFC 5061 section
-    /// 5.3, F0).
+    /// Reports whether no request has used the number `serial` yet. An ASCONF-ACK with such a number is a violation (RFC 5061 section 5.3,
+    /// F0).
     pub(crate) fn was_never_used(&self, serial: AsconfSerial) -> bool {
         !self.next_serial.is_after(serial)
     }
@@ -357,14 +357,14 @@ mod tests {
         );
         assert!(a.has_told(here, AddressUse::default()) && !a.has_told(here, backup));
         assert!(a.request_use(here, backup) && a.has_told(here, backup));
-        // The use is forgotten before it is sent, because the host has moved.
+        // The use is dropped before it is sent, because the host has moved.
         a.request_move(IpAddr::from([10, 0, 0, 2]));
         assert!(!a.has_told(here, backup));
         a.note_answered(AddressChange::SetUse(here, backup), true);
         assert!(a.has_told(here, backup) && !a.has_told(here, AddressUse::default()));
         a.note_answered(AddressChange::Remove(here), true);
         assert!(a.has_told(here, backup));
-        // A newer use replaces one that waits.
+        // A newer use replaces a waiting one.
         assert!(a.request_use(here, AddressUse::default()) && a.request_use(here, backup));
         assert!(a.has_told(here, backup));
         a.note_answered(AddressChange::Remove(here), false);

@@ -1,8 +1,8 @@
-//! Authenticated chunks (RFC 4895): what is negotiated, the keys, and the HMAC.
+//! Authenticated chunks (RFC 4895): negotiation, keys, and the HMAC.
 //!
-//! Never sends and never decides what becomes of a packet: it says which chunks need authentication, signs, and
-//! verifies. Keys are bytes that both ends were given under the same number; number 0 is the empty key unless replaced.
-//! HMACs are compared in constant time. Begin at [`Auth`].
+//! This module names the chunks that need authentication, signs, and verifies. It neither sends packets nor decides what
+//! happens to them. A key is a byte string that both ends have under the same number. Number 0 is the empty key unless it is
+//! replaced. HMACs are compared in constant time. Begin at [`Auth`].
 
 use std::collections::BTreeMap;
 
@@ -16,19 +16,19 @@ use wire::{AuthPlan, Cause, ChunkSet, ChunkType, Init, List, Parameter, RawChunk
 use crate::error::AuthKeyError;
 use crate::memory::{heap, tree};
 
-/// Most shared keys of an association.
+/// Limit on the shared keys of an association.
 const MAX_KEYS: usize = 16;
 
-/// Most bytes of a shared key.
+/// Limit on the bytes of a shared key.
 const MAX_KEY_LEN: usize = 1024;
 
-/// Bytes of a RANDOM parameter's value (RFC 4895 section 6.1).
+/// Length of the value of a RANDOM parameter, in bytes (RFC 4895 section 6.1).
 const RANDOM_LEN: usize = 32;
 
-/// Most bytes of a CHUNKS parameter (RFC 4895 section 3.2).
+/// Limit on the bytes of a CHUNKS parameter (RFC 4895 section 3.2).
 const CHUNKS_LEN_MAX: usize = 260;
 
-/// Most HMAC identifiers taken from a peer: there are not as many.
+/// Limit on the HMAC identifiers in a peer's parameter. Fewer algorithms exist.
 const HMAC_IDS_MAX: usize = 16;
 
 const CHUNKS: u16 = 0x8003;
@@ -41,7 +41,7 @@ pub(crate) type Nonce = [u8; RANDOM_LEN];
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum HmacAlgorithm {
-    /// SHA-1: every implementation has it.
+    /// SHA-1, which every implementation supports.
     Sha1,
     /// SHA-256.
     #[default]
@@ -51,25 +51,26 @@ pub enum HmacAlgorithm {
 /// Settings for authenticated chunks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuthConfig {
-    /// Chunks that the peer must authenticate; ASCONF and ASCONF-ACK are added where address reconfiguration is offered.
-    /// INIT, INIT ACK, SHUTDOWN COMPLETE and AUTH cannot be (RFC 4895 section 3.2).
+    /// Chunks that the peer must authenticate. ASCONF and ASCONF-ACK are added if address reconfiguration is offered. INIT,
+    /// INIT ACK, SHUTDOWN COMPLETE and AUTH cannot be authenticated (RFC 4895 section 3.2).
     pub chunks: ChunkSet,
-    /// The HMAC that the peer is asked to use; the other one is accepted too.
+    /// HMAC that the peer is asked to use. The other one is accepted too.
     pub hmac: HmacAlgorithm,
-    /// Shared keys by number. Without a key 0 there is an empty one. If none is empty nobody without a key can sign anything, and what is
-    /// not signed ends neither the association nor a path of it: malformed chunks are dropped, and the peer is asked whether what
-    /// an ABORT or ICMP says is true.
+    /// Shared keys by number. Without a key 0, the empty key has the number 0. If no key is empty, only holders of a key can
+    /// sign. Unsigned packets then end neither the association nor one of its paths. Malformed chunks are dropped. After an
+    /// ABORT or an ICMP error, the peer is asked whether the claim is true.
     pub keys: BTreeMap<u16, Bytes>,
-    /// The number of the key to send with; it must be one of `keys`, or 0.
+    /// Number of the key that signs. It must be one of `keys`, or 0.
     pub active_key: u16,
-    /// True if each direction has a key of its own. It is derived from the association key of RFC 4895, both ports, the
-    /// sender's key vector, and the contents of INIT and INIT ACK. Then nobody can reflect an end's chunks, lead them to
-    /// another port, or make the ends begin with different TSNs, streams or extensions. Both ends need the same setting;
-    /// other implementations have RFC 4895 alone. The empty key stays as it is.
+    /// True if each direction has a different key. It is derived from the association key of RFC 4895, both ports, the sender's
+    /// key vector, and the contents of INIT and INIT ACK. Then an attacker can neither reflect an end's chunks, nor redirect
+    /// them to another port. The ends cannot be made to begin with different TSNs, streams or extensions either. Both ends need
+    /// the same setting; other implementations support only the keys of RFC 4895. The empty key stays the same in both
+    /// directions.
     pub by_direction: bool,
-    /// True if a peer without authentication is refused: its INIT or INIT ACK is answered with ABORT. If `chunks` also
-    /// lists COOKIE ECHO and COOKIE ACK, and the key is not empty, nobody without the key gets an association. An association
-    /// with [`protection`](crate::AssociationConfig::protection) has no authentication: its key management must ask for the key.
+    /// True if a peer without authentication is refused: its INIT or INIT ACK is answered with ABORT. If `chunks` also lists
+    /// COOKIE ECHO and COOKIE ACK, and no key is empty, no peer without a key gets an association. An association with
+    /// [`protection`](crate::AssociationConfig::protection) has no authentication, so its key management must require the key.
     pub required: bool,
     #[doc(hidden)]
     pub _non_exhaustive: (),
@@ -115,19 +116,19 @@ impl HmacAlgorithm {
 }
 
 fn keyed<M: Mac + KeyInit>(key: &[u8], parts: &[&[u8]]) -> M {
-    // An HMAC takes keys of any length.
+    // An HMAC accepts keys of any length.
     let mut mac = M::new_from_slice(key).unwrap_or_else(|_| M::new(&Default::default()));
     parts.iter().for_each(|part| mac.update(part));
     mac
 }
 
 impl AuthConfig {
-    /// Reports whether somebody without a key can sign nothing by one of these.
+    /// Reports whether one of the keys is a shared key, which is not empty.
     pub(crate) fn has_shared_key(&self) -> bool {
         self.shared_keys().next().is_some()
     }
 
-    /// Reports whether these settings and the others have a shared key in common.
+    /// Reports whether both settings have a shared key in common.
     pub(crate) fn shares_key_with(&self, other: &AuthConfig) -> bool {
         self.shared_keys().any(|key| other.shared_keys().any(|others| others == key))
     }
@@ -177,8 +178,9 @@ impl Offer {
         list
     }
 
-    /// RFC 4895 section 6.1: "the RANDOM parameter, the CHUNKS parameter, and the HMAC-ALGO parameter sent by each
-    /// endpoint are concatenated as byte vectors", headers included, padding omitted, absent ones omitted.
+    /// Returns the key vector of this end. RFC 4895 section 6.1: "the RANDOM parameter, the CHUNKS parameter, and the HMAC-ALGO
+    /// parameter sent by each endpoint are concatenated as byte vectors". Headers are included. Padding and absent parameters
+    /// are omitted.
     //= rfc4895#6.1-9
     pub(crate) fn key_vector(&self) -> Vec<u8> {
         let mut vector = Vec::new();
@@ -193,15 +195,16 @@ impl Offer {
     }
 }
 
-/// RFC 4895 section 3.2: INIT, INIT ACK, SHUTDOWN COMPLETE and AUTH "MUST NOT be listed in the CHUNKS parameter. However, if
-/// a CHUNKS parameter is received then the types for INIT, INIT-ACK, SHUTDOWN-COMPLETE, and AUTH chunks MUST be ignored."
+/// Removes the chunk types that cannot be authenticated. RFC 4895 section 3.2: INIT, INIT ACK, SHUTDOWN COMPLETE and AUTH "MUST
+/// NOT be listed in the CHUNKS parameter. However, if a CHUNKS parameter is received then the types for INIT, INIT-ACK,
+/// SHUTDOWN-COMPLETE, and AUTH chunks MUST be ignored."
 //= rfc4895#3.2-5 3.2-6
 fn without_unauthenticable(chunks: &mut ChunkSet) {
     let never = [ChunkType::INIT, ChunkType::INIT_ACK, ChunkType::SHUTDOWN_COMPLETE, ChunkType::AUTH];
     never.into_iter().for_each(|t| chunks.remove(t));
 }
 
-/// A peer's parameters about authentication, as they come.
+/// A peer's parameters about authentication, as received.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PeerOffer<'a> {
     fault: Option<Cause<'static>>,
@@ -211,7 +214,8 @@ pub(crate) struct PeerOffer<'a> {
 }
 
 impl<'a> PeerOffer<'a> {
-    /// Takes a parameter, `raw` with its header, if it is one of the three; the first of each counts.
+    /// Records a parameter if it is one of the three about authentication. `raw` includes its header. Only the first of each
+    /// kind counts.
     pub(crate) fn take(&mut self, parameter: &Parameter<'a>, raw: &'a [u8]) {
         let mut faulty = |cause| self.fault = self.fault.or(Some(cause));
         match parameter {
@@ -235,18 +239,18 @@ impl<'a> PeerOffer<'a> {
         }
     }
 
-    /// The peer's random number, without its header.
+    /// Returns the peer's random number, without the header of its parameter.
     pub(crate) fn random(&self) -> Option<&'a [u8]> {
         const HEADER_LEN: usize = 4;
         self.random.and_then(|raw| raw.get(HEADER_LEN..))
     }
 
-    /// Reports whether the peer offers authentication, be it wrongly.
+    /// Reports whether the peer offers authentication, even with a faulty parameter.
     pub(crate) fn is_made(&self) -> bool {
         self.fault.is_some() || (self.random.is_some() && self.hmacs.is_some())
     }
 
-    /// The peer's key vector.
+    /// Returns the peer's key vector, or the cause of an ABORT if a parameter was faulty.
     pub(crate) fn key_vector(&self) -> Result<Vec<u8>, Cause<'static>> {
         match self.fault {
             Some(cause) => Err(cause),
@@ -255,28 +259,28 @@ impl<'a> PeerOffer<'a> {
     }
 }
 
-/// The ports of an association, ours and the peer's.
+/// SCTP ports of an association.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ports {
     pub(crate) local: u16,
     pub(crate) peer: u16,
 }
 
-/// Both key vectors: what the cookie carries.
+/// Key vectors of both ends, which the cookie carries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 //= rfc4895#6.3-15
 pub(crate) struct KeyVectors {
     pub(crate) local: Vec<u8>,
     pub(crate) peer: Vec<u8>,
-    /// The hash of INIT and INIT ACK, if keys are by direction.
+    /// Hash of INIT and INIT ACK, if keys are by direction.
     pub(crate) handshake: Option<HandshakeHash>,
 }
 
-/// Stands for all that an INIT and its INIT ACK say and both ends go by.
+/// Hash of the contents of an INIT and its INIT ACK.
 pub(crate) type HandshakeHash = [u8; 16];
 
-/// The SHA-256 hash of what an INIT or INIT ACK says, but for what need not be the same at both ends: the cookie, reports of
-/// unrecognized parameters, the wish for a longer life of the cookie, and padding.
+/// Returns the SHA-256 hash of the contents of an INIT or INIT ACK. Parameters that may differ between both ends are excluded:
+/// the cookie, reports of unrecognized parameters, Cookie Preservative, and padding.
 pub(crate) fn said_in(init: &Init<'_>) -> [u8; 32] {
     const STATE_COOKIE: u16 = 7;
     const UNRECOGNIZED: u16 = 8;
@@ -297,23 +301,24 @@ pub(crate) fn said_in(init: &Init<'_>) -> [u8; 32] {
     hash.finalize().into()
 }
 
-/// The hash of an INIT and its INIT ACK together, for keys by direction, which name the ports themselves.
+/// Returns the hash of an INIT and its INIT ACK for keys by direction. The ports are not included: the derivation of these keys
+/// adds them.
 pub(crate) fn handshake_hash(init: [u8; 32], init_ack: [u8; 32]) -> HandshakeHash {
     let hash = Sha256::new().chain_update(init).chain_update(init_ack).finalize();
     std::array::from_fn(|i| hash[i])
 }
 
-/// The hash of an INIT and its INIT ACK together, with the SCTP ports of the INIT's sender and of its receiver: the packets' checksum is
-/// all that protects those, and they choose the service.
+/// Returns the hash of an INIT and its INIT ACK, with the SCTP ports of the INIT's sender and of its receiver. The ports select
+/// the service, and without the hash only the checksum of the packets protects them.
 pub(crate) fn transcript((source, destination): (u16, u16), init: [u8; 32], init_ack: [u8; 32]) -> [u8; 32] {
     let ports = [source.to_be_bytes(), destination.to_be_bytes()].concat();
     Sha256::new().chain_update(ports).chain_update(init).chain_update(init_ack).finalize().into()
 }
 
 impl KeyVectors {
-    /// RFC 4895 section 6.1: "selecting the numerically smaller key vector and concatenating it to the endpoint pair
-    /// shared key, and then concatenating the numerically larger key vector to that". Vectors begin with a type that
-    /// is not zero, so the longer one is larger.
+    /// Returns the association key. RFC 4895 section 6.1: "selecting the numerically smaller key vector and concatenating it to
+    /// the endpoint pair shared key, and then concatenating the numerically larger key vector to that". Vectors begin with a
+    /// type that is not zero, so the longer one is larger.
     //= rfc4895#6.2-5
     fn association_key(&self, shared: &[u8]) -> Vec<u8> {
         let (local, peer) = (&self.local, &self.peer);
@@ -323,7 +328,7 @@ impl KeyVectors {
     }
 }
 
-/// The key with which one end signs, if keys are by direction.
+/// Returns the key with which one end signs, if keys are by direction.
 fn key_of_sender(
     association_key: &[u8],
     (from, to): (u16, u16),
@@ -335,7 +340,7 @@ fn key_of_sender(
     HmacAlgorithm::Sha256.compute(association_key, &parts).to_vec()
 }
 
-/// The value of the parameter of this type in a key vector.
+/// Returns the value of the parameter of this type in a key vector.
 fn value_in(vector: &[u8], kind: u16) -> Option<&[u8]> {
     let mut rest = vector;
     while let Some(&[k0, k1, l0, l1]) = rest.first_chunk::<4>() {
@@ -356,22 +361,22 @@ fn chunks_in(vector: &[u8]) -> ChunkSet {
     set
 }
 
-/// The best HMAC that the vector's end accepts and we have. RFC 4895 section 6.1: it "SHOULD use the first listed
-/// algorithm it supports."
+/// Returns the first HMAC in a key vector that we support. RFC 4895 section 6.1: an end "SHOULD use the first listed algorithm
+/// it supports."
 //= rfc4895#6.1-6
 fn hmac_in(vector: &[u8]) -> HmacAlgorithm {
     let ids = value_in(vector, HMAC_ALGO).unwrap_or_default().as_chunks::<2>().0;
     ids.iter().find_map(|id| HmacAlgorithm::from_id(u16::from_be_bytes(*id))).unwrap_or(HmacAlgorithm::Sha1)
 }
 
-/// A shared key's keys in an association.
+/// Keys of an association that are derived from one shared key.
 #[derive(Debug)]
 struct Key {
-    /// For what we send.
+    /// Key for packets that we send.
     signing: Vec<u8>,
-    /// For what the peer sends; none: it signs as we do.
+    /// Key for packets that the peer sends. `None` means the same key as `signing`.
     verifying: Option<Vec<u8>>,
-    /// True for any key but the empty one, which everybody has.
+    /// True for all keys except the empty one, which every host knows.
     is_shared: bool,
     /// True if it may become the active key. A deactivated key only verifies.
     may_sign: bool,
@@ -383,12 +388,12 @@ impl Key {
     }
 }
 
-/// Why an AUTH chunk is no good.
+/// Reason to reject an AUTH chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Unverified {
-    /// The HMAC algorithm is not one of ours: the peer is told.
+    /// The HMAC algorithm is not supported. The peer is informed.
     UnknownHmac(u16),
-    /// No such key, malformed, or the HMAC is wrong: silently discarded.
+    /// The key is unknown, the chunk is malformed, or the HMAC is wrong. The chunk is silently discarded.
     Discard,
 }
 
@@ -402,15 +407,15 @@ pub(crate) struct Auth {
     required: ChunkSet,
     hmac: HmacAlgorithm,
     keys: BTreeMap<u16, Key>,
-    /// True if they differ from those of the settings.
+    /// True if a command has changed the keys, so they may differ from the settings.
     has_other_keys: bool,
     active: u16,
-    /// If keys are by direction.
+    /// The ports, if keys are by direction.
     ports: Option<Ports>,
 }
 
 impl Auth {
-    /// Bytes that all this takes.
+    /// Returns the bytes of this state, in the sizes that the allocator hands out.
     pub(crate) fn memory(&self) -> usize {
         let keys = self.keys.values().map(Key::memory).sum::<usize>();
         heap(size_of::<Auth>())
@@ -423,7 +428,7 @@ impl Auth {
     pub(crate) fn new(vectors: KeyVectors, ports: Ports, config: &AuthConfig) -> Auth {
         //= rfc4895#6.2-1
         let mut outgoing = chunks_in(&vectors.peer);
-        // RFC 5061 sections 4.1.1 and 4.1.2: these "MUST be sent in an authenticated way", whatever the peer lists.
+        // RFC 5061 sections 4.1.1 and 4.1.2: these "MUST be sent in an authenticated way", regardless of the peer's list.
         //= rfc5061#4.1.1-2
         outgoing.insert(ChunkType::ASCONF);
         outgoing.insert(ChunkType::ASCONF_ACK);
@@ -470,7 +475,7 @@ impl Auth {
         self.required.contains(chunk_type)
     }
 
-    /// Reports whether that holds for all these types, as far as they can be authenticated.
+    /// Reports whether [`requires`](Self::requires) is true for all these types that can be authenticated.
     pub(crate) fn requires_all(&self, mut chunks: ChunkSet) -> bool {
         without_unauthenticable(&mut chunks);
         self.required.contains_all(&chunks)
@@ -486,18 +491,18 @@ impl Auth {
         }
     }
 
-    /// Bytes of AUTH in a packet with a chunk of this type.
+    /// Returns the bytes of AUTH in a packet with a chunk of this type.
     pub(crate) fn overhead(&self, chunk_type: ChunkType) -> usize {
         if self.outgoing.contains(chunk_type) { self.plan().chunk_len() } else { 0 }
     }
 
-    /// The HMAC over the end of a packet, from its AUTH chunk (with a zeroed HMAC) on.
+    /// Returns the HMAC over the end of a packet, from its AUTH chunk on. The HMAC in that chunk must be zero.
     pub(crate) fn sign(&self, covered: &[u8]) -> SmallVec<[u8; 32]> {
         let key = self.keys.get(&self.active).map_or(&[][..], |k| &k.signing);
         self.hmac.compute(key, &[covered])
     }
 
-    /// Judges an AUTH chunk with all that follows it.
+    /// Verifies an AUTH chunk over all the chunks that follow it.
     //= rfc4895#6.3-2 6.3-5 6.3-6 6.3-7
     pub(crate) fn verify(&self, raw: &RawChunk<'_>) -> Result<(), Unverified> {
         let Ok(wire::Chunk::Auth(auth)) = raw.parse() else { return Err(Unverified::Discard) };
@@ -517,7 +522,7 @@ impl Auth {
         if good { Ok(()) } else { Err(Unverified::Discard) }
     }
 
-    /// Reports whether an AUTH chunk names a shared key; only [`verify`](Self::verify) says whether it was made with that.
+    /// Reports whether an AUTH chunk names a shared key. Only [`verify`](Self::verify) checks whether that key signed it.
     pub(crate) fn names_shared_key(&self, raw: &RawChunk<'_>) -> bool {
         matches!(raw.parse(), Ok(wire::Chunk::Auth(auth)) if self.is_shared(auth.shared_key))
     }
@@ -527,12 +532,12 @@ impl Auth {
         self.is_shared(self.active)
     }
 
-    /// Reports whether nobody without a shared key can sign anything that is verified.
+    /// Reports whether all keys are shared keys. Then no sender without a shared key can sign.
     pub(crate) fn has_shared_keys_only(&self) -> bool {
         self.keys.values().all(|key| key.is_shared)
     }
 
-    /// The hash of the handshake that the keys come of, if they are by direction.
+    /// Returns the hash of the handshake from which the keys are derived, if they are by direction.
     pub(crate) fn handshake(&self) -> Option<HandshakeHash> {
         self.vectors.handshake
     }
@@ -546,7 +551,7 @@ impl Auth {
         self.keys.get(&id).is_some_and(|key| key.is_shared)
     }
 
-    /// Adds a key, or replaces the one of that number.
+    /// Adds a key, or replaces the key with that number.
     pub(crate) fn set_key(&mut self, id: u16, shared: &[u8]) -> Result<(), AuthKeyError> {
         if shared.len() > MAX_KEY_LEN {
             return Err(AuthKeyError::TooLong { length: shared.len(), max: MAX_KEY_LEN });
@@ -559,7 +564,7 @@ impl Auth {
         Ok(())
     }
 
-    /// Sends with this key from now on.
+    /// Signs with this key from now on.
     //= rfc4895#6.2-2
     pub(crate) fn activate_key(&mut self, id: u16) -> Result<(), AuthKeyError> {
         let key = self.keys.get(&id).filter(|k| k.may_sign);
@@ -568,14 +573,14 @@ impl Auth {
         Ok(())
     }
 
-    /// The key only verifies from now on.
+    /// Excludes the key from signing. It still verifies.
     pub(crate) fn deactivate_key(&mut self, id: u16) -> Result<(), AuthKeyError> {
         self.check_unused(id)?;
         self.keys.get_mut(&id).ok_or(AuthKeyError::NoSuchKey(id))?.may_sign = false;
         Ok(())
     }
 
-    /// Forgets the key.
+    /// Deletes the key.
     pub(crate) fn delete_key(&mut self, id: u16) -> Result<(), AuthKeyError> {
         self.check_unused(id)?;
         self.keys.remove(&id).ok_or(AuthKeyError::NoSuchKey(id))?;

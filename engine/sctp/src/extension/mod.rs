@@ -1,7 +1,8 @@
-//! Protocol extensions, and which of them both ends of an association know.
+//! Protocol extensions, and their negotiation between both ends of an association.
 //!
-//! Each end lists what it offers in its INIT or INIT ACK (Supported Extensions, RFC 5061 section 4.2.7); what both
-//! list is negotiated, and nothing else is used. The state cookie carries it. Begin at [`Extensions`].
+//! Each end lists its extensions in its INIT or INIT ACK (Supported Extensions, RFC 5061 section 4.2.7). Only
+//! extensions that both ends list are negotiated and used. The state cookie carries the result. Begin at
+//! [`Extensions`].
 
 pub(crate) mod asconf;
 pub(crate) mod auth;
@@ -49,8 +50,8 @@ impl Extension {
         Extension::Ecn,
     ];
 
-    /// The chunk types by which an end says that it knows the extension; the first one decides. ECN has a parameter of its
-    /// own instead.
+    /// Returns the chunk types with which an end announces the extension. The first one decides whether a peer
+    /// supports it. ECN has a separate parameter instead.
     //= rfc6525#5.1.1-1
     //= rfc5061#4.2.7-1 4.2.7-2
     const fn chunk_types(self) -> &'static [ChunkType] {
@@ -69,13 +70,13 @@ impl Extensions {
     /// No extension.
     pub const NONE: Extensions = Extensions(0);
 
-    /// This set and `extension`.
+    /// Returns this set with `extension`.
     #[must_use]
     pub const fn with(self, extension: Extension) -> Extensions {
         Extensions(self.0 | 1 << extension as u8)
     }
 
-    /// This set but for `extension`.
+    /// Returns this set without `extension`.
     #[must_use]
     pub const fn without(self, extension: Extension) -> Extensions {
         Extensions(self.0 & !(1 << extension as u8))
@@ -92,24 +93,24 @@ impl Extensions {
         Extensions(self.0 & other.0)
     }
 
-    /// Reports whether there is none.
+    /// Reports whether the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// The extensions in the set.
+    /// Returns the extensions in the set.
     pub fn iter(self) -> impl Iterator<Item = Extension> {
         Extension::ALL.into_iter().filter(move |&e| self.has(e))
     }
 
-    /// Without what lacks its foundation: ASCONF must be authenticated (RFC 5061 section 4.1.1), or its packets
-    /// `protected` (draft-ietf-tsvwg-sctp-dtls-chunk section 3.2).
+    /// Returns this set without extensions whose precondition is missing. ASCONF must be authenticated (RFC 5061
+    /// section 4.1.1), or its packets must be `protected` (draft-ietf-tsvwg-sctp-dtls-chunk section 3.2).
     pub(crate) const fn consistent(self, protected: bool) -> Extensions {
         let is_founded = protected || self.has(Extension::Auth);
         if is_founded { self } else { self.without(Extension::AddressReconfiguration) }
     }
 
-    /// The set as a byte of a cookie.
+    /// Returns the set as a byte of a cookie.
     pub(crate) const fn to_byte(self) -> u8 {
         self.0
     }
@@ -118,7 +119,7 @@ impl Extensions {
         Extensions(byte)
     }
 
-    /// The chunk types to list in a Supported Extensions parameter.
+    /// Returns the chunk types to list in a Supported Extensions parameter.
     pub(crate) fn chunk_types(self) -> SmallVec<[u8; 8]> {
         self.iter().flat_map(|e| e.chunk_types().iter().map(|t| t.0)).collect()
     }
@@ -142,10 +143,11 @@ pub(crate) struct Offer {
     protection: Option<protection::Offer>,
 }
 
-/// The chunks that a peer is asked to authenticate.
+/// Returns the chunks that the peer is asked to authenticate.
 pub(crate) fn chunks_to_sign(config: &AssociationConfig) -> ChunkSet {
     let mut chunks = config.auth.chunks;
-    // An advertisement comes before AUTH, if at all: asked for behind AUTH it would never come.
+    // An advertisement can only come before AUTH. If authentication were required for it, the peer would never send
+    // it.
     if let Some(send_buffer) = &config.advertisement {
         chunks.remove(send_buffer.chunk_type);
     }
@@ -153,7 +155,8 @@ pub(crate) fn chunks_to_sign(config: &AssociationConfig) -> ChunkSet {
 }
 
 impl Offer {
-    /// The offer of an INIT; `nonce` goes into the keys for authentication. A peer without protection refuses ASCONF without AUTH.
+    /// Creates the offer of an INIT. `nonce` goes into the keys for authentication. The offer of ASCONF requires
+    /// AUTH, because a peer without protection refuses ASCONF without AUTH.
     pub(crate) fn new(config: &AssociationConfig, nonce: auth::Nonce) -> Offer {
         Offer::of(config, KeyRole::Client, nonce, config.extensions.consistent(false))
     }
@@ -167,13 +170,13 @@ impl Offer {
         Offer { extensions, chunk_types, zero_checksum, auth, role, protection }
     }
 
-    /// The offer of an INIT ACK: no longer than the peer's own makes useful.
+    /// Creates the offer of an INIT ACK. Parameters are left out that are useless with the peer's offer.
     pub(crate) fn answering(config: &AssociationConfig, nonce: auth::Nonce, peer: &PeerInit<'_>) -> Offer {
         let role = KeyRole::Server;
         let method = protection::agree(config.protection.as_ref(), role, peer.protection.as_ref());
         let is_protected = matches!(method, Ok(Some(_)));
         let extensions = config.extensions.consistent(is_protected);
-        // The draft forbids AUTH beside protection.
+        // The draft forbids AUTH together with protection.
         let extensions = if is_protected { extensions.without(Extension::Auth) } else { extensions };
         let mut offer = Offer::of(config, role, nonce, extensions);
         offer.protection = offer.protection.filter(|_| is_protected);
@@ -192,7 +195,7 @@ impl Offer {
         let auth = self.auth.iter().flat_map(auth::Offer::parameters);
         //= rfc9653#4-1 4-2
         let zero_checksum = self.zero_checksum.map(|edmid| Parameter::ZeroChecksumAcceptable { edmid });
-        // Not last: rtc-sctp drops an INIT that ends in a parameter of four octets.
+        // The parameters of four octets must not come last: rtc-sctp drops an INIT that ends with one.
         let empty =
             [forward_tsn.then_some(Parameter::ForwardTsnSupported), ecn.then_some(Parameter::EcnCapable)];
         let protection = self.protection.iter().map(protection::Offer::parameter);

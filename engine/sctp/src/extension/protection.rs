@@ -1,11 +1,10 @@
-//! Protection of packets by DTLS chunks (draft-ietf-tsvwg-sctp-dtls-chunk-03): what is offered and agreed, and what a cipher
-//! does.
+//! Protection of packets by DTLS chunks (draft-ietf-tsvwg-sctp-dtls-chunk-03): the offer, the agreement, and the interface of a
+//! cipher.
 //!
-//! Once protection is in force, each packet is one encrypted and authenticated record, whatever path it takes; only INIT and INIT
-//! ACK stay in the clear. This module negotiates, and [`crate::association`] seals and opens. Nothing here makes a key: the caller
-//! does, by messages that the association carries ([`KEY_PPID`]), and binds the keys to [`ProtectionTerms::transcript`], so that nobody
-//! can have changed INIT or INIT ACK. Begin at [`ProtectionConfig`] and
-//! [`install_keys`](crate::Endpoint::install_keys).
+//! Once protection is in force, each packet is one encrypted and authenticated record, on every path. Only INIT and INIT ACK stay
+//! in the clear. This module negotiates, and [`crate::association`] seals and opens packets. The engine makes no keys. The caller
+//! makes them with messages that the association carries ([`KEY_PPID`]). It binds the keys to [`ProtectionTerms::transcript`], so
+//! a changed INIT or INIT ACK is noticed. Begin at [`ProtectionConfig`] and [`install_keys`](crate::Endpoint::install_keys).
 
 use std::fmt::Debug;
 
@@ -13,17 +12,17 @@ use wire::{Cause, KeyRoles, Parameter, Ppid};
 
 use super::auth::Nonce;
 
-/// The payload protocol identifier of messages about keys (draft-ietf-tsvwg-sctp-dtls-chunk section 11.5). Where protection is agreed, such
-/// messages are not the application's: [`Event::KeyMessage`](crate::Event::KeyMessage) has them.
+/// Payload protocol identifier of messages about keys (draft-ietf-tsvwg-sctp-dtls-chunk section 11.5). Where protection is agreed
+/// on, the application does not get such messages; [`Event::KeyMessage`](crate::Event::KeyMessage) delivers them.
 pub const KEY_PPID: Ppid = Ppid(4242);
 
-/// The longest message about keys that is taken, in bytes.
+/// Limit on the length of a message about keys, in bytes.
 pub(crate) const KEY_MESSAGE_MAX: usize = 16 * 1024;
 
-/// The epoch of an association's first keys (section 3.1 of the draft).
+/// Epoch of an association's first keys (section 3.1 of the draft).
 pub const FIRST_EPOCH: u64 = 3;
 
-/// Time that the first keys may take by default: several losses at the initial RTO of RFC 9260.
+/// Default limit on the time until the first keys, in seconds: it allows for several losses at the initial RTO of RFC 9260.
 const KEYS_LIMIT_S: u16 = 30;
 
 /// An offer of protection.
@@ -33,76 +32,78 @@ pub struct ProtectionConfig {
     pub method: u8,
     /// True if a peer without protection is refused: its INIT or INIT ACK is answered with ABORT.
     pub required: bool,
-    /// Seconds from the handshake until both ends have sealed packets and the caller knows the peer, after which the association ends.
+    /// Limit on the time, in seconds, from the handshake until both ends have sealed packets and the caller knows the peer. The
+    /// association ends if it is exceeded.
     pub limit_s: u16,
 }
 
 impl ProtectionConfig {
-    /// An offer of this method, with a limit of 30 s.
+    /// Creates an offer of this method, with a limit of 30 s.
     pub const fn new(method: u8, required: bool) -> ProtectionConfig {
         ProtectionConfig { method, required, limit_s: KEYS_LIMIT_S }
     }
 }
 
-/// An end's part in the negotiation of keys. It is the initiator of the association that is the client.
+/// Role of an end in the negotiation of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum KeyRole {
-    /// It begins.
+    /// The end that began the association.
     Client,
-    /// It answers.
+    /// The end that accepted the association.
     Server,
 }
 
 /// The agreement on protection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProtectionTerms {
-    /// This end's role.
+    /// Role of this end.
     pub role: KeyRole,
     /// The method of key management.
     pub method: u8,
-    /// The SHA-256 hash of INIT and INIT ACK, without cookie, padding and reports of unknown parameters. Both ends have the same unless
-    /// somebody between them changed a packet.
+    /// SHA-256 hash of the ports and of INIT and INIT ACK, without Cookie Preservative, cookie, padding and reports of unknown
+    /// parameters. It is the same at both ends, unless an attacker between them has changed a packet.
     pub transcript: [u8; 32],
 }
 
-/// Keys of one direction and epoch: an AEAD of TLS 1.3 with a tag of 16 octets, and the mask for record numbers.
+/// Keys of one direction and epoch: an AEAD of TLS 1.3 with a tag of 16 octets, and a mask for record numbers.
 pub trait RecordCipher: Debug + Send {
     /// Encrypts `text` in place under the record's number, and returns the tag.
     fn seal(&self, number: u64, associated: &[u8], text: &mut [u8]) -> [u8; 16];
 
-    /// Decrypts a record in place: `record` ends in the tag, which is left there. Returns false, and leaves anything in `record`, if it
-    /// was not sealed by these keys under this number and with these associated data.
+    /// Decrypts a record in place. `record` ends with the tag, which stays there. Returns false if these keys did not seal the
+    /// record under this number and with these associated data. The contents of `record` are then undefined.
     fn open(&self, number: u64, associated: &[u8], record: &mut [u8]) -> bool;
 
-    /// Returns the mask for the record's number, made of the first octets of the ciphertext (RFC 9147 section 4.2.3).
+    /// Returns the mask for the record's number. It is derived from the first octets of the ciphertext (RFC 9147 section 4.2.3).
     fn mask(&self, sample: &[u8; 16]) -> [u8; 2];
 
-    /// Returns how many records may be sealed (RFC 9147 section 4.5.3). New keys are asked for at a quarter of it, and the association ends
-    /// rather than go beyond.
+    /// Returns the number of records that these keys may seal (RFC 9147 section 4.5.3). New keys are requested at a quarter of
+    /// it. The association ends before it exceeds the limit.
     fn record_limit(&self) -> u64;
 
-    /// Returns how many records may fail to open before the association ends (RFC 9147 section 4.5.3).
+    /// Returns the number of records that may fail to open before the association ends (RFC 9147 section 4.5.3).
     fn forgery_limit(&self) -> u64;
 
-    /// Returns the heap bytes that it takes.
+    /// Returns the heap bytes of the cipher.
     fn memory(&self) -> usize;
 }
 
 /// Keys of both directions for one epoch.
 #[derive(Debug)]
 pub struct RecordKeys {
-    /// For packets of this end.
+    /// Keys for packets of this end.
     pub send: Box<dyn RecordCipher>,
-    /// For the peer's.
+    /// Keys for packets of the peer.
     pub receive: Box<dyn RecordCipher>,
 }
 
-/// The moment from which packets are sealed with new keys.
+/// Time from which this end seals packets with new keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SealFrom {
-    /// At once: the peer has these keys already. So it is for the client, once it has the server's answer.
+    /// At once, because the peer already has these keys. This applies to the client, once it has the server's answer.
     Now,
-    /// From the peer's first packet that these keys open: only that shows that it has them. So it is for the server.
+    /// From the peer's first packet that these keys open. Only such a packet shows that the peer has them. This applies to the
+    /// server.
     PeersFirst,
 }
 
@@ -126,7 +127,7 @@ impl Offer {
     }
 }
 
-/// Decides which of two handshakes that meet goes on.
+/// Returns the number that decides which of two colliding handshakes continues.
 pub(crate) fn tie_breaker(nonce: &Nonce) -> u32 {
     let [a, b, c, d, ..] = *nonce;
     u32::from_be_bytes([a, b, c, d])
@@ -140,10 +141,10 @@ pub(crate) struct PeerOffer<'a> {
     pub(crate) methods: &'a [u8],
 }
 
-/// Returns the method that both ends agree on, if protection is; `role` is this end's.
+/// Returns the method of key management if both ends agree on protection. `role` is the role of this end.
 ///
 /// # Errors
-/// The cause of the refusal, where protection is required.
+/// Returns the cause of the refusal if protection is required, but the ends do not agree.
 pub(crate) fn agree(
     config: Option<&ProtectionConfig>,
     role: KeyRole,

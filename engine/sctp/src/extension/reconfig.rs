@@ -1,8 +1,8 @@
-//! Stream reconfiguration (RFC 6525): requests of ours that wait or are out, and answers given to the peer's.
+//! Stream reconfiguration (RFC 6525): our requests, waiting or outstanding, and our answers to the peer's requests.
 //!
-//! Never sends, and knows neither streams nor TSNs: `association/reconfig` does what is asked for. Invariants: one request
-//! is out at a time; numbers of requests go up by one; the last two answers are kept, for the last chunk of the peer had two
-//! requests at most. Begin at [`Reconfig`].
+//! This module neither sends nor knows streams and TSNs: `association/reconfig` performs the requests. A request of ours is
+//! called a wish until its answer. Invariants: only one request is outstanding, and request numbers increase by one. The last
+//! two answers are kept, because the peer's last chunk had up to two requests. Begin at [`Reconfig`].
 
 use std::collections::VecDeque;
 
@@ -14,30 +14,30 @@ use crate::memory::heap;
 use crate::path::PathIndex;
 use crate::tx::Seq;
 
-/// Requests that may wait to be made.
+/// Limit on the waiting requests.
 pub(crate) const MAX_WAITING: usize = 16;
 
-/// Limit on the peer's requests to reset the association without further acknowledgement of our data.
+/// Limit on the peer's requests to reset the association while none of our data is newly acknowledged.
 const MAX_STALLED: u32 = 8;
 
-/// Answers kept.
+/// Number of answers that are kept.
 const MAX_ANSWERS: usize = 2;
 
-/// Streams by number; none means all.
+/// Streams by number. An empty list means all streams.
 pub(crate) type Streams = SmallVec<[StreamId; 4]>;
 
-/// Which requests of the peer are fulfilled (SCTP_ENABLE_STREAM_RESET, RFC 6525 section 6.3.1). By default none are.
+/// Requests of the peer that are fulfilled (SCTP_ENABLE_STREAM_RESET, RFC 6525 section 6.3.1). The default is none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReconfigPolicy {
     /// True if outgoing and incoming streams may be reset (SCTP_ENABLE_RESET_STREAM_REQ).
     pub reset_streams: bool,
-    /// True if the association may be reset, with its TSNs (SCTP_ENABLE_RESET_ASSOC_REQ).
+    /// True if the association may be reset, including its TSNs (SCTP_ENABLE_RESET_ASSOC_REQ).
     pub reset_association: bool,
     /// True if outgoing and incoming streams may be added (SCTP_ENABLE_CHANGE_ASSOC_REQ).
     pub add_streams: bool,
-    /// Most outbound streams that the peer can bring us to; 2,048 by default.
+    /// Limit on our outbound streams when the peer asks for more; 2,048 by default.
     pub outbound_streams_max: u16,
-    /// Most inbound streams that the peer can bring us to; 2,048 by default.
+    /// Limit on our inbound streams when the peer adds more; 2,048 by default.
     pub inbound_streams_max: u16,
     #[doc(hidden)]
     pub _non_exhaustive: (),
@@ -50,7 +50,7 @@ impl Default for ReconfigPolicy {
 }
 
 impl ReconfigPolicy {
-    /// Fulfils no request: the default.
+    /// Policy that fulfils no request. It is the default.
     pub const NONE: ReconfigPolicy = ReconfigPolicy {
         reset_streams: false,
         reset_association: false,
@@ -60,18 +60,18 @@ impl ReconfigPolicy {
         _non_exhaustive: (),
     };
 
-    /// Fulfils every request, within the limits on streams.
+    /// Returns this policy with all kinds of requests fulfilled, within its limits on streams.
     pub const fn everything(self) -> ReconfigPolicy {
         ReconfigPolicy { reset_streams: true, reset_association: true, add_streams: true, ..self }
     }
 }
 
-/// Which way streams go, seen from this end. A `match` may be exhaustive.
+/// Direction of streams, seen from this end. A `match` may be exhaustive.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum StreamDirection {
-    /// From here to the peer.
+    /// From this end to the peer.
     Outgoing,
-    /// From the peer to here.
+    /// From the peer to this end.
     Incoming,
 }
 
@@ -81,13 +81,13 @@ pub enum StreamDirection {
 pub enum ReconfigOutcome {
     /// It is done.
     Done,
-    /// The peer had nothing to do: all is as it was wished for.
+    /// The peer had nothing to do, because the requested state already exists.
     NothingToDo,
-    /// The peer does not want it.
+    /// The peer has denied the request.
     Denied,
-    /// The peer could not do it: the result in its answer (RFC 6525 section 4.4), such as 3 for a stream that it does not
-    /// have, or 4 because it was waiting for an answer of ours, or because its data in flight was not acknowledged while it
-    /// was asked to reset the association; then it can be asked for again.
+    /// The peer could not fulfil the request. The number is the result in its answer (RFC 6525 section 4.4). For example, 3
+    /// means a stream that the peer does not have. The result 4 means that the peer was waiting for an answer of ours, or that
+    /// its data in flight was unacknowledged during a reset of the association. After result 4, the request can be repeated.
     Failed(u32),
 }
 
@@ -101,7 +101,7 @@ impl ReconfigOutcome {
         }
     }
 
-    /// Reports whether both ends now have what was wished for.
+    /// Reports whether both ends now have the requested state.
     pub const fn is_success(self) -> bool {
         matches!(self, ReconfigOutcome::Done | ReconfigOutcome::NothingToDo)
     }
@@ -110,7 +110,7 @@ impl ReconfigOutcome {
 /// A request to the peer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Wish {
-    /// `answers` is the peer's own request that led to it.
+    /// `answers` is the request of the peer that caused this one, if any.
     ResetOutgoing {
         streams: Streams,
         answers: Option<RequestSn>,
@@ -128,13 +128,13 @@ pub(crate) enum Wish {
     },
 }
 
-/// Bytes that a list takes beside itself.
+/// Returns the heap bytes of a list.
 fn list_memory(streams: &Streams) -> usize {
     if streams.spilled() { heap(streams.capacity() * size_of::<StreamId>()) } else { 0 }
 }
 
 impl Wish {
-    /// Bytes that its list takes beside itself.
+    /// Returns the heap bytes of the list of streams.
     fn memory(&self) -> usize {
         match self {
             Wish::ResetOutgoing { streams, .. } | Wish::ResetIncoming { streams } => list_memory(streams),
@@ -142,7 +142,7 @@ impl Wish {
         }
     }
 
-    /// The request of the peer that it answers.
+    /// Returns the request of the peer that this one answers, if any.
     fn answers(&self) -> Option<RequestSn> {
         match self {
             Wish::ResetOutgoing { answers, .. } | Wish::AddOutgoing { answers, .. } => *answers,
@@ -150,43 +150,43 @@ impl Wish {
         }
     }
 
-    /// Reports whether the peer must ask something of us, or stop sending, before it can answer: two such requests that cross
+    /// Reports whether the peer must send a request, or stop sending data, before it can answer. Two such requests that cross
     /// would wait for each other.
     fn needs_peer(&self) -> bool {
         matches!(self, Wish::ResetIncoming { .. } | Wish::ResetAssociation | Wish::AddIncoming { .. })
     }
 }
 
-/// The request that is out.
+/// The outstanding request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pending {
     pub(crate) request: RequestSn,
-    /// The last TSN given when it was first sent.
+    /// The last TSN assigned before the request was first sent.
     pub(crate) last_tsn: Tsn,
-    /// The path it last went by.
+    /// The path on which it was last sent.
     pub(crate) path: PathIndex,
-    /// The Re-configuration Timer.
+    /// Expiry of the Re-configuration Timer.
     pub(crate) deadline: Time,
-    /// True if the peer has answered "in progress" since the last request.
+    /// True if the peer has answered "in progress" since the request was last sent.
     pub(crate) in_progress: bool,
 }
 
-/// The wish in hand.
+/// The wish being carried out.
 #[derive(Clone, Debug)]
 pub(crate) struct Current {
     pub(crate) wish: Wish,
-    /// Once the request has left; before, what it concerns is being drained.
+    /// The request, once it was sent. Before that, the affected data is being drained.
     pub(crate) pending: Option<Pending>,
 }
 
 /// The answer to a request of the peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Answer {
-    /// With this result; after an SSN/TSN reset also with our next TSN and the peer's.
+    /// The answer has this result. After an SSN/TSN reset, it also has our next TSN and the peer's.
     Result(ReconfigResult, Option<(Tsn, Tsn)>),
-    /// By a request of our own.
+    /// Our own request is the answer.
     Request,
-    /// Not yet: it is judged anew when it is asked again.
+    /// No final answer exists yet. The request is decided again when the peer repeats it.
     Open,
 }
 
@@ -195,9 +195,9 @@ pub(crate) enum Answer {
 pub(crate) enum Arrival {
     /// It is the next one.
     New,
-    /// It came before, and this was the answer.
+    /// It came before, and had this answer.
     Again(Answer),
-    /// It is neither.
+    /// It is neither the next one, nor one of the last two.
     Bad,
 }
 
@@ -207,26 +207,26 @@ pub(crate) struct Reconfig {
     next: RequestSn,
     waiting: VecDeque<Wish>,
     pub(crate) current: Option<Current>,
-    /// The number of the peer's next request.
+    /// Number of the peer's next request.
     expected: RequestSn,
     answers: VecDeque<(RequestSn, Answer)>,
-    /// Our last request for incoming streams to be reset: the peer's own request names it.
+    /// Our last request to reset incoming streams. The peer's resulting request names it.
     incoming_asked: Option<RequestSn>,
-    /// Streams that we asked the peer to add and that it has not added yet.
+    /// Number of streams that we asked the peer to add, and that it has not added yet.
     pub(crate) additions_asked: u16,
-    /// The request that was put off until everything before has come.
+    /// The peer's request to reset streams that waits for earlier data to arrive, and those streams.
     pub(crate) put_off: Option<(RequestSn, Streams)>,
-    /// Time at which the driver last wished for a reset of the association.
+    /// Time at which the driver last requested a reset of the association.
     pub(crate) association_reset_at: Option<Time>,
-    /// Our cumulative TSN acknowledged when the peer last asked to reset the association, and the number of its requests since
-    /// then without that having moved.
+    /// The first unacknowledged sequence at the peer's last request to reset the association, and the number of such requests
+    /// since it last changed.
     stalled: (Seq, u32),
-    /// Until when nothing new is sent, for the peer wants to reset the association.
+    /// Time until which no new data is sent, because the peer wants to reset the association.
     pub(crate) quiet_until: Option<Time>,
 }
 
 impl Reconfig {
-    /// Bytes that all this takes.
+    /// Returns the bytes of this state, in the sizes that the allocator hands out.
     pub(crate) fn memory(&self) -> usize {
         let lists = self.waiting.iter().map(Wish::memory).sum::<usize>()
             + self.current.as_ref().map_or(0, |c| c.wish.memory())
@@ -237,7 +237,8 @@ impl Reconfig {
             + lists
     }
 
-    /// `tsns` are our initial TSN and the peer's: with these, requests begin to be counted (RFC 6525 section 4.1).
+    /// Creates the state of a new association. `tsns` are our initial TSN and the peer's, with which the request numbers begin
+    /// (RFC 6525 section 4.1).
     pub(crate) fn new(tsns: (Tsn, Tsn)) -> Reconfig {
         Reconfig {
             next: RequestSn(tsns.0.0),
@@ -259,13 +260,13 @@ impl Reconfig {
         MAX_WAITING - self.waiting.len().min(MAX_WAITING)
     }
 
-    /// Takes a wish; there must be [`room`](Self::room).
+    /// Queues a wish. There must be [`room`](Self::room).
     pub(crate) fn wish(&mut self, wish: Wish) {
         self.waiting.push_back(wish);
     }
 
-    /// Takes the next wish in hand, if there is none. RFC 6525 section 5.1.1: "there MUST NOT be more than one request in
-    /// flight."
+    /// Starts the next wish and returns it, if no other is in progress. RFC 6525 section 5.1.1: "there MUST NOT be more than
+    /// one request in flight."
     //= rfc6525#5.1.1-4
     pub(crate) fn begin_next(&mut self) -> Option<Wish> {
         if self.current.is_some() || self.quiet_until.is_some() {
@@ -276,12 +277,12 @@ impl Reconfig {
         Some(wish)
     }
 
-    /// The wish in hand, while nothing was sent of it.
+    /// Returns the current wish if its request was not sent yet.
     pub(crate) fn unsent(&self) -> Option<&Wish> {
         self.current.as_ref().filter(|c| c.pending.is_none()).map(|c| &c.wish)
     }
 
-    /// The request in hand is about to leave: it gets its number.
+    /// Assigns a number to the request of the current wish, which is about to leave.
     //= rfc6525#5.1.2-2
     pub(crate) fn number(&mut self, last_tsn: Tsn, path: PathIndex, deadline: Time) {
         let Some(current) = &mut self.current else { return };
@@ -299,7 +300,7 @@ impl Reconfig {
         self.current.as_ref().and_then(|c| c.pending)
     }
 
-    /// The last TSN before the request to reset outgoing streams that is out.
+    /// Returns the last TSN before the outstanding request to reset outgoing streams, if any.
     pub(crate) fn outgoing_reset_end(&self) -> Option<Tsn> {
         let current = self.current.as_ref().filter(|c| matches!(c.wish, Wish::ResetOutgoing { .. }))?;
         current.pending.map(|pending| pending.last_tsn)
@@ -309,13 +310,13 @@ impl Reconfig {
         self.current.as_mut().and_then(|c| c.pending.as_mut())
     }
 
-    /// Reports whether our request to reset the association is out.
+    /// Reports whether our request to reset the association is outstanding.
     pub(crate) fn asks_for_association_reset(&self) -> bool {
         self.current.as_ref().is_some_and(|c| c.wish == Wish::ResetAssociation && c.pending.is_some())
     }
 
-    /// The peer asks to reset the association while our data is acknowledged up to `first` only. Returns whether it is worth
-    /// waiting on.
+    /// Handles a request of the peer to reset the association while our data from `first` on is unacknowledged. Returns whether
+    /// to wait for that data: true up to [`MAX_STALLED`] times without progress.
     pub(crate) fn waits_for_data(&mut self, first: Seq) -> bool {
         let times = if self.stalled.0 == first { self.stalled.1 + 1 } else { 1 };
         let waits = times <= MAX_STALLED;
@@ -323,23 +324,23 @@ impl Reconfig {
         waits
     }
 
-    /// The wish whose request has this number, if it is out; it is out no more.
+    /// Removes and returns the current wish if its outstanding request has this number.
     pub(crate) fn take_pending(&mut self, request: RequestSn) -> Option<Wish> {
         self.pending().filter(|p| p.request == request)?;
         self.current.take().map(|c| c.wish)
     }
 
-    /// Reports whether our request for incoming streams had this number.
+    /// Reports whether our last request to reset incoming streams had this number.
     pub(crate) fn asked_for_incoming(&self, request: RequestSn) -> bool {
         self.incoming_asked == Some(request)
     }
 
-    /// The number of the peer's last request.
+    /// Returns the number of the peer's last request.
     pub(crate) fn last_of_peer(&self) -> RequestSn {
         self.expected.prev()
     }
 
-    /// Judges a request of the peer by its number.
+    /// Classifies a request of the peer by its number.
     pub(crate) fn judge(&self, request: RequestSn) -> Arrival {
         if request == self.expected {
             return Arrival::New;
@@ -348,7 +349,7 @@ impl Reconfig {
         known.map_or(Arrival::Bad, |(_, answer)| Arrival::Again(*answer))
     }
 
-    /// Keeps the answer to a request, for when it is asked again.
+    /// Keeps the answer to a request, in case the peer repeats the request.
     pub(crate) fn keep(&mut self, request: RequestSn, answer: Answer) {
         if request == self.expected {
             self.expected = request.next();
@@ -360,7 +361,8 @@ impl Reconfig {
         self.answers.push_back((request, answer));
     }
 
-    /// Reports whether a request of ours that waits or is out answers this one of the peer: `Some(true)` if it is out.
+    /// Returns `Some(true)` if our outstanding request answers this request of the peer, and `Some(false)` if a waiting one
+    /// does. Returns `None` otherwise.
     pub(crate) fn is_answering(&self, request: RequestSn) -> Option<bool> {
         if self.current.as_ref().is_some_and(|c| c.wish.answers() == Some(request)) {
             return Some(self.pending().is_some());
@@ -368,18 +370,19 @@ impl Reconfig {
         self.waiting.iter().any(|w| w.answers() == Some(request)).then_some(false)
     }
 
-    /// Reports whether something of ours is in the way of what the peer asks for, and might wait for it in turn.
+    /// Reports whether one of our wishes prevents an answer to the peer's request: the two would wait for each other, or no
+    /// room is left for another wish.
     pub(crate) fn crosses(&self) -> bool {
         let ours = self.current.as_ref().map(|c| &c.wish).into_iter().chain(&self.waiting);
         self.room() == 0 || ours.into_iter().any(Wish::needs_peer)
     }
 
-    /// Reports whether a wish is in hand or waits.
+    /// Reports whether a wish is in progress or waits.
     pub(crate) fn is_busy(&self) -> bool {
         self.current.is_some() || !self.waiting.is_empty()
     }
 
-    /// Reports whether the wish in hand resets all these outgoing streams.
+    /// Reports whether the current wish resets all these outgoing streams.
     pub(crate) fn resets(&self, streams: &[StreamId]) -> bool {
         match self.current.as_ref().map(|c| &c.wish) {
             Some(Wish::ResetOutgoing { streams: ours, .. }) => {

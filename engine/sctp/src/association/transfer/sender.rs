@@ -1,7 +1,7 @@
-//! The sending side of an association: messages that wait, chunks in flight, and what limits them.
+//! Sending side of an association: waiting messages, chunks in flight, and the limits on both.
 //!
-//! Groups the parts of [`tx`](crate::tx), each of which owns its state, so that they can be borrowed apart from the
-//! paths. Start at [`Sender::takes`] and [`Sender::next_length`].
+//! [`Sender`] groups the parts of [`tx`](crate::tx). Each part owns its state, so it can be borrowed
+//! separately from the paths. Start at [`Sender::takes`] and [`Sender::next_length`].
 
 use std::collections::BTreeMap;
 
@@ -21,22 +21,23 @@ use crate::tx::{
 pub(crate) struct Sender {
     pub(crate) queue: SendQueue,
     pub(crate) outstanding: Outstanding,
-    /// Copies on other paths of chunks in flight.
+    /// Copies of chunks in flight, sent on other paths.
     pub(crate) copies: Copies,
     /// Messages that may be abandoned.
     pub(crate) pr_messages: PrMessages,
-    /// FORWARD TSN of abandoned messages.
+    /// State of FORWARD TSN for abandoned messages.
     pub(crate) forward: Forward,
     pub(crate) window: PeerWindow,
     pub(crate) buffer: SendBuffer,
-    /// CWR for echoes of congestion marks.
+    /// State of the CWR chunks that answer the peer's ECNE chunks.
     pub(crate) answer: Answer,
     pub(crate) probes: Probes,
     pub(crate) stranded: Stranded,
 }
 
 impl Sender {
-    /// `peer_rwnd`: the peer's first receive window, in bytes.
+    /// Creates the sending side of a new association. `peer_rwnd` is the peer's initial receive window, in
+    /// bytes.
     pub(crate) fn new(config: &AssociationConfig, negotiated: &Negotiated, peer_rwnd: u32) -> Self {
         Sender {
             queue: SendQueue::new(config.scheduler, negotiated.has(Extension::Interleaving)),
@@ -53,14 +54,14 @@ impl Sender {
         }
     }
 
-    /// Bytes of user data queued, or kept until the peer's cumulative acknowledgement.
+    /// Returns the bytes of user data that are queued, or kept until the peer's cumulative acknowledgement.
     #[inline]
     pub(crate) fn held(&self) -> usize {
         self.queue.bytes() + self.outstanding.bytes()
     }
 
-    /// Bytes queued or in flight. Chunks that the peer holds behind a gap need no sending, so they do not
-    /// block new messages.
+    /// Returns the bytes that are queued or in flight. Chunks that the peer has received behind a gap do not
+    /// count, so they do not block new messages.
     pub(crate) fn unacknowledged(&self) -> usize {
         self.queue.bytes() + self.outstanding.total_flight()
     }
@@ -69,34 +70,35 @@ impl Sender {
         Load { unacknowledged: self.unacknowledged(), held: self.held() }
     }
 
-    /// Bytes that may be queued now.
+    /// Returns the number of bytes that may be queued now.
     pub(crate) fn capacity(&self) -> usize {
         self.buffer.capacity(self.load())
     }
 
-    /// Returns whether a message of `length` bytes may be queued.
+    /// Reports whether a message of `length` bytes may be queued.
     pub(crate) fn takes(&self, length: usize) -> bool {
         self.buffer.takes(length, self.load())
     }
 
-    /// Returns, once, that enough room is free for a driver that waits.
+    /// Reports, once, to a waiting driver that the buffer has enough room.
     pub(crate) fn take_room(&mut self) -> bool {
         self.buffer.take_room(self.load())
     }
 
-    /// Returns, once, that nothing is left to send or acknowledge and the driver waits for that.
+    /// Reports, once, to a waiting driver that no data is queued or unacknowledged.
     pub(crate) fn take_dry(&mut self) -> bool {
         self.queue.is_empty() && self.outstanding.is_empty() && self.buffer.take_dry()
     }
 
-    /// The length of the next new chunk, at most `max` bytes, if the peer's window has room for it.
+    /// Returns the length of the next new chunk, limited to `max` bytes. Returns `None` if nothing may be
+    /// sent: the peer's window has no room, too many chunks are outstanding, or the queue is empty.
     #[inline]
     pub(crate) fn next_length(&self, max: usize) -> Option<usize> {
         if self.outstanding.is_full() {
             return None;
         }
         let length = self.queue.next_length(max)?;
-        // With nothing in flight, one chunk may probe a closed window.
+        // If nothing is in flight, one chunk may probe a closed window.
         //= rfc9260#6.1-2 6.1-4 6.1-5 6.1-9
         //= rfc8260#2.2.2-4
         //= rfc9260#6.1-2 6.1-4 6.1-5 6.1-9
@@ -110,20 +112,23 @@ impl Sender {
         if self.outstanding.has_lost() { self.stranded.next_lost(&self.outstanding) } else { None }
     }
 
-    /// User bytes in flight on a path, copies included, that its window must hold.
+    /// Returns the user bytes in flight on a path, including copies, that count against its congestion
+    /// window.
     pub(crate) fn flight_with_copies(&self, path: PathIndex) -> usize {
         self.outstanding.flight(path) + self.copies.flight(path)
     }
 
-    /// The same for sending originals. Copies are settled only by SACKs, and with nothing else in flight none
-    /// would come, so copies then do not count.
+    /// Returns the user bytes in flight on a path that limit its originals. Copies count only while originals
+    /// are in flight on any path. Without originals, no SACK would arrive to remove the copies from the
+    /// count.
     pub(crate) fn flight_beside_copies(&self, path: PathIndex) -> usize {
         let (own, copies) = (self.outstanding.flight(path), self.copies.flight(path));
         if copies == 0 || self.outstanding.total_flight() == 0 { own } else { own + copies }
     }
 
-    /// Returns the last abandoned message of each stream and kind, at most `max` of them, and the sequence up
-    /// to which the list is complete. `interleaved` is set if I-FORWARD-TSN reports it.
+    /// Returns the last abandoned message of each stream, separately for ordered and unordered messages,
+    /// limited to `max` entries. Also returns the first sequence that the list does not cover. `interleaved`
+    /// is true if I-FORWARD-TSN reports the list.
     //= rfc3758#section-3.5
     //# For each "abandoned" TSN, the sender of the FORWARD TSN MUST determine if the chunk has a valid stream and sequence
     //# number (i.e., it was ordered). [...] If the total size of the FORWARD TSN does NOT fit in a single MTU, then the sender of
@@ -154,7 +159,7 @@ impl Sender {
         (point, streams)
     }
 
-    /// Bytes held, in sizes the allocator hands out.
+    /// Returns the bytes of memory held, in sizes that the allocator hands out.
     pub(crate) fn memory(&self) -> usize {
         self.queue.memory()
             + self.outstanding.memory()
@@ -163,14 +168,14 @@ impl Sender {
             + self.forward.memory()
     }
 
-    /// Returns spare memory of the queues.
+    /// Frees the spare memory of the queues.
     pub(crate) fn shrink(&mut self) {
         self.queue.shrink();
         self.outstanding.shrink();
         self.pr_messages.shrink();
     }
 
-    /// Recounts all counters.
+    /// Recounts all counters. Panics if one is wrong.
     pub(crate) fn check_invariants(&self) {
         self.queue.check_invariants();
         self.outstanding.check_invariants();

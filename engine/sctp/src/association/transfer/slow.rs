@@ -1,10 +1,10 @@
-//! Detection of a path that has become slow: it loses nothing and is never silent, but acknowledgements come
-//! ever later.
+//! Detection of a path that has become slow. It loses nothing and is never silent, but its acknowledgements
+//! arrive later and later.
 //!
-//! If another path is known to be much faster, the slow one counts as potentially failed (RFC 7829): data,
-//! including that in flight, moves elsewhere, and the path is watched before it is used again. The other path
-//! is probed when the delay is first seen, so its measurement is fresh: behind a shared bottleneck it answers
-//! late as well. Start at [`Transfer::count_delays`].
+//! If another path is known to be much faster, the slow path counts as potentially failed (RFC 7829). All
+//! data, including data in flight, moves to the other path. The slow path is watched before it carries data
+//! again. As soon as the delay is noticed, the other path is probed, and it must answer before data moves.
+//! Behind a shared bottleneck, its answer is late too. Start at [`Transfer::count_delays`].
 
 use std::time::Duration;
 
@@ -16,14 +16,14 @@ use crate::path::PathIndex;
 use crate::trace::TraceEvent;
 use crate::tx::PathAcks;
 
-/// Minimum duration of the delay.
+/// Minimum duration of the delay before data moves.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// Minimum ratio to the delay on the other path.
+/// Minimum ratio of the delay to the delay on the other path.
 const FACTOR: u32 = 4;
 
 impl Transfer {
-    /// Measures a path's delay from a SACK; leaves the current path if it is too long.
+    /// Measures a path's delay from a SACK. Moves data off the current path if the delay is too long.
     pub(crate) fn count_delays(&mut self, index: PathIndex, acks: &PathAcks, now: Time) {
         let (Some(most), Some(sent_at)) = (self.config.timing.delay_max, acks.newest_sent_at) else { return };
         if index != self.paths.current() || self.is_concurrent() || self.is_redundant() {
@@ -50,7 +50,8 @@ impl Transfer {
         }
     }
 
-    /// Returns another path, if one is known to be enough faster for `flight` bytes to move there.
+    /// Returns another path if it is known to deliver `flight` bytes fast enough to justify a move. `takes`
+    /// is the time that this path needs for them, and `most` is the configured limit on the delay.
     fn quicker_path(
         &self,
         index: PathIndex,

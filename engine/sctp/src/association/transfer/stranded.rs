@@ -1,13 +1,15 @@
-//! Recovery after loss of one of our links or addresses with data in flight. Most of that data has already
-//! left this host, and only the answers are lost.
+//! Recovery of data in flight after this host loses a link or an address. Most of that data has already left
+//! the host, and only its acknowledgements are lost.
 //!
-//! Retransmitting all of it would fill the other path's small window with duplicates for a round trip. So
-//! only the earliest chunk is retransmitted and requests an immediate SACK; new data follows it, and the rest
-//! waits up to a round trip and a quarter for that SACK, which shows what is missing. If all was lost, the
-//! peer's program still gets the earliest chunk at once, and the rest a round trip later. Data that the
-//! kernel refused to send certainly has not left: it goes in place of the earliest chunk, and entirely before
-//! new data, which the peer's program could not receive before it. Start at [`Transfer::on_link_lost`],
-//! [`Transfer::on_address_lost`] and [`Transfer::on_unsent`].
+//! A retransmission of all data would fill the other path's small window with duplicates for a round trip.
+//! Therefore only the earliest chunk is retransmitted, with a request for an immediate SACK. New data follows
+//! it. The other chunks wait for the SACK, which shows which of them are missing. The wait is limited to one
+//! and a quarter round trips, plus [`LEAST_PATIENCE`]. If everything was lost, the peer's program gets the
+//! earliest chunk at once, and the others a round trip later.
+//!
+//! Data that the kernel refused to send has certainly not left. It is retransmitted in place of the earliest
+//! chunk, and completely before new data, because the peer's program could not read the new data first. Start
+//! at [`Transfer::on_link_lost`], [`Transfer::on_address_lost`] and [`Transfer::on_unsent`].
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -30,23 +32,24 @@ struct Flight {
     bytes: usize,
 }
 
-/// Losses, most of them only presumed.
+/// Chunks that count as lost. For most of them the loss is only presumed.
 #[derive(Clone, Copy, Debug)]
 struct Losses {
-    /// The chunk to send first; its acknowledgement also reports on the others.
+    /// The chunk to send first. The SACK that acknowledges it also reports on the other chunks.
     seq: Seq,
-    /// Set if the kernel refused to send that chunk and those after it.
+    /// True if the kernel refused to send this chunk and the chunks after it.
     is_unsent: bool,
     question: Option<Question>,
     /// The time after which the other chunks count as lost.
     until: Time,
 }
 
-/// The retransmission of the first chunk.
+/// The retransmission of the first chunk, which asks the peer for a SACK.
 #[derive(Clone, Copy, Debug)]
 struct Question {
     by: PathIndex,
-    /// Acknowledgements before this time were already under way and are no answer.
+    /// Earliest time of an answer. Acknowledgements that arrive before it were already under way when the
+    /// chunk was sent.
     answer_from: Time,
 }
 
@@ -56,17 +59,19 @@ impl Losses {
     }
 }
 
-/// The flight that was lost with a link or address, until it is known which of it has arrived.
+/// The flight that was lost with a link or address. It is kept until a SACK shows which of its chunks have
+/// arrived.
 #[derive(Debug, Default)]
 pub(crate) struct Stranded(Option<Box<Losses>>);
 
 impl Stranded {
-    /// Reports whether an answer about the flight is still wanted.
+    /// Reports whether an answer about the flight is still awaited.
     pub(crate) fn is_open(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Returns the next chunk that counts as lost, unless a SACK is awaited that may report on it.
+    /// Returns the next lost chunk to retransmit. Returns `None` while a SACK is awaited that may show that
+    /// the chunk has arrived.
     #[inline]
     pub(crate) fn next_lost<'a>(
         &self,
@@ -79,7 +84,8 @@ impl Stranded {
         }
     }
 
-    /// Records that the first chunk was written into a packet for `path`, whose round trips take `srtt`.
+    /// Records that the first chunk was written into a packet for `path`. `srtt` is the smoothed round-trip
+    /// time of that path.
     pub(crate) fn on_asked(&mut self, path: PathIndex, srtt: Option<Duration>, now: Time) {
         if let Some(losses) = self.0.as_mut().filter(|losses| losses.question.is_none()) {
             let answer_from = now + srtt.unwrap_or_default() * 3 / 4;
@@ -87,13 +93,13 @@ impl Stranded {
         }
     }
 
-    /// Ends the wait for an answer if the retransmission was abandoned with its path.
+    /// Ends the wait for an answer if `path` was abandoned and carried the retransmission.
     pub(crate) fn on_given_up(&mut self, path: PathIndex) {
         self.0.take_if(|losses| losses.question.is_some_and(|question| question.by == path));
     }
 
-    /// Handles a SACK for the first chunk. Other SACKs may still arrive over the lost link or address and
-    /// cover what went that way.
+    /// Ends the wait if a SACK acknowledges the first chunk on the path of its retransmission. A SACK that
+    /// was already under way is no answer: it covers only data sent over the lost link or address.
     pub(crate) fn on_acks(&mut self, acks: &[PathAcks], outstanding: &Outstanding, now: Time) {
         let acknowledges = |path: PathIndex| acks.get(path.get()).is_some_and(|acks| acks.bytes > 0);
         self.0.take_if(|losses| {
@@ -103,12 +109,12 @@ impl Stranded {
         });
     }
 
-    /// Handles the duplicates that a SACK reports.
+    /// Ends the wait if a SACK reports the first chunk as a duplicate.
     pub(crate) fn on_duplicates(&mut self, duplicates: &[Seq], now: Time) {
         self.0.take_if(|losses| losses.may_be_answered(now) && duplicates.contains(&losses.seq));
     }
 
-    /// Time at which the wait for the rest ends.
+    /// Returns the time at which the wait ends, even without an answer; [`Time::NEVER`] if nothing waits.
     pub(crate) fn until(&self) -> Time {
         self.0.as_ref().map_or(Time::NEVER, |losses| losses.until)
     }
@@ -119,16 +125,16 @@ impl Stranded {
 }
 
 impl Transfer {
-    /// Handles the loss of a path's link, as reported by its host.
+    /// Handles the loss of a path's link, which the driver has reported.
     pub(crate) fn on_link_lost(&mut self, index: PathIndex, ctx: &Context<'_>) {
         self.on_no_way(index, PathReason::LinkDown, None, ctx.now);
     }
 
-    /// Handles packets of a path that this host could not send; `packet` is the first of them.
+    /// Handles packets of a path that the kernel refused to send. `packet` is the first of them.
     pub(crate) fn on_unsent(&mut self, index: PathIndex, packet: &[u8], ctx: &Context<'_>) {
         let first = self.tx.outstanding.first();
         let unsent = first_tsn(packet).and_then(|tsn| first.nearest(self.negotiated.initial_tsn(), tsn));
-        // Chunks after a retransmitted one may have left long ago.
+        // If the first chunk was a retransmission, the chunks after it may have left long ago.
         let unsent = unsent.filter(|seq| self.tx.outstanding.was_sent_once(*seq));
         self.on_no_way(index, PathReason::NoRoute, unsent, ctx.now);
     }
@@ -144,7 +150,7 @@ impl Transfer {
         self.leave(local, |it, _| it == index, |this| this.on_dead_path(index, reason), unsent, now);
     }
 
-    /// Abandons paths from `local`, which `mark` records as unusable.
+    /// Abandons the paths from `local` that `is_left` selects. `mark` records them as unusable.
     fn leave<T>(
         &mut self,
         local: IpAddr,
@@ -173,13 +179,13 @@ impl Transfer {
         (bytes > 0).then_some(Flight { route, bytes })
     }
 
-    /// Sets up the recovery of a flight just presumed lost, unless data was lost before, which would wait for
-    /// nothing. Chunks from `unsent` on are certainly lost.
+    /// Sets up the recovery of a flight that is presumed lost. Chunks from `unsent` on are certainly lost.
+    /// The caller must make sure that no chunk was lost before: such a chunk must not wait for an answer.
     fn strand(&mut self, Flight { route, bytes }: Flight, unsent: Option<Seq>, now: Time) {
         let path = self.paths.get(self.paths.current());
         let Some(srtt) = path.srtt().filter(|_| path.state() == PathState::Active) else { return };
         let Some((earliest, ..)) = self.tx.outstanding.first_lost() else { return };
-        // With data on several paths, their windows are already open.
+        // If data uses several paths at once, the windows of the other paths are already open.
         if self.is_concurrent() {
             return;
         }
@@ -191,7 +197,7 @@ impl Transfer {
     }
 }
 
-/// Returns the TSN of the first DATA in a packet.
+/// Returns the TSN of the first DATA or I-DATA chunk in a packet.
 fn first_tsn(packet: &[u8]) -> Option<Tsn> {
     let packet = Packet::parse(packet, ChecksumMode::Ignore).ok()?;
     packet.chunks().find_map(|chunk| match chunk {

@@ -1,4 +1,5 @@
-//! Timeouts of paths and their price: T3-rtx, unanswered HEARTBEATs, and the error counts (RFC 9260 section 8).
+//! Timeouts of paths and their consequences: T3-rtx, unanswered HEARTBEATs, and the error counts (RFC 9260 section
+//! 8).
 
 use std::time::Duration;
 
@@ -12,7 +13,8 @@ use crate::path::PathIndex;
 use crate::trace::TraceEvent;
 
 impl Transfer {
-    /// Compensates for a late driver: pending answers get as much extra time, once until their path is heard.
+    /// Compensates for a driver that is late by `late`. Waits for answers are extended to that much from now, once
+    /// until the peer is heard on the path.
     pub(crate) fn put_off(&mut self, late: Duration, now: Time) {
         if late.is_zero() {
             return;
@@ -23,12 +25,14 @@ impl Transfer {
         }
     }
 
-    /// T3-rtx (RFC 9260 section 6.3.3): the window collapses, the timeout doubles, data in flight counts as
-    /// lost. If the path has answered a HEARTBEAT since it fell silent, the silence is over, and no error is counted.
+    /// Handles the expiry of T3-rtx (RFC 9260 section 6.3.3). The congestion window collapses, the timeout doubles,
+    /// and data in flight counts as lost. If the path has answered a HEARTBEAT since it fell silent, no error is
+    /// counted.
     pub(crate) fn on_t3(&mut self, index: PathIndex, ctx: &mut Context<'_>) {
         let now = ctx.now;
         self.count_timeout(index);
-        // A window probe that was answered without room does not count against the path (section 6.1 A).
+        // If the peer has answered a window probe without opening its window, the timeout does not count against the
+        // path (section 6.1 A).
         //= rfc9260#6.1-6
         if self.tx.window.on_timeout() {
             self.mark_lost_on(index);
@@ -47,7 +51,7 @@ impl Transfer {
         }
     }
 
-    /// Counts a timeout of T3-rtx, or an equivalent one.
+    /// Counts an expiry of T3-rtx or an equivalent timeout, and backs off the RTO of the path.
     pub(crate) fn count_timeout(&mut self, index: PathIndex) {
         let path = self.paths.get_mut(index);
         path.counters.timeouts += 1;
@@ -56,8 +60,8 @@ impl Transfer {
         self.out.note(TraceEvent::Timeout { route });
     }
 
-    /// Probes all paths, some of which may share the link that has just failed: heartbeats reveal within a
-    /// round trip which do not.
+    /// Sends heartbeats on all confirmed paths. Some may share the link that has just failed. The answers show within
+    /// a round trip which paths still work.
     fn probe_all(&mut self, now: Time) {
         for index in self.paths.indices() {
             if self.paths.get(index).is_confirmed() {
@@ -66,9 +70,10 @@ impl Transfer {
         }
     }
 
-    /// Counts an unanswered heartbeat against its path, and against the association only on the current path;
-    /// otherwise an idle association would fail because of its other paths (section 8.1). While data is in
-    /// flight on the path, only T3 counts, so one silence is not counted twice.
+    /// Counts an unanswered heartbeat against its path. It counts against the association only on the current path.
+    /// Otherwise failures of the other paths would end an idle association (section 8.1). While T3 runs on the path,
+    /// the heartbeat is not counted, so one silence does not count twice. The exception is an association that sends
+    /// every chunk on all paths.
     //= rfc9260#8.3-3
     //= rfc6951#5.5-2
     //= rfc9260#8.3-3
@@ -87,7 +92,7 @@ impl Transfer {
         }
     }
 
-    /// Counts a timeout against a path. While no path is active, data takes the one with the fewest errors.
+    /// Counts a timeout against a path. While no path is active, data uses the path with the fewest errors.
     //= rfc7829#3.2-9
     pub(crate) fn count_error_on(&mut self, index: PathIndex, reason: PathReason) {
         let transition = self.paths.get_mut(index).on_error(&self.config.timing);
@@ -97,7 +102,8 @@ impl Transfer {
         self.report_transition(index, transition, reason);
     }
 
-    /// Counts a timeout against the association; returns whether it survives.
+    /// Counts a timeout against the association, and closes it after too many. Returns whether the association
+    /// survives.
     pub(crate) fn count_error(&mut self) -> bool {
         let survives = self.liveness.on_timeout(self.config.timing.association_max_retrans);
         if !survives {

@@ -1,4 +1,4 @@
-//! Against what the Linux kernel signed (captures of `engine/wire/tests/golden`), and against Python's `hmac`.
+//! Tests against signatures of the Linux kernel (captures of `engine/wire/tests/golden`) and of Python's `hmac`.
 
 use wire::{ChecksumMode, Packet};
 
@@ -81,7 +81,8 @@ fn kernel_signatures_are_verified_and_reproduced() {
 #[test]
 fn every_altered_bit_is_found() {
     let auth = SHA256.auth(&[(1, KEY)]);
-    // From the flags of the AUTH chunk to the end of the DATA, but for the chunk's own length and the key's number.
+    // From the flags of the AUTH chunk to the end of the DATA, except the length of the AUTH chunk and the number of
+    // its key.
     for bit in (13 * 8..14 * 8).chain(20 * 8..268 * 8) {
         let mut packet = SHA256.packet();
         packet[bit / 8] ^= 1 << (bit % 8);
@@ -168,7 +169,7 @@ fn there_are_only_so_many_keys_of_only_so_many_bytes() {
     let mut auth = SHA256.auth(&[]);
     let refused = auth.set_key(1, &[0; MAX_KEY_LEN + 1]);
     assert_eq!(refused, Err(AuthKeyError::TooLong { length: MAX_KEY_LEN + 1, max: MAX_KEY_LEN }));
-    // Key 0 is there from the beginning.
+    // Key 0 exists from the beginning.
     for id in 1..MAX_KEYS as u16 {
         assert_eq!(auth.set_key(id, &[0; MAX_KEY_LEN]), Ok(()));
     }
