@@ -270,8 +270,8 @@ pub struct Timing {
     /// make a path potentially failed.
     pub potentially_failed_max_retrans: Option<u8>,
     /// Consecutive timeouts that leave the primary path primary. One more makes another path primary permanently (PSMR, RFC 7829 section
-    /// 5). Values below PFMR count as PFMR, or as Path.Max.Retrans if PFMR is `None`. With `None`, the primary path never changes, and data
-    /// returns to it once it works again.
+    /// 5). Values below PFMR count as PFMR. If PFMR is `None`, values below Path.Max.Retrans count as that limit. With `None`, the primary
+    /// path never changes, and data returns to it once it works again.
     pub primary_switchover_max_retrans: Option<u8>,
     /// Time for which the primary path must have worked again after a failure before data returns to it. The time doubles with each
     /// recovery within a minute of the previous one, up to 16 times this value. During this time, heartbeats are four times as frequent as
@@ -468,8 +468,8 @@ pub struct Limits {
     pub memory_of_host: usize,
     /// Trace records, of about 150 bytes each, that wait to be polled; 0 counts as 1. Further records replace the oldest.
     pub trace_records: usize,
-    /// Remembered used cookies, of about 40 bytes each. A remembered cookie cannot begin another association after its first one has ended.
-    /// The limit applies twice: to cookies of handshakes with a [required](AuthConfig::required) key [by
+    /// Used cookies that are remembered, of about 40 bytes each. A remembered cookie cannot begin another association after its first one
+    /// has ended. The limit applies twice: to cookies of handshakes with a [required](AuthConfig::required) key [by
     /// direction](AuthConfig::by_direction), and to all other cookies. Beyond it, the oldest of the other cookies are forgotten. With such
     /// a key, no association begins until a cookie expires.
     pub spent_cookies: usize,

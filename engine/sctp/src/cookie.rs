@@ -206,7 +206,7 @@ impl Cookie {
         out
     }
 
-    /// Returns one bit for each optional field that is present, and for each value of one bit.
+    /// Returns the octet of flags. They mark the optional fields that are present, and hold the fields of one bit.
     fn flags(&self) -> u8 {
         let set = [
             (self.adaptation.is_some(), ADAPTATION),

@@ -28,8 +28,8 @@ pub enum ConnectError {
         /// The send buffer, in bytes.
         max: usize,
     },
-    /// The payload protocol identifier is [`KEY_PPID`](crate::KEY_PPID). Where protection is offered, that one is
-    /// reserved for messages about keys.
+    /// The payload protocol identifier is [`KEY_PPID`](crate::KEY_PPID). That identifier is reserved for messages about
+    /// keys where protection is offered.
     #[error("payload protocol identifier 4242 is reserved for messages about keys")]
     ReservedPpid,
     /// Memory is short: seven eighths of [`Limits::memory`](crate::Limits::memory) are in use.
@@ -127,11 +127,11 @@ pub enum SendError {
         /// Number of outbound streams.
         streams: u16,
     },
-    /// SCTP has no empty messages (RFC 9260 section 3.3.1).
+    /// The message is empty. SCTP has no empty messages (RFC 9260 section 3.3.1).
     #[error("a message must have at least one byte")]
     Empty,
-    /// The payload protocol identifier is [`KEY_PPID`](crate::KEY_PPID). Where protection is agreed on, that one is
-    /// reserved for messages about keys.
+    /// The payload protocol identifier is [`KEY_PPID`](crate::KEY_PPID). That identifier is reserved for messages about
+    /// keys where protection is agreed on.
     #[error("payload protocol identifier 4242 is reserved for messages about keys")]
     ReservedPpid,
     /// The message exceeds the send buffer and can never be accepted.
@@ -227,7 +227,7 @@ pub enum PathOptionError {
     /// The association does not exist, or is not up.
     #[error("the association is not up")]
     Closed,
-    /// No path leads to the address, or starts from it.
+    /// No path of the association has the address.
     #[error("no path of the association leads to {0}")]
     Unknown(IpAddr),
     /// The primary path would be replaced before it is potentially failed, which RFC 7829 section 5 forbids.
@@ -241,8 +241,8 @@ pub enum PathOptionError {
 /// Error of a step of the key management.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum KeyError {
-    /// The association does not exist, has ended, or has no agreement on protection. Before INIT ACK: a message about
-    /// keys is already waiting.
+    /// The association does not exist, has ended, or has no agreement on protection. Before INIT ACK, the error also
+    /// means that a message about keys is already waiting.
     #[error("no protection was agreed on with this peer")]
     NotAgreed,
     /// The epoch of the keys is not the next one.

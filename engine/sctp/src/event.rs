@@ -29,7 +29,7 @@ pub enum Event {
         /// The peer's Adaptation Layer Indication.
         adaptation: Option<u32>,
     },
-    /// The association is up: data flows both ways.
+    /// The association is up. Data can flow in both directions.
     #[cfg_attr(not(feature = "exhaustive"), non_exhaustive)]
     Established {
         /// The path of the handshake.
@@ -82,7 +82,8 @@ pub enum Event {
         /// The cause.
         reason: PathReason,
     },
-    /// The MTU of a path changed: smaller packets are sent from now on, or larger ones were proven to arrive (RFC 8899).
+    /// The MTU of a path has changed. Either smaller packets are sent from now on, or larger ones were proved to arrive (RFC
+    /// 8899).
     PathMtu {
         /// The path.
         route: Route,
@@ -136,8 +137,8 @@ pub enum Event {
         /// The outcome.
         outcome: ReconfigOutcome,
     },
-    /// The peer advertises a new state of its send buffer. Only if [advertisements](crate::AssociationConfig::advertisement)
-    /// are on. It changes nothing in the engine.
+    /// The peer advertises a new state of its send buffer. The event occurs only if
+    /// [advertisements](crate::AssociationConfig::advertisement) are on, and changes nothing in the engine.
     PeerSendBuffer(PeerSendBuffer),
     /// Messages were abandoned, as their [`Reliability`] permits.
     Abandoned {
@@ -185,7 +186,7 @@ pub enum PathReason {
     LinkDown,
     /// An address of the path was removed from the association (RFC 5061).
     AddressRemoved,
-    /// The primary path works again, and has done so for long enough.
+    /// The primary path has worked again for the required time ([`Timing::primary_return`](crate::Timing::primary_return)).
     PrimaryReturned,
     /// The path works, and the uses of its addresses rank it before the other path ([`AddressUse`](crate::AddressUse)).
     Preferred,
@@ -219,7 +220,7 @@ pub enum CloseReason {
 pub struct AbortCause {
     /// Cause code; 0 if the ABORT had no cause.
     pub code: u16,
-    /// Upper layer reason or protocol violation text.
+    /// Upper Layer Abort Reason, or the text of a protocol violation. Received causes of other kinds have no text.
     pub reason: Bytes,
 }
 
@@ -300,7 +301,7 @@ pub enum Reliability {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PathError {
-    /// The packet did not arrive.
+    /// The packet could not be delivered.
     Unreachable(Unreachable),
     /// The packet has not left this host, and later packets on its route cannot leave either: the link or the address has gone.
     /// The packet must be quoted completely.

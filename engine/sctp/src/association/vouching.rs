@@ -2,9 +2,9 @@
 //! after a confirmed path has vouched for it.
 //!
 //! An attacker who has seen the handshake can sign an ASCONF with the empty key, and can answer HEARTBEATs at
-//! its own address. Such an attacker may not see the current traffic on the confirmed paths. Therefore a
-//! second HEARTBEAT leaves on a confirmed path, and its nonce must come back on the new path. Start at
-//! [`Association::lacks_voucher`]. The end with the new address calls [`Association::copy_answer`].
+//! its own address. But such an attacker usually cannot see the current traffic on the confirmed paths.
+//! Therefore a second HEARTBEAT leaves on a confirmed path, and its nonce must come back on the new path.
+//! Start at [`Association::lacks_voucher`]. The end with the new address calls [`Association::copy_answer`].
 
 use base::Time;
 use bytes::Bytes;
@@ -51,7 +51,8 @@ impl Association {
         self.transfer.paths.resume_proofs(ctx.now);
     }
 
-    /// Accepts the new address after that answer has arrived on the new path.
+    /// Accepts the new address: the answer to the HEARTBEAT of the confirmed path has arrived on the new
+    /// path.
     pub(super) fn on_vouched(&mut self, index: PathIndex) {
         let address = self.transfer.paths.get(index).route.remote;
         if let Some(asconf) = &mut self.asconf {
@@ -68,7 +69,8 @@ impl Association {
         }
         self.transfer.paths.get_mut(path).vouching.on_heartbeat();
         if !self.transfer.paths.get(path).is_confirmed() {
-            // The peer now sends from this address. It may not have done so yet when our HEARTBEAT arrived.
+            // Our earlier HEARTBEAT may have come before the peer used this address. The peer uses it now, so
+            // the HEARTBEAT is repeated.
             return self.transfer.repeat_question(path, now);
         }
         for other in self.transfer.paths.indices().filter(|other| *other != path) {

@@ -99,9 +99,9 @@ impl Endpoint {
         self.change_address(now, id, AddressChange::MoveTo(address))
     }
 
-    /// Handles the loss or return of the link of one of our addresses. While its link is down and another address works,
-    /// nothing is sent from the address. Data that was in flight from it is recovered at once over another path. The peer is
-    /// not informed. After the link has returned, heartbeats must be answered before data uses the address.
+    /// Informs the association that the link of one of our addresses went down or came up. While its link is down and another
+    /// address works, nothing is sent from the address. Data that was in flight from it is recovered at once over another path.
+    /// The peer is not informed. After the link has returned, heartbeats must be answered before data uses the address.
     pub fn set_local_link(&mut self, now: Time, id: AssociationId, address: IpAddr, is_up: bool) {
         self.with(id, now, |a, ctx| a.on_local_link(address, is_up, ctx));
     }

@@ -21,7 +21,7 @@ const INITIATE_TAG: std::ops::Range<usize> = 16..20;
 
 impl Endpoint {
     /// Handles a packet that came on `route`, whose `remote` is the source of the packet. Returns true if the packet belonged
-    /// to an association beyond its INIT: by its tag, its ports and an address of the peer.
+    /// to an association past COOKIE-WAIT: its tag, its ports and its source address matched.
     pub fn handle_datagram(
         &mut self,
         now: Time,
@@ -181,7 +181,7 @@ impl Endpoint {
         ports == (header.destination_port, header.source_port)
     }
 
-    /// Passes the chunks of a packet from `begin` on to an association. Returns true if the association is beyond its INIT and
+    /// Passes the chunks of a packet from `begin` on to an association. Returns true if the association is past COOKIE-WAIT and
     /// accepts the packet as its peer's.
     pub(super) fn dispatch(
         &mut self,
@@ -234,8 +234,8 @@ impl Endpoint {
         }
     }
 
-    /// Stops the attempt on an address that has refused, and continues it on the others. Returns false, with no effect, for the
-    /// address that was tried first: its refusal ends the attempt.
+    /// Stops the connection attempt on an address that has refused, and continues it on the others. Returns false, with no
+    /// effect, for the address that was tried first: its refusal ends the attempt.
     fn leave_address(&mut self, id: AssociationId, remote: IpAddr) -> bool {
         let Some(Slot::Opening(opening)) = self.slots.get_mut(id) else { return false };
         let is_left = opening.leave(remote);

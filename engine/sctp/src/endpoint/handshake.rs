@@ -115,9 +115,9 @@ impl Endpoint {
         }
     }
 
-    /// Returns the association that an INIT from `source` concerns. Its peer has the address `source`, or it is opening to an
-    /// address that the INIT lists. Other associations with a listed address are not revealed to a source that may not be their
-    /// peer. Such a source could otherwise probe the ports that other users have. The cookie decides in this case
+    /// Returns the association that an INIT from `source` concerns: its peer has the address `source`, or the association is
+    /// opening to an address that the INIT lists. Other associations with a listed address are not revealed to a source that may
+    /// not be their peer. Such a source could otherwise discover ports of other users. In this case, the cookie decides later
     /// ([`begin_from_cookie`](Self::begin_from_cookie)).
     fn existing_for(
         &self,
@@ -347,7 +347,7 @@ impl Endpoint {
             }
         };
         let by_tag = self.slots.by_tag(cookie.local_tag);
-        // The tag was free when the cookie was made. Since then, an association with another peer may have taken it.
+        // The tag in the cookie was free when the cookie was made. Since then, an association with another peer may have taken it.
         if by_tag.is_some_and(|id| !self.ports_match(id, &header)) {
             return self.on_dropped(route, DropReason::BadCookie);
         }
@@ -526,8 +526,8 @@ impl Endpoint {
         Association::from_cookie(cookie, config, &mut ctx)
     }
 
-    /// Replaces our own association by the association of the peer's cookie (case B). The driver has requested it, so no listener
-    /// needs to accept it.
+    /// Replaces the association of our INIT with the association of the peer's cookie (case B). The driver has requested an
+    /// association with this peer, so no listener needs to accept it.
     //= rfc9260#5.2.4-7
     fn collide(&mut self, now: Time, id: AssociationId, cookie: &Cookie) -> Option<AssociationId> {
         let (config, first) = match self.slots.get(id)? {

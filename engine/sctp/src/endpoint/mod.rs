@@ -51,13 +51,13 @@ use spent::SpentCookies;
 /// The driver repeats these steps. `examples/udp/mod.rs` is a complete driver:
 ///
 /// 1. It passes each received packet to [`handle_datagram`](Self::handle_datagram). It passes each ICMP error and each error of
-/// the kernel to [`handle_path_error`](Self::handle_path_error).
+///    the kernel to [`handle_path_error`](Self::handle_path_error).
 /// 2. It calls [`handle_timeout`](Self::handle_timeout), which does nothing before the time of
-/// [`next_timeout`](Self::next_timeout).
+///    [`next_timeout`](Self::next_timeout).
 /// 3. It takes events from [`poll_event`](Self::poll_event) until `None`, and gives commands: [`accept`](Self::accept),
-///    [`recv`](Self::recv), [`send`](Self::send) and the others below.
+///    [`recv`](Self::recv), [`send`](Self::send) and the other methods below.
 /// 4. It sends the packets that [`poll_transmit`](Self::poll_transmit) writes, until `None`. The packets of all earlier steps
-/// leave here.
+///    leave here.
 /// 5. It waits for a packet or for [`next_timeout`](Self::next_timeout). The time is exact only after step 4.
 ///
 /// Commands may come at any time; steps 3 and 4 must follow them. A command about an association that does not exist, or no
@@ -84,8 +84,9 @@ use spent::SpentCookies;
 /// | data | [`send`](Self::send), [`recv`](Self::recv), [`send_capacity`](Self::send_capacity), [`unacknowledged`](Self::unacknowledged), [`fragment_size`](Self::fragment_size), [`notify_when_writable`](Self::notify_when_writable), [`notify_when_dry`](Self::notify_when_dry), [`take_unsent`](Self::take_unsent) |
 /// | streams | [`set_scheduler`](Self::set_scheduler), [`set_stream_priority`](Self::set_stream_priority), [`set_stream_weight`](Self::set_stream_weight), [`reset_streams`](Self::reset_streams), [`add_streams`](Self::add_streams), [`reset_association`](Self::reset_association), [`set_reconfig_policy`](Self::set_reconfig_policy) |
 /// | paths | [`set_primary`](Self::set_primary), [`set_path_options`](Self::set_path_options), [`set_path_weight`](Self::set_path_weight), [`request_heartbeat`](Self::request_heartbeat), [`set_local_link`](Self::set_local_link) |
-/// | addresses | [`add_local_address`](Self::add_local_address), [`remove_local_address`](Self::remove_local_address), [`set_peer_primary`](Self::set_peer_primary), [`move_to_local_address`](Self::move_to_local_address) |
+/// | addresses | [`add_local_address`](Self::add_local_address), [`remove_local_address`](Self::remove_local_address), [`set_peer_primary`](Self::set_peer_primary), [`move_to_local_address`](Self::move_to_local_address), [`set_local_uses`](Self::set_local_uses), [`tell_local_use`](Self::tell_local_use) |
 /// | keys | [`set_auth_key`](Self::set_auth_key), [`activate_auth_key`](Self::activate_auth_key), [`deactivate_auth_key`](Self::deactivate_auth_key), [`delete_auth_key`](Self::delete_auth_key), [`is_keyed_by`](Self::is_keyed_by) |
+/// | protection | [`protection`](Self::protection), [`epoch`](Self::epoch), [`send_key_message`](Self::send_key_message), [`install_keys`](Self::install_keys), [`know_peer`](Self::know_peer) |
 /// | settings | [`set_timing`](Self::set_timing), [`set_initial_packets`](Self::set_initial_packets), [`set_advertisement`](Self::set_advertisement) |
 /// | memory | [`set_user_memory`](Self::set_user_memory), [`is_memory_short`](Self::is_memory_short) |
 /// | observation | [`info`](Self::info), [`state`](Self::state), [`shortest_round_trip`](Self::shortest_round_trip), [`associations`](Self::associations), [`counters`](Self::counters), [`set_tracing`](Self::set_tracing), [`poll_trace`](Self::poll_trace), [`check_invariants`](Self::check_invariants) |
@@ -123,11 +124,11 @@ pub struct Connect {
     pub init_routes: Vec<Route>,
     /// Our addresses, which are announced to the peer. Each pair of our and the peer's addresses of the same family is a path.
     pub local_addresses: Vec<IpAddr>,
-    /// Settings.
+    /// Settings of the association.
     pub config: AssociationConfig,
 }
 
-/// Decides which INITs are answered.
+/// Policy that decides which INITs are answered.
 pub trait Listener {
     /// Decides on an INIT for a new association. The endpoint keeps no state of it yet.
     fn on_init(&mut self, init: &IncomingInit) -> InitDecision;
@@ -138,8 +139,8 @@ pub trait Listener {
         None
     }
 
-    /// Handles the report that a COOKIE ECHO on this route was dropped. It was not signed, or was signed with another key. Its
-    /// sender gets no answer, as RFC 4895 section 6.3 requires.
+    /// Handles the report that a COOKIE ECHO on this route was dropped. The COOKIE ECHO was not signed, or was signed with
+    /// another key. Its sender gets no answer, as RFC 4895 section 6.3 requires.
     fn on_unauthenticated(&mut self, _route: &Route) {}
 }
 
@@ -168,7 +169,7 @@ pub enum InitDecision {
         /// Our addresses. The destination of the INIT may be left out.
         local_addresses: Vec<IpAddr>,
     },
-    /// Answers the INIT with separate settings. All others come from [`EndpointConfig::association`].
+    /// Answers the INIT with these settings. All other settings come from [`EndpointConfig::association`].
     AcceptOn {
         /// Our addresses. The destination of the INIT may be left out.
         local_addresses: Vec<IpAddr>,
@@ -401,10 +402,10 @@ impl Endpoint {
         self.late = Duration::ZERO;
     }
 
-    /// Announces by how much the next [`handle_timeout`](Self::handle_timeout) comes later than
-    /// [`next_timeout`](Self::next_timeout) asked for, because the host was busy. Pending timers are then extended by at least
-    /// that time, once until the peer is heard on the path. The answers may be waiting where the driver does not see them, and
-    /// a peer on the same host was delayed too. A delay of a few milliseconds need not be announced. Delays above one second,
+    /// Announces that the next [`handle_timeout`](Self::handle_timeout) comes later by `late` than
+    /// [`next_timeout`](Self::next_timeout) requested, because the host was busy. Pending timers then run for at least another
+    /// `late`, because answers may be waiting unread, and a peer on the same host was delayed too. A path gets no second
+    /// extension before the peer is heard on it. A delay of a few milliseconds need not be announced. Delays above one second,
     /// for example after a suspension of the whole host, count as one second.
     pub fn note_lateness(&mut self, late: Duration) {
         const LATENESS_MAX: Duration = Duration::from_secs(1);
@@ -502,7 +503,7 @@ impl Endpoint {
         self.abort(now, id, cause);
     }
 
-    /// Hands over a message to be sent on `stream`.
+    /// Queues a message to be sent on `stream`.
     ///
     /// # Errors
     /// See [`SendError`]. The message was then not accepted.
@@ -634,7 +635,7 @@ impl Endpoint {
         self.with(id, now, |a, _| a.transfer_mut().set_initial_packets(packets));
     }
 
-    /// Returns a snapshot of an association that is beyond its INIT.
+    /// Returns a snapshot of an association past COOKIE-WAIT.
     pub fn info(&self, id: AssociationId) -> Option<AssociationInfo> {
         self.association(id).map(Association::info)
     }
@@ -724,7 +725,7 @@ impl Endpoint {
         }
         let renamed = association.take_names_changed();
         if association.state_name() == StateName::Closed {
-            // Another association may use its tag and its peer's addresses now.
+            // The association has ended, so another one may use its tag and its peer's addresses.
             //= rfc9260#14.2-1
             self.slots.forget_names(id);
         } else if renamed {

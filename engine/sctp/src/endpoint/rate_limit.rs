@@ -47,7 +47,7 @@ impl Rate {
     }
 }
 
-/// Buckets of all sources, and of each neighbourhood.
+/// Rate limiter with one bucket for all sources, and one for each neighbourhood.
 #[derive(Debug)]
 pub(super) struct RateLimit {
     all: (Rate, Bucket),

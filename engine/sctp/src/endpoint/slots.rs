@@ -30,7 +30,7 @@ impl AssociationId {
 
 /// State behind an association's id.
 pub(crate) enum Slot {
-    /// INIT sent.
+    /// An association that has sent INIT (COOKIE-WAIT).
     Opening(Box<Opening>),
     /// An association after INIT ACK or COOKIE ECHO.
     Association(Box<Association>),
@@ -160,7 +160,7 @@ fn host_of(address: IpAddr) -> Host {
 
 type Peer = (u16, u16, IpAddr);
 
-/// Tag and peers by which packets find a slot.
+/// Tag and peers by which packets find their slot.
 type Names = (Option<VerificationTag>, Vec<Peer>);
 
 /// Hash function with a secret key of the endpoint, because peers choose ports and addresses.

@@ -153,7 +153,7 @@ impl Endpoint {
         // While our COOKIE ECHO is unanswered, the tag stays. Afterwards the INIT may be a restart, and gets another tag.
         let (tag, initial_tsn, nonce) = match association.state() {
             //= rfc9260#5.2.1-6
-            // The peer has already answered our INIT, with the tag of its own INIT. It continues with that handshake.
+            // The peer has already answered our INIT, with the tag of its own INIT. The peer continues with that handshake.
             State::CookieEchoed { opening, .. }
                 if association.tags().1 == peer.tag
                     && (opening.config.auth.by_direction || association.is_protected()) =>

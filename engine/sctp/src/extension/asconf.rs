@@ -1,7 +1,7 @@
 //! Dynamic address reconfiguration (RFC 5061): requests that wait, the outstanding request, and the answers to the peer's requests.
 //!
-//! Sends nothing and knows no paths: `association/addresses.rs` applies the changes. Invariants: at most one request is outstanding,
-//! with one change; serial numbers increase by one. Begin at [`Asconf`].
+//! This module sends nothing and knows no paths: `association/addresses.rs` applies the changes. Invariants: at most one request is
+//! outstanding, with one change; serial numbers increase by one. Begin at [`Asconf`].
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -33,8 +33,7 @@ pub enum AddressChange {
     SetPrimary(IpAddr),
     /// The address replaces all others: the host has moved, and can no longer send from them.
     MoveTo(IpAddr),
-    /// The other end should give this address this use, if it can. The parameter is this project's own; other implementations refuse
-    /// it.
+    /// The other end should apply this use to the address, if it can. The parameter is this project's own; other implementations refuse it.
     SetUse(IpAddr, AddressUse),
 }
 
@@ -63,11 +62,11 @@ pub(crate) struct Response<'a> {
 /// Verdict on an ASCONF by its serial number.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Arrival {
-    /// It is the next one.
+    /// The request is the next one.
     New,
-    /// It was answered before, with these parameters.
+    /// The request was answered before, with these parameters.
     Again(Bytes),
-    /// Too old or too new.
+    /// The request is too old or too new.
     Discard,
 }
 
@@ -86,7 +85,7 @@ pub(crate) struct Asconf {
     refuses_primary: bool,
     /// True if the peer does not understand uses of addresses.
     refuses_uses: bool,
-    /// Uses of our addresses that the peer has accepted or refused. For all others it assumes [`AddressUse::default`].
+    /// Uses of our addresses that the peer has accepted or refused. For all other addresses, the peer assumes [`AddressUse::default`].
     told: Vec<(IpAddr, AddressUse)>,
     /// Our addresses, including addresses that no path uses.
     pub(crate) local: SmallVec<[IpAddr; 4]>,
@@ -263,7 +262,7 @@ impl Asconf {
         !self.next_serial.is_after(serial)
     }
 
-    /// Judges a request of the peer by its number (RFC 5061 section 5.2).
+    /// Classifies a request of the peer by its number (RFC 5061 section 5.2).
     pub(crate) fn judge(&self, serial: AsconfSerial) -> Arrival {
         if serial == self.peer_serial.next() {
             return Arrival::New;

@@ -58,7 +58,7 @@ pub struct AuthConfig {
     pub hmac: HmacAlgorithm,
     /// Shared keys by number. Without a key 0, the empty key has the number 0. If no key is empty, only holders of a key can
     /// sign. Unsigned packets then end neither the association nor one of its paths. Malformed chunks are dropped. After an
-    /// ABORT or an ICMP error, the peer is asked whether the claim is true.
+    /// unsigned ABORT or an ICMP error, the peer is asked whether the report is true.
     pub keys: BTreeMap<u16, Bytes>,
     /// Number of the key that signs. It must be one of `keys`, or 0.
     pub active_key: u16,

@@ -71,7 +71,7 @@ pub trait RecordCipher: Debug + Send {
     fn seal(&self, number: u64, associated: &[u8], text: &mut [u8]) -> [u8; 16];
 
     /// Decrypts a record in place. `record` ends with the tag, which stays there. Returns false if these keys did not seal the
-    /// record under this number and with these associated data. The contents of `record` are then undefined.
+    /// record under this number and with these associated data. The contents of `record` are then unspecified.
     fn open(&self, number: u64, associated: &[u8], record: &mut [u8]) -> bool;
 
     /// Returns the mask for the record's number. It is derived from the first octets of the ciphertext (RFC 9147 section 4.2.3).

@@ -75,11 +75,11 @@ pub enum StreamDirection {
     Incoming,
 }
 
-/// Outcome of our request to change streams. A request of the peer is reported only when it is done.
+/// Outcome of our request to change streams. A request of the peer is reported only when it is fulfilled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum ReconfigOutcome {
-    /// It is done.
+    /// The request was fulfilled.
     Done,
     /// The peer had nothing to do, because the requested state already exists.
     NothingToDo,
@@ -107,7 +107,7 @@ impl ReconfigOutcome {
     }
 }
 
-/// A request to the peer.
+/// A request of ours to the peer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Wish {
     /// `answers` is the request of the peer that caused this one, if any.
@@ -175,7 +175,7 @@ pub(crate) struct Pending {
 #[derive(Clone, Debug)]
 pub(crate) struct Current {
     pub(crate) wish: Wish,
-    /// The request, once it was sent. Before that, the affected data is being drained.
+    /// The request, once it was sent; `None` while the affected data is being drained.
     pub(crate) pending: Option<Pending>,
 }
 
@@ -193,11 +193,11 @@ pub(crate) enum Answer {
 /// Meaning of a request's sequence number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Arrival {
-    /// It is the next one.
+    /// The request is the next one.
     New,
-    /// It came before, and had this answer.
+    /// The request came before, and had this answer.
     Again(Answer),
-    /// It is neither the next one, nor one of the last two.
+    /// The request is neither the next one, nor one of the last two.
     Bad,
 }
 
@@ -260,7 +260,7 @@ impl Reconfig {
         MAX_WAITING - self.waiting.len().min(MAX_WAITING)
     }
 
-    /// Queues a wish. There must be [`room`](Self::room).
+    /// Queues a wish. The caller must check that there is [`room`](Self::room).
     pub(crate) fn wish(&mut self, wish: Wish) {
         self.waiting.push_back(wish);
     }

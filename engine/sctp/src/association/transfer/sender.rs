@@ -80,12 +80,12 @@ impl Sender {
         self.buffer.takes(length, self.load())
     }
 
-    /// Reports, once, to a waiting driver that the buffer has enough room.
+    /// Returns true, once, if a driver waits for room and the buffer has enough.
     pub(crate) fn take_room(&mut self) -> bool {
         self.buffer.take_room(self.load())
     }
 
-    /// Reports, once, to a waiting driver that no data is queued or unacknowledged.
+    /// Returns true, once, if a driver waits for the end of all data, and none is queued or unacknowledged.
     pub(crate) fn take_dry(&mut self) -> bool {
         self.queue.is_empty() && self.outstanding.is_empty() && self.buffer.take_dry()
     }
@@ -118,9 +118,9 @@ impl Sender {
         self.outstanding.flight(path) + self.copies.flight(path)
     }
 
-    /// Returns the user bytes in flight on a path that limit its originals. Copies count only while originals
-    /// are in flight on any path. Without originals, no SACK would arrive to remove the copies from the
-    /// count.
+    /// Returns the user bytes in flight on a path that limit data other than copies. Copies count only while
+    /// other data is in flight on any path. Without such data, no SACK would arrive to remove the copies from
+    /// the count.
     pub(crate) fn flight_beside_copies(&self, path: PathIndex) -> usize {
         let (own, copies) = (self.outstanding.flight(path), self.copies.flight(path));
         if copies == 0 || self.outstanding.total_flight() == 0 { own } else { own + copies }

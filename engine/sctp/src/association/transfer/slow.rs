@@ -4,7 +4,7 @@
 //! If another path is known to be much faster, the slow path counts as potentially failed (RFC 7829). All
 //! data, including data in flight, moves to the other path. The slow path is watched before it carries data
 //! again. As soon as the delay is noticed, the other path is probed, and it must answer before data moves.
-//! Behind a shared bottleneck, its answer is late too. Start at [`Transfer::count_delays`].
+//! Behind a shared bottleneck that answer is late too, so no data moves. Start at [`Transfer::count_delays`].
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::tx::PathAcks;
 /// Minimum duration of the delay before data moves.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// Minimum ratio of the delay to the delay on the other path.
+/// Minimum ratio of the slow path's delay to the other path's delay.
 const FACTOR: u32 = 4;
 
 impl Transfer {

@@ -8,8 +8,8 @@
 //! earliest chunk at once, and the others a round trip later.
 //!
 //! Data that the kernel refused to send has certainly not left. It is retransmitted in place of the earliest
-//! chunk, and completely before new data, because the peer's program could not read the new data first. Start
-//! at [`Transfer::on_link_lost`], [`Transfer::on_address_lost`] and [`Transfer::on_unsent`].
+//! chunk. All of it precedes new data, because the peer's program could not read the new data first. Start at
+//! [`Transfer::on_link_lost`], [`Transfer::on_address_lost`] and [`Transfer::on_unsent`].
 
 use std::net::IpAddr;
 use std::time::Duration;

@@ -13,8 +13,8 @@ use crate::path::PathIndex;
 use crate::trace::TraceEvent;
 
 impl Transfer {
-    /// Compensates for a driver that is late by `late`. Waits for answers are extended to that much from now, once
-    /// until the peer is heard on the path.
+    /// Compensates for a driver that is late by `late`: waits for answers last at least that long from now. A path
+    /// gets no second extension before the peer is heard on it.
     pub(crate) fn put_off(&mut self, late: Duration, now: Time) {
         if late.is_zero() {
             return;
@@ -70,10 +70,10 @@ impl Transfer {
         }
     }
 
-    /// Counts an unanswered heartbeat against its path. It counts against the association only on the current path.
-    /// Otherwise failures of the other paths would end an idle association (section 8.1). While T3 runs on the path,
-    /// the heartbeat is not counted, so one silence does not count twice. The exception is an association that sends
-    /// every chunk on all paths.
+    /// Counts an unanswered heartbeat against its path. The heartbeat also counts against the association if the path
+    /// is the current one. Other paths do not count, because their failures would end an idle association (section
+    /// 8.1). While T3 runs on the path, the heartbeat is not counted, so one silence does not count twice. The
+    /// exception is an association that sends every chunk on all paths.
     //= rfc9260#8.3-3
     //= rfc6951#5.5-2
     //= rfc9260#8.3-3
