@@ -1,4 +1,4 @@
-//! Snapshot of an association for the application.
+//! Snapshots of an association and of an endpoint for the application.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use crate::config::{AddressUse, PathOptions};
 use crate::extension::Extensions;
 use crate::extension::send_buffer::PeerSendBuffer;
 
-/// The state of an association: those of RFC 9260 section 4, and one between COOKIE ECHO and the driver's decision. The RFC has no
-/// others, so a `match` may be exhaustive.
+/// State of an association: a state of RFC 9260 section 4, or [`Accepting`](StateName::Accepting). No other states exist, so a
+/// `match` may be exhaustive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 pub enum StateName {
@@ -17,11 +17,11 @@ pub enum StateName {
     CookieWait,
     /// COOKIE ECHO sent.
     CookieEchoed,
-    /// A good COOKIE ECHO came; the driver has not accepted yet.
+    /// A valid COOKIE ECHO has arrived, and the driver has not yet accepted the association.
     Accepting,
-    /// Up.
+    /// The handshake is complete.
     Established,
-    /// Shutdown asked for; data is still outstanding.
+    /// This end has requested a shutdown; data is still outstanding.
     ShutdownPending,
     /// SHUTDOWN sent.
     ShutdownSent,
@@ -29,26 +29,26 @@ pub enum StateName {
     ShutdownReceived,
     /// SHUTDOWN ACK sent.
     ShutdownAckSent,
-    /// Over.
+    /// The association has ended.
     Closed,
 }
 
-/// The state of a path. RFC 9260 and RFC 7829 have no other states, so a `match` may be exhaustive.
+/// State of a path. RFC 9260 and RFC 7829 have no other states, so a `match` may be exhaustive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 pub enum PathState {
-    /// Not proven by a HEARTBEAT yet; carries no data (RFC 9260 section 5.4).
+    /// No HEARTBEAT has proven the path yet, so it carries no data (RFC 9260 section 5.4).
     Unconfirmed,
-    /// In use or ready to be used.
+    /// The path carries data, or is ready to carry data.
     Active,
-    /// Timeouts on it; not used while another is active (RFC 7829).
+    /// The path has missed answers, loses too much or is too slow. It carries no data while another path is active (RFC 7829).
     PotentiallyFailed,
-    /// Failed (RFC 9260 section 8.2).
+    /// The path has failed (RFC 9260 section 8.2).
     Inactive,
 }
 
 impl StateName {
-    /// In RFC 9260's words.
+    /// Returns the name in capital letters, as RFC 9260 spells names of states.
     pub fn as_str(self) -> &'static str {
         match self {
             StateName::CookieWait => "COOKIE-WAIT",
@@ -65,7 +65,7 @@ impl StateName {
 }
 
 impl PathState {
-    /// As reports have it.
+    /// Returns the name that reports use, in lower case with underscores.
     pub fn as_str(self) -> &'static str {
         match self {
             PathState::Unconfirmed => "unconfirmed",
@@ -82,13 +82,14 @@ impl PathState {
 pub struct PathInfo {
     /// Addresses and carrier.
     pub route: Route,
-    /// Its state.
+    /// State of the path.
     pub state: PathState,
-    /// True if the peer has proved to be at its other end. One that has not may be inactive, too.
+    /// True if the peer has proven that it is at the remote address. If false, the state is
+    /// [`Unconfirmed`](PathState::Unconfirmed) or [`Inactive`](PathState::Inactive).
     pub confirmed: bool,
     /// True for the primary path.
     pub primary: bool,
-    /// True if it carries new data.
+    /// True if the path carries new data.
     pub in_use: bool,
     /// Smoothed round-trip time, once measured.
     pub srtt: Option<Duration>,
@@ -96,59 +97,60 @@ pub struct PathInfo {
     pub rto: Duration,
     /// Congestion window in bytes.
     pub cwnd: usize,
-    /// Slow-start threshold in bytes.
+    /// Slow-start threshold in bytes; `usize::MAX` if there is none.
     pub ssthresh: usize,
-    /// Bytes in flight.
+    /// User bytes in flight.
     pub flight: usize,
     /// MTU in bytes, IP header included.
     pub mtu: u16,
-    /// True if a probe of that length was answered. Before, it is only the MTU of this host's link.
+    /// True if a packet of this length is known to arrive. If false, `mtu` is an assumption: at first the MTU of this host's link,
+    /// and after a black hole a smaller size.
     pub mtu_is_proven: bool,
-    /// Probes of the path's MTU sent (RFC 8899).
+    /// Number of probes of the path's MTU that were sent (RFC 8899).
     pub mtu_probes_sent: u64,
-    /// Probes of the path's MTU that were not answered in time.
+    /// Number of probes of the path's MTU that were not answered in time, or that ICMP reported as too long.
     pub mtu_probes_lost: u64,
-    /// Settings of its own.
+    /// The path's own settings.
     pub options: PathOptions,
     /// The use of our address ([`set_local_uses`](crate::Endpoint::set_local_uses)).
     pub local_use: AddressUse,
-    /// The use of the peer's address, as it has told.
+    /// The use of the peer's address, as the peer has announced it.
     pub remote_use: AddressUse,
-    /// Timeouts in a row.
+    /// Consecutive timeouts.
     pub errors: u8,
     /// Packets sent.
     pub packets_sent: u64,
     /// Packets received.
     pub packets_received: u64,
-    /// Bytes sent, SCTP headers included.
+    /// Bytes sent, including SCTP headers.
     pub bytes_sent: u64,
-    /// Bytes received, SCTP headers included.
+    /// Bytes received, including SCTP headers.
     pub bytes_received: u64,
-    /// User bytes that left by this path first: its part of the association's data.
+    /// User bytes that were first sent on this path: its part of the association's data.
     pub new_data: u64,
-    /// DATA chunks sent again.
+    /// Retransmitted DATA chunks.
     pub retransmissions: u64,
-    /// T3 timeouts.
+    /// Expiries of T3-rtx.
     pub timeouts: u64,
 }
 
-/// The limit on an association's sending. One of the two ends or the network between them is always the limit, so a `match` may be
+/// Current limit on an association's sending. It is always one of the two ends or the network between them, so a `match` may be
 /// exhaustive.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum LimitedBy {
-    /// Nothing waits: its driver has given no more.
+    /// The driver: no data waits to be sent.
     Driver,
-    /// The peer's receive window has no room for what is next.
+    /// The peer: its receive window has no room for the next chunk.
     Receiver,
-    /// The path: its congestion window, pacing, or what was lost and goes first.
+    /// The path: its congestion window, its pacing, or lost data that must be sent first.
     Network,
 }
 
-/// One association.
+/// Snapshot of one association.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct AssociationInfo {
-    /// Its state.
+    /// State of the association.
     pub state: StateName,
     /// Our SCTP port.
     pub local_port: u16,
@@ -158,34 +160,34 @@ pub struct AssociationInfo {
     pub local_tag: u32,
     /// The peer's verification tag.
     pub peer_tag: u32,
-    /// The peer's Adaptation Layer Indication.
+    /// Adaptation Layer Indication that the peer has sent, if any.
     pub adaptation: Option<u32>,
-    /// Extensions that both ends offered.
+    /// Extensions that both ends have offered.
     pub extensions: Extensions,
-    /// True if packets carry a checksum of zero (RFC 9653).
+    /// True if our packets carry a checksum of zero (RFC 9653).
     pub zero_checksum: bool,
-    /// Streams that we may send on.
+    /// Number of streams on which we may send.
     pub outbound_streams: u16,
-    /// Streams that the peer may send on.
+    /// Number of streams on which the peer may send.
     pub inbound_streams: u16,
     /// The paths, in the order of their creation.
     pub paths: Vec<PathInfo>,
-    /// Bytes given to `send` and not yet acknowledged.
+    /// Bytes that were given to `send` and are not yet acknowledged.
     pub send_buffered: usize,
-    /// Those of them that were never sent.
+    /// Bytes of `send_buffered` that have never been sent.
     pub send_waiting: usize,
-    /// The current limit on its sending.
+    /// Current limit on sending.
     pub limited_by: LimitedBy,
-    /// Bytes received and not yet read.
+    /// Bytes that were received and are not yet read.
     pub receive_buffered: usize,
-    /// Bytes that the association takes in all: user data and what it takes to keep it, as the allocator gives them; rather
-    /// too many than too few.
+    /// Memory of the association in bytes: user data and its bookkeeping, in the sizes that the allocator gives. The estimate is
+    /// high rather than low.
     pub memory: usize,
-    /// The peer's receive window as we know it, in bytes.
+    /// Bytes for which the peer's receive window has room, beyond the data in flight.
     pub peer_rwnd: usize,
-    /// The peer's last advertisement of its send buffer, if advertisements are enabled here.
+    /// The peer's last advertisement of its send buffer, if any has arrived and advertisements are enabled here.
     pub peer_send_buffer: Option<PeerSendBuffer>,
-    /// Counters.
+    /// Counters of the association.
     pub counters: Counters,
 }
 
@@ -197,111 +199,113 @@ pub struct Counters {
     pub bytes_acknowledged: u64,
     /// User bytes received, without duplicates.
     pub bytes_received: u64,
-    /// DATA chunks sent, first time.
+    /// DATA chunks sent for the first time.
     pub data_sent: u64,
-    /// DATA chunks sent again.
+    /// DATA chunks retransmitted.
     pub data_retransmitted: u64,
-    /// Copies of DATA chunks sent by further paths ([`PathScheduler::Redundant`](crate::PathScheduler::Redundant)).
+    /// Copies of DATA chunks sent on further paths ([`PathScheduler::Redundant`](crate::PathScheduler::Redundant)).
     pub data_copied: u64,
     /// DATA chunks received, without duplicates.
     pub data_received: u64,
-    /// DATA chunks received more than once.
+    /// Duplicate DATA chunks received.
     pub data_duplicate: u64,
-    /// DATA chunks dropped for lack of receive buffer.
+    /// DATA chunks dropped because there was no room for their data, or for one more gap among the received TSNs.
     pub data_dropped: u64,
     /// SACKs sent.
     pub sacks_sent: u64,
     /// SACKs received.
     pub sacks_received: u64,
-    /// Messages given up before any part of them was sent (RFC 7496 section 4.4).
+    /// Messages abandoned before any part of them was sent (RFC 7496 section 4.4).
     pub abandoned_unsent: u64,
-    /// Messages given up after a part of them was sent.
+    /// Messages abandoned after a part of them was sent.
     pub abandoned_sent: u64,
     /// FORWARD TSNs and I-FORWARD-TSNs sent.
     pub forward_tsns_sent: u64,
-    /// FORWARD TSNs and I-FORWARD-TSNs received that brought something new.
+    /// FORWARD TSNs and I-FORWARD-TSNs received that moved the cumulative TSN.
     pub forward_tsns_received: u64,
     /// Entries into fast recovery.
     pub fast_recoveries: u64,
-    /// T3 timeouts.
+    /// Expiries of T3-rtx.
     pub timeouts: u64,
     /// Packets whose AUTH chunk was verified.
     pub auth_verified: u64,
-    /// AUTH chunks dropped, with what followed: wrong HMAC, unknown key or algorithm, or a second one in a packet.
+    /// AUTH chunks dropped, with the chunks that followed in the packet. The HMAC was wrong, the key or algorithm was unknown, or
+    /// the packet had two AUTH chunks.
     pub auth_failed: u64,
-    /// ASCONFs sent, again ones included.
+    /// ASCONFs sent, including retransmissions.
     pub asconfs_sent: u64,
-    /// ASCONFs received in time, again ones included.
+    /// ASCONFs received in a state that answers them, including repeated and outdated ones.
     pub asconfs_received: u64,
-    /// Requests about streams (RE-CONFIG) sent, again ones included.
+    /// Requests about streams (RE-CONFIG) sent, including retransmissions.
     pub reconfigs_sent: u64,
-    /// RE-CONFIGs received, again ones included.
+    /// RE-CONFIGs received, including repeated ones.
     pub reconfigs_received: u64,
     /// Advertisements of our send buffer sent.
     pub advertisements_sent: u64,
     /// Advertisements of the peer's send buffer received.
     pub advertisements_received: u64,
-    /// Chunks dropped because they must be authenticated and were not, malformed ones included where a shared key is in force.
+    /// Chunks dropped because they lacked a required authentication. If a shared key is in force, unsigned chunks with a fault
+    /// count too: a third party may have sent them, so the association continues.
     pub unauthenticated: u64,
-    /// Times that the MTU of a path proved smaller than what was sent: by ICMP, or as a black hole (RFC 8899 section 4.3).
+    /// Times that a path's MTU proved smaller than the packets sent, through ICMP or as a black hole (RFC 8899 section 4.3).
     pub mtu_shrunk: u64,
-    /// Times that a new UDP port of the peer was proven (RFC 6951).
+    /// Changes to a new UDP port of the peer that was proven (RFC 6951).
     pub rebindings: u64,
-    /// Packets with DATA received that were marked for congestion (CE, RFC 3168).
+    /// Packets with DATA received with a congestion mark (CE, RFC 3168).
     pub ecn_marked_received: u64,
-    /// ECNEs received: packets of ours were marked.
+    /// ECNE chunks received: they report marks on our packets.
     pub ecn_echoes_received: u64,
-    /// Reductions of a window because of marks.
+    /// Window reductions because of marks.
     pub ecn_reductions: u64,
-    /// Reductions of a window because what it let out only waited in this host
+    /// Window reductions because a larger window only lengthened a queue in this host
     /// ([`PathError::LocalQueue`](crate::PathError::LocalQueue)).
     pub local_queue_reductions: u64,
-    /// Tail-loss probes sent.
+    /// Tail-loss probes, including chunks of a silent path that another path repeats.
     pub tail_probes: u64,
-    /// Recoveries and timeouts that proved needless, and were taken back.
+    /// Recoveries and timeouts that proved needless, and whose window reduction was undone.
     pub undone_recoveries: u64,
 }
 
-/// Counters of an endpoint, besides those of its associations.
+/// Counters of an endpoint, in addition to the counters of its associations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EndpointCounters {
-    /// Packets that could not be parsed, or whose checksum was wrong.
+    /// Packets that could not be parsed, or that had a wrong checksum.
     pub malformed: u64,
-    /// Packets whose verification tag was wrong.
+    /// Packets with a wrong verification tag.
     pub bad_tag: u64,
-    /// Packets of no association.
+    /// Packets that belong to no association.
     pub out_of_the_blue: u64,
     /// INITs received.
     pub inits_received: u64,
-    /// COOKIE ECHOs whose MAC or content was wrong.
+    /// COOKIE ECHOs with a wrong MAC or wrong content.
     pub bad_cookies: u64,
-    /// COOKIE ECHOs that had to be authenticated and were not, or wrongly.
+    /// COOKIE ECHOs without the required authentication, or with a wrong one.
     pub unauthenticated_cookies: u64,
-    /// INITs and INIT ACKs of this host's own that another sent back.
+    /// INITs and INIT ACKs of this host that came back from another address.
     pub reflected: u64,
-    /// COOKIE ECHOs that came too late.
+    /// COOKIE ECHOs that arrived too late.
     pub stale_cookies: u64,
-    /// Replies dropped because too many were waiting.
+    /// Replies dropped because too many replies waited to be sent.
     pub replies_dropped: u64,
-    /// INITs dropped beyond [`Limits::inits`](crate::Limits::inits).
+    /// INITs dropped because of [`Limits::inits`](crate::Limits::inits).
     pub inits_limited: u64,
-    /// Answers to strays not sent beyond [`Limits::stray_answers`](crate::Limits::stray_answers).
+    /// Answers to packets out of the blue that were suppressed because of [`Limits::stray_answers`](crate::Limits::stray_answers).
     pub strays_limited: u64,
-    /// COOKIE ECHOs whose cookie had made an association before, which is over.
+    /// COOKIE ECHOs whose cookie has already made an association, which has since ended.
     pub spent_cookies: u64,
-    /// Associations refused because there were too many, or memory was short.
+    /// Associations refused because too many existed, or memory was short.
     pub out_of_resource: u64,
-    /// Records of a trace that were not polled in time, and went.
+    /// Trace records that newer records replaced before they were polled.
     pub trace_lost: u64,
-    /// Bytes that all associations hold, as they were last counted: at the end of their turns, or when much had changed.
+    /// Bytes that all associations hold, as last counted. A count may lag behind small changes.
     pub memory: usize,
-    /// INITs too short for an INIT ACK of at most three times their length.
+    /// INITs dropped because the INIT ACK would have exceeded three times their length.
     pub inits_too_short: u64,
-    /// Packets that were not sealed, for associations that take sealed ones only.
+    /// Packets that were not sealed, for associations that accept only sealed packets.
     pub unsealed: u64,
-    /// Sealed packets that no keys open.
+    /// Sealed packets that no key could open.
     pub not_opened: u64,
-    /// Sealed packets that were there before, or are too old to tell.
+    /// Sealed packets that had arrived before, or are so old that this is unknown.
     pub replayed: u64,
 }

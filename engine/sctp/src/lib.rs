@@ -1,13 +1,14 @@
 //! The SCTP protocol engine (RFC 9260), without sockets, clock or threads.
 //!
-//! An [`Endpoint`] owns any number of associations. It is driven from outside:
+//! An [`Endpoint`] owns any number of associations. A driver, which has the sockets and the clock, calls it:
 //!
 //! * in: [`Endpoint::handle_datagram`], [`Endpoint::handle_timeout`], [`Endpoint::handle_path_error`], and commands
 //!   such as [`Endpoint::connect`] and [`Endpoint::send`];
 //! * out: [`Endpoint::poll_transmit`], [`Endpoint::poll_event`], [`Endpoint::recv`] and [`Endpoint::next_timeout`].
 //!
-//! After each input the driver polls until nothing more comes out. The caller passes the time ([`Time`]), randomness comes
-//! from one seed, and nothing depends on the order of a hash map: the same inputs give the same packets, bit for bit.
+//! After each input, the driver polls until no method returns anything more. The engine is deterministic: the same inputs give the same
+//! packets, bit for bit. The driver passes the time ([`Time`]), all randomness comes from one seed, and nothing depends on the order of
+//! a hash map.
 //!
 //! The documentation of [`Endpoint`] gives the order of calls and groups the methods. Begin there. Then read `association/mod.rs` and
 //! its parts: `chunk_dispatch` (the action for each chunk in each state), `handshake_client`, `shutdown`, `packet_builder`, and
@@ -32,31 +33,31 @@
 //! | path MTU discovery by probes, also with PAD | 8899, 4820 | [`AssociationConfig::mtu`], [`Event::PathMtu`] |
 //! | ECN | 3168, 4960 appendix A | [`Extension::Ecn`], [`Transmit::ecn`] |
 //! | CUBIC and HyStart++ | 9438, 9406 | [`CongestionAlgorithm`] |
-//! | zero checksum over a lower layer with its own | 9653 | [`AssociationConfig::zero_checksum`] |
+//! | checksum of zero over a lower layer that has its own check | 9653 | [`AssociationConfig::zero_checksum`] |
 //!
 //! Data on all paths at once ([`Multipath`]), send-buffer advertisement ([`SendBufferConfig`]) and encrypted packets
 //! ([`ProtectionConfig`], draft-ietf-tsvwg-sctp-dtls-chunk) have no RFC.
 //!
 //! # Releases
 //!
-//! A minor release may add settings, events, errors and counters, and breaks no program. Before 1.0, a minor release increments the
-//! last number of the version, and a breaking release the second.
+//! A minor release may add settings, events, errors and counters. It breaks no program. Before 1.0, a minor release increments the last
+//! number of the version, and a breaking release increments the second.
 //!
 //! * Settings ([`EndpointConfig`], [`AssociationConfig`], [`Timing`], [`Limits`], [`PathOptions`], [`SendOptions`], [`AuthConfig`],
-//!   [`ReconfigPolicy`], [`SendBufferConfig`]) have public fields. A literal must end in `..AssociationConfig::default()` or the like: a
-//!   hidden field ensures it.
-//! * Events, errors and all that a program only reads are `#[non_exhaustive]`.
+//!   [`ReconfigPolicy`], [`SendBufferConfig`]) have public fields. A literal of such a type must end in `..AssociationConfig::default()`
+//!   or its equivalent. A hidden field enforces this.
+//! * Events, errors and all types that a program only reads are `#[non_exhaustive]`.
 //!
 //! Patterns for variants of [`TraceEvent`] should end in `..`: variants may gain fields.
 //!
-//! Enums without that attribute are closed by the protocol, as each of them says. [`Bytes`] of `bytes` 1 and `SmallVec` of `smallvec` 1
-//! (in [`Message::pieces`]) are part of the API.
+//! An enum without `#[non_exhaustive]` gets no further variants, because the protocol has none; its documentation gives the reason.
+//! [`Bytes`] of `bytes` 1 and `SmallVec` of `smallvec` 1 (in [`Message::pieces`]) are part of the API.
 //!
 //! # Cargo features
 //!
 //! * `serde`: records of a trace can be serialized.
-//! * `exhaustive`: [`Event`], [`CloseReason`] and [`TraceRecord`] can be matched exhaustively. The compiler then names each place that
-//!   a new variant or field concerns. With this feature, a minor release may break a program.
+//! * `exhaustive`: [`Event`], [`CloseReason`] and [`TraceRecord`] can be matched exhaustively. The compiler then reports each `match`
+//!   that lacks a new variant or field. With this feature, a minor release may break a program.
 
 #![doc = include_str!("guide.md")]
 #![forbid(unsafe_code)]
@@ -101,7 +102,7 @@ pub use extension::{Extension, Extensions};
 pub use info::{AssociationInfo, Counters, EndpointCounters, LimitedBy, PathInfo, PathState, StateName};
 pub use multipath::{Multipath, PathScheduler};
 pub use trace::{DropReason, TraceEvent, TraceRecord};
-// The API's types of other crates: a program needs no other dependency.
+// Types of other crates that are part of the API. A program needs no dependency on these crates.
 pub use base::{Carrier, Ecn, Route, Shard, Time};
 #[doc(no_inline)]
 pub use bytes::Bytes;

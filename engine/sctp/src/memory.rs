@@ -1,27 +1,29 @@
-//! The memory of all associations together: what it may be, and how near it is to that.
+//! Memory of all associations together, and its pressure on their buffers.
 //!
-//! Every association counts what it holds ([`Association::memory`](crate::association::Association::memory)); the endpoint
-//! sums it up after each input and tells each association, before it works, how tight things are. Nothing received and
-//! acknowledged is ever dropped for want of memory, and nothing taken for sending: what comes on top is refused instead.
+//! Each association counts the bytes that it holds ([`Association::memory`](crate::association::Association::memory)). The
+//! endpoint updates the sum after each input, and passes the resulting pressure to an association before the association
+//! works. If memory is short, further data is refused. Data that was received and acknowledged, or accepted for sending,
+//! is never dropped for that reason.
 //!
-//! Counts go by what the allocator gives, not by what was asked of it: [`heap`] and [`tree`] know the difference. Both say
-//! rather too much than too little. Begin at [`Pressure::of`].
+//! Counts are in the sizes that the allocator gives, which exceed the requested sizes: [`heap`] and [`tree`] estimate the
+//! difference. Both results are high rather than low. Begin at [`Pressure::of`].
 
 /// Memory in use, compared with the budget.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(crate) enum Pressure {
-    /// Below three quarters.
+    /// Less than three quarters of the budget.
     #[default]
     Calm,
-    /// No buffer grows.
+    /// Three quarters or more: no buffer grows.
     Tight,
-    /// From seven eighths on: no new association, buffers shrink to [`FLOOR`] as they empty.
+    /// Seven eighths or more: no association begins, and buffers shrink to [`FLOOR`] as they empty.
     Full,
-    /// The budget is used up: beyond its floor an association takes nothing, and gives up nothing.
+    /// The whole budget or more: an association accepts nothing beyond [`FLOOR`], and drops nothing.
     Over,
 }
 
-/// Bytes that an allocation of so many takes: glibc adds a word, and gives multiples of 16, 32 at least.
+/// Returns the bytes that an allocation of `bytes` takes. glibc adds a word, and gives multiples of 16 bytes, with a
+/// minimum of 32.
 pub(crate) const fn heap(bytes: usize) -> usize {
     match bytes {
         0 => 0,
@@ -30,29 +32,31 @@ pub(crate) const fn heap(bytes: usize) -> usize {
     }
 }
 
-/// The same of a list with places for so many of `T`.
+/// Returns the bytes that a list with `places` places for `T` takes.
 #[inline]
 pub(crate) const fn list<T>(places: usize) -> usize {
     places * size_of::<T>() + if places > 0 { 16 } else { 0 }
 }
 
-/// Bytes of a `BTreeMap` with so many entries of so many bytes each, key and value together.
+/// Returns the bytes that a `BTreeMap` with `entries` entries takes. An entry has `bytes` bytes, key and value together.
 #[inline]
 pub(crate) const fn tree(entries: usize, bytes: usize) -> usize {
-    // A node has eleven places, of which five at least are filled. One in six leads to others, and needs room for that.
+    // A node has eleven places, of which five or more are filled. One node in six is an inner node, which also needs room
+    // for links to its children.
     let (node, links) = (heap(11 * bytes + 16), 12 * size_of::<usize>());
     if entries == 0 { 0 } else { node + entries * (node + links / 5) / 5 }
 }
 
-/// Bytes held cost no more than this many times themselves, and the first nodes of maps.
+/// Upper bound of the memory for each byte held, in bytes. [`COST_BASE`] comes in addition.
 pub(crate) const COST_MOST: usize = 8;
+/// Bytes that the first nodes of maps take.
 pub(crate) const COST_BASE: usize = 4096;
 
-/// Bytes that an association may hold in each direction even if memory is short: it could not go on with less.
+/// Bytes that an association may hold in each direction even if memory is short. With less it could make no progress.
 pub(crate) const FLOOR: usize = 8 * 1024;
 
 impl Pressure {
-    /// The pressure with `used` bytes of `budget`.
+    /// Returns the pressure if `used` bytes of `budget` are in use.
     pub(crate) fn of(used: usize, budget: usize) -> Pressure {
         if used < budget - budget / 4 {
             Pressure::Calm

@@ -1,4 +1,5 @@
-//! Contents of an INIT or INIT ACK, checked once (RFC 9260 sections 3.3.2, 3.3.3 and 5.1).
+//! Contents of an INIT or INIT ACK, checked once (RFC 9260 sections 3.3.2, 3.3.3 and 5.1), and the result of the
+//! negotiation.
 
 use std::net::IpAddr;
 
@@ -10,7 +11,7 @@ use crate::extension::auth::{KeyVectors, PeerOffer, handshake_hash, transcript};
 use crate::extension::protection::{self, ProtectionTerms};
 use crate::extension::{Extension, Extensions, Offer};
 
-/// A peer's half of the negotiation.
+/// The peer's part of the negotiation.
 #[derive(Clone, Debug)]
 pub(crate) struct PeerInit<'a> {
     pub(crate) tag: VerificationTag,
@@ -18,32 +19,33 @@ pub(crate) struct PeerInit<'a> {
     pub(crate) a_rwnd: u32,
     pub(crate) outbound_streams: u16,
     pub(crate) inbound_streams: u16,
-    /// Addresses it listed; the packet's source comes on top.
+    /// Addresses that the peer lists. The source address of the packet comes in addition.
     pub(crate) addresses: SmallVec<[IpAddr; 4]>,
     pub(crate) adaptation: Option<u32>,
-    /// Extensions it offers.
+    /// Extensions that the peer offers.
     pub(crate) extensions: Extensions,
     pub(crate) auth: PeerOffer<'a>,
-    /// The error detection method with which it takes a checksum of zero.
+    /// Error detection method (EDMID) with which the peer accepts a checksum of zero.
     pub(crate) zero_checksum: Option<u32>,
-    /// True if it lists I-FORWARD-TSN.
+    /// True if the peer lists I-FORWARD-TSN.
     pub(crate) i_forward_tsn: bool,
-    /// Its offer of protection.
+    /// The peer's offer of protection.
     pub(crate) protection: Option<protection::PeerOffer<'a>>,
-    /// The cookie of an INIT ACK.
+    /// Cookie, if the chunk is an INIT ACK.
     pub(crate) cookie: Option<&'a [u8]>,
-    /// Parameters to be reported back, whole.
+    /// Parameters that must be reported back, whole.
     pub(crate) unrecognized: SmallVec<[&'a [u8]; 2]>,
-    /// Extension of the cookie's lifetime that the peer asks for, in milliseconds.
+    /// Extension of the cookie's lifetime that the peer requests, in milliseconds.
     pub(crate) cookie_preservative: u32,
 }
 
-/// A fault of an INIT or INIT ACK, as the cause of the ABORT that answers it.
+/// Fault of an INIT or INIT ACK: the cause of the ABORT that answers it.
 pub(crate) type InitFault = Cause<'static>;
 
-/// Reads what `init` says.
+/// Checks and reads `init`. A fault is returned as the cause of the ABORT that must answer it.
 pub(crate) fn read<'a>(init: &Init<'a>, limits: &Limits) -> Result<PeerInit<'a>, InitFault> {
-    // RFC 9260 section 3.3.2: a tag of zero, no streams, or hardly a window, and the association is refused.
+    // RFC 9260 section 3.3.2: the association is refused if the tag or a number of streams is zero, or if the window is
+    // too small.
     //= rfc9260#3.3.2-9 3.3.2-12 3.3.2-14
     let has_streams = init.outbound_streams != 0 && init.inbound_streams != 0;
     if init.tag.0 == 0 || !has_streams || init.a_rwnd < LEAST_WINDOW {
@@ -73,7 +75,7 @@ pub(crate) fn read<'a>(init: &Init<'a>, limits: &Limits) -> Result<PeerInit<'a>,
                 peer.auth.take(parameter, raw.bytes);
                 peer.take(parameter, limits)?
             }
-            // It holds an address of a kind that is not known.
+            // The parameter holds an address of an unknown kind.
             (Err(ParameterError::Unexpected { .. }), Ok(_)) => false,
             _ => return Err(Cause::ProtocolViolation(b"bad TLV")),
         };
@@ -87,7 +89,7 @@ pub(crate) fn read<'a>(init: &Init<'a>, limits: &Limits) -> Result<PeerInit<'a>,
             break;
         }
     }
-    // RFC 4895 section 6.1: authentication is offered by its parameters, whatever is listed.
+    // RFC 4895 section 6.1: the parameters of authentication offer it. The list of extensions does not count.
     let listed = peer.extensions.without(Extension::Auth);
     peer.extensions = if peer.auth.is_made() { listed.with(Extension::Auth) } else { listed };
     Ok(peer)
@@ -97,16 +99,17 @@ pub(crate) fn read<'a>(init: &Init<'a>, limits: &Limits) -> Result<PeerInit<'a>,
 #[derive(Clone, Debug)]
 pub(crate) struct Agreed {
     pub(crate) extensions: Extensions,
-    /// For the keys of authentication, if that is agreed on.
+    /// Input of the authentication keys, if authentication is agreed on.
     pub(crate) key_vectors: Option<KeyVectors>,
-    /// The protection of packets, but for its transcript where that is not known yet.
+    /// Protection of packets. Its transcript is zero until [`bind`](Self::bind) sets it.
     pub(crate) protection: Option<ProtectionTerms>,
-    /// Reports whether our packets may carry a checksum of zero: the peer accepts them, by a method that we have too.
+    /// True if our packets may carry a checksum of zero: the peer accepts it with a method that we have too.
     pub(crate) zero_checksum: bool,
 }
 
 impl Agreed {
-    /// Combines our offer, made with `config`, and the peer's.
+    /// Combines our offer, made with `config`, with the peer's offer. Returns a fault if a required extension is not
+    /// agreed on.
     pub(crate) fn new(
         config: &AssociationConfig,
         offer: &Offer,
@@ -144,7 +147,9 @@ impl Agreed {
 }
 
 impl Agreed {
-    /// Binds keys to the hashes of INIT and INIT ACK, and to the ports of the INIT's sender and of its receiver.
+    /// Binds keys to the hashes of INIT and INIT ACK. Keys of packet protection are also bound to `ports`, the ports
+    /// of the INIT's sender and receiver. Keys of AUTH are bound only if each direction has its own keys
+    /// (`by_direction`).
     pub(crate) fn bind(&mut self, ports: (u16, u16), init: [u8; 32], init_ack: [u8; 32], by_direction: bool) {
         if let Some(vectors) = self.key_vectors.as_mut().filter(|_| by_direction) {
             vectors.handshake = Some(handshake_hash(init, init_ack));
@@ -156,7 +161,7 @@ impl Agreed {
 }
 
 impl<'a> PeerInit<'a> {
-    /// Takes a parameter; returns whether it is one that we know.
+    /// Takes a parameter. Returns false if its type is unknown.
     fn take(&mut self, parameter: &Parameter<'a>, limits: &Limits) -> Result<bool, InitFault> {
         match parameter {
             Parameter::Ipv4Address(a) => self.take_address(IpAddr::V4(*a), limits),
@@ -169,7 +174,7 @@ impl<'a> PeerInit<'a> {
                 self.i_forward_tsn |= types.contains(&ChunkType::I_FORWARD_TSN.0);
                 self.extensions = self.extensions.iter().chain(listed.iter()).collect();
             }
-            // RFC 3758 section 3.1: the older way to offer partial reliability.
+            // RFC 3758 section 3.1: an older way to offer partial reliability.
             Parameter::ForwardTsnSupported => {
                 self.extensions = self.extensions.with(Extension::PartialReliability);
             }
@@ -194,7 +199,8 @@ impl<'a> PeerInit<'a> {
         Ok(true)
     }
 
-    /// Only addresses that can be a peer's are taken: not multicast, not unspecified, not broadcast.
+    /// Takes a listed address. Ignores addresses that no peer can have (multicast, unspecified, broadcast), and
+    /// addresses beyond the limit.
     fn take_address(&mut self, address: IpAddr, limits: &Limits) {
         let broadcast = matches!(address, IpAddr::V4(a) if a.is_broadcast());
         let usable = !address.is_multicast() && !address.is_unspecified() && !broadcast;
@@ -204,7 +210,7 @@ impl<'a> PeerInit<'a> {
     }
 }
 
-/// The address as a parameter.
+/// Returns the parameter of an address. An IPv4-mapped IPv6 address becomes an IPv4 address.
 pub(crate) fn address_parameter(address: IpAddr) -> Parameter<'static> {
     //= rfc9260#3.3.2.1.2-1
     match address.to_canonical() {
@@ -218,7 +224,8 @@ mod tests {
     use super::*;
     use wire::Parameters;
 
-    /// Returns the result of offering both to a peer that lists these chunk types.
+    /// Returns the extensions that are agreed on if we offer interleaving and partial reliability, and the peer lists
+    /// these chunk types.
     fn agreed(listed: &[u8]) -> Extensions {
         let both = Extensions::NONE.with(Extension::Interleaving).with(Extension::PartialReliability);
         let config = AssociationConfig { extensions: both, ..AssociationConfig::default() };

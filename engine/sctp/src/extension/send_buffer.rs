@@ -1,7 +1,8 @@
-//! Send-buffer advertisement: routers may read how much waits to be sent, and prefer flows that have little left.
+//! Send-buffer advertisement: a chunk that reports to routers how much data waits in the send buffer. Routers may prefer flows that
+//! have little left to send. The chunk follows "SCTP Sendbuffer Advertisement", a project of 2016 that patched Linux.
 //!
-//! Never sends and never changes what an endpoint does: a receiver counts the chunk and reports it, no more. It shows
-//! how much an application has to say and when it pauses; therefore it is off unless it is asked for. Begin at
+//! The advertisement influences nothing else: an endpoint that receives the chunk only counts and reports it. The chunk reveals to
+//! every observer how much data an application sends, and when it pauses. Therefore it is off by default. Begin at
 //! [`Advertiser::is_due`].
 
 use std::time::Duration;
@@ -9,62 +10,65 @@ use std::time::Duration;
 use base::Time;
 use wire::{ChunkType, SendBuffer};
 
-/// DATA packets after which the economical cadence advertises again.
+/// Interval between chunks under [`SendBufferCadence::Economical`], in packets with DATA.
 const PACKETS_BETWEEN: u32 = 8;
 
-/// Change in points of occupancy at which it advertises at once.
+/// Change of the occupancy, in points, after which [`SendBufferCadence::Economical`] advertises at once.
 const POINTS_AT_ONCE: u8 = 10;
 
-/// The part of a pause that a packet without DATA waits for one with DATA.
+/// Divisor of the pause. A packet that carries only the chunk waits this part of the pause for a packet with DATA.
 const GRACE: u32 = 8;
 
-/// The shortest pause of [`SendBufferCadence::Every`]; what is shorter counts as this.
+/// Shortest pause of [`SendBufferCadence::Every`]. A shorter setting counts as this.
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 
 /// Settings of the advertisement of a send buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SendBufferConfig {
-    /// The form of the advertisement.
+    /// Form of the advertisement.
     pub form: SendBufferForm,
-    /// The interval of the advertisement.
+    /// Interval between advertisements.
     pub cadence: SendBufferCadence,
-    /// The occupancy is rounded up to a multiple of this, 1 to 100 points: 10 tells tens only. Not for
-    /// [`SendBufferForm::SeedTenths`].
+    /// Step of the advertised occupancy, 1 to 100 percentage points. The occupancy is rounded up to a multiple of the step, so a step
+    /// of 10 reveals only tens. Not used with [`SendBufferForm::SeedTenths`].
     pub precision: u8,
-    /// The type of the chunk: 150, or another that routers and ends have agreed on. Types below 128 end the packet for
-    /// peers that do not know them, and those from 192 on, as well as 64 to 127, are reported by them.
+    /// Type of the chunk: 150, or another type on which routers and endpoints have agreed. A peer that does not know the type ignores
+    /// the rest of the packet if the type is below 128. It reports types 64 to 127 and 192 to 255 with an ERROR chunk.
     pub chunk_type: ChunkType,
     #[doc(hidden)]
     pub _non_exhaustive: (),
 }
 
-/// The form in which a send buffer is advertised.
+/// Form in which a send buffer is advertised.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum SendBufferForm {
-    /// Occupancy in percent of the send buffer: 4 octets.
+    /// Chunk of 4 octets: the occupancy in percent of the send buffer.
     Percent,
-    /// The same, and the bytes that wait: 8 octets.
+    /// Chunk of 8 octets: the occupancy in percent, and the bytes that wait for their first transmission.
     Backlog,
-    /// Tenths, 0 to 10, of what is used of the buffer: 4 octets, by the formula of the 2016 patch for Linux.
+    /// Chunk of 4 octets: the share of the used buffer that cannot leave now, in tenths (0 to 10). The formula comes from the 2016
+    /// patch for Linux.
     SeedTenths,
 }
 
-/// The interval between advertisements of a send buffer: in packets with DATA only, except for [`Every`](SendBufferCadence::Every).
+/// Interval between advertisements of a send buffer. Only packets with DATA carry the chunk, except with
+/// [`Every`](SendBufferCadence::Every).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum SendBufferCadence {
-    /// In every packet.
+    /// Every packet with DATA.
     EveryPacket,
-    /// In the first packet of a burst, in every 8th, and when the occupancy has changed by 10 points.
+    /// The first packet of a burst, every 8th packet with DATA, and each packet before which the occupancy has changed by 10 points or
+    /// more.
     Economical,
-    /// Once in each such pause, 10 ms at least: in a packet with DATA where one leaves by then, else in a packet of its own. While DATA
-    /// is in flight that waits an eighth of the pause for more. It goes by the path in use while that is active, is never sent
-    /// again, and waits for no answer.
+    /// Once in each pause of this length, 10 ms or more. After the pause, the next packet with DATA carries the chunk. If no DATA is in
+    /// flight then, a packet with the chunk alone leaves at once. If DATA is in flight, that packet first waits an eighth of the pause
+    /// for a packet with DATA. It uses the current path if that path is active. It is never retransmitted, and has no answer.
     Every(Duration),
 }
 
-/// The settings of [`SendBufferConfig::default`].
+/// Value of [`SendBufferConfig::default`].
 const DEFAULT: SendBufferConfig = SendBufferConfig {
     form: SendBufferForm::Percent,
     cadence: SendBufferCadence::Economical,
@@ -74,19 +78,19 @@ const DEFAULT: SendBufferConfig = SendBufferConfig {
 };
 
 impl Default for SendBufferConfig {
-    /// Percent, in tens, economically.
+    /// Returns the economical cadence with the occupancy in percent, rounded up to tens.
     fn default() -> Self {
         DEFAULT
     }
 }
 
 impl SendBufferConfig {
-    /// The backlog, exactly, every 5 seconds: the pause of the 2016 project.
+    /// Returns settings that advertise the exact backlog every 5 seconds, the default pause of the 2016 project.
     pub const fn backlog() -> SendBufferConfig {
         SendBufferConfig::backlog_every(Duration::from_secs(5))
     }
 
-    /// The backlog, exactly, once in each such pause.
+    /// Returns settings that advertise the exact backlog once in each `pause`.
     pub const fn backlog_every(pause: Duration) -> SendBufferConfig {
         SendBufferConfig {
             form: SendBufferForm::Backlog,
@@ -96,7 +100,7 @@ impl SendBufferConfig {
         }
     }
 
-    /// As the 2016 patch for Linux does it: tenths, in every packet.
+    /// Returns the settings of the 2016 patch for Linux: tenths, in every packet with DATA.
     pub const fn seed() -> SendBufferConfig {
         SendBufferConfig {
             form: SendBufferForm::SeedTenths,
@@ -105,7 +109,7 @@ impl SendBufferConfig {
         }
     }
 
-    /// Octets of the chunk.
+    /// Returns the length of the chunk in octets.
     pub(crate) fn len(&self) -> usize {
         SendBuffer::len_with(self.form == SendBufferForm::Backlog)
     }
@@ -115,58 +119,58 @@ impl SendBufferConfig {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub struct PeerSendBuffer {
-    /// Occupancy, 0 to 100 percent; or 0 to 10 tenths, if the peer sends tenths.
+    /// Occupancy in percent, 0 to 100; or in tenths, 0 to 10, if the peer advertises tenths.
     pub occupancy: u8,
-    /// Bytes that wait for their first transmission, if the peer says so.
+    /// Bytes that wait for their first transmission, if the peer reports them.
     pub backlog: Option<u32>,
 }
 
 /// State of our send buffer when a packet is filled.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fill {
-    /// Bytes never sent yet.
+    /// Bytes that have never been sent.
     pub(crate) queued: usize,
-    /// Bytes sent and not acknowledged.
+    /// Bytes that are sent and not acknowledged.
     pub(crate) outstanding: usize,
-    /// Most bytes that may be queued or outstanding now.
+    /// Limit on the sum of `queued` and `outstanding`, in bytes.
     pub(crate) capacity: usize,
-    /// The smaller of the congestion window and what the peer's window has room for beyond what is in flight, in bytes. The patch
-    /// of 2016 compares with these two as Linux keeps them.
+    /// The smaller of two sizes, in bytes: the congestion window, and the peer's receive window without the data in flight. The patch
+    /// of 2016 compares with Linux's values of these two sizes.
     pub(crate) window: usize,
 }
 
-/// Decides when to advertise, and what.
+/// State that decides when the chunk leaves, and with which values.
 #[derive(Debug)]
 pub(crate) struct Advertiser {
     pub(crate) config: SendBufferConfig,
-    /// The last advertisement, and when it was made.
+    /// Last advertised occupancy, and the time of that advertisement.
     last: Option<(u8, Time)>,
-    /// Packets with DATA since.
+    /// Packets with DATA that have left since then without the chunk.
     packets: u32,
-    /// Time at which it is looked at whether to speak without DATA.
+    /// Time of the next decision about a packet that carries only the chunk.
     alone_at: Time,
     alone: Alone,
 }
 
-/// Progress towards a packet without DATA.
+/// Progress towards a packet that carries only the chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Alone {
-    /// The pause is not over.
+    /// The pause has not ended.
     Waits,
-    /// It is, and a packet with DATA is likely to come.
+    /// The pause has ended, and a packet with DATA is likely to leave soon.
     Yields,
-    /// The next packet is to be one.
+    /// A packet that carries only the chunk is due.
     Due,
 }
 
-/// The association's state when the pause is over.
+/// State of the association at the end of the pause.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Outlook {
-    /// No packet of its own may leave.
+    /// A packet that carries only the chunk may not leave.
     Closed,
-    /// DATA is in flight: more may follow what is acknowledged.
+    /// DATA is in flight. After its acknowledgement, more DATA may leave.
     Busy,
-    /// Nothing is.
+    /// No DATA is in flight.
     Quiet,
 }
 
@@ -178,7 +182,7 @@ impl Advertiser {
         advertiser
     }
 
-    /// Speaks without DATA after another pause, if ever.
+    /// Starts the next pause. Cadences without a pause never send the chunk alone.
     fn wait(&mut self, now: Time) {
         self.alone = Alone::Waits;
         self.alone_at = self.pause().map_or(Time::NEVER, |pause| now + pause);
@@ -196,7 +200,7 @@ impl Advertiser {
         self.alone_at
     }
 
-    /// The pause is over.
+    /// Handles the end of the pause.
     pub(crate) fn on_timeout(&mut self, outlook: Outlook, now: Time) {
         let Some(pause) = self.pause().filter(|_| self.alone_at <= now) else { return };
         match (outlook, self.alone) {
@@ -212,12 +216,12 @@ impl Advertiser {
         }
     }
 
-    /// Reports whether a packet without DATA is due.
+    /// Reports whether a packet that carries only the chunk is due.
     pub(crate) fn is_alone_due(&self) -> bool {
         self.alone == Alone::Due
     }
 
-    /// Reports whether the next packet with DATA is to have the chunk.
+    /// Reports whether the next packet with DATA must carry the chunk.
     pub(crate) fn is_due(&self, fill: &Fill, now: Time) -> bool {
         let Some((occupancy, at)) = self.last else { return true };
         match self.config.cadence {
@@ -231,7 +235,7 @@ impl Advertiser {
         }
     }
 
-    /// The chunk for a packet that has all else.
+    /// Returns the chunk for a packet whose other chunks are complete, and starts the next pause.
     pub(crate) fn advertise(&mut self, fill: &Fill, now: Time) -> SendBuffer {
         let occupancy = self.occupancy(fill);
         self.last = Some((occupancy, now));
@@ -242,7 +246,7 @@ impl Advertiser {
         SendBuffer { chunk_type: self.config.chunk_type, occupancy, backlog }
     }
 
-    /// A packet with DATA left without the chunk.
+    /// Counts a packet with DATA that left without the chunk.
     pub(crate) fn on_packet_without(&mut self) {
         self.packets = self.packets.saturating_add(1);
     }
@@ -255,15 +259,15 @@ impl Advertiser {
     }
 }
 
-/// ceil(100 × backlog / capacity), rounded up to a multiple of `precision`, at most 100.
+/// Returns ceil(100 × queued / capacity), rounded up to a multiple of `precision`, with a limit of 100.
 fn percent(fill: &Fill, precision: u8) -> u8 {
     let precision = usize::from(precision.max(1));
     let percent = (100 * fill.queued).div_ceil(fill.capacity.max(1));
     u8::try_from(percent.next_multiple_of(precision).min(100)).unwrap_or(100)
 }
 
-/// Bytes that cannot leave now, in tenths of the buffer used. The patch counted the kernel's bookkeeping beside user data, some 36 %:
-/// so its figures never exceeded 7.
+/// Returns the share of the used buffer that cannot leave now, in tenths. The 2016 patch counted the kernel's bookkeeping as used
+/// too, about 36 % in addition to the user data. Therefore its figures never exceeded 7.
 fn tenths(fill: &Fill) -> u8 {
     let user_bytes = fill.queued + fill.outstanding;
     let used = user_bytes * 136 / 100;

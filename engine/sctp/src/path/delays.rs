@@ -1,11 +1,15 @@
-//! Detection of a path that delivers much later than another would.
+//! Detection of a path that delivers much later than another path would.
 //!
-//! A link that becomes slow loses nothing and is never silent: the queue in front of it grows, and
-//! acknowledgements come ever later. But a long queue alone is no reason to leave: a sender with unlimited
-//! data fills the queue of any link, and would fill the other one's next. So delay counts only if the queue
-//! is not our own doing (little is in flight), or if the path delivers a small fraction of its former rate.
-//! This module only measures: start at [`DelayMeter::on_acks`], then [`DelayMeter::time_to_deliver`] and, for
-//! an idle path, [`DelayMeter::time_elsewhere`].
+//! A link that becomes slow loses nothing and is never silent. The queue in front of it grows, and
+//! acknowledgements arrive later and later. A long queue alone is no reason to leave the path. A sender with
+//! unlimited data fills the queue of any link, and would fill the other link's queue next. So delay counts
+//! only in two cases:
+//!
+//! * Little is in flight, so this sender has not filled the queue.
+//! * The path delivers a small fraction of its former rate.
+//!
+//! This module only measures. Start at [`DelayMeter::on_acks`], then read [`DelayMeter::time_to_deliver`]
+//! and, for an idle path, [`DelayMeter::time_elsewhere`].
 
 use std::time::Duration;
 
@@ -14,43 +18,46 @@ use base::Time;
 /// Duration of one rate measurement.
 const COUNT: Duration = Duration::from_millis(250);
 
-/// Divisor of the best rate at or below which a path counts as slow.
+/// Divisor of the best rate: a path whose rate is the quotient or less counts as slow.
 const PART: u32 = 8;
 
-/// Divisor of the best rate by which it decays with each measurement: by half in eleven seconds of sending.
+/// Divisor of the best rate. Each measurement lowers the best rate by this part, that is, by half in eleven
+/// seconds of sending.
 const BEST_FADES: u32 = 64;
 
 /// Bytes in flight that fill no queue: an initial window (RFC 6928).
 const FIRST_WINDOW: usize = 14_600;
 
-/// Lifetime of the rate of a path that has become idle.
+/// Time for which the rate of a path that has become idle remains valid.
 const KNOWN: Duration = Duration::from_secs(60);
 
-/// Measures deliveries of one path while it is in use, and their rate.
+/// Meter of one path's deliveries and of their rate, while the path is in use.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DelayMeter {
-    /// Start of the measurement, `NEVER` until the next acknowledgement, and the bytes since.
+    /// Start of the measurement; `NEVER` until the next acknowledgement.
     since: Time,
+    /// Bytes acknowledged since then.
     delivered: u32,
-    /// Bytes per second of the last complete measurement, and of the best.
+    /// Rate of the last complete measurement, in bytes per second; 0 if unknown.
     rate: u32,
+    /// Best rate, in bytes per second.
     best: u32,
-    /// Time since which delivery takes too long; `NEVER` if it does not.
+    /// Time since which delivery has taken too long; `NEVER` if it does not.
     late_since: Time,
 }
 
 impl DelayMeter {
-    /// Creates the meter of a path that has carried nothing yet.
+    /// Creates the meter of a path that has carried no data yet.
     pub(crate) fn new() -> DelayMeter {
         DelayMeter { since: Time::NEVER, delivered: 0, rate: 0, best: 0, late_since: Time::NEVER }
     }
 
-    /// Restarts when the path begins to carry data. Its best rate is kept.
+    /// Restarts the meter when the path begins to carry data. Keeps the best rate.
     pub(crate) fn begin(&mut self) {
         *self = DelayMeter { best: self.best, ..DelayMeter::new() };
     }
 
-    /// Counts acknowledged bytes, with `flight` bytes left in flight.
+    /// Counts `bytes` acknowledged bytes, with `flight` bytes left in flight.
     pub(crate) fn on_acks(&mut self, bytes: usize, flight: usize, now: Time) {
         // The program had no more data; the path was not the limit.
         if flight == 0 {
@@ -71,15 +78,16 @@ impl DelayMeter {
         }
     }
 
-    /// The time that `flight` bytes need on this path, whose last acknowledged packet took `age`. The smaller
-    /// estimate counts: the packet may have waited in a queue that is gone, and a short pause in deliveries
-    /// is no delay.
+    /// Returns the time that `flight` bytes need on this path. `age` is the time that the path's last
+    /// acknowledged packet took. The smaller estimate counts. The packet may have waited in a queue that is
+    /// gone, and a short pause in deliveries is no delay.
     pub(crate) fn time_to_deliver(&self, flight: usize, age: Duration) -> Duration {
         if self.rate == 0 { age } else { age.min(drain(flight, self.rate)) }
     }
 
-    /// The time that `flight` bytes would need on this path, which is idle and has this round trip: that of
-    /// slow start, or at the rate it had when it was left, if that is recent.
+    /// Returns the time that `flight` bytes would need on this path, which is idle and has the round trip
+    /// `srtt`. The longer of two times counts: the duration of slow start, and the duration at the path's
+    /// last rate. A rate that is too old does not count.
     pub(crate) fn time_elsewhere(&self, flight: usize, srtt: Duration, now: Time) -> Duration {
         let windows = u32::try_from(flight / FIRST_WINDOW + 1).unwrap_or(u32::MAX);
         let slow_start = srtt * (windows.ilog2() + 1);
@@ -87,12 +95,13 @@ impl DelayMeter {
         if is_known { slow_start.max(drain(flight, self.rate)) } else { slow_start }
     }
 
-    /// Returns whether a long delay cannot be caused by the data in flight.
+    /// Returns whether a long delay must have another cause than the data in flight.
     pub(crate) fn may_be_slow(&self, flight: usize) -> bool {
         flight <= FIRST_WINDOW || (self.rate > 0 && self.rate <= self.best / PART)
     }
 
-    /// Records whether delivery takes too long; returns the time since which it has, if before now.
+    /// Records whether delivery takes too long now. Returns the time at which an uninterrupted delay began,
+    /// unless this call is the first to record it.
     pub(crate) fn note(&mut self, is_late: bool, now: Time) -> Option<Time> {
         let before = std::mem::replace(&mut self.late_since, Time::NEVER);
         if is_late {
@@ -102,7 +111,7 @@ impl DelayMeter {
     }
 }
 
-/// `rate` is in bytes per second, greater than 0.
+/// Returns the time in which `rate` bytes per second deliver `flight` bytes. `rate` is greater than 0.
 fn drain(flight: usize, rate: u32) -> Duration {
     Duration::from_micros((flight as u64).saturating_mul(1_000_000) / u64::from(rate.max(1)))
 }

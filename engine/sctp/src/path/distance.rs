@@ -1,17 +1,18 @@
-//! Distance of two paths: how little they share, by the links of their addresses where these are known. Begin at [`apart`].
+//! Distance of two paths: an estimate of how little they share. It uses the links of their addresses where these are known.
+//! Begin at [`apart`].
 
 use std::net::IpAddr;
 
 use super::Path;
 
-/// Estimate of how two addresses of one end lie to each other.
+/// Estimated distance of two addresses of one end.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Distance {
-    /// One address, or addresses of one link.
+    /// The same address, or addresses of the same link.
     Same,
-    /// Addresses of different families, which are as often on one link as on two.
+    /// Addresses of different families on unknown links. Such addresses are as often on one link as on two.
     Unknown,
-    /// On different links, or presumably, because they are different addresses of one family.
+    /// Addresses of different links. Different addresses of one family on unknown links count as such.
     Apart,
 }
 
@@ -27,22 +28,22 @@ impl Distance {
     }
 }
 
-/// The distance of our addresses of two paths.
+/// Returns the distance of our addresses of two paths.
 pub(super) fn local_distance(one: &Path, other: &Path) -> Distance {
     let end = |path: &Path| (path.route.local, path.usage.links().0);
     Distance::between(end(one), end(other))
 }
 
-/// The distance of the peer's addresses of two paths.
+/// Returns the distance of the peer's addresses of two paths.
 pub(super) fn remote_distance(one: &Path, other: &Path) -> Distance {
     let end = |path: &Path| (path.route.remote, path.usage.links().1);
     Distance::between(end(one), end(other))
 }
 
-/// Least distance of two paths that share no link, as far as is known.
+/// Least distance of two paths that probably share no link.
 pub(super) const APART_LIKELY: u8 = 3;
 
-/// Estimates how little two paths share: 0 for the same links, 4 for different ones at both ends.
+/// Estimates how little two paths share: 0 for the same links, up to 4 for different links at both ends.
 //= rfc9260#6.4.1-2
 pub(super) fn apart(one: &Path, other: &Path) -> u8 {
     use Distance::{Apart, Same, Unknown};

@@ -7,14 +7,14 @@ use base::Ecn;
 /// ECN on one path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum PathEcn {
-    /// Nothing was sent as ECT(0).
+    /// No packet has been sent as ECT(0).
     #[default]
     Unused,
-    /// Something was sent, and is not acknowledged yet.
+    /// A packet has been sent as ECT(0), and is not acknowledged yet.
     Tried,
-    /// ECT(0) data was acknowledged.
+    /// Data sent as ECT(0) has been acknowledged.
     Works,
-    /// T3 expired before anything was acknowledged: the path is used without ECN.
+    /// T3 expired before any such data was acknowledged, so the path is used without ECN.
     Off,
 }
 

@@ -1,5 +1,5 @@
-//! Heartbeats of one path (RFC 9260 section 8.3): when the next one is due, and the one that is out. Start at
-//! [`Path::poll_heartbeat`].
+//! Heartbeats of one path (RFC 9260 section 8.3): the time of the next heartbeat, and the heartbeat that
+//! awaits its answer. Start at [`Path::poll_heartbeat`].
 
 use std::time::Duration;
 
@@ -10,39 +10,40 @@ use crate::config::{Heartbeats, Timing};
 use crate::info::PathState;
 use crate::random::Random;
 
-/// Lower bound of a NAT's lifetime of UDP mappings, with a margin: RFC 4787 section 4.3, REQ-5, requires two
-/// minutes, but half a minute is not rare.
+/// Lower bound of the time for which a NAT keeps a UDP mapping, with a margin. RFC 4787 section 4.3, REQ-5,
+/// requires two minutes, but half a minute is not rare.
 const NAT_MEMORY: Duration = Duration::from_secs(25);
 
 /// A heartbeat that was sent and not yet answered.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Probe {
-    /// Nonce of the first one. Early retransmissions count on from it.
+    /// Nonce of the first HEARTBEAT. Each early retransmission has the next number.
     nonce: u64,
-    /// Time at which the last one was sent.
+    /// Time of the last transmission.
     sent_at: Time,
+    /// Time at which the heartbeat counts as lost.
     deadline: Time,
     /// Number of retransmissions.
     repeats: u8,
-    /// Set if a retransmission is due.
+    /// True if a retransmission is due.
     is_due_again: bool,
 }
 
-/// Maximum number of early retransmissions of a HEARTBEAT.
+/// Limit on the retransmissions of one HEARTBEAT, from which [`Path::repeat_heartbeat`] sends no more.
 const REPEATS_MAX: u8 = 2;
 
 impl Probe {
-    /// The time at which it counts as lost.
+    /// Returns the time at which the heartbeat counts as lost.
     pub(super) fn deadline(&self) -> Time {
         self.deadline
     }
 
-    /// The time at which it is due again, or counts as lost.
+    /// Returns the time at which the heartbeat is due again, or counts as lost.
     pub(super) fn next_timeout(&self) -> Time {
         if self.is_due_again { self.sent_at } else { self.deadline }
     }
 
-    /// Records a retransmission and returns its nonce. The deadline stays.
+    /// Records a retransmission and returns its nonce. The deadline does not change.
     fn repeat(&mut self, now: Time) -> u64 {
         self.is_due_again = false;
         self.repeats = self.repeats.saturating_add(1);
@@ -54,15 +55,16 @@ impl Probe {
         self.nonce.wrapping_add(self.repeats.into())
     }
 
-    /// Returns whether one of those sent had this nonce.
+    /// Returns whether one of the transmissions had this nonce.
     fn has(&self, nonce: u64) -> bool {
         nonce.wrapping_sub(self.nonce) <= self.repeats.into()
     }
 }
 
 impl Path {
-    /// Returns the nonce of a due heartbeat, unless enough data proves the path (if data proves paths).
-    /// Unanswered data proves nothing.
+    /// Returns the nonce of a heartbeat that is due. If `data_proves` is set and data is in flight on an active
+    /// path, its acknowledgements prove the path, and no heartbeat is due. A silent or doubted path still needs
+    /// heartbeats, because unanswered data proves nothing.
     //= rfc9260#8.3-1
     //= rfc7829#3.2-12
     //= rfc9260#8.3-1
@@ -74,7 +76,8 @@ impl Path {
         random: &mut Random,
     ) -> Option<u64> {
         let is_silent = timing.doubts_silence && self.is_silent();
-        // Data in flight backs the RTO off, but a silent path may return at any moment.
+        // Data in flight backs the RTO off. A silent path may return at any moment, so its deadline ignores
+        // the back-off.
         let patience = if is_silent { self.rto_without_back_off(timing) } else { self.rto() };
         if let Some(probe) = &mut self.probe {
             if is_silent && probe.is_due_again {
@@ -95,12 +98,12 @@ impl Path {
         Some(nonce)
     }
 
-    /// Returns the time since the outstanding HEARTBEAT was sent, if it was last sent with this nonce.
+    /// Returns the time since the last transmission of the outstanding HEARTBEAT, if that had this nonce.
     pub(crate) fn round_trip(&self, nonce: u64, now: Time) -> Option<Duration> {
         self.probe.filter(|probe| probe.last_nonce() == nonce).map(|probe| now - probe.sent_at)
     }
 
-    /// Handles a HEARTBEAT ACK with `nonce`; returns whether it answers ours.
+    /// Handles a HEARTBEAT ACK with `nonce`; returns whether it answers a heartbeat of this path.
     pub(crate) fn on_heartbeat_ack(
         &mut self,
         nonce: u64,
@@ -121,7 +124,7 @@ impl Path {
         true
     }
 
-    /// Extends the waits for answers to `until`, once until the peer is heard on the path.
+    /// Postpones the deadlines for answers to `until`. They are not postponed again before the path answers.
     pub(crate) fn put_off(&mut self, until: Time) {
         if self.is_put_off {
             return;
@@ -133,7 +136,7 @@ impl Path {
         self.is_put_off = early.map(|at| *at = until).count() > 0;
     }
 
-    /// Handles an overdue heartbeat; returns whether there was one.
+    /// Handles an overdue heartbeat; returns whether one was overdue.
     pub(crate) fn expire_heartbeat(&mut self, now: Time, timing: &Timing, random: &mut Random) -> bool {
         if self.probe.is_none_or(|p| p.deadline > now) {
             return false;
@@ -142,7 +145,7 @@ impl Path {
         if self.returned != Returned::No {
             self.returned = Returned::AskedInVain;
         }
-        // While data is in flight its timer backs off; doing so twice would be too much.
+        // While data is in flight, T3 backs the RTO off. A heartbeat must not do so a second time.
         if self.t3.is_none() {
             self.rto.on_timeout(timing);
         }
@@ -158,20 +161,21 @@ impl Path {
         true
     }
 
-    /// Requests a heartbeat at once because the path has become doubtful.
+    /// Requests a heartbeat at once because the path has become doubtful. Settings may forbid heartbeats on a
+    /// confirmed path.
     pub(crate) fn probe_now(&mut self, now: Time) {
         if self.options.heartbeats != Heartbeats::Off || !self.confirmed {
             self.request_heartbeat(now);
         }
     }
 
-    /// Requests a heartbeat at once; one that is out is repeated.
+    /// Requests a heartbeat at once. An outstanding heartbeat is repeated.
     pub(crate) fn probe_again(&mut self, now: Time) {
         self.ask_again_after(Duration::ZERO, now);
     }
 
-    /// Handles loss of data about as long as the least MTU: short heartbeats, one of which may be
-    /// out, prove nothing now.
+    /// Handles loss of data that needed about the least MTU. Short heartbeats, including an outstanding one,
+    /// prove nothing now.
     pub(crate) fn doubt_least_mtu(&mut self, now: Time) {
         if self.options.heartbeats != Heartbeats::Off && self.pmtu.doubt_least() {
             self.probe = None;
@@ -179,12 +183,14 @@ impl Path {
         }
     }
 
-    /// Requests a heartbeat at once. An outstanding one older than a normal answer is retransmitted, since
-    /// after failures its own deadline may be seconds away. Returns whether this changed anything.
+    /// Requests a heartbeat at once. If the outstanding heartbeat is older than a normal answer takes, it is
+    /// repeated: after failures, its deadline may be seconds away. Returns whether this changed anything.
     pub(crate) fn ask_again(&mut self, now: Time, timing: &Timing) -> bool {
         self.ask_again_after(self.rto_without_back_off(timing), now)
     }
 
+    /// Requests a heartbeat at once. An outstanding heartbeat is repeated if its last transmission is at
+    /// least `patience` ago. Returns whether this changed anything.
     pub(super) fn ask_again_after(&mut self, patience: Duration, now: Time) -> bool {
         if self.options.heartbeats == Heartbeats::Off && self.confirmed {
             return false;
@@ -203,20 +209,20 @@ impl Path {
         }
     }
 
-    /// Requests a heartbeat at once, regardless of settings.
+    /// Requests a heartbeat at once, whatever the settings are.
     pub(crate) fn request_heartbeat(&mut self, now: Time) {
         if !self.retired {
             self.next_heartbeat = self.next_heartbeat.min(now);
         }
     }
 
-    /// Returns whether the outstanding HEARTBEAT has this nonce.
+    /// Returns whether a transmission of the outstanding HEARTBEAT had this nonce.
     pub(crate) fn is_asked(&self, nonce: u64) -> bool {
         self.probe.is_some_and(|p| p.has(nonce))
     }
 
-    /// Returns the nonce for a repetition of the outstanding HEARTBEAT, which the peer may only now be able
-    /// to answer.
+    /// Returns the nonce for a repetition of the outstanding HEARTBEAT. The peer may not have been able to
+    /// answer earlier.
     pub(crate) fn repeat_heartbeat(&mut self, now: Time) -> Option<u64> {
         let deadline = now + self.rto();
         let probe = self.probe.as_mut().filter(|p| p.repeats < REPEATS_MAX)?;
@@ -224,8 +230,8 @@ impl Path {
         Some(probe.repeat(now))
     }
 
-    /// Starts a request that a confirmed path vouch for this one; returns the nonce. Without an answer, this
-    /// path is asked anew.
+    /// Starts a request that a confirmed path vouch for this one; returns the nonce. `by` is the confirmed
+    /// path's RTO. Without an answer, this path gets a new heartbeat after a pause.
     pub(crate) fn ask_voucher(
         &mut self,
         by: Duration,
@@ -239,31 +245,31 @@ impl Path {
         nonce
     }
 
-    /// Requests a heartbeat at once, dropping an outstanding one that could not be answered.
+    /// Requests a heartbeat at once. Drops an outstanding one, which the peer could not answer.
     pub(crate) fn ask_anew(&mut self, now: Time, timing: &Timing) {
         self.probe = None;
         self.rto.on_new_timing(timing);
         self.request_heartbeat(now);
     }
 
-    /// Returns whether NATs on the way still know the path, so they do not answer in the peer's name: it is
-    /// confirmed, and was heard within a mapping's lifetime or, with rarer heartbeats, has missed at most
-    /// one. Without heartbeats, silence means nothing.
+    /// Returns whether NATs on the way still know the path, and thus do not answer in the peer's name. The path
+    /// must be confirmed. Its last packet must have arrived within the lifetime of a mapping; with rarer
+    /// heartbeats, one missed heartbeat is tolerated. Without heartbeats, silence means nothing.
     pub(crate) fn is_known_to_nats(&self, now: Time, timing: &Timing) -> bool {
         let rto = self.rto_without_back_off(timing);
-        // Rarer heartbeats of a spare path prove nothing of NATs.
+        // The rarer heartbeats of a spare path do not count: they may be too rare to keep a mapping alive.
         let limit = self.usual_heartbeat_pause(timing).map(|pause| NAT_MEMORY.max(2 * (pause + rto)));
         self.confirmed && limit.is_none_or(|limit| now - self.heard < limit)
     }
 
-    /// The interval between heartbeats of an idle path, without the RTO; `None` if none are sent.
+    /// Returns the interval between heartbeats of an idle path, without the RTO; `None` if none are sent.
     pub(super) fn heartbeat_pause(&self, timing: &Timing) -> Option<Duration> {
         let pause = self.usual_heartbeat_pause(timing)?;
         let may_be_rare = self.is_spare && self.state == PathState::Active && !self.watch.is_on();
         Some(if may_be_rare { self.usage.heartbeat(pause) } else { pause })
     }
 
-    /// The same without regard to the uses of the addresses.
+    /// Returns the same interval, without regard to the uses of the addresses.
     fn usual_heartbeat_pause(&self, timing: &Timing) -> Option<Duration> {
         let pause = match self.options.heartbeats {
             Heartbeats::AsAssociation => timing.heartbeat_interval,
@@ -275,6 +281,7 @@ impl Path {
         Some(if self.watch.is_on() { pause / watch::PACE } else { pause })
     }
 
+    /// Schedules the next heartbeat, after the interval and the RTO with jitter.
     pub(super) fn schedule_heartbeat(&mut self, now: Time, timing: &Timing, random: &mut Random) {
         let pause = self.heartbeat_pause(timing);
         //= rfc9260#8.3-13

@@ -1,26 +1,27 @@
-//! The number by which everything about a path is looked up.
+//! Index of a path, which identifies the path within its association.
 
-/// The index of a path in its association. Small, since each chunk in flight has one.
+/// Index of a path in its association. It is small because each chunk in flight holds one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct PathIndex(u16);
 
 impl PathIndex {
-    /// Indices of as many paths as there may be.
+    /// Exclusive upper bound of an index.
     pub(crate) const MAX: usize = u16::MAX as usize;
 
-    /// `index` is less than [`MAX`](Self::MAX).
+    /// Creates an index from `index`, which must be less than [`MAX`](Self::MAX).
     #[expect(clippy::cast_possible_truncation, reason = "the number of paths is limited")]
     pub(crate) const fn new(index: usize) -> Self {
         debug_assert!(index < Self::MAX);
         PathIndex(index as u16)
     }
 
-    /// The index as HEARTBEATs carry it.
+    /// Returns the index as HEARTBEATs carry it.
     pub(crate) fn to_wire(self) -> u32 {
         self.0.into()
     }
 
-    /// The reverse; the peer may have changed the number, so that no path has it.
+    /// Reads an index from a HEARTBEAT ACK; `None` if it has more than 16 bits. The peer may have changed the
+    /// number, so a path with this index need not exist.
     pub(crate) fn from_wire(index: u32) -> Option<Self> {
         u16::try_from(index).ok().map(PathIndex)
     }

@@ -1,12 +1,15 @@
-//! Detects a path whose loss rate is too high for it to carry data.
+//! Detection of a path whose loss rate is too high for it to carry data.
 //!
-//! A leaky bucket of chunks: losses fill it, deliveries empty it, and at the permitted loss rate
-//! ([`Timing::loss_max`](crate::Timing::loss_max)) its level is stable. A rate over a fixed number of chunks
-//! would be slow with a large number on a path with a small window, and too noisy with a small one. One event
-//! adds only a bounded amount: a queue that overflows loses much at once, and the window reacts to that.
-//! Losses are a new event if the lost chunks were sent after the last event was noticed, as in RFC 9260
-//! section 7.2.4. The meter sees only counts, and its caller acts on the result. Start at [`LossMeter::on_acks`],
-//! then [`LossMeter::take_verdict`].
+//! The meter is a leaky bucket of chunks. Losses fill it, and deliveries empty it. At the permitted loss rate
+//! ([`Timing::loss_max`](crate::Timing::loss_max)), its level is stable. A rate over a fixed number of chunks has two
+//! disadvantages. A large number takes long on a path with a small window, and a small number gives a noisy rate.
+//!
+//! One event adds only a limited amount, because a queue that overflows loses many packets at once, and the window
+//! reacts to that. Losses are a new event if the lost chunks were sent after the last event was noticed, as in RFC
+//! 9260 section 7.2.4.
+//!
+//! The meter sees only counts, and its caller acts on the result. Start at [`LossMeter::on_acks`], then
+//! [`LossMeter::take_verdict`].
 
 use std::time::Duration;
 
@@ -14,19 +17,19 @@ use base::Time;
 
 use crate::tx::{Losses, PathAcks};
 
-/// Losses beyond the permitted rate that fill the bucket.
+/// Number of lost chunks beyond the permitted rate that fills the bucket.
 const LOSSES_FULL: i32 = 30;
 
-/// Minimum number of events that fill the bucket. An initial window that overflows a long queue causes three.
+/// Minimum number of events that fill the bucket. An initial window that overflows a long queue causes three events.
 const EVENTS_LEAST: i32 = 6;
 
-/// Units of the bucket's level per chunk, which allow rates in percent.
+/// Units of the bucket's level per chunk: one unit is a percent of a chunk.
 const WHOLE: i32 = 100;
 
 /// Level of the full bucket.
 const FULL: i32 = LOSSES_FULL * WHOLE;
 
-/// Lifetime of a verdict.
+/// Time for which a verdict remains valid.
 const VERDICT_HOLDS: Duration = Duration::from_secs(60);
 
 /// Measures the losses of one path.
@@ -34,30 +37,34 @@ const VERDICT_HOLDS: Duration = Duration::from_secs(60);
 pub(crate) struct LossMeter {
     /// Level at the end of the last round trip, 0 to [`FULL`].
     level: i32,
-    /// Amount that the current round trip will add, before the limit per event.
+    /// Amount that the current round trip will add to the level, before the limit per event.
     round: i32,
-    /// Time at which the last event was noticed, and the amount it has added so far.
+    /// Time at which the last event was noticed.
     noticed_at: Time,
+    /// Amount that this event has added so far.
     added: i32,
-    /// Lost chunks, and all chunks, since the bucket was last empty.
+    /// Lost chunks since the bucket was last empty.
     lost: u32,
+    /// Lost and delivered chunks in that time.
     chunks: u32,
-    /// Time of the last verdict of too much loss, and its loss rate in percent; 0 if there was none.
+    /// Time of the last verdict of too much loss.
     found_at: Time,
+    /// Loss rate at that verdict in percent; 0 without a verdict.
     found_percent: u8,
 }
 
 impl LossMeter {
-    /// Resets the counts, but not the last verdict, when data moves to this path: its old losses no longer matter.
+    /// Resets the counts when data moves to this path, because its old losses no longer matter. Keeps the last
+    /// verdict.
     pub(crate) fn begin(&mut self) {
         let LossMeter { found_at, found_percent, .. } = *self;
         *self = LossMeter { found_at, found_percent, ..LossMeter::default() };
     }
 
-    /// Processes a SACK; `allowed` is the permitted loss rate in percent.
+    /// Processes a SACK. `allowed` is the permitted loss rate in percent.
     pub(crate) fn on_acks(&mut self, acks: &PathAcks, allowed: u8, now: Time) {
         self.add(&acks.lost, acks.chunks, allowed, now);
-        // Chunks declared lost too early were not lost.
+        // Chunks that were declared lost too early are not lost.
         let needless = count(acks.spurious).min(self.lost);
         self.lost -= needless;
         self.round = self.round.saturating_sub(signed(needless).saturating_mul(WHOLE));
@@ -66,7 +73,7 @@ impl LossMeter {
         }
     }
 
-    /// Counts chunks found lost between two SACKs.
+    /// Counts chunks that are found lost between two SACKs.
     pub(crate) fn on_lost(&mut self, lost: &Losses, allowed: u8, now: Time) {
         self.add(lost, 0, allowed, now);
     }
@@ -109,7 +116,7 @@ impl LossMeter {
         is_known.then_some(self.found_percent.into())
     }
 
-    /// Sets a verdict with this loss rate, for tests.
+    /// Sets a verdict with the loss rate `percent`, for tests.
     #[cfg(test)]
     pub(super) fn set_verdict(&mut self, at: Time, percent: u8) {
         (self.found_at, self.found_percent) = (at, percent);
@@ -131,7 +138,8 @@ mod tests {
     const ALLOWED: u8 = 5;
     const MS: fn(u64) -> Time = Time::from_millis;
 
-    /// Feeds a round trip with these lost and delivered chunks; they were sent after the previous losses were noticed.
+    /// Feeds a round trip with these numbers of lost and delivered chunks, which were sent after the previous losses
+    /// were noticed.
     fn round(meter: &mut LossMeter, at_ms: u64, lost: usize, delivered: usize) {
         let losses = Losses { chunks: lost, newest: MS(at_ms), ..Losses::default() };
         let acks = PathAcks { lost: losses, chunks: delivered, round_over: true, ..PathAcks::default() };

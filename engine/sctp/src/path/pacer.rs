@@ -1,32 +1,37 @@
-//! Pacing: data leaves evenly rather than a window at once.
+//! Pacing: data leaves evenly instead of a window at once.
 //!
-//! The pacer holds a budget of bytes that fills at the path's rate. Data may leave while the budget is
-//! positive, and a packet may overdraw it. A release is the yield of the rate in a millisecond, so trains
-//! (GSO) are long at high rates. At low rates it is two packets, since a full queue drops several of a longer
-//! burst, and other flows suffer for its single reaction; if a path takes over from another it is one. Data
-//! that waited for a late driver leaves as if the driver had been on time. Start at [`Pacer::refill`].
+//! The pacer holds a budget of bytes, which fills at the path's rate. Data may leave while the budget is
+//! positive, and a packet may overdraw the budget. Data is released in quanta:
+//!
+//! * At high rates, a quantum is the bytes of one millisecond, so trains (GSO) are long.
+//! * At low rates, a quantum is two packets. A full queue drops several packets of a longer burst. The sender
+//!   reacts only once to them, so other flows suffer.
+//! * While a path takes over from another path, a quantum may be a single packet.
+//!
+//! Data that waited for a late driver leaves as if the driver had been on time. Start at [`Pacer::refill`].
 
 use std::time::Duration;
 
 use base::Time;
 
-/// Minimum number of packets released together, except if a path takes over.
+/// Minimum number of packets released together, except while a path takes over.
 const QUANTUM_PACKETS: usize = 2;
 
-/// Time whose yield is released together at high rates.
+/// Time whose bytes are released together at high rates.
 const QUANTUM: Duration = Duration::from_millis(1);
 
 /// Budget of one path.
 #[derive(Clone, Debug)]
 pub(super) struct Pacer {
-    /// Bytes that may leave; negative after an overdraft.
+    /// Bytes that may leave now; negative after an overdraft.
     budget: i64,
-    /// Bytes released together.
+    /// Bytes that are released together.
     quantum: i64,
-    /// Bytes per second; 0: unlimited.
+    /// Rate in bytes per second; 0 means unlimited.
     rate: u64,
+    /// Time up to which the budget was filled.
     filled_at: Time,
-    /// Time at which the budget suffices again; set while data waits only for that.
+    /// Time at which the budget suffices again. Set while data waits only for the budget.
     pub(super) release_at: Option<Time>,
 }
 
@@ -40,7 +45,7 @@ impl Pacer {
         self.pace(rate, QUANTUM_PACKETS * mtu, now);
     }
 
-    /// Sets the rate and the minimum release in bytes.
+    /// Sets the rate in bytes per second, and the minimum quantum `least` in bytes.
     fn pace(&mut self, rate: u64, least: usize, now: Time) {
         if self.rate == 0 {
             self.filled_at = now;
@@ -54,14 +59,14 @@ impl Pacer {
         self.budget = self.budget.min(self.most(now));
     }
 
-    /// Starts pacing at this rate, packet by packet if it is low; one release may leave at once.
+    /// Restarts pacing at this rate, packet by packet if the rate is low. One quantum may leave at once.
     pub(super) fn begin(&mut self, rate: u64, now: Time) {
         *self = Pacer::new();
         self.pace(rate, 1, now);
         self.budget = self.quantum;
     }
 
-    /// Refills the budget for the time passed. After a pause there are up to two quanta.
+    /// Refills the budget for the time passed. After a pause, the limit is two quanta.
     pub(super) fn refill(&mut self, now: Time) {
         if self.rate == 0 || now <= self.filled_at {
             return;
@@ -73,15 +78,15 @@ impl Pacer {
         }
     }
 
-    /// The yield of the rate in a period.
+    /// Returns the bytes that the rate yields in `time`.
     fn gained(&self, time: Duration) -> i64 {
         let bytes = u128::from(self.rate) * time.as_nanos() / 1_000_000_000;
         i64::try_from(bytes).unwrap_or(i64::MAX)
     }
 
-    /// Maximum of the budget: two quanta, and the share of data that waited for a late driver. Without the
-    /// latter a busy host would send two quanta each time it is scheduled, regardless of its window; and as
-    /// the window would never be full, it would not grow either.
+    /// Returns the maximum of the budget: two quanta, and the bytes of the time by which the driver is late.
+    /// Without these bytes, a busy host would send only two quanta each time it is scheduled. Its window
+    /// would then never be full, and so would not grow.
     fn most(&self, now: Time) -> i64 {
         let late = self.release_at.map_or(Duration::ZERO, |at| now.since(at));
         (2 * self.quantum).saturating_add(self.gained(late))
@@ -99,7 +104,7 @@ impl Pacer {
         }
     }
 
-    /// Waits for the budget until a full quantum is available, so trains stay long.
+    /// Starts to wait for a full quantum, so trains stay long.
     pub(super) fn wait(&mut self, now: Time) {
         if self.release_at.is_none() && !self.allows() {
             let missing = u128::try_from(self.quantum.saturating_sub(self.budget)).unwrap_or(0);
@@ -124,7 +129,7 @@ mod tests {
 
     const MS: fn(u64) -> Time = Time::from_millis;
 
-    /// Sends packets of 1,000 bytes while allowed.
+    /// Sends packets of 1,000 bytes while the pacer allows it; returns their number.
     fn drain(pacer: &mut Pacer) -> usize {
         let mut packets = 0;
         while pacer.allows() && packets < 1000 {

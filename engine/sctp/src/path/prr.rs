@@ -1,12 +1,12 @@
 //! Proportional rate reduction (RFC 6937): a reduced window is reached within one round trip.
 //!
-//! During recovery, each SACK permits data in proportion to the delivered bytes, so the flight converges to
+//! During recovery, each SACK permits new data in proportion to the bytes delivered. So the flight converges to
 //! the new window without a pause or a burst. Start at [`Prr::on_ack`].
 
-/// One reduction.
+/// One reduction of a window. All sizes are in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Prr {
-    /// Bytes in flight at its start; never zero.
+    /// Bytes in flight at the start of the reduction; never zero.
     recover_flight: usize,
     delivered: usize,
     sent: usize,
@@ -23,13 +23,13 @@ impl Prr {
         Prr { recover_flight: flight.max(1), delivered: 0, sent: 0, ssthresh, mtu, window: left + mtu }
     }
 
-    /// Counts sent data.
+    /// Counts `bytes` of sent data.
     pub(super) fn on_sent(&mut self, bytes: usize) {
         self.sent += bytes;
     }
 
-    /// Handles `bytes` delivered with `flight` still in flight (RFC 6937 section 3, with the slow start
-    /// bound).
+    /// Handles the delivery of `bytes`, with `flight` bytes still in flight (RFC 6937 section 3, with the slow
+    /// start bound).
     pub(super) fn on_ack(&mut self, bytes: usize, flight: usize) {
         self.delivered += bytes;
         let quota = if flight > self.ssthresh {
@@ -40,12 +40,12 @@ impl Prr {
             let limit = self.delivered.saturating_sub(self.sent).max(bytes) + self.mtu;
             limit.min(self.ssthresh - flight)
         };
-        // The first SACK always permits something.
+        // Before anything was sent in this recovery, a SACK always permits a packet.
         let least = if self.sent == 0 { self.mtu } else { 0 };
         self.window = flight + quota.max(least);
     }
 
-    /// Bytes that may be in flight.
+    /// Returns the number of bytes that may be in flight.
     pub(super) fn window(&self) -> usize {
         self.window
     }

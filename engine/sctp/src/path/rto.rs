@@ -1,13 +1,13 @@
 //! The retransmission timeout of one path (RFC 9260 section 6.3).
 //!
-//! Keeps SRTT, RTTVAR and RTO. Never starts a timer. Invariant: RTO.Min ≤ rto ≤ RTO.Max. Start at
-//! [`Rto::on_sample`].
+//! The module keeps SRTT, RTTVAR and RTO, and never starts a timer. Invariant: RTO.Min ≤ rto ≤ RTO.Max. Start
+//! at [`Rto::on_sample`].
 
 use std::time::Duration;
 
 use crate::config::Timing;
 
-/// RTO estimator.
+/// Estimator of the RTO.
 #[derive(Clone, Debug)]
 pub(crate) struct Rto {
     srtt: Option<Duration>,
@@ -20,17 +20,17 @@ impl Rto {
         Rto { srtt: None, rttvar: Duration::ZERO, rto: Rto::unmeasured(timing) }
     }
 
-    /// The RTO before any measurement. An RTO.Initial below RTO.Min applies only to INITs.
+    /// Returns the RTO before any measurement. An RTO.Initial below RTO.Min applies only to INITs.
     fn unmeasured(timing: &Timing) -> Duration {
         timing.rto_initial.max(timing.rto_min)
     }
 
-    /// The current timeout.
+    /// Returns the current timeout.
     pub(crate) fn rto(&self) -> Duration {
         self.rto
     }
 
-    /// The smoothed round-trip time, once measured.
+    /// Returns the smoothed round-trip time, once measured.
     pub(crate) fn srtt(&self) -> Option<Duration> {
         self.srtt
     }
@@ -51,23 +51,23 @@ impl Rto {
         self.rto = self.measured(srtt, timing);
     }
 
-    /// SRTT with its margin, within the bounds.
+    /// Returns SRTT plus its margin, within the bounds.
     fn measured(&self, srtt: Duration, timing: &Timing) -> Duration {
-        // No clamp: it panics where the driver has set them the wrong way round.
+        // This is no `clamp`, which would panic if the driver has set RTO.Min above RTO.Max.
         (srtt + (self.rttvar * 4).max(timing.rto_margin)).min(timing.rto_max).max(timing.rto_min)
     }
 
-    /// Returns whether this is more than three quarters of the way from SRTT to the timeout.
+    /// Returns whether `rtt` is more than three quarters of the way from SRTT to the timeout.
     pub(crate) fn is_surprised_by(&self, rtt: Duration) -> bool {
         self.srtt.is_some_and(|srtt| rtt > srtt + self.rttvar * 3)
     }
 
-    /// Backs off after the timer has expired (rule E2).
+    /// Doubles the RTO after the timer has expired (rule E2).
     pub(crate) fn on_timeout(&mut self, timing: &Timing) {
         self.rto = (self.rto * 2).min(timing.rto_max);
     }
 
-    /// The measured timeout without back-off.
+    /// Returns the measured timeout without back-off.
     pub(crate) fn without_back_off(&self, timing: &Timing) -> Duration {
         match self.srtt {
             Some(srtt) => self.measured(srtt, timing),
@@ -75,7 +75,7 @@ impl Rto {
         }
     }
 
-    /// Applies changed bounds: measurements stay, the back-off ends.
+    /// Applies changed bounds. Measurements stay, and the back-off ends.
     pub(crate) fn on_new_timing(&mut self, timing: &Timing) {
         self.rto = self.without_back_off(timing);
     }

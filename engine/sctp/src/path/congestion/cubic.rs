@@ -1,8 +1,8 @@
 //! CUBIC (RFC 9438), with HyStart++ (RFC 9406) in slow start.
 //!
-//! After a reduction the window returns along a cubic function of time to its old size, plateaus there, and
-//! then probes for more; while plain Reno would be faster, it grows like Reno. Internal windows are in
-//! segments of one MTU, as in the RFC. Start at [`Cubic::on_ack`](CongestionControl::on_ack).
+//! After a reduction, the window follows a cubic function of time. It returns to its old size, plateaus
+//! there, and then probes for more. While Reno would grow faster, the window grows like Reno. Internal
+//! windows are in segments of one MTU, as in the RFC. Start at [`Cubic::on_ack`](CongestionControl::on_ack).
 
 use std::time::Duration;
 
@@ -18,18 +18,18 @@ use super::{
 const BETA: f64 = 0.7;
 /// Steepness of the function, in segments per cubic second (section 5.1).
 const C: f64 = 0.4;
-/// Segments per round trip of Reno-friendly growth until it has reached the old window (section 4.3).
+/// Growth of Reno's window until it has reached the old window, in segments per round trip (section 4.3).
 const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
 
 /// One period of congestion avoidance.
 #[derive(Clone, Copy, Debug)]
 struct Epoch {
     began: Time,
-    /// Seconds until the function is back at `w_max`.
+    /// Seconds from `began` until the function is back at `w_max`.
     k: f64,
-    /// Estimate of Reno's window.
+    /// Estimate of Reno's window, in segments.
     w_est: f64,
-    /// Increase of that estimate.
+    /// Increase of `w_est`, in segments per round trip.
     alpha: f64,
     /// Steepness of the function, in segments per cubic second.
     c: f64,
@@ -37,13 +37,14 @@ struct Epoch {
 
 #[derive(Clone, Copy, Debug)]
 struct Window {
-    /// Bytes.
+    /// Congestion window in bytes.
     cwnd: f64,
-    /// Bytes.
+    /// Slow-start threshold in bytes.
     ssthresh: usize,
-    /// Segments at the last congestion.
+    /// Size to which the function returns, in segments: the window at the last congestion, or less after fast
+    /// convergence.
     w_max: f64,
-    /// Segments just before the last congestion.
+    /// Window just before the last congestion, in segments.
     cwnd_prior: f64,
     epoch: Option<Epoch>,
 }
@@ -87,7 +88,7 @@ impl Cubic {
         }
     }
 
-    /// Sections 4.2 to 4.5.
+    /// Grows the window outside slow start (sections 4.2 to 4.5).
     fn avoid_congestion(&mut self, ack: &Ack) {
         let cwnd = self.segments();
         let mut epoch = self.window.epoch.unwrap_or_else(|| self.new_epoch(ack.now));
@@ -120,7 +121,8 @@ impl Cubic {
     fn reduce(&mut self) {
         self.before = Some(self.window);
         let cwnd = self.segments();
-        // Section 4.7: a window that did not return to its old size leaves room for others.
+        // Section 4.7 (fast convergence): a window that had not returned to its old size leaves room for
+        // other flows.
         let lower = cwnd < self.window.w_max;
         self.window.w_max = if lower { cwnd * (1.0 + BETA) / 2.0 } else { cwnd };
         self.window.cwnd_prior = cwnd;
@@ -129,7 +131,8 @@ impl Cubic {
     }
 }
 
-/// Uses Newton's method, so the result is the same on every machine.
+/// Returns the cube root of `x`; 0 if `x` is negative. Newton's method gives the same result on every
+/// machine.
 fn cube_root(x: f64) -> f64 {
     if x <= 0.0 {
         return 0.0;
@@ -167,7 +170,7 @@ impl CongestionControl for Cubic {
             return;
         }
         if !ack.window_was_full {
-            // Section 5.8: periods limited by the application do not count.
+            // Section 5.8: time in which the application limits the sender does not count.
             self.window.epoch = None;
         } else if self.in_slow_start() {
             self.slow_start(ack);
@@ -228,7 +231,8 @@ mod tests {
         c
     }
 
-    /// Acknowledges a whole window every 100 ms until `until`; returns the window in segments.
+    /// Acknowledges a whole window every 100 ms, from `from` to `until` in milliseconds. Returns the window
+    /// in segments.
     fn run(c: &mut Cubic, from: u64, until: u64) -> usize {
         for millis in (from..until).step_by(100) {
             let window = c.cwnd();

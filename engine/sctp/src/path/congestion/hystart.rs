@@ -1,46 +1,48 @@
 //! HyStart++ (RFC 9406): leaves slow start when round trips grow, before the queue overflows.
 //!
-//! Considers only round trips; the window belongs to the controller. Start at [`HyStart::on_ack`].
+//! This module considers only round trips; the window belongs to the controller. Start at [`HyStart::on_ack`].
 
 use std::time::Duration;
 
 use super::Ack;
 
-/// Bounds of the increase in round trip that ends slow start (section 4.3).
+/// Lower bound of the increase in round trip that makes slow start conservative (section 4.3).
 const MIN_RTT_THRESH: Duration = Duration::from_millis(4);
+/// Upper bound of that increase.
 const MAX_RTT_THRESH: Duration = Duration::from_millis(16);
-/// Divisor of the round trip that yields the threshold between the bounds.
+/// Divisor of the last round's shortest round trip. The quotient, within these bounds, is the required
+/// increase.
 const MIN_RTT_DIVISOR: u32 = 8;
-/// Number of samples that a round needs to be evaluated.
+/// Minimum number of samples for the evaluation of a round.
 const N_RTT_SAMPLE: u32 = 8;
-/// Divisor of growth in conservative slow start.
+/// Divisor of the window's growth in conservative slow start.
 pub(super) const CSS_GROWTH_DIVISOR: usize = 4;
 /// Number of conservative rounds before slow start ends.
 const CSS_ROUNDS: u32 = 5;
 
-/// The growth of slow start.
+/// Growth of the window in slow start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Pace {
-    /// Normal.
+    /// Normal growth.
     Full,
-    /// At a quarter of the rate.
+    /// A quarter of the normal growth.
     Conservative,
-    /// None: slow start has ended.
+    /// No growth: slow start has ended.
     Over,
 }
 
-/// The round trips of this round and the last.
+/// Shortest round trips of the current round and of the last one.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct HyStart {
     last: Option<Duration>,
     current: Option<Duration>,
     samples: u32,
-    /// In conservative slow start: the round trip that triggered it, and the number of rounds so far.
+    /// Set in conservative slow start: the round trip that triggered it, and the number of rounds since then.
     conservative: Option<(Duration, u32)>,
 }
 
 impl HyStart {
-    /// Processes the sample of `ack`; returns the resulting growth.
+    /// Processes the round trip of `ack`; returns the growth that results.
     pub(super) fn on_ack(&mut self, ack: &Ack) -> Pace {
         if ack.round_over {
             self.last = self.current.take();
@@ -64,12 +66,12 @@ impl HyStart {
         if self.conservative.is_some() { Pace::Conservative } else { Pace::Full }
     }
 
-    /// The shortest round trip of this round, if there were enough samples.
+    /// Returns the shortest round trip of this round, if the round has enough samples.
     fn judged(&self) -> Option<Duration> {
         self.current.filter(|_| self.samples >= N_RTT_SAMPLE)
     }
 
-    /// The same if it clearly exceeds the last round's.
+    /// Returns the shortest round trip of this round if it clearly exceeds the last round's.
     fn grown(&self) -> Option<Duration> {
         let last = self.last?;
         let threshold = (last / MIN_RTT_DIVISOR).clamp(MIN_RTT_THRESH, MAX_RTT_THRESH);
@@ -83,7 +85,7 @@ mod tests {
     use super::*;
     use base::Time;
 
-    /// A round of eight samples; the pace after the last.
+    /// Feeds a round of eight samples; returns the growth after the last one.
     fn round(h: &mut HyStart, millis: u64) -> Pace {
         let ack = |first| Ack {
             rtt: Some(Duration::from_millis(millis)),

@@ -1,13 +1,19 @@
-//! A controller for paths that lose packets without congestion: opt-in, and limited by delay.
+//! Congestion control for paths that lose packets without congestion: opt-in, and limited by delay.
 //!
-//! It models the path as a pipe, after the idea of BBR: the pipe holds the highest delivery rate of the last
-//! rounds times the shortest round trip. It sends at that rate, periodically probes for more and drains the
-//! resulting queue, and keeps at most twice the pipe in flight. **Losses alone do not slow it down.** They do
-//! if they come with delay, that is, with a standing queue, or if they are too many to be noise
-//! ([`MAX_NOISE_PERCENT`]), so a short queue that overflows is respected as well. Then a ceiling on the bytes
-//! in flight falls by [`BACK_OFF`] each round, and rises slowly afterwards.
+//! The controller models the path as a pipe, as BBR does. The pipe holds the highest recent delivery rate
+//! times the shortest round trip. The controller sends at this rate. It periodically probes for a higher
+//! rate, and then drains the resulting queue. It keeps up to about twice the pipe in flight, and three times
+//! the pipe at the start.
 //!
-//! The cost: against loss-based flows in one deep queue it takes about as much as the queue permits, not an
+//! **Losses alone do not slow it down.** They indicate congestion in two cases:
+//!
+//! * They occur together with delay, that is, with a standing queue.
+//! * They are too many to be noise ([`MAX_NOISE_PERCENT`]). This covers a short queue that overflows.
+//!
+//! Each round with congestion sets a ceiling for the bytes in flight: [`BACK_OFF`] times the bytes that were
+//! in flight. The ceiling rises slowly afterwards.
+//!
+//! The cost: next to loss-based flows in one deep queue, it takes about as much as the queue permits, not an
 //! equal share. Therefore it is not the default. Start at
 //! [`LossTolerant::on_ack`](CongestionControl::on_ack).
 
@@ -17,44 +23,49 @@ use base::Time;
 
 use super::{Ack, CongestionControl, initial_window, window_rate};
 
-/// Number of rounds over which the highest rate is taken.
+/// Number of recent rounds from which the highest rate is taken.
 const RATE_ROUNDS: usize = 10;
-/// Lifetime of the shortest round trip.
+/// Age at which the shortest round trip is measured again.
 const MIN_RTT_SPAN: Duration = Duration::from_secs(10);
-/// Duration of its new measurement with little in flight.
+/// Minimum duration of that measurement, with little in flight.
 const PROBE_RTT: Duration = Duration::from_millis(200);
-/// Gain that fills the pipe within a few rounds: 2 / ln 2.
+/// Pacing gain, in percent, that fills the pipe within a few rounds: 2 / ln 2.
 const STARTUP_PERCENT: u64 = 289;
-/// Gains on the rate, one for each round trip: one probes for more, one drains the queue.
+/// Pacing gains, in percent, one for each round trip of a cycle. The first probes for a higher rate, and the
+/// second drains the queue.
 const CYCLE_PERCENT: [u64; 8] = [125, 75, 100, 100, 100, 100, 100, 100];
-/// Loss rate, in percent, that may be noise without a standing queue.
+/// Loss rate, in percent, up to which losses without a standing queue may be noise.
 const MAX_NOISE_PERCENT: usize = 10;
 /// Loss rate, in percent, that is tolerated even with a standing queue.
 const MAX_QUEUED_PERCENT: usize = 2;
-/// Standard deviations by which the losses of a round must exceed the tolerated rate: in a round of ten
-/// packets, a tenth is often none, and often two.
+/// Standard deviations by which the losses of a round must exceed the tolerated rate. At a loss rate of a
+/// tenth, a round of ten packets often loses none, and often two.
 const CHANCE_DEVIATIONS: f64 = 2.0;
-/// Factor on the ceiling after a round of congestion.
+/// Factor on the bytes in flight: the product is the ceiling after a round of congestion.
 const BACK_OFF: f64 = 0.7;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
-    /// The rate still grows; `rounds` counts those in which it did not.
+    /// The rate still grows. `best` is the rate after its last clear growth, in bytes per second; `rounds`
+    /// counts the rounds since then.
     Startup { best: u64, rounds: u32 },
     /// The queue from startup drains.
     Drain,
-    /// Cycling through the gains; the current position and the time it began.
+    /// The gains are used in turn: `place` is the current one, and `since` is the time at which it began.
     Cruise { place: usize, since: Time },
-    /// Little in flight, to measure the round trip without a queue.
+    /// Little is in flight until this time, so the round trip is measured without a queue.
     ProbeRtt { until: Time },
 }
 
-/// Observations of the round so far.
+/// Observations of the current round so far.
 #[derive(Clone, Copy, Debug, Default)]
 struct Round {
+    /// User bytes acknowledged.
     delivered: usize,
+    /// User bytes lost.
     lost: usize,
     least_rtt: Option<Duration>,
+    /// Maximum of the user bytes in flight.
     most_flight: usize,
 }
 
@@ -64,12 +75,15 @@ pub(crate) struct LossTolerant {
     mtu: usize,
     cwnd: usize,
     phase: Phase,
-    /// The highest rate of each of the last rounds.
+    /// Highest rate of each of the last rounds, in bytes per second.
     rates: [u64; RATE_ROUNDS],
     rounds: usize,
     round: Round,
+    /// Shortest round trip, and the time of the last sample close to it.
     min_rtt: Option<(Duration, Time)>,
+    /// Limit on the bytes in flight after congestion.
     ceiling: Option<usize>,
+    /// Window in bytes before the last timeout.
     before_timeout: Option<usize>,
 }
 
@@ -92,7 +106,7 @@ impl LossTolerant {
         self.rates.iter().copied().max().unwrap_or(0)
     }
 
-    /// Capacity of the pipe in bytes; `None` before rate and round trip are known.
+    /// Returns the capacity of the pipe in bytes; `None` before rate and round trip are known.
     fn pipe(&self) -> Option<usize> {
         let (rtt, _) = self.min_rtt?;
         let bytes = u128::from(self.rate()) * rtt.as_nanos() / 1_000_000_000;
@@ -105,8 +119,8 @@ impl LossTolerant {
             *place = (*place).max(sample.rate);
         }
         if let Some(rtt) = ack.rtt {
-            // A sample close to the shortest is as good: each cycle sees an idle queue, and no probe is
-            // needed.
+            // A sample close to the shortest round trip renews it. A cycle that empties the queue thus makes
+            // a separate measurement needless.
             match &mut self.min_rtt {
                 Some((least, at)) if rtt < *least + *least / 32 => {
                     *least = rtt.min(*least);
@@ -158,7 +172,7 @@ impl LossTolerant {
         }
     }
 
-    /// Lowers the ceiling on congestion with `flight` bytes in flight.
+    /// Sets the ceiling after congestion with `flight` bytes in flight.
     fn lower_ceiling(&mut self, flight: usize) {
         let lower = (flight as f64 * BACK_OFF) as usize;
         self.ceiling = Some(lower.max(4 * self.mtu));
@@ -167,7 +181,7 @@ impl LossTolerant {
         }
     }
 
-    /// Changes phases by time and by the bytes in flight.
+    /// Moves to the next phase if the time or the bytes in flight require it.
     fn advance(&mut self, ack: &Ack) {
         let (Some(pipe), Some((rtt, measured))) = (self.pipe(), self.min_rtt) else { return };
         match self.phase {
@@ -192,7 +206,7 @@ impl LossTolerant {
         }
     }
 
-    /// Target of the window.
+    /// Returns the target of the window in bytes; `None` before the pipe is known.
     fn target(&self) -> Option<usize> {
         let pipe = self.pipe()?;
         let target = match self.phase {
@@ -200,13 +214,13 @@ impl LossTolerant {
             Phase::Cruise { .. } => 2 * pipe,
             Phase::ProbeRtt { .. } => pipe / 2,
         };
-        // A few packets more, for SACKs that come late or together.
+        // Three more packets, because SACKs may arrive late or together.
         Some((target + 3 * self.mtu).min(self.ceiling.unwrap_or(usize::MAX)).max(4 * self.mtu))
     }
 }
 
-/// Returns whether the losses of a round exceed those expected at a probability of `percent` by more than
-/// [`CHANCE_DEVIATIONS`]. A round of few packets proves little.
+/// Returns whether `lost` packets out of `all` exceed the losses that are expected at a loss rate of
+/// `percent`, by more than [`CHANCE_DEVIATIONS`]. A round of few packets proves little.
 fn exceeds(lost: usize, all: usize, percent: usize) -> bool {
     let p = percent as f64 / 100.0;
     let expected = all as f64 * p;
@@ -242,12 +256,12 @@ impl CongestionControl for LossTolerant {
         };
     }
 
-    /// Marks are never noise: there is a queue, regardless of the delay.
+    /// Sets the ceiling: a mark is never noise, because it proves a queue even without delay.
     fn on_mark(&mut self, _now: Time) {
         self.lower_ceiling(self.round.most_flight.max(self.cwnd.min(2 * self.pipe().unwrap_or(self.cwnd))));
     }
 
-    /// Does nothing: losses are judged at the end of each round, together with the delay.
+    /// Does nothing: the end of each round judges its losses, together with its delay.
     fn on_congestion(&mut self, _now: Time) -> bool {
         false
     }
@@ -263,7 +277,7 @@ impl CongestionControl for LossTolerant {
         }
     }
 
-    /// Does nothing: the rate is still known, so nothing is sent in bursts after a pause.
+    /// Does nothing: the rate is still known, so pacing prevents a burst after a pause.
     fn on_idle(&mut self, _rtos: u32, _least: usize) {}
 
     fn on_mtu(&mut self, mtu: usize) {
@@ -307,7 +321,7 @@ mod tests {
         });
     }
 
-    /// A pipe of 1 MB/s and 100 ms holds 100 kB.
+    /// Returns a controller in its cruise phase. Its pipe of 1 MB/s and 100 ms holds 100 kB.
     fn cruising() -> LossTolerant {
         let mut c = LossTolerant::new(MTU);
         (0..8).for_each(|n| round(&mut c, n, 100, 0));

@@ -1,9 +1,9 @@
-//! Congestion control of one path: the amount of data in flight, and its rate.
+//! Congestion control of one path: limits on the data in flight and on the sending rate.
 //!
-//! A [`CongestionControl`] knows the window, not the packets: `tx` counts the data in flight and finds
-//! losses, and [`Sending`](super::Sending) reports congestion to the controller once per round trip.
-//! Invariant of each controller: cwnd ≥ one MTU. Start at the trait; then [`rfc9260`], [`cubic`] (the
-//! default) and [`loss_tolerant`].
+//! A [`CongestionControl`] knows the window but not the packets. `tx` counts the data in flight and finds
+//! losses. [`Sending`](super::Sending) reports congestion to the controller once per round trip. Invariant of
+//! each controller: cwnd ≥ one MTU. Start at the trait, and then read [`rfc9260`], [`cubic`] (the default)
+//! and [`loss_tolerant`].
 
 pub(crate) mod cubic;
 pub(crate) mod hystart;
@@ -18,7 +18,7 @@ use base::Time;
 use crate::config::CongestionAlgorithm;
 use crate::tx::RateSample;
 
-/// The acknowledgement of one SACK for one path.
+/// Acknowledgements and losses on one path that one SACK reports.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ack {
     pub(crate) now: Time,
@@ -28,22 +28,23 @@ pub(crate) struct Ack {
     pub(crate) flight: usize,
     /// User bytes found lost by this SACK.
     pub(crate) lost: usize,
-    /// Set if the window limited the sender in the last round trip.
+    /// True if the window limited the sender in the last round trip.
     pub(crate) window_was_full: bool,
-    /// Set during loss recovery, in which the window does not grow.
+    /// True during loss recovery, in which the window does not grow.
     pub(crate) in_recovery: bool,
-    /// Set if the cumulative TSN moved.
+    /// True if the cumulative TSN moved.
     pub(crate) cumulative_advanced: bool,
-    /// The round trip of the newest chunk that was not retransmitted.
+    /// Round trip of the newest acknowledged chunk that was sent only once.
     pub(crate) rtt: Option<Duration>,
     /// The smoothed round trip.
     pub(crate) srtt: Duration,
-    /// Set if a round trip has ended.
+    /// True if a round trip has ended.
     pub(crate) round_over: bool,
+    /// Delivery rate, if measured.
     pub(crate) rate: Option<RateSample>,
 }
 
-/// Bytes of the largest controller.
+/// Size of the largest controller in bytes.
 pub(crate) const LARGEST: usize = {
     let (cubic, tolerant) = (size_of::<cubic::Cubic>(), size_of::<loss_tolerant::LossTolerant>());
     let plain = size_of::<rfc9260::Rfc9260>();
@@ -51,28 +52,28 @@ pub(crate) const LARGEST: usize = {
     if larger > plain { larger } else { plain }
 };
 
-/// Factors that slow the growth of a window because of the association's other paths: above 0, at most 1.
+/// Factors, above 0 and up to 1, that slow the growth of a window because of the association's other paths.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Coupling {
-    /// Factor on the increase per acknowledged byte.
+    /// Factor on the increase of the window per acknowledged byte.
     pub(crate) growth: f64,
-    /// Factor on the coefficient of a cubic function of time.
+    /// Factor on the steepness of a cubic function of time.
     pub(crate) steepness: f64,
 }
 
 impl Coupling {
-    /// No other path.
+    /// No coupling: no other path carries data.
     pub(crate) const NONE: Coupling = Coupling { growth: 1.0, steepness: 1.0 };
 }
 
-/// The window and rate of one path. All sizes are user bytes.
+/// Window and pacing rate of one path. All sizes are user bytes.
 pub(crate) trait CongestionControl: fmt::Debug + Send {
-    /// Bytes that may be in flight.
+    /// Returns the number of bytes that may be in flight.
     fn cwnd(&self) -> usize;
 
     /// Returns whether data in flight may exceed the window by less than one packet (RFC 9260 section 6.1 B).
-    /// TCP counts whole packets. A controller that aims for fairness to TCP does so too once it has found its
-    /// window, since the extra packet is a twentieth of a small one.
+    /// TCP sends only whole packets. A controller that aims for fairness to TCP does the same after slow
+    /// start. The extra packet would be a twentieth of a small window.
     fn may_be_passed(&self) -> bool {
         true
     }
@@ -80,42 +81,43 @@ pub(crate) trait CongestionControl: fmt::Debug + Send {
     /// Raises the initial window to at least `window` bytes, before anything is sent.
     fn begin_with(&mut self, window: usize);
 
-    /// The slow-start threshold; `usize::MAX` while there is none.
+    /// Returns the slow-start threshold in bytes; `usize::MAX` if there is no threshold.
     fn ssthresh(&self) -> usize;
 
     /// Handles acknowledged data.
     fn on_ack(&mut self, ack: &Ack);
 
-    /// Handles losses that indicate congestion; called once for all data sent before. Returns whether the
-    /// window was reduced, in which case the reduction is spread over the round trip.
+    /// Handles losses that indicate congestion. Called once for the losses of all data that was sent before
+    /// the congestion was noticed. Returns whether the window was reduced; if so, the caller spreads the
+    /// reduction over a round trip.
     fn on_congestion(&mut self, now: Time) -> bool;
 
-    /// Handles a congestion mark (RFC 3168). Called before [`on_congestion`](Self::on_congestion), for
-    /// controllers that judge losses otherwise.
+    /// Handles a congestion mark (RFC 3168). [`on_congestion`](Self::on_congestion) follows. Only controllers
+    /// that treat losses differently from marks implement this.
     fn on_mark(&mut self, _now: Time) {}
 
     /// Handles expiry of T3 (RFC 9260 section 7.2.3).
     fn on_timeout(&mut self);
 
-    /// Undoes the last reaction to congestion or a timeout, which was spurious.
+    /// Undoes the last reaction to congestion or to a timeout, because it proved spurious.
     fn on_spurious(&mut self);
 
-    /// Handles a pause of `rtos` retransmission timeouts (RFC 9260 section 7.2.1). `least` is the initial
-    /// window of a new path, in bytes.
+    /// Handles a pause in sending of `rtos` retransmission timeouts (RFC 9260 section 7.2.1). `least` is the
+    /// initial window of a new path, in bytes.
     fn on_idle(&mut self, rtos: u32, least: usize);
 
-    /// Handles a change of the path's MTU.
+    /// Handles a change of the path's MTU to `mtu` bytes.
     fn on_mtu(&mut self, mtu: usize);
 
-    /// Sets the coupling after windows of the association's other paths changed. A controller without support
-    /// for it ignores this.
+    /// Sets the coupling after the windows of the association's other paths have changed. A controller
+    /// without coupling ignores this.
     fn set_coupling(&mut self, _coupling: Coupling) {}
 
     /// Returns the pacing rate in bytes per second.
     fn pacing_rate(&self, srtt: Duration) -> u64;
 }
 
-/// Creates a controller for a path of this MTU.
+/// Creates a controller for a path whose packets have up to `mtu` bytes.
 pub(crate) fn controller(algorithm: CongestionAlgorithm, mtu: usize) -> Box<dyn CongestionControl> {
     match algorithm {
         CongestionAlgorithm::Rfc9260 => Box::new(rfc9260::Rfc9260::new(mtu)),
@@ -124,48 +126,49 @@ pub(crate) fn controller(algorithm: CongestionAlgorithm, mtu: usize) -> Box<dyn 
     }
 }
 
-/// The initial cwnd before data transmission (RFC 9260 section 7.2.1).
+/// Returns the initial cwnd in bytes, before data transmission (RFC 9260 section 7.2.1).
 //= rfc9260#7.2.1-1
 fn initial_window(mtu: usize) -> usize {
     (4 * mtu).min((2 * mtu).max(4404))
 }
 
-/// The minimum slow-start threshold (RFC 9260 section 7.2.3).
+/// Returns the minimum slow-start threshold in bytes (RFC 9260 section 7.2.3).
 fn least_threshold(mtu: usize) -> usize {
     4 * mtu
 }
 
-/// Returns `cwnd` after `rtos` timeouts without data: halved for each, but not below four MTU or the initial
-/// window (the restart window of RFC 5681 section 4.1).
+/// Returns `cwnd` after a pause of `rtos` timeouts. Each timeout halves it, but not below four MTUs or the
+/// initial window `least` (the restart window of RFC 5681 section 4.1).
 //= rfc9260#7.2.1-10
 fn after_idle(cwnd: usize, mtu: usize, rtos: u32, least: usize) -> usize {
     (cwnd >> rtos.min(32)).max(least_threshold(mtu)).max(least).min(cwnd)
 }
 
-/// Returns the whole bytes of a window, which is never negative.
+/// Rounds a window down to whole bytes. A window is never negative.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "windows are small and positive")]
 fn whole(window: f64) -> usize {
     window as usize
 }
 
-/// The rate that sends `percent` of a window per round trip.
+/// Returns the rate that sends `percent` of a window per round trip, in bytes per second.
 pub(crate) fn window_rate(cwnd: usize, srtt: Duration, percent: u64) -> u64 {
     let rate = cwnd as u128 * u128::from(percent) * 10_000_000 / srtt.as_nanos().max(1);
     u64::try_from(rate).unwrap_or(u64::MAX)
 }
 
-/// Twice the window per round trip, so that slow start can double it (as RFC 9406 section 5 assumes of a
-/// paced sender).
+/// Pacing rate in slow start, in percent of the window per round trip. Twice the window lets slow start
+/// double it (as RFC 9406 section 5 assumes of a paced sender).
 const SLOW_START_PERCENT: u64 = 200;
 
-/// A little above the window, so that pacing alone never keeps the window unused.
+/// Pacing rate after slow start, in percent of the window per round trip. It is a little above the window, so
+/// pacing alone never leaves the window unused.
 const AVOIDANCE_PERCENT: u64 = 125;
 
 #[cfg(test)]
 pub(crate) mod testing {
     use super::*;
 
-    /// Acknowledgement of `bytes` of a full window after 100 ms.
+    /// Returns an acknowledgement of `bytes`, after 100 ms and with a window that was full.
     pub(crate) fn full(now: Time, bytes: usize) -> Ack {
         let rtt = Duration::from_millis(100);
         Ack {

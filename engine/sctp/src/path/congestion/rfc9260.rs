@@ -1,4 +1,4 @@
-//! Congestion control of RFC 9260 section 7.2: slow start, and one MTU more each round trip.
+//! Congestion control of RFC 9260 section 7.2: slow start, then growth by one MTU per round trip.
 
 use std::time::Duration;
 
@@ -9,6 +9,7 @@ use super::{
     least_threshold, whole, window_rate,
 };
 
+/// Window and its companions, in bytes. A reduction replaces them together.
 #[derive(Clone, Copy, Debug)]
 struct Window {
     cwnd: usize,
@@ -68,10 +69,11 @@ impl CongestionControl for Rfc9260 {
         self.window.ssthresh
     }
 
-    /// Grows by slow start or congestion avoidance (RFC 9260 sections 7.2.1 and 7.2.2).
+    /// Grows the window by slow start or congestion avoidance (RFC 9260 sections 7.2.1 and 7.2.2).
     ///
-    /// One SACK here often covers a whole train of packets, so growth counts bytes (RFC 3465) and is not
-    /// limited to one MTU per SACK; counting bytes is itself the defence against split acknowledgements.
+    /// One SACK often covers a whole train of packets. So growth counts acknowledged bytes (RFC 3465),
+    /// without a limit of one MTU per SACK. A peer that splits its acknowledgements gains nothing, because
+    /// only bytes count.
     //= rfc9260#7.2-1
     fn on_ack(&mut self, ack: &Ack) {
         //= rfc9260#7.2.1-5
