@@ -1,7 +1,7 @@
-//! One path to the peer: its state, RTO, congestion window and heartbeats; and the set of all paths.
+//! One path to the peer: its state, RTO, congestion window and heartbeats. [`Paths`] is the set of all paths.
 //!
-//! This module never sends. Invariants: an unconfirmed path carries no data; `errors` is zero on an active
-//! path that has just been heard. Start at [`Path`], then [`Paths::choose`].
+//! This module never sends. Invariants: an unconfirmed path carries no data; `errors` is zero on an active path that has just
+//! answered. Start at [`Path`], then [`Paths::choose`].
 
 mod congestion;
 mod delays;
@@ -57,26 +57,27 @@ pub(crate) struct Transition {
     pub(crate) to: PathState,
 }
 
-/// The doubt about a path that is silent with data in flight, while another one is asked.
+/// Doubt about a path that is silent with data in flight. A chunk on another path shows whether the peer answers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Doubt {
     /// The chunk that was repeated on another path.
     pub(crate) seq: Seq,
     /// End of the wait for an answer on the doubted path.
     pub(crate) judge_at: Time,
-    /// Set if the peer has that chunk.
+    /// True if the peer has received that chunk.
     pub(crate) is_received: bool,
 }
 
 /// Signs of recovery of a path that counts as failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Returned {
+    /// No packet has arrived since the failure.
     No,
     /// Packets arrive again.
     Heard,
-    /// The path was probed since.
+    /// Packets arrive, and the path has been probed since.
     Asked,
-    /// The path was probed without an answer: it may work in one direction only.
+    /// The path was probed without an answer, so it may work in one direction only.
     AskedInVain,
 }
 
@@ -87,37 +88,41 @@ pub(crate) struct PathCounters {
     pub(crate) packets_received: u64,
     pub(crate) bytes_sent: u64,
     pub(crate) bytes_received: u64,
+    /// User bytes that were first sent on this path.
     pub(crate) new_data: u64,
     pub(crate) retransmissions: u64,
+    /// Expiries of T3-rtx.
     pub(crate) timeouts: u64,
 }
 
-/// One pair of addresses with a carrier.
+/// Pair of addresses with a carrier, and the state of the path between them.
 #[derive(Debug)]
 pub(crate) struct Path {
     pub(crate) route: Route,
     state: PathState,
     confirmed: bool,
-    /// Set once the peer may have confirmed the path, too: it has asked on it, or began with it.
+    /// True once the peer may have confirmed the path too: the peer has sent a HEARTBEAT on it, or the handshake used it.
     is_known_to_peer: bool,
-    /// One of its addresses has left the association; the path only keeps its index.
+    /// True once one of the path's addresses has left the association. The path then only keeps its index.
     retired: bool,
     //= rfc9260#7.3-2
     pub(crate) pmtu: Pmtu,
     pub(crate) ecn: PathEcn,
-    /// Marks on chunks before this one are old: the window was reduced after they were sent.
+    /// First chunk that was sent after the last reduction of the window. Marks on earlier chunks are old.
     pub(crate) reduced_until: Seq,
     pub(crate) rebinding: Rebinding,
     pub(crate) vouching: Vouching,
     options: PathOptions,
     usage: PathUse,
-    /// Set while data neither goes by the path nor would return to it: then the uses of its addresses may make heartbeats rarer.
+    /// True while the path carries no data, and data would not return to it either. The uses of its addresses may then make
+    /// heartbeats rarer.
     is_spare: bool,
-    /// Set after data has left a failing path, which may share its link with this one, until this one answers.
+    /// True from the time at which data leaves a failing path until this path answers. The two paths may share a link.
     is_assumed: bool,
-    /// Weighted bytes of new data: the path's position relative to the others.
+    /// Weighted bytes of new data, which give the path's position relative to the others.
     pub(crate) turn: u64,
     //= rfc9260#8.2-1
+    /// Consecutive timeouts.
     errors: u8,
     rto: Rto,
     //= rfc9260#7.2-3
@@ -127,9 +132,9 @@ pub(crate) struct Path {
     /// Expiry of T3-rtx.
     pub(crate) t3: Option<Time>,
     pub(crate) doubt: Option<Doubt>,
-    /// Set if timers that await answers were put off, and no answer has come.
+    /// True if deadlines for answers were postponed, and the path has not answered since.
     is_put_off: bool,
-    /// Watches a recovered path before it is used again as the primary path.
+    /// Watch over a recovered path, before it is used again as the primary path.
     watch: Watch,
     probe: Option<Probe>,
     next_heartbeat: Time,
@@ -137,12 +142,12 @@ pub(crate) struct Path {
     /// Time at which a packet last arrived on this path.
     heard: Time,
     returned: Returned,
-    /// First chunk of the next round-trip sample: one sample per round trip (rule C4).
+    /// First chunk of the next round-trip sample. Each round trip has one sample (rule C4).
     rtt_from: Seq,
     pub(crate) counters: PathCounters,
 }
 
-/// Bytes below SCTP in each packet: IP header, and UDP header if any.
+/// Returns the bytes below SCTP in each packet: the IP header, and the UDP header if any.
 //= rfc6951#5.6-1
 fn overhead(route: &Route) -> u16 {
     let ip = if route.remote.is_ipv4() { 20 } else { 40 };
@@ -153,8 +158,7 @@ fn overhead(route: &Route) -> u16 {
 }
 
 impl Path {
-    /// Creates an unconfirmed path. Each pair of addresses has its own, so another source address starts
-    /// anew.
+    /// Creates an unconfirmed path. Each pair of addresses has its own path, so another source address starts with new state.
     //= rfc9260#7.2.5.2-1
     pub(crate) fn new(route: Route, config: &AssociationConfig, now: Time) -> Path {
         let pmtu = Pmtu::new(route.remote, config.mtu, now);
@@ -200,17 +204,18 @@ impl Path {
         self.state
     }
 
-    /// Returns whether the peer has proved to be at the other end.
+    /// Returns whether the peer has proven that it is at the other end.
     pub(crate) fn is_confirmed(&self) -> bool {
         self.confirmed
     }
 
-    /// Returns whether the peer may have confirmed the path. One of the same kind takes no request by another.
+    /// Returns whether the peer may have confirmed the path. A peer with the address proof `ConfirmedPath` accepts
+    /// requests only over confirmed paths.
     pub(crate) fn is_known_to_peer(&self) -> bool {
         self.is_known_to_peer
     }
 
-    /// Notes that the peer has asked on the path, and is answered.
+    /// Records that the peer has sent a HEARTBEAT on the path and gets an answer.
     pub(crate) fn on_asked(&mut self) {
         self.is_known_to_peer = true;
     }
@@ -223,12 +228,12 @@ impl Path {
         self.rto.rto()
     }
 
-    /// The RTO without back-off.
+    /// Returns the RTO without back-off.
     pub(crate) fn rto_without_back_off(&self, timing: &Timing) -> Duration {
         self.rto.without_back_off(timing)
     }
 
-    /// The path's weight in the distribution of new data.
+    /// Returns the path's weight in the distribution of new data.
     pub(crate) fn weight(&self) -> u16 {
         self.options.weight.map_or(1, NonZeroU16::get)
     }
@@ -237,17 +242,18 @@ impl Path {
         self.rto.srtt()
     }
 
-    /// The path's rank by the uses of its addresses.
+    /// Returns the path's rank, which follows from the uses of its addresses.
     pub(crate) fn rank(&self) -> Rank {
         self.usage.rank()
     }
 
-    /// Returns whether the path is active, but has not answered since data left a failing one.
+    /// Returns whether the path has not answered since data left a failing path.
     pub(crate) fn is_assumed(&self) -> bool {
         self.is_assumed
     }
 
-    /// Sets whether the path is a spare one. One that is not any more may not have been asked for long, and is asked now.
+    /// Sets whether the path is a spare path. When it ceases to be one, its last rare heartbeat may be old, so it is probed at
+    /// once.
     fn set_spare(&mut self, is_spare: bool, now: Time) {
         let was_spare = std::mem::replace(&mut self.is_spare, is_spare);
         if was_spare && !is_spare && !self.usage.heartbeat(Duration::ZERO).is_zero() {
@@ -255,7 +261,8 @@ impl Path {
         }
     }
 
-    /// Sets the use of one of its ends; returns whether it is new. A spare path with another pace is asked at once.
+    /// Sets the use of one of the path's addresses; returns whether the use is new. A spare path whose preference or heartbeats
+    /// change is probed at once.
     fn set_use(&mut self, is_ours: bool, usage: AddressUse, now: Time) -> bool {
         let (local, remote) = (self.usage.local(), self.usage.remote());
         let before = if is_ours { local } else { remote };
@@ -271,34 +278,34 @@ impl Path {
         self.options.heartbeats != Heartbeats::Off
     }
 
-    /// Length of an SCTP packet that fits into one IP packet, a multiple of four.
+    /// Returns the length of an SCTP packet that fits into one IP packet, a multiple of four.
     //= rfc8899#3-1
     pub(crate) fn packet_size(&self) -> usize {
         self.packet_in(self.pmtu.current())
     }
 
-    /// Length of an SCTP packet in an IP packet of at most `mtu` bytes, a multiple of four.
+    /// Returns the length of an SCTP packet in an IP packet of up to `mtu` bytes, a multiple of four.
     pub(crate) fn packet_in(&self, mtu: u16) -> usize {
         usize::from(mtu.saturating_sub(overhead(&self.route)) & !3)
     }
 
-    /// Returns whether sizes are probed: only on a confirmed path that has not failed.
+    /// Returns whether MTU probes may be sent: only on a confirmed path that has not failed.
     fn may_probe_size(&self) -> bool {
         self.confirmed && self.state != PathState::Inactive
     }
 
-    /// Returns the MTU probe that is due.
+    /// Returns the MTU probe that is due, if any.
     #[inline]
     pub(crate) fn poll_size_probe(&mut self, now: Time, random: &mut Random) -> Option<SizeProbe> {
         if now < self.pmtu.next_timeout() || !self.may_probe_size() {
             return None;
         }
-        // Not the backed-off RTO: the size may be why the timeouts expired.
+        // This is not the backed-off RTO, because the size may be the cause of the timeouts.
         let rto = self.srtt().map_or(self.rto.rto(), |srtt| self.rto.rto().min(srtt * 4));
         self.pmtu.poll(now, rto, random)
     }
 
-    /// Confirms the path by the handshake.
+    /// Confirms the path of the handshake.
     pub(crate) fn confirm(&mut self, now: Time, timing: &Timing, random: &mut Random) {
         self.confirmed = true;
         self.is_known_to_peer = true;
@@ -329,9 +336,8 @@ impl Path {
         (from != self.state).then_some(Transition { from, to: self.state })
     }
 
-    /// Handles a packet that arrived on this path. A failed path may have recovered, so it is probed at once
-    /// rather than at the next backed-off heartbeat. `asks`: heartbeats may be sent in this state of the
-    /// association.
+    /// Handles a packet that arrived on this path. A failed path may have recovered, so it is probed at once and not at its next
+    /// regular heartbeat. `asks` is true if heartbeats may be sent in this state of the association.
     #[inline]
     pub(crate) fn on_packet(&mut self, now: Time, asks: bool, timing: &Timing) {
         let before = std::mem::replace(&mut self.heard, now);
@@ -342,12 +348,12 @@ impl Path {
         }
     }
 
-    /// Returns whether an active path has not answered a probe.
+    /// Returns whether the path is active, and has not answered its tail-loss probe.
     pub(crate) fn is_silent(&self) -> bool {
         self.state == PathState::Active && self.sending.is_probing()
     }
 
-    /// Probes a path again whose data is not acknowledged: a packet after a silence may mean that it has recovered.
+    /// Probes a path again whose data is not acknowledged. A packet after a silence may mean that the path has recovered.
     #[cold]
     fn on_packet_while_silent(&mut self, silence: Duration, now: Time, timing: &Timing) {
         if silence >= self.rto_without_back_off(timing) {
@@ -355,9 +361,8 @@ impl Path {
         }
     }
 
-    /// Probes a failed path twice at once. If it answers neither, it may work in one direction only: from
-    /// then on it is probed at the regular pace, except for packets after a silence, which may mean that it
-    /// has recovered.
+    /// Probes a failed path twice at once. If neither probe is answered, the path may work in one direction only, and the
+    /// regular pace applies again. A packet after a silence is an exception, because it may mean that the path has recovered.
     #[cold]
     fn on_packet_while_failed(&mut self, silence: Duration, now: Time, timing: &Timing) {
         if self.options.heartbeats == Heartbeats::Off {
@@ -369,8 +374,7 @@ impl Path {
             }
             return;
         }
-        // After a silence the path has just recovered: the outstanding probe may have been lost a moment
-        // before.
+        // After a silence, the path has just recovered. The outstanding probe may have been lost shortly before.
         let usual = self.rto_without_back_off(timing);
         let patience = if silence >= usual { Duration::ZERO } else { usual };
         let is_asked = self.ask_again_after(patience, now);
@@ -382,18 +386,18 @@ impl Path {
         };
     }
 
-    /// Time at which a packet last arrived on this path.
+    /// Returns the time at which a packet last arrived on this path.
     pub(crate) fn heard(&self) -> Time {
         self.heard
     }
 
-    /// Returns whether the path counts as failed but may have just recovered: packets arrive, and it had no
-    /// time to answer yet.
+    /// Returns whether the path counts as failed but may have just recovered: packets arrive, and the time for an answer has not
+    /// passed.
     pub(crate) fn may_have_returned(&self) -> bool {
         matches!(self.returned, Returned::Heard | Returned::Asked)
     }
 
-    /// Starts watching the path after a recovery, with more frequent probes, before it is trusted.
+    /// Starts the watch over a path that has recovered. It is probed more often until it is trusted.
     fn on_recovery(&mut self, now: Time, timing: &Timing) {
         self.pmtu.on_return(now);
         self.watch.begin(now, timing.primary_return);
@@ -402,7 +406,7 @@ impl Path {
         }
     }
 
-    /// Trusts the path as soon as it works: it was left for a fault that is not its own.
+    /// Trusts the path as soon as it works, because data left it for a fault of another path.
     fn forgive(&mut self) {
         self.watch.forgive(self.state != PathState::Active);
     }
@@ -412,12 +416,12 @@ impl Path {
         self.watch.is_on()
     }
 
-    /// End of the watch, if known.
+    /// Returns the end of the watch, if known, else [`Time::NEVER`].
     fn watched_until(&self) -> Time {
         self.watch.ends_at(self.options.heartbeats != Heartbeats::Off)
     }
 
-    /// Ends the watch if its time has come; returns whether it did.
+    /// Ends the watch if its time has come; returns whether it ended.
     pub(crate) fn ends_watch(&mut self, now: Time) -> bool {
         let is_over = self.watched_until() <= now;
         if is_over {
@@ -426,13 +430,13 @@ impl Path {
         is_over
     }
 
-    /// Time at which a doubt becomes a failure.
+    /// Returns the time at which a doubt becomes a failure, or [`Time::NEVER`].
     #[inline]
     pub(crate) fn doubted_until(&self) -> Time {
         self.doubt.filter(|doubt| doubt.is_received).map_or(Time::NEVER, |doubt| doubt.judge_at)
     }
 
-    /// Ends the doubt: the path was heard, or the silence was not its fault.
+    /// Ends the doubt: the path has answered, or the silence was not its fault.
     fn end_doubt(&mut self) {
         if self.doubt.take().is_some() {
             self.sending.on_probe_answered();
@@ -472,7 +476,7 @@ impl Path {
         (from != self.state).then_some(Transition { from, to: self.state })
     }
 
-    /// Marks a working path as potentially failed because it loses too much or takes too long.
+    /// Makes a working path potentially failed because it loses too much or is too slow.
     pub(crate) fn on_poor(&mut self) -> Option<Transition> {
         self.errors = self.errors.saturating_add(1);
         self.end_doubt();
@@ -489,29 +493,31 @@ impl Path {
         psmr.is_some_and(|psmr| self.errors > psmr.max(least))
     }
 
-    /// Handles an ICMP error that proves that nobody is there.
+    /// Handles an ICMP error that proves that no SCTP endpoint is at the peer's address.
     pub(crate) fn on_unreachable(&mut self, timing: &Timing) -> Option<Transition> {
         self.errors = self.errors.max(self.max_retrans(timing));
         self.on_error(timing)
     }
 
-    /// Processes the round trip of a chunk up to `seq`; `next` is the next chunk to be sent.
+    /// Processes the round trip of a chunk; `seq` is its number, and `next` is the number of the next chunk to be sent.
     pub(crate) fn on_round_trip(&mut self, seq: Seq, rtt: Duration, next: Seq, timing: &Timing) {
         //= rfc9260#6.3.1-1
         if seq >= self.rtt_from {
             self.rto.on_sample(rtt, timing);
             self.rtt_from = next;
         } else if self.rto.is_surprised_by(rtt) {
-            // RFC 9260 section 6.3.1 (C4) permits only one measurement per round trip. But a queue that fills
-            // makes that round trip longer than the timeout, and T3 would expire spuriously.
+            // RFC 9260 section 6.3.1 (C4) permits only one measurement per round trip. A queue that fills can make the round
+            // trip longer than the timeout before the next measurement. T3 would then expire needlessly.
             self.rto.on_sample(rtt, timing);
         }
     }
 
+    /// Doubles the RTO after T3 has expired.
     pub(crate) fn back_off(&mut self, timing: &Timing) {
         self.rto.on_timeout(timing);
     }
 
+    /// Applies changed timers. The heartbeat is scheduled anew unless one is outstanding.
     pub(crate) fn on_new_timing(&mut self, now: Time, timing: &Timing, random: &mut Random) {
         self.rto.on_new_timing(timing);
         if self.probe.is_none() && self.confirmed {
@@ -525,7 +531,7 @@ impl Path {
         self.sending.stop_timers();
     }
 
-    /// Handles `length` user bytes sent on this path: delays the heartbeat and starts T3.
+    /// Handles the transmission of `length` user bytes on this path. Starts T3 unless it is running.
     pub(crate) fn on_data_sent(&mut self, length: usize, now: Time) {
         self.sending.on_sent(length);
         self.last_data = now;
@@ -536,7 +542,8 @@ impl Path {
         }
     }
 
-    /// Prepares for data after a pause (RFC 9260 section 7.2.1).
+    /// Reduces the window if data starts again after a pause (RFC 9260 section 7.2.1). `flight` is the number of user bytes in
+    /// flight.
     //= rfc7829#3.2-15
     pub(crate) fn before_data(&mut self, now: Time, flight: usize) {
         let rto = self.rto();
@@ -568,7 +575,8 @@ impl Path {
         self.options.max_retrans.unwrap_or(timing.path_max_retrans)
     }
 
-    /// Time of the next timer expiry of this path.
+    /// Returns the time of the path's next timer expiry. `heartbeats` is true if heartbeats may be sent in this state of the
+    /// association.
     #[inline]
     pub(crate) fn next_timeout(&self, heartbeats: bool) -> Time {
         let heartbeat = match (heartbeats, &self.probe) {

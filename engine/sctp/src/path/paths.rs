@@ -1,4 +1,4 @@
-//! All paths of an association, and the choice of the one that carries new data.
+//! All paths of an association, and the choice of the path that carries new data.
 
 use std::cmp::Reverse;
 use std::net::IpAddr;
@@ -13,22 +13,25 @@ use crate::config::{AddressUse, Preference, Timing};
 use crate::info::PathState;
 use crate::memory::{heap, list};
 
-/// Time for which data flees from losses to no path that shares one end, after both have lost as much.
+/// Time for which losses move no data to a path that shares the address of one end with the lossy path, after such a path has lost as
+/// much.
 const GUILTY_END_HOLDS: Duration = Duration::from_secs(600);
 
-/// The paths in order of creation; never empty.
+/// Paths in order of creation; never empty.
 #[derive(Debug)]
 pub(crate) struct Paths {
     list: Vec<Path>,
+    /// Primary path.
     primary: PathIndex,
+    /// Path of new data.
     current: PathIndex,
-    /// Set if data was moved off a failing path to one that has not been heard since.
+    /// True if data has moved from a failing path to a path that has not answered since.
     is_guess: bool,
-    /// Set once the uses of addresses may prefer some paths to others.
+    /// True once the uses of addresses may prefer some paths to others.
     has_ranks: bool,
-    /// Until then, losses move no data to a path that shares one end.
+    /// Time until which losses move no data to a path that shares the address of one end.
     guilty_end_until: Time,
-    /// The time of the input that is handled.
+    /// Time of the current input.
     now: Time,
 }
 
@@ -36,7 +39,7 @@ pub(crate) struct Paths {
 #[derive(Clone, Debug)]
 pub(crate) struct Retired {
     pub(crate) paths: SmallVec<[PathIndex; 8]>,
-    /// The current path after that.
+    /// Current path after the removal.
     pub(crate) current: PathIndex,
 }
 
@@ -47,7 +50,7 @@ impl Retired {
 }
 
 impl Paths {
-    /// Starts with the path of the handshake as the primary one.
+    /// Creates the set with the path of the handshake as the primary path.
     pub(crate) fn new(first: Path) -> Paths {
         let now = first.heard();
         Paths {
@@ -61,17 +64,19 @@ impl Paths {
         }
     }
 
+    /// Sets the time of the current input.
     pub(crate) fn set_now(&mut self, now: Time) {
         self.now = now;
     }
 
+    /// Appends a path.
     pub(crate) fn push(&mut self, path: Path) {
-        // Paths are large, and join rarely.
+        // The list grows by one place at a time, because paths are large and new ones are rare.
         self.list.reserve_exact(1);
         self.list.push(path);
     }
 
-    /// Heap bytes of all paths.
+    /// Returns the heap bytes of all paths.
     pub(crate) fn memory(&self) -> usize {
         list::<Path>(self.list.capacity())
             + self.list.len() * heap(congestion::LARGEST)
@@ -90,8 +95,8 @@ impl Paths {
         self.list.get_mut(index.get())
     }
 
-    /// Number of paths that may be added with at most `max` in use; indices of retired ones are available if
-    /// `reuse`.
+    /// Returns the number of paths that may be added if up to `max` paths are in use at once. With `reuse`, a new path may take the index
+    /// of a retired one.
     pub(crate) fn room(&self, max: usize, reuse: bool) -> usize {
         let max = max.min(PathIndex::MAX / 2);
         let used = self.iter().count();
@@ -99,7 +104,8 @@ impl Paths {
         max.saturating_sub(used).min(places)
     }
 
-    /// Adds a path, replacing a retired one if `reuse`. The uses of its addresses are those of the other paths.
+    /// Adds a path, or replaces a retired one if `reuse` is set. The uses of its addresses are copied from other paths with these
+    /// addresses.
     pub(crate) fn add(&mut self, mut path: Path, reuse: bool) {
         let with = |end: fn(&Route) -> IpAddr| {
             self.iter().find(|(_, known)| end(&known.route) == end(&path.route)).map(|(_, known)| known.usage)
@@ -115,12 +121,12 @@ impl Paths {
         self.find_spares();
     }
 
-    /// Takes a path out of use. Its index stays, so the others keep theirs.
+    /// Takes a path out of use. Its index stays, so the other paths keep their indices.
     pub(crate) fn retire(&mut self, index: PathIndex) {
         self.get_mut(index).retire();
     }
 
-    /// Replaces a retired primary or current path.
+    /// Replaces the primary path and the current path if they are retired.
     pub(crate) fn leave_retired(&mut self) {
         if self.get(self.current).retired {
             let any = self.iter().next().map(|(i, _)| i);
@@ -137,7 +143,7 @@ impl Paths {
         self.find_spares();
     }
 
-    /// Makes the best path to `remote` the primary one; returns whether there is one.
+    /// Makes the best path to `remote` the primary path; returns false if no path leads there.
     pub(crate) fn make_primary(&mut self, remote: IpAddr) -> bool {
         let rank =
             |(i, p): &(PathIndex, &Path)| (!p.is_confirmed(), *i != self.primary, p.errors(), p.srtt());
@@ -146,35 +152,36 @@ impl Paths {
         best.is_some()
     }
 
-    /// The paths, without retired ones.
+    /// Returns the paths, except retired ones.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (PathIndex, &Path)> {
         self.list.iter().enumerate().filter(|(_, p)| !p.retired).map(|(i, p)| (PathIndex::new(i), p))
     }
 
-    /// The indices of all paths, retired ones included.
+    /// Returns the indices of all paths, including retired ones.
     pub(crate) fn indices(&self) -> impl Iterator<Item = PathIndex> + use<> {
         (0..self.list.len()).map(PathIndex::new)
     }
 
-    /// Sort key of paths: fast before slow before unmeasured.
+    /// Returns the sort key that puts fast paths first and unmeasured ones last: the smoothed round trip.
     #[inline]
     pub(crate) fn slowness(&self, index: PathIndex) -> Duration {
         self.get(index).srtt().unwrap_or(Duration::MAX)
     }
 
-    /// The path of new data.
+    /// Returns the path of new data.
     pub(crate) fn current(&self) -> PathIndex {
         self.current
     }
 
-    /// The path of a request to change addresses: the current one, unless the peer may not have confirmed it yet.
+    /// Returns the path for a request to change addresses. This is the current path, unless the peer cannot have confirmed it yet.
     pub(crate) fn request_path(&self) -> PathIndex {
         let may_ask = |i: PathIndex| self.is_active(i) && self.get(i).is_known_to_peer();
         let other = || self.iter().map(|(i, _)| i).find(|i| may_ask(*i));
         Some(self.current).filter(|i| self.get(*i).is_known_to_peer()).or_else(other).unwrap_or(self.current)
     }
 
-    /// The path of a request that was not answered on `failed`: another one, which the peer may have confirmed, if there is any.
+    /// Returns the path for a request that was not answered on `failed`. This is another path, which the peer may have confirmed, if any
+    /// exists.
     pub(crate) fn alternate_request_path(&self, failed: PathIndex) -> PathIndex {
         let alternate = self.alternate(failed);
         if self.get(alternate).is_known_to_peer() { alternate } else { self.request_path() }
@@ -189,7 +196,7 @@ impl Paths {
         old
     }
 
-    /// Finds the paths that data neither goes by nor would return to.
+    /// Marks as spare each path that carries no data, and to which data would not return.
     fn find_spares(&mut self) {
         if !self.has_ranks {
             return;
@@ -201,8 +208,8 @@ impl Paths {
         }
     }
 
-    /// Sets the use of one end's address for all its paths: of ours, or of the peer's. Returns whether it is new; `None` if
-    /// no path has the address.
+    /// Sets the use of an address on all its paths. The address is ours if `is_ours` is set, else the peer's. Returns whether the use is
+    /// new; `None` if no path has the address.
     pub(crate) fn set_use(&mut self, address: IpAddr, is_ours: bool, usage: AddressUse) -> Option<bool> {
         let at = |path: &Path| if is_ours { path.route.local } else { path.route.remote };
         let mut is_new = None;
@@ -215,7 +222,7 @@ impl Paths {
         is_new
     }
 
-    /// The use of one of our addresses; `None` if no path has it.
+    /// Returns the use of one of our addresses; `None` if no path has the address.
     pub(crate) fn local_use(&self, address: IpAddr) -> Option<AddressUse> {
         self.iter().find(|(_, path)| path.route.local == address).map(|(_, path)| path.usage.local())
     }
@@ -230,7 +237,7 @@ impl Paths {
         self.rank(index).joins(self.rank(self.current))
     }
 
-    /// The rank of the path by the uses of its addresses.
+    /// Returns the rank of the path, which follows from the uses of its addresses.
     pub(crate) fn rank(&self, index: PathIndex) -> Rank {
         self.get(index).rank()
     }
@@ -239,13 +246,13 @@ impl Paths {
         self.get(index).state() == PathState::Active
     }
 
-    /// Number of heartbeats outstanding to unconfirmed addresses.
+    /// Returns the number of unconfirmed paths with an outstanding heartbeat.
     pub(crate) fn awaiting_proof(&self) -> usize {
         self.iter().filter(|(_, p)| !p.is_confirmed() && p.probe.is_some()).count()
     }
 
-    /// Returns the unconfirmed path with a due heartbeat that is most valuable: fewest errors, then least in
-    /// common with confirmed paths.
+    /// Returns the unconfirmed path to be probed next, if the heartbeat of any such path is due. The order is: fewest errors, then fewest
+    /// addresses in common with confirmed paths.
     pub(crate) fn next_to_prove(&self, now: Time) -> Option<PathIndex> {
         let due = |p: &Path| !p.is_confirmed() && p.probe.is_none() && p.next_heartbeat <= now;
         let proved = || self.iter().filter(|(_, p)| p.is_confirmed()).map(|(_, p)| p.route);
@@ -257,8 +264,8 @@ impl Paths {
         self.iter().filter(|(_, p)| due(p)).min_by_key(rank).map(|(i, _)| i)
     }
 
-    /// Delays probes of unconfirmed paths until the outstanding heartbeats are answered or have timed out, or
-    /// until `at`.
+    /// Delays the heartbeats of unconfirmed paths until the first outstanding one has timed out, or until `at`.
+    /// [`resume_proofs`](Self::resume_proofs) ends the delay after an answer.
     pub(crate) fn put_off_proofs(&mut self, at: Time) {
         let out =
             self.list.iter().filter(|p| !p.confirmed).filter_map(|p| p.probe.map(|probe| probe.deadline()));
@@ -268,14 +275,14 @@ impl Paths {
         }
     }
 
-    /// Permits the next unconfirmed path to be probed after an answered heartbeat.
+    /// Permits the heartbeats of unconfirmed paths after a heartbeat was answered.
     pub(crate) fn resume_proofs(&mut self, now: Time) {
         let waits =
             |p: &&mut Path| p.state() == PathState::Unconfirmed && p.probe.is_none() && !p.vouching.is_out();
         self.list.iter_mut().filter(waits).for_each(|p| p.probe_now(now));
     }
 
-    /// Finds the path between these addresses with this kind of carrier, for any UDP port of the peer.
+    /// Returns the path between the addresses of `route` with the same kind of carrier. The peer's UDP port may differ.
     pub(crate) fn find(&self, route: &Route) -> Option<PathIndex> {
         let same = |p: &Path| {
             p.route.remote == route.remote
@@ -285,13 +292,12 @@ impl Paths {
         self.iter().find(|(_, p)| same(p)).map(|(i, _)| i)
     }
 
-    /// Returns whether `route` is that of a confirmed path, UDP port included.
+    /// Returns whether `route` is the route of a confirmed path, including the UDP port.
     pub(crate) fn is_confirmed_way(&self, route: &Route) -> bool {
         self.iter().any(|(_, p)| p.is_confirmed() && p.route == *route)
     }
 
-    /// Returns whether a confirmed path leads to the far end of `route`, UDP port included, from any of our
-    /// addresses.
+    /// Returns whether a confirmed path from any of our addresses leads to the remote end of `route`, including the UDP port.
     pub(crate) fn is_confirmed_end(&self, route: &Route) -> bool {
         let same = |r: &Route| r.remote == route.remote && r.carrier == route.carrier;
         self.iter().any(|(_, p)| p.is_confirmed() && same(&p.route))
@@ -302,8 +308,8 @@ impl Paths {
         self.iter().all(|(_, p)| !p.is_confirmed() || p.state() == PathState::Inactive)
     }
 
-    /// Returns the confirmed path that vouches for another after `tries` attempts: an active one if any,
-    /// starting with the current one.
+    /// Returns the confirmed path that vouches for another path, after `tries` attempts. The candidates are the active paths or, if no
+    /// path is active, all confirmed paths. The attempts take the candidates in turn, beginning with the current path.
     pub(crate) fn voucher(&self, tries: usize) -> Option<PathIndex> {
         let any_is_active = self.iter().any(|(_, p)| p.is_confirmed() && p.state() == PathState::Active);
         let may = |p: &Path| p.is_confirmed() && (p.state() == PathState::Active || !any_is_active);
@@ -312,17 +318,23 @@ impl Paths {
         all.get((first + tries) % all.len().max(1)).copied()
     }
 
-    /// Returns whether `address` is one of the peer's.
+    /// Returns whether `address` is one of the peer's addresses.
     pub(crate) fn knows_remote(&self, address: IpAddr) -> bool {
         self.iter().any(|(_, p)| p.route.remote == address)
     }
 
-    /// Chooses the path of new data; returns the old one if it changed.
+    /// Chooses the path of new data; returns the old path if it changed.
     ///
-    /// The order is: the primary path while active; the current path while active; the best active one; the
-    /// potentially failed one with the fewest errors (RFC 7829 section 3); and if all have failed, the
-    /// confirmed one with the fewest errors (dormant state). An active path that ranks before the chosen one by the uses of
-    /// its addresses takes its place, if it is known to work.
+    /// The first of these paths is chosen:
+    ///
+    /// 1. the primary path, if it is active and not watched after a recovery
+    /// 2. the current path, if it is active
+    /// 3. the best active path
+    /// 4. the potentially failed path with the fewest errors (RFC 7829 section 3)
+    /// 5. the confirmed path with the fewest errors, if all have failed (dormant state)
+    ///
+    /// In the first two cases, an active path with a better rank is chosen instead, if it is known to work. Ranks follow from the uses of
+    /// the addresses.
     //= rfc9260#6.4-1 6.4.1-1 8.2-4
     //= rfc7829#3.2-3 3.2-4 3.2-7
     //= rfc9260#6.4-1 6.4.1-1 8.2-4
@@ -347,12 +359,12 @@ impl Paths {
         (old != chosen).then_some(old)
     }
 
-    /// Returns whether the path is active, and has been so for long enough.
+    /// Returns whether the path is active, and is not watched after a recovery.
     fn is_trusted(&self, index: PathIndex) -> bool {
         self.is_active(index) && !self.get(index).is_watched()
     }
 
-    /// Returns the path that ranks before `index` by the uses of its addresses and is known to work; `index` if there is none.
+    /// Returns the best path that has a better rank than `index` and is known to work; `index` if none exists.
     fn preferred_to(&self, index: PathIndex) -> PathIndex {
         let rank = self.rank(index);
         let works = |i: &PathIndex| self.is_trusted(*i) && !self.get(*i).is_silent();
@@ -366,15 +378,15 @@ impl Paths {
         better.filter(works).filter(is_known).min_by_key(order).unwrap_or(index)
     }
 
-    /// Notes that the path of data has failed: others may share its link, and must answer before data takes them for their rank
-    /// alone.
+    /// Records that the path of data has failed. The other paths may share its link. Data moves to one of them because of its rank only
+    /// after an answer from that path.
     fn doubt_others(&mut self) {
         let current = self.current.get();
         let others = self.list.iter_mut().enumerate().filter(|(i, _)| *i != current);
         others.for_each(|(_, path)| path.is_assumed = true);
     }
 
-    /// Asks the paths to which data would return if they worked.
+    /// Probes the paths to which data would return if they worked.
     fn ask_better(&mut self) {
         if !self.has_ranks {
             return;
@@ -385,8 +397,7 @@ impl Paths {
         better.filter(|path| path.is_confirmed()).for_each(|path| path.probe_now(self.now));
     }
 
-    /// Makes the current path primary if it works and the primary one has exceeded its error limit (RFC 7829
-    /// section 5).
+    /// Makes the current path the primary path, if it works and the primary path has exceeded its error limit (RFC 7829 section 5).
     //= rfc7829#5-4 5-5
     pub(crate) fn switch_over(&mut self, timing: &Timing) {
         if self.is_active(self.current) && self.get(self.primary).exceeds_switchover(timing) {
@@ -394,19 +405,19 @@ impl Paths {
         }
     }
 
-    /// The primary path.
+    /// Returns the primary path.
     pub(crate) fn primary(&self) -> PathIndex {
         self.primary
     }
 
-    /// Records that data moved because this host lost an address: a path from another address is no guess.
+    /// Records that data moved because this host lost the address `lost`. A path from another address is then no guess.
     pub(crate) fn on_local_loss(&mut self, lost: IpAddr) {
         self.is_guess &= self.get(self.current).route.local == lost;
     }
 
-    /// Handles a sign of life on `index`. If the current path is only a guess (it may share the dead link
-    /// with its predecessor), the first path heard replaces it, except one that has just failed: a lossy one
-    /// is heard now and then. Returns the previous path if it changed.
+    /// Handles an answer on `index`. While the current path is only a guess, it may share the failed link with its predecessor. So the
+    /// first active path that answers replaces it. A path that has just recovered from a failure is an exception, because even a lossy
+    /// path answers now and then. Returns the previous path if it changed.
     pub(crate) fn on_heard(&mut self, index: PathIndex) -> Option<PathIndex> {
         let path = self.get(index);
         if !self.is_guess || path.state() != PathState::Active || path.is_watched() {
@@ -419,7 +430,7 @@ impl Paths {
         (old != index).then_some(old)
     }
 
-    /// Returns the best path for data lost on `failed`: another one if any may carry data.
+    /// Returns the path for data lost on `failed`: another active path, if any exists.
     pub(crate) fn alternate(&self, failed: PathIndex) -> PathIndex {
         if self.current != failed && self.get(self.current).state() == PathState::Active {
             return self.current;
@@ -428,7 +439,7 @@ impl Paths {
         alternate.unwrap_or(self.current)
     }
 
-    /// Moves new data to this path if it is active; returns whether it is.
+    /// Moves new data to the path `index` if it is active; returns whether it is active.
     pub(crate) fn follow(&mut self, index: PathIndex) -> bool {
         let is_active = self.is_active(index);
         if is_active {
@@ -440,20 +451,26 @@ impl Paths {
         is_active
     }
 
-    /// Returns another active path that shares little with `index`.
+    /// Returns the best active path other than `index`, which shares as little as possible with `index`.
     pub(crate) fn witness(&self, index: PathIndex) -> Option<PathIndex> {
         self.best_except(index).filter(|&i| i != index && self.is_active(i))
     }
 
-    /// Returns the path that should replace the slow `index`, under the conditions of [`refuge`](Self::refuge); but it shares no link at
-    /// all. If the peer's only link is slow, answers on another path need not show it.
+    /// Returns the path that should replace the slow path `index`. The conditions are those of [`refuge`](Self::refuge), but the path must
+    /// share no link with `index`. If the peer's only link is slow, answers on a path that shares it may still arrive early.
     pub(crate) fn quicker_refuge(&self, index: PathIndex, now: Time) -> Option<PathIndex> {
         self.refuge_where(index, now, |path, left| apart(path, left) >= APART_LIKELY)
     }
 
-    /// Returns the path that should replace the lossy `index`: an active one that has not just failed and is not known to lose at least
-    /// half as much. It shares no link that another active path avoids. Where links are not known, a path of the other family may
-    /// well share them, and there data would only start anew with another window.
+    /// Returns the path that should replace the lossy path `index`. The path must meet these conditions:
+    ///
+    /// * It is active, and has not just recovered from a failure.
+    /// * It is not known to lose at least half as much.
+    /// * It shares no link with `index`. A link that no active path avoids may be shared, except for some time after
+    ///   [`blame_shared_end`](Self::blame_shared_end).
+    ///
+    /// Where links are not known, a path of the other family may share the lossy link. A move to it would only restart the data with a
+    /// new window.
     pub(crate) fn refuge(&self, index: PathIndex, now: Time) -> Option<PathIndex> {
         self.refuge_where(index, now, |path, left| {
             apart(path, left) >= APART_LIKELY
@@ -476,7 +493,7 @@ impl Paths {
         })
     }
 
-    /// Returns whether a path shares with `left` only a link that no active path avoids: that of the only address of one end.
+    /// Returns whether `path` shares with `left` only a link that no active path avoids: the link of the only address of one end.
     fn is_elsewhere(&self, path: &Path, left: &Path) -> bool {
         let all_share = |end: fn(&Path, &Path) -> Distance| {
             let mut active =
@@ -490,8 +507,9 @@ impl Paths {
         }
     }
 
-    /// Called if no path can replace the lossy `index`. If data came to it from another lossy path that shares one end with it, that end's
-    /// link is to blame. Data then returns as soon as the other path answers, and leaves neither of them for some time.
+    /// Handles the case that no path can replace the lossy path `index`. If another lossy path shares the address of one end with it, the
+    /// link of that end is to blame. Data then returns to the other path as soon as that path answers. For [`GUILTY_END_HOLDS`], losses
+    /// move no data between such paths.
     pub(crate) fn blame_shared_end(&mut self, index: PathIndex, now: Time) {
         let lossy = self.get(index);
         let lost = lossy.losses.known_percent(now).unwrap_or(0);
@@ -507,23 +525,30 @@ impl Paths {
         }
     }
 
-    /// Returns the next path after this one, wrapping around.
+    /// Returns the next path after `index`, in a circle.
     pub(crate) fn after(&self, index: PathIndex) -> PathIndex {
         let following = self.iter().map(|(i, _)| i).find(|i| *i > index);
         following.or_else(|| self.iter().next().map(|(i, _)| i)).unwrap_or(index)
     }
 
-    /// Returns the best confirmed path: active before potentially failed before inactive; then one that has
-    /// answered its last probe; then few errors; then not `avoid` itself; then of the other family if `avoid` does
-    /// not carry packets of the least size; then far from `avoid`; then by the uses of the addresses; then fast.
+    /// Returns the best confirmed path. The criteria, in this order, are:
+    ///
+    /// 1. active, before potentially failed, before inactive
+    /// 2. not silent after a tail-loss probe
+    /// 3. few errors
+    /// 4. not `avoid` itself
+    /// 5. of the other address family, if `avoid` does not carry packets of the least size
+    /// 6. far from `avoid`
+    /// 7. a better rank by the uses of the addresses
+    /// 8. a short round trip
     fn best_except(&self, avoid: PathIndex) -> Option<PathIndex> {
         self.best_where(avoid, |_| true)
     }
 
-    /// The same of the paths that `may` names.
+    /// Returns the best of the confirmed paths for which `may` is true, by the same criteria.
     fn best_where(&self, avoid: PathIndex, may: impl Fn(PathIndex) -> bool) -> Option<PathIndex> {
         let avoided = self.get(avoid);
-        // A packet too long for one path often is so for its whole family because of a tunnel, or a router
+        // A packet that is too long for one path is often too long for the whole address family. The cause may be a tunnel, or a router
         // that drops fragments.
         let avoids_family = avoided.pmtu.size_that_proves().is_some();
         let rank = |i: &PathIndex| {

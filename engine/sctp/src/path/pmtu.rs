@@ -1,13 +1,16 @@
-//! The MTU of one path, found by probes (DPLPMTUD, RFC 8899 section 6.2): the size in use, the next one to
+//! Search for the MTU of one path by probes (DPLPMTUD, RFC 8899 section 6.2). The state is the size in use, the next size to
 //! try, and doubts about the size in use.
 //!
-//! This module neither sends nor reads packets. A *trial* is a probe of one size (HEARTBEAT and PAD) directly
-//! followed by a short HEARTBEAT, its companion: if only the companion is answered, the probe was lost
-//! because of its size or by chance, without waiting for a timer. After mere silence, a short HEARTBEAT
-//! *asks* first: in a long queue the data is acknowledged before it is answered, and no probe takes room
-//! there. Trials do not affect congestion control. Sizes are bytes of IP packet. Invariants: `least` ≤
-//! `current` ≤ `ceiling`; at most one trial is out. Start at [`Pmtu::suspect`], [`Pmtu::poll`] and
-//! [`Pmtu::on_answer`]; ADR 0007 explains why a path starts at its link's MTU.
+//! This module neither sends nor reads packets. A *trial* is a probe of one size (HEARTBEAT and PAD), directly followed by a
+//! short HEARTBEAT, its companion. If only the companion is answered, the probe was lost because of its size or by chance.
+//! No timer is needed to find this.
+//!
+//! After mere silence, a short HEARTBEAT *asks* first, without a probe. If the data waits in a long queue, it is
+//! acknowledged before this HEARTBEAT is answered, and no probe takes room in the queue.
+//!
+//! Trials do not affect congestion control. Sizes are bytes of an IP packet. Invariants: `least` ≤ `current` ≤ `ceiling`; at
+//! most one trial is outstanding. Start at [`Pmtu::suspect`], [`Pmtu::poll`] and [`Pmtu::on_answer`]. ADR 0007 explains why
+//! a path starts at its link's MTU.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -16,81 +19,83 @@ use base::Time;
 
 use crate::random::Random;
 
-/// Maximum initial size, that of Ethernet. Larger sizes must be proven first.
+/// Limit on the initial size: the MTU of Ethernet. Larger sizes must be proven first.
 const START_MAX: u16 = 1500;
 
-/// Number of lost probes of one size after which it counts as too large (RFC 8899 section 5.1.2).
+/// Number of lost probes after which their size counts as too large (RFC 8899 section 5.1.2).
 const MAX_PROBES: u8 = 3;
 
-/// RFC 8899 section 5.1.1: "This value MUST NOT be smaller than 1 second".
+/// Minimum time for a probe's answer. RFC 8899 section 5.1.1: "This value MUST NOT be smaller than 1 second".
 const PROBE_TIMER_MIN: Duration = Duration::from_secs(1);
 
-/// Pause of a search before larger sizes are tried again (RFC 8899 section 5.1.1).
+/// Pause of the search before larger sizes are tried again (RFC 8899 section 5.1.1).
 //= rfc8899#5.1.1-2 5.2-1
 const RAISE_TIMER: Duration = Duration::from_secs(600);
 
 /// Longest pause between unanswered trials.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
-/// Number of lost probes after which the base size is too large as well: a larger one has just been found so.
+/// Number of lost probes after which the base size counts as too large. Two suffice, because a larger size has just proven
+/// too large.
 const BASE_PROBES: u8 = 2;
 
-/// Number of T3 timeouts, without anything long acknowledged in between, after which one lost probe is
-/// sufficient proof.
+/// Number of T3 timeouts after which one lost probe is sufficient proof. An acknowledgement of a long packet restarts the
+/// count.
 const CERTAIN_TIMEOUTS: u8 = 2;
 
-/// Number of such timeouts after which even a size is doubted whose last doubt was needless.
+/// Number of such timeouts after which even a trusted size is doubted, that is, a size whose last doubt was needless.
 const TIMEOUTS_AGAINST_TRUST: u8 = 2;
 
-/// Number of consecutive needless doubts after which trust stops growing: two round trips have become 128 by
-/// then.
+/// Number of consecutive needless doubts after which trust grows no further. By then, two round trips have become 128.
 const NEEDLESS_MAX: u8 = 6;
 
-/// Maximum duration of trust in a proof.
+/// Maximum duration of the trust in a size.
 const TRUST_MAX: Duration = Duration::from_secs(30);
 
-/// Minimum time from the companion's answer to the probe's, which otherwise is a quarter of the round trip.
+/// Minimum time by which a probe's answer may lag behind its companion's answer. The usual limit is a quarter of the round
+/// trip.
 const GRACE_MIN: Duration = Duration::from_millis(5);
 
-/// MTUs of usual links and tunnels, ascending: the search tries these before others.
+/// MTUs of usual links and tunnels, in ascending order. The search tries them before other sizes.
 //= rfc8899#5.3.2-1
 const USUAL: [u16; 18] = [
     1280, 1320, 1358, 1380, 1400, 1420, 1440, 1452, 1460, 1472, 1480, 1492, 1500, 2048, 4352, 8160, 9000,
     16_384,
 ];
 
-/// The purpose of a trial.
+/// Purpose of a trial.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Aim {
-    /// A larger size than the one in use may work.
+    /// Test of a size that is larger than the size in use.
     Larger,
-    /// The size in use may not work any more; it has failed after `patience` lost probes.
+    /// Test of the size in use, which may not work any more. It has failed after `patience` lost probes.
     Current { patience: u8 },
 }
 
-/// A probe and its companion, sent or about to be.
+/// Trial: a probe and its companion, which are sent or about to be sent.
 #[derive(Clone, Copy, Debug)]
 struct Trial {
     aim: Aim,
     size: u16,
-    /// Kept when the probe is retransmitted, so a late answer counts.
+    /// Nonce of the probe. A retransmission has the same nonce, so a late answer counts.
     nonce: u64,
+    /// Nonce of the companion.
     companion: u64,
-    /// Set if the companion goes alone, and the probe only after its answer.
+    /// True if the companion leaves alone. The probe follows after the companion's answer.
     asks: bool,
     /// Time at which the probe is sent, or counts as lost.
     at: Time,
     is_sent: bool,
     companion_answered: bool,
-    /// Probes lost.
+    /// Number of lost probes.
     lost: u8,
-    /// Number of rounds without any answer.
+    /// Number of consecutive rounds without any answer.
     silent: u8,
 }
 
 impl Trial {
-    /// Doubts the size in use again during its trial. If it only asked so far, it stops asking and sends the
-    /// probe.
+    /// Handles a further doubt about the size in use during its trial. A trial that only asks then sends the probe, unless
+    /// `asks` is set.
     fn press(&mut self, patience: u8, asks: bool, now: Time) {
         if let Aim::Current { patience: known } = &mut self.aim {
             *known = patience.min(*known);
@@ -103,10 +108,10 @@ impl Trial {
     }
 }
 
-/// A request to send a probe directly followed by a short HEARTBEAT, or the latter alone.
+/// Request to send a probe and its companion, or the companion alone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct SizeProbe {
-    /// Length of the probe's IP packet; `None`: only the short one is sent.
+    /// Length of the probe's IP packet; `None` if only the companion is sent.
     pub(crate) size: Option<u16>,
     pub(crate) nonce: u64,
     pub(crate) companion: u64,
@@ -115,28 +120,32 @@ pub(crate) struct SizeProbe {
 /// The MTU of one path.
 #[derive(Clone, Debug)]
 pub(crate) struct Pmtu {
+    /// Least size that every path carries.
     least: u16,
+    /// Size that is expected to work everywhere.
     base: u16,
+    /// MTU of the link.
     ceiling: u16,
+    /// Size in use.
     current: u16,
-    /// Set if a packet of the size in use is known to arrive.
+    /// True if a packet of the size in use is known to arrive.
     is_proven: bool,
-    /// The smallest size known not to work; 0 if none.
+    /// Smallest size known not to work; 0 if none is known.
     failed: u16,
-    /// The size to try first.
+    /// Size to try first.
     hint: Option<u16>,
     trial: Option<Trial>,
-    /// Start of the next trial of a larger size.
+    /// Time of the next trial of a larger size.
     next_at: Time,
-    /// Time before which the size in use is not doubted because it was proven recently.
+    /// Time before which the size in use is not doubted, because it was proven recently.
     trusted_until: Time,
-    /// Number of doubts in quick succession that a probe dispelled: losses here have other causes.
+    /// Number of doubts in quick succession that proved needless: losses on this path have other causes.
     needless: u8,
-    /// T3 timeouts since anything long was acknowledged.
+    /// T3 timeouts since the last acknowledgement of a long packet.
     timeouts: u8,
-    /// Set if the size in use has just fallen to the base, which is not yet proven.
+    /// True if the size in use has just fallen to the base, which is not yet proven.
     doubts_base: bool,
-    /// Set if data of the least size was lost with T3 or more than once, so short packets prove nothing about the path.
+    /// True if data of the least size was lost with T3, or more than once. Short packets then prove nothing about the path.
     doubts_least: bool,
     pub(crate) probes_sent: u64,
     pub(crate) probes_lost: u64,
@@ -171,7 +180,7 @@ impl Pmtu {
         }
     }
 
-    /// The size in use.
+    /// Returns the size in use.
     pub(crate) fn current(&self) -> u16 {
         self.current
     }
@@ -181,36 +190,37 @@ impl Pmtu {
         self.is_proven
     }
 
-    /// Returns whether the size in use is neither known to work nor on trial.
+    /// Returns whether the size in use is neither known to work nor under trial.
     #[inline]
     pub(crate) fn wants_proof(&self) -> bool {
         !self.is_proven && self.trial.is_none()
     }
 
-    /// The least size that every path carries.
+    /// Returns the least size, which every path carries.
     pub(crate) fn least(&self) -> u16 {
         self.least
     }
 
-    /// The size that is expected to work everywhere; losses of shorter packets raise no doubt.
+    /// Returns the base size, which is expected to work everywhere. Losses of shorter packets raise no doubt.
     pub(crate) fn base(&self) -> u16 {
         self.base
     }
 
-    /// Requires proof of the path with packets of the least size, after data of about that size was lost. A size between the
-    /// least and the base is doubted by the fall to the base instead. Returns whether this is new.
+    /// Requires heartbeats of the least size as proof of the path, after data of about that size was lost. If the size in
+    /// use and the base exceed the least size, the fall to the base handles such doubts instead. Returns whether the
+    /// requirement is new.
     //= rfc8899#4.3-1
     pub(crate) fn doubt_least(&mut self) -> bool {
         let is_least = self.current.min(self.base) <= self.least;
         is_least && !std::mem::replace(&mut self.doubts_least, true)
     }
 
-    /// The size that heartbeats need to prove the path, if any.
+    /// Returns the size that heartbeats need to prove the path; `None` if any size proves it.
     pub(crate) fn size_that_proves(&self) -> Option<u16> {
         self.doubts_least.then_some(self.least)
     }
 
-    /// Repeats an unanswered trial at once after the path has recovered.
+    /// Repeats an unanswered trial at once, because the path has recovered.
     pub(crate) fn on_return(&mut self, now: Time) {
         if let Some(trial) = self.trial.as_mut().filter(|trial| trial.is_sent && !trial.companion_answered) {
             trial.is_sent = false;
@@ -224,14 +234,14 @@ impl Pmtu {
         self.doubts_least = false;
     }
 
-    /// The time at which [`poll`](Self::poll) or [`on_timeout`](Self::on_timeout) is due.
+    /// Returns the time at which [`poll`](Self::poll) or [`on_timeout`](Self::on_timeout) is due.
     #[inline]
     pub(crate) fn next_timeout(&self) -> Time {
         self.trial.as_ref().map_or(self.next_at, |trial| trial.at)
     }
 
-    /// Tries the size in use because packets may vanish due to their length. `many`: more at once than chance
-    /// or full queues explain, so even a recently proven size is doubted.
+    /// Starts a trial of the size in use, because packets may vanish due to their length. `many` is true if more packets
+    /// vanished at once than chance or full queues explain; then even a recently proven size is doubted.
     //= rfc8899#3-21
     pub(crate) fn suspect(&mut self, many: bool, now: Time, random: &mut Random) {
         if many || now >= self.trusted_until {
@@ -239,10 +249,11 @@ impl Pmtu {
         }
     }
 
-    /// Handles expiry of T3 with long packets lost. The second time in a row, retransmissions failed as well,
-    /// and one lost probe is sufficient proof (black hole detection, RFC 8899 section 4.3). After recent
-    /// needless doubts it takes more timeouts and all probes: a full queue causes T3 timeouts as well, and
-    /// probes would displace data in it.
+    /// Handles expiry of T3 with long packets lost. At the second consecutive expiry, retransmissions have failed too, and
+    /// one lost probe is sufficient proof (black hole detection, RFC 8899 section 4.3).
+    ///
+    /// After recent needless doubts, a trial needs two expiries, and all probes must be lost. A full queue causes T3
+    /// timeouts too, and probes would displace data in the queue.
     //= rfc8899#4.3-1
     pub(crate) fn on_data_timeout(&mut self, many: bool, now: Time, random: &mut Random) {
         self.timeouts = self.timeouts.saturating_add(1);
@@ -264,9 +275,8 @@ impl Pmtu {
         }
     }
 
-    /// Handles acknowledged data in a packet longer than the base size; `is_full`: of maximum length. That
-    /// proves the size in use as a probe does (RFC 8899 section 4.1: the probe may be data), and settles a
-    /// doubt.
+    /// Handles acknowledged data in a packet longer than the base size. `is_full` is true for a packet of maximum length.
+    /// Such a packet proves the size in use as a probe does (RFC 8899 section 4.1: the probe may be data), and ends a doubt.
     pub(crate) fn on_data_acknowledged(&mut self, is_full: bool, srtt: Option<Duration>, now: Time) {
         self.timeouts = 0;
         if !is_full {
@@ -274,7 +284,8 @@ impl Pmtu {
         }
         self.is_proven = true;
         self.doubts_base = false;
-        // Less than the time after which silence is noticed, so a black hole is doubted at the first silence.
+        // The trust is shorter than the time after which silence is noticed. So a black hole is doubted at the first
+        // silence.
         self.trusted_until = self.trusted_until.max(now + srtt.unwrap_or_default());
         if self.trial.is_some_and(|trial| matches!(trial.aim, Aim::Current { .. })) {
             self.trial = None;
@@ -282,8 +293,8 @@ impl Pmtu {
         }
     }
 
-    /// Extends trust after a needless doubt; each that soon follows doubles it, since losses here have other
-    /// causes.
+    /// Extends the trust after a needless doubt. Each further doubt soon afterwards doubles the trust, because losses on
+    /// this path have other causes.
     fn trust(&mut self, srtt: Option<Duration>, now: Time) {
         let trust = (srtt.unwrap_or(GRACE_MIN) * 2 * (1 << self.needless)).min(TRUST_MAX);
         let is_soon = self.trusted_until != Time::ZERO && now < self.trusted_until + trust;
@@ -291,7 +302,7 @@ impl Pmtu {
         self.trusted_until = now + trust;
     }
 
-    /// Returns the next probe, if one is due.
+    /// Returns the next probe, if a probe is due.
     //= rfc9260#7.3-1
     //= rfc6951#5.6-3
     //= rfc9260#7.3-1
@@ -332,7 +343,7 @@ impl Pmtu {
         }
         let grace = srtt.map_or(GRACE_MIN, |srtt| (srtt / 4).max(GRACE_MIN));
         if std::mem::take(&mut trial.asks) {
-            // Other packets arrive. Unless data is acknowledged right now, the probe is next.
+            // Other packets arrive. Unless data is acknowledged within the grace time, the probe follows.
             trial.is_sent = false;
             trial.silent = 0;
             trial.at = now + grace;
@@ -358,7 +369,7 @@ impl Pmtu {
         }
     }
 
-    /// Handles an overdue probe.
+    /// Handles a probe whose answer is overdue.
     pub(crate) fn on_timeout(&mut self, now: Time) {
         let Some(trial) = self.trial.as_mut().filter(|t| t.is_sent && t.at <= now) else { return };
         trial.is_sent = false;
@@ -366,7 +377,7 @@ impl Pmtu {
         self.probes_lost += u64::from(!trial.asks);
         //= rfc8899#3-7
         if !trial.companion_answered {
-            // Short packets are lost as well, so size is not the cause.
+            // Short packets are lost too, so their size is not the cause.
             trial.silent = trial.silent.saturating_add(1);
             if trial.silent >= MAX_PROBES {
                 self.give_up(now);
@@ -382,7 +393,7 @@ impl Pmtu {
         }
     }
 
-    /// Ends a trial without any answers; the path's own timers handle that.
+    /// Ends a trial that had no answer at all. The path's own timers handle the silence.
     fn give_up(&mut self, now: Time) {
         if let Some(trial) = self.trial.take()
             && trial.aim == Aim::Larger
@@ -391,14 +402,15 @@ impl Pmtu {
         }
     }
 
+    /// Ends a trial of `size` bytes, which is too large. The search continues below this size.
     fn on_too_large(&mut self, size: u16, now: Time) {
         self.trial = None;
         self.failed = if self.failed == 0 { size } else { self.failed.min(size) };
         self.next_at = now;
     }
 
-    /// Lowers the size in use, which does not work (any more). A similar size is tried at once, in case
-    /// probes were lost by chance.
+    /// Lowers the size in use, which does not work, or works no longer. A similar size is tried at once, because the probes
+    /// may have been lost by chance.
     //= rfc8899#section-4.3
     //# When the method detects that the current PLPMTU is not supported, DPLPMTUD sets a lower PLPMTU and a lower MPS.
     fn on_black_hole(&mut self, reported: Option<u16>, now: Time) {
@@ -412,8 +424,8 @@ impl Pmtu {
         self.next_at = now;
     }
 
-    /// Handles a report by a router or our own host that a packet exceeded `size`, its MTU. `nonce` is that
-    /// of the probe that was too long, if it was one.
+    /// Handles a report by a router or by this host that a packet exceeded the MTU `size`. `nonce` is the nonce of that
+    /// packet, if the packet was a probe.
     //= rfc8899#section-4.6.2
     //# PTB messages that have been validated MAY be utilized by the DPLPMTUD algorithm but MUST NOT be used directly to set
     //# the PLPMTU.
@@ -432,9 +444,9 @@ impl Pmtu {
             }
             return;
         }
-        // "BASE_PLPMTU <= PL_PTB_SIZE < PLPMTU": the size falls to the base and the reported one is probed.
-        // Below the base it falls to the least. A size below the least, or not below the size in use, is
-        // ignored.
+        // "BASE_PLPMTU <= PL_PTB_SIZE < PLPMTU": the size in use falls to the base, and the reported size is probed. For a
+        // report below the base, the size falls to the least. A report below the least size, or not below the size in use,
+        // is ignored.
         if (self.least..self.current).contains(&size) {
             //= rfc8899#4.6.2-2
             self.on_black_hole(Some(size), now);
@@ -458,13 +470,13 @@ impl Pmtu {
         });
     }
 
-    /// Pauses the search when nothing larger is worth a try.
+    /// Pauses the search, because no larger size is worth a try.
     fn rest(&mut self, now: Time) {
         self.failed = 0;
         self.next_at = if self.current < self.ceiling { now + RAISE_TIMER } else { Time::NEVER };
     }
 
-    /// Returns the next size to try: a hint, the largest, then by bisection with usual sizes first.
+    /// Returns the next size to try: first a hint, then the largest size, then sizes by bisection, usual sizes first.
     fn candidate(&mut self) -> Option<u16> {
         let top =
             if self.failed == 0 { self.ceiling + u16::from(self.ceiling < u16::MAX) } else { self.failed };

@@ -1,11 +1,15 @@
-//! Detection of a peer whose UDP port changes: a NAT has assigned a new one, or somebody else is sending.
+//! Detection of a change of the peer's UDP port: either a NAT has assigned a new port, or another host sends.
 //!
-//! RFC 6951 section 5.4 stores the source port of any packet with the right tag. Here the new port must first
-//! answer a HEARTBEAT (as RFC 9260 section 5.4 requires of new addresses), and the known port must be silent:
-//! it is probed as well, and any packet from it while the new one is being proven ends the attempt. So nobody
-//! who has seen a packet and sends from another port of the peer's address can divert a path from a live
-//! peer. Keeps one candidate port; never sends. Each pause permits at most one HEARTBEAT to a new port,
-//! whatever arrives. Start at [`Rebinding::on_packet`].
+//! RFC 6951 section 5.4 stores the source port of any packet with the right tag. This module requires more.
+//! The new port must answer a HEARTBEAT (as RFC 9260 section 5.4 requires of new addresses), and the known
+//! port must be silent. The known port is probed too, and any packet from it during the proof of the new port
+//! ends the attempt.
+//!
+//! So an attacker who has seen a packet, and sends from another port of the peer's address, cannot divert a
+//! path from a live peer.
+//!
+//! The module keeps one candidate port, and never sends. Each pause permits at most one HEARTBEAT to a new
+//! port, whatever arrives. Start at [`Rebinding::on_packet`].
 
 use std::time::Duration;
 
@@ -20,52 +24,57 @@ const MAX_TRIES: u8 = 6;
 /// Minimum pause between two HEARTBEATs to new ports.
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 
-/// Number of repeated HEARTBEATs to the known port per HEARTBEAT to the new one, so that chance does not lose
-/// them all.
+/// Number of repeated HEARTBEATs to the known port for each HEARTBEAT to the new port, so a chance loss does
+/// not decide.
 const KNOWN_REPEATS: u8 = 2;
 
-/// Divisor of the pause between these repetitions.
+/// Divisor of the pause: the quotient is the interval between these repetitions.
 const KNOWN_REPEAT_PART: u32 = 8;
 
-/// Time during which a port that was left may take the path back by its answer alone.
+/// Time for which the port that the path has left can regain the path by its answer alone.
 const RETURN_LIMIT: Duration = Duration::from_secs(60);
 
 /// Progress of the proof of a new port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Proof {
-    /// Its answer is pending.
+    /// The new port has not answered yet.
     Asked,
-    /// It has answered; the known port may still do so.
+    /// The new port has answered; the known port may still answer.
     Answered,
-    /// The known port is alive.
+    /// A packet has arrived from the known port, so the new port is refused.
     Denied,
 }
 
-/// A port from which the peer was heard, not yet proven.
+/// Port from which packets of the peer arrived, and which is not yet proven.
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
     port: u16,
-    /// Kept when the HEARTBEAT is retransmitted, so a late answer counts.
+    /// Nonce of the HEARTBEATs to this port. A retransmission has the same nonce, so a late answer counts.
     nonce: u64,
+    /// Number of HEARTBEATs sent to this port.
     tries: u8,
+    /// Time of the last HEARTBEAT to this port.
     sent_at: Time,
+    /// Time of the next HEARTBEAT to a new port.
     retry_at: Time,
-    /// Set if the current packet came from this port.
+    /// True if the current packet came from this port.
     is_source: bool,
-    /// Set if this packet's HEARTBEAT was answered there.
+    /// True if a HEARTBEAT in this packet was answered there.
     is_answered: bool,
     proof: Proof,
     /// Nonce of the HEARTBEATs to the known port.
     known_nonce: u64,
+    /// Number of HEARTBEATs to the known port that may follow the last HEARTBEAT to the new port.
     known_repeats: u8,
+    /// Time of the next HEARTBEAT to the known port.
     known_at: Time,
     /// Deadline for an answer from the known port.
     judge_at: Time,
-    /// Set if ICMP has reported that nobody is at the known port.
+    /// True if ICMP has reported that the known port is closed.
     is_known_gone: bool,
 }
 
-/// The candidate port of a path's peer, if any. Kept apart from the path, since most never have one.
+/// Candidate port of a path's peer, if any. It is stored outside the path, because most paths never have one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rebinding(Option<Box<Ports>>);
 
@@ -73,25 +82,25 @@ pub(crate) struct Rebinding(Option<Box<Ports>>);
 #[derive(Clone, Debug, Default)]
 struct Ports {
     candidate: Option<Candidate>,
-    /// The port that the path has left, and the time until which its answer alone brings the path back.
+    /// Port that the path has left, and the time until which its answer alone brings the path back.
     left: Option<(u16, Time)>,
 }
 
-/// HEARTBEATs to send.
+/// HEARTBEATs that the caller must send.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Asks {
-    /// To the new port: port and nonce.
+    /// HEARTBEAT to the new port: port and nonce.
     pub(crate) new: Option<(u16, u64)>,
-    /// To the known port.
+    /// HEARTBEAT to the known port: nonce.
     pub(crate) known: Option<u64>,
 }
 
-/// The meaning of a HEARTBEAT ACK.
+/// Meaning of a HEARTBEAT ACK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// It answers no HEARTBEAT of this module.
     Strange,
-    /// The new port has answered, but the known one may still do so.
+    /// The new port has answered, but the known port may still answer.
     Waits,
     /// The known port has answered.
     Known,
@@ -104,12 +113,12 @@ pub(crate) enum Answer {
 pub(crate) struct Pace {
     /// Wait for the answer of a new port.
     pub(crate) pause: Duration,
-    /// Wait for the answer of the known port; `None` if that one is not proven itself.
+    /// Wait for the answer of the known port; `None` if the known port is itself not proven.
     pub(crate) patience: Option<Duration>,
 }
 
 impl Rebinding {
-    /// Handles a packet from `port`, while the path's is `known`.
+    /// Handles a packet from `port`, while the path uses the port `known`.
     pub(crate) fn on_packet(
         &mut self,
         port: u16,
@@ -118,15 +127,15 @@ impl Rebinding {
         now: Time,
         random: &mut Random,
     ) -> Asks {
-        // Port 0 cannot be answered.
+        // No packet can be sent to port 0.
         if self.0.is_none() && (port == known || port == 0) {
             return Asks::default();
         }
         self.0.get_or_insert_default().on_packet(port, known, pace, now, random)
     }
 
-    /// Handles a due retransmission, or the known port's silence; in the latter case returns the new port of
-    /// the path.
+    /// Sends a HEARTBEAT that is due again, or ends the wait for the known port. Returns the new port of the
+    /// path after the known port was silent.
     pub(crate) fn on_timeout(&mut self, known: u16, pace: Pace, now: Time) -> (Asks, Option<u16>) {
         self.0.as_mut().map_or_else(Default::default, |ports| ports.on_timeout(known, pace, now))
     }
@@ -136,9 +145,9 @@ impl Rebinding {
         self.0.as_mut().map_or(Answer::Strange, |ports| ports.on_answer(nonce, known, now))
     }
 
-    /// Handles an ICMP error for the known port. Anybody who has seen a packet can forge it, so it shortens
-    /// the wait only if no round trip was measured: to once more the time that the new port took, which has
-    /// the same address.
+    /// Handles an ICMP error about the known port. Anybody who has seen a packet can forge the error, so it
+    /// only limits the wait. After the new port's answer, the wait lasts as long again as that answer took. A
+    /// wait that follows from a measured round trip is mostly shorter anyway.
     pub(crate) fn on_known_gone(&mut self, now: Time) {
         if let Some(ports) = &mut self.0 {
             ports.on_known_gone(now);
@@ -149,35 +158,35 @@ impl Rebinding {
         self.0.as_ref()?.candidate.as_ref()
     }
 
-    /// The new port, if the current packet came from it.
+    /// Returns the new port if the current packet came from it, unless it is refused.
     pub(crate) fn source(&self) -> Option<u16> {
         self.candidate().filter(|c| c.is_source && c.proof != Proof::Denied).map(|c| c.port)
     }
 
-    /// Returns whether the new port gets an answer to a HEARTBEAT of the current packet: only to the first.
+    /// Returns whether a HEARTBEAT in the current packet is answered at the new port: only the first one is.
     pub(crate) fn takes_answer(&mut self) -> bool {
         let candidate = self.0.as_mut().and_then(|ports| ports.candidate.as_mut());
         candidate.is_some_and(|c| c.is_source && !std::mem::replace(&mut c.is_answered, true))
     }
 
-    /// Heap bytes.
+    /// Returns the heap bytes.
     pub(crate) fn memory(&self) -> usize {
         if self.0.is_some() { heap(size_of::<Ports>()) } else { 0 }
     }
 
-    /// Returns whether a port is being proven.
+    /// Returns whether the proof of a port is under way.
     #[inline]
     pub(crate) fn is_under_way(&self) -> bool {
         self.candidate().is_some_and(|c| c.proof != Proof::Denied)
     }
 
-    /// Returns whether no state about other ports is kept.
+    /// Returns whether no candidate port exists.
     #[inline]
     pub(crate) fn is_idle(&self) -> bool {
         self.candidate().is_none()
     }
 
-    /// The time at which [`on_timeout`](Self::on_timeout) is due.
+    /// Returns the time at which [`on_timeout`](Self::on_timeout) is due.
     #[inline]
     pub(crate) fn next_timeout(&self) -> Time {
         self.candidate().map_or(Time::NEVER, Candidate::next_timeout)
@@ -194,11 +203,11 @@ impl Ports {
                 candidate.proof = Proof::Denied;
             }
         }
-        // The current owner of the path cannot keep its previous one from asking for it.
+        // The new owner of the path cannot prevent the previous port from asking for it.
         let gives_way = |c: &Candidate| may_return(port) && c.port != port;
         let pauses = |c: &Candidate| now < c.retry_at || c.proof == Proof::Answered;
         let pauses = self.candidate.as_ref().is_some_and(|c| pauses(c) && !gives_way(c));
-        // Port 0 cannot be answered.
+        // No packet can be sent to port 0.
         if port == known || port == 0 || pauses {
             return Asks::default();
         }
@@ -239,6 +248,8 @@ impl Ports {
         (Asks::default(), None)
     }
 
+    /// Returns the next HEARTBEATs to the new port and the known port. After [`MAX_TRIES`], the attempt ends
+    /// instead.
     fn send(&mut self, pace: Pace, now: Time) -> Asks {
         let Some(candidate) = self.candidate.as_mut() else { return Asks::default() };
         if candidate.tries >= MAX_TRIES {
@@ -286,6 +297,8 @@ impl Ports {
         }
     }
 
+    /// Ends the attempt with success; returns the new port. The port that the path leaves may return until
+    /// the time limit.
     fn prove(&mut self, known: u16, now: Time) -> u16 {
         let Some(candidate) = self.candidate.take() else { return known };
         self.left = match self.left.filter(|(_, until)| now < *until) {
@@ -307,7 +320,7 @@ impl Candidate {
         }
     }
 
-    /// Repeats the HEARTBEAT to the known port.
+    /// Returns the next HEARTBEAT to the known port, if any remains.
     fn ask_known(&mut self, pace: Pace, now: Time) -> Option<u64> {
         self.known_at = Time::NEVER;
         pace.patience?;
@@ -318,6 +331,8 @@ impl Candidate {
         Some(self.known_nonce)
     }
 
+    /// Shortens the wait for the known port: it lasts as long again as the new port's answer took, with a
+    /// small margin.
     fn judge_sooner(&mut self, now: Time) {
         self.judge_at = self.judge_at.min(now + (now - self.sent_at) + PAUSE_MIN / 2);
     }
@@ -337,7 +352,8 @@ mod tests {
         (rebinding, asks, random)
     }
 
-    /// Returns all HEARTBEATs requested until `until`, and the resulting port of the path.
+    /// Runs all timers up to `until`. Returns the HEARTBEATs requested, with their times in milliseconds, and
+    /// the resulting port of the path.
     fn run(rebinding: &mut Rebinding, until: Time) -> (Vec<(u64, Asks)>, Option<u16>) {
         let (mut all, mut proven) = (Vec::new(), None);
         while rebinding.next_timeout() <= until {

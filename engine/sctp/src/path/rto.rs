@@ -1,6 +1,6 @@
 //! The retransmission timeout of one path (RFC 9260 section 6.3).
 //!
-//! The module keeps SRTT, RTTVAR and RTO, and never starts a timer. Invariant: RTO.Min ≤ rto ≤ RTO.Max. Start
+//! This module keeps SRTT, RTTVAR and RTO, and never starts a timer. Invariant: RTO.Min ≤ rto ≤ RTO.Max. Start
 //! at [`Rto::on_sample`].
 
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! The sending state of one path: window, recovery, pacing, and the timers of loss detection.
 //!
-//! Combines a [`CongestionControl`] with proportional rate reduction, the undoing of spurious reductions,
-//! pacing, and the tail-loss probe. Never sends, and counts no chunks: `tx` does. Start at
+//! This module combines a [`CongestionControl`] with proportional rate reduction, the undoing of spurious reductions,
+//! pacing, and the tail-loss probe. It never sends, and counts no chunks: `tx` counts them. Start at
 //! [`Sending::on_acks`] and [`Sending::allows`].
 
 use std::time::Duration;
@@ -14,41 +14,42 @@ use super::prr::Prr;
 use crate::config::CongestionAlgorithm;
 use crate::tx::{Losses, PathAcks};
 
-/// Minimum time before a tail-loss probe: below this, scheduling on both hosts looks like loss.
+/// Minimum time before a tail-loss probe. Within a shorter time, scheduling on both hosts looks like loss.
 const MIN_PROBE_TIMEOUT: Duration = Duration::from_millis(10);
 
-/// Number of trains per window, if trains are wanted.
+/// Number of trains in a window, if trains are wanted.
 const TRAINS_IN_WINDOW: usize = 16;
 
-/// The state of an association at a SACK, or a loss, on one path.
+/// State of a path at a SACK or at a loss.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seen {
     pub(crate) now: Time,
-    /// User bytes in flight on the path before.
+    /// User bytes in flight on the path before the SACK or loss.
     pub(crate) flight_before: usize,
-    /// User bytes in flight on the path after.
+    /// User bytes in flight on the path after the SACK or loss.
     pub(crate) flight: usize,
-    /// Set if the cumulative TSN moved.
+    /// True if the cumulative TSN moved.
     pub(crate) cumulative_advanced: bool,
     pub(crate) srtt: Option<Duration>,
 }
 
-/// The result of a SACK, or a loss.
+/// Result of a SACK or of a loss.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outcome {
-    /// Losses indicated new congestion.
+    /// True if losses indicated new congestion.
     pub(crate) recovery_began: bool,
-    /// The last recovery, or timeout, was spurious, and its reduction was undone.
+    /// True if the last recovery or timeout was spurious, and its reduction was undone.
     pub(crate) undone: bool,
 }
 
-/// The tail-loss probe of a silent path (RFC 8985 section 7). There is no second one before data is acknowledged.
+/// State of the tail-loss probe of a silent path (RFC 8985 section 7). No second probe is sent before data is
+/// acknowledged or a doubt about the path ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum TailProbe {
     None,
-    /// It is out, and nothing was heard since.
+    /// The probe has been sent, and no answer has arrived since.
     Unanswered,
-    /// A HEARTBEAT was answered since: the next T3 says nothing against the path.
+    /// A HEARTBEAT was answered after the probe. The next expiry of T3 does not count against the path.
     Heard,
     /// That T3 has expired.
     Expired,
@@ -63,35 +64,38 @@ enum Credit {
     InUse,
 }
 
-/// Sending on one path.
+/// Sending state of one path.
 #[derive(Debug)]
 pub(crate) struct Sending {
     mtu: usize,
     /// Initial window in packets, if larger than the controller's.
     initial_packets: u8,
     control: Box<dyn CongestionControl>,
-    /// Bytes that may be in flight now: the controller's window, or that of the ongoing reduction.
+    /// Bytes that may be in flight now: the window of the controller or, during a reduction, of the reduction.
     window: usize,
-    /// Set if the window may be exceeded by part of a packet.
+    /// True if the data in flight may exceed the window by part of a packet.
     may_be_passed: bool,
     pacer: Pacer,
     takes_over: TakeOver,
-    /// The ongoing reduction.
+    /// Ongoing reduction.
     prr: Option<Prr>,
     in_recovery: bool,
-    /// Time at which congestion was last noticed, [`Time::NEVER`] before: losses of earlier data are not new.
+    /// Time at which congestion was last noticed; [`Time::NEVER`] before. Losses of data sent earlier indicate no new
+    /// congestion.
     congested_at: Time,
-    /// Chunks given up since then, and the number of spurious ones among them.
+    /// Number of chunks given up since then.
     given_up: usize,
+    /// Number of these chunks that had arrived after all.
     spurious: usize,
+    /// Number of round trips that have ended.
     round: u64,
-    /// The last round in which the window limited data.
+    /// Last round in which the window limited data.
     full_in: Option<u64>,
     credit: Credit,
     probe: TailProbe,
     /// Time at which a tail-loss probe is due.
     pub(crate) probe_at: Option<Time>,
-    /// Time at which an overtaken chunk counts as lost.
+    /// Time at which a chunk that later chunks have overtaken counts as lost.
     pub(crate) reorder_at: Option<Time>,
 }
 
@@ -99,9 +103,9 @@ pub(crate) struct Sending {
 #[derive(Clone, Copy, Debug)]
 enum TakeOver {
     No,
-    /// Starts as soon as packets are about to be written.
+    /// The takeover begins with the next packets.
     Begins,
-    /// Keeps its initial pace until then.
+    /// The initial pace lasts until this time.
     Until(Time),
 }
 
@@ -130,7 +134,8 @@ impl Sending {
         }
     }
 
-    /// Sets the initial window in packets. Has no effect after the first acknowledgement, unless the data `is_to_come`.
+    /// Sets the initial window in packets. The current window grows to it only before the first round trip ends, or if
+    /// the data `is_to_come`, and never after congestion.
     pub(crate) fn begin_with(&mut self, packets: u8, is_to_come: bool) {
         self.initial_packets = packets;
         if (self.round == 0 || is_to_come) && self.congested_at == Time::NEVER {
@@ -147,25 +152,25 @@ impl Sending {
         self.control.ssthresh()
     }
 
-    /// Sets the coupling after windows of the association's other paths changed.
+    /// Sets the coupling after the windows of the association's other paths have changed.
     pub(crate) fn set_coupling(&mut self, coupling: Coupling) {
         self.control.set_coupling(coupling);
     }
 
-    /// Recomputes the window after a change of the controller or the reduction.
+    /// Recomputes the window after a change of the controller or of the reduction.
     fn update_window(&mut self) {
         self.window = self.prr.map_or_else(|| self.control.cwnd(), |prr| prr.window());
         self.may_be_passed = self.prr.is_some() || self.control.may_be_passed();
     }
 
-    /// Returns whether the window has room.
+    /// Returns whether the window has room, or a granted packet may exceed it.
     pub(crate) fn has_window(&self, flight: usize) -> bool {
         //= rfc9260#6.1-10 6.1-11 6.1-12
         self.credit != Credit::No || self.has_room(flight)
     }
 
-    /// Returns whether the window itself has room for a packet, or for part of one if it may be exceeded.
-    /// During recovery the reduction counts bytes.
+    /// Returns whether the window itself has room for a packet. If the window may be exceeded, room for part of a
+    /// packet suffices. During recovery, the reduction counts bytes, so this applies too.
     fn has_room(&self, flight: usize) -> bool {
         if self.may_be_passed || flight == 0 {
             flight < self.window
@@ -174,17 +179,17 @@ impl Sending {
         }
     }
 
-    /// Returns whether the window has room for a train, or a reduction is ongoing.
+    /// Returns whether the window has room for a train. During a reduction, this is always true.
     pub(crate) fn has_train_window(&self, flight: usize) -> bool {
         self.prr.is_some() || self.has_window(flight + self.window / TRAINS_IN_WINDOW)
     }
 
-    /// Returns whether data may leave now.
+    /// Returns whether window and pacer let data leave now.
     pub(crate) fn allows(&self, flight: usize) -> bool {
         self.credit != Credit::No || (self.has_room(flight) && self.pacer.allows())
     }
 
-    /// Updates the pacer before packets are written on the path with this round trip.
+    /// Updates the pacer before packets are written on the path, whose round trip is `srtt`.
     pub(crate) fn refill(&mut self, srtt: Option<Duration>, now: Time) {
         match (self.takes_over, srtt) {
             (TakeOver::Begins, Some(srtt)) => {
@@ -203,20 +208,20 @@ impl Sending {
         self.pacer.refill(now);
     }
 
-    /// Prepares an idle path to take over from one that carried data. No acknowledgements clock the sending,
-    /// so the window is spread over the round trip, packet by packet. Sent at once, it would fill an unknown
-    /// queue, and the peer's program would then get nothing for the rest of the round trip; likewise at the
-    /// rate of slow start, which takes half a round trip.
+    /// Prepares an idle path to take over from a path that carried data. No acknowledgements clock the sending, so the
+    /// window is spread over the round trip, packet by packet. If the window were sent at once, it would fill an
+    /// unknown queue. The peer's program would then get nothing for the rest of the round trip. The pacing rate of slow
+    /// start has the same fault, because it sends the window in half a round trip.
     pub(crate) fn begin_evenly(&mut self) {
         self.takes_over = TakeOver::Begins;
     }
 
-    /// Returns whether the path takes over, without acknowledgements to clock the sending.
+    /// Returns whether the path is taking over, without acknowledgements that clock the sending.
     pub(crate) fn takes_over(&self) -> bool {
         !matches!(self.takes_over, TakeOver::No)
     }
 
-    /// Bytes that may leave in a period.
+    /// Returns the bytes that may leave in `time`.
     pub(crate) fn bytes_in(&self, time: Duration, srtt: Duration) -> usize {
         let bytes = u128::from(self.pacing_rate(srtt)) * time.as_nanos() / 1_000_000_000;
         usize::try_from(bytes).unwrap_or(usize::MAX)
@@ -226,7 +231,7 @@ impl Sending {
         self.control.pacing_rate(srtt.max(Duration::from_nanos(1)))
     }
 
-    /// Notes that data waits with `flight` bytes in flight: for the window, or for the pacer.
+    /// Records that data waits for the window or for the pacer, with `flight` bytes in flight.
     pub(crate) fn on_waiting(&mut self, flight: usize, now: Time) {
         if !self.has_room(flight) {
             self.note_full();
@@ -235,12 +240,12 @@ impl Sending {
         }
     }
 
-    /// Notes that the window limited data.
+    /// Records that the window limited data in this round.
     pub(crate) fn note_full(&mut self) {
         self.full_in = Some(self.round);
     }
 
-    /// Counts sent user bytes.
+    /// Counts `bytes` of sent user data.
     pub(crate) fn on_sent(&mut self, bytes: usize) {
         self.pacer.on_sent(bytes);
         if let Some(prr) = &mut self.prr {
@@ -251,7 +256,7 @@ impl Sending {
         }
     }
 
-    /// Ends a packet's credit after it was written.
+    /// Ends the credit of a packet that has been written.
     pub(crate) fn end_packet(&mut self) {
         if self.credit == Credit::InUse {
             self.credit = Credit::No;
@@ -301,13 +306,13 @@ impl Sending {
             round_over: acks.round_over,
             rate: acks.rate,
         });
-        // Data acknowledged in the first round trip had reached the peer by another path.
+        // In the first round trip after a takeover, acknowledged data had reached the peer on another path.
         if !self.takes_over() {
             self.pacer.set_rate(self.pacing_rate(srtt), self.mtu, seen.now);
         }
     }
 
-    /// Undoes the last reduction if all chunks given up had arrived after all (RFC 5682, RFC 3522, and RFC
+    /// Undoes the last reduction if all chunks that were given up have arrived after all (RFC 5682, RFC 3522, and RFC
     /// 3708 for the duplicates reported in SACKs).
     fn undo(&mut self, acks: &PathAcks) -> bool {
         self.spurious += acks.spurious;
@@ -322,8 +327,8 @@ impl Sending {
         true
     }
 
-    /// Handles chunks given up. Only those sent after congestion was last noticed count as new (RFC 9260
-    /// section 7.2.4).
+    /// Handles chunks that were given up. Only chunks sent after congestion was last noticed indicate new congestion
+    /// (RFC 9260 section 7.2.4).
     pub(crate) fn on_losses(&mut self, lost: &Losses, seen: &Seen) -> Outcome {
         if lost.chunks == 0 {
             return Outcome::default();
@@ -349,7 +354,7 @@ impl Sending {
         reduced
     }
 
-    /// Handles expiry of T3, which gave up `given_up` chunks.
+    /// Handles expiry of T3; `given_up` is the number of chunks that it gave up.
     pub(crate) fn on_timeout(&mut self, given_up: usize, now: Time) {
         self.control.on_timeout();
         self.congested_at = now;
@@ -366,7 +371,7 @@ impl Sending {
         self.probe = TailProbe::None;
     }
 
-    /// Arms the tail-loss probe after data was sent or acknowledged: for two round trips (RFC 8985 section
+    /// Arms the tail-loss probe after data was sent or acknowledged. The time is two round trips (RFC 8985 section
     /// 7.2), plus the peer's ack delay if only one packet is in flight.
     pub(crate) fn arm_probe(
         &mut self,
@@ -383,8 +388,8 @@ impl Sending {
         self.probe_at = Some(now + (srtt * 2 + delay).max(MIN_PROBE_TIMEOUT));
     }
 
-    /// The same if another path is asked about silence, at `at` if anything is in flight; sending
-    /// (`was_sent`) does not put it off.
+    /// Arms the timer for the question on another path in place of the tail-loss probe. `at` is its time, if anything
+    /// is in flight. Sending (`was_sent`) does not postpone a timer that runs.
     pub(crate) fn arm_doubt(&mut self, at: Option<Time>, was_sent: bool) {
         let at = at.filter(|_| self.probe == TailProbe::None);
         if at.is_none() || self.probe_at.is_none() || !was_sent {
@@ -392,37 +397,39 @@ impl Sending {
         }
     }
 
-    /// The silence after which another path is asked: two of the shortest round trips, and always time for
-    /// the peer's ack delay. Half a round trip is enough for other delays, since an error costs only a
-    /// packet. The usual round trip is longer where single packets are acknowledged with a delay.
+    /// Returns the silence after which a chunk is repeated on another path. This is twice the shortest round trip
+    /// `least`, or one and a half usual round trips plus the peer's ack delay, if that is longer. Half a round trip is
+    /// enough for other delays, because an error costs only a packet. The usual round trip includes the ack delay where
+    /// single packets are acknowledged.
     pub(crate) fn patience(srtt: Duration, least: Duration, ack_delay: Duration) -> Duration {
         (least * 2).max(srtt * 3 / 2 + ack_delay).max(MIN_PROBE_TIMEOUT)
     }
 
-    /// Permits another probe after a sign of life.
+    /// Permits another probe after an answer.
     pub(crate) fn on_probe_answered(&mut self) {
         self.probe = TailProbe::None;
     }
 
-    /// Records that the probe is due; no second one follows before a sign of life.
+    /// Records that the probe is due. No second probe follows before an answer.
     pub(crate) fn on_probe_timeout(&mut self) {
         self.probe_at = None;
         self.probe = TailProbe::Unanswered;
     }
 
-    /// Returns whether a probe is out, and nothing was heard since.
+    /// Returns whether a probe has been sent, and no answer has arrived since.
     pub(crate) fn is_probing(&self) -> bool {
         self.probe == TailProbe::Unanswered
     }
 
-    /// Handles an answered HEARTBEAT: the path works, but the data in flight may be lost.
+    /// Handles an answered HEARTBEAT. The path works, but the data in flight may be lost.
     pub(crate) fn on_heartbeat_answered(&mut self) {
         if self.is_probing() {
             self.probe = TailProbe::Heard;
         }
     }
 
-    /// Returns whether a HEARTBEAT was answered after the probe; true once, for the first T3 after it.
+    /// Returns whether a HEARTBEAT was answered after the probe. Only the first call, at the first expiry of T3 after
+    /// that answer, returns true.
     pub(crate) fn on_t3_after_heartbeat(&mut self) -> bool {
         let is_heard = self.probe == TailProbe::Heard;
         if is_heard {
@@ -436,8 +443,8 @@ impl Sending {
         self.credit = Credit::OnePacket;
     }
 
-    /// Reduces the window because a packet was marked, or the host's own queue is long. This is never undone,
-    /// as nothing was given up.
+    /// Reduces the window because a packet was marked, or this host's own queue is long. Nothing was given up, so the
+    /// reduction is never undone.
     pub(crate) fn on_marked(&mut self, seen: &Seen) {
         self.control.on_mark(seen.now);
         if self.in_recovery {
@@ -447,7 +454,7 @@ impl Sending {
         self.update_window();
     }
 
-    /// Undoes the last reduction: the packets were lost because of their length.
+    /// Undoes the last reduction, because the packets were lost due to their length.
     pub(crate) fn on_black_hole(&mut self) {
         (self.given_up, self.spurious) = (0, 0);
         self.in_recovery = false;
@@ -456,24 +463,25 @@ impl Sending {
         self.update_window();
     }
 
-    /// Handles a pause of `rtos` retransmission timeouts.
+    /// Handles a pause in sending of `rtos` retransmission timeouts.
     pub(crate) fn on_idle(&mut self, rtos: u32) {
         self.control.on_idle(rtos, usize::from(self.initial_packets) * self.mtu);
         self.update_window();
     }
 
+    /// Handles a change of the maximum packet length to `mtu` bytes.
     pub(crate) fn on_mtu(&mut self, mtu: usize) {
         self.mtu = mtu;
         self.control.on_mtu(mtu);
         self.update_window();
     }
 
-    /// Runs the pacer's timer if it has expired.
+    /// Ends the pacer's wait if its time has come.
     pub(crate) fn expire_pacing(&mut self, now: Time) {
         self.pacer.expire(now);
     }
 
-    /// Time of the next timer expiry of this path.
+    /// Returns the time of the next timer expiry of this path.
     pub(crate) fn next_timeout(&self) -> Time {
         let or_never = |at: Option<Time>| at.unwrap_or(Time::NEVER);
         or_never(self.probe_at).min(or_never(self.reorder_at)).min(or_never(self.pacer.release_at))

@@ -1,22 +1,22 @@
-//! The use of a path for data, as the operators of both ends want it of their addresses. Start at [`PathUse::rank`].
+//! Use of a path for data, as the operators of both ends want it for their addresses. Start at [`PathUse::rank`].
 
 use std::time::Duration;
 
 use crate::config::{AddressUse, Preference};
 
-/// The uses of a path's two addresses.
+/// Uses of a path's two addresses.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PathUse {
     local: SmallUse,
     remote: SmallUse,
 }
 
-/// A use in few bytes: each path has two.
+/// Use of an address in compact form, because each path holds two uses.
 #[derive(Clone, Copy, Debug, Default)]
 struct SmallUse {
     preference: Preference,
     link: u8,
-    /// Tenths of a second, at most [`AddressUse::HEARTBEAT_MAX`]; 0 for none.
+    /// Interval between heartbeats of a spare path in tenths of a second, up to [`AddressUse::HEARTBEAT_MAX`]; 0 for none.
     heartbeat_tenths: u16,
 }
 
@@ -41,18 +41,21 @@ impl From<SmallUse> for AddressUse {
     }
 }
 
-/// Rank of a path; the lowest one carries data. A backup of either end comes after all others, one of our own last: the peer cannot
-/// have it carry data instead of another.
+/// Rank of a path: the path of the lowest rank carries data. A path with a backup at either end ranks after all other paths. A
+/// backup of our own ranks last, because the peer cannot make us use it in place of another path.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Rank {
+    /// True if our address is a backup.
     is_our_backup: bool,
+    /// True if the peer's address is a backup.
     is_their_backup: bool,
+    /// Number of ends whose address is secondary.
     secondary_ends: u8,
 }
 
 impl Rank {
-    /// Returns whether a path of this rank may carry data together with one of rank `current`: unlike a backup, it need
-    /// not wait until the others have failed.
+    /// Returns whether a path of this rank may carry data together with a path of rank `current`. A backup waits until the other
+    /// paths have failed, so it joins only another backup.
     pub(crate) fn joins(self, current: Rank) -> bool {
         self.backups() <= current.backups()
     }
@@ -67,21 +70,22 @@ impl PathUse {
         PathUse { local: local.into(), remote: remote.into() }
     }
 
-    /// The use of our address.
+    /// Returns the use of our address.
     pub(crate) fn local(&self) -> AddressUse {
         self.local.into()
     }
 
-    /// The use of the peer's address.
+    /// Returns the use of the peer's address.
     pub(crate) fn remote(&self) -> AddressUse {
         self.remote.into()
     }
 
-    /// The number of our address's link, and of the peer's; 0 if it is not known.
+    /// Returns the link numbers of our address and of the peer's address; 0 for an unknown link.
     pub(crate) fn links(&self) -> (u8, u8) {
         (self.local.link, self.remote.link)
     }
 
+    /// Returns the rank of the path.
     pub(crate) fn rank(&self) -> Rank {
         let ends = [self.local.preference, self.remote.preference];
         let secondary = ends.iter().filter(|end| **end == Preference::Secondary).count();
@@ -92,7 +96,7 @@ impl PathUse {
         }
     }
 
-    /// The interval between heartbeats of a spare path that would have `usual` otherwise.
+    /// Returns the interval between heartbeats of a spare path, whose interval would otherwise be `usual`.
     pub(crate) fn heartbeat(&self, usual: Duration) -> Duration {
         usual.max(self.local.heartbeat()).max(self.remote.heartbeat())
     }

@@ -1,38 +1,40 @@
-//! Paths that a confirmed path must vouch for, and paths from our own new addresses.
+//! Paths that a confirmed path must vouch for, and paths from this host's new addresses.
 //!
 //! If an address was added without a shared key ([`AddressProof::ConfirmedPath`](crate::AddressProof)), its
-//! own answer to a HEARTBEAT is not enough: an attacker who added it would answer. So a second HEARTBEAT, the
-//! voucher, goes to the peer on a confirmed path, and its answer must come back on the new one. The end that
-//! has added an address sends such answers: it copies answers to HEARTBEATs from its confirmed paths to the
-//! new ones, once these were probed themselves. Never sends. Start at [`Vouching`].
+//! own answer to a HEARTBEAT is not enough, because an attacker who added it would answer. So a second
+//! HEARTBEAT, the voucher, goes to the peer on a confirmed path. Its answer must arrive on the new path.
+//!
+//! The end that has added an address sends such answers. It copies its answers to HEARTBEATs from its
+//! confirmed paths to the new paths, after the peer has sent a HEARTBEAT on them. The module never sends.
+//! Start at [`Vouching`].
 
 use std::num::NonZeroU64;
 use std::time::Duration;
 
 use crate::random::Random;
 
-/// Number of answers copied to the path of a new address of ours: enough for many losses, few compared with
-/// the HEARTBEATs of an association.
+/// Number of answers that are copied to the path of a new address of ours. It covers many losses, and is
+/// small compared with the HEARTBEATs of an association.
 const COPIES: u8 = 64;
 
 /// Maximum number of doublings of the pause between unanswered vouchers.
 const DOUBLINGS_MAX: u32 = 6;
 
-/// The second half of a path's proof, at either end.
+/// State of the second half of a path's proof, at either end.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Vouching {
     /// Nonce of the outstanding voucher.
     nonce: Option<NonZeroU64>,
-    /// Vouchers sent.
+    /// Number of vouchers sent since the last answer.
     tries: u32,
-    /// Answers that may still be copied to this path.
+    /// Number of answers that may still be copied to this path.
     copies: u8,
-    /// Set if the peer has sent a HEARTBEAT on this path.
+    /// True if the peer has sent a HEARTBEAT on this path.
     is_asked: bool,
 }
 
 impl Vouching {
-    /// Starts a voucher; returns its nonce, and the number of earlier ones.
+    /// Starts a voucher; returns its nonce, and the number of earlier vouchers.
     pub(crate) fn ask(&mut self, random: &mut Random) -> (u64, u32) {
         let (nonce, tries) = (NonZeroU64::MIN | random.u64(), self.tries);
         self.nonce = Some(nonce);
@@ -40,12 +42,13 @@ impl Vouching {
         (nonce.get(), tries)
     }
 
-    /// The pause before the next one, after `tries` and with a retransmission timeout of `rto`.
+    /// Returns the pause before the next voucher after `tries` earlier ones. `rto` is the retransmission
+    /// timeout, and `max` limits the pause unless `rto` is longer.
     pub(crate) fn pause(tries: u32, rto: Duration, max: Duration) -> Duration {
         (rto * (1 << tries.min(DOUBLINGS_MAX))).min(max.max(rto))
     }
 
-    /// Number of vouchers sent.
+    /// Returns the number of vouchers sent since the last answer.
     pub(crate) fn tries(&self) -> usize {
         self.tries as usize
     }
@@ -55,7 +58,7 @@ impl Vouching {
         self.nonce.is_some()
     }
 
-    /// Handles an answer on this path; returns whether it is the voucher's.
+    /// Handles an answer on this path; returns whether it answers the voucher.
     pub(crate) fn on_answer(&mut self, nonce: u64) -> bool {
         let is_voucher = self.nonce.is_some_and(|asked| asked.get() == nonce);
         if is_voucher {
@@ -64,22 +67,22 @@ impl Vouching {
         is_voucher
     }
 
-    /// Resets the proof because the path's destination has changed.
+    /// Drops an outstanding voucher, because the path's destination has changed.
     pub(crate) fn begin_anew(&mut self) {
         self.nonce = None;
     }
 
-    /// Permits copies to this path, which starts at an address of ours that is new to the peer.
+    /// Permits copies to this path, whose local address is new to the peer.
     pub(crate) fn offer_copies(&mut self) {
         self.copies = COPIES;
     }
 
-    /// Records a HEARTBEAT of the peer on this path.
+    /// Records that the peer has sent a HEARTBEAT on this path.
     pub(crate) fn on_heartbeat(&mut self) {
         self.is_asked = true;
     }
 
-    /// Returns whether an answer to a HEARTBEAT on another path is copied to this one, and counts it.
+    /// Returns whether an answer to a HEARTBEAT on another path must be copied to this path; counts the copy.
     pub(crate) fn takes_copy(&mut self) -> bool {
         let takes = self.is_asked && self.copies > 0;
         self.copies -= u8::from(takes);

@@ -1,36 +1,38 @@
-//! The watch over a path that has recovered from a failure, before data returns to it. It lasts for a time
-//! that doubles with each further failure, and until the path has given a number of answers without a failure
-//! in between. Time alone proves little about a lossy path, and nothing if heartbeats are rare. Start at
-//! [`Watch::begin`].
+//! The watch over a path that has recovered from a failure, before data returns to the path.
+//!
+//! The watch lasts for a minimum time, which doubles with each further failure. It also lasts until the path
+//! has given a number of answers without a failure between them. Time alone proves little about a lossy path,
+//! and nothing if heartbeats are rare. Start at [`Watch::begin`].
 
 use std::time::Duration;
 
 use base::Time;
 
-/// Time after the last recovery from which a failure counts as the first one again.
+/// Time between two recoveries beyond which the later one counts as the first one again.
 const FAILURES_COUNT: Duration = Duration::from_secs(60);
 
-/// Maximum number of doublings of the watch.
+/// Maximum number of doublings of the minimum time.
 const DOUBLINGS: u32 = 4;
 
-/// Required answers: a path that loses 10 % each way succeeds once in five times, one that loses 30 % once in
-/// three hundred.
+/// Number of answers required. A path that loses 10 % in each direction succeeds once in five attempts, and a
+/// path that loses 30 % once in three hundred.
 const ANSWERS: u8 = 8;
 
 /// Factor on the frequency of heartbeats during the watch.
 pub(super) const PACE: u32 = 4;
 
-/// The state of the watch.
+/// State of the watch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Watch {
-    /// Its minimum end; [`Time::NEVER`] while the path is not watched.
+    /// Minimum end of the watch; [`Time::NEVER`] while the path is not watched.
     until: Time,
-    /// Answers since it began.
+    /// Answers since the watch began.
     answers: u8,
-    /// The next recovery begins none.
+    /// True if the next recovery starts no watch.
     is_forgiven: bool,
-    /// Start of the last one, and the number of them with less than a minute between recoveries.
+    /// Start of the last watch.
     began: Time,
+    /// Number of recent recoveries, with no more than [`FAILURES_COUNT`] between two of them.
     times: u32,
 }
 
@@ -40,7 +42,8 @@ impl Watch {
         Watch { until: Time::NEVER, answers: 0, is_forgiven: false, began: now, times: 0 }
     }
 
-    /// Starts the watch after a recovery; `first` is its duration after a first failure, zero for none.
+    /// Starts the watch after a recovery. `first` is its minimum time after a first failure; zero means no
+    /// watch.
     pub(super) fn begin(&mut self, now: Time, first: Duration) {
         if std::mem::take(&mut self.is_forgiven) {
             return self.end();
@@ -55,18 +58,18 @@ impl Watch {
         self.answers = 0;
     }
 
-    /// Ends the watch, also because the path has failed.
+    /// Ends the watch, also if the path has failed.
     pub(super) fn end(&mut self) {
         self.until = Time::NEVER;
     }
 
-    /// Ends the watch, or begins none at the recovery if the path `has_failed`.
+    /// Ends the watch. If the path `has_failed`, its next recovery starts no watch.
     pub(super) fn forgive(&mut self, has_failed: bool) {
         self.is_forgiven = has_failed;
         self.end();
     }
 
-    /// Counts a sign of life on the path.
+    /// Counts an answer on the path.
     pub(super) fn on_answer(&mut self) {
         self.answers = self.answers.saturating_add(1);
     }
@@ -75,7 +78,8 @@ impl Watch {
         self.until != Time::NEVER
     }
 
-    /// Its end, as far as known: a path that is probed must also answer.
+    /// Returns the end of the watch, or [`Time::NEVER`] if it is not known. A path that is probed
+    /// (`is_asked`) must also have answered.
     pub(super) fn ends_at(&self, is_asked: bool) -> Time {
         let is_proven = !is_asked || self.answers >= ANSWERS;
         if is_proven { self.until } else { Time::NEVER }

@@ -1,4 +1,4 @@
-//! When to send a SACK (RFC 9260 section 6.2, RFC 7053).
+//! Time of the next SACK (RFC 9260 section 6.2, RFC 7053).
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use base::Time;
 
 use crate::config::Timing;
 
-/// The longest that a SACK may wait.
+/// Maximum delay of a SACK.
 const DELAY_MAX: Duration = Duration::from_millis(500);
 
-/// Packets with DATA after which a SACK goes out at once.
+/// Number of packets with DATA after which a SACK leaves at once.
 const PACKETS_PER_SACK: u8 = 2;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -20,7 +20,7 @@ enum Due {
     Now,
 }
 
-/// Delayed-acknowledgement state.
+/// State of delayed acknowledgements.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AckTimer {
     due: Due,
@@ -29,12 +29,12 @@ pub(crate) struct AckTimer {
 }
 
 impl AckTimer {
-    /// A packet begins; its DATA chunks count once together.
+    /// Begins a packet. All its DATA chunks count as one packet.
     pub(crate) fn on_packet(&mut self) {
         self.new_packet = true;
     }
 
-    /// DATA came in order.
+    /// Handles a DATA chunk that arrived in order.
     pub(crate) fn on_data(&mut self, immediate: bool, now: Time, timing: &Timing) {
         if std::mem::take(&mut self.new_packet) {
             self.packets = self.packets.saturating_add(1);
@@ -50,7 +50,7 @@ impl AckTimer {
         }
     }
 
-    /// A gap, a duplicate, a drop, or a window that reopened: the peer should know at once.
+    /// Makes a SACK due at once, after a gap, a duplicate, a dropped chunk or a reopened window.
     pub(crate) fn on_irregular(&mut self) {
         self.due = Due::Now;
     }
@@ -61,12 +61,12 @@ impl AckTimer {
         }
     }
 
-    /// Reports whether a SACK must go out even if alone.
+    /// Reports whether a SACK must leave at once, even alone.
     pub(crate) fn is_due(&self) -> bool {
         self.due == Due::Now
     }
 
-    /// Reports whether a SACK would say something new to a packet that leaves anyway.
+    /// Reports whether a packet that leaves anyway should carry a SACK.
     pub(crate) fn is_pending(&self) -> bool {
         self.due != Due::No
     }

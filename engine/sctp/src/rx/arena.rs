@@ -1,64 +1,64 @@
-//! Keeps payloads beyond the life of the packet they came in, many to a block, and uses blocks again.
+//! Memory for payloads that outlive the packet in which they arrived. Many payloads share a block, and blocks are reused.
 //!
-//! A block is free again when all payloads in it are gone; a reader that keeps up makes for no allocation at all. One
-//! payload kept for long keeps its whole block: only those that will soon be read belong here. How large blocks become, and how
-//! many filled ones are remembered, goes by the receive buffer: neither takes more than a part of it. Begin at [`Arena::keep`].
+//! A block is free again when all its payloads are gone. A reader that keeps up needs no allocation. One payload that is kept
+//! for long keeps its whole block, so only payloads that will be read soon belong here. The receive buffer limits the size of
+//! blocks and the number of filled blocks that are kept: each limit is a part of the buffer. Begin at [`Arena::keep`].
 
 use bytes::BytesMut;
 
 use crate::memory::list;
 
-/// Bytes of the first block.
+/// Size of the first block in bytes.
 const BLOCK_MIN: usize = 2 * 1024;
 
-/// Most bytes of a block, once readers were seen to hold several.
+/// Maximum size of a block in bytes, after readers have held several blocks.
 const BLOCK_MAX: usize = 64 * 1024;
 
-/// A block has at most this part of the receive buffer.
+/// Divisor of the receive buffer: a block has at most this part of it.
 const BLOCK_PART: usize = 16;
 
-/// Filled blocks are remembered, to be used again, up to this part of the receive buffer.
+/// Divisor of the receive buffer: filled blocks that are kept for reuse have at most this part of it.
 const FILLED_PART: usize = 4;
 
-/// Most filled blocks that are remembered.
+/// Maximum number of filled blocks that are kept.
 const MAX_FILLED: usize = 16;
 
 /// Copies payloads out of packets.
 #[derive(Debug)]
 pub(crate) struct Arena {
-    /// The rest of the block being filled.
+    /// Unused rest of the current block.
     block: BytesMut,
-    /// Its size when it was empty.
+    /// Size of the current block when it was empty, in bytes.
     size: usize,
-    /// Ends of filled blocks of the greatest size, the last filled one last.
+    /// Ends of filled blocks of the maximum size, in the order in which they were filled.
     filled: Vec<BytesMut>,
-    /// The greatest size.
+    /// Maximum size of a block in bytes.
     max: usize,
-    /// Limit on the filled blocks that are remembered.
+    /// Limit on the number of filled blocks that are kept.
     max_filled: usize,
 }
 
 impl Arena {
-    /// `buffer` is what the reader may leave unread.
+    /// Creates an arena for a receive buffer of `buffer` bytes.
     pub(crate) fn new(buffer: usize) -> Arena {
         let max = (buffer / BLOCK_PART).next_power_of_two().clamp(BLOCK_MIN, BLOCK_MAX);
         let max_filled = (buffer / FILLED_PART / max).clamp(1, MAX_FILLED);
         Arena { block: BytesMut::new(), size: 0, filled: Vec::new(), max, max_filled }
     }
 
-    /// Bytes of the blocks that are remembered, in use or not.
+    /// Returns the bytes of the blocks that are kept, in use or free.
     #[inline]
     pub(crate) fn memory(&self) -> usize {
         self.size + self.filled.len() * self.max + list::<BytesMut>(self.filled.capacity())
     }
 
-    /// Bytes of the blocks that so many payloads, kept for long, may hold on to.
+    /// Returns the bytes of the blocks that `payloads` payloads can keep if they are held for long.
     #[inline]
     pub(crate) fn pinned_by(&self, payloads: usize) -> usize {
         payloads * self.size.min(self.max)
     }
 
-    /// A copy of `payload`, in the same block as the one before it if that has room.
+    /// Returns a copy of `payload`, in the current block if that has room.
     #[inline]
     pub(crate) fn keep(&mut self, payload: &[u8]) -> BytesMut {
         if self.block.capacity() < payload.len() {
@@ -68,8 +68,8 @@ impl Arena {
         self.block.split()
     }
 
-    /// Makes room for `length` bytes: in this block if nobody holds anything of it, in a filled one that is free, or in a
-    /// new one.
+    /// Provides a block with room for `length` bytes: the current block if none of its payloads is held, a free filled block,
+    /// or a new one.
     #[cold]
     fn next_block(&mut self, length: usize) {
         if self.size >= length && self.block.try_reclaim(self.size) {
@@ -82,7 +82,7 @@ impl Arena {
             }
             self.filled.push(block);
         }
-        // The last filled one that is free is the likeliest to be in the processor's cache.
+        // The free block that was filled last is the most likely one to be in the processor's cache.
         let free = self.filled.iter_mut().rposition(|b| b.try_reclaim(self.max));
         self.block = match free.filter(|_| length <= self.max) {
             Some(index) => {
@@ -96,7 +96,7 @@ impl Arena {
         };
     }
 
-    /// Lets go of blocks that were kept to be used again.
+    /// Releases the blocks that are kept for reuse.
     pub(crate) fn shrink(&mut self) {
         (self.block, self.size, self.filled) = (BytesMut::new(), 0, Vec::new());
     }

@@ -1,11 +1,11 @@
-//! One path's search for its MTU, step by step.
+//! Tests of one path's search for its MTU, step by step.
 
 use super::*;
 
 const MS: fn(u64) -> Time = Time::from_millis;
 const RTT: Duration = Duration::from_millis(20);
 
-/// A path whose real MTU is known to the test; probes come back after a round trip.
+/// A path whose real MTU the test sets. Answers to probes arrive after a round trip.
 struct World {
     pmtu: Pmtu,
     mtu: u16,
@@ -29,14 +29,15 @@ impl World {
         self.pmtu.suspect(false, self.now, &mut self.random);
     }
 
-    /// T3 expires twice.
+    /// Lets T3 expire twice.
     fn time_out(&mut self) {
         for _ in 0..CERTAIN_TIMEOUTS {
             self.pmtu.on_data_timeout(false, self.now, &mut self.random);
         }
     }
 
-    /// Runs the next trial, `lost` regardless of its size; false if none is due within a second.
+    /// Runs the next trial. The probe is lost if `lost` is set, whatever its size. Returns false if no trial
+    /// is due within a second.
     fn step(&mut self, lost: bool) -> bool {
         if self.pmtu.next_timeout() > self.now + Duration::from_secs(1) {
             return false;
@@ -147,7 +148,7 @@ fn below_the_base_size_there_is_only_the_least() {
     let mut w = World::new(1500, 800);
     w.time_out();
     w.settle();
-    // No further data has to be lost for it.
+    // The fall to the least size requires no further loss of data.
     assert_eq!(w.sent[..3], [1500, 1200, 1200]);
     assert!((784..=800).contains(&w.pmtu.current()), "{}", w.pmtu.current());
 }
@@ -208,7 +209,7 @@ fn silence_that_a_queue_explains_costs_a_short_packet_and_no_probe() {
     w.suspect();
     let asked = w.pmtu.poll(w.now, RTT, &mut w.random).unwrap();
     assert_eq!((asked.size, w.pmtu.probes_sent), (None, 0));
-    // The data waited in the same queue, before the question.
+    // The data waited in the same queue, ahead of the HEARTBEAT.
     w.now += RTT * 10;
     w.pmtu.on_data_acknowledged(true, Some(RTT), w.now);
     assert!(!w.pmtu.on_answer(asked.companion, Some(RTT), w.now));
