@@ -1,9 +1,9 @@
-//! The receiving side of an association: which TSNs came ([`Tracker`]), when to say so ([`AckTimer`]), and the messages
-//! they make up ([`Reassembly`]).
+//! The receiving side of an association. [`Tracker`] keeps the TSNs that have arrived, [`AckTimer`] decides when a SACK leaves, and
+//! [`Reassembly`] builds the messages.
 //!
-//! Two counts bound what is held. [`Inbound::held`] is of user bytes, with a little for each piece: the window that the peer is told
-//! goes by it. [`Inbound::cost`] is of bytes that the allocator gave: with pieces of an octet it is many times the other.
-//! Invariant: neither passes its bound, whatever the pieces. Begin at [`Inbound::on_data`].
+//! Two counts limit the buffered data. [`Inbound::held`] counts user bytes, plus a small overhead for each piece. The window that is
+//! advertised to the peer depends on it. [`Inbound::cost`] counts the bytes that the allocator gave. With pieces of one octet, the cost is
+//! many times `held`. Invariant: neither count exceeds its limit, whatever the pieces are. Begin at [`Inbound::on_data`].
 
 mod ack;
 mod arena;
@@ -32,57 +32,59 @@ use reset::HeldBack;
 use tracker::{Arrival, Tracker};
 use window::Window;
 
-/// Cost of each piece of a message besides its bytes: an allocation of its own, and its place in a list.
+/// Overhead of each piece of a message, in bytes: a separate allocation, and a place in a list.
 const MESSAGE_OVERHEAD: usize = 64;
 
-/// The place that a list of pieces has for another one when it has just grown.
+/// Size of the free place in a list of pieces that has just grown.
 const SPARE_PLACE: usize = size_of::<Bytes>();
 
-/// Pieces that may wait for others while further payloads share their blocks with them.
+/// Number of waiting pieces up to which a new payload may share a block with other payloads.
 const MAX_SHARING_WAITING: usize = 8;
 
-/// The window stretches for messages longer than it, not for what it takes to keep tiny pieces: user bytes must be at least
-/// this part of it.
+/// Divisor of the window. The window stretches for long messages only if the user bytes are at least this part of it, so tiny pieces do
+/// not stretch it.
 const STRETCH_PART: usize = 16;
 
-/// A smaller window's contents may cost as much as the contents of one of this size.
+/// Window size, in bytes, on which the cost limit of a smaller window is based.
 const LEAST_ROOM: usize = 32 * 1024;
 
-/// An empty queue to the reader keeps at most this part of the receive buffer for later.
+/// Divisor of the receive buffer: an empty queue to the reader keeps a capacity of up to this part of it.
 const QUEUE_PART: usize = 8;
 
 /// Outcome of a DATA chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum DataOutcome {
-    /// Taken.
+    /// The chunk was accepted.
     Taken,
-    /// Seen before.
+    /// The chunk has arrived before.
     Duplicate,
-    /// No room for it: it will have to be sent again.
+    /// There was no room for the chunk, so the peer must retransmit it.
     Dropped,
 }
 
-/// Everything received and not yet read.
+/// All data that was received and is not yet read.
 #[derive(Debug)]
 pub(crate) struct Inbound {
     initial: Tsn,
     tracker: Tracker,
     reassembly: Reassembly,
+    /// Messages that the reader can take.
     ready: VecDeque<Message>,
-    /// A chunk belonged to no message that was still to come.
+    /// True once a chunk arrived that belonged to no message still expected.
     has_unplaced: bool,
     arena: Arena,
-    /// Bytes held, message overhead included.
+    /// Bytes held, including [`MESSAGE_OVERHEAD`] for each piece.
     held: usize,
     /// User bytes held.
     payload: usize,
     window: Window,
-    /// Memory pressure.
+    /// Last memory pressure reported by the endpoint.
     pressure: Pressure,
-    /// Cost of the buffered data when memory ran out.
+    /// Cost of the buffered data at the time when memory ran out.
     cost_before: usize,
-    /// The window that the last SACK advertised.
+    /// Window that the last SACK advertised, in bytes.
     advertised: usize,
+    /// Limit on the messages and fragments that wait for others.
     max_parked: usize,
     /// Chunks that wait for a reset.
     held_back: Option<Box<HeldBack>>,
@@ -91,7 +93,7 @@ pub(crate) struct Inbound {
 }
 
 impl Inbound {
-    /// `initial` is the peer's initial TSN.
+    /// Creates the state; `initial` is the peer's initial TSN.
     pub(crate) fn new(
         initial: Tsn,
         config: &AssociationConfig,
@@ -119,7 +121,7 @@ impl Inbound {
         }
     }
 
-    /// Takes a DATA or I-DATA chunk whose stream is valid and whose payload is not empty.
+    /// Processes a DATA or I-DATA chunk whose stream is valid and whose payload is not empty.
     //= rfc9260#6.2-1
     //= rfc3758#3.6-1
     //= rfc9260#6.2-1
@@ -163,7 +165,7 @@ impl Inbound {
         DataOutcome::Taken
     }
 
-    /// Gives a chunk to the reassembly.
+    /// Passes a chunk to the reassembly.
     fn place(&mut self, seq: Seq, chunk: &Piece<'_>, payload: BytesMut) {
         let placed = self.reassembly.insert(seq, chunk, payload, &mut self.ready);
         if placed.joined {
@@ -175,8 +177,8 @@ impl Inbound {
         }
     }
 
-    /// A copy of a payload. A payload that may wait long gets memory of its own, so that a peer cannot make us keep
-    /// whole blocks by a few bytes in each.
+    /// Returns a copy of a payload. A payload that may wait for long gets a separate allocation. Otherwise a peer could pin whole blocks
+    /// with a few bytes in each.
     fn keep(&mut self, payload: &[u8], arrival: Arrival) -> BytesMut {
         let shares = arrival == Arrival::InOrder && self.held_back.is_none();
         if shares && self.waiting_pieces() <= MAX_SHARING_WAITING {
@@ -186,7 +188,7 @@ impl Inbound {
         }
     }
 
-    /// Pieces that are not ready, at most: a message that is ready has one at least.
+    /// Returns an upper bound of the pieces that are not ready: each ready message has one piece or more.
     #[inline]
     fn waiting_pieces(&self) -> usize {
         if self.reassembly.parked() == 0 {
@@ -195,11 +197,11 @@ impl Inbound {
         ((self.held - self.payload) / MESSAGE_OVERHEAD).saturating_sub(self.ready.len())
     }
 
-    /// Bytes that it takes to hold what is held.
+    /// Returns the bytes that the allocator gave for the buffered data.
     #[inline]
     fn cost(&self) -> usize {
         let pieces = (self.held - self.payload) / MESSAGE_OVERHEAD;
-        // A message has places for its first pieces.
+        // Each message has places for its first pieces.
         let listed = pieces.saturating_sub(self.ready.len() + self.reassembly.parked());
         self.held
             + listed * SPARE_PLACE
@@ -208,23 +210,23 @@ impl Inbound {
             + self.held_back.as_ref().map_or(0, |h| h.memory())
     }
 
-    /// Reports whether the cost is below that; most often the bytes held show it at once.
+    /// Reports whether the cost is below `bound`. In most cases, the bytes held show this without a full count.
     #[inline]
     fn costs_less_than(&self, bound: usize) -> bool {
         self.held_back.is_none() && COST_MOST * self.held + COST_BASE < bound || self.cost() < bound
     }
 
-    /// Places of the queue to the reader, after it has taken one more message; those that it keeps for later do not count.
+    /// Returns the places that the queue to the reader will have after one more message. Places that are kept for later do not count.
     #[inline]
     fn places(&self) -> usize {
         let (used, places) = (self.ready.len(), self.ready.capacity());
         if used < places { places.min(2 * used) } else { 2 * used }
     }
 
-    /// Bytes that the receiving side takes in all.
+    /// Returns the memory of the receiving side in bytes.
     #[inline]
     pub(crate) fn memory(&self) -> usize {
-        // The queue to the reader is what it once grew to.
+        // The queue to the reader keeps its greatest capacity.
         let kept = self.ready.capacity().saturating_sub(self.places()) * size_of::<Message>();
         self.cost()
             + kept
@@ -234,7 +236,7 @@ impl Inbound {
             + self.arena.pinned_by(self.waiting_pieces().min(MAX_SHARING_WAITING))
     }
 
-    /// Bytes of what comes and goes with user data: when that has not changed, little has.
+    /// Returns a measure, in bytes, of the parts that change with user data. A small change of the measure means a small change of memory.
     #[inline]
     pub(crate) fn measure(&self) -> usize {
         self.held
@@ -243,19 +245,19 @@ impl Inbound {
             + self.arena.memory()
     }
 
-    /// The endpoint says how short memory is, when that has changed.
+    /// Sets the memory pressure, after a change that the endpoint reports.
     pub(crate) fn set_pressure(&mut self, pressure: Pressure) {
         if pressure == Pressure::Over && self.pressure != Pressure::Over {
             self.cost_before = self.cost();
         }
         if pressure >= Pressure::Full && self.pressure < Pressure::Full {
-            // Blocks kept for later are what can be spared first.
+            // The blocks that are kept for reuse are the first memory to release.
             self.arena.shrink();
         }
         self.pressure = pressure;
     }
 
-    /// The message is held no longer; returns what it took of the receive buffer.
+    /// Ends the accounting of a message. Returns the bytes that the message took of the receive buffer.
     #[inline]
     fn let_go(&mut self, message: &Message) -> usize {
         let length = message.len();
@@ -265,7 +267,7 @@ impl Inbound {
         cost
     }
 
-    /// A message that takes much of the buffer and blocks the reader is handed over in parts.
+    /// Delivers a part of a message that takes much of the buffer, if nothing else is ready.
     #[inline]
     fn deliver_partially(&mut self) {
         if self.is_blocked() {
@@ -273,36 +275,37 @@ impl Inbound {
         }
     }
 
-    /// Reports whether a message takes so much, and nothing else is there to be read.
+    /// Reports whether a message takes much of the buffer and no other message is ready to be read.
     #[inline]
     fn is_blocked(&self) -> bool {
         if !self.ready.is_empty() {
             return false;
         }
         let limit = self.window.limit();
-        // Without memory there is only a little room to bring what was taken to an end.
+        // If memory has run out, only a little room remains, with which accepted messages can be completed.
         let most = if self.pressure == Pressure::Over { limit.min(self.cost_before + FLOOR) } else { limit };
         self.held > limit / 2 || !self.costs_less_than(most + 1)
     }
 
+    /// Stretches the window for a long message or, if that fails, delivers a part of the message.
     fn deliver_blocked(&mut self) {
         let limit = self.window.limit();
         if self.payload >= limit / STRETCH_PART && self.window.stretch(self.pressure) {
-            // The sender must hear of the room, or it may wait for the SACK of a full window.
+            // The sender must learn of the room, or it may wait in vain after the SACK of a full window.
             self.ack.on_irregular();
         } else {
             self.reassembly.deliver_partially(self.tracker.first_missing(), &mut self.ready);
         }
     }
 
-    /// Reports whether `tsn` is so far ahead that it can only be from before a reset of the association.
+    /// Reports whether `tsn` is so far ahead that it can only date from before a reset of the association.
     pub(crate) fn is_from_before_reset(&self, tsn: Tsn) -> bool {
         let first_missing = self.tracker.first_missing();
         let seq = first_missing.nearest(self.initial, tsn);
         seq.is_some_and(|s| s.0.saturating_sub(first_missing.0) > FAR_AHEAD)
     }
 
-    /// Takes a FORWARD TSN or I-FORWARD-TSN; returns whether it brought anything new.
+    /// Processes a FORWARD TSN or I-FORWARD-TSN. Returns whether it moved the cumulative TSN.
     pub(crate) fn on_forward(
         &mut self,
         new_cumulative: Tsn,
@@ -344,7 +347,8 @@ impl Inbound {
         true
     }
 
-    /// These messages, and what was sent before `skipped`, will not come any more.
+    /// Removes incomplete messages that the peer has abandoned: the messages in `skips`, and all data before `skipped`. Messages that
+    /// waited only for them are delivered.
     fn skip(&mut self, skipped: Seq, skips: &[Skip]) {
         let (first_missing, skips) = (self.tracker.first_missing(), skips.iter().copied());
         for bytes in self.reassembly.forward(skipped, first_missing, skips, &mut self.ready) {
@@ -353,7 +357,7 @@ impl Inbound {
         }
     }
 
-    /// Notes a chunk that is acknowledged but not kept (RFC 9260 section 6.5: a stream that does not exist).
+    /// Records a chunk that is acknowledged but not kept (RFC 9260 section 6.5: a stream that does not exist).
     pub(crate) fn on_discarded(&mut self, tsn: Tsn) -> DataOutcome {
         self.ack.on_irregular();
         let seq = self.tracker.first_missing().nearest(self.initial, tsn).filter(|&s| !self.tracker.has(s));
@@ -366,8 +370,8 @@ impl Inbound {
         }
     }
 
-    /// The window counts user bytes; what it takes to keep them comes on top, up to a bound. Chunks that fill the first gap may
-    /// go a little beyond: without them nothing would ever drain.
+    /// Reports whether there is room for the chunk `seq`. The window limits user bytes, and their bookkeeping has a separate limit. Chunks
+    /// that fill the first gap may exceed both limits a little, because without these chunks nothing would drain.
     //= rfc9260#6.2-26 6.2-29 6.2-2
     fn has_room(&self, seq: Seq) -> bool {
         let parked = self.reassembly.parked() + self.held_back.as_ref().map_or(0, |h| h.len());
@@ -379,7 +383,7 @@ impl Inbound {
                 Pressure::Over => (self.cost_before + 2 * FLOOR).min(2 * room + room / 8),
                 Pressure::Calm | Pressure::Tight | Pressure::Full => 2 * room + room / 8,
             };
-            // Before the first gap all chunks of a packet are taken: the reader has not yet taken the first of them.
+            // All chunks of a packet before the first gap are accepted, although the reader has not yet taken the first of them.
             let has_window = self.ready.is_empty() || self.payload < limit + limit / 8;
             return has_window && self.costs_less_than(cost) && parked < 2 * self.max_parked;
         }
@@ -387,7 +391,7 @@ impl Inbound {
         self.payload < limit && self.costs_less_than(2 * room) && parked < self.max_parked
     }
 
-    /// The next message.
+    /// Takes the next message for the reader.
     #[inline]
     pub(crate) fn read(&mut self, now: Time, rtt: Option<Duration>) -> Option<Message> {
         let message = self.ready.pop_front()?;
@@ -403,18 +407,18 @@ impl Inbound {
         Some(message)
     }
 
-    /// Reports whether reading has reopened the window enough to tell the peer.
+    /// Reports whether reading has reopened the window enough for a SACK to the peer.
     #[inline]
     //= rfc9260#6.2-6 6.2-11 6.2-12
     pub(crate) fn has_reopened(&self) -> bool {
         let limit = self.window.limit();
         let enough = self.advertised + (limit / 4).max(2 * 1452).min(limit);
-        // Most often the bytes held show it at once.
+        // In most cases, the bytes held show this without a full count.
         limit.saturating_sub(self.held) >= enough && self.free() >= enough
     }
 
-    /// Takes a message with this payload protocol identifier, or a part of one, out of those that are ready to be read, of which the first
-    /// `examined` are none.
+    /// Removes a message with this payload protocol identifier, or a part of such a message, from the messages that are ready. The first
+    /// `examined` of them are known to have other identifiers.
     pub(crate) fn take_ready(&mut self, ppid: Ppid, examined: &mut usize) -> Option<Message> {
         let found = self.ready.iter().skip(*examined).position(|message| message.ppid == ppid);
         *examined = found.map_or(self.ready.len(), |at| *examined + at);
@@ -423,7 +427,7 @@ impl Inbound {
         Some(message)
     }
 
-    /// Reports whether all that came was delivered and read: nothing is held, missing, or was thrown away.
+    /// Reports whether all data that arrived was delivered and read: nothing is held or missing, and nothing was discarded.
     pub(crate) fn is_all_read(&self) -> bool {
         let is_missing = self.held_back.is_some() || self.tracker.has_gaps();
         self.held == 0 && !is_missing && !self.has_unplaced
@@ -433,15 +437,16 @@ impl Inbound {
         !self.ready.is_empty()
     }
 
-    /// Bytes held for the reader.
+    /// Returns the bytes held, including [`MESSAGE_OVERHEAD`] for each piece.
     #[inline]
     pub(crate) fn held(&self) -> usize {
         self.held
     }
 
+    /// Returns the bytes that may be advertised to the peer.
     fn free(&self) -> usize {
         let limit = self.window.limit();
-        // Beyond the budget no more than the floor is taken: to offer more would be a lie.
+        // Without memory, no more than the floor is accepted. So no more may be advertised.
         let (limit, least) = match self.pressure {
             Pressure::Over => (FLOOR.min(limit), FLOOR),
             Pressure::Calm | Pressure::Tight | Pressure::Full => (limit, LEAST_ROOM),
@@ -450,20 +455,20 @@ impl Inbound {
         if self.costs_less_than(most - room + 1) { room } else { most.saturating_sub(self.cost()) }
     }
 
-    /// The a_rwnd to advertise; remembers it as told.
+    /// Returns the a_rwnd to advertise, and stores it as advertised.
     //= rfc9260#6.2-23 6.2-24 6.2-28
     pub(crate) fn advertise(&mut self) -> u32 {
         self.advertised = self.free();
         u32::try_from(self.advertised).unwrap_or(u32::MAX)
     }
 
-    /// The highest TSN up to which everything came.
+    /// Returns the highest TSN up to which all TSNs have arrived.
     //= rfc9260#6.2-16
     pub(crate) fn cumulative_tsn(&self) -> Tsn {
         self.tracker.first_missing().tsn(self.initial).prev()
     }
 
-    /// Hands `push` a SACK of all that came, with as many gap blocks as a chunk of `room` bytes takes.
+    /// Passes `push` a SACK of all TSNs that have arrived. It has as many gap blocks as fit into a chunk of `room` bytes.
     //= rfc9260#6.2-17 6.2-25 6.7-6 6.7-7
     pub(crate) fn with_sack<R>(
         &mut self,
@@ -485,13 +490,13 @@ impl Inbound {
         self.tracker.duplicates()
     }
 
-    /// A SACK was sent.
+    /// Handles the transmission of a SACK.
     pub(crate) fn on_sack_sent(&mut self) {
         self.tracker.forget_duplicates();
         self.ack.on_sent();
     }
 
-    /// Gives back memory that is not in use.
+    /// Releases memory that is not in use.
     pub(crate) fn shrink(&mut self) {
         self.ready.shrink_to_fit();
         self.arena.shrink();
@@ -499,7 +504,7 @@ impl Inbound {
         self.reassembly.shrink();
     }
 
-    /// Recounts what is held.
+    /// Checks the counts of bytes held.
     pub(crate) fn check_invariants(&self) {
         let cost = |m: &Message| m.len() + m.pieces.len() * MESSAGE_OVERHEAD;
         let ready: usize = self.ready.iter().map(cost).sum();

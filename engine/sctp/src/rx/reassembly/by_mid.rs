@@ -1,8 +1,11 @@
-//! I-DATA: fragments of several messages may alternate; each says which message and which fragment it is (RFC 8260
-//! section 2.2.3).
+//! Reassembly of I-DATA. Fragments of several messages may alternate, because each fragment carries its message number and
+//! fragment number (RFC 8260 section 2.2.3).
 //!
-//! Invariants: an assembly lacks at least one fragment; `eligible` has just assemblies with a beginning that nobody has
-//! seen yet; `ahead` is what the maps of fragments ahead of a gap take. Begin at [`ByMid::insert`].
+//! Begin at [`ByMid::insert`]. Invariants:
+//!
+//! * An assembly lacks at least one fragment.
+//! * `eligible` holds only assemblies whose beginning has arrived and was not delivered.
+//! * `ahead` is the memory of all maps of fragments behind gaps.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::RangeInclusive;
@@ -16,27 +19,28 @@ use super::{Piece, Placed, Skip, aborted, push_or_join};
 use crate::event::Message;
 use crate::memory::{heap, tree};
 
-/// Stream, whether unordered, MID.
+/// Key of a message: its stream, true if it is unordered, and its MID.
 type Key = (u16, bool, u32);
 
-/// A message that is not whole. Fragments count from zero without wrapping.
+/// A message that is not whole. Its fragments count from zero without wrapping.
 #[derive(Debug, Default)]
 struct Assembly {
     ppid: Ppid,
-    /// Bytes received without gaps and not yet read.
+    /// Bytes that were received without gaps and are not yet delivered.
     pieces: SmallVec<[BytesMut; 2]>,
-    /// Fragments behind a gap.
+    /// Fragments behind a gap, by their numbers.
     ahead: BTreeMap<u64, BytesMut>,
-    /// Fragments given to the reader.
+    /// Number of fragments that were delivered.
     delivered: u64,
-    /// The first fragment that has not come.
+    /// Number of the first fragment that has not arrived.
     missing: u64,
-    /// The last fragment, once known.
+    /// Number of the last fragment, once known.
     last: Option<u64>,
 }
 
 impl Assembly {
-    /// Places a fragment and returns whether its bytes joined those before them; returns it if its place is taken or cannot be.
+    /// Places a fragment. Returns whether its bytes joined the preceding piece. Returns the bytes as an error if the number is
+    /// taken or impossible.
     fn place(&mut self, piece: &Piece<'_>, payload: BytesMut) -> Result<bool, BytesMut> {
         let Some(at) = self.position(piece) else { return Err(payload) };
         let beyond = self.last.is_some_and(|last| at > last || piece.end);
@@ -63,20 +67,21 @@ impl Assembly {
         Ok(joined)
     }
 
-    /// Bytes that the map of fragments behind a gap takes.
+    /// Returns the bytes of the map of fragments behind a gap.
     fn ahead_memory(&self) -> usize {
         tree(self.ahead.len(), size_of::<(u64, BytesMut)>())
     }
 
-    /// All fragments that are here.
+    /// Returns all fragments that have arrived and were not delivered.
     fn into_pieces(self) -> impl Iterator<Item = Bytes> {
         self.pieces.into_iter().chain(self.ahead.into_values()).map(BytesMut::freeze)
     }
 
-    /// The fragment number as one that does not wrap, taken as the one nearest to the first missing.
+    /// Returns the fragment number without wrapping. Of the possible numbers, it is the one nearest to the first missing
+    /// fragment.
     #[expect(clippy::cast_possible_truncation, reason = "the FSN is the number modulo 2^32")]
     fn position(&self, piece: &Piece<'_>) -> Option<u64> {
-        // Only the first fragment has the B bit, and it is number 0.
+        // Only the first fragment has the B bit, and its number is 0.
         if piece.begin || piece.fsn.0 == 0 && self.missing < 1 << 31 {
             return piece.begin.then_some(0);
         }
@@ -92,7 +97,7 @@ impl Assembly {
         self.missing > self.delivered
     }
 
-    /// Returns the bytes received without gaps, as the next part of the message.
+    /// Takes the bytes received without gaps, as the next part of the message.
     fn take(&mut self, key: Key) -> Message {
         let pieces = std::mem::take(&mut self.pieces).into_iter().map(BytesMut::freeze).collect();
         let begin = self.delivered == 0;
@@ -109,13 +114,13 @@ impl Assembly {
     }
 }
 
-/// Incomplete and early messages.
+/// Incomplete messages, and messages that arrived before their turn.
 #[derive(Debug)]
 pub(crate) struct ByMid {
     assemblies: BTreeMap<Key, Box<Assembly>>,
-    /// Bytes that their maps of fragments behind gaps take.
+    /// Bytes that the assemblies' maps of fragments behind gaps take.
     ahead: usize,
-    /// Those whose beginning could be given to the reader now.
+    /// Assemblies whose beginning could be delivered now.
     eligible: BTreeSet<Key>,
     order: Order,
 }
@@ -136,13 +141,13 @@ impl ByMid {
         self.assemblies.len() + self.order.parked()
     }
 
-    /// Bytes of the turns of all streams: these stay.
+    /// Returns the bytes of the next numbers of all streams. This memory stays.
     #[inline]
     pub(super) fn turns_memory(&self) -> usize {
         self.order.turns_memory()
     }
 
-    /// Bytes that it takes to keep what waits, but for its own pieces.
+    /// Returns the bytes of bookkeeping for waiting messages and fragments, without the pieces themselves.
     pub(super) fn memory(&self) -> usize {
         let assemblies = self.assemblies.len();
         if assemblies == 0 {
@@ -214,7 +219,7 @@ impl ByMid {
         None
     }
 
-    /// A message that was delivered in parts is over.
+    /// Ends a message that was delivered in parts.
     fn close(&mut self, key: Key, ready: &mut VecDeque<Message>) {
         let stream = StreamId(key.0);
         if !key.1 {
@@ -226,14 +231,14 @@ impl ByMid {
         self.eligible.extend(begun.filter(|(_, a)| a.has_beginning()).map(|(k, _)| *k));
     }
 
-    /// Another message of the stream is due.
+    /// Follows the turn of a stream, whose next message may now be eligible.
     fn after_turn(&mut self, key: Key) {
         if !key.1 && !self.assemblies.is_empty() {
             self.judge((key.0, false, self.order.next(StreamId(key.0))));
         }
     }
 
-    /// Notes whether the beginning of this message could be given to the reader.
+    /// Adds the message to `eligible` if its beginning could be delivered now.
     fn judge(&mut self, key: Key) {
         let stream = StreamId(key.0);
         let in_turn = if key.1 { !self.order.is_open(stream) } else { self.order.is_turn(stream, key.2) };
@@ -244,7 +249,8 @@ impl ByMid {
 
     pub(super) fn deliver_partially(&mut self, ready: &mut VecDeque<Message>) {
         while let Some(key) = self.eligible.pop_first() {
-            // Another unordered message of the stream may have come first; its end lets this one in again.
+            // Another unordered message of the stream may be partly delivered already. Its end makes this message eligible
+            // again.
             if key.1 && self.order.is_open(StreamId(key.0)) {
                 continue;
             }
@@ -289,7 +295,7 @@ impl ByMid {
         dropped
     }
 
-    /// The incomplete messages of one stream and kind that come no later than `key`'s.
+    /// Returns the incomplete messages of one stream and kind up to the number of `key`.
     fn up_to(&self, key: Key) -> Vec<Key> {
         let least = key.2.wrapping_sub(u32::MAX / 2);
         let keys = |numbers| self.assemblies.range(messages(key, numbers)).map(|(k, _)| *k);
@@ -300,7 +306,7 @@ impl ByMid {
         }
     }
 
-    /// Incomplete messages belong to the old numbering: whatever may belong to the new one is held back.
+    /// Restarts streams. All incomplete messages have old numbers, because chunks that may have new numbers are held back.
     pub(super) fn restart(&mut self, streams: &[StreamId], ready: &mut VecDeque<Message>) -> Vec<Bytes> {
         let affected = |key: &Key| streams.is_empty() || streams.contains(&StreamId(key.0));
         let mut dropped = Vec::new();
@@ -334,7 +340,7 @@ impl ByMid {
         open.map(|p| p.len()).chain(waiting).map(|length| length + overhead).sum()
     }
 
-    /// Recounts what gaps take.
+    /// Checks the count of bytes behind gaps.
     pub(super) fn check_invariants(&self) {
         let ahead = self.assemblies.values().map(|a| a.ahead_memory()).sum::<usize>();
         assert_eq!(self.ahead, ahead, "bytes for fragments behind gaps");
@@ -343,12 +349,12 @@ impl ByMid {
     }
 }
 
-/// The keys of one stream and kind.
+/// Returns the keys of one stream and kind.
 fn messages(key: Key, numbers: RangeInclusive<u32>) -> RangeInclusive<Key> {
     (key.0, key.1, *numbers.start())..=(key.0, key.1, *numbers.end())
 }
 
-/// A message of one fragment.
+/// Returns a message of one fragment.
 fn single(piece: &Piece<'_>, payload: Bytes) -> Message {
     Message {
         stream: piece.stream,
@@ -378,7 +384,7 @@ mod tests {
     }
 
     impl Rig {
-        /// Fragment `fsn` of message `mid`; `flags` of U and E, and B where the number is zero.
+        /// Feeds fragment `fsn` of message `mid`. `flags` may hold U and E; the B bit is set if `fsn` is zero.
         fn feed(&mut self, stream: u16, mid: u32, fsn: u32, flags: &str, payload: &'static [u8]) {
             let piece = Piece {
                 immediate: false,

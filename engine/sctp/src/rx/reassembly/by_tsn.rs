@@ -1,6 +1,6 @@
-//! DATA: the fragments of a message have consecutive TSNs (RFC 9260 section 6.9).
+//! Reassembly of DATA: the fragments of a message have consecutive TSNs (RFC 9260 section 6.9).
 //!
-//! Invariant: runs do not touch unless they are of different messages. Begin at [`ByTsn::insert`].
+//! Invariant: adjacent runs belong to different messages. Begin at [`ByTsn::insert`].
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -24,7 +24,7 @@ struct Run {
     unordered: bool,
     begin: bool,
     end: bool,
-    /// True if its first part was already delivered.
+    /// True if the first part of the message was already delivered.
     partly_delivered: bool,
     pieces: SmallVec<[BytesMut; 2]>,
 }
@@ -50,7 +50,7 @@ impl Run {
     }
 }
 
-/// Incomplete and early messages.
+/// Incomplete messages, and messages that arrived before their turn.
 #[derive(Debug)]
 pub(crate) struct ByTsn {
     runs: BTreeMap<Seq, Run>,
@@ -68,13 +68,13 @@ impl ByTsn {
         self.runs.len() + self.order.parked()
     }
 
-    /// Bytes of the turns of all streams: these stay.
+    /// Returns the bytes of the next numbers of all streams. This memory stays.
     #[inline]
     pub(super) fn turns_memory(&self) -> usize {
         self.order.turns_memory()
     }
 
-    /// Bytes that it takes to keep what waits, but for its own pieces.
+    /// Returns the bytes of bookkeeping for waiting messages and fragments, without the pieces themselves.
     pub(super) fn memory(&self) -> usize {
         self.order.memory() + tree(self.runs.len(), size_of::<(Seq, Run)>())
     }
@@ -103,8 +103,8 @@ impl ByTsn {
         Placed { joined, unplaceable: self.finish(first, ready) }
     }
 
-    /// Adds the fragment to the run that ends just before it, or begins a run; returns the run's first sequence, and
-    /// whether the fragment's bytes joined others.
+    /// Appends the fragment to the run that ends directly before it, or begins a run. Returns the number of the run's
+    /// first chunk, and whether the fragment's bytes joined the preceding piece.
     //= rfc9260#6-11 6.9-1
     fn extend_or_begin(&mut self, seq: Seq, chunk: &Piece<'_>, payload: BytesMut) -> (Seq, bool) {
         if let Some((&first, run)) = self.runs.range_mut(..seq).next_back()
@@ -132,7 +132,7 @@ impl ByTsn {
         (seq, false)
     }
 
-    /// Joins the run at `first` with the one that begins just behind it, if both are of one message.
+    /// Joins the run at `first` with the run directly behind it, if both belong to one message.
     fn join_next(&mut self, first: Seq) {
         let Some(run) = self.runs.get(&first) else { return };
         let behind = run.last.next();
@@ -154,7 +154,7 @@ impl ByTsn {
         }
     }
 
-    /// Delivers the run at `first` if it is a whole message, or the next part of one already begun.
+    /// Delivers the run at `first` if it is a whole message, or the next part of a message whose delivery has begun.
     fn finish(&mut self, first: Seq, ready: &mut VecDeque<Message>) -> Option<Message> {
         let run = self.runs.get_mut(&first)?;
         if run.partly_delivered {
@@ -173,7 +173,7 @@ impl ByTsn {
         None
     }
 
-    /// A message that was delivered in parts is over.
+    /// Ends a message that was delivered in parts.
     fn close(&mut self, stream: StreamId, unordered: bool, ready: &mut VecDeque<Message>) {
         if unordered {
             self.order.close(stream, ready);
@@ -182,7 +182,8 @@ impl ByTsn {
         }
     }
 
-    /// Only the run that ends where the next chunk is due can still grow into a message: no other is looked at.
+    /// Delivers the beginning of a message. Only the run that ends directly before `first_missing` is considered,
+    /// because the next chunk can extend no other run.
     //= rfc9260#6.9-15
     pub(super) fn deliver_partially(&mut self, first_missing: Seq, ready: &mut VecDeque<Message>) {
         let last = self.runs.range_mut(..first_missing).next_back().map(|(_, run)| run);
@@ -209,8 +210,8 @@ impl ByTsn {
         skips: impl Iterator<Item = Skip>,
         ready: &mut VecDeque<Message>,
     ) -> Vec<Bytes> {
-        // A run that began before the new point belongs to a message that was given up; one without a beginning can have
-        // none any more.
+        // A run that began before the new point belongs to an abandoned message. A run without a beginning can no longer
+        // get one.
         //= rfc3758#3.6-10
         let gone = |(first, run): &(&Seq, &Run)| **first < skipped || !run.begin;
         let gone: Vec<Seq> = self.runs.range(..first_missing).filter(gone).map(|(first, _)| *first).collect();

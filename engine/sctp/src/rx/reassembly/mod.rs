@@ -1,9 +1,9 @@
-//! Fragments into messages, messages into the order of their streams (RFC 9260 sections 6.5, 6.6 and 6.9, RFC 8260
-//! section 2.2).
+//! Reassembly of fragments into messages, and of messages into the order of their streams (RFC 9260 sections 6.5, 6.6 and
+//! 6.9, RFC 8260 section 2.2).
 //!
-//! DATA fragments belong together by consecutive TSNs ([`ByTsn`]), I-DATA fragments by message number and fragment number
-//! ([`ByMid`]); an association has one kind only. A message that came whole and in turn passes straight through. Begin at
-//! [`Reassembly::insert`].
+//! Fragments of DATA belong together by consecutive TSNs ([`ByTsn`]). Fragments of I-DATA belong together by message
+//! number and fragment number ([`ByMid`]). An association has only one of the two kinds. A message that arrives whole and
+//! in turn passes straight through. Begin at [`Reassembly::insert`].
 
 mod by_mid;
 mod by_tsn;
@@ -29,17 +29,17 @@ pub(crate) struct Piece<'a> {
     pub(crate) end: bool,
     pub(crate) tsn: Tsn,
     pub(crate) stream: StreamId,
-    /// SSN or MID.
+    /// SSN of DATA, or MID of I-DATA.
     pub(crate) number: u32,
     /// Zero in DATA.
     pub(crate) fsn: Fsn,
-    /// Zero in the later fragments of I-DATA.
+    /// Zero in all fragments of I-DATA after the first.
     pub(crate) ppid: Ppid,
     pub(crate) payload: &'a [u8],
 }
 
 impl Piece<'_> {
-    /// The same, but for the bytes.
+    /// Returns the piece without its bytes.
     pub(crate) fn header(&self) -> Piece<'static> {
         let Piece { immediate, unordered, begin, end, tsn, stream, number, fsn, ppid, payload: _ } = *self;
         Piece { immediate, unordered, begin, end, tsn, stream, number, fsn, ppid, payload: &[] }
@@ -88,32 +88,32 @@ impl<'a> From<&IData<'a>> for Piece<'a> {
     }
 }
 
-/// A FORWARD TSN's or I-FORWARD-TSN's entry for one stream: messages up to this one will not come.
+/// Entry of a FORWARD TSN or I-FORWARD-TSN for one stream: messages up to this number will not arrive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Skip {
     pub(crate) stream: StreamId,
     pub(crate) unordered: bool,
-    /// SSN or MID.
+    /// SSN in a FORWARD TSN, or MID in an I-FORWARD-TSN.
     pub(crate) number: u32,
 }
 
 /// Outcome of placing a chunk's bytes.
 #[derive(Debug)]
 pub(crate) struct Placed {
-    /// They lie in memory just behind the piece before them, and became a part of it.
+    /// True if the bytes lie in memory directly behind the preceding piece, and became a part of that piece.
     pub(crate) joined: bool,
-    /// Bytes that cannot be placed, because the peer numbered them as others.
+    /// Bytes that cannot be placed, because the peer used their numbers for other bytes before.
     pub(crate) unplaceable: Option<Message>,
 }
 
 impl Placed {
-    /// They did not join others; `unplaceable` are those that could not be placed.
+    /// Returns the outcome for bytes that did not join a piece. `unplaceable` are the bytes that could not be placed.
     fn refused(unplaceable: Option<Message>) -> Placed {
         Placed { joined: false, unplaceable }
     }
 }
 
-/// Adds the bytes of the next fragment; returns whether they joined those before them.
+/// Appends the bytes of the next fragment. Returns whether they joined the preceding piece.
 fn push_or_join(pieces: &mut SmallVec<[BytesMut; 2]>, payload: BytesMut) -> bool {
     match pieces.last_mut().filter(|last| last.as_ptr_range().end == payload.as_ptr()) {
         Some(last) => {
@@ -127,12 +127,12 @@ fn push_or_join(pieces: &mut SmallVec<[BytesMut; 2]>, payload: BytesMut) -> bool
     }
 }
 
-/// Incomplete and early messages.
+/// Incomplete messages, and messages that arrived before their turn.
 #[derive(Debug)]
 pub(crate) enum Reassembly {
-    /// Of DATA.
+    /// Fragments of DATA.
     Data(ByTsn),
-    /// Of I-DATA.
+    /// Fragments of I-DATA.
     Interleaved(ByMid),
 }
 
@@ -145,7 +145,7 @@ impl Reassembly {
         }
     }
 
-    /// Messages and fragments that wait for others.
+    /// Returns the number of messages and runs of fragments that wait for others.
     pub(crate) fn parked(&self) -> usize {
         match self {
             Reassembly::Data(r) => r.parked(),
@@ -153,7 +153,7 @@ impl Reassembly {
         }
     }
 
-    /// Bytes of the turns of all streams: these stay as long as the association does.
+    /// Returns the bytes of the next numbers of all streams. This memory stays as long as the association does.
     #[inline]
     pub(crate) fn turns_memory(&self) -> usize {
         match self {
@@ -162,7 +162,7 @@ impl Reassembly {
         }
     }
 
-    /// Bytes that it takes to keep what waits, but for its own pieces.
+    /// Returns the bytes of bookkeeping for waiting messages and fragments, without the pieces themselves.
     #[inline]
     pub(crate) fn memory(&self) -> usize {
         match self {
@@ -171,7 +171,7 @@ impl Reassembly {
         }
     }
 
-    /// Takes a new chunk; messages that are now whole and in turn go to `ready`.
+    /// Processes a new chunk. Messages that are now whole and in turn move to `ready`.
     #[inline]
     pub(crate) fn insert(
         &mut self,
@@ -186,9 +186,8 @@ impl Reassembly {
         }
     }
 
-    /// Gives the reader the beginning of a message that does not fit into the buffer as a whole, if there is one whose
-    /// turn it is (RFC 9260 section 6.9: partial delivery). Of DATA, only what came without gaps below `first_missing`
-    /// counts.
+    /// Delivers the beginning of a message that does not fit into the buffer as a whole, if such a message is in turn
+    /// (RFC 9260 section 6.9: partial delivery). For DATA, only the fragments without gaps below `first_missing` count.
     pub(crate) fn deliver_partially(&mut self, first_missing: Seq, ready: &mut VecDeque<Message>) {
         match self {
             Reassembly::Data(r) => r.deliver_partially(first_missing, ready),
@@ -196,8 +195,8 @@ impl Reassembly {
         }
     }
 
-    /// The peer gave up chunks before `skipped`, and everything before `first_missing` came or was given up. Returns the
-    /// bytes of messages that will never be whole.
+    /// Handles the peer's abandonment of chunks before `skipped`. All chunks before `first_missing` have arrived or were
+    /// abandoned. Returns the bytes of messages that will never be whole.
     pub(crate) fn forward(
         &mut self,
         skipped: Seq,
@@ -211,7 +210,7 @@ impl Reassembly {
         }
     }
 
-    /// The streams (all, if none is named) begin anew with number 0. Chunks before `before` are of the old numbering.
+    /// Restarts these streams (all streams if none is named) with number 0. Chunks before `before` have old numbers.
     /// Returns the bytes of messages that will never be whole.
     pub(crate) fn restart(
         &mut self,
@@ -225,7 +224,7 @@ impl Reassembly {
         }
     }
 
-    /// Gives back memory that is not in use.
+    /// Releases memory that is not in use.
     pub(crate) fn shrink(&mut self) {
         match self {
             Reassembly::Data(r) => r.shrink(),
@@ -233,7 +232,7 @@ impl Reassembly {
         }
     }
 
-    /// Bytes held here, with `overhead` for each piece.
+    /// Returns the bytes held here, with `overhead` for each piece.
     pub(crate) fn held(&self, overhead: usize) -> usize {
         match self {
             Reassembly::Data(r) => r.held(overhead),
@@ -241,7 +240,7 @@ impl Reassembly {
         }
     }
 
-    /// Recounts what is counted.
+    /// Checks the stored counts.
     pub(crate) fn check_invariants(&self) {
         match self {
             Reassembly::Data(r) => r.check_invariants(),
@@ -250,7 +249,7 @@ impl Reassembly {
     }
 }
 
-/// The end of a message that was delivered in part and will not be completed.
+/// Returns the end of a message that was delivered in part and will not be completed.
 fn aborted(stream: StreamId, ppid: Ppid, unordered: bool) -> Message {
     Message { stream, ppid, unordered, begin: false, end: true, aborted: true, pieces: SmallVec::new() }
 }

@@ -1,6 +1,6 @@
-//! The order of each stream: messages that came before their turn wait here.
+//! The order of each stream: messages that arrive before their turn wait here.
 //!
-//! Numbers are SSNs (16 bits) or MIDs (32 bits). Invariant: what is parked comes after the stream's next number. Begin at
+//! Numbers are SSNs (16 bits) or MIDs (32 bits). Invariant: parked messages come after the stream's next number. Begin at
 //! [`Order::deliver`].
 
 use std::collections::btree_map::Entry;
@@ -12,14 +12,14 @@ use wire::StreamId;
 use crate::event::Message;
 use crate::memory::{heap, list, tree};
 
-/// Streams on one page.
+/// Number of streams on one page.
 const PAGE: usize = 16;
 
-/// The next number of each stream, 0 where nothing came: pages are made when a stream on them is first used.
+/// Next number of each stream; 0 if no message has arrived. A page is created when one of its streams is first used.
 #[derive(Debug, Default)]
 struct Turns {
     pages: Vec<Option<Box<[u32; PAGE]>>>,
-    /// Bytes of the pages and their list.
+    /// Bytes of the pages and of their list.
     memory: usize,
 }
 
@@ -54,73 +54,75 @@ impl Turns {
     }
 }
 
-/// All streams on which anything came. Maps that all streams share: a stream on which little waits must not take much.
+/// Order of all streams. All streams share the maps, so a stream on which little waits takes little memory.
 #[derive(Debug)]
 pub(super) struct Order {
     turns: Turns,
-    /// Ordered messages before their turn, by stream and number.
+    /// Ordered messages that arrived before their turn, by stream and number.
     parked: BTreeMap<(u16, u32), Message>,
-    /// Streams on which an unordered message is being delivered in parts, and unordered messages that wait for its end: parts
-    /// of two could not be told apart.
+    /// Streams with an unordered message that is being delivered in parts. Other unordered messages of the stream wait for
+    /// its end, because parts of two messages could not be distinguished.
     open: BTreeMap<u16, Vec<Message>>,
-    /// Number of waiting messages.
+    /// Number of unordered messages that wait so.
     behind: usize,
-    /// The greatest number.
+    /// Greatest number.
     mask: u32,
 }
 
-/// The places of one stream's messages.
+/// Returns the keys in `parked` for these numbers of one stream.
 fn places(id: StreamId, numbers: RangeInclusive<u32>) -> RangeInclusive<(u16, u32)> {
     (id.0, *numbers.start())..=(id.0, *numbers.end())
 }
 
 impl Order {
-    /// `mask` is the greatest number.
+    /// Creates the order of streams whose greatest message number is `mask`.
     pub(super) fn new(mask: u32) -> Order {
         Order { turns: Turns::default(), parked: BTreeMap::new(), open: BTreeMap::new(), behind: 0, mask }
     }
 
-    /// Messages that wait.
+    /// Returns the number of waiting messages.
     pub(super) fn parked(&self) -> usize {
         self.parked.len() + self.behind
     }
 
-    /// Bytes that it takes to keep what waits, but for the messages' own pieces.
+    /// Returns the bytes of bookkeeping for waiting messages, without their pieces.
     pub(super) fn memory(&self) -> usize {
         const PARKED: usize = size_of::<((u16, u32), Message)>();
         let parked = tree(self.parked.len(), PARKED);
         if self.open.is_empty() {
             return parked;
         }
-        // The first message behind an open one makes room for four; later on there is room for twice as many as needed.
+        // The first message behind an open one makes room for four. Later, the list has room for up to twice as many as it
+        // holds.
         parked
             + tree(self.open.len(), size_of::<(u16, Vec<Message>)>())
             + self.open.len() * heap(4 * size_of::<Message>())
             + self.behind * 2 * size_of::<Message>()
     }
 
-    /// Bytes of the turns of all streams: these stay.
+    /// Returns the bytes of the next numbers of all streams. This memory stays.
     #[inline]
     pub(super) fn turns_memory(&self) -> usize {
         self.turns.memory()
     }
 
-    /// Reports whether the ordered message `number` is the one due.
+    /// Reports whether the ordered message `number` is due.
     pub(super) fn is_turn(&self, id: StreamId, number: u32) -> bool {
         self.turns.get(id) == number
     }
 
-    /// The number of the ordered message that is due.
+    /// Returns the number of the ordered message that is due.
     pub(super) fn next(&self, id: StreamId) -> u32 {
         self.turns.get(id)
     }
 
-    /// Reports whether the turn of the ordered message `number` is over.
+    /// Reports whether the turn of the ordered message `number` has passed.
     pub(super) fn is_over(&self, id: StreamId, number: u32) -> bool {
         self.distance(self.next(id), number) > self.mask / 2
     }
 
     //= rfc9260#1.6-5
+    /// Returns how far `to` is ahead of `from`, modulo the range of numbers.
     fn distance(&self, from: u32, to: u32) -> u32 {
         to.wrapping_sub(from) & self.mask
     }
@@ -130,12 +132,12 @@ impl Order {
         self.open.contains_key(&id.0)
     }
 
-    /// An unordered message begins to be delivered in parts.
+    /// Begins the delivery of an unordered message in parts.
     pub(super) fn open(&mut self, id: StreamId) {
         self.open.entry(id.0).or_default();
     }
 
-    /// Delivers a whole message or keeps it for its turn; returns it if its place is taken.
+    /// Delivers a whole message, or parks it until its turn. Returns the message if its number is taken.
     //= rfc9260#6.6-1 6.6-2
     pub(super) fn deliver(
         &mut self,
@@ -173,21 +175,21 @@ impl Order {
         None
     }
 
-    /// An unordered message that was delivered in parts is complete: those behind it follow.
+    /// Ends an unordered message that was delivered in parts. The messages that waited behind it follow.
     pub(super) fn close(&mut self, id: StreamId, ready: &mut VecDeque<Message>) {
         let Some(behind) = self.open.remove(&id.0) else { return };
         self.behind -= behind.len();
         ready.extend(behind);
     }
 
-    /// The stream's turn moves on, and with it what was parked.
+    /// Moves the stream's turn to the next number, and delivers the parked messages that are then due.
     pub(super) fn advance(&mut self, id: StreamId, ready: &mut VecDeque<Message>) {
         let next = self.turns.get_mut(id);
         *next = next.wrapping_add(1) & self.mask;
         self.let_out_due(id, ready);
     }
 
-    /// Delivers the next message if it is here, and those that follow it.
+    /// Delivers the message that is due if it is parked, and its successors.
     fn let_out_due(&mut self, id: StreamId, ready: &mut VecDeque<Message>) {
         let next = self.turns.get_mut(id);
         while let Some(message) = self.parked.remove(&(id.0, *next)) {
@@ -196,9 +198,9 @@ impl Order {
         }
     }
 
-    /// Ordered messages up to `number` that have not come whole will not come.
+    /// Skips ordered messages up to `number`: those that are incomplete will not arrive.
     ///
-    /// The work is that of what is parked, whatever the distance.
+    /// The work depends on the number of parked messages, not on the distance.
     pub(super) fn skip(&mut self, id: StreamId, number: u32, ready: &mut VecDeque<Message>) {
         if self.is_over(id, number) {
             return;
@@ -219,14 +221,14 @@ impl Order {
         self.advance(id, ready);
     }
 
-    /// Delivers what is parked at these places, in their order.
+    /// Delivers the messages parked at these places, in order.
     fn let_out(&mut self, places: RangeInclusive<(u16, u32)>, ready: &mut VecDeque<Message>) {
         while let Some((&place, _)) = self.parked.range(places.clone()).next() {
             ready.extend(self.parked.remove(&place));
         }
     }
 
-    /// These streams (all, if none is named) begin anew with number 0; what waited is delivered as it is.
+    /// Restarts these streams (all streams if none is named) with number 0. Waiting messages are delivered as they are.
     pub(super) fn restart(&mut self, streams: &[StreamId], ready: &mut VecDeque<Message>) {
         if streams.is_empty() {
             while let Some(&(stream, _)) = self.parked.keys().next() {
@@ -251,12 +253,12 @@ impl Order {
         self.close(id, ready);
     }
 
-    /// All messages that wait.
+    /// Returns all messages that wait.
     pub(super) fn waiting(&self) -> impl Iterator<Item = &Message> {
         self.parked.values().chain(self.open.values().flatten())
     }
 
-    /// Gives back memory that is not in use.
+    /// Releases memory that is not in use.
     pub(super) fn shrink(&mut self) {
         if self.parked.is_empty() {
             self.parked = BTreeMap::new();
@@ -267,7 +269,7 @@ impl Order {
         self.open.values_mut().for_each(Vec::shrink_to_fit);
     }
 
-    /// Recounts what waits.
+    /// Checks the stored counts and the invariant.
     pub(super) fn check_invariants(&self) {
         assert_eq!(self.behind, self.open.values().map(Vec::len).sum::<usize>(), "messages behind open ones");
         let pages = self.turns.pages.iter().flatten().count() * heap(size_of::<[u32; PAGE]>());
