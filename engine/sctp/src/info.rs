@@ -80,7 +80,7 @@ impl PathState {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PathInfo {
-    /// Addresses and carrier.
+    /// Addresses and carrier of the path.
     pub route: Route,
     /// State of the path.
     pub state: PathState,

@@ -59,7 +59,7 @@ impl DelayMeter {
 
     /// Counts `bytes` acknowledged bytes, with `flight` bytes left in flight.
     pub(crate) fn on_acks(&mut self, bytes: usize, flight: usize, now: Time) {
-        // The program had no more data; the path was not the limit.
+        // The program has no more data, so the path is not the limit.
         if flight == 0 {
             (self.since, self.delivered, self.rate) = (Time::NEVER, 0, 0);
             return;

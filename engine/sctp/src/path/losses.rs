@@ -32,7 +32,7 @@ const FULL: i32 = LOSSES_FULL * WHOLE;
 /// Time for which a verdict remains valid.
 const VERDICT_HOLDS: Duration = Duration::from_secs(60);
 
-/// Measures the losses of one path.
+/// Meter of one path's losses.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LossMeter {
     /// Level at the end of the last round trip, 0 to [`FULL`].

@@ -51,7 +51,7 @@ enum TailProbe {
     Unanswered,
     /// A HEARTBEAT was answered after the probe. The next expiry of T3 does not count against the path.
     Heard,
-    /// That T3 has expired.
+    /// The first T3 after that answer has expired.
     Expired,
 }
 

@@ -23,7 +23,7 @@ const FILLED_PART: usize = 4;
 /// Maximum number of filled blocks that are kept.
 const MAX_FILLED: usize = 16;
 
-/// Copies payloads out of packets.
+/// Blocks of memory for copies of payloads.
 #[derive(Debug)]
 pub(crate) struct Arena {
     /// Unused rest of the current block.

@@ -280,7 +280,7 @@ mod tests {
     fn a_small_window_grows_as_reno_does() {
         let mut c = at(20);
         c.on_congestion(Time::ZERO);
-        // 14 segments, growing by 0.53 each round trip.
+        // The window has 14 segments, and grows by 0.53 in each round trip.
         let after = run(&mut c, 0, 1000);
         assert!((18..=20).contains(&after), "{after}");
     }
