@@ -1,4 +1,4 @@
-//! Memory use of the engine: nothing for a packet in steady state, and little for an idle association.
+//! Memory use of the engine: no allocation per packet in steady state, and little memory for an idle association.
 
 #[path = "../examples/pair/mod.rs"]
 mod pair;
@@ -10,17 +10,17 @@ use allocation_counter::measure;
 use bytes::Bytes;
 use pair::Pair;
 
-/// Room that an idle association with two paths may take.
+/// Limit on the bytes of an idle association with two paths.
 const IDLE_MAX: u64 = 8 * 1024;
 
-/// Associations that the room is measured of.
+/// Number of associations over which the memory is averaged.
 const ASSOCIATIONS: u16 = 500;
 
-/// Allocations while `a` reads as many messages of this length as make 4 MB, and `b` twice as many, after a warming up that
-/// lets windows and queues grow to where they stay.
+/// Returns the number of allocations while `a` reads 4 MB in messages of `len` bytes, and `b` reads 8 MB. A warm-up before lets windows and
+/// queues reach their final size.
 fn allocations_in_steady_state(len: usize) -> u64 {
     let mut pair = Pair::connected();
-    // Shared already: the counter of a message's owners is the program's own.
+    // The message is shared already, because the counter of its owners is allocated by the program.
     let message = Bytes::from(vec![7; len]);
     let _other = message.clone();
     let count = (4_000_000 / len) as u64;
@@ -63,11 +63,11 @@ fn a_message_at_a_time_allocates_nothing() {
     assert_eq!(measure(|| pair.ping_pong(&message, 500)).count_total, 0);
 }
 
-/// Bytes that one end of an association takes, of many between two hosts of two addresses each; `use_` is what happens on
-/// each before it rests.
+/// Returns the bytes per end of an idle association, averaged over many associations between two hosts with two addresses each. `use_` runs
+/// on each association before it rests.
 fn bytes_of_an_idle_association(use_: impl Fn(&mut Pair)) -> u64 {
     let mut pair = Pair::new(2);
-    // The endpoints' own memory, and the link's buffers.
+    // The first association allocates the endpoints' own memory and the link's buffers.
     let first = pair.connect();
     use_(&mut pair);
     pair.disconnect(first);

@@ -1,7 +1,7 @@
-//! Streams and TSNs that begin anew at the peer's wish or at ours (RFC 6525 sections 5.2.2, 5.2.4 and 5.2.7).
+//! Resets of incoming streams and TSNs, at the peer's request or at ours (RFC 6525 sections 5.2.2, 5.2.4 and 5.2.7).
 //!
-//! While a reset is under way, chunks that may belong to the new numbering are acknowledged and held back; what the buffer
-//! may hold bounds them. Invariant: chunks held back count as held. Begin at [`Inbound::reset_streams`].
+//! While a reset is in progress, chunks that may belong to the new numbering are acknowledged and held back. The receive buffer bounds
+//! them. Invariant: `Inbound::held` counts the chunks that are held back. Start at [`Inbound::reset_streams`].
 
 use bytes::BytesMut;
 use wire::{StreamId, Tsn};
@@ -10,25 +10,26 @@ use super::{Inbound, MESSAGE_OVERHEAD, Piece, Skip};
 use crate::memory::heap;
 use crate::tx::Seq;
 
-/// Most FORWARD TSNs that may wait; the peer sends one that was passed over again.
+/// Limit on FORWARD TSNs that wait for a reset. A further one is ignored, and the peer retransmits it.
 const MAX_SKIPS: usize = 32;
 
-/// Streams that all of these may name: the next one waits for another time.
+/// Number of streams named by waiting FORWARD TSNs from which on a further FORWARD TSN is ignored.
 const MAX_SKIPPED: usize = 1024;
 
-/// Chunks that wait until a reset is done.
+/// Chunks and FORWARD TSNs that wait for the end of a reset.
 #[derive(Debug)]
 pub(super) struct HeldBack {
-    /// The streams; none means all.
+    /// The streams to reset; empty for all streams.
     streams: Vec<StreamId>,
-    /// Chunks from here on wait.
+    /// First sequence whose chunks wait.
     from: Seq,
-    /// True if the reset happens once everything before `from` has arrived, false if only on request.
+    /// True if the reset happens as soon as everything before `from` has arrived; false if the caller ends the hold.
     by_itself: bool,
     pieces: Vec<(Seq, Piece<'static>, BytesMut)>,
-    /// Skips of FORWARD TSNs, with their new cumulative TSNs: stream numbers mean nothing until it is known whether they are old or new.
+    /// Skips of FORWARD TSNs, each list with the sequence after its New Cumulative TSN. They wait because their stream numbering, old or
+    /// new, is not yet known.
     skips: Vec<(Seq, Vec<Skip>)>,
-    /// Streams in all of these.
+    /// Number of streams named in `skips`.
     skipped: usize,
 }
 
@@ -37,7 +38,7 @@ impl HeldBack {
         seq >= self.from && (self.streams.is_empty() || self.streams.contains(&stream))
     }
 
-    /// Bytes held, with `overhead` for each piece.
+    /// Returns the user bytes held back, plus `overhead` bytes per piece.
     pub(super) fn held(&self, overhead: usize) -> usize {
         self.pieces.iter().map(|(_, _, payload)| payload.len() + overhead).sum()
     }
@@ -46,7 +47,7 @@ impl HeldBack {
         self.pieces.len()
     }
 
-    /// Bytes that it takes to keep all this, but for the chunks' own bytes.
+    /// Returns the bytes of memory in use, without the payloads.
     pub(super) fn memory(&self) -> usize {
         heap(size_of::<HeldBack>())
             + heap(self.streams.capacity() * size_of::<StreamId>())
@@ -55,21 +56,21 @@ impl HeldBack {
             + self.skipped * size_of::<Skip>()
     }
 
-    /// Places by which the list grows when it is full: not twice as many, since what is held back has to fit beside what was read
-    /// before.
+    /// Returns the number of places by which the full list of pieces grows. The list does not double, because it shares the receive buffer
+    /// with data received earlier.
     fn growth(&self) -> usize {
         self.pieces.len() / 8 + 16
     }
 
-    /// Recounts what is skipped.
+    /// Recounts the skipped streams.
     pub(super) fn check_invariants(&self) {
         assert_eq!(self.skipped, self.skips.iter().map(|s| s.1.len()).sum::<usize>(), "streams skipped");
     }
 }
 
 impl Inbound {
-    /// The peer resets these streams; `last` is the last TSN of the old numbering. Returns whether it is done: if not,
-    /// [`take_reset_done`](Self::take_reset_done) will say so.
+    /// Handles the peer's reset of these streams; `last` is the last TSN of the old numbering. Returns whether the reset is done. If it is
+    /// not, [`take_reset_done`](Self::take_reset_done) reports its end.
     //= rfc6525#section-5.2.2
     //# E2: If the Sender's Last Assigned TSN is greater than the cumulative acknowledgment point, then the endpoint MUST enter
     //# "deferred reset processing".
@@ -93,17 +94,17 @@ impl Inbound {
         false
     }
 
-    /// Reports whether a reset that was put off has been done since this was last asked.
+    /// Reports, once, that a deferred reset is done.
     pub(crate) fn take_reset_done(&mut self) -> bool {
         std::mem::take(&mut self.reset_done)
     }
 
-    /// Reports whether a reset is under way.
+    /// Reports whether a reset is in progress.
     pub(crate) fn is_resetting(&self) -> bool {
         self.held_back.is_some()
     }
 
-    /// All that comes from now on waits: the peer may have begun anew, or not.
+    /// Holds back all data that arrives from now on, because the peer may have reset all streams or may refuse to.
     pub(crate) fn hold_back_all(&mut self) {
         let from = self.tracker.first_missing();
         let streams = Vec::new();
@@ -117,14 +118,14 @@ impl Inbound {
         }));
     }
 
-    /// The peer goes on as before.
+    /// Places everything held back, and ends the hold. The streams keep their numbering.
     pub(crate) fn release_all(&mut self) {
         self.place_held_back(|_| true);
         self.held_back = None;
         self.deliver_partially();
     }
 
-    /// The peer has begun all streams anew with the TSN `next`.
+    /// Handles the peer's reset of all streams and TSNs; its next chunk has the TSN `next`.
     //= rfc6525#section-5.2.7
     //# H5: [...] All incoming streams MUST be reset to 0 as the next expected SSN. The peer will send DATA chunks starting with
     //# the Sender's Next TSN.
@@ -142,7 +143,7 @@ impl Inbound {
         self.ack.on_irregular();
     }
 
-    /// The peer will begin all streams anew with the TSN `next`, which is nowhere near those of before.
+    /// Restarts all streams and TSNs at the TSN `next`, which is far from the TSNs before.
     //= rfc6525#section-5.2.4
     //# G4: The same processing as though a FWD-TSN chunk (as defined in [RFC3758]) with all streams affected and a new
     //# cumulative TSN ACK of the Receiver's Next TSN minus 1 were received MUST be performed.
@@ -154,7 +155,7 @@ impl Inbound {
         self.ack.on_irregular();
     }
 
-    /// Holds a chunk back if it must wait; else gives its payload back.
+    /// Holds a chunk back if it must wait. Otherwise returns its payload.
     //= rfc6525#5.2.2-4
     pub(super) fn hold_back(&mut self, seq: Seq, chunk: &Piece<'_>, payload: BytesMut) -> Option<BytesMut> {
         let Some(held_back) = self.held_back.as_deref_mut().filter(|h| h.takes(seq, chunk.stream)) else {
@@ -167,12 +168,12 @@ impl Inbound {
         None
     }
 
-    /// Reports whether one more FORWARD TSN can wait, if it must.
+    /// Reports whether one more FORWARD TSN could wait.
     pub(super) fn has_room_for_skips(&self) -> bool {
         self.held_back.as_ref().is_none_or(|h| h.skips.len() < MAX_SKIPS && h.skipped < MAX_SKIPPED)
     }
 
-    /// Holds back what a FORWARD TSN skips, if that must wait; returns whether it does.
+    /// Holds back the skips of a FORWARD TSN if they must wait, and returns whether they must.
     pub(super) fn hold_back_skips(&mut self, skipped: Seq, skips: &[Skip]) -> bool {
         let Some(held_back) = self.held_back.as_deref_mut().filter(|h| !h.by_itself) else { return false };
         held_back.skips.push((skipped, skips.to_vec()));
@@ -180,7 +181,7 @@ impl Inbound {
         true
     }
 
-    /// The cumulative TSN may have come to where a reset is done.
+    /// Performs a deferred reset if the cumulative TSN has reached its end, and releases the chunks held back.
     //= rfc6525#section-5.2.2
     //# E4: Any queued TSNs (queued at step E2) MUST now be released and processed normally.
     //= rfc6525#5.2.2-8
@@ -197,8 +198,7 @@ impl Inbound {
         }
     }
 
-    /// Gives the chunks held back that `picks` chooses to the reassembly, and skips what was to be skipped before or among
-    /// them.
+    /// Passes the held-back chunks that `picks` selects to the reassembly, then applies the skips that end before or among them.
     fn place_held_back(&mut self, picks: impl Fn(Seq) -> bool) {
         let Some(mut held_back) = self.held_back.take() else { return };
         let (now, later): (Vec<_>, Vec<_>) =
@@ -207,7 +207,7 @@ impl Inbound {
         for (seq, piece, payload) in now {
             self.place(seq, &piece, payload);
         }
-        // Skips end before the next TSN.
+        // A skip ends just before its sequence.
         let (now, later): (Vec<_>, Vec<_>) = std::mem::take(&mut held_back.skips)
             .into_iter()
             .partition(|s| picks(Seq(s.0.0.saturating_sub(1))));
@@ -244,7 +244,7 @@ mod tests {
     }
 
     impl Rig {
-        /// A chunk whose TSN is the initial one plus `n`; `flags` of B and E.
+        /// Feeds a chunk whose TSN is the initial TSN plus `n`. `flags` may hold `B` (begin) and `E` (end).
         fn feed(&mut self, n: u32, stream: u16, number: u32, flags: &str, payload: &'static [u8]) {
             let piece = Piece {
                 immediate: false,
@@ -262,7 +262,7 @@ mod tests {
             self.0.check_invariants();
         }
 
-        /// A message, and all TSNs before the initial one plus `before`, will not come.
+        /// Skips a message, and all TSNs before the initial TSN plus `before`.
         fn skip(&mut self, before: u32, stream: u16, number: u32) {
             let skip = Skip { stream: StreamId(stream), unordered: false, number };
             let cumulative = tsn(before).prev();

@@ -1,6 +1,6 @@
-//! Which TSNs have come: everything before `first_missing`, and ranges above it.
+//! Record of received TSNs: all before `first_missing`, and ranges above it.
 //!
-//! Invariants: ranges are sorted, apart from each other and from `first_missing`, and no more than their limit. Begin
+//! Invariants: the ranges are sorted, neither overlap nor touch, do not touch `first_missing`, and number no more than their limit. Start
 //! at [`Tracker::insert`].
 
 use std::collections::VecDeque;
@@ -13,19 +13,19 @@ use crate::tx::Seq;
 /// Position of a new TSN.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Arrival {
-    /// It was the first missing one.
+    /// It was the first missing TSN.
     InOrder,
     /// It lies above a gap.
     OutOfOrder,
-    /// It would begin one range too many, or lies further ahead than a gap block can say.
+    /// It exceeds the limit on ranges, or lies further ahead than a gap block can express.
     Full,
 }
 
-/// Received TSNs and reported duplicates.
+/// Received TSNs, and duplicates to report.
 #[derive(Debug)]
 pub(crate) struct Tracker {
     first_missing: Seq,
-    /// Ends included.
+    /// Sorted ranges above `first_missing`; both ends are included.
     ranges: VecDeque<(Seq, Seq)>,
     duplicates: Vec<Tsn>,
     max_ranges: usize,
@@ -55,13 +55,13 @@ impl Tracker {
         seq < self.first_missing || self.range_from(seq).is_some_and(|i| self.ranges[i].0 <= seq)
     }
 
-    /// The first range that ends at or after `seq`.
+    /// Returns the index of the first range that ends at or after `seq`.
     fn range_from(&self, seq: Seq) -> Option<usize> {
         let i = self.ranges.partition_point(|r| r.1 < seq);
         (i < self.ranges.len()).then_some(i)
     }
 
-    /// Notes a TSN that has not come before.
+    /// Records a TSN that has not been received before, unless the result is [`Arrival::Full`].
     //= rfc9260#3.3.4-2
     pub(crate) fn insert(&mut self, seq: Seq) -> Arrival {
         if seq == self.first_missing {
@@ -92,7 +92,8 @@ impl Tracker {
         Arrival::OutOfOrder
     }
 
-    /// Nothing before `seq` will come any more; what came behind it without a gap follows. Costs the ranges passed.
+    /// Moves `first_missing` to `seq`, because no TSN before it will arrive any more. Also passes received TSNs that follow without a gap.
+    /// The cost is linear in the number of ranges passed.
     pub(crate) fn forward(&mut self, seq: Seq) {
         if seq <= self.first_missing {
             return;
@@ -107,7 +108,7 @@ impl Tracker {
         }
     }
 
-    /// TSNs begin anew: none has come.
+    /// Forgets all TSNs, because the peer restarts its numbering.
     pub(crate) fn restart(&mut self) {
         self.first_missing = Seq(0);
         self.ranges.clear();
@@ -140,19 +141,19 @@ impl Tracker {
         })
     }
 
-    /// Bytes that all this takes.
+    /// Returns the bytes of memory in use.
     #[inline]
     pub(crate) fn memory(&self) -> usize {
         list::<(Seq, Seq)>(self.ranges.capacity()) + list::<Tsn>(self.duplicates.capacity())
     }
 
-    /// Gives back memory that is not in use.
+    /// Releases unused memory.
     pub(crate) fn shrink(&mut self) {
         self.ranges.shrink_to_fit();
         self.duplicates.shrink_to_fit();
     }
 
-    /// Checks order and distance of the ranges.
+    /// Checks that the ranges are sorted and apart.
     pub(crate) fn check_invariants(&self) {
         let mut least = self.first_missing.next();
         for r in &self.ranges {

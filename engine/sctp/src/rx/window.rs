@@ -1,9 +1,13 @@
-//! Receive window: it follows the reader's pace, as Linux tunes TCP's.
+//! Receive window. It follows the reader's pace, as Linux tunes the receive window of TCP.
 //!
-//! It begins small, and grows to some times what the reader takes in a round trip, so that it never holds a sender back
-//! that the reader keeps up with; a reader who does not keep up gets no more. Never above what the settings allow, not at
-//! all when memory runs short, and when it has run out the window closes as the reader reads, without taking back room
-//! that was promised. Invariant: `limit ≤ max`. Begin at [`Window::on_read`].
+//! The window begins small and grows to a multiple of the bytes read per round trip. So it never blocks a sender that the reader keeps up
+//! with, and a slow reader gets no larger window. Limits:
+//!
+//! - The window never exceeds the configured receive buffer.
+//! - It does not grow while memory is short.
+//! - When memory is full, it shrinks by the bytes that the reader takes. Room that was promised to the peer is not withdrawn.
+//!
+//! Invariant: `limit ≤ max`. Start at [`Window::on_read`].
 
 use std::time::Duration;
 
@@ -12,15 +16,15 @@ use base::Time;
 use crate::config::{AssociationConfig, LEAST_WINDOW};
 use crate::memory::{FLOOR, Pressure};
 
-/// The window is this many times what is read in a round trip: slow start doubles what is sent in each, and a round trip
-/// passes before the sender hears of more room, and another while a loss is mended and nothing can be read.
+/// Ratio of the window to the bytes read per round trip. Slow start doubles the sent data in each round trip. One round trip passes before
+/// the sender learns of more room. Another passes while a loss is repaired and nothing can be read.
 const READ_FACTOR: usize = 4;
 
 #[derive(Debug)]
 pub(super) struct Window {
     limit: usize,
     max: usize,
-    /// Bytes read since `round` began.
+    /// Bytes read since `round`.
     read: usize,
     round: Time,
 }
@@ -35,19 +39,20 @@ impl Window {
         }
     }
 
-    /// Bytes that may be held.
+    /// Returns the number of bytes that may be held.
     #[inline]
     pub(super) fn limit(&self) -> usize {
         self.limit
     }
 
-    /// Bytes that may ever be held.
+    /// Returns the maximum of [`limit`](Self::limit).
     #[inline]
     pub(super) fn max(&self) -> usize {
         self.max
     }
 
-    /// The reader took `bytes`, and what is left needs a window of `least`; `rtt` is the round trip to the sender, once known.
+    /// Handles a read of `bytes` bytes. The remaining data needs a window of `least` bytes. `rtt` is the round trip to the sender, once
+    /// known.
     pub(super) fn on_read(
         &mut self,
         bytes: usize,
@@ -57,8 +62,8 @@ impl Window {
         pressure: Pressure,
     ) {
         if pressure >= Pressure::Full {
-            // Room that reading frees is not offered again: the right edge stands still. Messages that are held keep theirs, or the
-            // chunks that they wait for would find none.
+            // Room that reading frees is not offered again, so the right edge stands still. Messages still held keep their room. Otherwise
+            // the chunks that complete them would find no room.
             self.limit = self.limit.saturating_sub(bytes).max(FLOOR.max(least).min(self.limit));
         }
         self.read += bytes;
@@ -66,13 +71,13 @@ impl Window {
         if pressure == Pressure::Calm {
             self.limit = self.limit.max(READ_FACTOR * self.read).min(self.max);
         }
-        // Reads after a pause belong to a round of their own.
+        // Reads after a pause belong to a new round.
         self.read = if now - self.round > 2 * rtt { bytes } else { 0 };
         self.round = now;
     }
 
-    /// Nothing can be read, for a message is longer than the window, or a gap has to be filled first; returns whether there
-    /// is more room now.
+    /// Doubles the window when nothing can be read, because a message is longer than the window or a gap must be filled first. Returns
+    /// whether the window has grown.
     pub(super) fn stretch(&mut self, pressure: Pressure) -> bool {
         let before = self.limit;
         if pressure == Pressure::Calm {
@@ -96,7 +101,7 @@ mod tests {
         Window::new(&AssociationConfig { receive_buffer: 1 << 20, ..AssociationConfig::default() })
     }
 
-    /// Reads `bytes` in ten parts each round trip, for `rounds`.
+    /// Reads `bytes` per round trip in ten parts, for `rounds` round trips.
     fn read(window: &mut Window, bytes: usize, rounds: u32, pressure: Pressure) {
         let begin = window.round + Duration::from_secs(1);
         for n in 1..=10 * rounds {

@@ -1,4 +1,4 @@
-//! Events that the trace records, and the counter that each moves.
+//! Events of the trace, and the counter that each one increments.
 
 use std::time::Duration;
 
@@ -6,13 +6,13 @@ use base::{Ecn, Route};
 
 use crate::info::{Counters, EndpointCounters, PathState, StateName};
 
-/// An event of the trace. TSNs are those on the wire. Lengths are in bytes; packet lengths exclude IP and UDP headers.
-/// A minor release may add fields to variants: end patterns in `..`.
+/// An event of the trace. TSNs are the values on the wire. Lengths are in bytes; packet lengths exclude IP and UDP headers. A minor release
+/// may add fields to variants, so patterns should end in `..`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(tag = "event", rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum TraceEvent {
-    /// The handshake has told both ends' tags.
+    /// An association exists: its handshake has exchanged both verification tags.
     Begun {
         /// Our SCTP port.
         local_port: u16,
@@ -22,49 +22,49 @@ pub enum TraceEvent {
         local_tag: u32,
         /// The peer's verification tag.
         peer_tag: u32,
-        /// The state that it begins in.
+        /// The first state of the association.
         state: StateName,
     },
-    /// The association went from one state to another (RFC 9260 section 4).
+    /// The association changed its state (RFC 9260 section 4).
     State {
         /// The state before.
         from: StateName,
         /// The state now.
         to: StateName,
     },
-    /// A packet of no use was dropped.
+    /// A packet was dropped, or its request was refused.
     Dropped {
-        /// The way it came.
+        /// The packet's route.
         route: Route,
-        /// Why.
+        /// The reason.
         reason: DropReason,
     },
     /// Packets were written.
     Sent {
-        /// The way they go.
+        /// Their route.
         route: Route,
         /// Number of packets.
         packets: usize,
-        /// Their length in all.
+        /// Their total length.
         bytes: usize,
         /// Their ECN codepoint.
         ecn: Ecn,
     },
-    /// A packet came.
+    /// A packet arrived.
     Received {
-        /// The path it counts for.
+        /// The path that it counts for.
         route: Route,
         /// Its length.
         bytes: usize,
         /// Its ECN codepoint.
         ecn: Ecn,
     },
-    /// A DATA chunk came that was there already.
+    /// A DATA chunk arrived again.
     Duplicate {
         /// Its TSN.
         tsn: u32,
     },
-    /// A DATA chunk came for which the receive buffer has no room.
+    /// A DATA chunk was dropped, because the receive buffer or the list of gaps had no room.
     NoRoom {
         /// Its TSN.
         tsn: u32,
@@ -78,7 +78,7 @@ pub enum TraceEvent {
         /// Advertised Receiver Window Credit.
         a_rwnd: u32,
     },
-    /// A SACK came.
+    /// A SACK arrived.
     SackReceived {
         /// Cumulative TSN Ack.
         cumulative: u32,
@@ -93,37 +93,37 @@ pub enum TraceEvent {
         route: Route,
         /// User bytes newly acknowledged.
         acknowledged: usize,
-        /// User bytes newly taken for lost.
+        /// User bytes newly declared lost.
         lost: usize,
         /// User bytes in flight.
         flight: usize,
         /// Congestion window.
         cwnd: usize,
-        /// Slow-start threshold; the greatest number of all before the first loss.
+        /// Slow-start threshold; the largest value of its type before the first loss.
         ssthresh: usize,
         /// Smoothed round-trip time.
         #[cfg_attr(feature = "serde", serde(rename = "srtt_us", serialize_with = "micros"))]
         srtt: Option<Duration>,
     },
-    /// Chunks were overtaken, and waited for long enough (RFC 8985 section 6.3).
+    /// The reordering timer expired: chunks that later ones overtook count as lost (RFC 8985 section 6.3).
     ReorderingTimeout {
-        /// The path they went by.
+        /// The path that carried them.
         route: Route,
-        /// User bytes taken for lost.
+        /// User bytes declared lost.
         lost: usize,
     },
-    /// A DATA chunk was written again.
+    /// A DATA chunk was retransmitted.
     Retransmitted {
-        /// The path it goes by now.
+        /// The path of the retransmission.
         route: Route,
         /// Its TSN.
         tsn: u32,
-        /// True if it only provokes an answer (RFC 8985 section 7.3).
+        /// True if it only probes for an acknowledgement (RFC 8985 section 7.3).
         is_probe: bool,
     },
-    /// A DATA chunk was written for a further path (redundant scheduling).
+    /// A copy of a DATA chunk was written for a further path (redundant scheduling).
     Copied {
-        /// That path.
+        /// The further path.
         route: Route,
         /// Its TSN.
         tsn: u32,
@@ -138,7 +138,7 @@ pub enum TraceEvent {
         /// The path.
         route: Route,
     },
-    /// T3-rtx expired (RFC 9260 section 6.3.3), or a FORWARD TSN had no answer for as long.
+    /// T3-rtx expired (RFC 9260 section 6.3.3), or a FORWARD TSN remained unanswered for the same time.
     Timeout {
         /// The path.
         route: Route,
@@ -148,33 +148,33 @@ pub enum TraceEvent {
         /// The path.
         route: Route,
     },
-    /// A path was silent while the peer answered by another: it counts a timeout.
+    /// A path was silent while the peer answered on another path. This counts as an error of the silent path.
     PathDoubted {
         /// The path.
         route: Route,
     },
-    /// A path lost so much of its data that another carries that from now on.
+    /// A path lost so much data that another path carries the data from now on.
     PathLossy {
         /// The path.
         route: Route,
-        /// Chunks of hundred that were lost.
+        /// Share of chunks that were lost, in percent.
         percent: u64,
     },
-    /// A path became so slow that another carries the data from now on.
+    /// A path became so slow that another path carries the data from now on.
     PathSlow {
         /// The path.
         route: Route,
-        /// Delay until it expires.
+        /// Time in which the path would have delivered its data in flight.
         delay: Duration,
     },
-    /// A link or an address of ours went with data in flight from there: what of that is lost is asked before it is sent again.
+    /// A local link or address was lost with data in flight. The peer is asked what is missing before that data is retransmitted.
     FlightStranded {
         /// The path.
         route: Route,
-        /// Number of bytes.
+        /// Number of user bytes in flight.
         bytes: usize,
     },
-    /// The data in flight on a path was given up, and will be sent again.
+    /// The data in flight on a path was declared lost, and will be retransmitted.
     FlightGivenUp {
         /// The path.
         route: Route,
@@ -190,51 +190,51 @@ pub enum TraceEvent {
         /// The state now.
         to: PathState,
     },
-    /// New data goes by another path.
+    /// New data takes another path.
     PathSwitched {
-        /// The path until now.
+        /// The path used until now.
         from: Route,
-        /// The path from now on.
+        /// The path used from now on.
         to: Route,
     },
     /// The MTU of a path grew (RFC 8899).
     MtuGrew {
         /// The path.
         route: Route,
-        /// Bytes of IP packet before.
+        /// Size of an IP packet before, in bytes.
         from: u16,
-        /// Bytes of IP packet now.
+        /// Size of an IP packet now, in bytes.
         to: u16,
     },
-    /// The MTU of a path fell: by ICMP, or as a black hole (RFC 8899 section 4.3).
+    /// The MTU of a path fell, because of an ICMP message or a black hole (RFC 8899 section 4.3).
     MtuShrank {
         /// The path.
         route: Route,
-        /// Bytes of IP packet before.
+        /// Size of an IP packet before, in bytes.
         from: u16,
-        /// Bytes of IP packet now.
+        /// Size of an IP packet now, in bytes.
         to: u16,
     },
-    /// A probe of a path's MTU was written (RFC 8899).
+    /// A packet that probes a path's MTU was written (RFC 8899).
     MtuProbe {
         /// The path.
         route: Route,
-        /// Bytes of IP packet.
+        /// Size of the IP packet, in bytes.
         size: u16,
     },
     /// A new UDP port of the peer was proven (RFC 6951).
     PortProven {
         /// The path with the old port.
         from: Route,
-        /// The path with the new one.
+        /// The path with the new port.
         to: Route,
     },
-    /// A packet with DATA came that was marked CE (RFC 3168).
+    /// A packet with DATA arrived with the mark CE (RFC 3168).
     MarkedReceived {
         /// The packet's lowest TSN.
         tsn: u32,
     },
-    /// ECNE came: a packet of ours was marked.
+    /// An ECNE chunk arrived: a packet that we sent was marked.
     EchoReceived {
         /// The TSN that it names.
         tsn: u32,
@@ -244,68 +244,68 @@ pub enum TraceEvent {
         /// The path.
         route: Route,
     },
-    /// A window was reduced because what it lets out only waits in this host.
+    /// A window was reduced because its data only waited in a queue of this host.
     LocalQueueObeyed {
         /// The path.
         route: Route,
-        /// Bytes that waited, as the kernel counts them.
+        /// Bytes in that queue, as counted by the kernel.
         bytes: usize,
     },
-    /// A message was given up (RFC 3758).
+    /// A message was abandoned (RFC 3758).
     Abandoned {
         /// Its stream.
         stream: u16,
         /// True if a part of it had been sent.
         was_begun: bool,
     },
-    /// FORWARD TSN or I-FORWARD-TSN was written.
+    /// A FORWARD TSN or I-FORWARD-TSN chunk was written.
     ForwardSent {
         /// New Cumulative TSN.
         tsn: u32,
     },
-    /// FORWARD TSN or I-FORWARD-TSN came and brought something new.
+    /// A FORWARD TSN or I-FORWARD-TSN chunk arrived and brought something new.
     ForwardReceived {
         /// New Cumulative TSN.
         tsn: u32,
     },
     /// An AUTH chunk was verified (RFC 4895).
     AuthVerified,
-    /// An AUTH chunk was not verified; it was dropped with what followed.
+    /// An AUTH chunk failed verification. It was dropped together with the chunks after it.
     AuthFailed,
-    /// A chunk that must be authenticated was not, and was dropped.
+    /// A chunk was dropped because it must be authenticated and was not.
     Unauthenticated {
         /// The chunk's type.
         chunk_type: u8,
     },
-    /// Something malformed, or against the protocol, was dropped: it was not authenticated, where a shared key is in force.
+    /// A malformed chunk or a protocol violation was ignored: a shared key is in force, and the chunk was not authenticated.
     FaultIgnored,
-    /// ASCONF is sent, perhaps again (RFC 5061).
+    /// An ASCONF chunk is sent for the first time or again (RFC 5061).
     AsconfSent {
         /// The path.
         route: Route,
     },
-    /// ASCONF came.
+    /// An ASCONF chunk arrived.
     AsconfReceived {
         /// Its serial number.
         serial: u32,
     },
-    /// A request about streams is sent, perhaps again (RFC 6525).
+    /// A request about streams is sent for the first time or again (RFC 6525).
     ReconfigSent {
         /// The path.
         route: Route,
     },
-    /// RE-CONFIG came.
+    /// A RE-CONFIG chunk arrived.
     ReconfigReceived,
     /// An advertisement of our send buffer was written.
     Advertised {
-        /// User bytes in it, in flight and not sent yet.
+        /// User bytes in the buffer: in flight, and not yet sent.
         bytes: usize,
     },
-    /// The peer's advertisement of its send buffer came.
+    /// The peer's advertisement of its send buffer arrived.
     PeerAdvertised,
 }
 
-/// Why a packet, or what it asked for, was of no use.
+/// Reason for dropping a packet or refusing its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
@@ -316,36 +316,37 @@ pub enum DropReason {
     BadTag,
     /// It belongs to no association.
     OutOfTheBlue,
-    /// Its cookie was not ours, or not for it.
+    /// Its cookie was not signed by this endpoint, does not match the packet's ports or tag, or has a tag that now belongs to another
+    /// association.
     BadCookie,
-    /// Its cookie came too late.
+    /// Its cookie arrived too late.
     StaleCookie,
-    /// Its cookie had made an association before.
+    /// Its cookie had already created an association.
     SpentCookie,
-    /// Its COOKIE ECHO had to be authenticated and was not, or wrongly.
+    /// Its COOKIE ECHO had to be authenticated, but was not, or failed verification.
     UnauthenticatedCookie,
-    /// An INIT or INIT ACK of this host's own, sent back by another.
+    /// It was an INIT or INIT ACK of this host, reflected by another one.
     Reflected,
-    /// More INITs than [`Limits::inits`](crate::Limits::inits) allows.
+    /// The INITs exceeded [`Limits::inits`](crate::Limits::inits).
     InitsLimited,
-    /// More strays than [`Limits::stray_answers`](crate::Limits::stray_answers) allows to answer.
+    /// The answers to strays exceeded [`Limits::stray_answers`](crate::Limits::stray_answers).
     StraysLimited,
-    /// An INIT too short for an INIT ACK of at most three times its length.
+    /// The INIT was too short for an INIT ACK of up to three times its length.
     InitTooShort,
-    /// Too many associations, or too little memory.
+    /// There were too many associations, or too little memory.
     OutOfResource,
-    /// It was not sealed, and its association takes sealed packets only.
+    /// It was not sealed, but its association accepts only sealed packets.
     Unsealed,
-    /// It was sealed by keys of an epoch that are not there.
+    /// It was sealed with keys of an unknown epoch.
     NoKeys,
-    /// It was sealed by other keys, or changed.
+    /// It was sealed with other keys, or altered.
     Forged,
-    /// A sealed packet that was there before, or is too old to tell.
+    /// It was a sealed packet that had arrived before, or too old for this to be known.
     Replayed,
 }
 
 impl Counters {
-    /// Counts what is noted, if it is counted.
+    /// Increments the counter of an event, if the event has one.
     #[inline]
     pub(crate) fn count(&mut self, event: &TraceEvent) {
         let counter = match event {
@@ -400,7 +401,7 @@ impl Counters {
 }
 
 impl EndpointCounters {
-    /// Counts a packet of no use.
+    /// Increments the counter of a reason.
     pub(crate) fn count(&mut self, reason: DropReason) {
         let counter = match reason {
             DropReason::Malformed => &mut self.malformed,

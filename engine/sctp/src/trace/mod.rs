@@ -1,12 +1,11 @@
 //! Trace of the engine: its actions and their causes, record by record.
 //!
-//! Off until [`Endpoint::set_tracing`](crate::Endpoint::set_tracing): then [`Endpoint::poll_trace`](crate::Endpoint::poll_trace)
-//! hands out what was noted. Everything that [`Counters`](crate::Counters) counts, packets and user bytes apart, is noted by
-//! the call that counts it (`Counters::count`), so a trace and the counters cannot disagree. Contents of messages
-//! and keys are never noted.
+//! Tracing is off until [`Endpoint::set_tracing`](crate::Endpoint::set_tracing). Then [`Endpoint::poll_trace`](crate::Endpoint::poll_trace)
+//! returns the records. `Counters::count` both counts and records an event. So the trace and [`Counters`](crate::Counters) cannot disagree,
+//! except on packets and user bytes, which are counted elsewhere. Contents of messages and keys are never recorded.
 //!
-//! Invariant: [`Limits::trace_records`](crate::Limits::trace_records) bounds what waits to be polled; beyond, the oldest
-//! records go and are counted.
+//! Invariant: [`Limits::trace_records`](crate::Limits::trace_records) bounds the records that wait to be polled. Beyond it, the oldest
+//! records are dropped and counted.
 
 mod event;
 
@@ -21,15 +20,15 @@ pub use event::{DropReason, TraceEvent};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(not(feature = "exhaustive"), non_exhaustive)]
 pub struct TraceRecord {
-    /// Time at which it happened.
+    /// Time of the event.
     pub at: Time,
-    /// The association concerned; `None` if there is none.
+    /// The association concerned, if any.
     pub association: Option<AssociationId>,
     /// The event.
     pub event: TraceEvent,
 }
 
-/// Events of one association during one step; empty unless tracing is on.
+/// Events of one association during one step; `None` unless tracing is on.
 #[derive(Debug, Default)]
 pub(crate) struct Notes(Option<Vec<TraceEvent>>);
 
@@ -50,7 +49,7 @@ impl Notes {
         }
     }
 
-    /// Returns the events, oldest first.
+    /// Returns the events, oldest first, and stops noting.
     pub(crate) fn end(&mut self) -> Vec<TraceEvent> {
         self.0.take().unwrap_or_default()
     }
@@ -94,7 +93,7 @@ impl Trace {
         self.records.pop_front()
     }
 
-    /// Records that were not polled in time, and went.
+    /// Returns the number of records dropped before they were polled.
     pub(crate) fn lost(&self) -> u64 {
         self.lost
     }

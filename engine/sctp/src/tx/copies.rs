@@ -1,11 +1,12 @@
-//! Chunks that went by further paths beside the one that counts them in flight: copies (redundant scheduling).
+//! Copies of chunks for further paths (redundant scheduling). Only one path, outside this module, counts a chunk in flight.
 //!
-//! The first arrival counts, and a SACK does not say by which path it came. So copies are kept apart: they give no round
-//! trips, prove no path, and do not find losses of other chunks. Their part of a path's window comes back when one is
-//! known to have arrived: because the peer reports a duplicate, or because the chunk was acknowledged no sooner than this
-//! path could have brought it. A copy of which nothing was heard in time was lost, and counts as congestion.
+//! The first arrival counts, and a SACK does not report the path of that arrival. So copies are kept apart: they give no round trips,
+//! confirm no path, and do not reveal losses of other chunks. A copy leaves its path's flight when it is known to have arrived. Either the
+//! peer reports a duplicate, or the acknowledgement of the chunk comes late enough for this path to have carried it. A copy without such
+//! news in time counts as lost, and as a sign of congestion.
 //!
-//! Never sends. Limits: [`WAITING_MAX`], and what congestion windows let out. Begin at [`Copies::wish`].
+//! This module never sends. [`WAITING_MAX`] limits the waiting copies, and congestion windows limit the sent ones. Start at
+//! [`Copies::wish`].
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -17,11 +18,11 @@ use super::Seq;
 use crate::memory::heap;
 use crate::path::PathIndex;
 
-/// Copies that are settled in a row while the peer reports no duplicate, after which a path may be dead: of two arrivals the
-/// second is one.
+/// Number of copies settled in a row without a reported duplicate from which on a path may be dead. With two working paths, the second
+/// arrival of a chunk is a duplicate.
 const SILENT_MAX: usize = 8;
 
-/// Chunks that may wait for room to be copied to a path; beyond, the oldest goes without.
+/// Limit on the chunks that wait for room to be copied to a path. Beyond it, the oldest one is not copied.
 const WAITING_MAX: usize = 256;
 
 #[derive(Clone, Copy, Debug)]
@@ -38,29 +39,29 @@ struct PathCopies {
     flight: usize,
 }
 
-/// Outcome of a path's copies.
+/// Effect of a SACK on a path's copies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CopyAcks {
     /// User bytes that arrived.
     pub(crate) bytes: usize,
-    /// Time at which the last sent of these was sent.
+    /// Time at which the newest of these copies was sent.
     pub(crate) newest: Option<Time>,
-    /// Copies that were lost, their user bytes, and when the last of them was sent.
+    /// Number of copies that were lost.
     pub(crate) lost: usize,
     pub(crate) lost_bytes: usize,
     pub(crate) newest_lost: Time,
 }
 
-/// The copies on all paths.
+/// Copies on all paths.
 #[derive(Debug, Default)]
 pub(crate) struct Copies {
     by_path: Vec<PathCopies>,
-    /// Copies that were settled since the peer last reported a duplicate; none if it never has.
+    /// Number of copies settled since the last duplicate that the peer reported; `None` before the first one.
     silent: Option<usize>,
 }
 
 impl Copies {
-    /// Bytes that it takes beside itself.
+    /// Returns the bytes of memory in use, without the struct itself.
     pub(crate) fn memory(&self) -> usize {
         if self.by_path.is_empty() {
             return 0;
@@ -73,7 +74,7 @@ impl Copies {
             + self.by_path.iter().map(memory).sum::<usize>()
     }
 
-    /// A chunk shall go by `path`, too, as soon as there is room.
+    /// Requests that a chunk is also sent on `path` as soon as its window has room.
     pub(crate) fn wish(&mut self, seq: Seq, path: PathIndex) {
         if self.by_path.len() <= path.get() {
             self.by_path.resize_with(path.get() + 1, PathCopies::default);
@@ -85,19 +86,19 @@ impl Copies {
         waiting.push_back(seq);
     }
 
-    /// The next chunk to be copied to `path`.
+    /// Returns the next chunk to copy to `path`.
     pub(crate) fn next(&self, path: PathIndex) -> Option<Seq> {
         self.by_path.get(path.get())?.waiting.front().copied()
     }
 
-    /// That one is not needed any more.
+    /// Drops the next chunk to copy to `path`, which is no longer needed.
     pub(crate) fn skip(&mut self, path: PathIndex) {
         if let Some(on_path) = self.by_path.get_mut(path.get()) {
             on_path.waiting.pop_front();
         }
     }
 
-    /// That one leaves.
+    /// Records that the next chunk was copied to `path`, with `length` user bytes.
     pub(crate) fn on_sent(&mut self, path: PathIndex, length: usize, now: Time) {
         let Some(on_path) = self.by_path.get_mut(path.get()) else { return };
         if let Some(seq) = on_path.waiting.pop_front() {
@@ -106,12 +107,13 @@ impl Copies {
         }
     }
 
-    /// User bytes of copies in flight on `path`.
+    /// Returns the user bytes of copies in flight on `path`.
     pub(crate) fn flight(&self, path: PathIndex) -> usize {
         self.by_path.get(path.get()).map_or(0, |on_path| on_path.flight)
     }
 
-    /// A SACK came. `is_done` says whether a chunk is acknowledged or given up; `srtt` is the path's.
+    /// Handles a SACK for the copies on `path`. `srtt` belongs to that path, and `duplicates` come from the SACK. `is_done` returns whether
+    /// a chunk is acknowledged or abandoned.
     pub(crate) fn settle(
         &mut self,
         path: PathIndex,
@@ -150,8 +152,9 @@ impl Copies {
         acks
     }
 
-    /// Reports whether one of two paths may be dead: many chunks arrived and none of them twice. While the other brings everything
-    /// nothing else tells. (Where there are three, the other two go on making duplicates.) Once told it counts anew.
+    /// Reports whether one of two paths may be dead: many copies were settled, and none of the chunks arrived twice. As long as the other
+    /// path delivers everything, nothing else reveals this. With three paths, the other two keep making duplicates. Each report restarts
+    /// the count.
     pub(crate) fn take_silence(&mut self) -> bool {
         let is_silent = self.silent.is_some_and(|silent| silent >= SILENT_MAX);
         if is_silent {
@@ -160,7 +163,7 @@ impl Copies {
         is_silent
     }
 
-    /// Paths with chunks that wait to be copied to them.
+    /// Returns the paths with chunks that wait to be copied to them.
     pub(crate) fn wanted(&self) -> SmallVec<[PathIndex; 4]> {
         let by_path = self.by_path.iter().enumerate();
         by_path.filter(|(_, on_path)| !on_path.waiting.is_empty()).map(|(i, _)| PathIndex::new(i)).collect()
@@ -175,7 +178,7 @@ mod tests {
     const PATH: PathIndex = PathIndex::new(1);
     const SRTT: Option<Duration> = Some(Duration::from_millis(40));
 
-    /// One copy of 100 bytes, sent at time zero.
+    /// Creates one copy of 100 bytes, sent at time zero.
     fn one() -> Copies {
         let mut copies = Copies::default();
         copies.wish(Seq(3), PATH);
@@ -192,7 +195,7 @@ mod tests {
         assert_eq!((acks.bytes, acks.lost, copies.flight(PATH)), (100, 0, 0));
     }
 
-    /// Copies a chunk and settles it as acknowledged in time, with those duplicates.
+    /// Copies a chunk and settles it as acknowledged in time, with these duplicates.
     fn settle_one(copies: &mut Copies, duplicates: &[Seq]) {
         copies.wish(Seq(4), PATH);
         copies.on_sent(PATH, 100, MS(0));

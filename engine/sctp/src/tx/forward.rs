@@ -1,7 +1,8 @@
-//! Advanced.Peer.Ack.Point (RFC 3758 section 3.5): up to where the peer need not wait, and when to tell it so.
+//! Advanced.Peer.Ack.Point (RFC 3758 section 3.5): the point up to which the peer need not wait for data, and the time to send it in a
+//! FORWARD TSN.
 //!
-//! Never sends. Invariant: `advanced` is not before the first chunk outstanding, and everything between is given up. Begin
-//! at [`Forward::follow`].
+//! This module never sends. Invariant: `advanced` is not before the first outstanding chunk, and all chunks between them are abandoned.
+//! Start at [`Forward::follow`].
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,29 +13,29 @@ use wire::StreamId;
 use super::{Outstanding, Seq};
 use crate::memory::tree;
 
-/// The TSN from which the peer is to go on, and what it was told.
+/// Advanced.Peer.Ack.Point, and the last one that was sent to the peer.
 #[derive(Debug, Default)]
 pub(crate) struct Forward {
     /// The first sequence that the peer must still wait for.
     advanced: Seq,
-    /// The value of `advanced` when a FORWARD TSN last left, and the time.
+    /// The value of `advanced` in the last FORWARD TSN, and the time at which that chunk left.
     told: Option<(Seq, Time)>,
     due: bool,
-    /// Time at which to say it again although nothing came: stands in for T3-rtx, which runs only for chunks in flight.
+    /// Time at which an unanswered FORWARD TSN is repeated. This timer replaces T3-rtx, which runs only for chunks in flight.
     timer: Option<Time>,
-    /// Streams that were reset while chunks of theirs were outstanding: those before this sequence have numbers that mean
-    /// other messages now.
+    /// Streams that were reset while some of their chunks were outstanding. Chunks before the given sequence have old numbers, which now
+    /// denote other messages.
     renumbered: BTreeMap<StreamId, Seq>,
 }
 
 impl Forward {
-    /// Bytes that it takes beside itself.
+    /// Returns the bytes of memory in use, without the struct itself.
     pub(crate) fn memory(&self) -> usize {
         tree(self.renumbered.len(), size_of::<(StreamId, Seq)>())
     }
 
-    /// After a SACK, a timeout, or chunks were given up. A FORWARD TSN is due if there is something new to tell, or if
-    /// what was told could have been answered in the round trip since. Chunks from `end` on have to wait.
+    /// Updates the point after a SACK, after a timeout, or after chunks were abandoned. A FORWARD TSN becomes due if the point has moved,
+    /// or if the last FORWARD TSN is unanswered after `round_trip`. The point does not pass `end`.
     pub(crate) fn follow(
         &mut self,
         outstanding: &Outstanding,
@@ -64,31 +65,31 @@ impl Forward {
         self.due |= self.told.is_none_or(|(point, at)| self.advanced > point || now >= at + round_trip);
     }
 
-    /// The peer has reset these streams (all, if none is named). It has everything sent on them so far, or was told that it
-    /// will not come, though we may not have heard so yet: no FORWARD TSN may name the old numbers any more, which a
-    /// receiver would take for new ones.
+    /// Handles the peer's reset of these streams (of all streams, if the list is empty). The peer has received or skipped all data sent on
+    /// them so far, although we may not know it yet. From now on no FORWARD TSN may name the old numbers: a receiver would take them for
+    /// new ones.
     pub(crate) fn on_streams_reset(&mut self, streams: &[StreamId], outstanding: &Outstanding) {
         let is_reset = |stream: &StreamId| streams.is_empty() || streams.contains(stream);
         let old = outstanding.fragments().map(|fragment| fragment.stream).filter(is_reset);
         self.renumbered.extend(old.map(|stream| (stream, outstanding.next())));
     }
 
-    /// Reports whether the number of this chunk is from before a reset of its stream.
+    /// Reports whether this chunk's message number was assigned before a reset of its stream.
     pub(crate) fn has_old_number(&self, stream: StreamId, seq: Seq) -> bool {
         self.renumbered.get(&stream).is_some_and(|begin| seq < *begin)
     }
 
-    /// Reports whether a FORWARD TSN is to be sent.
+    /// Reports whether a FORWARD TSN is due.
     pub(crate) fn is_due(&self) -> bool {
         self.due
     }
 
-    /// The first sequence that the peer must still wait for.
+    /// Returns the first sequence that the peer must still wait for.
     pub(crate) fn advanced(&self) -> Seq {
         self.advanced
     }
 
-    /// A FORWARD TSN left.
+    /// Records that a FORWARD TSN left.
     //= rfc3758#section-3.5
     //# If a FORWARD TSN is sent, the sender MUST assure that at least one T3-rtx timer is running.
     //= rfc3758#3.5-13
@@ -102,7 +103,7 @@ impl Forward {
         self.timer.unwrap_or(Time::NEVER)
     }
 
-    /// Reports whether the peer has not answered in time; the FORWARD TSN is then due again.
+    /// Handles the timer. Reports whether the peer has not answered in time, in which case the FORWARD TSN is due again.
     pub(crate) fn on_timeout(&mut self, now: Time) -> bool {
         let expired = self.timer.is_some_and(|at| at <= now);
         if expired {

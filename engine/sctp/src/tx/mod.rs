@@ -1,8 +1,12 @@
-//! The sending side of an association: what waits ([`SendQueue`]), what is in flight ([`Outstanding`]), what
-//! may be given up ([`PrMessages`]) and what the peer is told of that ([`Forward`]).
+//! Sending side of an association.
 //!
-//! Neither sends anything; `association/packet_builder.rs` takes from them and writes packets. Inside, TSNs are
-//! [`Seq`]: they do not wrap, so they may be compared and subtracted.
+//! - [`SendQueue`] holds messages that wait.
+//! - [`Outstanding`] holds chunks that are in flight.
+//! - [`PrMessages`] holds messages that may be abandoned.
+//! - [`Forward`] decides what the peer learns of abandoned chunks.
+//!
+//! None of them sends anything; `association/packet_builder.rs` takes data from them and writes packets. Inside, TSNs are [`Seq`] values.
+//! These do not wrap, so they may be compared and subtracted.
 
 mod copies;
 mod forward;
@@ -25,12 +29,12 @@ pub(crate) use transmissions::RateSample;
 
 use wire::Tsn;
 
-/// A TSN counted from the initial TSN, without wrapping: the initial TSN is `Seq(0)`.
+/// A TSN counted from the initial TSN, which is `Seq(0)`. It does not wrap.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub(crate) struct Seq(pub(crate) u64);
 
-/// Distance of a TSN that must belong to another epoch: a reset of the association moves TSNs by 2^31 (RFC 6525 section
-/// 5.2.4), and packets sent before it may arrive late.
+/// Distance from which on a TSN must belong to another numbering. A reset of the association moves TSNs by 2^31 (RFC 6525 section 5.2.4),
+/// and packets sent before the reset may arrive late.
 pub(crate) const FAR_AHEAD: u64 = 1 << 30;
 
 //= rfc9260#1.6-1 1.6-2 1.6-4 3.3.1-12 3.3.1-13
@@ -39,13 +43,13 @@ impl Seq {
         Seq(self.0 + 1)
     }
 
-    /// The TSN on the wire.
+    /// Returns the TSN on the wire.
     #[expect(clippy::cast_possible_truncation, reason = "a TSN is the sequence modulo 2^32")]
     pub(crate) const fn tsn(self, initial: Tsn) -> Tsn {
         initial.plus(self.0 as u32)
     }
 
-    /// The sequence of `tsn`, taken as the one nearest to `self`; `None` if that lies before the initial TSN.
+    /// Returns the sequence of `tsn` that is nearest to `self`, or `None` if it lies before the initial TSN.
     pub(crate) fn nearest(self, initial: Tsn, tsn: Tsn) -> Option<Seq> {
         let here = self.tsn(initial);
         let ahead = i64::from(here.distance_to(tsn).cast_signed());

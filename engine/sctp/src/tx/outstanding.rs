@@ -1,9 +1,13 @@
 //! DATA chunks that were sent and are not yet cumulatively acknowledged.
 //!
-//! Keeps each chunk's fate (in flight, lost, acknowledged), what is in flight on each path, and what must be sent
-//! again. Losses are found by time (RACK, RFC 8985): see `rack`. Never sends. Invariants: `flight` recounts the chunks
-//! in flight; `lost` holds just the lost ones; each chunk in flight is in a burst of its path's `Transmissions`. Begin at
-//! [`Outstanding::on_sack`].
+//! Tracks the fate of each chunk (in flight, lost, acknowledged or abandoned), the bytes in flight on each path, and the chunks to
+//! retransmit. Losses are found by time (RACK, RFC 8985): see `rack`. This module never sends. Invariants:
+//!
+//! - `flight` is the sum over the chunks in flight.
+//! - `lost` holds exactly the lost chunks.
+//! - Each chunk in flight is in a burst of its path's `Transmissions`.
+//!
+//! Start at [`Outstanding::on_sack`].
 
 mod acks;
 
@@ -20,14 +24,14 @@ use super::{Fragment, Seq};
 use crate::memory::{list, tree};
 use crate::path::PathIndex;
 
-/// Retransmitted chunks that are remembered until the peer reports them as duplicates.
+/// Limit on the retransmitted chunks that are remembered until the peer reports them as duplicates.
 const MAX_REMEMBERED: usize = 4096;
 
-/// Gap blocks in a SACK from which on it may have had more to report. Linux sends no more than 16, others what fits.
+/// Number of gap blocks from which on a SACK may be truncated. Linux sends no more than 16; other implementations send as many as fit.
 const MAYBE_CUT_SHORT: usize = 16;
 
-/// Most chunks at once: with no more, a stream cannot have as many ordered messages out as there are SSNs, nor TSNs lie
-/// too far apart to be told from each other.
+/// Limit on outstanding chunks. It keeps the ordered messages of a stream within the range of SSNs, and TSNs near enough to each other to
+/// be distinguished.
 pub(crate) const MAX_CHUNKS: usize = u16::MAX as usize;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,21 +39,21 @@ enum Fate {
     InFlight,
     Lost,
     Acknowledged,
-    /// Given up: as if acknowledged, but without credit (RFC 3758 section 3.5, A2).
+    /// Abandoned: treated as acknowledged, but without credit (RFC 3758 section 3.5, A2).
     Abandoned,
 }
 
-/// Number of a chunk's transmissions, and their cause.
+/// Number of a chunk's transmissions, and the cause of the last one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Sent {
     Once,
-    /// Again after it was given up.
+    /// Retransmitted after it was declared lost, always on one path.
     Again,
-    /// Again, and not always by one path: what is acknowledged may be what another path has carried.
+    /// Retransmitted, on more than one path. Its acknowledgement may belong to the transmission on another path.
     Moved,
-    /// Again to probe for the loss of a tail.
+    /// Sent again as a tail-loss probe.
     AsProbe,
-    /// Once or more; the peer acknowledged it and took that back.
+    /// Sent once or more, then acknowledged, then reneged by the peer.
     Reneged,
 }
 
@@ -60,55 +64,56 @@ struct SentChunk {
     sent_at: Time,
     fate: Fate,
     sent: Sent,
-    /// Other paths have carried it, too: its acknowledgement may be theirs.
+    /// True if other paths carried copies of it. Its acknowledgement may belong to a copy.
     copied: bool,
 }
 
 /// A SACK that cannot be true.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum SackError {
-    /// It acknowledges what was never sent.
+    /// It acknowledges data that was never sent.
     BeyondSent,
 }
 
-/// Chunks given up on one path.
+/// Chunks declared lost on one path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Losses {
     pub(crate) chunks: usize,
     /// User bytes.
     pub(crate) bytes: usize,
-    /// Number of the chunks that had been retransmitted already.
+    /// Number of chunks among them that had been retransmitted already.
     pub(crate) again: usize,
-    /// Time at which the last sent of them was sent.
+    /// Time at which the newest of them was sent.
     pub(crate) newest: Time,
-    /// Time at which the next chunk will count as lost if nothing is heard of it.
+    /// Time at which the next chunk counts as lost if no news of it arrives.
     pub(crate) next_at: Option<Time>,
 }
 
-/// The chunks in flight, lost, or acknowledged out of order.
+/// Chunks in flight, lost, acknowledged out of order, or abandoned.
 #[derive(Debug, Default)]
 pub(crate) struct Outstanding {
-    /// The first chunk not cumulatively acknowledged.
+    /// The first chunk that is not cumulatively acknowledged.
     first: Seq,
     chunks: VecDeque<SentChunk>,
     bytes: usize,
     lost: BTreeSet<Seq>,
     by_path: Vec<Transmissions>,
-    /// Chunks sent again, with the path on which they were given up: a duplicate report says that this was needless.
+    /// Retransmitted chunks, each with the path on which it was declared lost. A reported duplicate shows that the retransmission was
+    /// needless.
     again: BTreeMap<Seq, PathIndex>,
     /// Ranges acknowledged by gap blocks, ends included.
     gaps: Vec<(Seq, Seq)>,
-    /// The last chunk that the last SACK can speak of, if it may have been cut short: what lies above may have arrived.
+    /// The last chunk that the last SACK covers, if that SACK may be truncated. Chunks above it may have arrived.
     horizon: Option<Seq>,
 }
 
 impl Outstanding {
-    /// The first sequence not cumulatively acknowledged.
+    /// Returns the first sequence that is not cumulatively acknowledged.
     pub(crate) fn first(&self) -> Seq {
         self.first
     }
 
-    /// The sequence that the next new chunk gets.
+    /// Returns the sequence of the next new chunk.
     pub(crate) fn next(&self) -> Seq {
         Seq(self.first.0 + self.chunks.len() as u64)
     }
@@ -124,18 +129,18 @@ impl Outstanding {
         self.chunks.len() >= MAX_CHUNKS
     }
 
-    /// User bytes kept until they are cumulatively acknowledged.
+    /// Returns the user bytes that are kept until they are cumulatively acknowledged.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Bytes of chunks and of their list.
+    /// Returns the bytes of the chunks and of their list.
     #[inline]
     pub(crate) fn measure(&self) -> usize {
         self.bytes + list::<SentChunk>(self.chunks.capacity())
     }
 
-    /// Bytes that all this takes.
+    /// Returns the bytes of memory in use.
     pub(crate) fn memory(&self) -> usize {
         let by_path = self.by_path.iter().map(Transmissions::memory).sum::<usize>();
         self.measure()
@@ -146,27 +151,27 @@ impl Outstanding {
             + list::<(Seq, Seq)>(self.gaps.capacity())
     }
 
-    /// User bytes in flight on `path`.
+    /// Returns the user bytes in flight on `path`.
     pub(crate) fn flight(&self, path: PathIndex) -> usize {
         self.by_path.get(path.get()).map_or(0, |on_path| on_path.flight)
     }
 
-    /// The least round trip on `path` of late.
+    /// Returns the recent minimum RTT of `path`.
     pub(crate) fn least_round_trip(&self, path: PathIndex) -> Option<Duration> {
         self.by_path.get(path.get()).and_then(|on_path| on_path.rack.least_round_trip())
     }
 
-    /// The path that a chunk not yet cumulatively acknowledged was last sent by.
+    /// Returns the path of the last transmission of an outstanding chunk.
     pub(crate) fn path_of(&self, seq: Seq) -> Option<PathIndex> {
         self.get(seq).map(|chunk| chunk.path)
     }
 
-    /// Reports whether a chunk is outstanding, and was sent no more than once.
+    /// Reports whether a chunk is outstanding and was sent exactly once.
     pub(crate) fn was_sent_once(&self, seq: Seq) -> bool {
         self.get(seq).is_some_and(|chunk| chunk.sent == Sent::Once)
     }
 
-    /// User bytes in flight on all paths.
+    /// Returns the user bytes in flight on all paths.
     pub(crate) fn total_flight(&self) -> usize {
         self.by_path.iter().map(|on_path| on_path.flight).sum()
     }
@@ -175,7 +180,7 @@ impl Outstanding {
         !self.lost.is_empty()
     }
 
-    /// Notes a new chunk as sent and returns its sequence.
+    /// Records a new chunk as sent and returns its sequence.
     pub(crate) fn push(&mut self, fragment: Fragment, path: PathIndex, now: Time) -> Seq {
         let seq = self.next();
         let length = fragment.payload.len();
@@ -192,17 +197,17 @@ impl Outstanding {
         seq
     }
 
-    /// The chunk that was sent last of all new ones, unless it is cumulatively acknowledged.
+    /// Returns the new chunk that was sent last, unless it is cumulatively acknowledged.
     pub(crate) fn newest(&self) -> Option<&Fragment> {
         self.chunks.back().map(|chunk| &chunk.fragment)
     }
 
-    /// The earliest lost chunk, and the path it was last sent by.
+    /// Returns the first lost chunk, and the path of its last transmission.
     pub(crate) fn first_lost(&self) -> Option<(Seq, &Fragment, PathIndex)> {
         self.known_lost(*self.lost.first()?)
     }
 
-    /// The same of those from `first` on.
+    /// Returns the first lost chunk from `first` on, and the path of its last transmission.
     pub(crate) fn first_lost_from(&self, first: Seq) -> Option<(Seq, &Fragment, PathIndex)> {
         self.known_lost(*self.lost.range(first..).next()?)
     }
@@ -212,7 +217,7 @@ impl Outstanding {
         Some((seq, &chunk.fragment, chunk.path))
     }
 
-    /// Notes a lost chunk as sent again.
+    /// Records the retransmission of a lost chunk.
     pub(crate) fn on_retransmit(&mut self, seq: Seq, path: PathIndex, now: Time) {
         self.lost.remove(&seq);
         let Some(index) = self.index(seq) else { return };
@@ -226,25 +231,25 @@ impl Outstanding {
         if given_up_on != path {
             self.on_path(given_up_on).timed_out_at = None;
         }
-        // Of a chunk with copies duplicates are reported whatever was lost.
+        // Duplicates of a chunk with copies do not prove that its retransmission was needless.
         if !copied {
             self.remember(seq, given_up_on);
         }
     }
 
-    /// A chunk goes by other paths, too.
+    /// Records that other paths carry copies of a chunk.
     pub(crate) fn on_copied(&mut self, seq: Seq) {
         if let Some(index) = self.index(seq) {
             self.chunks[index].copied = true;
         }
     }
 
-    /// Reports whether a chunk is acknowledged or given up.
+    /// Reports whether a chunk is acknowledged or abandoned.
     pub(crate) fn is_done(&self, seq: Seq) -> bool {
         self.get(seq).is_none_or(|c| matches!(c.fate, Fate::Acknowledged | Fate::Abandoned))
     }
 
-    /// A chunk that is not acknowledged or given up.
+    /// Returns a chunk, unless it is acknowledged or abandoned.
     pub(crate) fn unfinished(&self, seq: Seq) -> Option<&Fragment> {
         self.get(seq).filter(|_| !self.is_done(seq)).map(|c| &c.fragment)
     }
@@ -256,7 +261,7 @@ impl Outstanding {
         self.again.insert(seq, given_up_on);
     }
 
-    /// The chunk in flight that was sent last by `path`.
+    /// Returns the chunk in flight that was sent last on `path`.
     pub(crate) fn last_sent(&mut self, path: PathIndex) -> Option<(Seq, &Fragment)> {
         let mut bursts = std::mem::take(&mut self.by_path.get_mut(path.get())?.bursts);
         let mut found = None;
@@ -273,7 +278,7 @@ impl Outstanding {
         Some((seq, &self.get(seq)?.fragment))
     }
 
-    /// A chunk in flight was sent once more by its path, to probe for the loss of a tail (RFC 8985 section 7.3).
+    /// Records that a chunk in flight was sent again on its path as a tail-loss probe (RFC 8985 section 7.3).
     pub(crate) fn on_probe(&mut self, seq: Seq, now: Time) {
         let Some(index) = self.index(seq) else { return };
         let chunk = &mut self.chunks[index];
@@ -284,23 +289,23 @@ impl Outstanding {
         self.remember(seq, path);
     }
 
-    /// The earliest chunk in flight or waiting for another, its length and path, if it is in flight.
+    /// Returns the first outstanding chunk, its length in user bytes and its path, if that chunk is in flight.
     pub(crate) fn first_in_flight(&self) -> Option<(Seq, usize, PathIndex)> {
         let chunk = self.chunks.front().filter(|c| c.fate == Fate::InFlight)?;
         Some((self.first, chunk.fragment.payload.len(), chunk.path))
     }
 
-    /// The earliest sent of the chunks in flight on `path`.
+    /// Returns the chunk in flight on `path` that was sent first.
     pub(crate) fn earliest_in_flight(&self, path: PathIndex) -> Option<Seq> {
         self.earliest_of(path).map(|(seq, _)| seq)
     }
 
-    /// Returns the time at which the earliest sent of the chunks in flight on `path` was sent.
+    /// Returns the time at which the chunk in flight on `path` that was sent first was sent.
     pub(crate) fn earliest_sent_at(&self, path: PathIndex) -> Option<Time> {
         self.earliest_of(path).map(|(_, sent_at)| sent_at)
     }
 
-    /// A chunk in flight counts as lost.
+    /// Declares a chunk lost if it is in flight.
     pub(crate) fn mark_lost(&mut self, seq: Seq) {
         let Some(index) = self.index(seq) else { return };
         let chunk = &mut self.chunks[index];
@@ -311,7 +316,7 @@ impl Outstanding {
         }
     }
 
-    /// A chunk is given up; its bytes are let go.
+    /// Abandons a chunk and frees its payload.
     //= rfc3758#section-3.5
     //# When a data chunk is "abandoned", the sender MUST treat the data chunk as being finally acked and no longer
     //# outstanding.
@@ -326,7 +331,7 @@ impl Outstanding {
             Fate::Lost => {
                 self.lost.remove(&seq);
             }
-            // Given up is not delivered: it says nothing of what was sent before.
+            // An abandoned chunk was not delivered, so it is no evidence about chunks sent before it.
             Fate::Acknowledged => self.by_path[chunk.path.get()].above -= 1,
             Fate::Abandoned => {}
         }
@@ -336,29 +341,29 @@ impl Outstanding {
         self.get(seq).is_some_and(|c| c.fate == Fate::Abandoned)
     }
 
-    /// The chunks from the first one on, abandoned ones included.
+    /// Returns all outstanding chunks in order, abandoned ones included.
     pub(crate) fn fragments(&self) -> impl Iterator<Item = &Fragment> {
         self.chunks.iter().map(|c| &c.fragment)
     }
 
-    /// The ranges above `first` that gap blocks acknowledged.
+    /// Returns the ranges from `first` on that gap blocks acknowledged.
     pub(crate) fn gaps_from(&self, first: Seq) -> Vec<(Seq, Seq)> {
         self.gaps.iter().filter(|g| g.1 >= first).map(|g| (g.0.max(first), g.1)).collect()
     }
 
-    /// The program gives too little to fill `path`.
+    /// Records that the program supplies too little data to fill `path`.
     pub(crate) fn on_app_limited(&mut self, path: PathIndex) {
         if let Some(on_path) = self.by_path.get_mut(path.get()) {
             on_path.on_app_limited();
         }
     }
 
-    /// T3 expired on `path`; what was in flight is about to be given up.
+    /// Records the expiry of T3 on `path`. The caller then declares its flight lost.
     pub(crate) fn on_t3(&mut self, path: PathIndex, now: Time) {
         self.on_path(path).timed_out_at = Some(now);
     }
 
-    /// All that is in flight on `path` counts as lost (for T3, RFC 9260 section 6.3.3, E3). Returns how many chunks.
+    /// Declares the whole flight of `path` lost (for T3, RFC 9260 section 6.3.3, E3). Returns the number of chunks.
     //= rfc9260#6.3.3-2
     pub(crate) fn give_up(&mut self, path: PathIndex) -> usize {
         let Some(on_path) = self.by_path.get(path.get()) else { return 0 };
@@ -372,7 +377,7 @@ impl Outstanding {
         self.lost.len() - before
     }
 
-    /// Puts data that the last timeout gave up, and that was not sent since, in flight again (RFC 5682 section 3.1).
+    /// Puts chunks back in flight that the last timeout declared lost and that were not retransmitted since (RFC 5682 section 3.1).
     fn undo_timeout(&mut self, path: PathIndex) {
         let mut back: Vec<Seq> = Vec::new();
         for burst in &self.by_path[path.get()].bursts {
@@ -383,14 +388,14 @@ impl Outstanding {
             back.extend((burst.first.0..burst.end.0).map(Seq).filter(given_up));
         }
         for seq in back {
-            // A chunk that left twice at one time is in two bursts.
+            // A chunk sent twice at the same time is in two bursts.
             let Some(index) = self.index(seq).filter(|_| self.lost.remove(&seq)) else { continue };
             self.chunks[index].fate = Fate::InFlight;
             self.by_path[path.get()].flight += self.chunks[index].fragment.payload.len();
         }
     }
 
-    /// The peer received these chunks more than once: those that were sent again had not been lost.
+    /// Handles the peer's report that it received these chunks more than once. Retransmitted chunks among them were not lost.
     pub(crate) fn on_duplicates(&mut self, duplicates: impl Iterator<Item = Seq>) {
         for seq in duplicates {
             if let Some(path) = self.again.remove(&seq) {
@@ -405,8 +410,8 @@ impl Outstanding {
         on_path.rack.on_spurious(on_path.round());
     }
 
-    /// A HEARTBEAT took this long to be answered on `path`. If the path has delivered nothing but retransmissions, this is all
-    /// that loss detection knows of its round trip.
+    /// Records the round trip of an answered HEARTBEAT on `path`. Loss detection uses it only while the path has delivered nothing but
+    /// retransmissions.
     pub(crate) fn on_round_trip(&mut self, path: PathIndex, rtt: Duration) {
         // Paths that have carried no data have no state here.
         if let Some(on_path) = self.by_path.get_mut(path.get()) {
@@ -414,20 +419,20 @@ impl Outstanding {
         }
     }
 
-    /// A recovery begins on `path`.
+    /// Records that a recovery begins on `path`.
     pub(crate) fn on_recovery(&mut self, path: PathIndex) {
         self.on_path(path).rack.on_recovery();
     }
 
-    /// Reports whether a SACK with these gap blocks is older than one already seen: it knows less of what came above `first`.
+    /// Reports whether a SACK with these gap blocks is older than one already applied: it reports less data above `first`.
     pub(crate) fn is_stale(&self, first: Seq, gaps: &[(Seq, Seq)]) -> bool {
         first == self.first && gaps.last().map(|g| g.1) < self.gaps.last().map(|g| g.1)
     }
 
-    /// Applies a SACK: everything before `first` is acknowledged, and the ranges of `gaps` (ends included).
+    /// Applies a SACK, which acknowledges everything before `first` and the ranges of `gaps` (both ends included).
     ///
-    /// A SACK older than one already seen changes nothing. Gap blocks that are reversed, overlap or reach beyond what
-    /// was sent are an error, found before anything changes.
+    /// A SACK with a lower cumulative TSN than one already applied changes nothing. A SACK that reaches beyond the sent data is an error,
+    /// which is found before anything changes.
     pub(crate) fn on_sack(&mut self, first: Seq, gaps: &[(Seq, Seq)], now: Time) -> Result<Acks, SackError> {
         let highest = gaps.iter().map(|g| g.1.next()).fold(first, Seq::max);
         if highest > self.next() {
@@ -444,7 +449,7 @@ impl Outstanding {
             self.renege(first, gaps, now);
         }
         if !self.is_stale(first, gaps) {
-            // With one path there are that many gaps only where there are as many losses.
+            // With a single path, so many gaps mean as many losses.
             let several =
                 self.by_path.iter().filter(|on_path| on_path.flight + on_path.above > 0).count() > 1;
             let is_cut = several && gaps.len() >= MAYBE_CUT_SHORT;
@@ -460,8 +465,8 @@ impl Outstanding {
         Ok(acks)
     }
 
-    /// Gap blocks of a SACK that moved the cumulative TSN replace those known; else they are added, for the SACK may be
-    /// older than the last one.
+    /// Replaces the known gap blocks if the SACK moved the cumulative TSN. Otherwise adds these blocks, because the SACK may be older than
+    /// the last one.
     fn note_gaps(&mut self, gaps: &[(Seq, Seq)], advanced: bool) {
         if advanced || self.gaps.is_empty() {
             self.gaps.clear();
@@ -498,7 +503,7 @@ impl Outstanding {
         }
     }
 
-    /// Visits only what earlier gap blocks did not cover already.
+    /// Acknowledges the chunks in `gaps`, and visits only those that earlier gap blocks did not cover.
     fn acknowledge_gaps(&mut self, gaps: &[(Seq, Seq)], now: Time, acks: &mut Acks) {
         let known = std::mem::take(&mut self.gaps);
         let start = self.first;
@@ -558,7 +563,7 @@ impl Outstanding {
         }
     }
 
-    /// A chunk that was sent more than once was delivered, `after` it was last sent.
+    /// Handles the delivery of a chunk that was sent more than once. `after` is the time since its last transmission.
     fn on_repeated_delivered(
         &mut self,
         seq: Seq,
@@ -581,7 +586,7 @@ impl Outstanding {
         }
     }
 
-    /// All chunks of the SACK are known: rate, round, losses.
+    /// Computes the delivery rate, the round and the losses after all chunks of a SACK are applied.
     fn finish_acks(&mut self, path: PathIndex, acks: &mut PathAcks, now: Time) {
         let on_path = &mut self.by_path[path.get()];
         if let Some(newest) = acks.newest_sent_at {
@@ -595,7 +600,7 @@ impl Outstanding {
         acks.lost = self.find_lost(path, now);
     }
 
-    /// Gives up what should have been heard of by now (RFC 8985 section 6.2 step 5).
+    /// Declares chunks lost whose acknowledgement is overdue (RFC 8985 section 6.2 step 5).
     //= rfc9260#6.7-4
     pub(crate) fn find_lost(&mut self, path: PathIndex, now: Time) -> Losses {
         let mut losses = Losses::default();
@@ -620,23 +625,23 @@ impl Outstanding {
         losses
     }
 
-    /// Returns the time at which the earliest sent chunk in flight on `path` counts as lost; `None` if nothing sent after it was delivered.
+    /// Returns the time at which the first-sent chunk in flight on `path` counts as lost. Returns `None` if no later chunk was delivered.
     fn deadline_of(&self, path: PathIndex, seq: Seq, at: Time) -> Option<Time> {
         let on_path = &self.by_path[path.get()];
         on_path.rack.deadline(seq, at, || {
-            // With one path, all that was acknowledged by gap blocks lies above its first hole.
+            // With a single path, all chunks that gap blocks acknowledged lie above its first hole.
             if self.by_path.len() == 1 { on_path.above } else { self.delivered_above(path, seq) }
         })
     }
 
-    /// Chunks that `path` delivered above `seq`; counts no further than loss detection cares.
+    /// Counts the chunks that `path` delivered above `seq`, up to the threshold of loss detection.
     fn delivered_above(&self, path: PathIndex, seq: Seq) -> usize {
         let from = self.index(seq).unwrap_or(self.chunks.len());
         let above = self.chunks.range(from..).filter(|c| c.path == path && c.fate == Fate::Acknowledged);
         above.take(DUP_THRESHOLD).count()
     }
 
-    /// The earliest sent chunk in flight on `path`, and when it was sent.
+    /// Returns the chunk in flight on `path` that was sent first, and the time at which it was sent.
     fn earliest_of(&self, path: PathIndex) -> Option<(Seq, Time)> {
         if self.flight(path) == 0 {
             return None;
@@ -647,7 +652,7 @@ impl Outstanding {
         })
     }
 
-    /// The earliest sent chunk in flight on `path`; forgets the transmissions before it, which do not count any more.
+    /// Like [`earliest_of`](Self::earliest_of), but also forgets the earlier transmissions, which no longer count.
     fn front_of(&mut self, path: PathIndex) -> Option<(Seq, Time)> {
         let mut bursts = std::mem::take(&mut self.by_path.get_mut(path.get())?.bursts);
         let mut found = None;
@@ -666,12 +671,12 @@ impl Outstanding {
         found
     }
 
-    /// Reports whether the transmission of `seq` by `path` at `at` is the one in flight.
+    /// Reports whether the transmission of `seq` on `path` at time `at` is the one in flight.
     fn is_live(&self, seq: Seq, path: PathIndex, at: Time) -> bool {
         self.get(seq).is_some_and(|c| c.fate == Fate::InFlight && c.path == path && c.sent_at == at)
     }
 
-    /// Marks as missing again the data that earlier gap blocks covered and these do not (RFC 9260 section 6.2.1, D iii).
+    /// Puts chunks back in flight that earlier gap blocks covered and these do not (RFC 9260 section 6.2.1, D iii).
     fn renege(&mut self, first: Seq, gaps: &[(Seq, Seq)], now: Time) {
         let known = std::mem::take(&mut self.gaps);
         for_each_uncovered(&known, gaps, first, |seq| self.unacknowledge(seq, now));
@@ -691,7 +696,7 @@ impl Outstanding {
         }
     }
 
-    /// Gives back memory that is not in use. With nothing in flight, no duplicate will tell of anything any more.
+    /// Releases unused memory. With nothing outstanding, also forgets retransmissions, because no duplicate matters any more.
     pub(crate) fn shrink(&mut self) {
         self.chunks.shrink_to_fit();
         self.gaps.shrink_to_fit();
@@ -753,7 +758,7 @@ impl Outstanding {
     }
 }
 
-/// Visits what the sorted `ranges` cover from `start` on and the sorted `others` do not.
+/// Visits the sequences from `start` on that the sorted `ranges` cover and the sorted `others` do not.
 fn for_each_uncovered(ranges: &[(Seq, Seq)], others: &[(Seq, Seq)], start: Seq, mut visit: impl FnMut(Seq)) {
     let mut others = others.iter().peekable();
     for &(begin, end) in ranges {

@@ -25,7 +25,7 @@ impl PeerWindow {
         PeerWindow { room: a_rwnd, probe: Probe::No }
     }
 
-    /// Bytes that the peer has room for beyond those in flight.
+    /// Returns the bytes that the peer has room for beyond those in flight.
     #[inline]
     pub(crate) fn room(self) -> usize {
         self.room
@@ -42,10 +42,10 @@ impl PeerWindow {
         self.probe == Probe::Answered
     }
 
-    /// Accounts for a departing chunk of `length` bytes, with `flight` bytes in flight including it. The chunk
-    /// shrinks the window, or probes it.
+    /// Accounts for the sending of a chunk of `length` bytes; `flight` counts all bytes in flight, this chunk included. The chunk shrinks
+    /// the window, or probes it.
     pub(crate) fn on_sent(&mut self, length: usize, flight: usize) {
-        // With more in flight a SACK comes anyway, so the chunk is no probe.
+        // If more is in flight, a SACK will arrive anyway, so the chunk is no probe.
         let is_alone = flight <= length;
         if self.room < length && is_alone && self.probe == Probe::No {
             self.probe = Probe::Sent;
@@ -53,27 +53,27 @@ impl PeerWindow {
         self.room = self.room.saturating_sub(length);
     }
 
-    /// Adds the room of `bytes` that are no longer in flight.
+    /// Adds the room of `bytes` bytes that are no longer in flight.
     #[inline]
     pub(crate) fn on_lost(&mut self, bytes: usize) {
         self.room += bytes;
     }
 
-    /// Sets the window from a SACK. The caller leaves out a SACK that arrives after a newer one.
+    /// Sets the window from a SACK. The caller does not pass a SACK that is older than one already applied.
     //= rfc9260#6.2.1-1
     #[inline]
     pub(crate) fn on_sack(&mut self, a_rwnd: usize, flight: usize) {
         self.room = a_rwnd.saturating_sub(flight);
     }
 
-    /// Ends the probe: something was acknowledged, or nothing is in flight.
+    /// Ends the probe, because something was acknowledged or nothing is in flight.
     pub(crate) fn end_probe(&mut self) {
         self.probe = Probe::No;
     }
 
-    /// Handles a SACK that acknowledged nothing while the first chunk in flight has `length` bytes, of `flight`
-    /// in all. Returns whether the peer has dropped a probe although the window is open now. A chunk that was
-    /// sent into an open window but found it closed becomes a probe.
+    /// Handles a SACK that acknowledged nothing. `length` is the size of the first chunk in flight, and `flight` counts all bytes in
+    /// flight. Returns whether the peer has dropped a probe although its window is open now. A chunk sent into a seemingly open window that
+    /// was closed becomes a probe.
     pub(crate) fn on_unmoved(&mut self, a_rwnd: usize, length: usize, flight: usize) -> bool {
         let finds_no_room = a_rwnd == 0 && flight == length;
         if self.probe == Probe::No && !finds_no_room {
@@ -87,8 +87,8 @@ impl PeerWindow {
         true
     }
 
-    /// Handles expiry of T3. Returns whether it was due to a probe that the peer has answered without room, so
-    /// that it counts against no path (RFC 9260 section 6.1 A).
+    /// Handles the expiry of T3. Returns whether the peer has answered the probe without giving room. Such a timeout counts against no path
+    /// (RFC 9260 section 6.1 A).
     //= rfc9260#6.1-6
     pub(crate) fn on_timeout(&mut self) -> bool {
         let was_answered = self.is_probe_answered();

@@ -1,8 +1,11 @@
-//! PR-SCTP messages, which may be given up (RFC 3758, RFC 7496): what limits each, and which chunks of it are in flight.
+//! PR-SCTP messages, which may be abandoned (RFC 3758, RFC 7496): the limit of each, and its outstanding chunks.
 //!
-//! Knows when a message is to be given up; never gives one up itself. Messages of full reliability are unknown here.
-//! Invariants: a message is known while a part of it is queued or not cumulatively acknowledged; `chunks` and the messages'
-//! own lists agree. Begin at [`PrMessages::exhausted`].
+//! This module finds the messages to abandon, but never abandons one itself. It does not know messages of full reliability. Invariants:
+//!
+//! - A message is known while a part of it is queued or not cumulatively acknowledged.
+//! - `chunks` agrees with the messages' own lists.
+//!
+//! Start at [`PrMessages::exhausted`].
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -16,11 +19,11 @@ use crate::memory::{heap, tree};
 /// Limit on the effort for a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Limit {
-    /// It is of no use afterwards (RFC 3758 section 4.1).
+    /// Time from which on the message is useless (RFC 3758 section 4.1).
     Until(Time),
-    /// Retransmissions of each of its chunks (RFC 7496 section 3.1).
+    /// Limit on retransmissions of each of its chunks (RFC 7496 section 3.1).
     Retransmissions(u32),
-    /// It gives way to messages of a lesser number when the buffer is full (RFC 7496 section 3.2).
+    /// Priority: when the buffer is full, the message gives way to messages with a lower number (RFC 7496 section 3.2).
     Priority(u32),
 }
 
@@ -28,20 +31,20 @@ pub(crate) enum Limit {
 struct Message {
     limit: Limit,
     stream: StreamId,
-    /// Chunks sent and not cumulatively acknowledged.
+    /// Chunks that are sent and not cumulatively acknowledged.
     chunks: VecDeque<Seq>,
-    /// True if a part of it was sent.
+    /// True if a part of the message was sent.
     begun: bool,
-    /// True if a part of it was not sent yet.
+    /// True if a part of the message was not sent yet.
     queued: bool,
 }
 
-/// A message that is given up.
+/// A message to abandon.
 #[derive(Debug)]
 pub(crate) struct GivenUp {
     pub(crate) stream: StreamId,
     pub(crate) chunks: VecDeque<Seq>,
-    /// True if a part of it was sent.
+    /// True if a part of the message was sent.
     pub(crate) begun: bool,
     pub(crate) queued: bool,
 }
@@ -50,20 +53,20 @@ pub(crate) struct GivenUp {
 #[derive(Debug, Default)]
 pub(crate) struct PrMessages {
     messages: BTreeMap<MessageId, Message>,
-    /// The message of each chunk, and how often the chunk was sent again.
+    /// The message of each chunk, and the number of the chunk's retransmissions.
     chunks: BTreeMap<Seq, (MessageId, u32)>,
-    /// Of messages that are still queued.
+    /// Deadlines of messages that are still queued.
     deadlines: BTreeSet<(Time, MessageId)>,
     priorities: BTreeSet<(Reverse<u32>, MessageId)>,
 }
 
 impl PrMessages {
-    /// Bytes that all this takes.
+    /// Returns the bytes of memory in use.
     pub(crate) fn memory(&self) -> usize {
         if self.messages.is_empty() {
             return 0;
         }
-        // A list of chunks begins with four places, and has twice as many as needed when it has just grown.
+        // A list of chunks begins with four places. Just after growth it has twice as many places as needed.
         tree(self.messages.len(), size_of::<(MessageId, Message)>())
             + self.messages.len() * heap(4 * size_of::<Seq>())
             + tree(self.chunks.len(), size_of::<(Seq, (MessageId, u32))>() + 2 * size_of::<Seq>())
@@ -71,7 +74,7 @@ impl PrMessages {
             + tree(self.priorities.len(), size_of::<(Reverse<u32>, MessageId)>())
     }
 
-    /// A message was queued.
+    /// Records that a message was queued.
     pub(crate) fn on_queued(&mut self, id: MessageId, stream: StreamId, limit: Limit) {
         match limit {
             Limit::Until(time) => {
@@ -86,7 +89,7 @@ impl PrMessages {
         self.messages.insert(id, message);
     }
 
-    /// A chunk of a message left for the first time; `end` if it was the last.
+    /// Records the first transmission of a chunk; `end` marks the last chunk of its message.
     pub(crate) fn on_sent(&mut self, id: MessageId, seq: Seq, end: bool) {
         let Some(message) = self.messages.get_mut(&id) else { return };
         message.chunks.push_back(seq);
@@ -106,7 +109,7 @@ impl PrMessages {
         }
     }
 
-    /// Everything before `first` is acknowledged.
+    /// Forgets the chunks before `first`, which are cumulatively acknowledged.
     pub(crate) fn on_cumulative(&mut self, first: Seq) {
         while let Some(entry) = self.chunks.first_entry() {
             if *entry.key() >= first {
@@ -121,7 +124,7 @@ impl PrMessages {
         }
     }
 
-    /// The message that is given up instead of sending the lost chunk `seq` again, if it has come to that.
+    /// Returns the message of the lost chunk `seq`, if its limit forbids a retransmission and it must be abandoned.
     pub(crate) fn exhausted(&self, seq: Seq, now: Time) -> Option<MessageId> {
         let (id, retransmissions) = *self.chunks.get(&seq)?;
         let over = match self.messages.get(&id)?.limit {
@@ -135,7 +138,7 @@ impl PrMessages {
         over.then_some(id)
     }
 
-    /// A queued message whose time is over.
+    /// Returns a queued message that has expired.
     pub(crate) fn expired(&self, now: Time) -> Option<MessageId> {
         self.deadlines.first().filter(|(time, _)| *time <= now).map(|(_, id)| *id)
     }
@@ -145,12 +148,12 @@ impl PrMessages {
         self.deadlines.first().map_or(Time::NEVER, |(time, _)| *time)
     }
 
-    /// The message to give up first in favour of one of `priority`.
+    /// Returns the message to abandon first in favour of a message of `priority`.
     pub(crate) fn least_important(&self, priority: u32) -> Option<MessageId> {
         self.priorities.first().filter(|(Reverse(p), _)| *p > priority).map(|(_, id)| *id)
     }
 
-    /// Forgets a message and says what there was of it.
+    /// Forgets a message and returns its parts.
     pub(crate) fn take(&mut self, id: MessageId) -> Option<GivenUp> {
         let message = self.forget(id)?;
         for seq in &message.chunks {
@@ -170,7 +173,7 @@ impl PrMessages {
         Some(message)
     }
 
-    /// Gives back memory that is not in use.
+    /// Releases unused memory.
     pub(crate) fn shrink(&mut self) {
         if self.messages.is_empty() {
             *self = PrMessages::default();

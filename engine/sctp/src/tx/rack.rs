@@ -1,7 +1,7 @@
-//! When a chunk that overtaken ones left behind counts as lost (RACK, RFC 8985 section 6.2).
+//! Deadline after which an overtaken chunk counts as lost (RACK, RFC 8985 section 6.2).
 //!
-//! Keeps the time of the newest delivery, the least round trip, and the reordering window of one path. Knows no
-//! chunks: `Transmissions` does. Begin at [`Rack::on_delivered`] and [`Rack::deadline`].
+//! Keeps the time of the newest delivery, the minimum RTT, and the reordering window of one path. The chunks themselves are in
+//! `Transmissions`. Start at [`Rack::on_delivered`] and [`Rack::deadline`].
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -10,20 +10,20 @@ use base::Time;
 
 use super::Seq;
 
-/// Chunks acknowledged above a hole after which it needs no reordering window, as long as the path has never reordered
-/// (DupThresh, RFC 8985 section 6.2 step 4).
+/// Number of chunks acknowledged above a hole from which on the hole gets no reordering window. It applies as long as the path has never
+/// reordered (DupThresh, RFC 8985 section 6.2 step 4).
 pub(super) const DUP_THRESHOLD: usize = 3;
 
-/// Memory of the least round trip: between one and two of these.
+/// Span of the minimum RTT. Each value is kept for one to two spans.
 const MIN_RTT_SPAN: Duration = Duration::from_secs(60);
 
-/// Most that the reordering window is widened, in quarters of the least round trip.
+/// Limit on the widening of the reordering window, in quarters of the minimum RTT.
 const MAX_WIDENING: u8 = 16;
 
-/// Recoveries without a spurious one after which the reordering window is narrow again (RFC 8985 section 6.2 step 4).
+/// Number of recoveries without a spurious loss after which the reordering window is narrow again (RFC 8985 section 6.2 step 4).
 const WIDENING_PERSISTS: u8 = 16;
 
-/// The least of recent values.
+/// Minimum of recent values.
 #[derive(Clone, Copy, Debug, Default)]
 struct WindowedMin {
     now: Option<Duration>,
@@ -45,27 +45,27 @@ impl WindowedMin {
     }
 }
 
-/// Loss detection by time for one path.
+/// Loss detection by time, for one path.
 #[derive(Debug, Default)]
 pub(super) struct Rack {
-    /// The last sent of the chunks delivered: when it was sent, and which.
+    /// Of the delivered chunks, the one sent last: its sending time and its sequence.
     newest: Option<(Time, Seq)>,
-    /// Its round-trip time.
+    /// Round-trip time of that chunk.
     rtt: Duration,
     min_rtt: WindowedMin,
-    /// A round trip without data, in microseconds.
+    /// Round-trip time of a HEARTBEAT, in microseconds.
     us_without_data: Option<NonZeroU32>,
-    /// The highest sequence delivered.
+    /// Highest sequence that was delivered.
     highest: Seq,
     reordering_seen: bool,
-    /// Quarters of the least round trip on top of the first one.
+    /// Width of the reordering window beyond the first quarter, in quarters of the minimum RTT.
     widening: u8,
     widened_in: Option<u64>,
     persists: u8,
 }
 
 impl Rack {
-    /// A chunk sent at `sent_at` was delivered; `once` if it was sent only once.
+    /// Handles the delivery of a chunk sent at `sent_at`. `once` is set if it was sent only once.
     #[inline]
     pub(super) fn on_delivered(&mut self, seq: Seq, sent_at: Time, once: bool, now: Time) {
         let rtt = now - sent_at;
@@ -84,31 +84,31 @@ impl Rack {
         }
     }
 
-    /// A round trip was measured without data. Data may take longer, so this counts only until some was measured.
+    /// Records a round trip measured without data. Data may take longer, so this value counts only until data was measured.
     pub(super) fn on_round_trip(&mut self, rtt: Duration) {
         self.us_without_data = NonZeroU32::new(u32::try_from(rtt.as_micros()).unwrap_or(u32::MAX));
     }
 
-    /// The least round trip of late.
+    /// Returns the recent minimum RTT.
     pub(super) fn least_round_trip(&self) -> Option<Duration> {
         self.min_rtt.get()
     }
 
-    /// Reports whether a chunk that was delivered `after` its last transmission came sooner than this could: then an earlier
-    /// one was delivered. A quarter of the least round trip is left for paths that have become quicker, and for packets
-    /// that meet a shorter queue.
+    /// Reports whether a delivery `after` the last transmission is too early to belong to it, so an earlier transmission arrived. The bound
+    /// is three quarters of the minimum RTT. It allows for paths that have become quicker, and for packets that meet a shorter queue.
     pub(super) fn is_too_soon(&self, after: Duration) -> bool {
         let without_data = || self.us_without_data.map(|us| Duration::from_micros(us.get().into()));
         self.min_rtt.get().or_else(without_data).is_none_or(|least| after < least * 3 / 4)
     }
 
-    /// The same for a chunk that another path has carried, too: it must not be sooner than the path's last deliveries.
+    /// Like [`is_too_soon`](Self::is_too_soon), for a chunk that another path may have carried. The delivery must also fit the path's last
+    /// round trip.
     pub(super) fn is_sooner_than_others(&self, after: Duration) -> bool {
         after < self.rtt * 3 / 4 || self.is_too_soon(after)
     }
 
-    /// A chunk was given up too early: the path reorders, or reorders by more than was thought. Widens the window once a
-    /// round trip (RFC 8985 section 6.2 step 4).
+    /// Handles a chunk that was declared lost too early: the path reorders, perhaps by more than was assumed. Widens the reordering window,
+    /// once per round trip (RFC 8985 section 6.2 step 4).
     pub(super) fn on_spurious(&mut self, round: u64) {
         self.persists = WIDENING_PERSISTS;
         if self.widened_in == Some(round) {
@@ -120,7 +120,7 @@ impl Rack {
         }
     }
 
-    /// A recovery begins.
+    /// Handles the start of a recovery.
     pub(super) fn on_recovery(&mut self) {
         self.persists = self.persists.saturating_sub(1);
         if self.persists == 0 {
@@ -128,7 +128,7 @@ impl Rack {
         }
     }
 
-    /// Returns the delay that a chunk may have behind one sent after it. `above` counts the chunks delivered out of order.
+    /// Returns the permitted delay of a chunk behind one sent after it. `above` counts the chunks delivered out of order.
     fn reordering_window(&self, above: impl FnOnce() -> usize) -> Duration {
         if !self.reordering_seen && above() >= DUP_THRESHOLD {
             return Duration::ZERO;
@@ -137,7 +137,7 @@ impl Rack {
         (least / 4 * u32::from(1 + self.widening)).min(self.rtt.max(least))
     }
 
-    /// Returns the time at which a chunk counts as lost; `None` if nothing sent after it was delivered.
+    /// Returns the time at which a chunk counts as lost. Returns `None` if no chunk sent after it was delivered.
     pub(super) fn deadline(&self, seq: Seq, sent_at: Time, above: impl FnOnce() -> usize) -> Option<Time> {
         self.newest.filter(|&newest| (sent_at, seq) < newest)?;
         Some(sent_at + self.rtt + self.reordering_window(above))
@@ -150,7 +150,7 @@ mod tests {
 
     const MS: fn(u64) -> Time = Time::from_millis;
 
-    /// Chunk 9, sent at 10 ms, came after 40 ms.
+    /// Creates a state in which chunk 9, sent at 10 ms, was delivered after 40 ms.
     fn rack() -> Rack {
         let mut rack = Rack::default();
         rack.on_delivered(Seq(9), MS(10), true, MS(50));

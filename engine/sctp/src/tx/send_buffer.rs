@@ -1,30 +1,27 @@
-//! The size of the send buffer, and the driver's wishes to hear of room in it (RFC 9260 leaves its size to the
-//! implementation).
+//! Size of the send buffer, and the driver's requests for notice of room in it. RFC 9260 leaves the size to the implementation.
 //!
-//! The buffer is twice the sum of the congestion windows: a message is always at hand when a SACK makes room,
-//! and little queues needlessly. It stays below the configured maximum and shrinks when memory is short. Start at
-//! [`SendBuffer::tune`].
+//! The buffer is twice the sum of the congestion windows. So a message is always ready when a SACK makes room, and little data queues
+//! needlessly. The buffer stays below the configured maximum and shrinks when memory is short. Start at [`SendBuffer::tune`].
 
 use crate::memory::{FLOOR, Pressure};
 
 /// Ratio of the send buffer to the congestion windows.
 const WINDOW_FACTOR: usize = 2;
 
-/// Bytes that a send buffer holds.
+/// Number of bytes that a send buffer holds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
-    /// Bytes queued or in flight. Chunks that the peer holds behind a gap need no sending, so they do not block
-    /// new messages.
+    /// Bytes queued or in flight. Chunks that the peer holds behind a gap need no retransmission, so they do not block new messages.
     pub(crate) unacknowledged: usize,
     /// Bytes queued or held until the peer's cumulative acknowledgement.
     pub(crate) held: usize,
 }
 
-/// The limit on bytes queued or in flight.
+/// Limit on the bytes queued or in flight, with the requests of the driver.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SendBuffer {
     limit: usize,
-    /// Least limit while memory is not short.
+    /// Minimum of the limit while memory is not short.
     least: usize,
     max: usize,
     pressure: Pressure,
@@ -35,13 +32,13 @@ pub(crate) struct SendBuffer {
 }
 
 impl SendBuffer {
-    /// Creates a buffer that begins with `least` bytes and grows to `max`.
+    /// Creates a buffer that begins with a limit of `least` bytes and grows to `max` bytes.
     pub(crate) fn new(least: usize, max: usize) -> Self {
         let limit = least.min(max);
         SendBuffer { limit, least, max, pressure: Pressure::Calm, wants_room: false, wants_dry: false }
     }
 
-    /// Bytes that it takes now, on the whole.
+    /// Returns the current limit on the bytes queued or in flight.
     pub(crate) fn limit(&self) -> usize {
         self.limit
     }
@@ -54,7 +51,7 @@ impl SendBuffer {
         is_new
     }
 
-    /// Resizes the buffer to the congestion windows, `windows` bytes in all.
+    /// Fits the limit to the congestion windows, whose sum is `windows` bytes.
     pub(crate) fn tune(&mut self, windows: usize) {
         let wanted = windows.saturating_mul(WINDOW_FACTOR).max(self.least).min(self.max);
         self.limit = match self.pressure {
@@ -64,12 +61,12 @@ impl SendBuffer {
         };
     }
 
-    /// Bytes that may be added.
+    /// Returns the number of bytes that may be added.
     pub(crate) fn capacity(&self, load: Load) -> usize {
         self.limit.saturating_sub(load.unacknowledged).min(self.room(load))
     }
 
-    /// Bytes left up to the configured maximum.
+    /// Returns the number of bytes left up to the configured maximum.
     fn room(&self, load: Load) -> usize {
         self.max.saturating_sub(load.held)
     }
@@ -92,7 +89,7 @@ impl SendBuffer {
         self.wants_room
     }
 
-    /// Returns, once, that enough room is free for a driver that waits.
+    /// Returns true once when a waiting driver may add at least half of the limit.
     pub(crate) fn take_room(&mut self, load: Load) -> bool {
         let is_there = self.wants_room && self.capacity(load) >= self.limit / 2;
         self.wants_room &= !is_there;
@@ -104,7 +101,7 @@ impl SendBuffer {
         self.wants_dry = true;
     }
 
-    /// Returns, once, whether the driver waits until all data is acknowledged.
+    /// Returns true once if the driver waits until all data is acknowledged.
     pub(crate) fn take_dry(&mut self) -> bool {
         std::mem::take(&mut self.wants_dry)
     }

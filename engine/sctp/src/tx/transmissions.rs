@@ -1,9 +1,8 @@
-//! Transmissions by one path, in the order of sending.
+//! Transmissions on one path, in the order of sending.
 //!
-//! `Transmissions` holds them as bursts: runs of chunks that left at one time. Each transmission is added once and
-//! taken out once, so that finding losses costs a constant amount per chunk. It never sends, and does not own chunks:
-//! whether a transmission still counts is asked of [`Outstanding`](super::Outstanding). Invariant: bursts are in the
-//! order of their times. Begin at [`Transmissions::on_sent`].
+//! `Transmissions` holds them as bursts: runs of chunks that left at the same time. Each transmission is added once and removed once, so
+//! the cost of finding losses is constant per chunk. This module never sends and owns no chunks. [`Outstanding`](super::Outstanding) knows
+//! whether a transmission still counts. Invariant: bursts are sorted by time. Start at [`Transmissions::on_sent`].
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -14,26 +13,26 @@ use super::Seq;
 use super::rack::Rack;
 use crate::memory::list;
 
-/// Chunks sent one after the other at one time.
+/// Run of consecutive chunks that were sent at the same time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Burst {
-    /// The first that may still count.
+    /// The first chunk that may still count.
     pub(super) first: Seq,
-    /// Just above the last.
+    /// The sequence after the last chunk.
     pub(super) end: Seq,
     pub(super) at: Time,
-    /// The path's [`Delivery`] when it left.
+    /// The path's [`Delivery`] when the burst left.
     delivery: Delivery,
 }
 
-/// Bytes delivered until a time; delivery rates are computed from it.
+/// Bytes delivered until a given time, from which delivery rates are computed.
 #[derive(Clone, Copy, Debug, Default)]
 struct Delivery {
     bytes: u64,
     at: Time,
-    /// Time at which the chunk whose delivery `at` notes was sent.
+    /// Sending time of the chunk that was delivered at `at`.
     sent_at: Time,
-    /// True if the program gave too little to fill the path.
+    /// True if the program supplied too little data to fill the path.
     app_limited: bool,
 }
 
@@ -42,11 +41,11 @@ struct Delivery {
 pub(crate) struct RateSample {
     /// Bytes per second.
     pub(crate) rate: u64,
-    /// True if the program gave too little, so the path may be faster.
+    /// True if the program supplied too little data, so the path may be faster.
     pub(crate) app_limited: bool,
 }
 
-/// One path's transmissions.
+/// Transmissions on one path.
 #[derive(Debug, Default)]
 pub(super) struct Transmissions {
     /// User bytes in flight.
@@ -54,25 +53,25 @@ pub(super) struct Transmissions {
     /// Chunks acknowledged by gap blocks only.
     pub(super) above: usize,
     pub(super) rack: Rack,
-    /// Time at which T3 expired, if nothing was acknowledged since and nothing of it was sent by another path.
+    /// Time at which T3 expired. `None` once a chunk is acknowledged, or once a chunk of the lost flight is sent on another path.
     pub(super) timed_out_at: Option<Time>,
-    /// Chunks given up whose retransmission was found needless, since the last SACK.
+    /// Number of chunks declared lost too early, as found since the last SACK.
     pub(super) spurious: usize,
     pub(super) bursts: VecDeque<Burst>,
     delivery: Delivery,
-    /// Until so much is delivered, samples are limited by the program.
+    /// Number of delivered bytes up to which samples are limited by the program.
     app_limited_until: u64,
     round: u64,
     round_began: Time,
 }
 
 impl Transmissions {
-    /// Bytes that it takes beside itself.
+    /// Returns the bytes of memory in use, without the struct itself.
     pub(super) fn memory(&self) -> usize {
         list::<Burst>(self.bursts.capacity())
     }
 
-    /// A chunk leaves.
+    /// Records a chunk that leaves.
     #[inline]
     pub(super) fn on_sent(&mut self, seq: Seq, length: usize, now: Time) {
         if self.flight == 0 {
@@ -83,7 +82,7 @@ impl Transmissions {
         self.note_sent(seq, now);
     }
 
-    /// A chunk that is in flight leaves once more.
+    /// Records a further transmission of a chunk that is in flight.
     pub(super) fn note_sent(&mut self, seq: Seq, now: Time) {
         if let Some(last) = self.bursts.back_mut().filter(|b| b.end == seq && b.at == now) {
             last.end = seq.next();
@@ -94,13 +93,13 @@ impl Transmissions {
         self.bursts.push_back(Burst { first: seq, end: seq.next(), at: now, delivery });
     }
 
-    /// The program has nothing more to send, though the path would take it.
+    /// Records that the program has nothing more to send although the path has room.
     pub(super) fn on_app_limited(&mut self) {
         self.app_limited_until = self.delivery.bytes + self.flight as u64 + 1;
     }
 
-    /// `bytes` were newly delivered; `newest` was the last of them to be sent. Returns the delivery rate, and whether a
-    /// round trip is over.
+    /// Handles the delivery of `bytes` more user bytes; the newest of their chunks was sent at `newest`. Returns the delivery rate, and
+    /// whether a round trip has ended.
     #[inline]
     pub(super) fn on_delivered(
         &mut self,
@@ -132,13 +131,13 @@ impl Transmissions {
         self.round
     }
 
-    /// Reports whether T3 expired so little ago that what is acknowledged now cannot be the answer to anything sent since.
+    /// Reports whether T3 expired so recently that an acknowledgement now cannot answer anything sent since.
     pub(super) fn timed_out_too_early(&self, now: Time) -> bool {
         self.timed_out_at.is_some_and(|at| self.rack.is_too_soon(now - at))
     }
 }
 
-/// Bytes per second; `None` if no time passed.
+/// Returns bytes per second, or `None` if no time has passed.
 fn per_second(bytes: u64, elapsed: Duration) -> Option<u64> {
     let rate = u128::from(bytes) * 1_000_000_000 / Some(elapsed.as_nanos()).filter(|&n| n > 0)?;
     u64::try_from(rate).ok()

@@ -1,4 +1,4 @@
-//! The effect of a SACK, path by path.
+//! Effect of a SACK on each path.
 
 use std::time::Duration;
 
@@ -16,33 +16,33 @@ pub(crate) struct PathAcks {
     pub(crate) bytes: usize,
     /// Chunks newly acknowledged.
     pub(crate) chunks: usize,
-    /// User bytes of the longest chunk newly acknowledged that was in flight, on this path only.
+    /// User bytes of the longest chunk newly acknowledged that was in flight and had no copies on other paths.
     pub(crate) longest: usize,
-    /// The newest newly acknowledged chunk that was sent only once, and when.
+    /// The last chunk newly acknowledged that was sent only once, and its round-trip time.
     pub(crate) newest: Option<(Seq, Duration)>,
-    /// Time at which the last sent of the newly acknowledged chunks was sent.
+    /// Time at which the newest of the newly acknowledged chunks was sent.
     pub(crate) newest_sent_at: Option<Time>,
-    /// True if chunks of the path were acknowledged cumulatively: the earliest outstanding one has changed.
+    /// True if a chunk of the path was acknowledged cumulatively, so the first outstanding chunk has changed.
     pub(crate) earliest: bool,
-    /// True if the earliest sent chunk in flight on the path was acknowledged, even if others hold back the cumulative
+    /// True if the chunk of the path's flight that was sent first was acknowledged, even if other paths' chunks hold back the cumulative
     /// TSN.
     pub(crate) front_moved: bool,
-    /// Chunks newly found lost.
+    /// Chunks newly declared lost.
     pub(crate) lost: Losses,
-    /// Chunks that had been given up too early.
+    /// Number of chunks that had been declared lost too early.
     pub(crate) spurious: usize,
-    /// The last timeout was spurious, and what it gave up is in flight again.
+    /// True if the last timeout was spurious, and the chunks that it declared lost are in flight again.
     pub(crate) timeout_was_spurious: bool,
-    /// A probe for the loss of a tail was what mended it: a loss that was not found otherwise.
+    /// True if a tail-loss probe repaired a loss that was not found otherwise.
     pub(crate) probe_mended: bool,
     /// Delivery rate.
     pub(crate) rate: Option<RateSample>,
-    /// A round trip is over.
+    /// True if a round trip has ended.
     pub(crate) round_over: bool,
-    /// True if the acknowledgement proves that the path works: the chunk was not given up on it before. Others may have
-    /// been received long before the path failed.
+    /// True if the acknowledgement proves that the path works: it covers a chunk that was still in flight on the path. The peer may have
+    /// received chunks that were declared lost long before the path failed.
     pub(crate) proves_path: bool,
 }
 
-/// Effect of a SACK, path by path (indexed like the paths).
+/// Effects of a SACK by path, with the indices of the paths.
 pub(crate) type Acks = SmallVec<[PathAcks; 2]>;

@@ -1,4 +1,4 @@
-//! Tests of what becomes of chunks in flight.
+//! Tests of the fate of chunks in flight.
 
 use super::*;
 use bytes::Bytes;
@@ -41,7 +41,7 @@ fn a_cumulative_sack_frees_what_it_covers_and_times_the_newest() {
     assert_eq!((o.first(), o.bytes(), o.flight(P)), (Seq(3), 200, 200));
 }
 
-/// Chunks sent 1 ms apart; a SACK at `now` milliseconds.
+/// Applies a SACK at `now` milliseconds. Chunks were sent 1 ms apart.
 fn sack_at(o: &mut Outstanding, now: u64, first: u64, gaps: &[(u64, u64)]) -> PathAcks {
     let gaps: Vec<_> = gaps.iter().map(|g| (Seq(g.0), Seq(g.1))).collect();
     let acks = o.on_sack(Seq(first), &gaps, Time::from_millis(now)).unwrap();
@@ -54,7 +54,7 @@ fn three_chunks_acknowledged_above_a_hole_make_it_lost_at_once_and_two_after_a_w
     let mut o = sent(6);
     assert_eq!(sack_at(&mut o, 101, 0, &[(1, 1)]).lost.chunks, 0);
     let acks = sack_at(&mut o, 102, 0, &[(1, 2)]);
-    // Sent at 0, round trip 100 ms, and a quarter of that.
+    // The deadline is the sending time 0, plus the round trip of 100 ms, plus a quarter of that.
     assert_eq!((acks.lost.chunks, acks.lost.next_at), (0, Some(Time::from_millis(125))));
     assert_eq!(o.find_lost(P, Time::from_millis(124)).chunks, 0);
     let mut again = sent(6);
@@ -84,7 +84,7 @@ fn a_chunk_that_comes_late_makes_its_retransmission_spurious() {
     sack_at(&mut o, 103, 0, &[(1, 3)]);
     o.on_retransmit(Seq(0), P, Time::from_millis(103));
     assert_eq!(sack_at(&mut o, 108, 5, &[]).spurious, 1);
-    // The duplicate that the peer reports later is the same one.
+    // The duplicate that the peer reports later concerns the same retransmission, and counts no second time.
     o.on_duplicates([Seq(0)].into_iter());
     assert_eq!(sack_at(&mut o, 203, 6, &[]).spurious, 0);
 }

@@ -1,14 +1,14 @@
-//! Streams whose further messages wait, so that their numbers can begin anew (RFC 6525 sections 5.1.2 and 5.1.4).
+//! Streams whose new messages wait until their numbers restart (RFC 6525 sections 5.1.2 and 5.1.4).
 //!
-//! Messages handed over before a hold leave under the old numbers; later ones wait without a number.
-//! An empty list of streams means all of them, those included that nothing was sent on yet. Begin at [`SendQueue::hold`].
+//! Messages queued before a hold leave under the old numbers. Later messages wait, and get no number yet. An empty list of streams means
+//! all streams, including streams that have not been used yet. Start at [`SendQueue::hold`].
 
 use wire::{Mid, StreamId};
 
 use super::{MessageId, SendQueue, Stream};
 
 impl SendQueue {
-    /// Messages handed over from now on wait.
+    /// Holds all messages that are queued from now on.
     //= rfc6525#section-5.1.2
     //# A1: The sender MUST stop assigning new SSNs to new user data provided by the upper layer for the affected streams and
     //# queue it.
@@ -18,13 +18,13 @@ impl SendQueue {
         if streams.is_empty() {
             self.all_held = Some(from);
         }
-        // No stream stops at once: all its messages came before.
+        // No stream becomes idle at once, because all its queued messages precede the hold.
         for stream in self.named(streams) {
             self.stream_mut(stream).held = Some(from);
         }
     }
 
-    /// Nothing leaves any more; no message may have begun.
+    /// Stops all messages, including queued ones. No message may be partly sent.
     pub(crate) fn stop(&mut self) {
         debug_assert!(!self.has_begun());
         self.all_held = Some(MessageId(0));
@@ -39,13 +39,13 @@ impl SendQueue {
         self.note_head();
     }
 
-    /// Reports whether a part of a message has left, and the rest has not.
+    /// Reports whether a message is partly sent.
     pub(crate) fn has_begun(&self) -> bool {
         let fronts = self.streams.iter().flatten().filter_map(|s| s.messages.front());
         fronts.into_iter().any(|m| m.begun)
     }
 
-    /// Reports whether everything that need not wait has left.
+    /// Reports whether all messages that need not wait have left.
     pub(crate) fn is_drained(&self, streams: &[StreamId]) -> bool {
         if streams.is_empty() {
             return self.turns.active() == 0;
@@ -53,7 +53,7 @@ impl SendQueue {
         streams.iter().all(|&s| self.stream(s).is_none_or(|s| s.first_to_leave().is_none()))
     }
 
-    /// Reports whether no message of these streams has ever left, or none since they began anew.
+    /// Reports whether no message of these streams has left since they were created or last restarted their numbers.
     pub(crate) fn is_fresh(&self, streams: &[StreamId]) -> bool {
         let untouched = |s: &Stream| s.next_ordered == Mid(0) && s.next_unordered == Mid(0);
         if streams.is_empty() {
@@ -62,7 +62,7 @@ impl SendQueue {
         streams.iter().all(|&s| self.stream(s).is_none_or(untouched))
     }
 
-    /// Nothing waits any more; with `anew`, the streams number their messages from 0.
+    /// Ends the hold. With `anew`, the streams number their messages from 0.
     pub(crate) fn release(&mut self, streams: &[StreamId], anew: bool) {
         if streams.is_empty() {
             self.all_held = None;
@@ -85,7 +85,7 @@ impl SendQueue {
         self.note_head();
     }
 
-    /// These streams; if there are none, all that have been used.
+    /// Returns these streams, or all used streams if the list is empty.
     fn named(&self, streams: &[StreamId]) -> Vec<StreamId> {
         if !streams.is_empty() {
             return streams.to_vec();
@@ -108,7 +108,7 @@ mod tests {
         q.push(stream, Ppid(0), Bytes::from_static(b"abcd"), unordered, false);
     }
 
-    /// Stream and number of everything that leaves.
+    /// Drains the queue, and returns stream and number of each fragment.
     fn leave(q: &mut SendQueue) -> Vec<(u16, u32)> {
         let all = std::iter::from_fn(|| {
             q.check_invariants();

@@ -1,8 +1,12 @@
-//! Messages that wait for their first transmission, stream by stream.
+//! Messages that wait for their first transmission, by stream.
 //!
-//! A message becomes one or more fragments as it leaves (RFC 9260 section 6.9), and gets its number (SSN or MID) with the
-//! first of them: one that is given up before has none. Invariants: `bytes` is the sum of what is left of the queued
-//! messages; the scheduler knows just the streams that have messages which need not wait. Begin at [`SendQueue::next_fragment`].
+//! A message becomes one or more fragments as it leaves (RFC 9260 section 6.9). It gets its number (SSN or MID) with the first fragment, so
+//! a message abandoned before has no number. Invariants:
+//!
+//! - `bytes` is the sum of the unsent parts of the queued messages.
+//! - The scheduler knows exactly the streams with messages that need not wait.
+//!
+//! Start at [`SendQueue::next_fragment`].
 
 mod hold;
 mod scheduler;
@@ -18,7 +22,7 @@ use crate::config::Scheduler;
 use crate::memory::{heap, list};
 use scheduler::{Rank, Standing, Turns};
 
-/// Numbers the messages handed over for sending, in that order.
+/// Number of a message, in the order in which messages were queued.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub(crate) struct MessageId(pub(crate) u64);
 
@@ -27,7 +31,7 @@ pub(crate) struct MessageId(pub(crate) u64);
 pub(crate) struct Fragment {
     pub(crate) payload: Bytes,
     pub(crate) stream: StreamId,
-    /// Number of the message within its stream and kind; its low half is the SSN of an ordered one.
+    /// Number of the message within its stream and kind. For an ordered message, its low half is the SSN.
     pub(crate) mid: Mid,
     pub(crate) fsn: Fsn,
     pub(crate) ppid: Ppid,
@@ -37,7 +41,7 @@ pub(crate) struct Fragment {
 }
 
 impl Fragment {
-    /// The stream sequence number, for DATA.
+    /// Returns the stream sequence number of a DATA chunk.
     #[expect(clippy::cast_possible_truncation, reason = "the SSN is the number modulo 2^16")]
     pub(crate) fn ssn(&self) -> Ssn {
         //= rfc9260#6.5-5
@@ -49,14 +53,14 @@ impl Fragment {
 #[derive(Debug)]
 pub(crate) struct Taken {
     pub(crate) fragment: Fragment,
-    /// Its message, if that may be given up.
+    /// The fragment's message, if it may be abandoned.
     pub(crate) pr_message: Option<MessageId>,
 }
 
-/// The unsent rest of a message that was given up.
+/// Unsent rest of a message that was abandoned.
 #[derive(Debug)]
 pub(crate) struct Rest {
-    /// The fragment that would have come next, if some had left already; without its bytes.
+    /// Next fragment of the message without its bytes, if earlier fragments have left.
     pub(crate) next: Option<Fragment>,
 }
 
@@ -72,7 +76,7 @@ struct Queued {
     is_pr: bool,
 }
 
-/// The messages of one stream.
+/// Messages of one stream.
 #[derive(Debug)]
 struct Stream {
     messages: VecDeque<Queued>,
@@ -81,9 +85,9 @@ struct Stream {
     priority: u16,
     weight: u16,
     served: u128,
-    /// As the scheduler knows it, while there are messages.
+    /// Rank in the scheduler, valid while the stream has messages.
     rank: Rank,
-    /// The first message that waits for the stream to be reset.
+    /// The first message that waits for a reset of the stream.
     held: Option<MessageId>,
 }
 
@@ -104,7 +108,7 @@ impl Default for Stream {
 }
 
 impl Stream {
-    /// The first message, if it need not wait.
+    /// Returns the first message, if it need not wait.
     fn first_to_leave(&self) -> Option<&Queued> {
         self.messages.front().filter(|m| self.held.is_none_or(|held| m.id < held))
     }
@@ -115,24 +119,24 @@ impl Stream {
     }
 }
 
-/// Queue of messages not yet sent, or not yet wholly.
+/// Queue of messages that are not sent, or only partly sent.
 #[derive(Debug, Default)]
 pub(crate) struct SendQueue {
-    /// By number; made when first used.
+    /// Streams by number; created at the first use.
     streams: Vec<Option<Box<Stream>>>,
     turns: Turns,
     bytes: usize,
     messages: usize,
-    /// Streams made.
+    /// Number of streams created.
     made: usize,
-    /// Messages that the lists of all streams have places for.
+    /// Number of messages that the lists of all streams have places for.
     places: usize,
-    /// Unsent bytes of the current message; 0 if there is none.
+    /// Unsent bytes of the message that is next; 0 if no message is next.
     head: usize,
     next_id: u64,
     /// True if fragments of several messages may alternate (RFC 8260).
     interleaves: bool,
-    /// The hold on streams not used before.
+    /// Hold that applies to streams not used before.
     all_held: Option<MessageId>,
 }
 
@@ -141,20 +145,20 @@ impl SendQueue {
         SendQueue { turns: Turns::new(scheduler), interleaves, ..SendQueue::default() }
     }
 
-    /// Bytes waiting.
+    /// Returns the number of unsent user bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Bytes that all this takes.
+    /// Returns the bytes of memory in use.
     pub(crate) fn memory(&self) -> usize {
         self.measure() + self.made * heap(size_of::<Stream>()) + self.turns.memory()
     }
 
-    /// The same but for what grows with the number of streams that have or had messages.
+    /// Returns the bytes of memory in use, except those that grow with the number of streams that have or had messages.
     #[inline]
     pub(crate) fn measure(&self) -> usize {
-        // An allocation's cost besides its bytes.
+        // Cost of an allocation besides its bytes.
         const PAYLOAD: usize = 32;
         self.bytes
             + self.messages * PAYLOAD
@@ -162,12 +166,12 @@ impl SendQueue {
             + list::<Option<Box<Stream>>>(self.streams.capacity())
     }
 
-    /// Reports whether nothing is to leave now.
+    /// Reports whether no message may leave now.
     pub(crate) fn is_empty(&self) -> bool {
         self.head == 0
     }
 
-    /// Takes a message, which must not be empty; `is_pr` if it may be given up (PR-SCTP).
+    /// Queues a message, which must not be empty. `is_pr` is set if it may be abandoned (PR-SCTP).
     pub(crate) fn push(
         &mut self,
         stream: StreamId,
@@ -219,7 +223,7 @@ impl SendQueue {
         self.streams.get(usize::from(stream.0))?.as_deref()
     }
 
-    /// Notes what is left of the message in turn.
+    /// Updates the unsent length of the message that is next.
     fn note_head(&mut self) {
         let head = self.turns.current().and_then(|s| self.stream(s)?.messages.front());
         self.head = head.map_or(0, |m| m.rest.len());
@@ -229,7 +233,7 @@ impl SendQueue {
         self.streams.get_mut(usize::from(stream.0))?.as_deref_mut()
     }
 
-    /// Lets the scheduler know of a stream that has messages.
+    /// Adds a stream with messages to the scheduler.
     fn activate(&mut self, stream: StreamId) {
         let Some(queue) = self.streams.get_mut(usize::from(stream.0)).and_then(Option::as_deref_mut) else {
             return;
@@ -240,7 +244,7 @@ impl SendQueue {
         }
     }
 
-    /// Makes the rank of an active stream anew.
+    /// Recomputes the rank of an active stream.
     fn re_rank(&mut self, stream: StreamId) {
         let Some(rank) = self.stream(stream).filter(|s| s.first_to_leave().is_some()).map(|s| s.rank) else {
             return;
@@ -253,7 +257,7 @@ impl SendQueue {
         self.note_head();
     }
 
-    /// Changes the scheduler; a message that must not be interleaved ends first.
+    /// Changes the scheduler. A partly sent message that must not be interleaved ends first.
     pub(crate) fn set_scheduler(&mut self, scheduler: Scheduler) {
         let held = self.turns.held();
         self.turns = Turns::new(scheduler);
@@ -282,7 +286,7 @@ impl SendQueue {
         self.re_rank(stream);
     }
 
-    /// Returns the number of bytes that [`next_fragment`](Self::next_fragment) would take: at most `max`.
+    /// Returns the number of bytes that [`next_fragment`](Self::next_fragment) would take, up to `max`.
     pub(crate) fn next_length(&self, max: usize) -> Option<usize> {
         (self.head > 0).then(|| self.head.min(max))
     }
@@ -292,7 +296,7 @@ impl SendQueue {
         self.turns.packet_takes_current()
     }
 
-    /// Nothing more goes into the packet being filled.
+    /// Ends the packet being filled.
     #[inline]
     pub(crate) fn end_packet(&mut self) {
         if let Some(stream) = self.turns.end_packet() {
@@ -300,7 +304,7 @@ impl SendQueue {
         }
     }
 
-    /// The turn of the current stream is over, though it has more to send.
+    /// Ends the turn of the current stream, which has more to send.
     fn after_turn(&mut self, stream: StreamId) {
         let Some(standing) = self.stream(stream).and_then(Stream::standing) else { return };
         let rank = self.turns.rotate(stream, &standing);
@@ -308,7 +312,7 @@ impl SendQueue {
         self.note_head();
     }
 
-    /// Takes the next fragment, of at most `max` bytes.
+    /// Takes the next fragment, with up to `max` bytes.
     pub(crate) fn next_fragment(&mut self, max: usize) -> Option<Taken> {
         let id = self.turns.current()?;
         let stream = self.streams.get_mut(usize::from(id.0))?.as_deref_mut()?;
@@ -346,7 +350,7 @@ impl SendQueue {
         Some(Taken { fragment, pr_message })
     }
 
-    /// Removes what is left of a message that is given up.
+    /// Removes the unsent rest of a message that is abandoned.
     pub(crate) fn remove(&mut self, stream: StreamId, id: MessageId) -> Option<Rest> {
         let queue = self.known_mut(stream)?;
         let index = queue.messages.binary_search_by_key(&id, |m| m.id).ok()?;
@@ -367,7 +371,7 @@ impl SendQueue {
         Some(Rest { next })
     }
 
-    /// Gives back memory that is not in use.
+    /// Releases unused memory.
     pub(crate) fn shrink(&mut self) {
         for stream in self.streams.iter_mut().flatten() {
             stream.messages.shrink_to_fit();
@@ -375,7 +379,7 @@ impl SendQueue {
         self.places = self.streams.iter().flatten().map(|s| s.messages.capacity()).sum();
     }
 
-    /// Recounts `bytes`, and what the scheduler knows.
+    /// Recounts the queue, and compares it with the scheduler.
     pub(crate) fn check_invariants(&self) {
         let head = self.turns.current().map(|s| self.stream(s).map(|s| s.messages[0].rest.len()));
         assert_eq!(self.head, head.flatten().unwrap_or(0), "message in turn");
@@ -397,7 +401,7 @@ impl SendQueue {
 }
 
 impl Queued {
-    /// The next fragment of this message, with `payload`.
+    /// Returns the next fragment of this message, with `payload`.
     fn fragment(&self, stream: StreamId, payload: Bytes) -> Fragment {
         Fragment {
             payload,

@@ -1,9 +1,13 @@
-//! Which stream sends next: the stream schedulers of RFC 8260 section 3.
+//! Choice of the stream that sends next: the stream schedulers of RFC 8260 section 3.
 //!
-//! Every scheduler is one rule for the rank of a stream; the stream of the lowest rank is served. A stream keeps its turn
-//! until its message ends, or, where messages may be interleaved, until its fragment ends. Each step costs the logarithm
-//! of the number of streams that wait, and nothing while only one stream sends. Invariants: a stream is `current` or in
-//! `waiting` just while it has messages; `current` has the lowest rank unless it is held. Begin at [`Turns::keeps_turn`].
+//! Each scheduler is a rule for the rank of a stream, and the stream with the lowest rank is served. A stream keeps its turn until its
+//! message ends. If messages may be interleaved, the turn ends with the fragment. Each step costs the logarithm of the number of waiting
+//! streams, and nothing while only one stream sends. Invariants:
+//!
+//! - A stream is `current` or in `waiting` exactly while it has messages to send.
+//! - `current` has the lowest rank unless it is held.
+//!
+//! Start at [`Turns::keeps_turn`].
 
 use std::collections::BTreeSet;
 
@@ -13,34 +17,34 @@ use super::MessageId;
 use crate::config::Scheduler;
 use crate::memory::tree;
 
-/// A stream's place in the order; the lowest is served first.
+/// Place of a stream in the order; the lowest one is served first.
 pub(super) type Rank = u128;
 
-/// Virtual time that one byte costs a stream of weight 1.
+/// Cost of one byte for a stream of weight 1, in virtual time.
 const BYTE: u128 = 1 << 16;
 
 /// Components of a stream's rank.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Standing {
-    /// Its first message.
+    /// The stream's first message.
     pub(super) head: MessageId,
     pub(super) priority: u16,
-    /// Virtual time up to which it has been served.
+    /// Virtual time up to which the stream has been served.
     pub(super) served: u128,
 }
 
-/// The order of the streams' turns.
+/// Order of the streams' turns.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
     scheduler: Scheduler,
     current: Option<(Rank, StreamId)>,
     waiting: BTreeSet<(Rank, StreamId)>,
-    /// True if `current` is within a message that must not be interleaved.
+    /// True if `current` is in the middle of a message that must not be interleaved.
     held: bool,
     next_turn: u64,
-    /// Virtual time: where a stream begins that had nothing to send.
+    /// Virtual time at which a stream starts that had nothing to send.
     clock: u128,
-    /// The stream of the packet being filled, where streams take turns by packets.
+    /// Stream of the packet being filled, if streams take turns by packets.
     packet: Option<StreamId>,
 }
 
@@ -49,17 +53,17 @@ impl Turns {
         Turns { scheduler, ..Turns::default() }
     }
 
-    /// The stream that is within a message which must not be interleaved.
+    /// Returns the stream that is in the middle of a message which must not be interleaved.
     pub(super) fn held(&self) -> Option<StreamId> {
         self.current().filter(|_| self.held)
     }
 
-    /// Bytes that it takes to know who waits.
+    /// Returns the bytes of memory in use, without the struct itself.
     pub(super) fn memory(&self) -> usize {
         tree(self.waiting.len(), size_of::<(Rank, StreamId)>())
     }
 
-    /// The stream to be served.
+    /// Returns the stream to serve.
     pub(super) fn current(&self) -> Option<StreamId> {
         self.current.map(|(_, stream)| stream)
     }
@@ -71,7 +75,7 @@ impl Turns {
         self.packet.is_none() || self.packet == self.current()
     }
 
-    /// A stream that had nothing to send has something; its rank and virtual time are updated.
+    /// Adds a stream that has something to send again, updates its virtual time and returns its rank.
     pub(super) fn activate(&mut self, stream: StreamId, standing: &mut Standing) -> Rank {
         standing.served = standing.served.max(self.clock);
         let rank = self.rank(standing);
@@ -88,7 +92,7 @@ impl Turns {
         rank
     }
 
-    /// A stream has nothing to send any more, or its rank is to be made anew; returns whether it was within a message.
+    /// Removes a stream that has nothing more to send or that needs a new rank. Returns whether it was in the middle of a message.
     pub(super) fn deactivate(&mut self, stream: StreamId, rank: Rank) -> bool {
         if self.current() != Some(stream) {
             self.waiting.remove(&(rank, stream));
@@ -101,7 +105,7 @@ impl Turns {
         std::mem::take(&mut self.held)
     }
 
-    /// The stream keeps its turn: it is within a message.
+    /// Gives the turn to a stream that is in the middle of a message.
     pub(super) fn hold(&mut self, stream: StreamId, rank: Rank) {
         if self.current() != Some(stream) {
             self.waiting.remove(&(rank, stream));
@@ -110,8 +114,8 @@ impl Turns {
         self.held = true;
     }
 
-    /// A fragment of the current stream left, and more is to come from it: whether it stays in turn. If not, the caller
-    /// has it [`rotate`](Self::rotate).
+    /// Handles the sending of a fragment by the current stream, which has more to send. Returns whether the stream keeps its turn. If not,
+    /// the caller must call [`rotate`](Self::rotate).
     #[inline]
     pub(super) fn keeps_turn(&mut self, stream: StreamId, turn_ends: bool) -> bool {
         self.held = !turn_ends;
@@ -122,14 +126,14 @@ impl Turns {
         self.held || self.waiting.is_empty() && !self.is_fair()
     }
 
-    /// The packet is full or nothing more goes into it. Returns the stream whose turn ends with it, if any.
+    /// Ends the packet being filled. Returns the stream whose turn ends with the packet, if any.
     #[inline]
     pub(super) fn end_packet(&mut self) -> Option<StreamId> {
         let stream = self.packet.take()?;
         (!self.held && self.current() == Some(stream)).then_some(stream)
     }
 
-    /// The current stream's turn ends; its new rank.
+    /// Ends the turn of the current stream, and returns its new rank.
     pub(super) fn rotate(&mut self, stream: StreamId, standing: &Standing) -> Rank {
         let rank = self.rank(standing);
         match self.waiting.first() {
@@ -164,7 +168,7 @@ impl Turns {
         self.next_turn
     }
 
-    /// Reports whether streams are ranked by what they were given.
+    /// Reports whether streams are ranked by their past service.
     pub(super) fn is_fair(&self) -> bool {
         matches!(self.scheduler, Scheduler::FairBandwidth | Scheduler::WeightedFair)
     }
@@ -181,12 +185,12 @@ impl Turns {
         }
     }
 
-    /// Reports whether the stream is known with this rank.
+    /// Reports whether the scheduler knows the stream under this rank.
     pub(super) fn knows(&self, stream: StreamId, rank: Rank) -> bool {
         self.current() == Some(stream) || self.waiting.contains(&(rank, stream))
     }
 
-    /// Streams that have something to send.
+    /// Returns the number of streams that have something to send.
     pub(super) fn active(&self) -> usize {
         self.waiting.len() + usize::from(self.current.is_some())
     }

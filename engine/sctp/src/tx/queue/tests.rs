@@ -1,4 +1,4 @@
-//! Tests of the queue of messages and of the schedulers over it.
+//! Tests of the message queue and its schedulers.
 
 use super::*;
 use proptest::prelude::*;
@@ -7,7 +7,7 @@ fn put(q: &mut SendQueue, stream: u16, length: usize) -> MessageId {
     q.push(StreamId(stream), Ppid(7), Bytes::from(vec![stream as u8; length]), false, false)
 }
 
-/// The streams in the order in which they send, in fragments of at most `max` bytes, as long as there is something.
+/// Drains the queue in fragments of up to `max` bytes, and returns the stream of each fragment in order.
 fn order(q: &mut SendQueue, max: usize) -> Vec<u16> {
     std::iter::from_fn(|| {
         q.check_invariants();
