@@ -1,4 +1,4 @@
-//! Addresses that come and go while an association lives (RFC 5061).
+//! Tests of addresses that are added and removed during an association (RFC 5061).
 
 use std::net::IpAddr;
 
@@ -40,8 +40,8 @@ fn config() -> AssociationConfig {
     }
 }
 
-/// Two hosts, three links; `a` announces only its first address, `b` its first two. Everything reaches everything on the
-/// link of `a`'s address.
+/// Creates two hosts and three links. `a` announces only its first address, and `b` both of its addresses. Each link connects one address
+/// of `a` with both addresses of `b`.
 fn world(seed: u64, link: LinkConfig) -> Two {
     let mut world = World::new(seed);
     world.recording = true;
@@ -67,7 +67,7 @@ fn established(seed: u64) -> Two {
     t
 }
 
-/// `a` changes its addresses.
+/// Requests a change of `a`'s addresses.
 fn change(t: &mut Two, change: AddressChange) -> Result<(), AddressError> {
     let (now, id) = (t.world.now(), t.id(t.a));
     let endpoint = &mut t.world.host_mut(t.a).endpoint;
@@ -98,7 +98,7 @@ fn wishes(t: &Two, host: HostId) -> Vec<AddressChange> {
     t.events(host).iter().filter_map(wish).collect()
 }
 
-/// The active paths of a host, as pairs of addresses.
+/// Returns the active paths of a host, as pairs of a local and a remote address.
 fn active(t: &Two, host: HostId) -> Vec<(IpAddr, IpAddr)> {
     let paths = t.info(host).paths.into_iter().filter(|p| p.state == PathState::Active);
     paths.map(|p| (p.route.local, p.route.remote)).collect()
@@ -160,7 +160,7 @@ fn nothing_is_lost_when_the_address_in_use_is_removed() {
     assert!(active(&t, t.b).iter().all(|(_, remote)| *remote == ip("10.0.2.1")));
     assert_eq!(t.run_to_end(seconds(60)), (CloseReason::Graceful, CloseReason::Graceful));
     assert_eq!(t.talk(t.b).received.len(), 1000);
-    // RFC 5061 section 5.3: no source of any packet from the moment of the request.
+    // RFC 5061 section 5.3: from the request on, the removed address is not the source of any packet.
     assert!(t.world.records[from..].iter().all(|r| r.route.local != ip("10.0.1.1")));
 }
 
@@ -238,7 +238,7 @@ fn commands_that_make_no_sense_are_refused_with_a_reason() {
     assert_eq!(refused, Err(AddressError::NotNegotiated));
 }
 
-/// Returns the answer of `b` to an ASCONF that its peer has signed, which comes from `source`.
+/// Returns the answer of `b` to an ASCONF that arrives from `source` and is signed with the peer's key.
 fn answer_to(t: &mut Two, source: &str, offset: u32, changes: &[Parameter<'_>]) -> Option<Vec<Option<u16>>> {
     let forger = Forger::new(&t.world, KEY);
     let info = t.info(t.b);
@@ -290,7 +290,7 @@ fn the_last_the_source_and_a_strange_address_are_not_deleted() {
     for (n, (request, code)) in (2..).zip(single) {
         assert_eq!(answer_to(&mut t, "10.0.1.1", n, &[request]), Some(vec![Some(code)]));
     }
-    // Once one fails, those that follow in the same chunk fail too.
+    // After one request of a chunk has failed, the later requests of that chunk fail too.
     let both = [delete("10.0.9.9"), delete("10.0.2.1"), add("10.0.3.1")];
     let expected = vec![Some(5), Some(0xa1), Some(0xa1)];
     assert_eq!(answer_to(&mut t, "10.0.1.1", 5, &both), Some(expected));
@@ -314,7 +314,7 @@ fn a_peer_that_does_not_know_asconf_is_asked_no_more() {
     assert_eq!(answers(&t, t.a), changes.map(|c| (c, Some(6))));
     assert!(t.world.records[from..].iter().all(|r| !chunk_names(&r.packet).contains("ASCONF")));
     assert_eq!(change(&mut t, changes[0]), Err(AddressError::NotUnderstood));
-    // Nothing was asked for: the same error is passed over.
+    // No request is outstanding, so the same error is ignored.
     t.inject_to_a(tag, &[error]);
     assert_eq!(t.state(t.a), StateName::Established);
 }
@@ -375,7 +375,7 @@ fn a_host_that_has_moved_names_its_new_address_by_the_wildcard() {
     assert_eq!(answer_to(&mut t, "10.0.3.1", 0, &moved), Some(vec![]));
     let paths = t.info(t.b).paths;
     assert!(paths.iter().all(|p| p.route.remote == ip("10.0.3.1")), "{paths:?}");
-    // Nothing but a heartbeat goes there before it is proven.
+    // Only HEARTBEATs go to the address before it is confirmed.
     assert!(paths.iter().all(|p| p.state == PathState::Unconfirmed));
 }
 
@@ -461,7 +461,7 @@ fn roam(seed: u64) {
             4 => AddressChange::MoveTo(address),
             _ => AddressChange::SetPrimary(address),
         };
-        // Refused where it makes no sense.
+        // A change that makes no sense is refused.
         let _ = change(&mut t, wish);
         t.world.run_for(seconds(1) * r.random_range(1..40) / 40);
     }
@@ -484,7 +484,7 @@ fn data_in_flight_from_a_removed_address_is_retransmitted_at_once() {
     t.world.run_for(seconds(1) / 10);
     assert!(t.talk(t.b).received.is_empty());
     change(&mut t, AddressChange::Remove(ip("10.0.1.1"))).unwrap();
-    // Sooner than any timeout.
+    // This is sooner than any timeout.
     t.world.run_for(seconds(1) / 2);
     assert_eq!(t.talk(t.b).received.len(), 3);
 }
@@ -521,12 +521,12 @@ fn an_address_of_another_association_stays_with_that() {
     let serial = AsconfSerial(peer_initial_tsn(&t));
     let asconf = Asconf { serial, address: ip("10.0.1.1"), parameters: Parameters::from(&parameters[..]) };
     let bytes = forger.packet((info.remote_port, info.local_port), info.local_tag, &[Chunk::Asconf(asconf)]);
-    // The peer itself knows nothing of the request.
+    // The peer did not send the request, so it must not get the answer.
     drop_all(&mut t.world, |names, _| names == "AUTH ASCONF-ACK");
     t.world.inject(t.b, route("10.0.1.2", "10.0.1.1"), &bytes);
     t.world.run_for(seconds(1));
     assert_eq!(wishes(&t, t.b), [AddressChange::Add(ip("10.0.9.1"))]);
-    // The other peer restarts: its own association is replaced, and not the one that claims its address.
+    // The other peer restarts. Its own association is replaced, not the one that claims its address.
     t.world.restart(c, endpoint);
     t.world.connect(c, t.b, Carrier::Ip, config(), Conversation::default());
     t.world.run_for(seconds(1));
@@ -534,7 +534,7 @@ fn an_address_of_another_association_stays_with_that() {
     assert_eq!(closed, [None, Some(CloseReason::Restarted), None]);
 }
 
-/// `a`'s only address is gone: nothing reaches it, and it cannot be sent from.
+/// Cuts the link of `a`'s only address: no packet reaches the address or leaves from it.
 fn lose_first_address(t: &mut Two) {
     let (now, link) = (t.world.now(), t.links[0]);
     t.world.at(now, Change::CutBoth(link, true));

@@ -1,4 +1,4 @@
-//! Send-buffer advertisement: where the chunk goes, what it says, and that nothing else changes.
+//! Tests of the send-buffer advertisement: the place of its chunk, the contents, and the absence of other effects.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ fn slow() -> LinkConfig {
     LinkConfig { rate: 10_000_000, ..LinkConfig::default() }
 }
 
-/// Returns the advertisement of each packet with DATA that a host sent.
+/// Returns, for each packet with DATA that a host sent, its advertisement or `None`.
 fn said(t: &Two, sender: &str) -> Vec<Option<SendBuffer>> {
     let own = |r: &&Record| r.route.local == sender.parse::<std::net::IpAddr>().unwrap();
     let packets = t.world.records.iter().filter(own).filter(|r| chunk_names(&r.packet).contains("DATA"));
@@ -103,7 +103,7 @@ fn economy_speaks_in_every_eighth_packet_of_a_steady_flow() {
     let said = said(&t, "10.0.1.1");
     let with = said.iter().flatten().count();
     assert!(said[0].is_some() && said.len() > 500);
-    // Now and then a packet has no room.
+    // Sometimes a packet has no room for the chunk.
     assert!((said.len() / 9..said.len() / 7).contains(&with), "{with} of {}", said.len());
     assert_eq!(t.info(t.a).counters.advertisements_sent, with as u64);
 }
@@ -120,7 +120,7 @@ fn on_a_timer_there_is_one_in_five_seconds() {
     assert_eq!(t.info(t.a).counters.advertisements_sent, 4);
 }
 
-/// The contents of packets that a host sent with the chunk and nothing else.
+/// Returns the advertisements that a host sent in packets without any other chunk.
 fn alone(t: &Two, sender: &str) -> Vec<SendBuffer> {
     let own = |r: &&Record| r.route.local == sender.parse::<std::net::IpAddr>().unwrap();
     let packets = t.world.records.iter().filter(own).filter(|r| chunk_names(&r.packet) == NAME);
@@ -184,7 +184,7 @@ fn a_timer_neither_keeps_an_association_alive_nor_speaks_into_the_void() {
     };
     let (with, without) = (dead(&on_a_timer(500)), dead(&AssociationConfig::default()));
     assert_eq!(with.world.now(), without.world.now());
-    // The path counts as active for a heartbeat's pause, and until that has gone unanswered.
+    // The path counts as active until the next HEARTBEAT has remained unanswered.
     let heard_by_nobody = alone(&with, "10.0.1.1").len();
     let seconds_in_all = with.world.now().since(base::Time::ZERO).as_secs() as usize;
     assert!(heard_by_nobody > 10 && heard_by_nobody < seconds_in_all, "{heard_by_nobody} {seconds_in_all}");
@@ -291,8 +291,8 @@ fn another_type_can_be_agreed_on() {
     assert!(t.info(t.b).counters.advertisements_received > 20);
 }
 
-/// Chunks that a host in a state sends when its program has handed over a message: the table of section 3.1 of the 2016 report, "the
-/// states in which the chunk should be generated and sent".
+/// Sends a message in each state and checks whether the chunk is sent. The table of section 3.1 of the 2016 report lists "the states in
+/// which the chunk should be generated and sent".
 #[test]
 fn the_chunk_is_sent_in_the_states_that_send_data_and_in_no_others() {
     let _clear = InTheClear::begin();
@@ -303,13 +303,13 @@ fn the_chunk_is_sent_in_the_states_that_send_data_and_in_no_others() {
         };
         let before = records(&mut subject).len();
         if !matches!(state, StateName::Closed | StateName::CookieWait) {
-            // Refused where the program has said that it has no more to say.
+            // The message is refused if the program has already ended its sending.
             let _ = subject.send();
         }
         subject.world().world.run_for(seconds(10));
         let after: Vec<_> = records(&mut subject).split_off(before);
         let expected = match state {
-            // Waiting data leaves now; data sent before is sent again.
+            // Waiting data leaves now; data sent before is retransmitted.
             StateName::Established | StateName::ShutdownPending | StateName::ShutdownReceived => true,
             StateName::Closed
             | StateName::CookieWait
@@ -337,7 +337,7 @@ fn the_advertisement_can_change_after_setup_and_all_data_arrives() {
         said(t, "10.0.1.1")
     };
     let told = change(&mut t, Some(SendBufferForm::Backlog));
-    // Data cut into chunks before leaves no room.
+    // Packets whose data was cut into chunks before the change have no room for the advertisement.
     assert!(told.len() > 50 && told.iter().flatten().count() * 2 > told.len(), "{told:?}");
     let told = change(&mut t, None);
     assert!(told.len() > 50 && told.iter().all(Option::is_none), "{told:?}");

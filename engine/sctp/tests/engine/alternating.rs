@@ -1,4 +1,4 @@
-//! Of two links exactly one works, and they take turns: a path that has just come back is needed at once.
+//! Tests with two links of which exactly one works at a time: a path that has just come back is needed at once.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use crate::support::{Two, messages, seconds, sends};
 
 const MS: fn(u64) -> Duration = Duration::from_millis;
 
-/// How long nothing may arrive, whatever the turns.
+/// Limit on the time without arrivals, for every length of turns.
 const LONGEST: Duration = Duration::from_millis(500);
 
-/// Two hosts with two links of 20 Mbit/s, 5 ms and 50 packets, each with a pair of addresses of each of these families.
+/// Creates two hosts with two links of 20 Mbit/s, 5 ms and 50 packets. On each link, both hosts have one address per family.
 pub(crate) fn joined(seed: u64, families: &[&str]) -> Two {
     let link = LinkConfig { delay: MS(5), rate: 20_000_000, queue_packets: 50, ..LinkConfig::default() };
     joined_by(seed, families, &link)
@@ -45,7 +45,7 @@ fn joined_by(seed: u64, families: &[&str], link: &LinkConfig) -> Two {
     t
 }
 
-/// From now on for so long the links work in turn, each for `period`.
+/// Makes the links work in turn from now on for `long`, each turn lasting `period`.
 fn take_turns(t: &mut Two, period: Duration, long: Duration) {
     let (mut at, links) = (t.world.now(), t.links.clone());
     let end = at + long;
@@ -60,7 +60,7 @@ fn take_turns(t: &mut Two, period: Duration, long: Duration) {
     }
 }
 
-/// Both ends send 64 bytes each 50 ms.
+/// Makes both ends send 64 bytes every 50 ms for `long`.
 pub(crate) fn talk(t: &mut Two, long: Duration) {
     let end = t.world.now() + long;
     while t.world.now() < end {
@@ -82,7 +82,8 @@ pub(crate) fn longest_silence(t: &Two) -> Duration {
     t.talk(t.a).longest_silence.max(t.talk(t.b).longest_silence)
 }
 
-/// Both ends talk, and one of them sends without end beside that, if asked to, while the links take turns.
+/// Returns the longest silence while the links take turns and both ends send small messages. With `transfers`, `a` also sends bulk data
+/// without end.
 fn silence_of_turns(seed: u64, families: &[&str], period: u64, transfers: bool) -> Duration {
     let mut t = joined(seed, families);
     talk(&mut t, seconds(1));
@@ -123,7 +124,8 @@ fn a_transfer_and_a_talk_beside_it_go_on_while_links_take_turns() {
     }
 }
 
-/// From now on the first link leads from a to b alone, and a does not leave it: its data is acknowledged by the other one.
+/// Makes the first link carry packets only from `a` to `b`. `a` does not leave that path, because the other link brings the
+/// acknowledgements.
 fn lead_one_way(t: &mut Two) {
     let (id, now) = (t.id(t.a), t.world.now());
     let patient = Timing { potentially_failed_max_retrans: None, path_max_retrans: 200, ..Timing::default() };
@@ -131,7 +133,7 @@ fn lead_one_way(t: &mut Two) {
     t.world.at(now, Change::Cut(t.links[0], Direction::Backward, true));
 }
 
-/// The rate at which b receives for ten seconds, in bit/s.
+/// Returns the rate at which `b` receives for ten seconds, in bit/s.
 fn rate(t: &mut Two) -> u64 {
     let before = t.talk(t.b).received_bytes;
     t.world.run_for(seconds(10));
@@ -147,7 +149,7 @@ fn a_path_that_brings_data_but_takes_nothing_back_is_not_answered_by_for_long() 
     t.world.run_for(seconds(20));
     let rate = rate(&mut t);
     assert!(rate > 15_000_000, "{rate} bit/s");
-    // Nor is it asked again and again for the packets that it brings.
+    // Nor does `b` probe the path again for each of the packets that the path brings.
     let before = t.info(t.b).paths[0].packets_sent;
     t.world.run_for(seconds(60));
     let sent = t.info(t.b).paths[0].packets_sent - before;
@@ -186,8 +188,9 @@ fn without_heartbeats_a_path_that_takes_nothing_back_is_not_answered_by_either()
     assert!(rate > 15_000_000, "{rate} bit/s");
 }
 
-/// The longest silence of a stream of 1,200 bytes each 0.5 ms over a round trip of 20 ms, while links take turns of `period`. Even
-/// seeds have both families. The links change places up to 3 ms late, and both work for half a millisecond then.
+/// Returns the longest silence of a stream of 1,200 bytes every 0.5 ms over a round trip of 20 ms. The links take turns of `period`
+/// milliseconds. Even seeds use both address families. Each change of turns comes up to 3 ms late, and both links work for half a
+/// millisecond then.
 fn silence_of_a_stream(seed: u64, period: u64) -> Duration {
     let families: &[&str] = if seed.is_multiple_of(2) { &[IPV4, IPV6] } else { &[IPV4] };
     let link = LinkConfig { delay: MS(10), rate: 100_000_000, queue_packets: 1_000, ..LinkConfig::default() };
@@ -219,8 +222,12 @@ fn silence_of_a_stream(seed: u64, period: u64) -> Duration {
     longest
 }
 
-/// Each seed needs one of these: a path that becomes active is asked why another is silent; the question is sent although the packet
-/// before it is short; a silent path that is heard again is used at once; losses are found on a path that only retransmitted.
+/// Each seed needs one of these properties:
+///
+/// - When a path becomes active, it is used to ask why another path is silent.
+/// - That question is sent even if the packet before it is short.
+/// - A silent path is used again as soon as a packet arrives on it.
+/// - Losses are found on a path that has only retransmitted.
 #[test]
 fn a_stream_goes_on_while_links_take_turns() {
     for (seed, period) in [(338, 200), (216, 200), (591, 200), (411, 200), (43, 300), (12, 300), (32, 1_000)]
@@ -230,7 +237,8 @@ fn a_stream_goes_on_while_links_take_turns() {
     }
 }
 
-/// `FIRST=1 COUNT=30 PERIOD=200` are the seeds and the length of turns; a study takes 300 seeds and more.
+/// Plays many seeds. The variables `FIRST`, `COUNT` and `PERIOD` set the first seed, the number of seeds and the length of turns in
+/// milliseconds. Their defaults are 1, 30 and 200; a study needs 300 seeds or more.
 #[test]
 #[ignore = "plays many seeds for a study"]
 fn many_streams_go_on_while_links_take_turns() {

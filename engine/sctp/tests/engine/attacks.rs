@@ -1,4 +1,4 @@
-//! The attacks of RFC 5062, packet by packet, and blind ones.
+//! Tests of the attacks of RFC 5062, packet by packet, and of blind attacks.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::support::{Two, a_route, drop_all, seconds, two, two_with};
 const EVIL: &str = "192.0.2.66";
 const VICTIM: &str = "10.0.1.1";
 
-/// The attacker, who guessed the victim's port.
+/// Creates the attacker, who has guessed the victim's port.
 fn evil(t: &Two) -> Stranger {
     Stranger::new(t.b, "10.0.1.2", EVIL, 40_000)
 }
@@ -33,14 +33,14 @@ fn closed_of(t: &Two, host: HostId) -> Vec<Option<CloseReason>> {
 fn listing_an_address_does_not_keep_its_owner_out() {
     let _clear = InTheClear::begin();
     let mut t = two(1);
-    // With a second address the owner cannot take the camper's association for its own and restart it.
+    // With a second address, the owner cannot treat the attacker's association as its own and restart it.
     t.world.host_mut(t.a).addresses.push("10.0.9.1".parse().unwrap());
     evil(&t).open(&mut t.world, &[EVIL, VICTIM]);
     t.connect(Conversation::default());
     t.world.run_for(seconds(1));
     assert_eq!(t.state(t.a), StateName::Established);
     assert_eq!(t.world.host(t.b).app.conversations.len(), 2);
-    // And what comes from there is the owner's from then on: it may restart.
+    // From now on packets from that address belong to the owner's association, so the owner may restart.
     t.world.restart(t.a, EndpointConfig::default());
     t.connect(Conversation::default());
     t.world.run_for(seconds(1));
@@ -87,7 +87,7 @@ fn heartbeat_acks_that_were_never_asked_for_prove_no_address() {
     assert_eq!(path.state, PathState::Unconfirmed);
 }
 
-// Section 3: hijacking by an address that was the peer's once.
+// Section 3: hijacking through an address that once belonged to the peer.
 
 #[test]
 fn the_cookie_for_a_restart_does_not_show_the_tags_of_the_association() {
@@ -141,9 +141,9 @@ fn nothing_but_heartbeats_goes_to_an_address_that_never_answered_one() {
     drop_all(&mut t.world, |_, _| true);
     t.world.host_mut(t.b).app.template = Conversation { bulk: 1 << 30, ..Conversation::default() };
     let (_, answer) = evil(&t).open(&mut t.world, &[EVIL, VICTIM]);
-    // The attacker falls silent, so that its own address fails.
+    // The attacker falls silent, so its own address fails.
     t.world.run_for(seconds(100));
-    // It also provokes answers in the victim's name: a report, a repeated COOKIE ACK.
+    // The attacker also provokes answers in the victim's name: an ERROR, and a repeated COOKIE ACK.
     let unknown = Chunk::Unknown(UnknownChunk { chunk_type: ChunkType(0xff), flags: 0, value: &[] });
     evil(&t).at(VICTIM).send(&mut t.world, answer.tag, &[unknown]);
     evil(&t).at(VICTIM).echo(&mut t.world, &answer);
@@ -152,7 +152,7 @@ fn nothing_but_heartbeats_goes_to_an_address_that_never_answered_one() {
     assert!(sent_to(&t.world, 0, EVIL).0.iter().any(|names| names.contains("DATA")));
 }
 
-// Section 6: bombing by INIT with many addresses, and by a cookie sent again and again.
+// Section 6: bombing through an INIT with many addresses, and through a cookie sent again and again.
 
 fn listed() -> Vec<String> {
     (1..=15).map(|n| format!("198.51.100.{n}")).collect()
@@ -201,7 +201,7 @@ fn a_cookie_is_remembered_as_spent_for_as_long_as_it_is_good() {
     let now = t.world.now();
     t.world.host_mut(t.b).endpoint.release(now, id);
     t.world.run_for(seconds(59));
-    // Others come and go meanwhile.
+    // Other associations come and go in the meantime.
     for port in 1000..1100 {
         Stranger { port, ..evil(&t) }.open(&mut t.world, &[]);
     }
@@ -234,7 +234,7 @@ fn a_cookie_is_spent_though_the_association_has_begun_by_our_own_init() {
     }
 }
 
-// Section 7: redirection. The cookie is good only where it was made for.
+// Section 7: redirection. A cookie is valid only for the ports, tag and address that it was made for.
 
 #[test]
 fn a_cookie_is_good_for_no_other_port_and_no_other_tag() {
@@ -383,7 +383,7 @@ fn an_init_ack_with_a_guessed_tag_or_from_a_stranger_does_not_decide_whom_we_tal
 #[test]
 fn our_own_init_ack_is_read_as_such() {
     let _clear = InTheClear::begin();
-    // The tools of this file, checked against a real handshake.
+    // This checks the tools of this file against a real handshake.
     let mut t = two_with(1, LinkConfig::default(), EndpointConfig::default());
     t.world.recording = true;
     t.connect_with(AssociationConfig::default(), Conversation::default());

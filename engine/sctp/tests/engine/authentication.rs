@@ -1,4 +1,4 @@
-//! Authenticated chunks (RFC 4895) between two hosts.
+//! Tests of authenticated chunks (RFC 4895) between two hosts.
 
 use bytes::Bytes;
 use sctp::{
@@ -26,14 +26,14 @@ fn asking_for(chunks: &[ChunkType], key: &'static [u8]) -> AssociationConfig {
     }
 }
 
-/// Two hosts; `b` has this configuration for what it accepts.
+/// Creates two hosts; `b` accepts associations with this configuration.
 fn world(seed: u64, link: LinkConfig, b: AssociationConfig) -> Two {
     let mut t = two_with(seed, link, EndpointConfig { association: b, ..EndpointConfig::default() });
     t.world.recording = true;
     t
 }
 
-/// An association between ends that both ask for authenticated DATA.
+/// Creates an association whose ends both require authenticated DATA.
 fn established(seed: u64) -> Two {
     let config = asking_for(&[ChunkType::DATA], b"key");
     let mut t = world(seed, LinkConfig::default(), config.clone());
@@ -92,7 +92,7 @@ fn everything_arrives_over_a_bad_link_and_every_data_chunk_is_behind_auth() {
         }
         ids.into_iter().collect::<Vec<_>>()
     };
-    // Each end signs as the other one prefers.
+    // Each end signs with the algorithm that the other end prefers.
     assert_eq!((algorithms("10.0.1.1"), algorithms("10.0.1.2")), (vec![1], vec![3]));
 }
 
@@ -163,7 +163,7 @@ fn a_cookie_echo_that_must_be_authenticated_comes_behind_auth_or_not_at_all() {
     let sent = sent_by(&t.world, 0, "10.0.1.1");
     assert!(sent.iter().any(|n| n.starts_with("AUTH COOKIE ECHO")), "{sent:?}");
 
-    // The same from a peer with another key: no association comes of it.
+    // A peer with another key gets no association.
     let mut t = world(6, LinkConfig::default(), config);
     t.connect_with(asking_for(&[], b"wrong"), Conversation::default());
     t.world.run_for(seconds(10));
@@ -298,7 +298,7 @@ fn a_replayed_packet_under_another_association_is_not_believed() {
     assert_eq!(other.info(other.b).counters.data_received, 0);
 }
 
-/// The packet with another tag and a right checksum.
+/// Returns the packet with another tag and a correct checksum.
 fn retagged(bytes: &[u8], tag: u32) -> Vec<u8> {
     let mut copy = bytes.to_vec();
     copy[4..8].copy_from_slice(&tag.to_be_bytes());

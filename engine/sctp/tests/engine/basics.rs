@@ -1,4 +1,4 @@
-//! The plain walk: set-up, data both ways, the end.
+//! Tests of the plain course of an association: setup, data both ways, and shutdown.
 
 use sctp::{CloseReason, Event};
 use sim::{Close, Conversation, InTheClear};

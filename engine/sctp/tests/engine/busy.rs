@@ -1,7 +1,7 @@
-//! Messages that come whether or not others have left, as calls do, between hosts whose processors others use.
+//! Tests of programs that send messages at a fixed rate, as telephone calls do, between hosts with busy processors.
 //!
-//! Nothing is lost here and the link is never full: what a busy processor adds to a round trip is no queue, and must not keep
-//! messages waiting. `cargo test -p sctp-engine --test engine busy -- --nocapture` prints windows as they go.
+//! No packet is lost here, and the link is never full. The delay that a busy processor adds to a round trip is no network queue, so it must
+//! not delay messages. `cargo test -p sctp-engine --test engine busy -- --nocapture` prints the windows during the run.
 
 use std::time::Duration;
 
@@ -11,14 +11,15 @@ use sim::{Change, Conversation, HostId, LinkConfig, Outgoing};
 use crate::support::{Two, content, two_with};
 
 const MS: fn(u64) -> Duration = Duration::from_millis;
-/// Messages a millisecond, and bytes of one: 2,000 calls a second, of which three messages go each way.
+/// Messages per millisecond and direction, and bytes per message. They model 2,000 calls per second with three messages each way.
 const MESSAGES: u64 = 6;
 const LENGTH: u64 = 500;
-/// How long both talk before their processors get busy, and afterwards, in milliseconds.
+/// Durations of the quiet phase and of the busy phase after it, in milliseconds.
 const QUIET: u64 = 1000;
 const BUSY: u64 = 4000;
 
-/// Two hosts with an association as signalling asks for it, over a link of 10 Gbit/s with a round trip of 0.1 ms and room for all.
+/// Creates two hosts with an association whose settings suit signalling. Their link has 10 Gbit/s, a round trip of 0.1 ms, and room for all
+/// packets.
 fn signalling() -> Two {
     let timing = Timing { rto_initial: MS(500), rto_min: MS(200), sack_delay: MS(20), ..Timing::default() };
     let association = AssociationConfig { timing, initial_packets: 10, ..AssociationConfig::default() };
@@ -39,7 +40,7 @@ fn signalling() -> Two {
 }
 
 impl Two {
-    /// The program of `host` has so many messages more for its peer.
+    /// Queues `messages` more messages at the program of `host`.
     fn tell(&mut self, host: HostId, messages: u64) {
         let talk = self.world.host_mut(host).app.conversations.values_mut().next().expect("a conversation");
         talk.outgoing.extend((0..messages).map(|n| Outgoing {
@@ -49,7 +50,7 @@ impl Two {
         }));
     }
 
-    /// Prints one association's windows.
+    /// Prints the state of `a`'s path.
     fn print(&self, period: u64, millisecond: u64, waits: u64) {
         let path = &self.info(self.a).paths[0];
         let (cwnd, ssthresh, srtt, timeouts) = (path.cwnd, path.ssthresh, path.srtt, path.timeouts);
@@ -60,8 +61,8 @@ impl Two {
     }
 }
 
-/// Others have both processors for nearly all of each `period` milliseconds, the second host's half a period later. The most that
-/// waited for one of the programs in the last second, in milliseconds of what its peer says.
+/// Returns the maximum backlog of either program in the last second, in milliseconds of its peer's messages. Other processes occupy both
+/// processors for nearly all of each `period` milliseconds. The second host's periods begin half a period later.
 fn most_that_waits(period: u64) -> u64 {
     let mut t = signalling();
     let hosts = [(t.a, 0), (t.b, period / 2)];

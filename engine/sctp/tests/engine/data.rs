@@ -1,4 +1,4 @@
-//! Data (RFC 9260 section 6): order, fragments, windows, losses, and SACKs that cannot be.
+//! Tests of data transfer (RFC 9260 section 6): order, fragments, windows, losses, and impossible SACKs.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ fn data(tsn: u32, ssn: u16, payload: &[u8]) -> Chunk<'_> {
     })
 }
 
-/// The initial TSN of the host that opened, as its INIT said.
+/// Returns the initial TSN of the opening host, taken from its INIT.
 fn initial_tsn(world: &World) -> u32 {
     let packet = Packet::parse(&world.records[0].packet, ChecksumMode::Verify).unwrap();
     match packet.chunks().next() {
@@ -42,7 +42,7 @@ fn initial_tsn(world: &World) -> u32 {
     }
 }
 
-/// Both sides up, recorded from the INIT on; returns the opener's initial TSN.
+/// Creates an association that is recorded from its INIT on. Returns it and the opener's initial TSN.
 fn recorded(seed: u64, config: EndpointConfig) -> (Two, u32) {
     let mut t = two_with(seed, LinkConfig::default(), config);
     t.world.recording = true;
@@ -115,9 +115,9 @@ fn small_messages_share_packets() {
     assert!(packets <= 5, "{packets} packets for 100 messages of 20 bytes");
 }
 
-/// A seed for an endpoint whose first association begins at most 1,000 TSNs before the wrap.
+/// Finds a seed for an endpoint whose first association begins less than 1,000 TSNs before the wrap.
 fn seed_near_the_wrap() -> [u8; 32] {
-    // Found by this very search; it goes on from here should the engine draw its numbers differently.
+    // An earlier run of this search found `WRAP_SEED`. If the engine draws its numbers differently, the search continues from there.
     let begin = WRAP_SEED;
     for n in begin..begin + 100_000_000 {
         let mut seed = [0; 32];
@@ -173,7 +173,7 @@ fn ssns_pass_their_wrap() {
     assert!(received.iter().enumerate().all(|(n, m)| m.bytes == content(n, 4)) && received.len() == 70_000);
 }
 
-/// A bulk transfer whose reader begins only at `second`.
+/// Runs a bulk transfer whose reader begins only at `second`.
 fn reader_that_begins_at(second: u64) -> Two {
     let link = LinkConfig { queue_bytes: 10 << 20, queue_packets: 10_000, ..LinkConfig::default() };
     let mut t = two_with(1, link, EndpointConfig::default());
@@ -208,7 +208,7 @@ fn a_window_closed_for_ten_minutes_fails_no_path_and_loses_nothing() {
     assert!(t.info(t.b).receive_buffered <= 1 << 20 | 1 << 17);
     let changes = t.events(t.a).into_iter().filter(|e| matches!(e, sctp::Event::PathChanged { .. })).count();
     assert_eq!(changes, 0, "{}", describe(&t.world));
-    // The next probe is due in 4.8 s; the window update makes it needless.
+    // The next probe is due in 4.8 s. The window update makes it needless.
     t.world.run_for(seconds(2));
     assert_eq!(t.talk(t.b).received_bytes, 4_000_000, "{}", describe(&t.world));
 }
@@ -339,7 +339,7 @@ fn a_chunk_that_is_lost_twice_is_repaired_without_a_timeout_and_one_lost_for_sec
     }
 }
 
-/// Of 200 chunks, the 20th is lost so often, or for two seconds.
+/// Transfers 200 messages. During the first two seconds, one chunk is dropped up to `most` times.
 fn after_losses_of_one_chunk(most: usize) -> Two {
     let mut t = two(1);
     let mut victim = None;
@@ -359,7 +359,7 @@ fn after_losses_of_one_chunk(most: usize) -> Two {
     t
 }
 
-/// Returns an established sender after a SACK of `cumulative` above its initial TSN, with `gaps`.
+/// Returns an established sender after a SACK that acknowledges `ahead` TSNs it never sent, with `gaps`.
 fn after_sack(ahead: u32, gaps: &[GapBlock]) -> Two {
     let (mut t, tsn) = recorded(1, EndpointConfig::default());
     let sack = Sack {
@@ -381,7 +381,7 @@ fn a_sack_of_what_was_never_sent_ends_the_association() {
     assert!(matches!(&t.talk(t.a).closed, Some(CloseReason::Aborted(cause)) if cause.code == 13));
 }
 
-/// Five messages leave, and a SACK of the first comes with these gap blocks; returns how many bytes are still in flight.
+/// Sends five messages and delivers a SACK of the first one with these gap blocks. Returns the user bytes still in flight.
 fn in_flight_after(gaps: &[(u16, u16)]) -> usize {
     let (mut t, tsn) = recorded(1, EndpointConfig::default());
     drop_all(&mut t.world, |_, _| true);
@@ -407,7 +407,7 @@ fn in_flight_after(gaps: &[(u16, u16)]) -> usize {
 #[test]
 fn gap_blocks_may_come_in_any_order_and_impossible_ones_say_nothing() {
     let _clear = InTheClear::begin();
-    // Of five messages the first is acknowledged, and those that a block names.
+    // Only the first of five messages is acknowledged, and any message that a valid block covers.
     for nothing in [&[][..], &[(0, 0)], &[(1, 1)], &[(3, 2)], &[(1, 4)]] {
         assert_eq!(in_flight_after(nothing), in_flight_after(&[]), "{nothing:?}");
     }

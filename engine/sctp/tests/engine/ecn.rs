@@ -1,4 +1,4 @@
-//! Explicit congestion notification: negotiation, marks, echoes, and paths that do not let it through.
+//! Tests of explicit congestion notification: negotiation, marks, echoes, and paths that block ECN.
 
 use std::time::Duration;
 
@@ -12,7 +12,8 @@ use crate::support::{Two, a_route, b_route, describe, lose, messages, seconds, s
 const MS: fn(u64) -> Duration = Duration::from_millis;
 const CUBIC: CongestionAlgorithm = CongestionAlgorithm::Cubic;
 
-/// A link of 20 Mbit/s and 40 ms there and back, with a queue of three times what the pipe holds, marking above `mark`.
+/// Returns a link of 20 Mbit/s with a round trip of 40 ms. Its queue holds three bandwidth-delay products, and marks packets above `mark`
+/// bytes.
 fn marking(mark: Option<usize>) -> LinkConfig {
     LinkConfig {
         rate: 20_000_000,
@@ -23,7 +24,7 @@ fn marking(mark: Option<usize>) -> LinkConfig {
     }
 }
 
-/// `a` sends without end; both ends have these settings.
+/// Creates an association over which `a` sends without end. Both ends have these settings.
 fn bulk(link: LinkConfig, config: AssociationConfig) -> Two {
     let endpoint = EndpointConfig { association: config.clone(), ..EndpointConfig::default() };
     let mut t = two_with(1, link, endpoint);
@@ -47,7 +48,7 @@ fn without() -> AssociationConfig {
     AssociationConfig { extensions: Extensions::NONE, ..with(CUBIC) }
 }
 
-/// The codepoints of the packets recorded that hold a chunk of this name.
+/// Returns the ECN codepoints of the recorded packets that contain a chunk with this name.
 fn codepoints(t: &Two, name: &str) -> Vec<Ecn> {
     let with_chunk = t.world.records.iter().filter(|r| chunk_names(&r.packet).contains(name));
     with_chunk.map(|r| r.ecn).collect()
@@ -77,7 +78,7 @@ fn new_data_is_capable_and_all_else_is_not() {
     let info = t.info(t.a);
     assert_eq!(info.counters.data_retransmitted, 1);
     let data = codepoints(&t, "DATA");
-    // The retransmission is not, nor what new data left with it.
+    // The retransmission is not ECN-capable, and neither is new data in the same packet.
     let plain = data.iter().filter(|&&e| e == Ecn::NotEct).count();
     assert!((1..=3).contains(&plain) && data.len() == 31, "{data:?}");
     assert!(data.iter().all(|&e| e == Ecn::NotEct || e == Ecn::Ect0));
@@ -104,7 +105,7 @@ fn marks_in_place_of_drops_keep_the_link_full_and_lose_nothing() {
 
 #[test]
 fn the_window_is_reduced_once_a_round_trip_however_many_packets_are_marked() {
-    // Every packet is marked; a round trip takes 40 ms and more.
+    // Every packet is marked, and a round trip takes at least 40 ms.
     let mut t = bulk(marking(Some(0)), with(CUBIC));
     t.world.run_for(seconds(4));
     let reductions = t.info(t.a).counters.ecn_reductions;
@@ -134,7 +135,7 @@ fn a_mark_is_echoed_until_the_sender_has_said_that_it_reacted() {
     assert_eq!(codepoints(&t, "ECNE").len(), 0);
 }
 
-/// The packets with CWR of a bulk transfer over a link that marks, in two seconds, and those that hold nothing else.
+/// Returns the number of packets with CWR that a bulk transfer sends in two seconds over a marking link, and how many of them lack DATA.
 fn answers(advertisement: Option<SendBufferConfig>) -> (usize, usize) {
     let mut t = bulk(marking(Some(30_000)), AssociationConfig { advertisement, ..with(CUBIC) });
     t.world.run_for(seconds(2));
@@ -162,7 +163,8 @@ fn an_echo_is_answered_again_only_when_the_answer_can_have_arrived() {
     t.world.run_for(MS(5));
     t.world.link_mut(t.links[0]).config.mark_above = None;
     t.world.recording = true;
-    // The first answer is lost: the second goes when its DATA was sent again and acknowledged, two round trips later.
+    // The first CWR is lost. The second one leaves two round trips later, after the DATA of the lost packet was retransmitted and
+    // acknowledged.
     lose(&mut t.world, "CWR", 1);
     t.world.run_for(seconds(2));
     let echoes = codepoints(&t, "ECNE").len();

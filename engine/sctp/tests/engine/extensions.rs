@@ -1,4 +1,4 @@
-//! Which extensions two ends use.
+//! Tests of the negotiation of extensions.
 
 use sctp::{AssociationConfig, EndpointConfig, Extension, Extensions};
 use sim::{Close, Conversation, Fate, InTheClear, LinkConfig, chunk_names};
@@ -28,7 +28,7 @@ fn only_what_both_ends_offer_is_used_and_both_know_it() {
     }
 }
 
-/// An association between ends with these error detection methods, with its packets.
+/// Creates an association whose ends have these error detection methods, and records its packets.
 fn with_methods(a: Option<u32>, b: Option<u32>) -> Two {
     let config = |zero_checksum| AssociationConfig { zero_checksum, ..AssociationConfig::default() };
     let endpoint = EndpointConfig { association: config(b), ..EndpointConfig::default() };
@@ -77,7 +77,7 @@ fn without_the_same_method_every_packet_has_its_checksum_and_zero_is_taken_by_wh
     }
 }
 
-/// Reports whether the two get up when the INIT ACK comes with a checksum of zero.
+/// Reports whether the association comes up if the INIT ACK arrives with a checksum of zero.
 fn opens_by_init_ack_without_checksum(announced: Option<u32>) -> bool {
     let mut t = two_with(1, LinkConfig::default(), EndpointConfig::default());
     t.world.set_filter(|record| {

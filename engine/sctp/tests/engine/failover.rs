@@ -1,5 +1,5 @@
-//! Quick failover between ends that have agreed on it: silence is doubted, other paths tell why, and a path that has failed is
-//! watched before it is trusted again.
+//! Tests of quick failover between ends that have agreed on it. Silence raises doubt, other paths show the reason, and a failed path is
+//! watched before it carries data again.
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ use crate::support::{Two, messages, route, seconds, sends, sent_by};
 
 const MS: fn(u64) -> Duration = Duration::from_millis;
 
-/// As daemons agree on it.
+/// Returns the settings that daemons agree on.
 pub(crate) fn config() -> AssociationConfig {
     let extensions =
         Extensions::NONE.with(Extension::Auth).with(Extension::AddressReconfiguration).with(Extension::Ecn);
     AssociationConfig { timing: Timing::quick(), extensions, ..AssociationConfig::default() }
 }
 
-/// Two hosts with the links of these one-way delays, each with a pair of addresses; all paths are proven.
+/// Creates two hosts joined by one link per one-way delay in milliseconds. Each link has a pair of addresses, and all paths are confirmed.
 fn joined(delays: &[u64], conversation: Conversation) -> Two {
     joined_by_chance(1, delays, conversation)
 }
@@ -49,7 +49,7 @@ pub(crate) fn idle(delays: &[u64]) -> Two {
     joined(delays, Conversation::default())
 }
 
-/// A message of 64 bytes each 100 ms, so often.
+/// Sends a message of 64 bytes every 100 ms, `times` times.
 pub(crate) fn speak(t: &mut Two, times: usize) {
     for _ in 0..times {
         let id = t.id(t.a);
@@ -59,7 +59,7 @@ pub(crate) fn speak(t: &mut Two, times: usize) {
     }
 }
 
-/// A little after the last message, which has been acknowledged.
+/// Cuts or restores a link 30 ms later, when the last message has been acknowledged.
 pub(crate) fn cut(t: &mut Two, link: usize, cut: bool) {
     t.world.run_for(MS(30));
     let (now, link) = (t.world.now(), t.links[link]);
@@ -67,7 +67,7 @@ pub(crate) fn cut(t: &mut Two, link: usize, cut: bool) {
     t.world.run_for(MS(1));
 }
 
-/// Sends without end.
+/// Makes `a` send without end, for two seconds at first.
 pub(crate) fn transfer(t: &mut Two) {
     let id = t.id(t.a);
     t.world.host_mut(t.a).app.conversations.get_mut(&id).expect("a conversation").bulk = 1 << 40;
@@ -173,7 +173,7 @@ fn a_packet_lost_on_a_path_that_works_goes_by_the_other_and_the_path_stays_in_us
 fn a_doubted_path_is_asked_even_while_its_data_timer_runs() {
     let mut t = idle(&[10, 10]);
     speak(&mut t, 20);
-    // The doubted path works: our own question alone may show that.
+    // The doubted path works, and only our own HEARTBEAT can show that.
     let mut left = 1;
     t.world.set_filter(move |record| {
         let names = chunk_names(&record.packet);
@@ -208,7 +208,7 @@ fn where_nobody_answers_no_path_is_blamed_before_its_timer_expires() {
 #[test]
 //= rfc9260#6.4-5
 fn data_of_a_wrong_guess_is_resent_on_the_path_that_answers() {
-    // Two pairs of addresses on the first link, and the third pair on a slower one: the quicker guess is the wrong one.
+    // The first two links model two pairs of addresses on one link, and the third link is slower. So the quicker guess is wrong.
     let mut t = idle(&[5, 5, 20]);
     end_doubts(&mut t);
     transfer(&mut t);
@@ -217,12 +217,14 @@ fn data_of_a_wrong_guess_is_resent_on_the_path_that_answers() {
     cut(&mut t, 1, true);
     t.world.run_for(seconds(3));
     let silence = t.talk(t.b).longest_silence;
-    // The timer, a heartbeat and its answer, and the way to the other end behind a short queue: no second timer.
+    // The silence covers the timer, a HEARTBEAT and its answer, and the way to the other end behind a short queue. It covers no second
+    // timer.
     assert!(silence < rto + MS(95), "{silence:?} with an RTO of {rto:?}");
     assert_eq!(in_use(&t), "10.0.3.1");
 }
 
-// Both directions are dead, and each end would find out for itself: one after the other, where one waits for the other.
+// Both directions are dead. If each end had to detect this alone, one detection would follow the other, because one end waits for the
+// other.
 #[test]
 fn an_answer_takes_the_path_that_the_question_came_by_when_the_usual_one_has_been_silent() {
     let mut t = idle(&[50, 50]);
@@ -239,7 +241,7 @@ fn an_answer_takes_the_path_that_the_question_came_by_when_the_usual_one_has_bee
     let a = t.a;
     let is_answered = |w: &World| w.host(a).app.conversations.values().any(|c| c.received_bytes > 0);
     assert!(t.world.run_until(begin + seconds(2), is_answered));
-    // The first end's timer or doubt, and a round trip.
+    // This time covers the first end's timer or doubt, and one round trip.
     let took = t.world.now() - begin;
     assert!(took < MS(330), "{took:?}");
     let paths = t.info(t.b).paths;
@@ -312,7 +314,7 @@ fn a_link_that_goes_down_moves_data_at_once_and_one_that_comes_up_is_asked_at_on
     assert_eq!(t.info(t.a).paths[0].state, PathState::Active);
 }
 
-/// As two daemons have it, with paths that begin with ten packets.
+/// Creates two hosts as daemons set them up, with paths that begin with ten packets.
 fn joined_daemons() -> Two {
     let mut t = idle(&[10, 10]);
     let (now, id) = (t.world.now(), t.id(t.a));
@@ -320,12 +322,12 @@ fn joined_daemons() -> Two {
     t
 }
 
-/// 1,200 bytes each half millisecond, for so long.
+/// Sends 1,200 bytes every half millisecond for `long`.
 pub(crate) fn stream(t: &mut Two, long: Duration) {
     stream_of(t, 1200, Duration::from_micros(500), long);
 }
 
-/// So many bytes so often, for so long.
+/// Sends `size` bytes every `pause` for `long`.
 pub(crate) fn stream_of(t: &mut Two, size: usize, pause: Duration, long: Duration) {
     let end = t.world.now() + long;
     while t.world.now() < end {
@@ -336,20 +338,20 @@ pub(crate) fn stream_of(t: &mut Two, size: usize, pause: Duration, long: Duratio
     }
 }
 
-/// Windows that had to open first are no matter.
+/// Resets the longest silence at `b`, which includes the time in which windows opened.
 pub(crate) fn forget_silence(t: &mut Two) {
     let id = t.id(t.b);
     let talk = t.world.host_mut(t.b).app.conversations.get_mut(&id).expect("a conversation");
     talk.longest_silence = Duration::ZERO;
 }
 
-/// The first link is down, and a's host says so.
+/// Reports to `a`'s endpoint that its first link is down.
 fn take_down(t: &mut Two) {
     let (now, id, local) = (t.world.now(), t.id(t.a), "10.0.1.1".parse().expect("an address"));
     t.world.host_mut(t.a).endpoint.set_local_link(now, id, local, false);
 }
 
-/// The first address of a has gone, and its host says so.
+/// Removes `a`'s first address, as after the host has lost it.
 fn take_address(t: &mut Two) {
     let (now, id, local) = (t.world.now(), t.id(t.a), "10.0.1.1".parse().expect("an address"));
     t.world.host_mut(t.a).endpoint.remove_local_address(now, id, local).expect("there is another");
@@ -391,7 +393,7 @@ fn only_data_that_the_kernel_refused_moves_to_the_other_path_at_once() {
     forget_silence(&mut t);
     let (now, local) = (t.world.now(), "10.0.1.1".parse().expect("an address"));
     t.world.at(now, Change::Unroutable(local, true));
-    // The host says so a little later.
+    // The host reports this a little later.
     stream(&mut t, MS(2));
     take_down(&mut t);
     stream(&mut t, MS(500));
@@ -410,7 +412,8 @@ fn a_witness_report_on_a_silent_path_is_no_sign_of_its_life() {
     let (now, link) = (t.world.now(), t.links[0]);
     t.world.at(now, Change::CutBoth(link, true));
     stream(&mut t, MS(500));
-    // Doubted after 50 ms, answered by the other path after 70, judged by 80, and 10 ms to get there.
+    // The path is doubted after 50 ms, and the answer on the other path arrives after 70 ms. The verdict comes by 80 ms, and data arrives
+    // 10 ms later.
     let silence = t.talk(t.b).longest_silence;
     assert!(silence < MS(95), "{silence:?}");
 }
@@ -423,7 +426,8 @@ fn a_talk_whose_packets_are_acknowledged_late_is_doubted_after_two_round_trips()
     let (now, link) = (t.world.now(), t.links[0]);
     t.world.at(now, Change::Cut(link, Direction::Forward, true));
     stream_of(&mut t, 64, MS(100), seconds(1));
-    // The message before the cut came 50 ms after it was sent, the first one after the cut goes by the other path after 200 ms.
+    // The last message before the cut arrived 50 ms after it was sent. The first message after the cut leaves on the other path after 200
+    // ms.
     let silence = t.talk(t.b).longest_silence;
     assert!(silence < MS(305), "{silence:?}");
 }
@@ -467,7 +471,7 @@ fn data_lost_with_a_failed_link_is_retransmitted_after_a_round_trip() {
     stream(&mut t, MS(15));
     take_down(&mut t);
     stream(&mut t, MS(500));
-    // The last that passed the link comes 5 ms before the host hears of it, the rest 10 + 20 ms after it did.
+    // The last packet over the link arrives 5 ms before the host reports the failure. The rest arrives 10 + 20 ms after that report.
     let silence = t.talk(t.b).longest_silence;
     assert!(silence < MS(37), "{silence:?}");
     t.world.run_for(MS(100));

@@ -1,4 +1,4 @@
-//! A message that is given with the command to connect goes out with the COOKIE ECHO (RFC 9260 section 5.1).
+//! Tests of a message that is passed with the command to connect: it leaves with the COOKIE ECHO (RFC 9260 section 5.1).
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use wire::Ppid;
 
 use crate::support::{Two, a_route, b_route, content, lose, seconds, sent_by, two, two_with};
 
-/// Opens an association between fixed ports, and begins it with `message`.
+/// Opens an association between fixed ports with `message` as its first message.
 fn connect_and_send(t: &mut Two, host: HostId, route: Route, ports: (u16, u16), message: Bytes) {
     let now = t.world.now();
     let host = t.world.host_mut(host);
@@ -25,7 +25,7 @@ fn connect_and_send(t: &mut Two, host: HostId, route: Route, ports: (u16, u16), 
     host.app.conversations.insert(id, Conversation::default());
 }
 
-/// The listening host's program is given a message of `length` bytes.
+/// Opens an association from `a` with a first message of `length` bytes, and records all packets.
 fn says(t: &mut Two, length: usize) {
     t.world.recording = true;
     let a = t.a;

@@ -1,4 +1,4 @@
-//! Floods: how many answers strangers get, how long they are, and who is let through all the same.
+//! Tests of floods: number and length of the answers to unknown hosts, and the service that other hosts get meanwhile.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ fn flooded() -> Two {
     two_with(1, LinkConfig::default(), limited())
 }
 
-/// `count` INITs from one address; how many were answered.
+/// Sends `count` INITs from one address, and returns the number of answers.
 pub(crate) fn flood(t: &mut Two, source: &str, count: u16) -> usize {
     let stranger = |port| Stranger::new(t.b, "10.0.1.2", source, port);
     (1..=count)
@@ -118,7 +118,7 @@ fn stale_and_spent_cookies_are_strays_too() {
     assert_eq!(answers, 20);
 }
 
-/// A listener with `addresses` of its own and all extensions.
+/// Creates a listener with `addresses` more addresses and several extensions, and an unknown host of each address family.
 fn listener(addresses: usize) -> (World, Stranger, Stranger) {
     let extensions = Extensions::NONE
         .with(Extension::Auth)

@@ -1,4 +1,5 @@
-//! Packets signed by hand with the keys of a recorded association: RFC 4895 section 6.1 once more, from the packets alone.
+//! Packets signed by hand with the keys of a recorded association. This is a second implementation of RFC 4895 section 6.1, which uses only
+//! the recorded packets.
 
 use std::collections::BTreeMap;
 
@@ -10,29 +11,29 @@ use wire::{
     VerificationTag,
 };
 
-/// Signs for the association that `world` has recorded from its INIT on.
+/// Signer for the association that `world` has recorded from its INIT on.
 pub(crate) struct Forger {
     number: u16,
     key: Vec<u8>,
-    /// The key vector of whoever sends from this port, if keys are by direction.
+    /// Key vectors by source port, if keys are by direction.
     by_port: BTreeMap<u16, Vec<u8>>,
-    /// The hash of INIT and INIT ACK.
+    /// Hash of INIT and INIT ACK.
     handshake: Vec<u8>,
 }
 
 impl Forger {
-    /// With the shared key 1.
+    /// Signs with the shared key 1.
     pub(crate) fn new(world: &World, shared: &[u8]) -> Forger {
         Forger { by_port: BTreeMap::new(), ..Forger::by_direction(world, shared) }
     }
 
-    /// With the shared key 1, where keys are by direction.
+    /// Signs with the shared key 1, where keys are by direction.
     pub(crate) fn by_direction(world: &World, shared: &[u8]) -> Forger {
         let without = Forger::without_key(world);
         Forger { number: 1, key: [shared.to_vec(), without.key.clone()].concat(), ..without }
     }
 
-    /// With the empty key: all that it takes is in the recorded INIT and INIT ACK.
+    /// Signs with the empty key. The recorded INIT and INIT ACK hold all that this needs.
     pub(crate) fn without_key(world: &World) -> Forger {
         let (mut by_port, mut said) = (BTreeMap::new(), [[0; 32]; 2]);
         for record in &world.records {
@@ -51,7 +52,7 @@ impl Forger {
         Forger { number: 0, key: vectors.concat(), by_port, handshake }
     }
 
-    /// The key of who sends from the first of these ports to the second.
+    /// Returns the key for packets from the first of these ports to the second.
     fn key_of(&self, (from, to): (u16, u16)) -> Vec<u8> {
         match self.by_port.get(&from).filter(|_| self.number != 0) {
             Some(vector) => {
@@ -62,7 +63,7 @@ impl Forger {
         }
     }
 
-    /// A packet with AUTH before these chunks.
+    /// Returns a packet with an AUTH chunk before these chunks.
     pub(crate) fn packet(&self, ports: (u16, u16), tag: u32, chunks: &[Chunk<'_>]) -> Vec<u8> {
         let mut all = ChunkSet::EMPTY;
         (0..=255).for_each(|t| all.insert(wire::ChunkType(t)));
@@ -79,7 +80,7 @@ impl Forger {
     }
 }
 
-/// All but cookie, reports, the wish for a longer life of the cookie, and padding.
+/// Returns the hash of all parts of an INIT or INIT ACK, except the cookie, error reports, the Cookie Preservative, and padding.
 fn said_in(init: &Init<'_>) -> [u8; 32] {
     let fixed = [init.tag.0, init.a_rwnd, init.initial_tsn.0].map(u32::to_be_bytes).concat();
     let streams = [init.outbound_streams, init.inbound_streams].map(u16::to_be_bytes).concat();

@@ -1,6 +1,6 @@
-//! Goodput in virtual time: what congestion control makes of a link.
+//! Tests of goodput in virtual time: the share of a link that congestion control uses.
 //!
-//! The numbers are printed (`cargo test -p sctp-engine --test engine goodput -- --nocapture`); the bounds are far below them.
+//! `cargo test -p sctp-engine --test engine goodput -- --nocapture` prints the measured values. The bounds are far below them.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use sim::{Conversation, LinkConfig, Loss, LossPlace};
 
 use crate::support::{seconds, two_with};
 
-/// Bits of user data per second over a link of 100 Mbit/s and a round trip of 20 ms, after `warm_up`.
+/// Returns the goodput in bit/s over a link of 100 Mbit/s with a round trip of 20 ms, measured for `measured` after `warm_up`.
 fn goodput(seed: u64, loss: Loss, warm_up: Duration, measured: Duration) -> f64 {
     let association =
         AssociationConfig { send_buffer: 2 << 20, receive_buffer: 2 << 20, ..AssociationConfig::default() };
@@ -45,7 +45,8 @@ fn goodput_under_one_percent_of_loss_is_not_below_half_of_the_square_root_law() 
     assert!(rate >= law / 2.0, "{rate} bit/s where the law says {law}");
 }
 
-/// 1.5 Mbit/s, 35 ms each way, 50 packets: how long so many bytes take from connect to the last, and T3 timeouts.
+/// Transfers `bytes` bytes over a link of 1.5 Mbit/s with 35 ms per direction and a queue of 50 packets. Returns the time from the connect
+/// command to the last byte, and the number of T3 timeouts.
 fn slow_link(
     seed: u64,
     congestion: CongestionAlgorithm,
@@ -94,7 +95,7 @@ fn a_queue_that_fills_in_slow_start_makes_no_timeout() {
 fn where_a_tenth_is_lost_a_loss_tolerant_transfer_takes_a_fifth_more_than_the_link_at_most() {
     let took = |seed| slow_link(seed, CongestionAlgorithm::LossTolerant, 0, 0.1, 2_000_000).0;
     let mean = (1..=5).map(took).sum::<Duration>() / 5;
-    // 1444 bytes of 1500 are the file's.
+    // Of each 1,500 bytes, 1,444 belong to the file.
     let link = Duration::from_secs_f64(2_000_000.0 * 8.0 / 1.5e6 * 1500.0 / 1444.0);
     assert!(mean < link * 6 / 5, "{mean:?}, the link alone {link:?}");
 }

@@ -1,6 +1,6 @@
-//! Effect of each chunk, with the right tag, in each state: a snapshot, to be changed with a reason only.
+//! Snapshot of the effect of each chunk, with the right tag, in each state. It may change only for a good reason.
 //!
-//! `UPDATE_GRID=1 cargo test -p sctp-engine --test engine state_grid` writes it anew.
+//! `UPDATE_GRID=1 cargo test -p sctp-engine --test engine state_grid` rewrites it.
 
 use sim::InTheClear;
 use std::fmt::Write;

@@ -1,4 +1,5 @@
-//! INITs, INIT ACKs and cookies that are wrong, odd, or in bad company (RFC 9260 sections 3.2.2, 3.3.2, 3.3.3 and 5).
+//! Tests of INITs, INIT ACKs and cookies that are wrong, unusual, or bundled with other chunks (RFC 9260 sections 3.2.2, 3.3.2, 3.3.3 and
+//! 5).
 
 use sctp::{CloseReason, ConnectError, EndpointConfig, StateName};
 use sim::{Conversation, HostId, InTheClear};
@@ -42,7 +43,7 @@ fn unknown(kind: u8, value: &[u8]) -> Chunk<'_> {
     Chunk::Unknown(UnknownChunk { chunk_type: ChunkType(kind), flags: 0, value })
 }
 
-/// Returns the answer of a listening host to this INIT, and its packet.
+/// Returns the answer of a listening host to this INIT: the chunk names, and the packet.
 fn answer_to_init(init: Init<'_>) -> (Vec<String>, Vec<u8>) {
     let mut t = two(1);
     t.world.recording = true;
@@ -51,7 +52,7 @@ fn answer_to_init(init: Init<'_>) -> (Vec<String>, Vec<u8>) {
     (sent_by(&t.world, 0, "10.0.1.2"), packet)
 }
 
-/// Returns the answer of a host in COOKIE-WAIT to this INIT ACK, and the host.
+/// Returns the answer of a host in COOKIE-WAIT to this INIT ACK, and that host.
 fn answer_to_init_ack(init: Init<'_>) -> (Vec<String>, Subject) {
     let mut subject = Subject::in_state(StateName::CookieWait);
     let tag = subject.own_tag;
@@ -64,7 +65,7 @@ fn first_chunk<R>(packet: &[u8], read: impl FnOnce(u32, Chunk<'_>) -> R) -> R {
     read(packet.header.tag.0, packet.chunks().next().unwrap().unwrap())
 }
 
-/// Tag and first cause of an ABORT.
+/// Returns the tag and the first cause of an ABORT.
 fn abort_in(packet: &[u8]) -> (u32, Option<u16>) {
     first_chunk(packet, |tag, chunk| match chunk {
         Chunk::Abort(abort) => (tag, abort.causes.iter().find_map(Result::ok).map(|c| c.code())),
@@ -156,15 +157,14 @@ fn supported_address_types_are_no_reason_to_refuse() {
     }
 }
 
-/// An INIT whose parameters are one of an unknown type and an adaptation indication; what its answer quotes, and whether
-/// the second one was read.
+/// Sends an INIT with a parameter of an unknown type. Returns the parameters that the answer quotes.
 fn after_unknown_parameter(kind: u16) -> Vec<Vec<u8>> {
     let mut raw = vec![0, 0, 0, 77, 0, 1, 0, 0, 0, 10, 0, 10, 0, 0, 0, 1];
     raw.extend([kind.to_be_bytes(), [0, 5], [9, 0], [0, 0]].concat());
     quoted_parameters(&raw)
 }
 
-/// The parameters that the answer to an INIT of this value quotes.
+/// Returns the parameters that the answer to an INIT with this value quotes.
 fn quoted_parameters(value: &[u8]) -> Vec<Vec<u8>> {
     let mut t = two(1);
     t.world.recording = true;
@@ -250,7 +250,7 @@ fn data_beside_shutdown_ack_keeps_the_end_from_nothing() {
     assert_eq!(subject.closed(), Some(CloseReason::Graceful));
 }
 
-/// The tag and the cookie of an INIT ACK.
+/// Returns the tag and the cookie of an INIT ACK.
 fn tag_and_cookie(init_ack: &[u8]) -> (u32, Vec<u8>) {
     first_chunk(init_ack, |_, chunk| match chunk {
         Chunk::InitAck(ack) => {
@@ -264,7 +264,7 @@ fn tag_and_cookie(init_ack: &[u8]) -> (u32, Vec<u8>) {
     })
 }
 
-/// A host that waits for the COOKIE ECHO of its INIT ACK, its tag, and the cookie.
+/// Returns a host that waits for the COOKIE ECHO of its INIT ACK, the host's tag, and the cookie.
 fn awaiting_cookie() -> (Two, u32, Vec<u8>) {
     let mut t = two(1);
     t.world.recording = true;
@@ -350,7 +350,7 @@ fn a_packet_to_or_from_an_address_that_is_not_unicast_is_dropped() {
     assert!(t.world.records.is_empty());
 }
 
-/// Streams of both sides after a set-up with these wishes.
+/// Returns the outbound and inbound streams of both ends after a setup with these requests.
 fn streams(ours: (u16, u16), theirs: (u16, u16)) -> [(u16, u16); 2] {
     let with = |(outbound_streams, inbound_streams)| sctp::AssociationConfig {
         outbound_streams,
@@ -489,7 +489,7 @@ fn a_stale_cookie_asks_for_no_more_than_the_round_trip_and_a_second() {
                 Ok(Parameter::CookiePreservative(ms)) => Some(ms),
                 _ => None,
             });
-            // The subject waited for 0.5 s at most.
+            // The subject waited for up to 0.5 s.
             assert!(asked.is_some_and(|ms| (1000..=1500).contains(&ms)), "{asked:?}");
         }
         other => panic!("an INIT, not {other:?}"),

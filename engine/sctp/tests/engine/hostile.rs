@@ -1,7 +1,6 @@
-//! A hostile peer: packets altered at random, under good checksums and right tags.
+//! Tests of a hostile peer: packets altered at random, with correct checksums and tags.
 //!
-//! Nothing can be promised of what is delivered then. But no packet may panic the engine, stop its time, or make it
-//! hold more than its limits.
+//! The delivered data is then arbitrary. But no packet may make the engine panic, stop its timers, or exceed its limits on memory.
 
 use rand::RngExt;
 use rand_chacha::ChaCha12Rng;
@@ -11,11 +10,11 @@ use sim::{Close, Conversation, Fate, LinkConfig};
 
 use crate::support::{Two, at_seconds, messages, seconds, sends, two_with};
 
-/// A few octets behind the common header changed, or the packet cut, and the checksum mended.
+/// Returns the packet with a few octets after the common header changed, perhaps truncated, and with a correct checksum.
 fn altered(packet: &[u8], r: &mut ChaCha12Rng) -> Vec<u8> {
     let mut packet = packet.to_vec();
     for _ in 0..r.random_range(1..4) {
-        // Most of the meaning is at the front.
+        // The first octets carry most of the meaning.
         let reach = if r.random_bool(0.7) { packet.len().min(44) } else { packet.len() };
         let place = r.random_range(12..reach.max(13)).min(packet.len() - 1);
         packet[place] = [0, 1, 0x7f, 0x80, 0xff, r.random()][r.random_range(0..6)];
@@ -44,7 +43,7 @@ fn world_of_lies(seed: u64) -> Two {
     t.world.set_filter(move |record| {
         if r.random_bool(often) { Fate::Replace(altered(&record.packet, &mut r)) } else { Fate::Pass }
     });
-    // Altered messages do not assemble: they are only counted.
+    // Altered messages cannot be reassembled, so they are only counted.
     t.world.host_mut(t.b).app.template = Conversation { keeps: false, ..sends(messages(60, 2500, 3)) };
     let talk = Conversation {
         keeps: false,

@@ -1,14 +1,14 @@
-//! Packets without data of several associations, in one train.
+//! Tests of trains that carry packets without data of several associations.
 
 use base::{Carrier, Route, Time};
 use sctp::{AssociationConfig, Connect, Endpoint, EndpointConfig, Transmit};
 use std::net::{IpAddr, Ipv4Addr};
 
-/// Local addresses that make an INIT longer than the shortest.
+/// Number of local addresses that makes an INIT longer than the minimum.
 const MANY_ADDRESSES: u8 = 60;
 
-/// An endpoint with an INIT to send for each of these: the last octet of the peer's address, and how many addresses of
-/// ours the INIT announces.
+/// Creates an endpoint with one INIT to send per entry. An entry holds the last octet of the peer's address, and the number of local
+/// addresses that the INIT announces.
 fn endpoint_with_inits(inits: &[(u8, u8)]) -> Endpoint {
     let mut endpoint = Endpoint::new(Time::ZERO, EndpointConfig::default(), [1; 32]);
     for (&(peer, addresses), local_port) in inits.iter().zip(1..) {
@@ -26,7 +26,7 @@ fn endpoint_with_inits(inits: &[(u8, u8)]) -> Endpoint {
     endpoint
 }
 
-/// Each train, and the SCTP source ports of its packets.
+/// Returns each train with the SCTP source ports of its packets.
 fn trains(endpoint: &mut Endpoint, room: usize) -> Vec<(Transmit, Vec<u16>)> {
     let mut buf = vec![0; room];
     let mut trains = Vec::new();

@@ -1,4 +1,4 @@
-//! Associations under a required shared key: what somebody says who sees a path, or knows the tags, and has no key.
+//! Tests of associations with a required shared key. An attacker without the key observes a path or knows the tags.
 
 use std::time::Duration;
 
@@ -20,15 +20,15 @@ use crate::forge::Forger;
 use crate::support::{Two, UDP, messages, route, seconds, sends, sends_then_closes};
 
 pub(crate) const MS: fn(u64) -> Duration = Duration::from_millis;
-/// The end that opens, and the end that listens.
+/// The opening end. [`B`] is the listening end.
 const A: HostId = HostId(0);
 const B: HostId = HostId(1);
 const KEY: &[u8] = b"a key of more than sixteen bytes";
-/// The longest that a peer without its state, or without a host, may go unnoticed: a second until it is asked something, and the eight
-/// questions that are an RTO of a tenth of a second apart, and as long for a path to be given up before.
+/// Limit on the time until an end notices that its peer has lost its state or its host. It covers one second until the first question,
+/// eight questions at intervals of an RTO of 0.1 s, and the same time for a path to fail before.
 pub(crate) const NOTICED: Duration = Duration::from_millis(2500);
 
-/// Chunks that the daemon asks its peers to sign.
+/// Chunks that the daemon requires its peers to sign.
 const SIGNED: [ChunkType; 16] = [
     ChunkType::COOKIE_ECHO,
     ChunkType::COOKIE_ACK,
@@ -48,7 +48,7 @@ const SIGNED: [ChunkType; 16] = [
     ChunkType::RE_CONFIG,
 ];
 
-/// With a required key; the peer is asked to sign these chunks.
+/// Returns settings with a required key. The peer must sign these chunks.
 fn asking_for(chunks: &[ChunkType]) -> AssociationConfig {
     let key = Bytes::from_static(KEY);
     let auth = AuthConfig {
@@ -74,7 +74,7 @@ pub(crate) fn endpoint(association: AssociationConfig) -> EndpointConfig {
     EndpointConfig { association, ..EndpointConfig::default() }
 }
 
-/// Two hosts with two links of 20 Mbit/s and 5 ms; nothing has been said for three seconds.
+/// Creates two hosts with two links of 20 Mbit/s and 5 ms, idle for three seconds.
 pub(crate) fn two_links(from_a: AssociationConfig, from_b: AssociationConfig) -> Two {
     let mut world = World::new(1);
     world.recording = true;
@@ -100,7 +100,7 @@ pub(crate) fn idle(config: AssociationConfig) -> Two {
     two_links(config.clone(), config)
 }
 
-/// `b` sends without end.
+/// Creates two hosts of which `b` sends without end.
 fn busy(config: AssociationConfig) -> Two {
     let mut t = idle(config);
     give_bulk(&mut t, B);
@@ -108,7 +108,7 @@ fn busy(config: AssociationConfig) -> Two {
     t
 }
 
-/// Two hosts with one address each, by UDP.
+/// Creates two hosts with one address each, over UDP.
 fn by_udp() -> Two {
     let mut world = World::new(1);
     let [a, b] = ["10.0.1.1", "10.0.1.2"].map(|address| world.add_host(&[address], endpoint(keyed())));
@@ -131,7 +131,7 @@ pub(crate) fn closed(t: &Two, host: HostId) -> Option<CloseReason> {
     t.talk(host).closed.clone()
 }
 
-/// Somebody sends this to `b` in the name of `a`, by a link.
+/// Delivers these chunks to `b` in the name of `a`, over the given link. The attacker knows the tag.
 fn forge(t: &mut Two, link: u8, chunks: &[Chunk<'_>]) {
     let tag = t.info(t.b).local_tag;
     t.world.inject(t.b, by(link), &packet(40_000, 7, tag, chunks));
@@ -145,18 +145,18 @@ fn abort() -> Chunk<'static> {
     Chunk::Abort(Abort { tag_reflected: false, causes: Causes::EMPTY })
 }
 
-/// A chunk that nobody knows, and that is passed over in silence.
+/// Returns a chunk of an unknown type that the receiver ignores silently.
 pub(crate) fn noise() -> Chunk<'static> {
     Chunk::Unknown(UnknownChunk { chunk_type: ChunkType(0x80), flags: 0, value: &[] })
 }
 
-/// Somebody tells `b` by ICMP that what it sent by a link did not arrive.
+/// Delivers to `b` an ICMP error about a packet that it sent over the given link.
 fn forge_icmp(t: &mut Two, link: u8, what: Unreachable) {
     let quoted = packet(7, 40_000, t.info(t.b).peer_tag, &[Chunk::Heartbeat(Heartbeat { info: &[0; 12] })]);
     t.world.inject_path_error(t.b, by(link), PathError::Unreachable(what), &quoted);
 }
 
-/// The packet with these bytes behind the common header, from `a` by the first link.
+/// Delivers to `b` a packet with these bytes after the common header, in the name of `a`, over the first link.
 fn forge_bytes(t: &mut Two, chunks: &[u8]) {
     let mut bytes = packet(40_000, 7, t.info(t.b).local_tag, &[]);
     bytes.extend_from_slice(chunks);
@@ -171,12 +171,12 @@ pub(crate) fn with_checksum(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// The state of `b`'s path by a link.
+/// Returns the state of `b`'s path over the given link.
 pub(crate) fn state_of(t: &Two, link: u8) -> Option<PathState> {
     t.info(t.b).paths.iter().find(|p| p.route == by(link)).map(|p| p.state)
 }
 
-/// Bits that `a` gets in each second of these.
+/// Returns the rate in bit/s at which `a` receives for `long`. `attack` runs every 10 ms.
 fn rate(t: &mut Two, long: Duration, mut attack: impl FnMut(&mut Two)) -> u64 {
     let before = t.talk(t.a).received_bytes;
     for _ in 0..long.as_millis() / 10 {
@@ -186,13 +186,13 @@ fn rate(t: &mut Two, long: Duration, mut attack: impl FnMut(&mut Two)) -> u64 {
     (t.talk(t.a).received_bytes - before) * 8 / long.as_secs()
 }
 
-/// Bytes that `b` has sent since.
+/// Returns the bytes that `b` has sent since record `from`.
 fn sent_by_b(t: &Two, from: usize) -> usize {
     let own = t.world.records[from..].iter().filter(|r| r.route.local.to_string().ends_with(".2"));
     own.map(|r| r.packet.len()).sum()
 }
 
-/// Chunks of these kinds came unsigned, by what was sent.
+/// Returns the chunk names of recorded packets that should be signed but are not.
 fn unsigned(t: &Two) -> Vec<String> {
     let free = ["INIT", "INIT ACK", "SHUTDOWN COMPLETE"];
     let names = t.world.records.iter().map(|r| chunk_names(&r.packet));
@@ -220,7 +220,7 @@ fn all_that_can_be_signed_is_and_a_conversation_goes_its_way() {
 #[test]
 fn an_abort_without_a_signature_ends_no_association_and_a_signed_one_does() {
     let _clear = InTheClear::begin();
-    // Independent of the chunks that the peer was asked to sign.
+    // The result does not depend on the chunks that the peer must sign.
     for config in [asking_for(&[]), keyed()] {
         let mut t = idle(config);
         for _ in 0..100 {
@@ -238,7 +238,7 @@ fn an_abort_without_a_signature_ends_no_association_and_a_signed_one_does() {
     let signed = Forger::by_direction(&t.world, KEY).packet((40_000, 7), info.local_tag, &[abort()]);
     t.world.inject(t.b, by(1), &signed);
     assert!(matches!(closed(&t, t.b), Some(CloseReason::PeerAborted(_))));
-    // Without a key the same packet ends it at once.
+    // Without a key, the same packet ends the association at once.
     let mut t = idle(unkeyed());
     forge(&mut t, 1, &[abort()]);
     assert!(matches!(closed(&t, t.b), Some(CloseReason::PeerAborted(_))));
@@ -247,7 +247,7 @@ fn an_abort_without_a_signature_ends_no_association_and_a_signed_one_does() {
 #[test]
 fn an_abort_without_a_signature_ends_no_handshake_and_no_shutdown() {
     let _clear = InTheClear::begin();
-    // The COOKIE ECHO of `a` is kept back meanwhile.
+    // The filter drops the COOKIE ECHO of `a` in the meantime.
     let mut world = World::new(1);
     let [a, b] = ["10.0.1.1", "10.0.1.2"].map(|address| world.add_host(&[address], endpoint(keyed())));
     let link = world.add_link(LinkConfig::default());
@@ -263,7 +263,7 @@ fn an_abort_without_a_signature_ends_no_handshake_and_no_shutdown() {
         engine.associations().all(|id| engine.state(id) == Some(StateName::CookieEchoed))
     };
     assert!(t.world.run_until(limit, is_answered));
-    // The COOKIE ECHO that arrives leaves just after the time for answers has begun for the last time.
+    // After the filter is cleared, the next COOKIE ECHO leaves shortly after the last waiting period for answers has begun.
     let tag = t.info(a).local_tag;
     t.inject_to_a(tag, &[abort()]);
     t.world.run_for(MS(650));
@@ -272,7 +272,7 @@ fn an_abort_without_a_signature_ends_no_handshake_and_no_shutdown() {
     t.world.run_for(seconds(1));
     assert_eq!((t.state(a), t.state(b)), (StateName::Established, StateName::Established));
 
-    // `b` does not read, so that the shutdown of `a` lasts.
+    // The program of `a` does not read, so the shutdown of `a` lasts.
     let mut t = idle(keyed());
     give_bulk(&mut t, B);
     let (now, id) = (t.world.now(), t.id(t.a));
@@ -289,7 +289,7 @@ fn an_abort_without_a_signature_ends_no_handshake_and_no_shutdown() {
     assert_eq!((t.state(t.a), t.state(t.b)), (StateName::ShutdownSent, StateName::ShutdownReceived));
 }
 
-/// `b` has lost its state. Until when `a` notices.
+/// Makes `b` lose its state. Returns the time until `a` notices, or `None` if it does not.
 fn forgotten(mut t: Two) -> Option<Duration> {
     let (now, b) = (t.world.now(), t.b);
     t.world.restart(b, endpoint(keyed()));
@@ -322,7 +322,7 @@ fn replays_and_unsigned_answers_do_not_hide_a_peer_that_lost_its_state() {
     t.world.restart(a, endpoint(keyed()));
     let mut at = t.world.records.len();
     for turn in 0.. {
-        // Each HEARTBEAT is answered at once, and all that was ever seen is sent again.
+        // The attacker answers each HEARTBEAT at once, and replays all packets that it has seen.
         let asked: Vec<Vec<u8>> = t.world.records[at..]
             .iter()
             .filter(|r| r.route.local.to_string() == "10.0.1.2")
@@ -379,7 +379,7 @@ fn a_malformed_packet_ends_an_association_only_if_it_is_signed() {
         ("SACK that is too short", &[3, 0, 0, 8, 0, 0, 0, 0]),
         ("RE-CONFIG that is cut", &[130, 0, 0, 12, 0, 13, 0, 200, 0, 0, 0, 0]),
     ] {
-        // Independent of the chunks that the peer was asked to sign.
+        // The result does not depend on the chunks that the peer must sign.
         for config in [keyed(), asking_for(&[])] {
             let mut t = idle(config);
             forge_bytes(&mut t, chunks);
@@ -391,7 +391,7 @@ fn a_malformed_packet_ends_an_association_only_if_it_is_signed() {
     forge_bytes(&mut t, &[0x84, 0, 0, 4, 0x84, 0, 1, 0]);
     assert_eq!(t.info(t.b).counters.unauthenticated, 1, "it is counted");
 
-    // The HEARTBEAT with a broken parameter, signed: the peer itself breaks the protocol.
+    // The HEARTBEAT with a broken parameter is now signed, so the peer itself violates the protocol.
     let value = &[0, 1, 0, 200];
     let broken = Chunk::Unknown(UnknownChunk { chunk_type: ChunkType::HEARTBEAT, flags: 0, value });
     let signed = Forger::by_direction(&t.world, KEY).packet((40_000, 7), t.info(t.b).local_tag, &[broken]);
@@ -421,7 +421,7 @@ fn icmp_that_nobody_has_reason_for_neither_ends_an_association_nor_moves_its_dat
     assert_eq!(by_second(&t), before, "data stays where it was");
     assert!(during > 15_000_000, "{during} bit/s");
 
-    // Without a key it is believed at once, unless the path was heard within an RTO.
+    // Without a key, ICMP is believed at once, unless a packet arrived on the path within an RTO.
     let mut t = idle(unkeyed());
     for _ in 0..20 {
         t.world.run_for(MS(100));
@@ -442,7 +442,7 @@ fn icmp_that_is_true_fails_a_path_in_two_round_trip_times_and_all_paths_the_asso
     t.world.run_for(MS(300));
     assert_eq!(state_of(&t, 1), Some(PathState::Inactive));
 
-    // The peer's host says of each packet that nobody listens.
+    // The peer's host answers each packet with an ICMP error, because no program listens.
     let mut t = idle(keyed());
     let (now, a) = (t.world.now(), t.a);
     t.world.at(now, Change::Up(a, false));
@@ -459,7 +459,7 @@ fn a_short_outage_is_no_end_whatever_icmp_says_meanwhile() {
         t.world.at(now, Change::CutBoth(link, true));
         t.world.at(now + MS(800), Change::CutBoth(link, false));
     }
-    // Both paths fail by it.
+    // Both paths fail because of these errors.
     for _ in 0..50 {
         t.world.run_for(MS(15));
         forge_icmp(&mut t, 1, Unreachable::Port);
@@ -543,7 +543,7 @@ fn forged_echoes_of_congestion_and_marked_copies_of_data_reduce_no_window() {
     assert_eq!(t.info(t.b).counters.ecn_echoes_received, 0);
     assert!(during > before * 9 / 10, "{before} bit/s before, {during} meanwhile");
 
-    // Packets with data that have arrived come again, marked.
+    // Packets whose data has already arrived are replayed with a mark.
     let begin = t.world.records.len() - 2000;
     let has_data = |r: &&sim::Record| {
         r.route.local.to_string() == "10.0.1.2" && chunk_names(&r.packet).contains(" DATA")
@@ -598,7 +598,7 @@ fn somebody_who_goes_on_forging_makes_us_send_less_than_he_sends() {
         let more = sent_by_b(&t, from).saturating_sub(usual);
         assert!(more > 0 && more < forged, "{more} bytes more, for {forged} forged ones");
 
-        // One forged packet now and then: no more than three times its length.
+        // With only a few forged packets, the answers are no more than three times as long.
         let mut t = idle(keyed());
         let from = t.world.records.len();
         for _ in 0..5 {
@@ -609,7 +609,7 @@ fn somebody_who_goes_on_forging_makes_us_send_less_than_he_sends() {
             t.world.run_for(seconds(2));
         }
         let more = sent_by_b(&t, from).saturating_sub(usual);
-        // With IP and UDP headers: 28 octets of each packet.
+        // The lengths include IP and UDP headers: 28 octets per packet.
         assert!(more + 5 * 28 <= 3 * 5 * (16 + 28), "{more} bytes more, for five packets");
     }
 }
@@ -629,7 +629,7 @@ fn a_peer_that_asks_for_fewer_signatures_or_none_is_served_and_noticed_when_it_i
             let counters = t.info(host).counters;
             assert_eq!((counters.auth_failed, counters.unauthenticated), (0, 0));
         }
-        // Chunks that the other end has not asked for are not signed, and count as a question.
+        // A chunk stays unsigned if the other end does not require its signature. An unsigned ABORT only makes the receiver ask.
         let (now, a, id) = (t.world.now(), t.a, t.id(t.a));
         t.world.host_mut(a).endpoint.abort(now, id, sctp::AbortCause::user("enough"));
         t.world.run_for(NOTICED);
@@ -658,7 +658,7 @@ fn a_cookie_that_is_stale_is_told_of_with_a_signature() {
 #[test]
 fn a_packet_by_no_path_is_not_heard_on_the_one_in_use() {
     let mut t = idle(unkeyed());
-    // Neither link leads from the one address to the other, and the filter keeps back what would be answered.
+    // No link joins these two addresses. The cut link drops the packets of `a`, so only injected packets could raise the count.
     let from = t.world.records.len();
     let received = |t: &Two| t.info(t.b).paths.iter().map(|p| p.packets_received).sum::<u64>();
     let (now, link) = (t.world.now(), t.links[0]);
@@ -673,7 +673,7 @@ fn a_packet_by_no_path_is_not_heard_on_the_one_in_use() {
     assert_eq!(received(&t), before, "{}", t.world.records.len() - from);
 }
 
-/// Each end sends the other three short messages.
+/// Makes each end send the other end three short messages.
 fn exchange(t: &mut Two) {
     for host in [t.a, t.b] {
         say(t, host, 3);
@@ -724,7 +724,7 @@ fn one_unsigned_abort_in_a_short_outage_ends_nothing() {
     }
 }
 
-/// `a` loses its address and gets another. An observer of its ASCONF sends a copy from an address of his own, which comes first.
+/// `a` loses its address and gets another one. An observer replays the ASCONF from its own address, and the copy arrives first.
 #[test]
 fn a_move_that_somebody_else_repeats_first_leads_to_the_peer_all_the_same() {
     let _clear = InTheClear::begin();

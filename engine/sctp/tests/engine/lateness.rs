@@ -1,4 +1,4 @@
-//! Busy hosts: a driver that is late is no fault of a path.
+//! Tests of busy hosts: a late driver must not count as a fault of a path.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::support::{Two, seconds};
 
 const MS: fn(u64) -> Duration = Duration::from_millis;
 
-/// Others have the processor of both hosts, which are on one machine, now and again: for up to 120 ms, up to 100 ms apart.
+/// Makes both hosts, which share one machine, busy from time to time: for 20 to 120 ms, with pauses of 20 to 100 ms.
 fn be_busy(t: &mut Two, long: Duration) {
     let mut at = t.world.now();
     let end = at + long;
@@ -26,7 +26,7 @@ fn be_busy(t: &mut Two, long: Duration) {
     }
 }
 
-/// How often data took another path.
+/// Returns the number of path switches at both hosts.
 fn switches(t: &Two) -> usize {
     let of = |host| t.events(host).iter().filter(|event| matches!(event, Event::PathSwitched { .. })).count();
     of(t.a) + of(t.b)

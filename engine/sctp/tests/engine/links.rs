@@ -1,4 +1,5 @@
-//! Links of addresses: the path that shares no link with a failing one, where links are known, and where one end has one address.
+//! Tests of the links of addresses. Failover prefers a path that shares no link with the failed one. The links are known, or one end has
+//! only one address.
 
 use std::time::Duration;
 
@@ -12,13 +13,13 @@ use crate::uses::{ip, reasons};
 
 const MS: fn(u64) -> Duration = Duration::from_millis;
 
-/// The addresses of the host with two links, by link.
+/// Addresses of the host with two links, by link.
 const NEAR: [[&str; 2]; 2] = [["10.0.1.1", "fd00:1::1"], ["10.0.2.1", "fd00:2::1"]];
-/// The addresses of the other host.
+/// Addresses of the other host.
 const FAR: [&str; 2] = ["10.1.0.1", "fd01::1"];
 
-/// A host with an address of each family on each of two links, and a host with one address of each family that both links reach. The first
-/// host sends the INIT if `has_links`, and the other one if not. Paths of IPv6 are the quicker ones.
+/// Creates a host with an address of each family on each of two links, and a host with one address of each family that both links reach.
+/// The host with two links sends the INIT if `has_links` is set, and the other one if not. Paths over IPv6 are faster.
 fn dual_stack(has_links: bool) -> Two {
     let mut world = World::new(3);
     let endpoint = EndpointConfig { association: config(), ..EndpointConfig::default() };
@@ -39,7 +40,7 @@ fn dual_stack(has_links: bool) -> Two {
     t
 }
 
-/// The host with two links sets the link of each address, and tells the other one.
+/// Sets the link of each address at the host with two links, and announces it to the peer.
 fn number_links(t: &mut Two, near: HostId) {
     for (link, addresses) in (1..).zip(NEAR) {
         for address in addresses {
@@ -53,7 +54,7 @@ fn number_links(t: &mut Two, near: HostId) {
     t.world.run_for(seconds(1));
 }
 
-/// The number of the link by which the first host sends new data, from 0.
+/// Returns the index of the link on which `a` sends new data.
 fn link_in_use(t: &Two) -> usize {
     let info = t.info(t.a);
     let route = info.paths.iter().find(|path| path.in_use).expect("a path in use").route;
@@ -86,7 +87,8 @@ fn from_a_dead_link_data_goes_to_the_other_one_at_once_whatever_the_family() {
     }
 }
 
-/// One host has two links, each with an address, and the other one has one address. The host with two links sends if `has_links`.
+/// Creates a host with two links and one address on each, and a host with one address. `a` is the host with two links if `has_links` is
+/// set.
 fn one_address(seed: u64, has_links: bool) -> Two {
     let mut t = crate::uses::hosts(seed, &["10.1.0.1"], &config());
     if !has_links {
@@ -138,7 +140,7 @@ fn losses_near_the_host_with_one_address_keep_no_data_on_a_backup_and_do_not_mov
         stream_of(&mut t, 1200, MS(3), seconds(200));
         let told = reasons(&t, t.a);
         let fled = told.iter().filter(|reason| matches!(reason, PathReason::Loss { .. })).count();
-        // A timeout of RFC 9260 moves data as well, now and then, and the path must then prove itself again.
+        // Sometimes a timeout of RFC 9260 also moves data, and the path must then prove itself again.
         assert!(fled <= 1, "seed {seed}, {is_backup}: {told:?} in 200 s");
         let sent = t.info(t.a).paths.iter().map(|path| path.bytes_sent).collect::<Vec<_>>();
         assert!(sent[0] > sent[1], "seed {seed}, {is_backup}: {sent:?} bytes, {told:?}");

@@ -1,4 +1,5 @@
-//! Packets that wait in the sender's own host: its driver tells how many, and the window stays where the link is just busy.
+//! Tests of packets that wait in the sender's own host. The driver reports their number of bytes, and the window stays just large enough to
+//! keep the link busy.
 
 use std::time::Duration;
 
@@ -11,10 +12,10 @@ const MS: fn(u64) -> Duration = Duration::from_millis;
 const ALL: [CongestionAlgorithm; 3] =
     [CongestionAlgorithm::Cubic, CongestionAlgorithm::Rfc9260, CongestionAlgorithm::LossTolerant];
 
-/// Twice the round trip that 64 KiB make of 20 ms at 2 Mbit/s.
+/// About twice the round trip that results from 20 ms and a queue of 64 KiB at 2 Mbit/s.
 const BOUND: Duration = Duration::from_millis(600);
 
-/// `a` sends without end over a link of this rate and 20 ms there and back, behind a queue that drops nothing.
+/// Creates hosts of which `a` sends without end, over a link of this rate with a round trip of 20 ms. The queue drops nothing.
 fn bulk(rate: u64, congestion: CongestionAlgorithm, queues_are_local: bool) -> Two {
     let link = LinkConfig { rate, delay: MS(10), queue_bytes: 1 << 30, ..LinkConfig::default() };
     let config = AssociationConfig {
@@ -33,7 +34,7 @@ fn bulk(rate: u64, congestion: CongestionAlgorithm, queues_are_local: bool) -> T
     t
 }
 
-/// The smoothed round trip of `a`'s path.
+/// Returns the smoothed round trip of `a`'s path.
 fn round_trip(t: &Two) -> Duration {
     t.info(t.a).paths[0].srtt.expect("a round trip was measured")
 }
@@ -66,7 +67,7 @@ fn a_driver_that_tells_nothing_leaves_the_window_to_the_peer() {
 
 #[test]
 fn a_path_whose_round_trips_stay_short_does_not_mind_what_others_send_by_the_same_socket() {
-    // All that the send buffer lets out passes the link in 7 ms.
+    // The link carries a full send buffer in 7 ms.
     let mut t = bulk(10_000_000_000, CongestionAlgorithm::Cubic, false);
     for _ in 0..20 {
         t.world.run_for(MS(10));

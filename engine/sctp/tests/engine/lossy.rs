@@ -1,4 +1,5 @@
-//! A path that loses much of what it carries and is never silent: it is left for one that loses less, and stays where there is none.
+//! Tests of a path that loses many packets but is never silent. Data moves to a path that loses fewer packets, and stays if no such path
+//! exists.
 
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ const MS: fn(u64) -> Duration = Duration::from_millis;
 const FIRST: &str = "10.0.1.1";
 const SECOND: &str = "10.0.2.1";
 
-/// Two links of 100 Mbit/s, 20 ms there and back, with queues of 1,000 packets.
+/// Creates two links of 100 Mbit/s with a round trip of 20 ms and queues of 1,000 packets.
 fn two_links(seed: u64) -> Two {
     let mut t = joined_by_chance(seed, &[10, 10], Conversation::default());
     t.world.checks = false;
@@ -25,7 +26,7 @@ fn two_links(seed: u64) -> Two {
     t
 }
 
-/// From now on a link loses so much of what passes, each way.
+/// Sets the loss rate of a link in both directions.
 fn lose(t: &mut Two, link: usize, loss: f64) {
     let link = t.links[link];
     t.world.link_mut(link).config.loss = Loss::Uniform(loss);
@@ -36,7 +37,7 @@ fn set_timing(t: &mut Two, timing: Timing) {
     t.world.host_mut(t.a).endpoint.set_timing(now, id, timing);
 }
 
-/// A stream of 19 Mbit/s, whose first path begins to lose so much a second later, and goes on for so long.
+/// Sends a stream of 19 Mbit/s. After one second, the first path begins to lose packets at this rate, and the stream continues for `long`.
 pub(crate) fn stream_with_loss(seed: u64, loss: f64, long: Duration) -> Two {
     let mut t = two_links(seed);
     stream(&mut t, seconds(1));
@@ -107,7 +108,8 @@ fn losses_of_queues_that_overflow_move_no_data() {
 fn a_path_that_has_just_failed_does_not_take_data_back_by_answering_first() {
     let mut t = idle(&[2, 30]);
     stream(&mut t, MS(500));
-    // The first path loses all but heartbeats from the second on: it is left, and heard long before the other is.
+    // The first path drops everything except HEARTBEATs from the second one on. It is left, and its answer arrives long before the other
+    // path's answer.
     let mut asked = 0;
     t.world.set_filter(move |record| {
         let names = chunk_names(&record.packet);
@@ -128,7 +130,7 @@ fn a_path_that_is_asked_seldom_is_trusted_only_after_eight_answers() {
     cut(&mut t, 0, true);
     speak(&mut t, 30);
     cut(&mut t, 0, false);
-    // Watched for five seconds, and asked each two of them.
+    // The path is watched for five seconds and probed every two seconds.
     speak(&mut t, 140);
     assert_eq!((in_use(&t).as_str(), t.info(t.a).paths[0].state), (SECOND, PathState::Active));
     speak(&mut t, 130);
@@ -139,7 +141,7 @@ fn a_path_that_is_asked_seldom_is_trusted_only_after_eight_answers() {
 fn a_path_of_which_heartbeats_are_lost_now_and_then_gets_no_data_back() {
     for seed in 1..=5 {
         let mut t = two_links(seed);
-        // All arrives but each seventh question, so that nothing but the questions can tell.
+        // Only every seventh HEARTBEAT is lost, so only HEARTBEATs can reveal the losses.
         let mut asked = 0;
         t.world.set_filter(move |record| {
             let is_asked =

@@ -1,4 +1,4 @@
-//! The engine, driven through two hosts and links in virtual time.
+//! Tests of the engine through two hosts and links in virtual time.
 
 mod support;
 

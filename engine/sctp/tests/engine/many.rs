@@ -1,4 +1,4 @@
-//! Many associations of one endpoint: none is lost, none starves, none is kept.
+//! Tests of many associations of one endpoint: each one works, gets its share, and is removed at its end.
 
 use std::time::Duration;
 

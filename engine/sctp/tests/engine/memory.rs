@@ -1,4 +1,4 @@
-//! Memory: buffers that tune themselves, and one budget for all associations.
+//! Tests of memory: buffers that tune themselves, and one budget for all associations.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use sim::{Conversation, InTheClear, LinkConfig, Reading, World};
 
 use crate::support::{Two, a_route, content, messages, seconds, sends, sends_then_closes, two, two_with};
 
-/// A link as fast as this, with a queue of one bandwidth-delay product, and hosts with these buffers.
+/// Creates two hosts with buffers of `buffer` bytes. Their link has this rate and round trip, and a queue of one bandwidth-delay product.
 fn path(mbit: u64, rtt: Duration, buffer: usize) -> (Two, AssociationConfig) {
     let config =
         AssociationConfig { send_buffer: buffer, receive_buffer: buffer, ..AssociationConfig::default() };
@@ -47,7 +47,7 @@ fn a_path_that_needs_little_gets_little() {
     t.connect_with(config, Conversation { bulk: u64::MAX, ..Conversation::default() });
     let reached = goodput(&mut t, 5000, 15_000);
     assert!(reached > 9.0, "{reached:.1} Mbit/s");
-    // Path and queue hold 50 kB together.
+    // The path and its queue together hold 50 kB.
     assert!(t.info(t.a).memory < 400_000, "{} bytes", t.info(t.a).memory);
     assert!(t.info(t.a).peer_rwnd < 1_000_000, "a window of {}", t.info(t.a).peer_rwnd);
 }
@@ -93,7 +93,7 @@ fn a_released_association_takes_no_memory() {
 
 const BUDGET: usize = 1_000_000;
 
-/// The listener has little memory, does not read, and forty associations send to it.
+/// Creates a listener with little memory that does not read, and forty associations that send to it.
 fn crowd() -> Two {
     let limits = Limits { memory: BUDGET, ..Limits::default() };
     let mut world = World::new(1);
@@ -117,7 +117,7 @@ fn memory(t: &Two) -> usize {
 fn forty_senders_to_a_reader_that_does_not_read_stay_in_the_budget_and_lose_nothing() {
     let mut t = crowd();
     let b = t.b;
-    // Each may hold a little beyond.
+    // Each of the 40 associations may exceed the budget a little.
     let most = BUDGET + 40 * 10_000;
     t.world.run_until(Time::ZERO + seconds(30), |w| {
         let used = w.host(b).endpoint.counters().memory;

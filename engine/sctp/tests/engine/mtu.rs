@@ -1,4 +1,4 @@
-//! The MTU of paths (RFC 8899): falls with and without ICMP, jumbo links, lies, and probes lost by chance.
+//! Tests of path MTUs (RFC 8899): decreases with and without ICMP, jumbo links, false reports, and probes lost by chance.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::support::{Two, UDP, a_route, describe, messages, seconds, sends, send
 
 const MS: fn(u64) -> Duration = Duration::from_millis;
 
-/// A link that says nothing of packets that are too long for it; its round trip takes 20 ms.
+/// Returns a link with a round trip of 20 ms that drops too long packets without a report.
 fn silent(mtu: usize) -> LinkConfig {
     LinkConfig { mtu, reports_mtu: false, ..LinkConfig::default() }
 }
@@ -23,7 +23,7 @@ fn endpoint(association: AssociationConfig) -> EndpointConfig {
     EndpointConfig { association, ..EndpointConfig::default() }
 }
 
-/// `a` sends without end over one link.
+/// Creates two hosts of which `a` sends without end over one link.
 fn bulk(seed: u64, link: LinkConfig, config: &AssociationConfig) -> Two {
     let mut t = two_with(seed, link, endpoint(config.clone()));
     t.world.checks = false;
@@ -37,7 +37,7 @@ fn path(t: &Two) -> PathInfo {
     t.info(t.a).paths[0].clone()
 }
 
-/// Both directions of the first link.
+/// Sets the MTU of both directions of the first link.
 fn set_mtu(t: &mut Two, mtu: usize) {
     let now = t.world.now();
     for direction in [Direction::Forward, Direction::Backward] {
@@ -45,7 +45,7 @@ fn set_mtu(t: &mut Two, mtu: usize) {
     }
 }
 
-/// Lengths of the packets recorded of `a` that hold a chunk of this name.
+/// Returns the lengths of the recorded packets of `a` that contain a chunk with this name.
 fn lengths(t: &Two, name: &str) -> Vec<usize> {
     let own = t.world.records.iter().filter(|r| r.route.local == a_route().local);
     own.filter(|r| chunk_names(&r.packet).contains(name)).map(|r| r.packet.len()).collect()
@@ -139,7 +139,7 @@ fn chunks_cut_for_a_larger_mtu_get_through_a_black_hole_even_as_the_last_ones() 
     let (a, id) = (t.a, t.id(t.a));
     let talk = t.world.host_mut(a).app.conversations.get_mut(&id).unwrap();
     *talk = Conversation { progress: talk.progress.clone(), ..sends_then_closes(messages(3, 1440, 1)) };
-    // The fragments are lost at first, too: it takes probes for the tail, and T3.
+    // The fragments are also lost at first, so their delivery takes tail-loss probes and T3.
     let mut losses = 8;
     t.world.set_filter(move |record| {
         let is_lost = losses > 0 && chunk_names(&record.packet).contains("DATA");
@@ -281,7 +281,7 @@ fn a_black_hole_is_found_within_seconds_where_losses_had_made_doubts_needless_fo
         assert!(path(&t).mtu <= 1400, "seed {seed}");
         t.talk(t.b).longest_silence
     };
-    // Of ten packets one is lost, and RFC 9260's timers double from one second: now and then all tries in a row are lost.
+    // One packet in ten is lost, and the timers of RFC 9260 double from one second. Sometimes all attempts in a row are lost.
     let mut silences: Vec<Duration> = (1..=40).map(silence).collect();
     silences.sort();
     assert!(silences[20] < seconds(3) && silences[35] < seconds(7), "{silences:?}");

@@ -1,4 +1,4 @@
-//! New data on all paths at once (concurrent multipath transfer).
+//! Tests of new data on all paths at once (concurrent multipath transfer).
 
 use std::num::NonZeroU16;
 use std::time::Duration;
@@ -17,7 +17,7 @@ const MBIT: u64 = 1_000_000;
 
 const BOTH: Multipath = Multipath::Concurrent { scheduler: PathScheduler::LowestRtt };
 
-/// A link with a queue of one bandwidth-delay product, but at least 30 kB.
+/// Returns a link with a queue of one bandwidth-delay product, but of at least 30 kB.
 fn link(mbit: u64, rtt_ms: u64) -> LinkConfig {
     LinkConfig {
         rate: mbit * MBIT,
@@ -28,12 +28,12 @@ fn link(mbit: u64, rtt_ms: u64) -> LinkConfig {
     }
 }
 
-/// A link whose queue holds all that the buffers let out: it loses nothing.
+/// Returns a link whose queue holds everything that the buffers let out, so it loses nothing.
 fn roomy(mbit: u64, rtt_ms: u64) -> LinkConfig {
     LinkConfig { queue_bytes: usize::MAX, ..link(mbit, rtt_ms) }
 }
 
-/// Two hosts with a path over each of these links and no others.
+/// Creates two hosts with one path over each of these links.
 fn hosts(seed: u64, links: &[LinkConfig], config: &AssociationConfig) -> Two {
     let endpoint = EndpointConfig { association: config.clone(), ..EndpointConfig::default() };
     let mut world = World::new(seed);
@@ -52,7 +52,7 @@ fn hosts(seed: u64, links: &[LinkConfig], config: &AssociationConfig) -> Two {
 }
 
 impl Two {
-    /// The first host hands over one message on stream 0.
+    /// Makes `a` send one message on stream 0.
     fn say(&mut self, message: Bytes) {
         let (now, id) = (self.world.now(), self.id(self.a));
         let (stream, ppid) = (sctp::StreamId(0), sctp::Ppid(0));
@@ -66,14 +66,14 @@ fn config(multipath: Multipath, buffer: usize) -> AssociationConfig {
     AssociationConfig {
         send_buffer: buffer,
         receive_buffer: buffer,
-        // It is the paths that are tried here, not the tuning of buffers.
+        // This test covers the paths, not the tuning of buffers.
         buffer_start: buffer,
         multipath,
         ..AssociationConfig::default()
     }
 }
 
-/// Sends without end over these links.
+/// Creates two hosts with these links, of which `a` sends without end.
 fn busy(seed: u64, links: &[LinkConfig], config: &AssociationConfig) -> Two {
     let mut t = hosts(seed, links, config);
     t.world.checks = false;
@@ -83,14 +83,14 @@ fn busy(seed: u64, links: &[LinkConfig], config: &AssociationConfig) -> Two {
     t
 }
 
-/// Mbit/s of user data in the next `time`.
+/// Returns the goodput of the next `time`, in Mbit/s.
 fn rate(t: &mut Two, time: Duration) -> f64 {
     let before = t.talk(t.b).received_bytes;
     t.world.run_for(time);
     (t.talk(t.b).received_bytes - before) as f64 * 8.0 / time.as_secs_f64() / 1e6
 }
 
-/// Mbit/s of user data in ten seconds, after one.
+/// Returns the goodput over ten seconds, after a warm-up of one second, in Mbit/s.
 fn goodput(links: &[LinkConfig], multipath: Multipath, buffer: usize) -> f64 {
     let mut t = busy(1, links, &config(multipath, buffer));
     t.world.run_for(seconds(1));
@@ -170,7 +170,7 @@ fn acknowledgements_of_but_sixteen_gaps_as_linux_sends_them_cause_no_needless_re
     );
 }
 
-/// A packet with a SACK alone, of more than 16 gap blocks: the same with the first 16.
+/// Returns a copy with only the first 16 gap blocks, if the packet begins with a SACK of more than 16.
 fn cut_sack(packet: &[u8]) -> Option<Vec<u8>> {
     let header = CommonHeader::peek(packet)?;
     let Some(Ok(Chunk::Sack(sack))) = Packet::parse(packet, ChecksumMode::Ignore).ok()?.chunks().next()
@@ -251,7 +251,8 @@ fn everything_arrives_in_order_and_the_association_ends_well() {
     assert!(t.world.now() < Time::ZERO + seconds(60));
 }
 
-/// Mbit/s through one link of 20 Mbit/s and 40 ms: of an association with two paths, and of one with one beside it.
+/// Returns the goodputs of two associations that share a link of 20 Mbit/s and 40 ms: first of one with two paths, then of one with a
+/// single path. The unit is Mbit/s.
 fn shared(seed: u64, time: Duration) -> [f64; 2] {
     let mut world = World::new(seed);
     world.checks = false;
@@ -343,8 +344,8 @@ fn weights_do_not_keep_the_paths_from_being_filled() {
 
 const ALL: Multipath = Multipath::Concurrent { scheduler: PathScheduler::Redundant };
 
-/// Milliseconds that each of `count` messages of 400 bytes, one each 10 ms, was on its way; the link of most of them is
-/// cut after half of them if `dies`.
+/// Sends `count` messages of 400 bytes, one every 10 ms, and returns the latency of each in milliseconds. If `dies` is set, the link of the
+/// busiest path is cut after half of the messages.
 fn latencies(multipath: Multipath, links: &[LinkConfig], count: usize, dies: bool) -> Vec<u64> {
     let mut t = hosts(1, links, &config(multipath, 1 << 20));
     t.world.host_mut(t.b).app.template.keeps = true;
@@ -373,7 +374,7 @@ fn latencies(multipath: Multipath, links: &[LinkConfig], count: usize, dies: boo
     arrived.iter().enumerate().map(|(n, at)| at - n as u64 * 10).collect()
 }
 
-/// The value that `percent` of all do not pass.
+/// Returns the value that `percent` percent of all values do not exceed.
 fn percentile(mut values: Vec<u64>, percent: usize) -> u64 {
     values.sort_unstable();
     values[values.len() * percent / 100]
@@ -391,7 +392,7 @@ fn with_redundant_paths_the_death_of_one_delays_nothing() {
 fn with_redundant_paths_a_loss_on_one_delays_nothing() {
     let lossy = |rtt_ms| LinkConfig { loss: sim::Loss::Uniform(0.05), ..link(20, rtt_ms) };
     let links = [lossy(30), lossy(40)];
-    // Of one message in 400 both copies are lost, and those behind it wait, too: about one in 100.
+    // In one of 400 messages both copies are lost. Messages behind it also wait, so about one in 100 is delayed.
     let p98 = |multipath| percentile(latencies(multipath, &links, 3000, false), 98);
     assert!(p98(ALL) <= 30, "{} ms", p98(ALL));
     assert!(p98(BOTH) >= 40, "{} ms without copies", p98(BOTH));
@@ -428,7 +429,7 @@ fn a_dead_path_among_redundant_ones_is_noticed_and_comes_back() {
     assert_eq!(state(&t), PathState::Active);
 }
 
-/// Seconds until one of two redundant paths that is cut, the quicker or the slower one, is not active any more.
+/// Cuts one of two redundant paths, and returns the number of seconds until a path is no longer active.
 fn seconds_until_noticed(cut: usize) -> u64 {
     let mut t = busy(1, &[link(20, 20), link(20, 40)], &config(ALL, 1 << 20));
     t.world.run_for(seconds(3));

@@ -13,7 +13,7 @@ use wire::{ChecksumMode, Chunk, ChunkType, Packet};
 
 pub(crate) const UDP: Carrier = Carrier::Udp { peer_port: 9899 };
 
-/// Two hosts: `a` opens, `b` listens.
+/// Two hosts: `a` opens associations, `b` listens.
 pub(crate) struct Two {
     pub(crate) world: World,
     pub(crate) a: HostId,
@@ -21,7 +21,7 @@ pub(crate) struct Two {
     pub(crate) links: Vec<LinkId>,
 }
 
-/// Two hosts with one IPv4 address each and one link.
+/// Creates two hosts with one IPv4 address each and one link.
 pub(crate) fn two(seed: u64) -> Two {
     two_with(seed, LinkConfig::default(), EndpointConfig::default())
 }
@@ -36,7 +36,7 @@ pub(crate) fn two_with(seed: u64, link: LinkConfig, config: EndpointConfig) -> T
 }
 
 impl Two {
-    /// Opens an association that talks as `conversation` says.
+    /// Opens an association whose opening program runs `conversation`.
     pub(crate) fn connect(&mut self, conversation: Conversation) -> AssociationId {
         self.connect_with(AssociationConfig::default(), conversation)
     }
@@ -49,7 +49,7 @@ impl Two {
         self.world.connect(self.a, self.b, Carrier::Ip, config, conversation)
     }
 
-    /// Runs until the association is up at both ends. Returns false if chance took a packet for each INIT, so that it never will be.
+    /// Runs until the association is up at both ends. Returns false if random losses took a packet for each INIT, so it never will be.
     pub(crate) fn comes_up(&mut self, config: &AssociationConfig) -> bool {
         let (a, b) = (self.a, self.b);
         let is_up = self.world.run_until(Time::ZERO + seconds(600), |w| is_up(w, a) && is_up(w, b));
@@ -61,7 +61,7 @@ impl Two {
         is_up
     }
 
-    /// Runs until both programs have seen their association end, within `limit` of virtual time.
+    /// Runs until both programs have seen the end of their association, which must come within `limit` of virtual time.
     pub(crate) fn run_to_end(&mut self, limit: Duration) -> (CloseReason, CloseReason) {
         let (a, b) = (self.a, self.b);
         let ended = |w: &World, h| {
@@ -76,23 +76,23 @@ impl Two {
         (reason(a), reason(b))
     }
 
-    /// The first conversation of a host.
+    /// Returns the first conversation of a host.
     pub(crate) fn talk(&self, host: HostId) -> &Conversation {
         self.world.host(host).app.conversations.values().next().expect("a conversation")
     }
 
-    /// The first association of a host.
+    /// Returns the first association of a host.
     pub(crate) fn id(&self, host: HostId) -> AssociationId {
         *self.world.host(host).app.conversations.keys().next().expect("a conversation")
     }
 
-    /// The events of a host's associations.
+    /// Returns the events of a host's associations.
     pub(crate) fn events(&self, host: HostId) -> Vec<&Event> {
         self.world.host(host).app.log.iter().map(|(_, _, event)| event).collect()
     }
 }
 
-/// All engines in words, for failures.
+/// Describes the engines of both hosts, for failure messages.
 pub(crate) fn describe(world: &World) -> String {
     let side = |h: usize| {
         let host = world.host(HostId(h));
@@ -102,7 +102,7 @@ pub(crate) fn describe(world: &World) -> String {
     format!("at {:?}\na: {}\nb: {}", world.now(), side(0), side(1))
 }
 
-/// `count` messages of `length` bytes on `streams` streams in turn, each with its own content.
+/// Returns `count` messages of `length` bytes, which use `streams` streams in turn. Each has different content.
 pub(crate) fn messages(count: usize, length: usize, streams: u16) -> Vec<Outgoing> {
     (0..count)
         .map(|n| Outgoing {
@@ -113,7 +113,7 @@ pub(crate) fn messages(count: usize, length: usize, streams: u16) -> Vec<Outgoin
         .collect()
 }
 
-/// `length` bytes that only message `n` has.
+/// Returns `length` bytes of content, different for each `n`.
 pub(crate) fn content(n: usize, length: usize) -> Bytes {
     let mut bytes: Vec<u8> = (0..length).map(|i| (i * 7 + n * 13) as u8).collect();
     for (place, byte) in bytes.iter_mut().zip((n as u32).to_be_bytes()) {
@@ -130,8 +130,9 @@ pub(crate) fn sends_then_closes(outgoing: Vec<Outgoing>) -> Conversation {
     Conversation { close: Close::After(0), ..sends(outgoing) }
 }
 
-/// The seeds that a random world plays: `SIM_SEEDS` of them from `SIM_SEED` on (one, if only that is set), as `./x seeds` asks for;
-/// without `SIM_SEED` the first `SIM_SEEDS` (`usual`, if that is not set) and those that failed once (`kept`).
+/// Returns the seeds that a random world plays. With `SIM_SEED`, these are `SIM_SEEDS` seeds from `SIM_SEED` on, or only that one if
+/// `SIM_SEEDS` is not set (`./x seeds` sets both). Otherwise they are the first `SIM_SEEDS` seeds (`usual` by default), and the seeds that
+/// failed once (`kept`).
 pub(crate) fn seeds(usual: u64, kept: impl IntoIterator<Item = u64>) -> Vec<u64> {
     match (number("SIM_SEED"), number("SIM_SEEDS")) {
         (Some(first), count) => (first..first + count.unwrap_or(1)).collect(),
@@ -139,7 +140,7 @@ pub(crate) fn seeds(usual: u64, kept: impl IntoIterator<Item = u64>) -> Vec<u64>
     }
 }
 
-/// Reports whether somebody has chosen the seeds: one may be too few for what a test expects of all.
+/// Reports whether the user has chosen the seeds. They may be too few for an expectation that covers all seeds.
 pub(crate) fn is_chosen() -> bool {
     number("SIM_SEED").is_some()
 }
@@ -156,7 +157,7 @@ pub(crate) fn at_seconds(n: u64) -> Time {
     Time::ZERO + seconds(n)
 }
 
-/// Drops the first `count` packets that hold a chunk of this name.
+/// Drops the first `count` packets that contain a chunk with this name.
 pub(crate) fn lose(world: &mut World, name: &'static str, count: usize) {
     let mut left = count;
     world.set_filter(move |record| {
@@ -168,29 +169,29 @@ pub(crate) fn lose(world: &mut World, name: &'static str, count: usize) {
     });
 }
 
-/// Drops every packet that `unwanted` picks by its chunk names and its sender's address.
+/// Drops every packet that `unwanted` selects by its chunk names and its sender's address.
 pub(crate) fn drop_all(world: &mut World, unwanted: impl Fn(&str, IpAddr) -> bool + 'static) {
     world.set_filter(move |record| {
         if unwanted(&chunk_names(&record.packet), record.route.local) { Fate::Drop } else { Fate::Pass }
     });
 }
 
-/// The way from `remote` to `local` as `local` sees it, by IP.
+/// Returns the route from `remote` to `local` as `local` sees it, over IP.
 pub(crate) fn route(local: &str, remote: &str) -> Route {
     Route { local: local.parse().unwrap(), remote: remote.parse().unwrap(), carrier: Carrier::Ip }
 }
 
-/// As the listening host sees the way of `two`.
+/// Returns the route of `two` as the listening host sees it.
 pub(crate) fn b_route() -> Route {
     route("10.0.1.2", "10.0.1.1")
 }
 
-/// As the opening host sees the way of `two`.
+/// Returns the route of `two` as the opening host sees it.
 pub(crate) fn a_route() -> Route {
     route("10.0.1.1", "10.0.1.2")
 }
 
-/// Chunk names of the packets recorded since `from`, of one sender.
+/// Returns the chunk names of each packet that `sender` has sent since record `from`.
 pub(crate) fn sent_by(world: &World, from: usize, sender: &str) -> Vec<String> {
     let sender: IpAddr = sender.parse().unwrap();
     let own = world.records[from..].iter().filter(|r| r.route.local == sender);
@@ -198,7 +199,7 @@ pub(crate) fn sent_by(world: &World, from: usize, sender: &str) -> Vec<String> {
 }
 
 impl Two {
-    /// Runs until both sides are up.
+    /// Runs until the association is up at both ends.
     pub(crate) fn run_to_established(&mut self) {
         let (a, b) = (self.a, self.b);
         let up = |w: &World, h: HostId| {
@@ -216,7 +217,7 @@ impl Two {
         self.world.host(host).endpoint.info(self.id(host)).expect("an association")
     }
 
-    /// Both sides up, nothing under way.
+    /// Creates an association that is up at both ends, with no packet in flight.
     pub(crate) fn established(seed: u64) -> Two {
         let mut t = two(seed);
         t.connect(Conversation::default());
@@ -226,18 +227,18 @@ impl Two {
         t
     }
 
-    /// A packet with the right ports and this tag reaches the listening host.
+    /// Delivers a packet with the right ports and this tag to the listening host.
     pub(crate) fn inject_to_b(&mut self, tag: u32, chunks: &[Chunk<'_>]) {
         self.world.inject(self.b, b_route(), &packet(40_000, 7, tag, chunks));
     }
 
-    /// A packet with the right ports and this tag reaches the opening host.
+    /// Delivers a packet with the right ports and this tag to the opening host.
     pub(crate) fn inject_to_a(&mut self, tag: u32, chunks: &[Chunk<'_>]) {
         self.world.inject(self.a, a_route(), &packet(7, 40_000, tag, chunks));
     }
 }
 
-/// The packet without chunks of this kind.
+/// Removes the chunks of this type from a packet.
 pub(crate) fn without(kind: ChunkType, packet: &[u8]) -> Fate {
     let parsed = Packet::parse(packet, ChecksumMode::Verify).unwrap();
     let mut rest = packet[..12].to_vec();
@@ -254,7 +255,7 @@ pub(crate) fn without(kind: ChunkType, packet: &[u8]) -> Fate {
     Fate::Replace(rest)
 }
 
-/// Reports whether a program of the host has been told that its association is up.
+/// Reports whether the host's program has been told that its association is up.
 pub(crate) fn is_up(world: &World, host: HostId) -> bool {
     let is_last = |event: &Event| match world.protection {
         None => matches!(event, Event::Established { .. }),
@@ -263,13 +264,13 @@ pub(crate) fn is_up(world: &World, host: HostId) -> bool {
     world.host(host).app.log.iter().any(|(_, _, event)| is_last(event))
 }
 
-/// Reports whether an association ended before its first keys were agreed on, where packets are to be sealed.
+/// Reports whether an association that must seal its packets ended before its first keys were agreed on.
 pub(crate) fn lacked_keys(world: &World, host: HostId) -> bool {
     let is_over = |event: &Event| matches!(event, Event::Closed(_));
     world.protection.is_some() && world.host(host).app.log.iter().any(|(_, _, event)| is_over(event))
 }
 
-/// Reports whether the opening host has given up, and chance has taken a packet for each INIT that it sent.
+/// Reports whether the opening host gave up, and random losses took at least as many packets as it sent INITs.
 pub(crate) fn all_inits_were_lost(
     world: &World,
     opener: HostId,
