@@ -1,5 +1,5 @@
-//! A peer that means ill sends pieces of an octet: what the engine counts is what the allocator gives, and that stays in its
-//! bounds.
+//! Tests of a hostile peer that sends pieces of one octet. The engine must count the memory that the allocator gives, and keep it within
+//! its bounds.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -15,14 +15,14 @@ use wire::{
     PacketWriter, Parameter, Parameters, Ppid, Ssn, StreamId, Tsn, VerificationTag,
 };
 
-/// Chunks in each packet.
+/// Number of chunks in each packet.
 const PER_PACKET: u32 = 48;
-/// Chunks that an association is sent: several times what its buffer holds.
+/// Number of chunks sent to an association, several times what its buffer holds.
 const CHUNKS: u32 = 60_000;
-/// Bytes that an association takes at most beside what it received, and for the turns of 65,535 streams.
+/// Limits on the bytes of an association besides the received data: in general, and for the turns of 65,535 streams.
 const FIXED: usize = 16 << 10;
 const TURNS: usize = 400 << 10;
-/// The endpoint's own tables, which begin with room for several associations.
+/// Bytes of the endpoint's own tables, which begin with room for several associations.
 const TABLES: usize = 4 << 10;
 
 struct AcceptAll;
@@ -33,7 +33,7 @@ impl Listener for AcceptAll {
     }
 }
 
-/// A host under attack, and what it allocated.
+/// A host under attack, with counts of its allocations.
 struct Victim {
     endpoint: Endpoint,
     now: Time,
@@ -41,11 +41,11 @@ struct Victim {
     packet: Vec<u8>,
     bytes: i64,
     allocations: i64,
-    /// Bytes at the worst moment.
+    /// Maximum of allocated bytes.
     peak: i64,
 }
 
-/// One association of the attacker's.
+/// An association of the attacker.
 #[derive(Clone, Copy)]
 struct Attacker {
     id: AssociationId,
@@ -70,7 +70,7 @@ impl Victim {
         }
     }
 
-    /// Takes a packet, and sends what is due; returns the association that came up, and the last packet sent.
+    /// Handles a packet, and sends the answers. Returns the association that came up, and the length of the last packet sent.
     fn take(
         &mut self,
         attacker: (Route, u16),
@@ -104,7 +104,7 @@ impl Victim {
         (up, sent)
     }
 
-    /// An association with a host that offers these extensions; `None` if it is refused.
+    /// Opens an association from a host that offers these extensions. Returns `None` if it is refused.
     fn open(&mut self, address: IpAddr, port: u16, extensions: &[u8]) -> Option<Attacker> {
         let route =
             Route { local: [10, 0, 0, 1].into(), remote: address, carrier: Carrier::Udp { peer_port: 9899 } };
@@ -135,7 +135,7 @@ impl Victim {
         self.take((attacker.route, attacker.port), attacker.tag, chunks);
     }
 
-    /// Bytes that the allocator gave to associations; it adds 8 bytes to each allocation, and 16 more at most.
+    /// Returns the minimum of bytes that the allocator gave to associations. The allocator adds 8 to 24 bytes to each allocation.
     fn least(&self) -> usize {
         usize::try_from(self.bytes + 8 * self.allocations).unwrap().saturating_sub(TABLES)
     }
@@ -145,7 +145,7 @@ impl Victim {
     }
 }
 
-/// The `n`th chunk of an attack on so many streams.
+/// Function that returns the `n`th chunk of an attack on `streams` streams.
 type Nth = fn(tsn: Tsn, n: u32, streams: u32) -> Chunk<'static>;
 
 fn data(tsn: Tsn, stream: u32, ssn: u32, flags: &str) -> Chunk<'static> {
@@ -194,7 +194,7 @@ const ATTACKS: [(&str, bool, Nth); 10] = [
     ("messages that nobody reads", false, |tsn, n, streams| data(tsn, n % streams, n / streams, "BE")),
 ];
 
-/// Sends what `nth` says, in order or behind a gap; checks after each packet that what is counted is what was allocated.
+/// Sends the chunks of `nth`, in order or behind a gap. Checks after each packet that the engine counts at least the allocated bytes.
 fn attack(
     victim: &mut Victim,
     attacker: &mut Attacker,
@@ -221,7 +221,7 @@ fn attack(
 }
 
 fn extensions(interleaved: bool) -> &'static [u8] {
-    // I-DATA, FORWARD-TSN, I-FORWARD-TSN and RE-CONFIG.
+    // These are I-DATA, FORWARD-TSN, I-FORWARD-TSN and RE-CONFIG.
     if interleaved { &[64, 192, 194, 130] } else { &[192, 130] }
 }
 
@@ -245,7 +245,7 @@ fn pieces_of_an_octet_take_no_more_than_three_times_the_receive_buffer() {
         for (name, interleaved, nth) in ATTACKS {
             for gap in [false, true] {
                 let whole = config(buffer, streams);
-                // Growth to the full size at once is the harder case.
+                // A buffer of full size from the start is the harder case.
                 let whole = AssociationConfig { buffer_start: buffer, ..whole };
                 let mut victim = Victim::new(whole, Limits::default());
                 let before = victim.endpoint.counters().memory;
@@ -275,7 +275,7 @@ fn pieces_that_come_one_by_one_are_counted_as_they_come() {
     for (name, interleaved, nth) in ATTACKS {
         let mut victim = Victim::new(config(1 << 20, 2_048), Limits::default());
         let mut all = Vec::new();
-        // Each holds so little that most of it is what the count grew by, not what was counted anew.
+        // Each association holds so little that most of its memory is counted by increments, not by a recount.
         for n in 0..100 {
             all.push(victim.open([10, 0, 0, 2].into(), 5000 + n, extensions(interleaved)).unwrap());
         }
@@ -293,7 +293,7 @@ fn pieces_that_come_one_by_one_are_counted_as_they_come() {
     }
 }
 
-/// Bytes that so many associations with one host take, and what the engine counts.
+/// Opens up to 200 associations from one host, and attacks on each. Returns the victim and the number of associations.
 fn crowd(limits: Limits, interleaved: bool) -> (Victim, usize) {
     let mut victim = Victim::new(config(16 << 20, 1_024), limits);
     let (_, _, nth) = ATTACKS[if interleaved { 0 } else { 8 }];
@@ -326,7 +326,7 @@ fn one_host_cannot_take_what_is_there_for_all() {
         let (mut victim, up) = crowd(limits, interleaved);
         let (counted, taken) = (victim.endpoint.counters().memory, victim.most());
         assert!(up < 200, "nobody was refused: {counted} bytes counted, {taken} taken");
-        // Each may hold a little beyond.
+        // Each association may hold a little more.
         assert!(
             counted.max(taken) < memory / 4 + up * (16 << 10),
             "{counted} bytes counted, {taken} taken, {up} up"
@@ -364,7 +364,7 @@ fn a_few_octets_that_wait_do_not_keep_what_was_read_around_them() {
     let mut attacker = victim.open([10, 0, 0, 2].into(), 5000, extensions(true)).unwrap();
     let long = [7; 1_300];
     for n in 0..40_000u32 {
-        // One octet of a message that never becomes whole, then much that is read at once.
+        // The first chunk is one octet of a message that never becomes complete. The second one is long and read at once.
         let tsn = 2 * n + 1;
         victim.send(&mut attacker, &[i_data(Tsn(tsn), 1, 0, n, "")]);
         let Chunk::IData(whole) = i_data(Tsn(tsn + 1), 0, n, 0, "E") else { unreachable!() };

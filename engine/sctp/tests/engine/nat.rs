@@ -1,5 +1,5 @@
-//! Outages behind NATs: all links of the client are silent for a while, and the boxes, which stand at the links' far ends, forget what
-//! is silent and answer in its place. As over TCP, the association goes on.
+//! Tests of outages behind NATs. All links of the client are cut for a while. The NATs, at the far ends of the links, forget silent flows
+//! and answer with ICMP errors. As with TCP, the association must continue.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use sim::{Change, Close, Conversation, LinkConfig, LinkId, NatConfig, NatId, Wor
 use crate::failover::config;
 use crate::support::{Two, UDP, describe, messages, seconds};
 
-/// How long links are silent, in seconds.
+/// Durations of the outages, in seconds.
 const OUTAGES: [u64; 5] = [5, 15, 60, 200, 600];
-/// How soon after it both ends hear each other: RTO.Max, which is the pace of what is tried during an outage, and a little.
+/// Limit on the time after an outage until both ends receive data. It is RTO.Max, the interval of attempts during an outage, plus a margin.
 const RECOVERY: Duration = Duration::from_secs(6);
-/// Messages that each end sends, and the length of one: some seconds at the links' rate.
+/// Number of messages that each end sends, and the length of each in bytes. They take 1.6 s at the links' rate.
 const COUNT: usize = 400;
 const LENGTH: usize = 1000;
 const RATE: u64 = 2_000_000;
@@ -21,11 +21,11 @@ const RATE: u64 = 2_000_000;
 /// The network between a client and a server.
 #[derive(Clone, Copy, Debug)]
 struct Site {
-    /// Addresses of the client, each with a link of its own.
+    /// Number of the client's addresses, each with its own link.
     inner: usize,
-    /// Boxes: one for all of them, or one for each.
+    /// Number of NATs: one for all of the client's addresses, or one per address.
     boxes: usize,
-    /// Addresses of the server.
+    /// Number of the server's addresses.
     outer: usize,
 }
 
@@ -38,14 +38,15 @@ const SITES: [Site; 6] = [
     Site { inner: 2, boxes: 2, outer: 2 },
 ];
 
-/// Linux's NAT; one that does what RFC 4787 asks and no more; and one that forgets early, with other hosts at the inner addresses.
+/// Returns three NATs: that of Linux, one that does only what RFC 4787 requires, and one that forgets early. The third one has other hosts
+/// at the inner addresses.
 fn boxes() -> [NatConfig; 3] {
     let linux = NatConfig::default();
     let least = NatConfig { keeps_by_inbound: false, preserves_ports: false, ..linux };
     [linux, least, NatConfig { memory: seconds(30), has_strangers: true, ..least }]
 }
 
-/// A client and a server, whose programs talk like this, and the boxes between them.
+/// Creates a client and a server with these conversations, and the NATs between them.
 fn behind(site: Site, nat: NatConfig, from_a: Conversation, from_b: Conversation) -> (Two, Vec<NatId>) {
     fn names(all: &[String]) -> Vec<&str> {
         all.iter().map(String::as_str).collect()
@@ -78,7 +79,7 @@ fn behind(site: Site, nat: NatConfig, from_a: Conversation, from_b: Conversation
     (two, nats)
 }
 
-/// From now on all links are silent for so long; lets the time pass until they no longer are.
+/// Cuts all links for `outage`, and runs until its end.
 fn suffer(t: &mut Two, outage: Duration) {
     let (now, end) = (t.world.now(), t.world.now() + outage);
     for &link in &t.links.clone() {
@@ -88,7 +89,7 @@ fn suffer(t: &mut Two, outage: Duration) {
     t.world.run_until(end, |_| false);
 }
 
-/// Both ends have these messages to send, beside what they have already.
+/// Queues more messages at both ends, from message number `from` on.
 fn speak(t: &mut Two, counts: [usize; 2], from: usize) {
     for (host, count) in [t.a, t.b].into_iter().zip(counts) {
         let id = t.id(host);
@@ -102,7 +103,8 @@ fn numbers(t: &Two) -> [usize; 2] {
     [t.a, t.b].map(|host| t.talk(host).received.len())
 }
 
-/// Each end sends so many messages; half a second later comes the outage, and at its end one message more.
+/// Makes each end send messages, begins an outage half a second later, and sends one more message at its end. `forgets` is the time after
+/// which the NATs lose their memory.
 fn go_through(site: Site, nat: NatConfig, counts: [usize; 2], outage: Duration, forgets: Option<Duration>) {
     let what = || format!("{site:?}, {nat:?}, messages {counts:?}, {outage:?}");
     let (mut t, nats) = behind(site, nat, Conversation::default(), Conversation::default());
@@ -130,7 +132,7 @@ fn go_through(site: Site, nat: NatConfig, counts: [usize; 2], outage: Duration, 
         what(),
         describe(&t.world)
     );
-    // Nothing is lost, nothing comes twice or out of order, and the end is as usual.
+    // No message is lost, duplicated or reordered, and the association shuts down gracefully.
     t.world.run_for(seconds(15));
     let id = t.id(t.a);
     t.world.host_mut(a).app.conversations.get_mut(&id).expect("a conversation").close = Close::After(0);
@@ -206,7 +208,7 @@ fn data_lost_in_an_outage_is_retransmitted_as_soon_as_its_path_answers() {
             let (mut t, _) = behind(site, NatConfig::default(), bulk, quiet);
             suffer(&mut t, seconds(outage));
             let before = t.talk(t.b).received_bytes;
-            // The client hears that the way is open.
+            // A message of the server shows the client that the path works again.
             speak(&mut t, [0, 1], 0);
             t.world.run_for(seconds(1));
             assert!(t.talk(t.b).received_bytes > before, "{site:?}, {outage} s: {}", describe(&t.world));

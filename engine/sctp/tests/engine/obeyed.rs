@@ -1,4 +1,4 @@
-//! Sentences of RFC 9260 sections 6 to 9 that no scenario tells by the way.
+//! Tests of requirements of RFC 9260 sections 6 to 9 that no other scenario covers.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ fn data(tsn: Tsn, payload: &[u8]) -> Chunk<'_> {
     })
 }
 
-/// Both sides up and recorded from the INIT on; the opener's first TSN.
+/// Creates an association that is recorded from its INIT on. Returns it and the opener's initial TSN.
 fn recorded() -> (Two, Tsn) {
     let mut t = two(1);
     t.world.recording = true;
@@ -138,7 +138,7 @@ fn a_heartbeat_comes_back_with_all_its_parameters() {
     assert_eq!(raw.unwrap().unwrap().value, value);
 }
 
-/// As pion sends them at times, and as Linux answers them.
+/// Such HEARTBEATs come from pion at times, and Linux answers them.
 #[test]
 fn a_heartbeat_without_information_is_answered() {
     let _clear = InTheClear::begin();
@@ -298,7 +298,7 @@ fn acknowledged_data_begins_the_count_of_errors_anew() {
     t.world.host_mut(t.b).app.template.keeps = false;
     t.world.checks = false;
     t.run_to_established();
-    // Far more timeouts in all than Association.Max.Retrans, but never as many in a row.
+    // The total number of timeouts is far above Association.Max.Retrans, but never as many come in a row.
     for n in 0..8 {
         let now = t.world.now();
         t.world.at(now + seconds(2), Change::CutBoth(t.links[0], true));

@@ -1,4 +1,4 @@
-//! Options of single paths, and what the driver hears of its messages (RFC 6458).
+//! Tests of the options of single paths, and of the driver's notifications about its messages (RFC 6458).
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::support::{Two, a_route, drop_all, seconds, sent_by};
 const FIRST: &str = "10.0.1.2";
 const SECOND: &str = "10.0.2.2";
 
-/// Two hosts with two links, all paths proven.
+/// Creates two hosts with two links; all paths are confirmed.
 fn two_links() -> Two {
     let mut world = World::new(1);
     let config = sctp::EndpointConfig::default();
@@ -40,7 +40,7 @@ impl Two {
         endpoint.set_path_options(now, id, remote.parse().unwrap(), options)
     }
 
-    /// Packets sent by the proven path to `remote`.
+    /// Returns the number of packets sent on all paths to `remote`.
     fn sent_to(&self, remote: &str) -> u64 {
         let paths = self.info(self.a).paths;
         paths.iter().filter(|p| p.route.remote.to_string() == remote).map(|p| p.packets_sent).sum()
@@ -52,7 +52,7 @@ impl Two {
         to.map(|p| p.state).min_by_key(|s| *s == PathState::Unconfirmed).unwrap()
     }
 
-    /// Heartbeats that the first host sends from its second address to the second address of the other in so many seconds.
+    /// Returns the number of HEARTBEATs that `a` sends from its second address to the peer's second address in `time` seconds.
     fn probes_in(&mut self, time: u64) -> usize {
         self.world.recording = true;
         let before = self.world.records.len();
@@ -71,7 +71,7 @@ fn a_path_has_heartbeats_at_its_own_interval_or_none() {
     let mut t = two_links();
     let every = Heartbeats::Every(seconds(4));
     t.set_options(SECOND, PathOptions { heartbeats: every, ..PathOptions::default() }).unwrap();
-    // 4 s, and its RTO of 1 s more or less.
+    // The interval is 4 s plus or minus the RTO of 1 s.
     assert!((70..=90).contains(&t.probes_in(400)));
     t.set_options(SECOND, PathOptions { heartbeats: Heartbeats::Off, ..PathOptions::default() }).unwrap();
     assert_eq!(t.probes_in(1000), 0);
@@ -207,7 +207,7 @@ fn after_the_end_messages_of_which_nothing_was_sent_are_given_back_in_order() {
     assert!(now > Time::ZERO && sent < 50);
 }
 
-/// The address of the peer whose path is the primary one.
+/// Returns the peer's address on the primary path.
 fn primary_of(t: &Two) -> String {
     let paths = t.info(t.a).paths;
     paths.iter().find(|p| p.primary).expect("a primary path").route.remote.to_string()

@@ -1,4 +1,4 @@
-//! Faults of other stacks, each as a test. The test of each row:
+//! Tests of faults that were found in other SCTP stacks. The table names the test for each fault:
 //!
 //! | seen elsewhere | tested by |
 //! |---|---|
@@ -25,7 +25,7 @@ use crate::states::{STATES, Subject};
 use crate::stranger::{Stranger, address, init};
 use crate::support::{Two, UDP, messages, seconds, sends, two};
 
-/// The packet with its length in the first chunk mended to what is there, and a good checksum.
+/// Returns the first `length` octets of the packet, with the length of the first chunk adjusted and a correct checksum.
 fn cut(packet: &[u8], length: usize) -> Vec<u8> {
     let mut packet = packet[..length].to_vec();
     let chunk = u16::try_from(length - 12).unwrap();
@@ -93,7 +93,7 @@ fn every_command_may_be_given_at_every_event() {
             let mut t = two(1);
             t.connect(sends(messages(50, 3000, 3)));
             let mut seen = 0;
-            // The first input after which this many events have come is where the command falls.
+            // The command is given after the first input that brings the number of events above `nth`.
             t.world.run_until(t.world.now() + seconds(2), |w| {
                 seen = w.host(sim::HostId(0)).app.log.len() + w.host(sim::HostId(1)).app.log.len();
                 seen > nth
@@ -135,7 +135,7 @@ fn a_heartbeat_carries_a_path_number_and_a_nonce_and_nothing_else() {
     }
     assert!(infos.len() > 2);
     for (n, info) in infos.iter().enumerate() {
-        // As long as one with a path's MTU to probe for may be, its rest is zero.
+        // Octets 0 to 3 hold the path number, and octets 4 to 11 the nonce. Any later octets must be zero.
         assert_eq!(info[..4], [0; 4], "the first path");
         assert!(info[12..].iter().all(|b| *b == 0), "{info:?}");
         assert!(infos[..n].iter().all(|other| other[4..12] != info[4..12]), "a nonce comes once");

@@ -1,4 +1,4 @@
-//! Several paths (RFC 9260 sections 5.4, 6.4 and 8): confirmation, failure, failover, return.
+//! Tests of several paths (RFC 9260 sections 5.4, 6.4 and 8): confirmation, failure, failover, and return.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::support::{
     Two, a_route, at_seconds, describe, drop_all, messages, route, seconds, sends, sends_then_closes, two,
 };
 
-/// Two hosts with two links, each with IPv4 and IPv6.
+/// Creates two hosts with two links, each with IPv4 and IPv6.
 fn two_links(seed: u64) -> Two {
     two_links_with(seed, &EndpointConfig::default())
 }
@@ -35,7 +35,7 @@ fn two_links_with(seed: u64, config: &EndpointConfig) -> Two {
     Two { world, a, b, links }
 }
 
-/// Sends without end over the first path, all paths proven.
+/// Creates two hosts of which `a` sends without end over the first path. All paths are confirmed.
 fn busy(seed: u64) -> Two {
     let mut t = two_links(seed);
     t.world.checks = false;
@@ -186,7 +186,7 @@ fn an_idle_association_sends_heartbeats_at_their_interval_and_no_storm() {
     t.world.run_for(seconds(100));
     let before = t.world.packets();
     t.world.run_for(seconds(3000));
-    // Two hosts, 8 paths of which 4 answer, one heartbeat in about 31 to 91 s.
+    // Each of the two hosts has 8 paths, of which 4 answer. Each path gets one HEARTBEAT in about 31 to 91 s.
     let sent = t.world.packets() - before;
     assert!((1000..2400).contains(&sent), "{sent} packets in 3,000 s");
 }
@@ -218,7 +218,7 @@ fn icmp_with_a_wrong_tag_is_not_believed_and_with_the_right_one_it_is() {
     }
 }
 
-/// ICMP errors of a peer's host without a listener for our packets.
+/// ICMP errors from a peer's host on which no program accepts our packets.
 const NOBODY: [PathError; 2] =
     [PathError::Unreachable(Unreachable::Protocol), PathError::Unreachable(Unreachable::Port)];
 
@@ -299,7 +299,7 @@ fn that_nobody_is_there_is_not_believed_of_a_path_that_was_never_proven_or_is_si
     assert!(!is_out(&t) && t.state(t.b) == StateName::Established, "{}", describe(&t.world));
 }
 
-/// Two links and quick timers, `b`'s process ended, and these links cut for so long.
+/// Creates two hosts with two links and quick timers. Then it ends `b`'s process, and cuts the given links for `outage` seconds.
 fn ended_behind(cut: &[usize], outage: u64) -> Two {
     let config = AssociationConfig { timing: Timing::quick(), ..AssociationConfig::default() };
     let mut t =
@@ -387,7 +387,7 @@ fn a_quick_timing_makes_failover_quick() {
     t.world.at(now, Change::CutBoth(t.links[0], true));
     t.world.run_for(seconds(10));
     let silence = t.talk(t.b).longest_silence;
-    // A queue stands in the link. T3, or a probe and the time for its answer, and then the way to the other end.
+    // The link has a queue. The silence covers T3, or a probe and the time for its answer, and then the way to the other end.
     let expected = path.rto.max(path.srtt.unwrap() * 13 / 4) + Duration::from_millis(50);
     assert!(silence <= expected, "silence of {silence:?}, expected {expected:?}");
     assert!(expected < Duration::from_secs(1));

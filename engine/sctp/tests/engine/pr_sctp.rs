@@ -1,4 +1,4 @@
-//! Partial reliability (RFC 3758, RFC 7496), with DATA and with I-DATA.
+//! Tests of partial reliability (RFC 3758, RFC 7496), with DATA and with I-DATA.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ fn limited(reliability: Reliability, outgoing: Vec<Outgoing>) -> Conversation {
     Conversation { reliability, close: Close::After(0), ..sends(outgoing) }
 }
 
-/// Messages given up by the opener: before and after a part of them was sent.
+/// Returns the numbers of messages that the opener abandoned: before any part was sent, and afterwards.
 fn abandoned(t: &Two) -> (u64, u64) {
     t.events(t.a).iter().fold((0, 0), |sum, event| match event {
         Event::Abandoned { unsent, sent } => (sum.0 + unsent, sum.1 + sent),
@@ -47,7 +47,7 @@ fn names(t: &Two) -> Vec<String> {
     t.world.records.iter().map(|r| chunk_names(&r.packet)).collect()
 }
 
-/// Asserts that the arrivals are a part of the sent messages, in the order of each stream.
+/// Asserts that the received messages are a part of the sent ones, in the order of each stream. Returns their number.
 fn assert_partly_delivered(t: &Two, sent: &[Outgoing]) -> usize {
     let received = &t.talk(t.b).received;
     for stream in 0..u16::MAX {
@@ -110,8 +110,8 @@ fn a_lost_forward_tsn_is_sent_again() {
 #[test]
 fn a_message_given_up_while_a_part_of_it_is_sent_again_leaves_no_timer() {
     let _clear = InTheClear::begin();
-    // The first message measures the round trip. The second part of the second one is sent again as a probe: when its first
-    // part is, after a timeout, the message is given up.
+    // The first message measures the round trip. The second fragment of the second message is sent again as a probe. When its first
+    // fragment is due again after a timeout, the message is abandoned.
     let outgoing = [messages(1, 100, 1), messages(1, 2000, 1)].concat();
     let talk = limited(Reliability::Retransmissions(1), outgoing);
     let mut t = start(1, LinkConfig::default(), &config(PARTIAL), talk);
@@ -250,14 +250,14 @@ fn an_association_whose_every_message_is_given_up_lives_on() {
     assert_eq!((t.talk(t.b).received.len(), abandoned(&t).1), (0, 30));
 }
 
-/// The tag that packets to `b` must have, and the opener's initial TSN.
+/// Returns the tag that packets to `b` must have, and the opener's initial TSN.
 fn tag_and_tsn(t: &Two) -> (u32, Tsn) {
     let init = Packet::parse(&t.world.records[0].packet, ChecksumMode::Verify).unwrap();
     let Some(Ok(Chunk::Init(init))) = init.chunks().next() else { panic!("an INIT") };
     (t.info(t.b).local_tag, init.initial_tsn)
 }
 
-/// Has `b` take a FORWARD TSN for `jump` TSNs, and returns its cumulative TSN as an offset from the initial TSN.
+/// Sends `b` a FORWARD TSN for `jump` TSNs, and returns its cumulative TSN as an offset from the initial TSN.
 fn jump(extensions: Extensions, jump: u32) -> Option<u32> {
     let mut t = start(1, LinkConfig::default(), &config(extensions), Conversation::default());
     t.run_to_established();
@@ -328,7 +328,7 @@ fn a_point_that_skips_more_streams_than_a_packet_can_name_is_told_in_steps() {
     });
     t.world.run_for(seconds(10));
     assert_eq!(t.info(t.a).send_buffered, 0);
-    // Every stream goes on where it should.
+    // Every stream continues with the right number.
     t.world.clear_filter();
     let (id, now) = (t.id(t.a), t.world.now());
     for stream in [0, 1, 300, 599] {

@@ -1,4 +1,4 @@
-//! Connection racing: how an association begins although its first path is dead, or somebody lies about it.
+//! Tests of connection racing: an association comes up although its first path is dead or an attacker sends false errors.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ fn second() -> Route {
     route("10.0.2.1", "10.0.2.2")
 }
 
-/// Two hosts with an address at each of two links.
+/// Creates two hosts with one address on each of two links.
 fn two_paths() -> Two {
     let mut world = World::new(1);
     let a = world.add_host(&["10.0.1.1", "10.0.2.1"], EndpointConfig::default());
@@ -33,7 +33,7 @@ fn two_paths() -> Two {
     Two { world, a, b, links }
 }
 
-/// Two hosts with two links each, of which the first carries nothing; the client knows its first path only.
+/// Creates two hosts with two links each, of which the first one carries nothing. The client first knows only the first path.
 fn opening_on_a_dead_path() -> (Two, AssociationId) {
     let mut t = two_paths();
     let first = a_route();
@@ -106,7 +106,7 @@ fn routes_added_after_the_answer_change_nothing() {
     assert!(t.world.records.iter().all(|record| record.route.remote != second().remote));
 }
 
-/// Returns the state of an attempt after ICMP quoted these bytes of its INIT, one of them changed.
+/// Returns the state of an attempt after ICMP quoted the first `length` bytes of its INIT. The byte at `changed` is altered, if set.
 fn after_icmp(length: usize, changed: Option<usize>) -> Option<StateName> {
     let mut t = two(1);
     t.world.recording = true;

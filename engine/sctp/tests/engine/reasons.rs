@@ -1,4 +1,4 @@
-//! Why data moved to another path.
+//! Tests of the reported reasons for which data moves to another path.
 
 use std::net::IpAddr;
 
@@ -9,7 +9,7 @@ use crate::failover::{cut, end_doubts, idle, speak};
 use crate::lossy::stream_with_loss;
 use crate::support::{Two, seconds};
 
-/// The reasons why data moved, in order.
+/// Returns the reasons for which data moved, in order.
 fn reasons(t: &Two) -> Vec<PathReason> {
     let reason = |event: &Event| match event {
         Event::PathSwitched { reason, .. } => Some(*reason),
@@ -18,7 +18,7 @@ fn reasons(t: &Two) -> Vec<PathReason> {
     t.events(t.a).into_iter().filter_map(reason).collect()
 }
 
-/// The address of the first path's end here, and of its far end.
+/// Local and remote address of the first path.
 const FIRST: [&str; 2] = ["10.0.1.1", "10.0.1.2"];
 const SECOND: &str = "10.0.2.2";
 
@@ -92,12 +92,12 @@ fn losses_are_told_in_per_cent() {
 
 #[test]
 fn an_unreachable_peer_is_told_by_icmp() {
-    // Where packets are sealed, the peer is asked before ICMP counts.
+    // If packets are sealed, the engine first asks the peer whether the ICMP error is true.
     let _clear = InTheClear::begin();
     let mut t = idle(&[10, 10]);
     let info = t.info(t.a);
     let route = info.paths.iter().find(|path| path.route.local == address(FIRST[0])).unwrap().route;
-    // The common header of a packet of ours.
+    // The common header of one of our packets.
     let ports = [info.local_port.to_be_bytes(), info.remote_port.to_be_bytes()].concat();
     let quoted = [&ports[..], &info.peer_tag.to_be_bytes(), &[0; 4]].concat();
     t.world.inject_path_error(t.a, route, PathError::Unreachable(Unreachable::Host), &quoted);

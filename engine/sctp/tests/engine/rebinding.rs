@@ -1,4 +1,4 @@
-//! UDP ports of the peer that change in the middle (RFC 6951): NATs that forget, and others who only pretend.
+//! Tests of changes of the peer's UDP port during an association (RFC 6951): NATs that forget, and attackers who forge a change.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::support::{Two, UDP, b_route, describe, messages, seconds, sends, two_
 
 const MS: fn(u64) -> Duration = Duration::from_millis;
 
-/// An association by UDP over a link whose round trip takes 20 ms.
+/// Creates an association over UDP and a link with a round trip of 20 ms.
 fn by_udp(config: &AssociationConfig, from_a: Conversation, from_b: Conversation) -> Two {
     let endpoint = EndpointConfig { association: config.clone(), ..EndpointConfig::default() };
     let mut t = two_with(1, LinkConfig::default(), endpoint);
@@ -35,21 +35,21 @@ fn address(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-/// The NAT before `a` gives it another port now.
+/// Makes the NAT before `a` assign another port now.
 fn rebind(t: &mut Two, port: u16) {
     let now = t.world.now();
     t.world.at(now, Change::Rebind(address("10.0.1.1"), port));
     t.world.run_for(MS(1));
 }
 
-/// `a` sends a short message.
+/// Makes `a` send a short message.
 fn say_something(t: &mut Two) {
     let (a, id) = (t.a, t.id(t.a));
     let talk = t.world.host_mut(a).app.conversations.get_mut(&id).unwrap();
     talk.outgoing = sends(messages(1, 100, 1)).outgoing;
 }
 
-/// As `b` sees packets of `a` from this port.
+/// Returns the route of packets from this port of `a` as `b` sees it.
 fn from_port(port: u16) -> Route {
     Route { carrier: Carrier::Udp { peer_port: port }, ..b_route() }
 }
@@ -58,7 +58,7 @@ fn port_known_to_b(t: &Two) -> Carrier {
     t.info(t.b).paths[0].route.carrier
 }
 
-/// Names of the chunks of each packet that `b` has sent to this port.
+/// Returns the chunk names of each packet that `b` has sent to this port.
 fn sent_to(t: &Two, port: u16) -> Vec<String> {
     let sent = t.world.records.iter().filter(|r| r.route == from_port(port));
     sent.map(|r| chunk_names(&r.packet)).collect()
@@ -121,7 +121,7 @@ fn no_data_goes_to_a_port_that_has_not_answered() {
     t.world.inject(t.b, from_port(666), &forged);
     assert_eq!(port_known_to_b(&t), UDP);
     t.world.run_for(seconds(2));
-    // The peer lives at its own port, so that nothing more is asked there.
+    // The peer answers from its old port, so no further HEARTBEAT goes to the new one.
     assert_eq!(sent_to(&t, 666), ["HEARTBEAT"]);
     assert_eq!(port_known_to_b(&t), UDP);
     assert!(t.talk(t.a).received_bytes - before > 20_000_000, "the path suffers");

@@ -1,4 +1,4 @@
-//! Streams reset and added, and the association reset, while data flows (RFC 6525).
+//! Tests of resets of streams and of the association, and of added streams, while data flows (RFC 6525).
 
 use std::time::Duration;
 
@@ -85,7 +85,7 @@ fn changed(outbound_streams: u16, inbound_streams: u16, outcome: ReconfigOutcome
     Event::StreamsChanged { outbound_streams, inbound_streams, outcome }
 }
 
-/// Stream, SSN or MID, and TSN of the first fragments of ordered messages that a host sent.
+/// Returns the stream, the SSN or MID, and the TSN of the first fragment of each message that a host sent.
 fn numbers(t: &Two, sender: HostId) -> Vec<(u16, u32, Tsn)> {
     let sender = t.world.host(sender).addresses[0];
     let own = t.world.records.iter().filter(|r| r.route.local == sender);
@@ -108,7 +108,7 @@ fn arrived(t: &Two, host: HostId, sent: &[Outgoing]) -> bool {
     got == sent.iter().map(|m| &m.bytes).collect::<Vec<_>>()
 }
 
-/// The results of all answers that a host sent.
+/// Returns the results of all answers that a host has sent since record `from`.
 fn results(t: &Two, from: usize, sender: &str) -> Vec<ReconfigResult> {
     let own = t.world.records[from..]
         .iter()
@@ -375,7 +375,7 @@ fn a_peer_that_is_at_work_is_asked_again_without_counting_errors() {
     let mut t = up(PLAIN);
     say(&mut t, HostId(1), messages(2, 100, 2));
     t.world.run_for(seconds(1));
-    // The peer's own reset waits for data that does not come through.
+    // The peer's own reset waits for data that is dropped on the way.
     drop_all(&mut t.world, |names, from| names.contains("DATA") && from.to_string() == "10.0.1.2");
     say(&mut t, HostId(1), messages(1, 100, 1));
     reset(&mut t, HostId(1), StreamDirection::Outgoing, &[0]).unwrap();
@@ -536,7 +536,7 @@ fn many_tiny_messages_in_flight_towards_a_small_buffer_do_not_stop_a_reset_of_th
     assert!(arrived(&t, t.a, &sent), "{} messages", t.talk(t.a).received.len());
 }
 
-/// The initial TSN of the one that opened.
+/// Returns the initial TSN of the opening host.
 fn opener_tsn(t: &Two) -> u32 {
     let init = Packet::parse(&t.world.records[0].packet, ChecksumMode::Verify).unwrap();
     let Some(Ok(Chunk::Init(init))) = init.chunks().next() else { panic!("an INIT") };
@@ -666,7 +666,7 @@ fn shuffle(seed: u64) {
         }
         let host = HostId(r.random_range(0..2));
         let streams: &[u16] = [&[][..], &[0], &[1, 2], &[3]][r.random_range(0..4)];
-        // Refused where it makes no sense.
+        // A command that makes no sense is refused.
         let _ = match r.random_range(0..8) {
             0 | 1 => reset(&mut t, host, StreamDirection::Outgoing, streams),
             2 | 3 => reset(&mut t, host, StreamDirection::Incoming, streams),

@@ -1,4 +1,4 @@
-//! Loss recovery: what is lost is mended within a round trip or two, and what is not lost is left alone.
+//! Tests of loss recovery: losses are repaired within one or two round trips, and data that is not lost is not retransmitted.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::support::{Two, messages, seconds, sends, two_with};
 
 const MS: fn(u64) -> Duration = Duration::from_millis;
 
-/// The first TSN of a packet.
+/// Returns the TSN of a packet's first DATA chunk.
 fn tsn(record: &Record) -> Option<Tsn> {
     let packet = Packet::parse(&record.packet, ChecksumMode::Ignore).ok()?;
     packet.chunks().find_map(|chunk| match chunk {
@@ -29,7 +29,7 @@ fn config(congestion: CongestionAlgorithm) -> AssociationConfig {
     }
 }
 
-/// 100 Mbit/s with a queue of one bandwidth-delay product.
+/// Creates two hosts with a link of 100 Mbit/s and a queue of one bandwidth-delay product.
 fn path(rtt_ms: u64, congestion: CongestionAlgorithm) -> Two {
     let link = LinkConfig {
         delay: MS(rtt_ms) / 2,
@@ -41,7 +41,7 @@ fn path(rtt_ms: u64, congestion: CongestionAlgorithm) -> Two {
     two_with(1, link, endpoint)
 }
 
-/// Sends without end over `path`.
+/// Creates two hosts of which `a` sends without end over `path`.
 fn bulk(rtt_ms: u64, congestion: CongestionAlgorithm) -> Two {
     let mut t = path(rtt_ms, congestion);
     t.world.checks = false;
@@ -55,7 +55,8 @@ fn cwnd(info: &AssociationInfo) -> usize {
     info.paths[0].cwnd
 }
 
-/// Sends so many messages, each in its own packet, of which those `lost` are lost so many times. Returns when it began.
+/// Sends `messages_sent` messages, each in its own packet. Each message in the range `lost` is lost `times` times. Returns the hosts after
+/// the last arrival, and the time of the beginning.
 fn after_losing_the_tail(messages_sent: usize, lost: std::ops::Range<u32>, times: usize) -> (Two, Time) {
     let mut t = path(100, CongestionAlgorithm::Cubic);
     t.connect_with(config(CongestionAlgorithm::Cubic), Conversation::default());
@@ -87,7 +88,7 @@ fn after_losing_the_tail(messages_sent: usize, lost: std::ops::Range<u32>, times
 #[test]
 fn a_lost_tail_is_recovered_by_a_probe_after_two_round_trips() {
     let _clear = InTheClear::begin();
-    // Eleven messages take three round trips; the last one is lost.
+    // Eleven messages take three round trips, and the last one is lost.
     let (t, begin) = after_losing_the_tail(11, 10..11, 1);
     let took = t.world.now() - begin;
     let counters = t.info(t.a).counters;
@@ -133,7 +134,7 @@ fn a_retransmission_that_is_lost_is_found_in_a_round_trip_while_data_flows() {
     let info = t.info(t.a);
     assert_eq!(info.counters.timeouts, 0);
     let silence = t.talk(t.b).longest_silence;
-    // Lost three times: three round trips, in which the queue may add as much, and a fourth part of each.
+    // The chunk is lost three times, which costs three round trips. The queue may double each of them, and each one takes a quarter more.
     assert!(silence > before && silence < MS(750), "silence of {silence:?}");
 }
 
@@ -151,7 +152,7 @@ fn packets_that_are_8_ms_late_cost_neither_window_nor_copies() {
     assert!(t.info(t.b).counters.data_duplicate < 10, "{} copies", t.info(t.b).counters.data_duplicate);
 }
 
-/// One packet of a steady flow is `late`: the window before and at the end, and the recoveries undone.
+/// Delays one packet of a steady flow by `late`. Returns the window before and at the end, and the number of undone recoveries.
 fn after_one_late_packet(late: Duration) -> (usize, usize, u64) {
     let mut t = bulk(40, CongestionAlgorithm::Cubic);
     t.world.run_for(seconds(1));
@@ -183,7 +184,8 @@ fn a_recovery_that_was_needless_is_undone_and_the_window_is_as_before() {
     assert!(after >= before, "{after} after {before}");
 }
 
-/// All SACKs from second 2 on are held until `release`. Runs until T3 has expired and a moment longer.
+/// Holds all SACKs from second 2 on until `release`. Runs until 100 ms after the expiry of T3. Returns the time of the expiry, the state
+/// before, and the hosts.
 fn with_sacks_held_until(release: Time) -> (Time, AssociationInfo, Two) {
     let mut t = bulk(40, CongestionAlgorithm::Cubic);
     t.world.run_for(seconds(2));
@@ -203,7 +205,7 @@ fn with_sacks_held_until(release: Time) -> (Time, AssociationInfo, Two) {
 #[test]
 fn a_timeout_that_was_needless_is_undone_too() {
     let (expired, _, _) = with_sacks_held_until(Time::from_nanos(60_000_000_000));
-    // The held SACKs arrive 5 ms after T3 expired: sooner than any answer could.
+    // The held SACKs arrive 5 ms after T3 has expired. This is sooner than any answer could arrive.
     let (again, before, t) = with_sacks_held_until(Time::from_nanos(expired.as_nanos() - 15_000_000));
     assert_eq!(again, expired);
     let info = t.info(t.a);
@@ -228,7 +230,7 @@ fn after_slow_start_overshot_a_shallow_queue_the_link_is_full_again_within_secon
         let mbit = (t.talk(t.b).received_bytes - before) * 8 / 3_000_000;
         let counters = t.info(t.a).counters;
         assert_eq!(counters.timeouts, 0, "{congestion:?}");
-        // Half the window, and one packet more each round trip, is all that RFC 9260 has for a shallow queue.
+        // RFC 9260 halves the window and adds one packet per round trip. That is too little for a shallow queue.
         let least = if congestion == CongestionAlgorithm::Rfc9260 { 50 } else { 75 };
         assert!(mbit >= least, "{congestion:?}: {mbit} Mbit/s after {lost} losses");
         assert!(t.talk(t.b).longest_silence < MS(500), "{congestion:?}: {:?}", t.talk(t.b).longest_silence);
@@ -286,7 +288,7 @@ fn when_sacks_come_together_data_leaves_in_short_trains_and_not_in_windows() {
 #[test]
 fn with_little_in_flight_the_timer_counts_from_when_the_earliest_chunk_was_sent() {
     let _clear = InTheClear::begin();
-    // Two packets, 300 ms apart; the second, its probe, and all that follows for a while are lost.
+    // Two packets leave 90 ms apart. The second one, its probe, and all later data are lost.
     let mut t = path(100, CongestionAlgorithm::Cubic);
     t.connect_with(config(CongestionAlgorithm::Cubic), Conversation::default());
     t.run_to_established();
@@ -302,7 +304,8 @@ fn with_little_in_flight_the_timer_counts_from_when_the_earliest_chunk_was_sent(
         talk.outgoing = sends(messages(1, 1400, 1)).outgoing;
         t.world.run_for(MS(90));
     };
-    // The SACK of the first comes 300 ms after it, for the peer waits with it; the second is on its way for 200 ms then.
+    // The peer delays the SACK of the first packet, so it arrives 300 ms after that packet left. By then the second packet has been under
+    // way for 210 ms.
     talk(&mut t);
     talk(&mut t);
     let expired = t.world.run_until(begin + seconds(5), |w| {

@@ -1,4 +1,5 @@
-//! Under a required shared key: somebody who has no key gives a host its own packets back, or leads them elsewhere.
+//! Tests of attacks on associations with a required shared key. An attacker without the key returns a host's own packets, or redirects
+//! them.
 
 use base::{Carrier, Route};
 use bytes::Bytes;
@@ -14,7 +15,7 @@ use crate::keyed::{
 use crate::stranger::Stranger;
 use crate::support::{Two, messages, route, seconds, sends};
 
-/// Two hosts that have the key, on `count` links.
+/// Creates two hosts with the same key and `count` links.
 fn hosts(seed: u64, count: u8) -> Two {
     let mut world = World::new(seed);
     world.recording = true;
@@ -33,7 +34,7 @@ fn hosts(seed: u64, count: u8) -> Two {
     Two { world, a, b, links }
 }
 
-/// `a` has an association with `b`, both of which keep what they get to themselves.
+/// Creates two associated hosts that only count the bytes they receive.
 fn joined(seed: u64) -> Two {
     let mut t = hosts(seed, 1);
     for host in [t.a, t.b] {
@@ -45,7 +46,7 @@ fn joined(seed: u64) -> Two {
     t
 }
 
-/// Packets that have left the host with this end of its addresses since.
+/// Returns the packets sent since record `since` from addresses that end in `end`.
 fn sent_by(t: &Two, end: &str, since: usize) -> Vec<Record> {
     t.world.records[since..].iter().filter(|r| r.route.local.to_string().ends_with(end)).cloned().collect()
 }
@@ -61,7 +62,7 @@ fn ports_of(packet: &[u8]) -> (u16, u16) {
     (u16::from_be_bytes([packet[0], packet[1]]), u16::from_be_bytes([packet[2], packet[3]]))
 }
 
-/// A packet of this end's own, as if its peer had sent it.
+/// Returns a packet of this end, changed as if its peer had sent it.
 fn mirrored(packet: &[u8], tag: u32) -> Vec<u8> {
     let (source, destination) = ports_of(packet);
     let mut bytes = packet.to_vec();
@@ -69,7 +70,7 @@ fn mirrored(packet: &[u8], tag: u32) -> Vec<u8> {
     with_ports(&bytes, destination, source)
 }
 
-/// Gives `b` back what it has sent since by the first link, if it is one of these.
+/// Returns to `b` the packets of these kinds that it has sent over the first link since record `since`.
 fn mirror(t: &mut Two, since: usize, kinds: &[&str]) {
     let Some(id) = t.world.host(t.b).endpoint.associations().next() else { return };
     let tag = t.world.host(t.b).endpoint.info(id).expect("it is there").local_tag;
@@ -80,7 +81,8 @@ fn mirror(t: &mut Two, since: usize, kinds: &[&str]) {
     }
 }
 
-/// `b` dials `a`, and gets each of its packets back as from there. Bytes that `b` has got from itself.
+/// Makes `b` dial `a`, and returns each of its packets to it as if from `a`. Returns the hosts, and the number of associations that are up
+/// at `b`.
 fn self_talk(count: u8, a_lives: bool) -> (Two, usize) {
     let mut t = hosts(7, count);
     if !a_lives {
@@ -123,7 +125,7 @@ fn no_host_that_has_the_key_is_made_to_talk_to_itself() {
     }
 }
 
-/// Somebody between has what `b` sends to port 7 of `a` arrive at port 8, before the original.
+/// An attacker on the path delivers the packets from `b` to port 7 of `a` also to port 8, before the original.
 #[test]
 fn no_connection_is_led_to_another_port() {
     let _clear = InTheClear::begin();
@@ -190,17 +192,17 @@ fn heartbeats_that_come_back_hide_no_peer_that_is_gone() {
     }
 }
 
-/// Packets sent in the name of a peer whose link is dead.
+/// Packets that the attacker sends in the name of a peer whose link is dead.
 #[derive(Clone, Copy, PartialEq)]
 enum Sent {
     Nothing,
-    /// Requests to the peer by that path, which it answers by the other.
+    /// HEARTBEATs and answers of this host, returned on that path. The peer answers on the other path.
     Mirrored,
     /// Packets that need no signature.
     Noise,
 }
 
-/// For how many of the looks the path by a dead link is taken for alive.
+/// Counts the checks, out of 5,000, at which the path over a dead link counts as active.
 fn looks_alive(sent: Sent) -> usize {
     let mut t = two_links(keyed(), keyed());
     give_bulk(&mut t, HostId(1));
@@ -229,7 +231,7 @@ fn heartbeats_that_come_back_and_noise_keep_no_path_that_is_dead() {
     assert_eq!([Sent::Mirrored, Sent::Noise].map(looks_alive), [alone; 2]);
 }
 
-/// `a` dials `b`; a copy of its INIT, or of the INIT ACK, that somebody has changed arrives before the original.
+/// Makes `a` dial `b`. A copy of the INIT or INIT ACK, changed by an attacker, arrives before the original.
 fn altered(which: &str, alter: fn(&mut Vec<u8>)) -> Two {
     let mut t = hosts(5, 1);
     t.world.connect(t.a, t.b, Carrier::Ip, keyed(), sends(messages(6, 100, 4)));
@@ -262,7 +264,7 @@ fn an_init_or_init_ack_that_somebody_has_changed_leads_to_no_association() {
         |b| add_to(b, RWND, -20_000),
         |b| b[24..26].copy_from_slice(&1_u16.to_be_bytes()),
         |b| b[26..28].copy_from_slice(&1_u16.to_be_bytes()),
-        // An address more, 10.66.6.6, in the chunk that has then eight octets more.
+        // One more address, 10.66.6.6, in a chunk that is eight octets longer.
         |b| {
             let length = u16::from_be_bytes([b[14], b[15]]).next_multiple_of(4) + 8;
             b[14..16].copy_from_slice(&length.to_be_bytes());
@@ -277,13 +279,13 @@ fn an_init_or_init_ack_that_somebody_has_changed_leads_to_no_association() {
             assert_eq!(up, 0, "{which}, change {number}");
             assert!(engine.counters().unauthenticated_cookies > 0, "{which}, change {number}");
         }
-        // A copy as it was is none the worse.
+        // An unchanged copy does no harm.
         let t = altered(which, |_| {});
         assert_eq!(t.talk(t.b).received_bytes, 600, "{which}");
     }
 }
 
-/// A command to connect from port 5000 to port 5001, or the other way round.
+/// Makes `a` connect from port 5000 to port 5001, or `b` in the reverse direction.
 pub(crate) fn dial(t: &mut Two, host: HostId, config: AssociationConfig) -> AssociationId {
     let (by, ports) = if host == t.a {
         (route("10.0.1.1", "10.0.1.2"), (5_000, 5_001))
@@ -337,7 +339,7 @@ fn no_association_with_a_key_begins_whose_cookie_could_not_be_remembered() {
         world.run_for(seconds(1));
         assert_eq!(world.host(b).endpoint.associations().count(), expected, "{begun}");
     }
-    // The life of a cookie later.
+    // One cookie lifetime later.
     world.run_for(seconds(70));
     world.connect(a, b, Carrier::Ip, keyed(), Conversation::default());
     world.run_for(seconds(1));
@@ -366,7 +368,7 @@ fn without_a_key_a_host_may_dial_another_address_of_its_own() {
     assert_eq!(up, 2);
 }
 
-/// A command to connect from port 40,000 of `a` to port 7 of `b`, by the second link.
+/// Makes `a` connect from port 40,000 to port 7 of `b`, over the second link.
 fn dial_again(t: &mut Two, config: AssociationConfig) {
     let by = route("10.0.2.1", "10.0.2.2");
     let connect = Connect {
@@ -462,7 +464,7 @@ fn keys_that_came_by_command_are_not_lost_by_an_init() {
     }
 }
 
-/// The INIT without its padding.
+/// Returns the INIT without its padding.
 fn without_padding(init: &[u8]) -> Vec<u8> {
     const PADDING: u16 = 0x8005;
     let (mut kept, mut rest) = init.split_at(32);
@@ -479,7 +481,7 @@ fn without_padding(init: &[u8]) -> Vec<u8> {
     with_checksum(bytes)
 }
 
-/// An answer is no longer than three times its INIT: without padding not all addresses fit.
+/// An answer is up to three times as long as its INIT. So without padding, not all addresses fit.
 #[test]
 fn a_shortened_init_creates_no_association_with_fewer_addresses() {
     for is_shortened in [false, true] {
@@ -500,7 +502,7 @@ fn a_shortened_init_creates_no_association_with_fewer_addresses() {
     }
 }
 
-/// `a` and `b` dial each other, and somebody changes the random number of each INIT of `a`.
+/// Makes `a` and `b` dial each other. An attacker changes the random number in each INIT of `a`.
 #[test]
 fn two_ends_whose_handshakes_meet_are_up_by_the_same_keys_whatever_was_changed_of_one() {
     let mut up = 0;

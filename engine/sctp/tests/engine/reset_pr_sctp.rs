@@ -1,4 +1,4 @@
-//! Streams reset while messages on them are given up (RFC 6525 with RFC 3758), over bad links.
+//! Tests of stream resets while messages on the streams are abandoned (RFC 6525 with RFC 3758), over bad links.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ const BOTH: Extensions =
     Extensions::NONE.with(Extension::StreamReconfiguration).with(Extension::PartialReliability);
 const STREAMS: u16 = 3;
 
-/// Messages sent without limit, with their streams.
+/// Messages sent with full reliability, each with its stream.
 type Sent = Vec<(u16, Bytes)>;
 
 fn say(t: &mut Two, r: &mut ChaCha12Rng, number: usize, sent: &mut Sent) {
@@ -47,11 +47,11 @@ fn reset(t: &mut Two, r: &mut ChaCha12Rng) {
         _ => (t.b, StreamDirection::Incoming),
     };
     let (id, now) = (t.id(host), t.world.now());
-    // Refused while another one is under way.
+    // A reset is refused while another one is in progress.
     let _ = t.world.host_mut(host).endpoint.reset_streams(now, id, direction, streams);
 }
 
-/// Returns how many resets were done and how many messages given up.
+/// Returns the number of completed resets and the number of abandoned messages.
 fn play(seed: u64) -> (usize, u64) {
     let mut r = ChaCha12Rng::seed_from_u64(seed);
     let link = LinkConfig {
@@ -100,8 +100,8 @@ fn play(seed: u64) -> (usize, u64) {
     (t.events(t.a).iter().filter(is_done).count(), abandoned)
 }
 
-/// Worlds in which messages were lost, or came late: a FORWARD TSN named a number from before a reset that the peer had performed and whose
-/// answer was on its way.
+/// Seeds of worlds in which messages were once lost or late. A FORWARD TSN named a number from before a reset. The peer had performed that
+/// reset, and its answer was still on the way.
 const ONCE_FAILED: [u64; 10] = [203, 3093, 4729, 6823, 11787, 12482, 14001, 17497, 19445, 21352];
 
 #[test]
@@ -127,7 +127,7 @@ fn a_reset_that_is_never_answered_stops_no_other_stream() {
     let endpoint = &mut t.world.host_mut(t.a).endpoint;
     endpoint.reset_streams(now, id, StreamDirection::Outgoing, &[StreamId(0)]).unwrap();
     t.world.run_for(Duration::from_millis(10));
-    // One message of another stream is lost, and given up.
+    // One message of another stream is lost and abandoned.
     t.world.set_filter(move |r| no_data(&r.packet));
     let send = |t: &mut Two, stream, length, reliability| {
         let (now, options) = (t.world.now(), SendOptions { reliability, ..SendOptions::default() });

@@ -1,6 +1,6 @@
-//! Hundreds of random worlds, each judged by the same oracle.
+//! Tests of hundreds of random worlds, all judged by the same rules.
 //!
-//! A failure prints the line that reruns its seed alone, and leaves a capture of its packets.
+//! A failure prints the command that reruns its seed, and writes a capture of its packets.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,7 +20,7 @@ use sim::{
 
 use crate::support::{UDP, all_inits_were_lost, content, describe, is_up, lacked_keys, seconds, seeds};
 
-/// Longest virtual time of one run.
+/// Limit on the virtual time of one run.
 const LIMIT: Duration = Duration::from_secs(3000);
 
 const SCHEDULERS: [Scheduler; 6] = [
@@ -32,18 +32,18 @@ const SCHEDULERS: [Scheduler; 6] = [
     Scheduler::WeightedFair,
 ];
 
-/// Worlds beyond the first hundreds that failed once, and are always played.
+/// Seeds beyond the usual ones that failed once. They are always played.
 const KEPT: [u64; 12] = [
     1_008_754, 3_013_617, 3_014_375, 3_031_556, 3_101_143, 7_019_264, 8_011_141, 8_012_045, 8_013_893,
     8_019_179, 8_019_201, 11_009_769,
 ];
 
-/// Conditions at the end.
+/// Expected end of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Expected {
-    /// Everything arrived, both sides closed gracefully.
+    /// Everything arrives, and both sides close gracefully.
     Delivered,
-    /// All paths were cut forever: each side says so, or was done before.
+    /// All paths are cut forever. Each side reports this, or has ended before.
     Broken,
 }
 
@@ -55,7 +55,7 @@ struct Run {
     config: AssociationConfig,
     from_a: Vec<Outgoing>,
     from_b: Vec<Outgoing>,
-    /// A NAT before the opening host changes its ports.
+    /// True if a NAT before the opening host changes its ports.
     rebinds: bool,
 }
 
@@ -79,7 +79,7 @@ fn one_seed_gives_one_run_bit_for_bit_and_another_seed_another() {
 fn survives(seed: u64) -> bool {
     let outcome = catch_unwind(|| run(seed, &mut build(seed)));
     if outcome.is_err() {
-        // The same seed gives the same run: once more, with a recorder.
+        // The same seed gives the same run, so the run is repeated with recording.
         let mut again = build(seed);
         again.world.recording = true;
         let _ = catch_unwind(AssertUnwindSafe(|| run(seed, &mut again)));
@@ -111,7 +111,7 @@ fn build(seed: u64) -> Run {
         5 => concurrent(PathScheduler::Redundant),
         _ => Multipath::Off,
     };
-    // Memory runs short in every fifth world.
+    // In about every fifth world, memory runs short.
     let memory = if r.random_bool(0.2) { r.random_range(60_000..400_000) } else { Limits::default().memory };
     let limits = Limits { memory, ..Limits::default() };
     let endpoint = EndpointConfig { association: config.clone(), limits, ..EndpointConfig::default() };
@@ -140,14 +140,14 @@ fn random_config(r: &mut ChaCha12Rng) -> AssociationConfig {
         rto_initial: rto_min * 2,
         sack_delay: rto_min.min(Duration::from_millis(r.random_range(10..200))) / 2,
         heartbeat_interval: Duration::from_millis(r.random_range(500..30_000)),
-        // Paths share links here: they fail together, and use up the association's count together.
+        // Paths share links here, so they fail together. Together they use up the association's error count.
         association_max_retrans: 20,
         doubts_silence: r.random_bool(0.5),
         loss_max: r.random_bool(0.5).then_some(5),
         primary_return: Duration::from_millis(r.random_range(0..2000)),
         ..Timing::default()
     };
-    // Without a draw of its own, so that seeds stay the worlds that they were.
+    // This value needs no random draw, so each seed keeps its world.
     let timing = Timing { delay_max: timing.loss_max.map(|_| Duration::from_millis(500)), ..timing };
     AssociationConfig {
         timing,
@@ -199,7 +199,7 @@ fn random_messages(r: &mut ChaCha12Rng, config: &AssociationConfig) -> Vec<Outgo
         })
         .collect();
     if r.random_bool(0.2) {
-        // Longer than the peer's buffer, perhaps.
+        // This message may be longer than the peer's buffer.
         let length = config.send_buffer.min(200_000);
         list.push(Outgoing { stream: 0, unordered: false, bytes: content(9999, length) });
     }
@@ -248,7 +248,7 @@ fn run(seed: u64, t: &mut Run) {
     judge(seed, t, expected);
 }
 
-/// Paths are cut for a while, or some of them forever; sometimes all of them.
+/// Plans cuts of links: none, one for a while, one or both directions of one forever, or all of them forever. Returns the expected end.
 fn plan_cuts(r: &mut ChaCha12Rng, t: &mut Run) -> Expected {
     let now = t.world.now();
     let mut after = |most: u64| now + Duration::from_millis(r.random_range(0..most));
@@ -278,7 +278,7 @@ fn plan_cuts(r: &mut ChaCha12Rng, t: &mut Run) -> Expected {
     Expected::Delivered
 }
 
-/// The MTU of a link changes, one way or both, with or without a word about it; perhaps it comes back.
+/// Plans a change of a link's MTU, in one or both directions, with or without ICMP. The old MTU may return later.
 fn plan_mtu(r: &mut ChaCha12Rng, t: &mut Run) {
     if r.random_bool(0.6) {
         return;
@@ -299,7 +299,7 @@ fn plan_mtu(r: &mut ChaCha12Rng, t: &mut Run) {
     }
 }
 
-/// A NAT before the opening host gives it other UDP ports; without UDP nothing happens.
+/// Plans changes of the UDP ports by a NAT before the opening host. Without UDP, they have no effect.
 fn plan_rebindings(r: &mut ChaCha12Rng, t: &mut Run) {
     for _ in 0..[0, 0, 1, 3][r.random_range(0..4)] {
         let addresses = &t.world.host(t.a).addresses;
@@ -310,7 +310,7 @@ fn plan_rebindings(r: &mut ChaCha12Rng, t: &mut Run) {
     }
 }
 
-/// A link that comes and goes, and clocks that jump: nothing may be lost by either.
+/// Plans a link that comes and goes, and clocks that jump. Neither may cause the loss of messages.
 fn plan_more(r: &mut ChaCha12Rng, t: &mut Run) {
     let now = t.world.now();
     if r.random_bool(0.15) {
@@ -323,7 +323,8 @@ fn plan_more(r: &mut ChaCha12Rng, t: &mut Run) {
     }
     if r.random_bool(0.15) {
         let host = [t.a, t.b][r.random_range(0..2)];
-        // Little against the guard of a shutdown: a clock that fell back stands still for as long, and no timer with it.
+        // The jump is short compared with the shutdown guard timer. A clock that fell back stands still for the same time, and so do all
+        // timers.
         let by = Duration::from_millis(r.random_range(1..60_000));
         let at = now + Duration::from_millis(r.random_range(0..3000));
         t.world.at(at, Change::Jump(host, by));
@@ -363,8 +364,8 @@ fn judge(seed: u64, t: &Run, expected: Expected) {
         let closed = talk.closed.clone().unwrap();
         let whole = expected == Expected::Delivered || closed == CloseReason::Graceful;
         match expected {
-            // The last word, SHUTDOWN COMPLETE, may be lost, and whoever said it be gone when its port has changed: what his host
-            // says from the new one proves nothing.
+            // SHUTDOWN COMPLETE may be lost, and its sender may be gone. If the sender's port has changed, answers of its host from the new
+            // port prove nothing.
             Expected::Delivered if t.rebinds && receiver == t.b => assert!(
                 matches!(closed, CloseReason::Graceful | CloseReason::LostContact | CloseReason::Aborted(_)),
                 "seed {seed}: {closed:?}"
@@ -372,7 +373,7 @@ fn judge(seed: u64, t: &Run, expected: Expected) {
             Expected::Delivered => {
                 assert_eq!(closed, CloseReason::Graceful, "seed {seed}\n{}", describe(&t.world));
             }
-            // An end that has given the other up says so by ABORT when that is heard again.
+            // An end that has given up the other one sends it an ABORT when a packet arrives from there again.
             Expected::Broken
                 if closed_at(&t.world, other) == Some(CloseReason::LostContact)
                     && matches!(closed, CloseReason::PeerAborted(_)) => {}
@@ -385,7 +386,8 @@ fn judge(seed: u64, t: &Run, expected: Expected) {
     }
 }
 
-/// Each stream's ordered messages in order; the unordered ones each once; all of them if `whole`.
+/// Compares sent and received messages: ordered ones in the order of each stream, unordered ones each once. With `whole`, all must have
+/// arrived.
 fn compare(seed: u64, sender: &str, sent: &[Outgoing], talk: &Conversation, whole: bool) {
     let mut streams: BTreeMap<u16, (Vec<_>, Vec<_>)> = BTreeMap::new();
     for m in sent.iter().filter(|m| !m.unordered) {

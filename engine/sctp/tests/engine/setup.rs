@@ -1,4 +1,4 @@
-//! Set-up (RFC 9260 section 5): losses, duplicates, collisions, restarts, refusals.
+//! Tests of setup (RFC 9260 section 5): losses, duplicates, collisions, restarts, and refusals.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ fn init<'a>(tag: u32, parameters: &'a [Parameter<'a>]) -> Chunk<'a> {
     })
 }
 
-/// Opens and closes with the first `count` packets with `name` lost; returns the time it took.
+/// Opens and closes an association while the first `count` packets with the chunk `name` are lost. Returns the time that this takes.
 fn opens_although_lost(name: &'static str, count: usize) -> Duration {
     let mut t = two(1);
     lose(&mut t.world, name, count);
@@ -111,7 +111,7 @@ fn late_handshake_packets_do_not_disturb_an_association_that_is_up() {
     }
 }
 
-/// With a round trip of 400 ms, a cookie that lives so long.
+/// Creates two hosts with a round trip of 400 ms and this cookie lifetime.
 fn with_cookie_life(milliseconds: u64) -> Two {
     let link = LinkConfig { delay: Duration::from_millis(200), ..LinkConfig::default() };
     let cookie_lifetime = Duration::from_millis(milliseconds);

@@ -1,4 +1,4 @@
-//! The graceful end (RFC 9260 section 9.2), and its losses.
+//! Tests of graceful shutdown (RFC 9260 section 9.2), with and without losses.
 
 use sctp::{AssociationConfig, CloseReason, PathState, SendError, SendOptions, StateName};
 use sim::{Conversation, InTheClear, LinkConfig, Loss, Reading};
@@ -54,7 +54,7 @@ fn data_sent_before_a_shutdown_is_delivered_first() {
 #[test]
 //= rfc9260#9.2-8 9.2-13
 fn the_other_sides_outstanding_data_is_delivered_after_shutdown_came() {
-    // The buffer takes everything at once.
+    // The buffer takes all messages at once.
     let association = AssociationConfig { buffer_start: 1 << 20, ..AssociationConfig::default() };
     let config = sctp::EndpointConfig { association, ..sctp::EndpointConfig::default() };
     let mut t = two_with(1, LinkConfig::default(), config);
@@ -66,7 +66,7 @@ fn the_other_sides_outstanding_data_is_delivered_after_shutdown_came() {
     assert_eq!(t.talk(t.a).received.len(), 200);
 }
 
-/// A driver may have messages of its program that the engine does not have yet when the peer shuts down.
+/// When the peer shuts down, a driver may hold messages of its program that the engine does not have yet.
 #[test]
 //= rfc9260#9.2-8 9.2-13
 fn messages_of_a_driver_that_has_some_left_are_delivered_after_shutdown_came() {
@@ -100,7 +100,7 @@ fn messages_of_a_driver_that_has_some_left_are_delivered_after_shutdown_came() {
     assert_eq!(t.talk(t.a).received.len(), 21);
 }
 
-/// An end that has shut down and reads nothing answers each probe of its window by SHUTDOWN, which is no reason for another probe.
+/// An end that has shut down and reads nothing answers each window probe with SHUTDOWN. This answer must not cause another probe.
 #[test]
 //= rfc9260#9.2-8 6.1-5
 fn a_window_that_is_closed_after_shutdown_is_probed_by_the_timer_only() {
@@ -165,7 +165,7 @@ fn data_that_comes_after_shutdown_was_sent_is_acknowledged_with_another_shutdown
 #[test]
 fn a_shutdown_that_acknowledges_what_was_never_sent_is_answered_all_the_same() {
     let _clear = InTheClear::begin();
-    // One of the two lies ahead of what was sent.
+    // One of the two TSNs lies ahead of the sent data.
     for tsn in [0x1234_5678, 0x9234_5678] {
         let mut t = Two::established(1);
         let (tag, before) = (t.info(t.b).local_tag, t.world.records.len());

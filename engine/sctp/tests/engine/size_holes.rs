@@ -1,4 +1,5 @@
-//! Links that pass heartbeats and drop longer packets without a word ("black holes"), while a program sends much and both talk.
+//! Tests of links that pass HEARTBEATs but silently drop longer packets ("black holes"), during a bulk transfer and small messages both
+//! ways.
 
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use crate::support::{Two, messages, seconds, sends};
 
 const MS: fn(u64) -> Duration = Duration::from_millis;
 
-/// From then on no link takes IP packets longer than this.
+/// Limits the IP packets on all links to `mtu` bytes after the time `after`.
 fn narrow(t: &mut Two, after: Duration, mtu: usize) {
     let at = t.world.now() + after;
     for link in t.links.clone() {
@@ -19,7 +20,7 @@ fn narrow(t: &mut Two, after: Duration, mtu: usize) {
     }
 }
 
-/// Two hosts in the midst of a transfer and a talk; no link says that packets are too long for it.
+/// Creates two hosts during a transfer and a talk. No link reports that packets are too long for it.
 fn busy(seed: u64, families: &[&str]) -> Two {
     let mut t = joined(seed, families);
     for link in t.links.clone() {
@@ -28,12 +29,13 @@ fn busy(seed: u64, families: &[&str]) -> Two {
     talk(&mut t, seconds(1));
     transfer(&mut t);
     talk(&mut t, seconds(2));
-    // Not always in the same moment.
+    // The moment depends on the seed.
     t.world.run_for(MS(seed * 37));
     t
 }
 
-/// Goes on for so long, the last five seconds of them at half the rate of one link at least; how long nothing came meanwhile.
+/// Continues the talk for `long`. In the last five seconds, the transfer must reach at least half the rate of one link. Returns the longest
+/// silence.
 fn go_on(t: &mut Two, long: Duration) -> Duration {
     talk(t, long - seconds(5));
     let before = t.talk(t.b).received_bytes;
@@ -43,8 +45,8 @@ fn go_on(t: &mut Two, long: Duration) -> Duration {
     longest_silence(t)
 }
 
-/// Families of addresses, the first of which carries the data, and the MTUs that the links fall to, one after the other. Each leaves
-/// paths that take as much as their kind must: 576 bytes of IPv4, 1,280 of IPv6.
+/// Address families, of which the first carries the data, and the MTUs to which the links fall one after the other. Each case leaves paths
+/// that carry the minimum size of their family: 576 bytes for IPv4, 1,280 bytes for IPv6.
 const HOLES: [(&[&str], &[usize]); 8] = [
     (&[IPV4], &[1400]),
     (&[IPV4], &[1280, 600]),
@@ -101,7 +103,7 @@ fn a_large_chunk_that_arrives_in_fragments_proves_no_packet_size() {
     }
 }
 
-/// Sends 1,200 bytes each half millisecond for so long: less than the links can carry.
+/// Sends 2,400 bytes every millisecond for `long`, which is less than the links can carry.
 fn stream(t: &mut Two, long: Duration) {
     let (id, end) = (t.id(t.a), t.world.now() + long);
     while t.world.now() < end {
@@ -162,7 +164,7 @@ fn the_last_message_does_not_go_to_and_fro_between_paths_that_drop_it() {
     }
 }
 
-/// Sends 1,200 bytes each `pause` for so long.
+/// Sends 1,200 bytes every `pause` for `long`.
 fn paced(t: &mut Two, pause: Duration, long: Duration) {
     let (id, end) = (t.id(t.a), t.world.now() + long);
     while t.world.now() < end {

@@ -1,4 +1,4 @@
-//! A path becomes slow, and loses nothing: what waits in front of it is acknowledged ever later.
+//! Tests of a path that becomes slow but loses nothing: data in its queue is acknowledged ever later.
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ use crate::support::{Two, seconds};
 const MS: fn(u64) -> Duration = Duration::from_millis;
 const FIRST: &str = "10.0.1.1";
 
-/// From now on a link has this rate, in bit/s, and so many packets may wait for it.
+/// Sets the rate of a link in bit/s, and its queue in packets.
 fn set_rate(t: &mut Two, link: usize, rate: u64, queue: usize) {
     let link = t.links[link];
     let config = &mut t.world.link_mut(link).config;
     (config.rate, config.queue_packets) = (rate, queue);
 }
 
-/// Two hosts with links of 10 Mbit/s and 200 packets, in the midst of a talk and, if asked to, a transfer.
+/// Creates two hosts with links of 10 Mbit/s and 200 packets, during a talk and, with `transfers`, a bulk transfer.
 fn busy(seed: u64, transfers: bool) -> Two {
     let mut t = joined(seed, &[IPV4]);
     (0..2).for_each(|link| set_rate(&mut t, link, 10_000_000, 200));
@@ -27,7 +27,7 @@ fn busy(seed: u64, transfers: bool) -> Two {
         transfer(&mut t);
     }
     talk(&mut t, seconds(3));
-    // Not always in the same moment.
+    // The moment depends on the seed.
     t.world.run_for(MS(seed * 37));
     trace(&mut t);
     t
@@ -38,14 +38,14 @@ fn trace(t: &mut Two) {
     t.world.recording = true;
 }
 
-/// How often the host that transfers left a path because it was slow. The other's does, too: its talk is
-/// acknowledged behind the transfer.
+/// Returns how often the transferring host left a path because it was slow. The other host is not counted. It also leaves slow paths,
+/// because its talk is acknowledged behind the transfer.
 fn times_left(t: &Two) -> usize {
     let is_slow = |event: &TraceEvent| matches!(event, TraceEvent::PathSlow { .. });
     t.world.traces.iter().filter(|(host, record)| *host == t.a && is_slow(&record.event)).count()
 }
 
-/// The rate at which the far program receives for so long, in bit/s.
+/// Returns the rate in bit/s at which `b` receives for `long` seconds.
 fn rate(t: &mut Two, long: u64) -> u64 {
     let before = t.talk(t.b).received_bytes;
     talk(t, seconds(long));
@@ -62,7 +62,7 @@ fn a_transfer_and_a_talk_leave_a_path_that_becomes_slow_and_come_back() {
         let meanwhile = rate(&mut t, 8);
         assert!(meanwhile > 7_000_000, "to {slow} bit/s, seed {seed}: {meanwhile} bit/s");
         set_rate(&mut t, 0, 10_000_000, 200);
-        // Packets that wait there leave at the rate at which they came.
+        // Packets that are already in the queue still leave at the old rate.
         talk(&mut t, seconds(70));
         let silence = longest_silence(&t);
         assert!(silence < MS(500), "to {slow} bit/s, seed {seed}: {silence:?}");
@@ -74,7 +74,7 @@ fn a_transfer_and_a_talk_leave_a_path_that_becomes_slow_and_come_back() {
 #[test]
 fn a_talk_leaves_a_path_that_others_fill() {
     let mut t = busy(1, false);
-    // As a queue that others fill.
+    // The growing delay models a queue that other traffic fills.
     let link = t.links[0];
     for step in 1..=70 {
         t.world.link_mut(link).config.delay = MS(5 + step * 10);
@@ -104,7 +104,7 @@ fn of_two_links_that_become_slow_neither_is_left_again_and_again() {
         let mut t = busy(1, true);
         (0..2).for_each(|link| set_rate(&mut t, link, slow, 200));
         talk(&mut t, seconds(120));
-        // The other one's rate is known for a minute.
+        // The engine remembers the rate of the other link for a minute.
         assert!(times_left(&t) <= 2, "{slow} bit/s: {} times in two minutes", times_left(&t));
     }
 }

@@ -1,4 +1,4 @@
-//! Hosts brought into each state, and a packet to try on them.
+//! Hosts in each state, and chunks to send to them.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use wire::{
 
 use crate::support::{Two, drop_all, messages, sent_by, two_with};
 
-/// All states, that of no association first.
+/// All states. The first one is the state without an association.
 pub(crate) const STATES: [StateName; 9] = [
     StateName::Closed,
     StateName::CookieWait,
@@ -25,7 +25,7 @@ pub(crate) const STATES: [StateName; 9] = [
     StateName::ShutdownAckSent,
 ];
 
-/// A host in a known state, whose packets reach nobody.
+/// A host in a known state, whose packets are all dropped.
 pub(crate) struct Subject {
     t: Two,
     host: HostId,
@@ -36,12 +36,12 @@ pub(crate) struct Subject {
 }
 
 impl Subject {
-    /// A host in `state`; where both could be, it is the one that opened.
+    /// Creates a host in `state`. If both ends can be in that state, this is the opening host.
     pub(crate) fn in_state(state: StateName) -> Subject {
         Subject::in_state_with(state, &AssociationConfig::default())
     }
 
-    /// The same, where both ends have these settings.
+    /// Creates a host in `state`, where both ends have these settings.
     pub(crate) fn in_state_with(state: StateName, config: &AssociationConfig) -> Subject {
         let endpoint = EndpointConfig { association: config.clone(), ..EndpointConfig::default() };
         let mut t = two_with(7, LinkConfig::default(), endpoint);
@@ -62,12 +62,12 @@ impl Subject {
         subject
     }
 
-    /// The peer's initial TSN.
+    /// Returns the peer's initial TSN.
     pub(crate) fn peer_tsn(&self) -> Tsn {
         self.peer_tsn
     }
 
-    /// The subject's initial TSN.
+    /// Returns the subject's initial TSN.
     pub(crate) fn own_tsn(&self) -> Tsn {
         self.own_tsn
     }
@@ -78,34 +78,34 @@ impl Subject {
         id.and_then(|id| host.endpoint.state(id)).unwrap_or(StateName::Closed)
     }
 
-    /// The last packet that any host has sent.
+    /// Returns the last packet that any host has sent.
     pub(crate) fn last_packet(&self) -> Vec<u8> {
         self.t.world.records.last().expect("a packet").packet.clone()
     }
 
-    /// The driver of the subject hands over a message.
+    /// Sends a message from the subject's driver.
     pub(crate) fn send(&mut self) -> Result<(), SendError> {
         let (id, now) = (self.t.id(self.host), self.t.world.now());
         let endpoint = &mut self.t.world.host_mut(self.host).endpoint;
         endpoint.send(now, id, StreamId(0), Ppid(0), "late".into(), SendOptions::default())
     }
 
-    /// The virtual world that the subject lives in.
+    /// Returns the virtual world of the subject.
     pub(crate) fn world(&mut self) -> &mut Two {
         &mut self.t
     }
 
-    /// How the subject's association ended.
+    /// Returns the reason for which the subject's association ended.
     pub(crate) fn closed(&self) -> Option<CloseReason> {
         self.t.talk(self.host).closed.clone()
     }
 
-    /// Gives the subject a packet with `tag`; returns what it answers.
+    /// Delivers a packet with `tag` and one chunk to the subject. Returns the chunk names of the answers.
     pub(crate) fn answer_to(&mut self, tag: u32, chunk: &Chunk<'_>) -> Vec<String> {
         self.answer_to_all(tag, &[*chunk])
     }
 
-    /// The same with several chunks.
+    /// Delivers a packet with `tag` and several chunks to the subject. Returns the chunk names of the answers.
     pub(crate) fn answer_to_all(&mut self, tag: u32, chunks: &[Chunk<'_>]) -> Vec<String> {
         let before = self.t.world.records.len();
         let mut sender = "10.0.1.1";
@@ -119,7 +119,7 @@ impl Subject {
         sent_by(&self.t.world, before, sender)
     }
 
-    /// The names of all chunks to be tried.
+    /// Returns the names of all chunks to test.
     pub(crate) fn chunks() -> impl Iterator<Item = &'static str> {
         let named = [
             "DATA",
@@ -142,7 +142,7 @@ impl Subject {
         named.into_iter().chain(["type 0x3f", "type 0x7f", "type 0xbf", "type 0xff"])
     }
 
-    /// The packet tag and the chunk of this name, sensible for this subject.
+    /// Calls `work` with the packet tag and the chunk of this name, both valid for this subject.
     pub(crate) fn with_chunk<R>(
         &mut self,
         name: &str,
@@ -208,10 +208,10 @@ impl Subject {
     }
 }
 
-/// A tag and an initial TSN.
+/// Tag and initial TSN that a host announced.
 type Announced = (u32, Tsn);
 
-/// Returns the announcements of the host and its peer.
+/// Returns the announcements of the host and of its peer.
 fn inits(t: &Two, host: HostId) -> (Option<Announced>, Option<Announced>) {
     let find = |wanted: &str| {
         let record = t.world.records.iter().find(|r| chunk_names(&r.packet) == wanted)?;

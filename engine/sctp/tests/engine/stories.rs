@@ -1,4 +1,4 @@
-//! Stories of packets that come too late, and of last words that must not be too long.
+//! Tests of late packets, of limits on error reports, and of the last packets of an association.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use wire::{
 use crate::stranger::Stranger;
 use crate::support::{Two, content, describe, lose, messages, seconds, sends, sent_by, two_with, without};
 
-/// `a` has ended the association and forgotten it; `b` waits for the SHUTDOWN COMPLETE that was lost.
+/// Creates two hosts of which `a` has ended the association and forgotten it. `b` waits for the SHUTDOWN COMPLETE that was lost.
 fn complete_was_lost() -> Two {
     let mut t = Two::established(1);
     lose(&mut t.world, "SHUTDOWN COMPLETE", 1);
@@ -89,7 +89,7 @@ fn a_forward_tsn_after_a_reset_does_not_name_numbers_from_before_it() {
         t.run_to_established();
         (0..5).for_each(|n| send(&mut t, 1, content(n, 100), Reliability::Full));
         t.world.run_for(seconds(1));
-        // No more DATA arrives, and no SACK: what is given up stays outstanding.
+        // From now on no DATA and no SACK arrives, so abandoned chunks stay outstanding.
         let [a, b] = [t.a, t.b].map(|host| t.world.host(host).addresses[0]);
         let data = if extensions.has(Extension::Interleaving) { ChunkType::I_DATA } else { ChunkType::DATA };
         t.world.set_filter(move |record| {
@@ -109,7 +109,7 @@ fn a_forward_tsn_after_a_reset_does_not_name_numbers_from_before_it() {
         t.world.run_for(Duration::from_millis(500));
         let was_reset = |e: &&Event| matches!(e, Event::StreamReset { .. });
         assert!(t.events(t.a).iter().any(was_reset), "{}", describe(&t.world));
-        // The FORWARD TSN for this one covers the older one, too.
+        // The FORWARD TSN for this message also covers the older one.
         send(&mut t, 2, content(6, 100), limited);
         t.world.run_for(seconds(4));
         t.world.clear_filter();

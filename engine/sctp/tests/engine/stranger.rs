@@ -1,4 +1,4 @@
-//! A host made of hand-written packets, which need not keep to any rule.
+//! An unknown host that sends hand-written packets, which may violate any rule.
 
 use std::net::IpAddr;
 
@@ -9,11 +9,11 @@ use wire::{ChecksumMode, Chunk, CookieEcho, Init, Packet, Parameter, Parameters,
 
 use crate::support::route;
 
-/// Speaks from one address to port 7 of one host.
+/// An unknown host with one address, which sends to port 7 of one host.
 #[derive(Clone, Copy)]
 pub(crate) struct Stranger {
     pub(crate) port: u16,
-    /// The host's own view of the way.
+    /// The route as the receiving host sees it.
     pub(crate) route: Route,
     pub(crate) to: HostId,
 }
@@ -33,12 +33,12 @@ impl Stranger {
         Stranger { port, route: route(local, address), to }
     }
 
-    /// The same host by another address.
+    /// Returns the same host at another address.
     pub(crate) fn at(self, address: &str) -> Stranger {
         Stranger { route: Route { remote: address.parse().unwrap(), ..self.route }, ..self }
     }
 
-    /// Sends chunks; returns the packets that the host sends at once.
+    /// Sends a packet with these chunks. Returns the packets that are sent at once.
     pub(crate) fn send(&self, world: &mut World, tag: u32, chunks: &[Chunk<'_>]) -> Vec<(Route, Vec<u8>)> {
         self.send_raw(world, &packet(self.port, 7, tag, chunks))
     }
@@ -51,17 +51,17 @@ impl Stranger {
         own.map(|r| (r.route, r.packet.clone())).collect()
     }
 
-    /// Asks for an association; `None` if there is no INIT ACK.
+    /// Requests an association. Returns `None` if no INIT ACK arrives.
     pub(crate) fn ask(&self, world: &mut World, parameters: &[Parameter<'_>]) -> Option<Answer> {
         self.send(world, 0, &[init(77, parameters)]).iter().find_map(|(_, p)| read(p))
     }
 
-    /// Sends the cookie back; returns what the host sends at once.
+    /// Returns the cookie to the host. Returns the packets that are sent at once.
     pub(crate) fn echo(&self, world: &mut World, answer: &Answer) -> Vec<(Route, Vec<u8>)> {
         self.send(world, answer.tag, &[Chunk::CookieEcho(CookieEcho { cookie: &answer.cookie })])
     }
 
-    /// Opens an association, listing these addresses.
+    /// Opens an association and lists these addresses.
     pub(crate) fn open(&self, world: &mut World, listed: &[&str]) -> (AssociationId, Answer) {
         let parameters: Vec<_> = listed.iter().map(|a| address(a)).collect();
         let answer = self.ask(world, &parameters).expect("an INIT ACK");
@@ -89,7 +89,7 @@ pub(crate) fn address(text: &str) -> Parameter<'static> {
     }
 }
 
-/// An INIT ACK.
+/// Reads an INIT ACK.
 pub(crate) fn read(packet: &[u8]) -> Option<Answer> {
     let parsed = Packet::parse(packet, ChecksumMode::Verify).ok()?;
     let Some(Ok(Chunk::InitAck(ack))) = parsed.chunks().next() else { return None };
@@ -108,12 +108,12 @@ pub(crate) fn read(packet: &[u8]) -> Option<Answer> {
     })
 }
 
-/// The names of chunks in packets.
+/// Returns the chunk names of each packet.
 pub(crate) fn names(packets: &[(Route, Vec<u8>)]) -> Vec<String> {
     packets.iter().map(|(_, p)| chunk_names(p)).collect()
 }
 
-/// The packets recorded from `from` on that went to `address`, and all their bytes.
+/// Returns the chunk names of the packets to `address` since record `from`, and their total number of bytes.
 pub(crate) fn sent_to(world: &World, from: usize, address: &str) -> (Vec<String>, usize) {
     let address: IpAddr = address.parse().unwrap();
     let sent: Vec<_> = world.records[from..].iter().filter(|r| r.route.remote == address).collect();

@@ -1,4 +1,4 @@
-//! Streams against each other: schedulers, and messages that interleave (RFC 8260).
+//! Tests of stream schedulers and of interleaved messages (RFC 8260).
 
 use std::num::NonZeroU16;
 use std::time::Duration;
@@ -25,11 +25,11 @@ const SCHEDULERS: [Scheduler; 6] = [
 ];
 
 fn config(extensions: Extensions, scheduler: Scheduler) -> AssociationConfig {
-    // The buffer takes everything at once, so that it is the scheduler who decides.
+    // The buffer takes all messages at once, so the scheduler alone decides their order.
     AssociationConfig { extensions, scheduler, buffer_start: 1 << 20, ..AssociationConfig::default() }
 }
 
-/// Both sides up over a link of 10 Mbit/s, or as `link` says.
+/// Creates an association that is up over `link`.
 fn up(config: &AssociationConfig, link: LinkConfig) -> Two {
     let mut t =
         two_with(1, link, EndpointConfig { association: config.clone(), ..EndpointConfig::default() });
@@ -43,7 +43,7 @@ fn slow() -> LinkConfig {
     LinkConfig { rate: 10_000_000, ..LinkConfig::default() }
 }
 
-/// Hands messages over all at once.
+/// Queues all these messages at once.
 fn talk(t: &mut Two, outgoing: Vec<Outgoing>) {
     let id = t.id(t.a);
     let conversation = t.world.host_mut(t.a).app.conversations.get_mut(&id).unwrap();
@@ -55,12 +55,12 @@ fn one(stream: u16, n: usize, length: usize) -> Outgoing {
     Outgoing { stream, unordered: false, bytes: content(n, length) }
 }
 
-/// The streams of the messages in the order of their arrival.
+/// Returns the streams of the received messages in order.
 fn arrivals(t: &Two) -> Vec<u16> {
     t.talk(t.b).received.iter().map(|m| m.stream).collect()
 }
 
-/// Stream and number of the DATA or I-DATA chunks sent, packet by packet.
+/// Returns the streams of the DATA or I-DATA chunks in each packet.
 fn sent_streams(t: &Two) -> Vec<Vec<u16>> {
     let packets = t.world.records.iter().map(|r| {
         let packet = Packet::parse(&r.packet, ChecksumMode::Verify).unwrap();
@@ -252,7 +252,7 @@ fn a_stream_that_does_not_exist_has_no_settings() {
     assert_eq!(endpoint.set_stream_priority(now, id, StreamId(15), 1), Ok(()));
 }
 
-/// The tag of packets to `b`, and the opener's initial TSN.
+/// Returns the tag of packets to `b`, and the opener's initial TSN.
 fn tag_and_tsn(t: &Two) -> (u32, Tsn) {
     let init = Packet::parse(&t.world.records[0].packet, ChecksumMode::Verify).unwrap();
     let Some(Ok(Chunk::Init(init))) = init.chunks().next() else { panic!("an INIT") };

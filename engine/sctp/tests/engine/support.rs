@@ -238,7 +238,7 @@ impl Two {
     }
 }
 
-/// Removes the chunks of this type from a packet.
+/// Returns the packet without chunks of this type, or drops it if no chunk is left.
 pub(crate) fn without(kind: ChunkType, packet: &[u8]) -> Fate {
     let parsed = Packet::parse(packet, ChecksumMode::Verify).unwrap();
     let mut rest = packet[..12].to_vec();

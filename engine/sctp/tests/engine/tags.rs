@@ -1,11 +1,11 @@
-//! Verification tags (RFC 9260 section 8.5) and packets out of the blue (section 8.4).
+//! Tests of verification tags (RFC 9260 section 8.5) and of packets out of the blue (section 8.4).
 
 use sctp::{CloseReason, StateName};
 use sim::InTheClear;
 
 use crate::states::{STATES, Subject};
 
-/// With a wrong tag `name` is neither believed nor answered, in any state of an association.
+/// Checks that the chunk `name` with a wrong tag is neither believed nor answered, in any state of an association.
 fn is_ignored_with_a_wrong_tag(name: &str) {
     for state in STATES.into_iter().filter(|s| *s != StateName::Closed) {
         let tags: [fn(&Subject) -> u32; 3] = [|s| s.own_tag ^ 1, |_| 0, |s| s.peer_tag];
@@ -14,7 +14,7 @@ fn is_ignored_with_a_wrong_tag(name: &str) {
             let tag = tag(&subject);
             let answer = subject.with_chunk(name, |s, _, chunk| s.answer_to(tag, chunk));
             assert_eq!(subject.state(), state, "{name} with wrong tag {n}");
-            // Section 8.5.1 E: before the association is up, SHUTDOWN ACK belongs to an earlier one.
+            // Section 8.5.1 E: before the association is up, a SHUTDOWN ACK belongs to an earlier association.
             let is_opening = matches!(state, StateName::CookieWait | StateName::CookieEchoed);
             if name == "SHUTDOWN ACK" && is_opening && tag != 0 {
                 assert_eq!(answer, ["SHUTDOWN COMPLETE(T)"]);
@@ -59,7 +59,7 @@ fn a_reflected_tag_must_be_the_peers() {
             assert_eq!(subject.state(), StateName::ShutdownAckSent, "{name}");
         }
         subject.with_chunk(name, |s, _, chunk| s.answer_to(peer, chunk));
-        // Everything was delivered before: also an ABORT, the answer to some straggler, ends it well.
+        // All data was delivered before. So even an ABORT, which may answer a late packet, ends the association gracefully.
         assert_eq!(subject.closed(), Some(CloseReason::Graceful), "{name}");
     }
 }

@@ -1,5 +1,5 @@
-//! Takeover: an observer of the handshake, or a neighbour at another UDP port of the peer's address, neither takes an association
-//! over nor ends one.
+//! Tests of takeover attempts. Neither an observer of the handshake nor a host at another UDP port of the peer's address can take over or
+//! end an association.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -27,7 +27,7 @@ use crate::stranger::{Stranger, address, init, names, read};
 use crate::support::{Two, UDP, describe, drop_all, messages, route, seconds, sends, two, two_with};
 
 const MS: fn(u64) -> Duration = Duration::from_millis;
-/// The attacker's address.
+/// Address of the attacker.
 const EVIL: &str = "10.0.9.9";
 
 fn ip(text: &str) -> IpAddr {
@@ -38,7 +38,7 @@ fn by_udp(local: &str, remote: &str, peer_port: u16) -> Route {
     Route { carrier: Carrier::Udp { peer_port }, ..route(local, remote) }
 }
 
-/// Addresses may change; without a key by proof alone.
+/// Returns settings under which addresses may change. Without a key, a new address must be proven.
 fn strict() -> AssociationConfig {
     AssociationConfig {
         extensions: Extensions::NONE.with(Extension::Auth).with(Extension::AddressReconfiguration),
@@ -53,8 +53,8 @@ fn keyed() -> AssociationConfig {
     AssociationConfig { auth: AuthConfig { keys, active_key: 1, ..AuthConfig::default() }, ..strict() }
 }
 
-/// Two hosts and three links. `a` has three addresses, one on each link, and announces the first; `b` announces two, which the first
-/// link leads to, and the others, too.
+/// Creates two hosts and three links. `a` has one address on each link, and announces only the first one. `b` announces two addresses. Each
+/// link leads to `b`'s address of its own family.
 fn world_with(seed: u64, link: LinkConfig, from_a: &AssociationConfig, from_b: &AssociationConfig) -> Two {
     let mut world = World::new(seed);
     world.recording = true;
@@ -97,7 +97,7 @@ fn change(t: &mut Two, change: AddressChange) -> Result<(), AddressError> {
     }
 }
 
-/// The state of `b`'s path to this address; None if there is none.
+/// Returns the state of `b`'s path to this address, or `None` without such a path.
 fn seen_by_b(t: &Two, remote: &str) -> Option<PathState> {
     t.info(t.b).paths.iter().find(|p| p.route.remote == ip(remote)).map(|p| p.state)
 }
@@ -110,7 +110,7 @@ fn wishes(t: &Two) -> Vec<AddressChange> {
     t.events(t.b).iter().filter_map(wish).collect()
 }
 
-/// An ASCONF to `b`, signed with what INIT and INIT ACK show, that comes from this address.
+/// Sends `b` an ASCONF from this address, signed with the empty key. Returns the chunk names of the packets that are sent at once.
 fn forge(t: &mut Two, source: &str, offset: u32, changes: &[Parameter<'_>]) -> Vec<String> {
     let (forger, info) = (Forger::without_key(&t.world), t.info(t.b));
     let first = Packet::parse(&t.world.records[0].packet, ChecksumMode::Verify).unwrap();
@@ -134,7 +134,7 @@ fn delete(text: &str) -> Parameter<'static> {
     Parameter::DelIp { correlation: 2, address: ip(text) }
 }
 
-/// The value of the HEARTBEAT that is a packet's first chunk.
+/// Returns the value of the HEARTBEAT that is a packet's first chunk.
 fn asked(bytes: &[u8]) -> Option<Vec<u8>> {
     match Packet::parse(bytes, ChecksumMode::Ignore).ok()?.chunks().next()? {
         Ok(Chunk::Heartbeat(heartbeat)) => Some(heartbeat.info.to_vec()),
@@ -142,7 +142,8 @@ fn asked(bytes: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// For so long whatever `b` asks at this address and port is answered from there one link's round trip later; returns what went there.
+/// Answers each HEARTBEAT that `b` sends to this address and port, within 5 ms, for `for_long`. Returns the chunk names of all packets sent
+/// there.
 fn answer_all(t: &mut Two, remote: &str, port: u16, for_long: Duration) -> Vec<String> {
     let (mut at, begun) = (t.world.records.len(), t.world.records.len());
     let (end, info) = (t.world.now() + for_long, t.info(t.b));
@@ -175,12 +176,12 @@ fn an_asconf_with_the_empty_key_counts_only_by_a_confirmed_path() {
     let moved = [add("0.0.0.0"), delete("0.0.0.0")];
     assert_eq!(forge(&mut t, EVIL, 0, &moved), [""; 0]);
     assert_eq!(forge(&mut t, EVIL, 0, &[add("0.0.0.0")]), [""; 0]);
-    // From another UDP port of the peer's address, which somebody else may have.
+    // Neither request has counted. A request on the confirmed path counts.
     t.world.run_for(seconds(1));
     assert_eq!(wishes(&t), []);
     assert_eq!(forge(&mut t, "10.0.1.1", 0, &[add(EVIL)])[0], "AUTH ASCONF-ACK");
     assert_eq!(wishes(&t), [AddressChange::Add(ip(EVIL))]);
-    // It has not become a confirmed path by that.
+    // The added address is not confirmed, so a request from there does not count.
     assert_eq!(forge(&mut t, EVIL, 1, &[delete("10.0.1.1")]), [""; 0]);
     assert_eq!(seen_by_b(&t, "10.0.1.1"), Some(PathState::Active));
 }
@@ -222,9 +223,9 @@ fn a_spoofer_who_answers_at_another_address_gets_no_data() {
         let sent = answer_all(&mut t, EVIL, 9899, seconds(60));
         assert_eq!(seen_by_b(&t, EVIL) == Some(PathState::Active), is_used);
         assert!(is_used || sent.iter().all(|it| it == "HEARTBEAT"), "{sent:?}");
-        // Asked now and then: the address may be the peer's after all.
+        // `b` asks from time to time, because the address may belong to the peer after all.
         assert!((5..100).contains(&sent.len()), "{} packets", sent.len());
-        // Nor does the failure of the peer's own path move anything there.
+        // The failure of the peer's own path moves no data there, either.
         let link = t.links[0];
         let now = t.world.now();
         t.world.at(now, Change::CutBoth(link, true));
@@ -317,7 +318,7 @@ fn addresses_come_and_go_at_random_without_a_key_and_everything_arrives() {
                 2 | 3 => AddressChange::Remove(address),
                 _ => AddressChange::SetPrimary(address),
             };
-            // Refused where it makes no sense.
+            // A change that makes no sense is refused.
             let _ = change(&mut t, wish);
             t.world.run_for(seconds(1) * r.random_range(1..40) / 40);
         }
@@ -352,7 +353,7 @@ fn an_address_of_ours_that_is_new_makes_no_way_to_one_that_nobody_has_vouched_fo
     drop_all(&mut t.world, |names, _| names.contains("ASCONF-ACK"));
     assert_eq!(forge(&mut t, "10.0.1.1", 0, &[add(EVIL)])[0], "AUTH ASCONF-ACK");
     t.world.clear_filter();
-    // `b` adds an address; all its paths to the attacker's are answered there.
+    // `b` adds an address. The attacker answers all HEARTBEATs that go to its own address.
     let (now, id) = (t.world.now(), t.id(t.b));
     t.world.host_mut(t.b).endpoint.add_local_address(now, id, ip("10.0.5.2")).unwrap();
     t.world.run_for(seconds(1));
@@ -401,7 +402,7 @@ fn where_there_is_a_shared_key_a_request_signed_with_the_empty_one_counts_no_mor
 fn the_answer_to_a_heartbeat_confirms_a_path_only_if_it_comes_by_that() {
     for (proof, expected) in [
         (AddressProof::ConfirmedPath, PathState::Unconfirmed),
-        // RFC 9260 section 5.4 asks for the nonce alone.
+        // RFC 9260 section 5.4 requires only the nonce.
         (AddressProof::Signature, PathState::Active),
     ] {
         let config = AssociationConfig { address_proof: proof, ..AssociationConfig::default() };
@@ -430,9 +431,9 @@ fn the_answer_to_a_heartbeat_confirms_a_path_only_if_it_comes_by_that() {
     }
 }
 
-// Another UDP port of the peer's address.
+// Attackers at another UDP port of the peer's address.
 
-/// Speaks with the right tag from another port, and answers whatever is asked there.
+/// Sends packets with the right tag from another port of the peer, and answers the HEARTBEATs that go there.
 fn pull(t: &mut Two, port: u16, for_long: Duration) {
     let end = t.world.now() + for_long;
     while t.world.now() < end {
@@ -454,7 +455,7 @@ fn an_attacker_at_another_port_gets_no_path_while_the_peer_lives() {
         let mut t = two_with(1, LinkConfig::default(), endpoint);
         t.world.connect(t.a, t.b, UDP, config, Conversation::default());
         t.run_to_established();
-        // With the defaults no round trip has been measured by then.
+        // With the default timing, no round trip has been measured by then.
         t.world.run_for(seconds(settle));
         t.world.recording = true;
         pull(&mut t, 666, seconds(20));
@@ -505,7 +506,7 @@ fn packets_in_the_name_of_a_listed_address_bring_it_no_more_than_three_times_the
 
 // Restart.
 
-/// `b` has an association with `a` by UDP, port 9899.
+/// Creates an association of `a` and `b` over UDP with port 9899.
 fn up_by_udp() -> Two {
     let mut t = two(1);
     t.world.connect(t.a, t.b, UDP, AssociationConfig::default(), Conversation::default());
@@ -538,9 +539,9 @@ fn an_init_from_another_port_of_a_peer_that_lives_asks_the_peer_and_is_not_answe
     let asked = t.world.records.iter().filter(|r| r.route == by_udp("10.0.1.2", "10.0.1.1", 9899)).count();
     assert!((10..=21).contains(&asked), "{asked} HEARTBEATs in a second");
     assert_eq!((t.state(t.a), closed(&t)), (StateName::Established, vec![None]));
-    // The peer itself may.
+    // The peer itself gets an answer.
     assert!(from(&t, 9899).ask(&mut t.world, &[]).is_some());
-    // Nor is another carrier the peer's: to send by IP takes a privilege, but on any host behind the same NAT.
+    // Another carrier is not the peer's port, either. Sending over IP takes a privilege, but any host behind the same NAT may have it.
     assert!(Stranger::new(t.b, "10.0.1.2", "10.0.1.1", 40_000).ask(&mut t.world, &[]).is_none());
     assert_eq!(closed(&t), vec![None]);
 }
@@ -648,8 +649,7 @@ fn a_restarted_association_has_the_streams_and_extensions_that_its_listener_gave
 
 // Opening.
 
-/// `a` has asked `b` by UDP, and nothing comes back.
-/// `a` has listed an address that is another host's.
+/// Creates two hosts of which `a` has listed an address of another host.
 fn listing_evil() -> Two {
     let mut t = world_with(1, LinkConfig::default(), &strict(), &strict());
     t.world.host_mut(t.a).addresses.push(ip(EVIL));
@@ -693,6 +693,7 @@ fn heartbeats_from_a_new_port_of_an_address_that_the_peer_only_lists_are_answere
     assert!(got > 0 && got <= 4096, "{got} bytes to who has sent nothing");
 }
 
+/// : Creates two hosts of which `a` has sent an INIT to `b` over UDP. All packets are dropped.
 fn opening() -> Two {
     let mut t = two(1);
     t.world.recording = true;
@@ -730,7 +731,7 @@ fn an_init_ack_comes_from_the_port_that_was_asked_or_opens_nothing() {
     assert_eq!(t.state(t.a), StateName::CookieEchoed);
 }
 
-// Nobody learns the association of an address.
+// Unknown hosts learn nothing about the associations of an address.
 
 #[test]
 fn an_init_that_lists_a_peer_of_ours_is_answered_as_if_it_did_not() {
@@ -740,7 +741,7 @@ fn an_init_that_lists_a_peer_of_ours_is_answered_as_if_it_did_not() {
     let known = evil.ask(&mut t.world, &[address("10.0.1.1")]).expect("an INIT ACK");
     let unknown = evil.ask(&mut t.world, &[address("10.0.1.77")]).expect("an INIT ACK");
     assert_eq!((known.length, known.addresses), (unknown.length, unknown.addresses));
-    // The cookie makes an association without that address.
+    // The cookie creates an association without that address.
     let id = {
         evil.echo(&mut t.world, &known);
         t.world.host(t.b).endpoint.associations().max().unwrap()
@@ -749,7 +750,7 @@ fn an_init_that_lists_a_peer_of_ours_is_answered_as_if_it_did_not() {
     assert_eq!(paths.iter().map(|p| p.route.remote).collect::<Vec<_>>(), [ip(EVIL)]);
     t.world.run_for(seconds(5));
     assert_eq!((t.state(t.a), t.state(t.b)), (StateName::Established, StateName::Established));
-    // From where the peer is known to be, an address that it did not have is refused as before.
+    // From the peer's known address, an INIT that lists a new address is still refused.
     let peer = Stranger::new(t.b, "10.0.1.2", "10.0.1.1", 40_000);
     assert_eq!(
         names(&peer.send(&mut t.world, 0, &[init(77, &[address(EVIL), address("10.0.1.77")])])),
@@ -762,7 +763,7 @@ fn a_cookie_echo_that_repeats_the_handshake_moves_nothing() {
     let _clear = InTheClear::begin();
     let mut t = up_by_udp();
     let answer = from(&t, 9899).ask(&mut t.world, &[]).unwrap();
-    // Somebody else's copy of it, from elsewhere, without the tie.
+    // An attacker sends a copy with another tag from another port.
     let echo = Chunk::CookieEcho(CookieEcho { cookie: &answer.cookie });
     let bytes = packet(40_000, 7, answer.tag ^ 1, &[echo]);
     t.world.inject(t.b, by_udp("10.0.1.2", "10.0.1.1", 666), &bytes);
@@ -770,11 +771,10 @@ fn a_cookie_echo_that_repeats_the_handshake_moves_nothing() {
     assert_eq!((closed(&t), port_of_peer(&t)), (vec![None], UDP));
 }
 
-/// The filter of these tests lets all pass that it does not name.
 #[test]
 fn an_observer_can_abort_only_from_the_peers_address() {
     let _clear = InTheClear::begin();
-    // ABORT with the tag that he has seen, from the peer's address.
+    // The attacker sends an ABORT with the tag that it has observed.
     let mut t = established(&strict(), &strict());
     t.world.set_filter(|_| Fate::Pass);
     let info = t.info(t.b);

@@ -1,5 +1,5 @@
-//! An INIT that is accepted on terms of its own, beside others on those of the endpoint; and a driver that waits for room
-//! before the buffer is full.
+//! Tests of an INIT that is accepted with its own settings, while others get the settings of the endpoint. Also tests a driver that waits
+//! for room before the buffer is full.
 
 use base::{Carrier, Ecn, Route, Time};
 use bytes::Bytes;
@@ -8,7 +8,7 @@ use sctp::{
     IncomingInit, InitDecision, Listener, Ppid, SendOptions, StreamId,
 };
 
-/// Port whose INITs get many streams and I-DATA.
+/// Port on which INITs get many streams and I-DATA.
 const MANY: u16 = 9;
 const OFFER: Extensions = Extensions::NONE.with(Extension::Interleaving);
 
@@ -64,7 +64,7 @@ impl Pair {
         pair
     }
 
-    /// Lets packets pass until both ends are silent.
+    /// Passes packets until both ends are silent.
     fn exchange(&mut self) {
         for _ in 0..20 {
             for from in 0..2 {
@@ -93,7 +93,7 @@ impl Pair {
         }
     }
 
-    /// Outbound and inbound streams, and whether messages interleave, as an end sees it.
+    /// Returns the outbound and inbound streams of an end, and whether its messages interleave.
     fn terms(&self, end: usize) -> (u16, u16, bool) {
         let info = self.ends[end].info(self.ids[end].unwrap()).unwrap();
         (info.outbound_streams, info.inbound_streams, info.extensions.has(Extension::Interleaving))
@@ -126,7 +126,7 @@ fn a_driver_that_asks_for_room_hears_of_it_although_no_message_was_refused() {
         pair.exchange();
         let mut later = Time::ZERO;
         for _ in 0..5 {
-            // The SACK may wait for company.
+            // The SACK may be delayed.
             later = pair.ends[1].next_timeout().max(later);
             pair.ends[1].handle_timeout(later);
             pair.exchange();

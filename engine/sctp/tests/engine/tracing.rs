@@ -1,4 +1,4 @@
-//! Traces: they tell what was counted, and change nothing.
+//! Tests of traces: a trace agrees with the counters, and changes no packet.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use sim::{Change, LinkConfig, Loss};
 
 use crate::support::{Two, a_route, messages, seconds, sends, two, two_with};
 
-/// A transfer over a link that loses packets both ways, and a path that dies.
+/// Runs a transfer over a link that loses packets in both directions and is cut for a while.
 fn troubled(recording: bool) -> Two {
     let link =
         LinkConfig { delay: Duration::from_millis(10), loss: Loss::Uniform(0.05), ..LinkConfig::default() };

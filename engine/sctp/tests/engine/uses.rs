@@ -1,4 +1,4 @@
-//! Uses of addresses: which of the paths that work carries data, and what the idle ones cost.
+//! Tests of the uses of addresses: the choice of the working path that carries data, and the cost of idle paths.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -30,18 +30,18 @@ fn backup(heartbeat_s: u64) -> AddressUse {
     AddressUse { preference: Preference::Backup, heartbeat: Some(seconds(heartbeat_s)), link: 0 }
 }
 
-/// The first host sets the use of one of its addresses, and the peer learns it.
+/// Sets the use of one of `a`'s addresses, and reports it to the peer.
 fn set(t: &mut Two, address: &str, usage: AddressUse) -> Result<(), AddressError> {
     let (now, id) = (t.world.now(), t.id(t.a));
     let endpoint = &mut t.world.host_mut(t.a).endpoint;
     let outcome = endpoint.set_local_uses(now, id, &[(ip(address), usage)]);
-    // A peer that has not agreed to changes of addresses is not told.
+    // A peer that has not agreed to address changes gets no report.
     let told = endpoint.tell_local_use(now, id, ip(address));
     t.world.run_for(MS(200));
     outcome.and(told.or_else(|error| if error == AddressError::NotNegotiated { Ok(()) } else { Err(error) }))
 }
 
-/// The local address of the path by which the host sends new data.
+/// Returns the local address of the path on which the host sends new data.
 fn current(t: &Two, host: HostId) -> String {
     let info = t.info(host);
     info.paths.iter().find(|p| p.in_use).expect("a path in use").route.local.to_string()
@@ -55,8 +55,7 @@ pub(crate) fn reasons(t: &Two, host: HostId) -> Vec<PathReason> {
     t.events(host).into_iter().filter_map(reason).collect()
 }
 
-/// Two hosts of which the first has an address on each link, the second one address that all links reach, or one on each
-/// that every link reaches.
+/// Creates two associated hosts. `a` has one address on each of two links, and every link reaches all addresses `far` of `b`.
 fn crossed(far: &[&str], config: &AssociationConfig) -> Two {
     let mut t = hosts(7, far, config);
     t.world.connect(t.a, t.b, Carrier::Ip, config.clone(), Conversation::default());
@@ -65,7 +64,7 @@ fn crossed(far: &[&str], config: &AssociationConfig) -> Two {
     t
 }
 
-/// The same two hosts without an association.
+/// Creates the hosts of [`crossed`] without an association.
 pub(crate) fn hosts(seed: u64, far: &[&str], config: &AssociationConfig) -> Two {
     let mut world = World::new(seed);
     let near = ["10.0.1.1", "10.0.2.1"];
@@ -112,7 +111,7 @@ fn an_association_that_began_on_a_backup_leaves_it_at_both_ends_as_soon_as_anoth
         (reasons(&t, t.a), reasons(&t, t.b)),
         (vec![PathReason::Preferred], vec![PathReason::Preferred])
     );
-    // The operator takes it back.
+    // The operator restores the default use.
     set(&mut t, "10.0.1.1", AddressUse::default()).unwrap();
     assert_eq!((current(&t, t.a), current(&t, t.b)), ("10.0.1.1".into(), "10.0.1.2".into()));
 }
@@ -172,7 +171,7 @@ fn a_path_that_shares_the_dead_link_is_not_preferred_to_the_backup() {
     }
 }
 
-/// Bytes of SCTP that both ends have sent by the second link.
+/// Returns the bytes of SCTP that both ends have sent over the second link.
 fn bytes_by_second(t: &Two) -> u64 {
     let by = |host: HostId| {
         let info = t.info(host);
@@ -198,7 +197,8 @@ fn an_idle_backup_costs_a_heartbeat_of_each_end_in_its_interval() {
     assert!(rare * 20 < usual, "{rare} of {usual} bytes in 10 minutes");
     let interval_alone = cost(Some(AddressUse { heartbeat: Some(seconds(30)), ..AddressUse::default() }));
     assert!(interval_alone * 20 < usual, "{interval_alone} of {usual} bytes in 10 minutes");
-    // 10 minutes of a month of 50 MB, with 28 bytes for the headers below each packet of 32 bytes or more.
+    // The bound is the share of 10 minutes in 50 MB per month. The factor 2 covers 28 bytes of lower headers per packet of at least 32
+    // bytes.
     assert!(rare * 2 < 50_000_000 / (30 * 24 * 6), "{rare} bytes in 10 minutes");
 }
 
@@ -286,12 +286,12 @@ fn the_peer_is_told_once_for_each_change_and_tells_its_driver() {
 
 #[test]
 fn the_peer_is_told_by_a_path_that_it_knows_already() {
-    // Chunks are taken out of packets.
+    // The filter removes chunks from packets.
     let _clear = InTheClear::begin();
     let config = AssociationConfig { address_proof: AddressProof::ConfirmedPath, ..config() };
     let mut t = hosts(11, &["10.1.0.1"], &config);
     let second = route("10.1.0.1", "10.0.2.1");
-    // The peer cannot confirm the second link at once, and drops a request that comes by it.
+    // The peer cannot confirm the path over the second link at once, and would drop a request that arrives on it.
     t.world.set_filter(move |record| {
         let is_early = record.at < Time::from_millis(1_500);
         if record.route == second && is_early {
@@ -356,7 +356,7 @@ fn a_request_that_is_not_answered_while_the_peer_is_heard_fails_no_path() {
 fn an_association_that_began_on_the_backup_fails_over_to_it_and_not_to_the_dead_link() {
     for far in [&["10.1.0.1"][..], &["10.1.0.1", "10.1.0.2"]] {
         let mut t = crossed(far, &config());
-        // The primary path of the RFC leads by the backup.
+        // The RFC's primary path uses the backup.
         set(&mut t, "10.0.1.1", backup(30)).unwrap();
         assert_eq!(in_use(&t), "10.0.2.1");
         speak(&mut t, 20);
@@ -390,7 +390,7 @@ fn a_spare_path_that_becomes_the_one_of_data_is_asked_at_once() {
     let mut t = idle(&[10, 10]);
     set(&mut t, "10.0.2.1", backup(600)).unwrap();
     t.world.run_for(seconds(100));
-    // It dies, and nobody can know.
+    // The path fails, and no traffic reveals this.
     cut(&mut t, 1, true);
     set(&mut t, "10.0.2.1", of(Preference::Primary)).unwrap();
     t.world.run_for(seconds(5));

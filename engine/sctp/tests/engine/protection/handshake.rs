@@ -1,4 +1,4 @@
-//! Associations before they have keys: the packets in the clear, and the data that waits.
+//! Tests of associations before they have keys: packets in the clear, and data that waits.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::support::{
     Two, a_route, at_seconds, b_route, content, messages, seconds, sends, sends_then_closes, two_with,
 };
 
-/// Two hosts whose association is up and has no keys yet, since the server's answer is lost the first time.
+/// Creates two hosts whose association is up but has no keys, because the server's first answer is lost.
 fn up_without_keys(seed: u64, config: AssociationConfig) -> Two {
     let endpoint = EndpointConfig { association: config.clone(), ..EndpointConfig::default() };
     let mut t = two_with(seed, LinkConfig::default(), endpoint);
@@ -38,7 +38,7 @@ fn up_without_keys(seed: u64, config: AssociationConfig) -> Two {
     t
 }
 
-/// DATA with a whole message.
+/// Returns a DATA chunk with a whole message.
 fn data(tsn: u32, stream: u16, ssn: u16, ppid: u32) -> Chunk<'static> {
     Chunk::Data(Data {
         immediate: true,
@@ -55,7 +55,7 @@ fn data(tsn: u32, stream: u16, ssn: u16, ppid: u32) -> Chunk<'static> {
 
 #[test]
 fn data_that_is_slipped_in_before_the_keys_neither_arrives_nor_takes_the_place_of_what_is_sealed() {
-    // Everybody who sees the handshake knows tags and TSNs.
+    // Every observer of the handshake knows the tags and TSNs.
     for is_client in [true, false] {
         let mut t = up_without_keys(5, config(true));
         let (init, init_ack) = (announced(&t.world, "INIT"), announced(&t.world, "INIT ACK"));
@@ -87,7 +87,7 @@ fn an_association_ends_if_something_in_the_clear_has_taken_a_tsn() {
         let association = AssociationConfig { extensions, ..config(true) };
         let mut t = up_without_keys(5, association);
         let (init, init_ack) = (announced(&t.world, "INIT"), announced(&t.world, "INIT ACK"));
-        // A message about keys whose turn has passed.
+        // This key-management message arrives after its turn.
         let parts =
             t.world.records.iter().filter(|r| chunk_names(&r.packet).starts_with("COOKIE ECHO")).count();
         let late = data(init.1.wrapping_add(parts as u32), 0, 0, 4242);
@@ -122,7 +122,7 @@ fn a_server_notices_that_its_answer_was_cut_into_more_chunks() {
     let (a, b) = (a_route().local, b_route().local);
     let mut is_lost = false;
     t.world.set_filter(move |record| {
-        // The client's first sealed packet, with its SACK, is lost.
+        // The filter drops the client's first sealed packet, with its SACK.
         if record.route.local == a && is_sealed(&record.packet) && !std::mem::replace(&mut is_lost, true) {
             return Fate::Drop;
         }
@@ -153,7 +153,7 @@ fn a_server_notices_that_the_clients_hello_was_cut_into_more_chunks_or_fewer() {
     for is_cut in [true, false] {
         let mut t = two_sealed(1, LinkConfig::default());
         let a = a_route().local;
-        // The last part but one, and the last TSN that the client has sent.
+        // The payload of the last part but one, the last TSN that the client has sent, and the number of parts.
         let (mut kept, mut last_sent, mut parts): (Option<Vec<u8>>, Option<Tsn>, u32) = (None, None, 0);
         t.world.set_filter(move |record| {
             let parsed = Packet::parse(&record.packet, ChecksumMode::Ignore).unwrap();
@@ -196,7 +196,7 @@ fn a_server_notices_that_the_clients_hello_was_cut_into_more_chunks_or_fewer() {
         });
         t.connect_with(config(true), sends(messages(3, 100, 1)));
         t.world.run_for(seconds(40));
-        // A chunk more makes the last flight a duplicate: the keys are never agreed on.
+        // With one more chunk, the last flight seems to be a duplicate, so no keys are ever agreed on.
         let reason = if is_cut { "no keys were agreed on" } else { "the peer has taken or sent other data" };
         let closed = t.talk(t.b).closed.clone();
         let is_noticed = |cause: &sctp::AbortCause| cause.reason.starts_with(reason.as_bytes());
@@ -213,7 +213,7 @@ fn a_server_notices_that_the_clients_hello_was_cut_into_more_chunks_or_fewer() {
 fn a_message_about_keys_that_came_in_the_clear_is_told_from_a_sealed_one() {
     let mut t = two_sealed(1, LinkConfig::default());
     let b = b_route().local;
-    // Somebody adds a message behind the server's answer.
+    // An attacker adds a message after the server's answer.
     t.world.set_filter(move |record| {
         let parsed = Packet::parse(&record.packet, ChecksumMode::Verify).unwrap();
         let mut chunks: Vec<Chunk<'_>> = parsed.chunks().map_while(Result::ok).collect();
@@ -310,7 +310,7 @@ fn changes_of_addresses_and_streams_wait_for_the_keys() {
     let engine = &mut t.world.host_mut(a).endpoint;
     engine.add_local_address(now, id, "10.0.1.77".parse().unwrap()).unwrap();
     engine.reset_streams(now, id, sctp::StreamDirection::Outgoing, &[StreamId(1)]).unwrap();
-    // Somebody says that the peer knows nothing of ASCONF.
+    // An attacker claims that the peer does not know ASCONF.
     let cause = Cause::UnrecognizedChunkType(&[ChunkType::ASCONF.0, 0, 0, 4]);
     let causes = [cause];
     let error = Chunk::Error(wire::ErrorChunk { causes: Causes::from(&causes[..]) });
@@ -348,13 +348,13 @@ fn messages_about_keys_are_no_message_of_the_application() {
     assert_eq!(refused, Err(sctp::ConnectError::ReservedPpid));
 }
 
-/// A change that somebody on the way makes.
+/// Change to a packet by an attacker on the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Meddling {
     Nothing,
-    /// A number of outbound streams.
+    /// Change of the number of outbound streams in the chunk with this name.
     Streams(&'static str),
-    /// The service that the client asks for: port 8 in place of 7, there and back.
+    /// Change of the server's port from 7 to 8, in both directions.
     Port,
 }
 
@@ -393,7 +393,7 @@ fn an_association_without_keys_ends_in_time() {
     for name in ["COOKIE ACK SACK DATA", "DATA"] {
         let mut t = two_sealed(1, LinkConfig::default());
         let b = b_route().local;
-        // The server's answer, or all about keys of both ends, never arrives.
+        // The server's answer, or every key-management message of both ends, never arrives.
         t.world.set_filter(move |record| {
             let names = chunk_names(&record.packet);
             let is_lost = names.contains(name) || record.route.local == b && names.contains("DATA");
@@ -435,13 +435,13 @@ fn where_it_is_only_offered_a_peer_without_it_is_served_in_the_clear() {
     t.connect_with(config(false), sends_then_closes(messages(5, 100, 1)));
     assert_eq!(t.run_to_end(seconds(20)), (CloseReason::Graceful, CloseReason::Graceful));
     assert_eq!(t.talk(t.b).received.len(), 5);
-    // Nothing about keys is sent to a peer that knows nothing of them.
+    // A peer without protection gets no key-management message.
     assert!(t.world.records.iter().all(|r| !r.packet.windows(4).any(|w| w == 4242u32.to_be_bytes())));
 }
 
 #[test]
 fn a_handshake_that_meets_another_makes_one_protected_association() {
-    // A way takes 10 ms: the second INIT leaves at any time until the first handshake is over.
+    // Each direction takes 10 ms. So the second INIT leaves at any time until the first handshake has ended.
     for delay in 0..25 {
         for seed in 0..4 {
             let link = LinkConfig { delay: Duration::from_millis(10), ..LinkConfig::default() };
@@ -459,7 +459,7 @@ fn a_handshake_that_meets_another_makes_one_protected_association() {
                     local_addresses: host.addresses.clone(),
                     config: config(true),
                 };
-                // The peer's association may be there already.
+                // The association that the peer opened may exist already.
                 if let Ok(id) = host.endpoint.connect(now, connect) {
                     host.app.keying.begin(now, id, &mut host.endpoint);
                     host.app.conversations.insert(id, sends(messages(20, 500, 2)));
@@ -490,7 +490,7 @@ fn nobody_begins_a_protected_association_anew_without_its_keys() {
     let mut t = up(6);
     let old = t.id(t.b);
     let fresh = EndpointConfig { association: config(true), ..EndpointConfig::default() };
-    // Another program at the peer's address: same ports, no keys.
+    // Another program at the peer's address uses the same ports, but has no keys.
     t.world.restart(t.a, fresh);
     t.connect_with(config(true), sends(messages(1, 100, 1)));
     t.world.run_for(Duration::from_millis(900));
@@ -498,7 +498,7 @@ fn nobody_begins_a_protected_association_anew_without_its_keys() {
     assert_eq!(t.world.host(t.b).app.conversations.len(), 1);
 }
 
-/// A required key, and an offer of protection.
+/// Returns settings with a required key and an offer of protection.
 fn keyed_and_offering() -> AssociationConfig {
     AssociationConfig { protection: config(false).protection, ..keyed() }
 }
@@ -523,7 +523,7 @@ fn a_signed_association_gives_way_to_its_key_alone() {
         t.world.run_for(seconds(5));
         let old = t.id(t.b);
         assert!(!is_protected(&t, t.b));
-        // Another program at the peer's address, or the same one begun anew; its daemon has come to offer protection.
+        // Another program runs at the peer's address, or the same one has restarted. Its daemon now offers protection.
         t.world
             .restart(t.a, EndpointConfig { association: association.clone(), ..EndpointConfig::default() });
         t.connect_with(association, sends(messages(1, 100, 1)));
@@ -579,7 +579,7 @@ fn keys_are_agreed_on_over_a_path_that_drops_large_packets_without_a_word() {
         let b = t.b;
         let arrived = |w: &World| w.host(b).app.conversations.values().any(|c| c.received.len() == 3);
         assert!(t.world.run_until(at_seconds(1), arrived), "{mtu}");
-        // The rest of the path is found as usual.
+        // The MTU of the path is found as usual afterwards.
         let id = t.id(t.a);
         for n in 0..100 {
             let now = t.world.now();

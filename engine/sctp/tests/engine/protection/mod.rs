@@ -1,4 +1,4 @@
-//! Packets that are sealed in DTLS chunks (draft-ietf-tsvwg-sctp-dtls-chunk), with the keys of worlds.
+//! Tests of packets that are sealed in DTLS chunks (draft-ietf-tsvwg-sctp-dtls-chunk). The simulated programs provide the keys.
 
 mod handshake;
 mod renewal;
@@ -20,7 +20,7 @@ use crate::support::{
     Two, a_route, at_seconds, b_route, content, messages, seconds, sends, sends_then_closes, two_with,
 };
 
-/// Two hosts that require protection of each other.
+/// Creates two hosts that both require protection.
 fn two_sealed(seed: u64, link: LinkConfig) -> Two {
     let mut t = two_with(seed, link, EndpointConfig::default());
     for host in [t.a, t.b] {
@@ -48,7 +48,7 @@ fn is_protected(t: &Two, host: HostId) -> bool {
     t.events(host).iter().any(|event| matches!(event, Event::Protected { .. }))
 }
 
-/// An association that is up and protected, with nothing under way.
+/// Creates a protected association with no packet in flight.
 fn up(seed: u64) -> Two {
     let mut t = two_sealed(seed, LinkConfig::default());
     t.world.recording = true;
@@ -66,7 +66,7 @@ fn send(t: &mut Two, host: HostId, stream: u16, message: Bytes) {
     sent.unwrap();
 }
 
-/// The initiate tag and the first TSN that a host announced in its INIT or INIT ACK.
+/// Returns the initiate tag and the initial TSN that a host announced in its INIT or INIT ACK.
 fn announced(world: &World, name: &str) -> (u32, u32) {
     let record = world.records.iter().find(|r| chunk_names(&r.packet) == name).unwrap();
     let packet = Packet::parse(&record.packet, ChecksumMode::Verify).unwrap();
@@ -104,7 +104,7 @@ fn all_that_follows_the_handshake_is_sealed() {
     assert_eq!(t.talk(t.b).received.len(), 100);
     let clear: Vec<String> =
         t.world.records.iter().filter(|r| !is_sealed(&r.packet)).map(|r| chunk_names(&r.packet)).collect();
-    // Both messages go in parts that every path carries.
+    // Both key-management messages are split into parts that fit every path.
     let (echo, ack) = (["COOKIE ECHO DATA"; 4], ["COOKIE ACK SACK"; 3]);
     let answer = ["COOKIE ACK SACK DATA", "DATA", "DATA", "DATA", "SACK", "SACK"];
     let handshake = [&["INIT", "INIT ACK"][..], &echo, &ack, &answer].concat();
@@ -176,7 +176,7 @@ fn a_bit_changed_with_the_checksum_made_right_again_is_found_by_the_keys() {
         }
         let mut bytes = record.packet.clone();
         let at = 12 + 4 + flipped % (bytes.len() - 16);
-        // The padding behind a record is nobody's.
+        // The padding after a record is not protected.
         if at + 3 >= bytes.len() {
             return Fate::Pass;
         }
@@ -288,7 +288,7 @@ fn a_host_is_not_led_to_talk_to_itself() {
     t.connect_with(config(true), Conversation::default());
     let init = t.world.records[0].packet.clone();
     assert_eq!(chunk_names(&init), "INIT");
-    // Somebody sends it back, with the ports of a service of this host.
+    // An attacker sends it back unchanged, with the port of a service that this host also has.
     t.world.inject(t.a, a_route(), &init);
     assert!(t.world.records.iter().all(|r| chunk_names(&r.packet) == "INIT"));
     assert_eq!(t.world.host(t.a).endpoint.counters().reflected, 1);
@@ -304,7 +304,7 @@ fn an_association_ends_when_too_many_packets_were_forged() {
     let from = a_route().local;
     let is_ours = |r: &&sim::Record| r.route.local == from && is_sealed(&r.packet);
     let mut forged = t.world.records.iter().rfind(is_ours).unwrap().packet.clone();
-    // A number that has not come: the mask is the same, and the tag is wrong.
+    // This record number has not arrived yet. The mask is the same, and the authentication tag is wrong.
     forged[18] ^= 0x40;
     let crc = wire::crc32c(&[&forged[..8], &[0; 4], &forged[12..]].concat());
     forged[8..12].copy_from_slice(&crc.to_le_bytes());
@@ -350,7 +350,7 @@ fn addresses_change_under_protection_without_auth() {
         !t.info(a).extensions.has(Extension::Auth)
             && t.info(a).extensions.has(Extension::AddressReconfiguration)
     );
-    // The new path carries data when the first dies.
+    // The new path carries data when the first one fails.
     t.world.at(t.world.now(), Change::CutBoth(t.links[0], true));
     let now = t.world.now();
     t.world
@@ -382,7 +382,7 @@ fn two_paths_share_one_count_of_records() {
     assert_eq!((counters.not_opened, counters.replayed), (0, 0));
 }
 
-/// Names of a packet's chunks as an observer sees them.
+/// Returns the types of a packet's chunks as an observer sees them.
 fn in_the_clear(packet: &[u8]) -> Vec<ChunkType> {
     let packet = Packet::parse(packet, ChecksumMode::Ignore).unwrap();
     packet.raw_chunks().map(|raw| raw.unwrap().chunk_type).collect()

@@ -1,4 +1,4 @@
-//! New keys of associations that have some.
+//! Tests of new keys for protected associations.
 
 use std::time::Duration;
 
@@ -120,7 +120,7 @@ fn an_association_ends_rather_than_seal_more_than_its_keys_may() {
     let mut t = two_sealed(1, LinkConfig::default());
     t.world.recording = true;
     t.world.host_mut(t.a).app.keying.records = 40;
-    // The peer never answers a wish for new keys.
+    // The filter drops the requests for new keys, so the peer never answers them.
     t.world.set_filter(|record| {
         let plain = opened(&record.packet);
         let is_renewal = is_sealed(&record.packet) && plain.windows(4).any(|w| w == 4242u32.to_be_bytes());
@@ -136,6 +136,6 @@ fn an_association_ends_rather_than_seal_more_than_its_keys_may() {
     let of_a = a_route().local;
     let sealed = t.world.records.iter().filter(|r| r.route.local == of_a && is_sealed(&r.packet)).count();
     assert_eq!(sealed, 40);
-    // The last record told the peer.
+    // The last record carried the ABORT to the peer.
     assert!(matches!(t.talk(t.b).closed, Some(CloseReason::PeerAborted(_))), "{:?}", t.talk(t.b).closed);
 }
