@@ -13,7 +13,7 @@ use crate::tx::Seq;
 /// Limit on FORWARD TSNs that wait for a reset. A further one is ignored, and the peer retransmits it.
 const MAX_SKIPS: usize = 32;
 
-/// Number of streams named by waiting FORWARD TSNs from which on a further FORWARD TSN is ignored.
+/// Limit on the streams that waiting FORWARD TSNs name. When it is reached, a further FORWARD TSN is ignored.
 const MAX_SKIPPED: usize = 1024;
 
 /// Chunks and FORWARD TSNs that wait for the end of a reset.

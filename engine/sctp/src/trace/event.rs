@@ -73,7 +73,7 @@ pub enum TraceEvent {
     SackSent {
         /// Cumulative TSN Ack.
         cumulative: u32,
-        /// Gap Ack Blocks.
+        /// Number of Gap Ack Blocks.
         gaps: usize,
         /// Advertised Receiver Window Credit.
         a_rwnd: u32,
@@ -82,7 +82,7 @@ pub enum TraceEvent {
     SackReceived {
         /// Cumulative TSN Ack.
         cumulative: u32,
-        /// Gap Ack Blocks.
+        /// Number of Gap Ack Blocks.
         gaps: usize,
         /// Advertised Receiver Window Credit.
         a_rwnd: u32,
@@ -133,7 +133,7 @@ pub enum TraceEvent {
         /// The path.
         route: Route,
     },
-    /// A recovery or timeout proved needless and was taken back.
+    /// A recovery or timeout proved needless and was undone.
     RecoveryUndone {
         /// The path.
         route: Route,
@@ -236,7 +236,7 @@ pub enum TraceEvent {
     },
     /// An ECNE chunk arrived: a packet that we sent was marked.
     EchoReceived {
-        /// The TSN that it names.
+        /// The TSN in the chunk.
         tsn: u32,
     },
     /// A window was reduced because of a mark.

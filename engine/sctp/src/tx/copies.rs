@@ -1,4 +1,4 @@
-//! Copies of chunks for further paths (redundant scheduling). Only one path, outside this module, counts a chunk in flight.
+//! Copies of chunks for further paths (redundant scheduling). The path that counts a chunk in flight has no copy of it.
 //!
 //! The first arrival counts, and a SACK does not report the path of that arrival. So copies are kept apart: they give no round trips,
 //! confirm no path, and do not reveal losses of other chunks. A copy leaves its path's flight when it is known to have arrived. Either the
@@ -18,8 +18,8 @@ use super::Seq;
 use crate::memory::heap;
 use crate::path::PathIndex;
 
-/// Number of copies settled in a row without a reported duplicate from which on a path may be dead. With two working paths, the second
-/// arrival of a chunk is a duplicate.
+/// Threshold of copies settled in a row without a reported duplicate. When it is reached, a path may be dead: with two working paths, the
+/// second arrival of a chunk is a duplicate.
 const SILENT_MAX: usize = 8;
 
 /// Limit on the chunks that wait for room to be copied to a path. Beyond it, the oldest one is not copied.

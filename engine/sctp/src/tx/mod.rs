@@ -33,8 +33,8 @@ use wire::Tsn;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub(crate) struct Seq(pub(crate) u64);
 
-/// Distance from which on a TSN must belong to another numbering. A reset of the association moves TSNs by 2^31 (RFC 6525 section 5.2.4),
-/// and packets sent before the reset may arrive late.
+/// Limit on the distance of a TSN. A TSN further ahead belongs to another numbering. A reset of the association moves TSNs by 2^31
+/// (RFC 6525 section 5.2.4), and packets sent before the reset may arrive late.
 pub(crate) const FAR_AHEAD: u64 = 1 << 30;
 
 //= rfc9260#1.6-1 1.6-2 1.6-4 3.3.1-12 3.3.1-13

@@ -27,7 +27,8 @@ use crate::path::PathIndex;
 /// Limit on the retransmitted chunks that are remembered until the peer reports them as duplicates.
 const MAX_REMEMBERED: usize = 4096;
 
-/// Number of gap blocks from which on a SACK may be truncated. Linux sends no more than 16; other implementations send as many as fit.
+/// Threshold of gap blocks. A SACK with at least this many may be truncated. Linux sends no more than 16; other implementations send as
+/// many as fit.
 const MAYBE_CUT_SHORT: usize = 16;
 
 /// Limit on outstanding chunks. It keeps the ordered messages of a stream within the range of SSNs, and TSNs near enough to each other to
@@ -68,7 +69,7 @@ struct SentChunk {
     copied: bool,
 }
 
-/// A SACK that cannot be true.
+/// Fault of a SACK.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum SackError {
     /// It acknowledges data that was never sent.

@@ -37,7 +37,7 @@ impl PeerWindow {
         self.probe != Probe::No
     }
 
-    /// Reports whether the peer has answered a probe without giving room. This proves that it is alive.
+    /// Reports whether the peer has answered a probe without giving room. This proves that the peer is alive.
     pub(crate) fn is_probe_answered(self) -> bool {
         self.probe == Probe::Answered
     }

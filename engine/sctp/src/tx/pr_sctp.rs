@@ -19,7 +19,7 @@ use crate::memory::{heap, tree};
 /// Limit on the effort for a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Limit {
-    /// Time from which on the message is useless (RFC 3758 section 4.1).
+    /// Time at which the message expires and becomes useless (RFC 3758 section 4.1).
     Until(Time),
     /// Limit on retransmissions of each of its chunks (RFC 7496 section 3.1).
     Retransmissions(u32),
@@ -49,7 +49,7 @@ pub(crate) struct GivenUp {
     pub(crate) queued: bool,
 }
 
-/// All messages that may be given up.
+/// All messages that may be abandoned.
 #[derive(Debug, Default)]
 pub(crate) struct PrMessages {
     messages: BTreeMap<MessageId, Message>,

@@ -10,8 +10,8 @@ use base::Time;
 
 use super::Seq;
 
-/// Number of chunks acknowledged above a hole from which on the hole gets no reordering window. It applies as long as the path has never
-/// reordered (DupThresh, RFC 8985 section 6.2 step 4).
+/// Threshold of chunks acknowledged above a hole. When it is reached, the hole gets no reordering window, unless the path has reordered
+/// before (DupThresh, RFC 8985 section 6.2 step 4).
 pub(super) const DUP_THRESHOLD: usize = 3;
 
 /// Span of the minimum RTT. Each value is kept for one to two spans.
@@ -71,7 +71,7 @@ impl Rack {
         let rtt = now - sent_at;
         if once {
             self.min_rtt.add(rtt, now);
-            // RFC 8985 section 6.2 step 3: a chunk sent once that comes in below the highest was reordered.
+            // RFC 8985 section 6.2 step 3: a chunk sent once that arrives below the highest sequence was reordered.
             self.reordering_seen |= seq < self.highest;
         } else if self.is_too_soon(rtt) {
             // Step 2: an earlier transmission was delivered.

@@ -71,8 +71,8 @@ impl SendBuffer {
         self.max.saturating_sub(load.held)
     }
 
-    /// Returns whether a message of `length` bytes may be added. A message longer than the tuned buffer is
-    /// accepted when the buffer is half empty; otherwise it could never be sent.
+    /// Returns whether a message of `length` bytes may be added. A message longer than the tuned buffer is accepted when the buffer is less
+    /// than half full. When memory is full, the buffer must be empty. Otherwise such a message could never be sent.
     pub(crate) fn takes(&self, length: usize, load: Load) -> bool {
         let is_low = 2 * load.unacknowledged < self.limit;
         let is_low = if self.pressure < Pressure::Full { is_low } else { load.unacknowledged == 0 };

@@ -251,8 +251,8 @@ fn everything_arrives_in_order_and_the_association_ends_well() {
     assert!(t.world.now() < Time::ZERO + seconds(60));
 }
 
-/// Returns the goodputs of two associations that share a link of 20 Mbit/s and 40 ms: first of one with two paths, then of one with a
-/// single path. The unit is Mbit/s.
+/// Returns the goodputs in Mbit/s of two associations that share a link of 20 Mbit/s and 40 ms. The first association uses two paths at
+/// once, the second one a single path.
 fn shared(seed: u64, time: Duration) -> [f64; 2] {
     let mut world = World::new(seed);
     world.checks = false;

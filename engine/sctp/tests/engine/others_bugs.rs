@@ -5,11 +5,11 @@
 //! | reads past the end of address parameters (CVE-2019-20503) | here: truncated addresses |
 //! | use after free on FORWARD TSN, reset and abort (CVE-2020-15969, CVE-2021-30523, CVE-2022-46871) | `pr_sctp`: FORWARD TSN over half messages; here: commands from within event handling |
 //! | pointers visible in the cookie | `attacks`: altered bits, no tags; here: heartbeats |
-//! | blind kill by forged chunks (CVE-2021-3772) | `tags`, `attacks`: wrong, zero and reflected tags in each state |
+//! | blind termination by forged chunks (CVE-2021-3772) | `tags`, `attacks`: wrong, zero and reflected tags in each state |
 //! | duplicate COOKIE ECHO (CVE-2013-2206) | `setup`: duplicates of the handshake; here: each chunk twice in each state |
 //! | AUTH with absent, empty and unknown keys (CVE-2026-23125) | `authentication` |
 //! | UDP encapsulation much slower than IP (CVE-2026-53070) | here: both carriers fill a link |
-//! | FORWARD TSN with a huge jump burns CPU | `pr_sctp`: jumps of any width |
+//! | FORWARD TSN with a huge jump uses much CPU time | `pr_sctp`: jumps of any width |
 //! | parameter without value; panic at TSN wrap | here: empty parameters; `data`: TSNs and SSNs pass their wrap |
 //! | crafted MIDs and FSNs, forged cookies, miscounted bytes | `hostile`, `attacks`; `check_invariants` after each input |
 //! | endless loop on a SACK | `data`: reversed, overlapping, unsorted and unsent gap blocks |

@@ -81,8 +81,8 @@ fn mirror(t: &mut Two, since: usize, kinds: &[&str]) {
     }
 }
 
-/// Makes `b` dial `a`, and returns each of its packets to it as if from `a`. Returns the hosts, and the number of associations that are up
-/// at `b`.
+/// Makes `b` connect to `a`, and returns each of its packets to it as if from `a`. Returns the hosts, and the number of associations that
+/// are up at `b`.
 fn self_talk(count: u8, a_lives: bool) -> (Two, usize) {
     let mut t = hosts(7, count);
     if !a_lives {
@@ -231,7 +231,7 @@ fn heartbeats_that_come_back_and_noise_keep_no_path_that_is_dead() {
     assert_eq!([Sent::Mirrored, Sent::Noise].map(looks_alive), [alone; 2]);
 }
 
-/// Makes `a` dial `b`. A copy of the INIT or INIT ACK, changed by an attacker, arrives before the original.
+/// Makes `a` connect to `b`. A copy of the INIT or INIT ACK, changed by an attacker, arrives before the original.
 fn altered(which: &str, alter: fn(&mut Vec<u8>)) -> Two {
     let mut t = hosts(5, 1);
     t.world.connect(t.a, t.b, Carrier::Ip, keyed(), sends(messages(6, 100, 4)));
@@ -502,7 +502,7 @@ fn a_shortened_init_creates_no_association_with_fewer_addresses() {
     }
 }
 
-/// Makes `a` and `b` dial each other. An attacker changes the random number in each INIT of `a`.
+/// Makes `a` and `b` connect to each other. An attacker changes the random number in each INIT of `a`.
 #[test]
 fn two_ends_whose_handshakes_meet_are_up_by_the_same_keys_whatever_was_changed_of_one() {
     let mut up = 0;
