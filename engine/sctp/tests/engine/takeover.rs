@@ -693,7 +693,7 @@ fn heartbeats_from_a_new_port_of_an_address_that_the_peer_only_lists_are_answere
     assert!(got > 0 && got <= 4096, "{got} bytes to who has sent nothing");
 }
 
-/// : Creates two hosts of which `a` has sent an INIT to `b` over UDP. All packets are dropped.
+/// Creates two hosts of which `a` has sent an INIT to `b` over UDP. All packets are dropped.
 fn opening() -> Two {
     let mut t = two(1);
     t.world.recording = true;
