@@ -49,7 +49,7 @@ impl Notes {
         }
     }
 
-    /// Returns the events, oldest first, and stops noting.
+    /// Returns the events, oldest first, and stops recording.
     pub(crate) fn end(&mut self) -> Vec<TraceEvent> {
         self.0.take().unwrap_or_default()
     }

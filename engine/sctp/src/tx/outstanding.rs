@@ -296,12 +296,12 @@ impl Outstanding {
         Some((self.first, chunk.fragment.payload.len(), chunk.path))
     }
 
-    /// Returns the chunk in flight on `path` that was sent first.
+    /// Returns the earliest sent chunk in flight on `path`.
     pub(crate) fn earliest_in_flight(&self, path: PathIndex) -> Option<Seq> {
         self.earliest_of(path).map(|(seq, _)| seq)
     }
 
-    /// Returns the time at which the chunk in flight on `path` that was sent first was sent.
+    /// Returns the sending time of the earliest sent chunk in flight on `path`.
     pub(crate) fn earliest_sent_at(&self, path: PathIndex) -> Option<Time> {
         self.earliest_of(path).map(|(_, sent_at)| sent_at)
     }
@@ -626,7 +626,8 @@ impl Outstanding {
         losses
     }
 
-    /// Returns the time at which the first-sent chunk in flight on `path` counts as lost. Returns `None` if no later chunk was delivered.
+    /// Returns the time at which the earliest sent chunk in flight on `path` counts as lost. Returns `None` if no later chunk was
+    /// delivered.
     fn deadline_of(&self, path: PathIndex, seq: Seq, at: Time) -> Option<Time> {
         let on_path = &self.by_path[path.get()];
         on_path.rack.deadline(seq, at, || {
@@ -642,7 +643,7 @@ impl Outstanding {
         above.take(DUP_THRESHOLD).count()
     }
 
-    /// Returns the chunk in flight on `path` that was sent first, and the time at which it was sent.
+    /// Returns the earliest sent chunk in flight on `path`, and its sending time.
     fn earliest_of(&self, path: PathIndex) -> Option<(Seq, Time)> {
         if self.flight(path) == 0 {
             return None;

@@ -72,8 +72,8 @@ impl PeerWindow {
     }
 
     /// Handles a SACK that acknowledged nothing. `length` is the size of the first chunk in flight, and `flight` counts all bytes in
-    /// flight. Returns whether the peer has dropped a probe although its window is open now. A chunk sent into a seemingly open window that
-    /// was closed becomes a probe.
+    /// flight. Returns whether the peer has dropped a probe although its window is open now. A chunk that was sent into an open window, but
+    /// found it closed, becomes a probe.
     pub(crate) fn on_unmoved(&mut self, a_rwnd: usize, length: usize, flight: usize) -> bool {
         let finds_no_room = a_rwnd == 0 && flight == length;
         if self.probe == Probe::No && !finds_no_room {

@@ -24,8 +24,7 @@ pub(crate) struct PathAcks {
     pub(crate) newest_sent_at: Option<Time>,
     /// True if a chunk of the path was acknowledged cumulatively, so the first outstanding chunk has changed.
     pub(crate) earliest: bool,
-    /// True if the chunk of the path's flight that was sent first was acknowledged, even if other paths' chunks hold back the cumulative
-    /// TSN.
+    /// True if the earliest sent chunk in flight on the path was acknowledged, even if other paths' chunks hold back the cumulative TSN.
     pub(crate) front_moved: bool,
     /// Chunks newly declared lost.
     pub(crate) lost: Losses,
@@ -39,8 +38,8 @@ pub(crate) struct PathAcks {
     pub(crate) rate: Option<RateSample>,
     /// True if a round trip has ended.
     pub(crate) round_over: bool,
-    /// True if the acknowledgement proves that the path works: it covers a chunk that was still in flight on the path. The peer may have
-    /// received chunks that were declared lost long before the path failed.
+    /// True if the acknowledgement proves that the path works: it covers a chunk that was still in flight on the path. A chunk that was
+    /// declared lost may have arrived long before the path failed.
     pub(crate) proves_path: bool,
 }
 

@@ -8,7 +8,7 @@ use wire::{Mid, StreamId};
 use super::{MessageId, SendQueue, Stream};
 
 impl SendQueue {
-    /// Holds all messages that are queued from now on.
+    /// Holds all messages of these streams that are queued from now on.
     //= rfc6525#section-5.1.2
     //# A1: The sender MUST stop assigning new SSNs to new user data provided by the upper layer for the affected streams and
     //# queue it.
