@@ -1,8 +1,8 @@
 //! Admission of peers' connections to local programs.
 //!
-//! [`AcceptPolicy`] answers INITs statelessly: do the rules open the port to SCTP, and does a program listen there for this client?
-//! A COOKIE ECHO is checked once more ([`AcceptPolicy::still_serves`]), and a channel of a shared association in the same way and
-//! more ([`AcceptPolicy::admit`]).
+//! [`AcceptPolicy`] answers INITs statelessly. It checks whether the rules open the port to SCTP, and whether a program listens there for
+//! this client. [`AcceptPolicy::still_serves`] repeats this check after the COOKIE ECHO. [`AcceptPolicy::admit`] makes the same check, and
+//! further ones, for a channel of a shared association.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -21,7 +21,7 @@ use crate::policy::{Policy, is_privileged};
 use crate::shared::{Ends, SharedAssociation, SharedAssociations, asks_to_share};
 use crate::timing;
 
-/// Decides which INITs are accepted.
+/// Policy that accepts or refuses INITs.
 pub(crate) struct AcceptPolicy<'a> {
     pub(crate) now: Time,
     pub(crate) policy: &'a Policy,
@@ -49,7 +49,7 @@ impl Listener for AcceptPolicy<'_> {
     }
 }
 
-/// Counts and reports a peer that has not proven the key that the hosts should share.
+/// Counts and reports a peer that has not proven the key that both hosts should share.
 pub(crate) fn note_wrong_key(now: Time, peer: IpAddr, policy: &Policy, history: &mut History) {
     history.count(Occurrence::WrongKey);
     let Some(left_out) = history.admit(Line::WrongKey, now) else { return };
@@ -58,7 +58,7 @@ pub(crate) fn note_wrong_key(now: Time, peer: IpAddr, policy: &Policy, history: 
 }
 
 impl AcceptPolicy<'_> {
-    /// Decides whether a connection from the sender may be made.
+    /// Decides whether to accept the association that an INIT requests.
     fn decide(&mut self, init: &IncomingInit) -> InitDecision {
         let (local, remote) = (init.route.local, init.route.remote);
         if asks_to_share(init.local_port, init.adaptation) {
@@ -80,15 +80,15 @@ impl AcceptPolicy<'_> {
         InitDecision::Accept { local_addresses: offered.into_iter().filter(bound).collect() }
     }
 
-    /// Returns the terms of a connection from `client` to `server` over this carrier, according to the rules and the listener.
-    /// `None` refuses it.
+    /// Returns the addresses to offer for a connection from `client` to `server` over this carrier, according to the rules and the
+    /// listener. Returns `None` if the connection is refused. Counts the decision in the rulebook.
     fn serves(&mut self, server: SocketAddr, client: SocketAddr, carrier: Carrier) -> Option<Offer> {
-        // Counts for the rule that decides.
+        // This call counts for the rule that decides.
         self.policy.rules().lock().decide(Chain::Local, server.ip(), server.port());
         self.still_serves(server, client, carrier)
     }
 
-    /// Returns the terms again for a connection that was counted when it was asked for.
+    /// Like [`serves`](Self::serves), but does not count. The connection was counted when the peer requested it.
     pub(crate) fn still_serves(
         &mut self,
         server: SocketAddr,
@@ -96,7 +96,7 @@ impl AcceptPolicy<'_> {
         carrier: Carrier,
     ) -> Option<Offer> {
         if !self.may_take(server.ip(), client.ip())
-            // Connections of other hosts that cannot arrive by their uplinks must not arrive otherwise.
+            // If connections of other hosts cannot arrive by their uplinks, they are refused.
             || (self.interception.is_cut_off(self.policy.rules()) && !self.policy.addresses().is_own(client.ip()))
         {
             return None;
@@ -121,13 +121,12 @@ impl AcceptPolicy<'_> {
         Some(if force_bindall { Offer::All } else { offer })
     }
 
-    /// Reports whether the peer needs privileges to claim a port below 1024 as a connection's source: to send SCTP over IP, or to
-    /// read the shared key.
+    /// Reports whether the peer needs privileges to claim a source port below 1024: to send SCTP over IP, or to read the shared key.
     fn vouches_for_ports(&self, peer: IpAddr, carrier: Carrier) -> bool {
         carrier == Carrier::Ip || self.policy.rules().is_keyed(peer)
     }
 
-    /// Reports whether there is room for one more, and whether SCTP may be used between these addresses.
+    /// Reports whether there is room for another connection, and whether SCTP may be used between these addresses.
     fn may_take(&self, local: IpAddr, remote: IpAddr) -> bool {
         let is_used = self.policy.addresses().is_own(local) && !self.policy.addresses().is_left_out(local);
         let is_for_us = !self.policy.addresses().stays_plain(remote) && is_used;
@@ -145,13 +144,13 @@ impl AcceptPolicy<'_> {
         self.policy.addresses().offered(self.now, asker)
     }
 
-    /// Reports whether the client's port is that of a channel to the program; the listener lookup then uses another port. Either the
-    /// client has given the channel up and begins anew, or somebody else is at its address ([`crate::driver`]).
+    /// Reports whether a channel to the program already uses the client's address and port. Then the listener lookup uses another port.
+    /// Either the client has given the channel up and begins anew, or another host now has its address ([`crate::driver`]).
     fn is_anew(&self, server: SocketAddr, client: SocketAddr) -> bool {
         FourTuple::new(server, client).is_some_and(|flow| self.connections.of_channel(&flow).is_some())
     }
 
-    /// Decides about an association that connections may share: each of them is checked when it comes.
+    /// Decides about a shared association. Each of its connections is checked when the peer requests it.
     fn decide_shared(&mut self, init: &IncomingInit) -> InitDecision {
         let (local, remote) = (init.route.local, init.route.remote);
         let is_shared = self.policy.rules().lock().settings.streams.is_shared();
@@ -167,8 +166,8 @@ impl AcceptPolicy<'_> {
         }
     }
 
-    /// Decides whether a connection may be made on a shared association; returns its terms and its uplink. The conditions are those
-    /// for an INIT, and more.
+    /// Decides whether a peer may open a connection on a shared association. Returns the addresses to offer and the uplink. The conditions
+    /// for an INIT apply, and further ones.
     pub(crate) fn admit(
         &mut self,
         engine: &Endpoint,
@@ -188,11 +187,11 @@ impl AcceptPolicy<'_> {
         if !state.has_key(&auth) {
             return Err(Refusal::OwnAssociation);
         }
-        // The host has been granted all it may get; an association of its own promises less.
+        // The host has reached the limit on granted windows; a separate association would be granted less.
         if self.shared.has_granted_all(association) {
             return Err(Refusal::Busy);
         }
-        // An INIT from the client would have to reach the server's address, too.
+        // The server's address must be one that an INIT from the client could reach, too.
         let ends = Ends::new(server.ip(), client.ip());
         let Some(carrier) = state.carrier_between(ends) else { return Err(Refusal::Busy) };
         if self.is_taken(engine, association, client, server) {
@@ -203,7 +202,7 @@ impl AcceptPolicy<'_> {
             Some(Offer::Bound) => return Err(Refusal::OwnAssociation),
             Some(Offer::All) => {}
         }
-        // If the uplink is unknown, an association of the connection's own shows it.
+        // If the uplink is unknown, a separate association for this connection reveals it.
         let paths = engine.info(association).map(|info| info.paths).unwrap_or_default();
         let mut routes = paths.iter().map(|path| &path.route);
         let route = routes.find(|route| Ends::of(route) == ends).ok_or(Refusal::OwnAssociation)?;
@@ -211,7 +210,7 @@ impl AcceptPolicy<'_> {
         uplink.map(|uplink| (Offer::All, uplink)).map_err(|_| Refusal::OwnAssociation)
     }
 
-    /// Reports whether another live association has a channel with these addresses and ports.
+    /// Reports whether another live association has a channel with the same addresses and ports.
     fn is_taken(
         &self,
         engine: &Endpoint,

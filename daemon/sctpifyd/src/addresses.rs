@@ -1,18 +1,17 @@
-//! Tracks the addresses of this host: its own addresses, the ones offered to a peer, the reasons for leaving
-//! others out, and their interfaces.
+//! Tracks the addresses of this host and their interfaces. Selects the addresses to offer to a peer, and gives the reason for leaving out
+//! each other address.
 //!
-//! The address that TCP would use always comes first; this module decides about further ones. The setting
-//! `interfaces` overrides everything else. Without it a link counts if it has a default route or a route to
-//! the peer, and
+//! The address that TCP would use always comes first; this module decides about further addresses. The setting `interfaces` overrides
+//! everything else. Without this setting, a link counts if it has a default route or a route to the peer. Three rules refine this:
 //!
-//! - a neighbour that this host connects to is also offered addresses of links to other networks, because it
-//!   may be attached to them;
-//! - container bridges, tunnels, VPNs and bridges without a default route never count. An association that
-//!   begins in a tunnel stays in it;
-//! - a peer at a public address is offered no private one.
+//! - A neighbour that this host connects to is also offered addresses of links to other networks, because the neighbour may be attached to
+//!   those networks.
+//! - Container bridges, tunnels, VPNs and bridges without a default route never count. An association that begins in a tunnel stays in this
+//!   tunnel.
+//! - A peer at a public address is offered no private address.
 //!
-//! Routes are looked up when a peer needs them and cached for [`ROUTES_AGE_MAX`]. Address changes trigger a
-//! new listing; `roaming` applies them to connections. Begin at [`AddressBook::offered`].
+//! Routes are looked up when a peer needs them and cached for [`ROUTES_AGE_MAX`]. An address change triggers a new listing; `roaming`
+//! applies the change to connections. Begin at [`AddressBook::offered`].
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -31,40 +30,38 @@ use sctp::{AddressUse, Preference};
 
 /// Limit on the addresses offered to a peer.
 const OFFERED_MAX: usize = 16;
-/// Name prefix of our own interface.
+/// Name prefix of the daemon's own interface.
 const OURS: [&str; 1] = ["shim"];
-/// Name prefixes of interfaces to this host's containers and virtual machines, whose addresses mean nothing
-/// to other hosts.
+/// Name prefixes of interfaces to this host's containers and virtual machines. Other hosts cannot reach the addresses of these interfaces.
 const OF_CONTAINERS: [&str; 12] =
     ["docker", "br-", "virbr", "veth", "cni", "cali", "flannel", "podman", "lxc", "lxd", "incusbr", "vnet"];
-/// Name prefixes of tunnels and VPNs whose kind the kernel does not report, or reports as something else.
+/// Name prefixes of tunnels and VPNs whose kind the kernel does not report, or reports wrongly.
 const OF_TUNNELS: [&str; 6] = ["wg", "tun", "tap", "tailscale", "zt", "nebula"];
-/// Limit on the further addresses of a peer that are considered; otherwise one INIT could request all our
-/// networks.
+/// Limit on the further addresses of a peer that are considered. Without a limit, one INIT could list enough addresses to learn all
+/// networks of this host.
 const LISTED_MAX: usize = 8;
 /// Lifetime of a cached route.
 const ROUTES_AGE_MAX: Duration = Duration::from_secs(1);
-/// Limit on the cached routes; when it is reached the cache is cleared.
+/// Limit on the cached routes. At this limit the cache is cleared.
 const ROUTES_MAX: usize = 4096;
-/// Documentation addresses (RFC 5737, RFC 3849): a route to one is a default route, because no network has a
-/// more specific one.
+/// Documentation addresses (RFC 5737, RFC 3849). No network has a specific route to them, so a lookup finds the default route.
 const ANYWHERE: [IpAddr; 2] =
     [IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1))];
-/// Limit on the addresses that went.
+/// Limit on the remembered addresses that this host no longer has.
 const GONE_MAX: usize = 64;
-/// The largest MTU that is probed for: that of Ethernet jumbo frames.
+/// Largest MTU that is probed for, in bytes: the MTU of Ethernet jumbo frames.
 const MTU_MAX: u32 = 9000;
-/// The MTU of a host without links.
+/// MTU of a host without links, in bytes.
 const MTU_USUAL: u32 = 1500;
-/// The smallest MTU that IPv6 allows.
+/// Smallest MTU that IPv6 allows, in bytes.
 const MTU_MIN: u32 = 1280;
 
-/// The peer that addresses are offered to.
+/// The peer that may be offered addresses of this host.
 #[derive(Clone, Copy)]
 pub(crate) struct Asker<'a> {
-    /// The local address that the association begins with.
+    /// The local address with which the association begins.
     pub(crate) local: IpAddr,
-    /// The peer's address; anything else that it listed proves nothing.
+    /// The peer's address. Other addresses that the peer lists are unproven.
     pub(crate) remote: IpAddr,
     /// Further addresses that the peer has or claims to have.
     pub(crate) others: &'a [IpAddr],
@@ -104,7 +101,7 @@ impl LeftOut {
     }
 }
 
-/// The kind of an address's interface, as far as peers are concerned.
+/// Kind of interface that an address belongs to, for the choice of addresses to offer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Class {
     Uplink,
@@ -113,12 +110,13 @@ enum Class {
     Containers,
 }
 
-/// Numbers of links, from 1, by which the engine knows them. An interface keeps its number as long as it has an address, or had one lately.
+/// Numbers of links, from 1, by which the engine identifies them. An interface keeps its number while it has an address, and while the
+/// address book remembers one that it had.
 #[derive(Default)]
 struct LinkNumbers(Vec<u32>);
 
 impl LinkNumbers {
-    /// Gives numbers to interfaces that have none, and takes those of interfaces that are not `known` any more.
+    /// Gives a number to each of the `interfaces` that has none. Frees the numbers of interfaces that are no longer `known`.
     fn assign(&mut self, interfaces: impl Iterator<Item = u32>, known: &BTreeSet<u32>) {
         const FREE: u32 = 0;
         self.0.iter_mut().filter(|ifindex| !known.contains(ifindex)).for_each(|ifindex| *ifindex = FREE);
@@ -133,7 +131,7 @@ impl LinkNumbers {
         }
     }
 
-    /// Returns the number of an interface; 0 if it has none, or there are more than 255.
+    /// Returns the number of an interface, or 0 if it has none or its number exceeds 255.
     fn of(&self, ifindex: u32) -> u8 {
         let position = self.0.iter().position(|known| *known == ifindex);
         position.and_then(|at| u8::try_from(at + 1).ok()).unwrap_or_default()
@@ -147,9 +145,9 @@ pub(crate) struct AddressBook {
     wanted: Interfaces,
     links: Links,
     all: Vec<LocalAddress>,
-    /// The last addresses that went: events name their interfaces.
+    /// The most recently removed addresses, newest first. Events about such an address still name its interface.
     gone: VecDeque<LocalAddress>,
-    /// Addresses with a link on interfaces that may be offered to suitable peers.
+    /// Addresses whose link is up, on interfaces that may be offered to suitable peers.
     usable: Vec<IpAddr>,
     numbers: LinkNumbers,
     /// Addresses whose link was down at the last check.
@@ -160,9 +158,8 @@ pub(crate) struct AddressBook {
 }
 
 impl AddressBook {
-    /// Lists the addresses of the calling thread's network namespace and watches them from now on. With
-    /// `loopback` the loopback interface's addresses count as our own, although they are offered to no other
-    /// host.
+    /// Lists the addresses of the calling thread's network namespace, and watches them from now on. With `loopback`, loopback addresses
+    /// count as this host's own, although no other host is offered them.
     pub(crate) fn open(wanted: Interfaces, links: Links, loopback: bool) -> Result<AddressBook> {
         let monitor = Monitor::open(&OURS).context("cannot watch this host's addresses")?;
         let routes = KnownRoutes::open().context("cannot query this host's routes")?;
@@ -200,7 +197,7 @@ impl AddressBook {
         }
     }
 
-    /// Puts other policies of links in force; returns whether they are new.
+    /// Applies new link policies; returns whether they differ from the old ones.
     pub(crate) fn set_links(&mut self, links: &Links) -> bool {
         if self.links == *links {
             return false;
@@ -232,7 +229,7 @@ impl AddressBook {
         self.numbers.assign(usable.iter().map(|address| address.ifindex), &known);
     }
 
-    /// Reports whether some peer may be offered the address while its link is up.
+    /// Reports whether the address may be offered to some peer while its link is up.
     fn may_count(&self, address: &LocalAddress) -> bool {
         match self.listed(address) {
             Listed::Used => true,
@@ -254,7 +251,7 @@ impl AddressBook {
         }
     }
 
-    /// Returns the policy of the link that has the address, or had it before it went.
+    /// Returns the policy of the link that has the address, or had it before the address was removed.
     pub(crate) fn link_policy(&self, address: IpAddr) -> Option<&LinkPolicy> {
         self.links.of(&self.interface_name(address)?)
     }
@@ -284,19 +281,19 @@ impl AddressBook {
         self.all.iter().find(|known| known.addr == address)
     }
 
-    /// Reports whether the address belongs to this host and is not one that only its containers know.
+    /// Reports whether the address belongs to this host. Addresses that only its containers know do not count.
     pub(crate) fn is_own(&self, address: IpAddr) -> bool {
         let is_known = self.find(address).is_some_and(|known| class(known) != Class::Containers);
         is_known || (self.loopback && is_loopback_v4(address.to_canonical()))
     }
 
-    /// Reports whether the settings `interfaces` or `link` exclude this address of the host from SCTP.
+    /// Reports whether the setting `interfaces` or `link` excludes this address of the host from SCTP.
     pub(crate) fn is_left_out(&self, address: IpAddr) -> bool {
         self.find(address).is_some_and(|known| self.listed(known) == Listed::LeftOut)
     }
 
-    /// Reports whether connections to this address stay within the host and cannot be carried: always for
-    /// `::1`, and for other addresses of the host unless loopback is included.
+    /// Reports whether connections to this address stay within the host and cannot use SCTP. This is always true for `::1`. For other
+    /// addresses of the host it is true unless loopback is included.
     pub(crate) fn stays_plain(&self, remote: IpAddr) -> bool {
         let is_within = remote.is_loopback() || self.is_own(remote);
         is_within && !(self.loopback && self.is_own(remote))
@@ -306,22 +303,22 @@ impl AddressBook {
         self.find(address).or_else(|| self.gone.iter().find(|gone| gone.addr == address))
     }
 
-    /// The name of the interface that has the address, or had it before it went.
+    /// Returns the name of the interface that has the address, or had it before the address was removed.
     pub(crate) fn interface_name(&self, address: IpAddr) -> Option<String> {
         self.find_or_gone(address).map(|known| known.ifname.clone())
     }
 
-    /// The name of an interface that has an address.
+    /// Returns the name of an interface that has an address.
     pub(crate) fn name_of(&self, ifindex: u32) -> Option<String> {
         self.all.iter().find(|known| known.ifindex == ifindex).map(|known| known.ifname.clone())
     }
 
-    /// The interface that has the address.
+    /// Returns the index of the interface that has the address.
     pub(crate) fn interface_of(&self, address: IpAddr) -> Option<u32> {
         self.find(address).map(|known| known.ifindex)
     }
 
-    /// Returns the addresses whose links went down and those whose links came up since the last call.
+    /// Returns the addresses whose links went down (`false`) or came up (`true`) since the last call.
     pub(crate) fn take_link_changes(&mut self) -> Vec<(IpAddr, bool)> {
         let down: BTreeSet<IpAddr> =
             self.all.iter().filter(|known| !known.is_up).map(|known| known.addr).collect();
@@ -333,20 +330,20 @@ impl AddressBook {
         changes
     }
 
-    /// Returns the addresses of uplinks that the peer is not offered, each with the reason. Those of container bridges and tunnels, and those
-    /// that the settings exclude, are no uplinks.
+    /// Returns the uplink addresses that the peer is not offered, each with the reason. Addresses of container bridges and tunnels, and
+    /// addresses that the settings exclude, do not count as uplinks.
     pub(crate) fn unused_uplinks(&self, now: Time, asker: Asker<'_>) -> Vec<(IpAddr, LeftOut)> {
         let all = self.all_left_out(now, asker).into_iter().filter(|(known, _)| self.may_count(known));
         all.map(|(known, why)| (known.addr, why)).collect()
     }
 
-    /// The addresses that some peer may be offered: those with a link on interfaces that may count.
+    /// Returns the addresses that some peer may be offered. Their links are up, and their interfaces may count.
     pub(crate) fn usable(&self) -> &[IpAddr] {
         &self.usable
     }
 
-    /// Returns the addresses to offer to a peer, the association's first address in front; only that one if
-    /// the peer is this host.
+    /// Returns the addresses to offer to a peer, beginning with the association's first address. If the peer is this host, returns only
+    /// that address.
     pub(crate) fn offered(&self, now: Time, asker: Asker<'_>) -> Vec<IpAddr> {
         let first = std::iter::once(asker.local);
         if self.is_own(asker.remote) || self.usable.iter().all(|address| *address == asker.local) {
@@ -363,7 +360,7 @@ impl AddressBook {
         others.filter_map(|known| Some((known, self.left_out(now, known, asker)?))).collect()
     }
 
-    /// Returns the addresses offered to no peer or only to some, each with its interface and the reason.
+    /// Returns the addresses that no peer is offered, or only some peers, each with its interface and the reason.
     pub(crate) fn generally_left_out(&self, now: Time) -> Vec<(&LocalAddress, LeftOut)> {
         let why = |known: &LocalAddress| match self.listed(known) {
             Listed::LeftOut => Some(self.excluded_by(known)),
@@ -380,7 +377,7 @@ impl AddressBook {
         self.all.iter().filter_map(|known| Some((known, down(known).or_else(|| why(known))?))).collect()
     }
 
-    /// Returns the reason why the peer is not offered this address; `None` if it is.
+    /// Returns the reason why the peer is not offered this address, or `None` if it is offered.
     fn left_out(&self, now: Time, known: &LocalAddress, asker: Asker<'_>) -> Option<LeftOut> {
         if !known.is_up {
             return Some(LeftOut::LinkDown);
@@ -404,13 +401,12 @@ impl AddressBook {
         }
     }
 
-    /// Reports whether the interface has a default route of any family.
+    /// Reports whether the interface has a default route of either address family.
     fn has_default(&self, now: Time, ifindex: u32) -> bool {
         ANYWHERE.iter().any(|to| self.route(now, ifindex, *to).is_some_and(|route| route.prefix_len == 0))
     }
 
-    /// Reports whether the interface has a route to the peer, or may have one to an address of the peer that
-    /// is not known yet.
+    /// Reports whether the interface has a route to the peer, or may have one to an address of the peer that is not known yet.
     fn leads_to(&self, now: Time, ifindex: u32, asker: Asker<'_>) -> bool {
         let mut peers = std::iter::once(&asker.remote).chain(asker.others.iter().take(LISTED_MAX));
         let is_neighbour = || {
@@ -430,7 +426,7 @@ impl AddressBook {
         sources.map(|known| known.addr).find_map(|source| routes.find(now, (source, ifindex, to)))
     }
 
-    /// The MTU of the largest link, in bytes with the IP header; the engine finds each path's own.
+    /// Returns the MTU of the largest link, in bytes with the IP header. The engine discovers the MTU of each path itself.
     pub(crate) fn mtu(&self) -> u16 {
         self.mtu
     }
@@ -476,7 +472,7 @@ impl KnownRoutes {
 fn class(address: &LocalAddress) -> Class {
     let begins = |list: &[&str]| list.iter().any(|beginning| address.ifname.starts_with(beginning));
     match address.kind {
-        // A Docker bridge is called br- and a number; one named by an operator may be an uplink.
+        // Docker names its bridges "br-" and a hexadecimal number. An operator's bridge with another name may be an uplink.
         LinkKind::Bridge if address.ifname.starts_with("br-") && !is_of_docker(&address.ifname) => {
             Class::Bridge
         }
@@ -494,7 +490,7 @@ fn is_of_docker(name: &str) -> bool {
     number.len() == 12 && number.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// Returns the part of the address that identifies one host: for IPv6 its /64 network.
+/// Returns the part of the address that identifies one host. For IPv6 it is the /64 network.
 pub(crate) fn host_part(address: IpAddr) -> IpAddr {
     const NETWORK: u128 = !0 << 64;
     match address.to_canonical() {

@@ -1,7 +1,8 @@
-//! Associations whose peers have proven nothing but their address, by host and within limits.
+//! Limits on associations whose peers have proven only their address, per host and in total.
 //!
-//! At a limit one of them gives way to the newcomer. A host that has many loses its own oldest. Where no host has many, the oldest of
-//! all goes: it has had the most time, and another address is no reason to be spared. Begin at [`ByHost::giving_way`].
+//! At the limit of a host, the oldest association of this host gives way to the new one. At the limit of all, the host with the most
+//! associations loses its oldest one, if it has at least [`MANY`]. Otherwise the oldest association of all gives way, because it has had
+//! the most time. No address is preferred. Begin at [`ByHost::giving_way`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -10,17 +11,17 @@ use sctp::AssociationId;
 
 use crate::addresses::host_part;
 
-/// Limit on the associations of one host.
+/// Limit on the associations with one host.
 pub(crate) const HOST_MAX: usize = 512;
 /// Limit on all associations.
 pub(crate) const ALL_MAX: usize = 4096;
-/// Associations from which on a host has many.
+/// Number of associations from which a host can be the one that gives way at [`ALL_MAX`].
 const MANY: usize = 64;
 
-/// The associations.
+/// Associations within the limits.
 #[derive(Default)]
 pub(crate) struct ByHost {
-    /// Oldest first: identifiers grow.
+    /// Host of each association. Identifiers grow, so the oldest association comes first.
     hosts: BTreeMap<AssociationId, IpAddr>,
     of_hosts: BTreeMap<IpAddr, BTreeSet<AssociationId>>,
 }
@@ -30,7 +31,7 @@ impl ByHost {
         self.hosts.len()
     }
 
-    /// Returns the association that gives way to one more of this peer's host, if a limit is reached.
+    /// Returns the association that gives way to a new one with this peer's host, if a limit is reached.
     pub(crate) fn giving_way(&self, peer: IpAddr) -> Option<AssociationId> {
         if let Some(own) = self.of_hosts.get(&host_part(peer)).filter(|own| own.len() >= HOST_MAX) {
             return own.first().copied();
@@ -44,14 +45,14 @@ impl ByHost {
         oldest_of_many.or_else(|| self.hosts.keys().next()).copied()
     }
 
-    /// Adds an association of the peer's host. [`giving_way`](Self::giving_way) comes before.
+    /// Adds an association with the peer's host. The caller first removes the association that [`giving_way`](Self::giving_way) returns.
     pub(crate) fn insert(&mut self, association: AssociationId, peer: IpAddr) {
         let host = host_part(peer);
         self.hosts.insert(association, host);
         self.of_hosts.entry(host).or_default().insert(association);
     }
 
-    /// Removes an association, if it is among them.
+    /// Removes an association, if it is in this collection.
     pub(crate) fn remove(&mut self, association: AssociationId) {
         let Some(host) = self.hosts.remove(&association) else { return };
         if let Some(of_host) = self.of_hosts.get_mut(&host) {
@@ -98,7 +99,7 @@ mod tests {
             World { engine: Endpoint::new(Time::ZERO, config, [0; 32]), all: ByHost::default(), count: 0 }
         }
 
-        /// Adds an association of a host; returns it, and the one that gave way.
+        /// Adds an association with a host. Returns it, and the one that gave way.
         fn add(&mut self, remote: IpAddr) -> (AssociationId, Option<AssociationId>) {
             self.count += 1;
             let connect = Connect {
@@ -149,7 +150,7 @@ mod tests {
     #[test]
     fn among_hosts_that_have_few_each_the_oldest_of_all_gives_way_whatever_its_address() {
         let mut world = World::new();
-        // The highest address first, and the second oldest host has the most.
+        // The oldest association has the highest address. The second oldest belongs to the host with the most associations.
         let oldest = world.add_many(ALL_MAX, 1);
         let next = world.add_many(0, MANY - 1);
         for number in 1..=ALL_MAX - MANY {

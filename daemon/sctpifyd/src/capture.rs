@@ -1,10 +1,9 @@
 //! Records the packets of the carriers for `sctpify capture`.
 //!
-//! The event loop copies packets into a queue ([`Tap`]). The thread that serves the capturing client writes
-//! them to its control connection as a pcapng file ([`Ear`]). The loop never waits: packets that do not fit
-//! are counted, and the next packet reports the count. Nothing is copied while nobody captures, and only one
-//! client captures at a time. The first packet on a path that data was switched to carries a comment about
-//! the switch.
+//! The event loop copies packets into a queue ([`Tap`]). The thread that serves the capturing client reads the queue ([`Ear`]) and writes
+//! the packets to its control connection as a pcapng file. The loop never waits. Packets that do not fit into the queue are counted, and
+//! the next packet reports the count. Packets are copied only during a capture, and only one client captures at a time. When data moves to
+//! another path, the first packet on the new path carries a comment about the switch.
 
 use std::io::{self, Write};
 use std::net::IpAddr;
@@ -21,13 +20,13 @@ use crate::clock::{Clock, unix_ms};
 
 /// Limit on the packets that wait to be written.
 const QUEUE_MAX: usize = 4096;
-/// Limit on the switches whose first packet has not been sent yet.
+/// Limit on the path switches whose first packet has not been sent yet.
 const SWITCHES_MAX: usize = 64;
 /// Interval between checks that the capturing client is still connected.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// Time limit for such a check.
+/// Time limit for one such check.
 const LOOK_LIMIT: Duration = Duration::from_millis(1);
-/// The port shown for our end of SCTP in UDP if the kernel chose the port: Wireshark looks for SCTP there.
+/// Port shown for this host's end of SCTP in UDP if the kernel chose the port. Wireshark recognizes SCTP in UDP by this port.
 const USUAL_PORT: u16 = 9899;
 
 /// The event loop's end of the queue.
@@ -37,13 +36,13 @@ pub(crate) struct Tap {
     udp_port: u16,
     began: Time,
     began_ns: u64,
-    /// Packets that did not fit since the last one that did.
+    /// Packets that did not fit into the queue since the last one that did.
     missed: u64,
-    /// Comments due with the next packet on each path.
+    /// Comments for the next packet on each path.
     switches: Vec<(Route, String)>,
 }
 
-/// One packet.
+/// A captured packet.
 struct Noted {
     at_ns: u64,
     from: IpAddr,
@@ -61,7 +60,7 @@ pub(crate) struct Ear {
     _alive: Arc<()>,
 }
 
-/// Creates a tap and its ear; `udp_port` is ours, or 0.
+/// Creates a tap and its ear. `udp_port` is this host's port, or 0 if the kernel chose it.
 pub(crate) fn pair(now: Time, udp_port: u16) -> (Tap, Ear) {
     let (sender, queue) = sync_channel(QUEUE_MAX);
     let alive = Arc::new(());
@@ -94,7 +93,7 @@ impl Tap {
         }
     }
 
-    /// Queues a packet that passes.
+    /// Queues a packet that the daemon sends or receives.
     pub(crate) fn note(&mut self, now: Time, route: &Route, ecn: Ecn, direction: Direction, packet: &[u8]) {
         let (ours, theirs) = (route.local, route.remote);
         let (from, to) = if direction == Direction::Out { (ours, theirs) } else { (theirs, ours) };
@@ -106,7 +105,7 @@ impl Tap {
         let at_ns = self.began_ns + u64::try_from(now.since(self.began).as_nanos()).unwrap_or(0);
         let comment = self.comment(route, direction);
         let noted = Noted { at_ns, from, to, udp, ecn, direction, comment, packet: packet.into() };
-        // A later packet carries a comment that could not be queued now.
+        // If the comment could not be queued now, a later packet carries it.
         if self.queue.try_send(noted).is_err() {
             self.missed += 1;
             return;
@@ -117,7 +116,7 @@ impl Tap {
         }
     }
 
-    /// Returns the comment due with this packet.
+    /// Returns the comment for this packet.
     fn comment(&self, route: &Route, direction: Direction) -> String {
         let missed = self.missed;
         let missing = (missed > 0).then(|| format!("sctpify: {missed} packets before this one are missing"));
@@ -128,10 +127,10 @@ impl Tap {
 }
 
 impl Ear {
-    /// Writes packets until the limit expires or the other side hangs up.
+    /// Writes packets until the limit expires or the client hangs up.
     ///
     /// # Errors
-    /// Fails if writing fails, for example because the other side has gone.
+    /// Fails if writing fails, for example because the client has gone.
     pub(crate) fn write_to(&self, mut to: &UnixStream, limit: Duration) -> io::Result<()> {
         to.set_read_timeout(Some(LOOK_LIMIT))?;
         let mut buffer = Vec::new();

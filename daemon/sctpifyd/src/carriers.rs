@@ -1,7 +1,7 @@
-//! The open carriers, and the single batch of packets that waits while a send buffer is full.
+//! The open carriers, and the only batch of packets that waits while a send buffer is full.
 //!
-//! Invariant: while a batch waits, the engine is not asked for another, so packets leave in the order it made
-//! them.
+//! Invariant: while a batch waits, the daemon takes no other batch from the engine. Packets therefore leave in the order in which the
+//! engine made them.
 
 use anyhow::{Context, Result, bail};
 use base::{Ecn, Route, Time};
@@ -15,13 +15,13 @@ use wire::pcapng::Direction;
 use crate::addresses::AddressBook;
 use crate::capture::{self, Ear, Tap};
 
-/// Bytes of packets passed to the kernel in one call: a full GSO train.
+/// Size limit of a batch of packets, in bytes. The kernel gets a batch, a full GSO train, in one call.
 const BATCH: usize = 64 * 1024;
-/// Limit on the batches sent in one turn of the loop, which keeps it responsive. Reception in one turn is
-/// limited to [`netio::DATAGRAMS_PER_RECV`] per socket.
+/// Limit on the batches sent in one turn of the loop. The limit keeps the loop responsive. For reception, the limit per turn and socket is
+/// [`netio::DATAGRAMS_PER_RECV`].
 const BATCHES_PER_TURN: usize = 16;
 
-/// Reception and transmission of packets: the carriers, and the batch that waits for them.
+/// Reception and transmission of packets through the carriers.
 pub(crate) struct PacketIo {
     carriers: Carriers,
     /// SCTP in UDP, on this port.
@@ -29,17 +29,17 @@ pub(crate) struct PacketIo {
     /// SCTP over IP.
     raw: Option<Wanted<bool>>,
     batch: Box<[u8]>,
-    /// The part of the batch that still waits, and the byte it begins at.
+    /// The rest of the batch that waits for room, and the byte at which this rest begins.
     waiting: Option<(Transmit, usize)>,
     has_more: [bool; Carriers::TOKENS],
     errors_waiting: bool,
-    /// The tap for passing packets, while somebody captures.
+    /// Copies packets while a capture is active.
     tap: Option<Tap>,
 }
 
 impl PacketIo {
-    /// Creates it without carriers; [`PacketIo::open`] opens them. `any_port` for UDP suits a host that
-    /// only connects: its peers answer to the port that they receive from.
+    /// Creates an instance without carriers; [`PacketIo::open`] opens them. With `any_port`, the kernel chooses the UDP port. This suits a
+    /// host that only connects, because its peers answer to the port that they receive from.
     pub(crate) fn new(settings: &Settings, any_port: bool) -> PacketIo {
         let port = if any_port { 0 } else { settings.udp_port };
         let udp = settings.carriers.has_udp().then_some(port);
@@ -55,8 +55,8 @@ impl PacketIo {
         }
     }
 
-    /// Opens the carriers that the settings ask for and that are still closed, in the calling thread's
-    /// network namespace. Failures are reported only to the operator: meanwhile applications use plain TCP.
+    /// Opens the carriers that the settings request and that are still closed, in the calling thread's network namespace. A failure is
+    /// reported only to the operator. Applications use plain TCP until a carrier is open.
     pub(crate) fn open(&mut self, registry: &Registry, first: Token) {
         let carriers = &mut self.carriers;
         if let Some(udp) = self.udp.as_mut().filter(|_| !carriers.has_udp()) {
@@ -68,13 +68,13 @@ impl PacketIo {
         }
     }
 
-    /// Reports whether a carrier that the settings ask for is still closed.
+    /// Reports whether a carrier that the settings request is still closed.
     pub(crate) fn is_lacking(&self) -> bool {
         let udp = self.udp.as_ref().is_some_and(|udp| udp.problem.is_some());
         udp || self.raw.as_ref().is_some_and(|raw| raw.problem.is_some())
     }
 
-    /// Returns the carriers that the settings ask for, with the problem that keeps one closed.
+    /// Returns the carriers that the settings request, each with the problem that keeps it closed, if any.
     pub(crate) fn report(&self) -> Vec<OpenCarrier> {
         let udp = self.udp.as_ref().map(|udp| OpenCarrier {
             carrier: Via::SctpUdp,
@@ -94,14 +94,14 @@ impl PacketIo {
         self.carriers.has(route)
     }
 
-    /// Notes that the poll reported the socket at `place`.
+    /// Notes that the poll reported the socket at `place` as ready.
     pub(crate) fn on_ready(&mut self, place: usize) {
         if let Some(flag) = self.has_more.get_mut(place) {
             *flag = true;
         }
     }
 
-    /// Starts a capture from `now` on; returns `None` if another one is active.
+    /// Starts a capture from `now` on. Returns `None` if another capture is active.
     pub(crate) fn tap(&mut self, now: Time) -> Option<Ear> {
         if self.tap.as_ref().is_some_and(Tap::is_heard) {
             return None;
@@ -118,8 +118,7 @@ impl PacketIo {
         }
     }
 
-    /// Hands received packets to `f`, which reports whether one belonged to an association. Returns whether
-    /// more may wait.
+    /// Hands received packets to `f`, which reports whether the packet belonged to an association. Returns whether more packets may wait.
     pub(crate) fn receive(&mut self, now: Time, mut f: impl FnMut(&Route, Ecn, &[u8]) -> bool) -> bool {
         for place in 0..Carriers::TOKENS {
             if !self.has_more[place] {
@@ -163,7 +162,7 @@ impl PacketIo {
         }
     }
 
-    /// Sends the engine's packets; returns whether it may have more at once.
+    /// Sends the engine's packets. Returns whether the engine may have more packets now.
     pub(crate) fn transmit(&mut self, now: Time, engine: &mut Endpoint, addresses: &AddressBook) -> bool {
         for _ in 0..BATCHES_PER_TURN {
             let (transmit, start) = match self.waiting.take() {
@@ -180,7 +179,7 @@ impl PacketIo {
         true
     }
 
-    /// Sends one batch; returns false if the send buffer is full.
+    /// Sends one batch. Returns false if the send buffer is full.
     fn send(
         &mut self,
         now: Time,
@@ -215,7 +214,7 @@ impl PacketIo {
     }
 }
 
-/// Notes a packet if somebody captures.
+/// Copies a packet to the tap if a capture is active.
 fn note(tap: &mut Option<Tap>, now: Time, route: &Route, ecn: Ecn, direction: Direction, packet: &[u8]) {
     if let Some(open) = tap {
         open.note(now, route, ecn, direction, packet);
@@ -225,10 +224,10 @@ fn note(tap: &mut Option<Tap>, now: Time, route: &Route, ecn: Ecn, direction: Di
     }
 }
 
-/// A carrier that the settings ask for.
+/// A carrier that the settings request.
 struct Wanted<T> {
     what: T,
-    /// The reason why it is not open.
+    /// The reason why the carrier is closed.
     problem: Option<String>,
 }
 
@@ -237,7 +236,7 @@ impl<T> Wanted<T> {
         Wanted { what, problem: None }
     }
 
-    /// Records the outcome of an attempt to open it; logs a change.
+    /// Records the outcome of an attempt to open the carrier; logs a change.
     fn settle(&mut self, outcome: Result<()>) {
         let problem = outcome.err().map(|error| format!("{error:#}"));
         match &problem {
@@ -257,7 +256,7 @@ fn open_udp(port: u16) -> Result<UdpCarrier> {
     Ok(udp)
 }
 
-/// The raw carrier, unless the kernel's own SCTP would answer its packets with ABORT.
+/// Opens the raw carrier, unless the kernel's own SCTP would answer its packets with ABORT.
 fn open_raw(shortcuts: bool) -> Result<RawCarrier> {
     if let Some(found) = netio::kernel_sctp() {
         bail!("IP protocol 132 stays closed: {found}");

@@ -1,29 +1,35 @@
-//! Limits on bytes that wait for slow programs on shared associations: the total of all windows, and the total per host.
+//! Limits on bytes that wait for slow programs on shared associations, in total and per host.
 //!
-//! A window is a promise: the peer may send what was granted even if memory runs short later. So windows grow while their total
-//! is below a quarter of `memory_mib`, and below an eighth per host, half of the host's share. Beyond a quarter, a host that
-//! holds little still gets a little, and less the more is granted: idle connections of a few hosts must not slow down all others.
-//! Otherwise new connections get the least window. From half of `memory_mib`, or three quarters of the host's share, no new ones
-//! are admitted, so waiting bytes never fill either. Counts are updated while shared associations are served. Begin at [`ChannelWindows::spare`].
+//! A window is a promise: the peer may send the granted bytes even if memory runs short later. All limits are fractions of `memory_mib`. A
+//! host's share is a quarter.
+//!
+//! - Windows grow while their total is below a quarter, and while those of the same host are below an eighth.
+//! - Beyond these limits, the windows of a host may still grow up to 1/256. This growth shrinks as the total of all windows rises. Idle
+//!   connections of a few hosts therefore do not slow down all other hosts.
+//! - Otherwise a new connection gets the smallest window.
+//! - No connection is admitted once the total reaches a half, or the host's windows reach three quarters of its share. Waiting bytes
+//!   therefore fill neither the memory nor the host's share.
+//!
+//! Counts are updated while shared associations are served. Begin at [`ChannelWindows::spare`].
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use crate::addresses::host_part;
 
-/// Divisor of `memory_mib`: the limit on all windows.
+/// Divisor of `memory_mib` that gives the limit on all windows.
 const ALL_PART: usize = 4;
-/// Divisor of `memory_mib` from which no more connections are admitted.
+/// Divisor of `memory_mib` that gives the total of windows from which no more connections are admitted.
 const FULL_PART: usize = 2;
-/// Divisor of `memory_mib`: the limit on the windows of one host.
+/// Divisor of `memory_mib` that gives the limit on the windows of one host.
 const HOST_PART: usize = 8;
-/// Divisor of `memory_mib`: the limit up to which windows of a host that has little grow beyond that: 2 MiB by default, a gigabit
-/// over 16 ms.
+/// Divisor of `memory_mib` that gives the size up to which one host's windows grow even if the other limits are reached. The default is 2
+/// MiB, which allows a gigabit per second at a round trip of 16 ms.
 const LITTLE_PART: usize = 256;
-/// Divisor of the room left until no more connections are admitted: one host's windows may take this part of it.
+/// Divisor of the room that is left until no more connections are admitted. The windows of one host may grow by this part of the room.
 const LEFT_PART: usize = 16;
 
-/// Bytes of windows.
+/// Bytes granted in windows.
 #[derive(Debug)]
 pub(crate) struct ChannelWindows {
     memory: usize,
@@ -32,12 +38,12 @@ pub(crate) struct ChannelWindows {
 }
 
 impl ChannelWindows {
-    /// Creates the counts without windows; `memory` is `memory_mib` in bytes.
+    /// Creates the counts without windows. `memory` is `memory_mib` in bytes.
     pub(crate) fn new(memory: usize) -> ChannelWindows {
         ChannelWindows { memory, used: 0, by_host: BTreeMap::new() }
     }
 
-    /// Replaces the counts by the windows of shared associations with these hosts.
+    /// Replaces the counts by those of the given hosts' shared associations.
     pub(crate) fn recount(&mut self, shared: impl Iterator<Item = (IpAddr, usize)>) {
         (self.used, self.by_host) = (0, BTreeMap::new());
         shared.for_each(|(remote, bytes)| self.count(remote, 0, bytes));
@@ -51,7 +57,7 @@ impl ChannelWindows {
         }
     }
 
-    /// Bytes by which the windows of this host may grow.
+    /// Returns the number of bytes by which the windows of this host may grow.
     pub(crate) fn spare(&self, remote: IpAddr) -> usize {
         let of_host = self.of_host(remote);
         let spare = |part: usize, used: usize| (self.memory / part).saturating_sub(used);
@@ -59,7 +65,7 @@ impl ChannelWindows {
         usual.max(spare(LITTLE_PART, of_host).min(spare(FULL_PART, self.used) / LEFT_PART))
     }
 
-    /// Reports whether another connection of this host would not get even the least window. The host's share of the memory is a
+    /// Reports whether another connection with this host would not get even the smallest window. The host's share of the memory is a
     /// quarter.
     pub(crate) fn is_full(&self, remote: IpAddr) -> bool {
         self.used >= self.memory / FULL_PART || self.of_host(remote) >= self.memory / 16 * 3

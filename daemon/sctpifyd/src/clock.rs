@@ -5,7 +5,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use base::Time;
 use rules::UnixMs;
 
-/// Returns the time since the daemon began.
+/// Monotonic clock that counts from its start.
 #[derive(Clone, Copy)]
 pub(crate) struct Clock {
     start: Instant,
@@ -23,12 +23,12 @@ impl Clock {
     }
 }
 
-/// Returns the time since 1970, for data that outlives the daemon.
+/// Returns the wall-clock time since 1970, for data that outlives the daemon.
 pub(crate) fn today() -> UnixMs {
     UnixMs(unix_ms())
 }
 
-/// Returns milliseconds since 1970, for users and logs.
+/// Returns the wall-clock time since 1970 in milliseconds, for users and logs.
 #[allow(clippy::disallowed_methods, reason = "the one place where the daemon reads the clock")]
 pub(crate) fn unix_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

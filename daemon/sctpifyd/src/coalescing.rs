@@ -1,11 +1,10 @@
-//! Decides whether the loop pauses before it waits for events, so one turn serves what would have taken many
-//! wake-ups.
+//! Decides whether the loop pauses before it waits for events. One turn then handles packets that would otherwise cause many wake-ups.
 //!
-//! A wake-up for a packet costs more than the packet does. As network cards do with interrupts (`ethtool -C`,
-//! rx-usecs), the loop therefore pauses for a moment between turns: while only transfers move bytes or, more
-//! briefly, while traffic is heavy. The pause is a small part of the round trip of every active connection,
-//! and never long enough to build a burst that queues would drop. New connections of local programs end it.
-//! Pure; the driver reports traffic and sleeps. Begin with [`Coalescing::note`].
+//! A wake-up for a packet costs more than the packet itself. The loop therefore pauses between turns, as network cards delay interrupts
+//! (`ethtool -C`, rx-usecs). It pauses in two cases: while only transfers move bytes, and, more briefly, while traffic is heavy. The limit
+//! on a pause is a fraction of the shortest round trip: from 1/16 during conversations to 1/2 for a slow transfer. A pause never gathers a
+//! burst that queues would drop. New connections of local programs end a pause. This module does no I/O: the driver reports traffic and
+//! sleeps. Begin with [`Coalescing::note`].
 
 use std::time::Duration;
 
@@ -13,46 +12,45 @@ use base::Time;
 
 /// Interval over which bytes are counted for one decision.
 const WINDOW: Duration = Duration::from_millis(10);
-/// Threshold of heavy traffic, in bytes per window (32 Mbit/s): below it wake-ups are too few to justify
-/// delaying answers.
+/// Threshold of heavy traffic, in bytes per window (32 Mbit/s). Below this rate wake-ups are too rare to justify delayed answers.
 const MUCH: u64 = 40_000;
-/// Limit on the bytes that may gather in a pause and then leave at once: 22 packets. TCP sends up to 64 KiB
-/// at once; with 70 packets a queue of 200 lost a third of its throughput.
+/// Limit on the bytes that may gather in a pause and then leave at once: 22 packets. TCP sends up to 64 KiB at once. With bursts of 70
+/// packets, a queue of 200 packets lost a third of its throughput.
 const BURST: u64 = 32 * 1024;
-/// Minimum bytes gathered in a useful pause, two packets: a shorter one costs as many wake-ups as it saves.
+/// Minimum bytes that a useful pause gathers: two packets. A shorter pause costs as many wake-ups as it saves.
 const GATHERED_MIN: u64 = 2 * 1_400;
-/// Bytes to gather in a pause below [`MUCH`], four packets, if the round trip allows that.
+/// Bytes that a pause should gather below [`MUCH`], if the round trip allows that: four packets.
 const GATHERED_SLOW: u64 = 4 * 1_400;
-/// Divisor of the shortest round trip that limits a pause: those of the two hosts together add an eighth.
+/// Divisor of the shortest round trip; the result limits a pause. The pauses of both hosts together add an eighth of a round trip.
 const OF_ROUND_TRIP: u32 = 16;
 /// The same divisor while nobody waits for an answer.
 const OF_ROUND_TRIP_BULK: u32 = 8;
-/// The same divisor for a transfer that would gather less than [`GATHERED_SLOW`], while there is no
-/// conversation at all.
+/// The same divisor for a transfer that would gather less than [`GATHERED_SLOW`], while no connection has a conversation.
 const OF_ROUND_TRIP_SLOW: u32 = 2;
-/// The same divisor while some connection has an occasional conversation.
+/// Minimum of the same divisor while some connection has an occasional conversation.
 const OF_ROUND_TRIP_NEIGHBOUR: u32 = 4;
 /// The shortest useful pause.
 const PAUSE_MIN: Duration = Duration::from_micros(200);
-/// The longest pause: longer ones would save little more.
+/// The longest pause. Longer pauses would save few further wake-ups.
 const PAUSE_MAX: Duration = Duration::from_millis(1);
-/// The same limit while nobody waits for an answer.
+/// The longest pause while nobody waits for an answer.
 const PAUSE_MAX_BULK: Duration = Duration::from_millis(10);
-/// Time after a question or an answer for which more of them are expected.
+/// Time after a question or an answer in which more of them are expected.
 const CONVERSATION: Duration = Duration::from_millis(250);
-/// Time after it for which pauses still respect its round trip: the next question may come at any time.
+/// Time after a question or an answer in which pauses still respect the round trip of its connection. The next question may come at any
+/// time.
 const NEIGHBOUR: Duration = Duration::from_secs(5);
 
 /// Bytes that a connection must move one way to count as a transfer, not a conversation.
 const TRANSFER: u32 = 64 * 1024;
-/// Cap on that count: the margin above [`TRANSFER`] keeps it a transfer when something goes the other way.
+/// Cap on that count. The margin above [`TRANSFER`] keeps the connection a transfer when a few bytes go the other way.
 const TRANSFER_MAX: u32 = 96 * 1024;
-/// Weight of a byte the other way: requests and application-level acknowledgements are short.
+/// Weight of a byte in the other direction. Requests and application-level acknowledgements are short.
 const ANSWER_WEIGHT: u32 = 16;
 /// Silence after which a connection's count restarts.
 const SILENCE: Duration = Duration::from_millis(100);
 
-/// The direction of a connection's bytes, and the number that went that way without an answer.
+/// Direction of a connection's bytes, and the number of bytes in that direction without an answer.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Transfer {
     is_sending: bool,
@@ -63,7 +61,7 @@ pub(crate) struct Transfer {
 /// The kind of exchange that bytes belong to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Traffic {
-    /// Many bytes one way: nobody waits for an answer to one of them.
+    /// Many bytes in one direction. Nobody waits for an answer to one of them.
     Transfer,
     /// Questions and answers.
     Conversation,
@@ -72,7 +70,7 @@ pub(crate) enum Traffic {
 }
 
 impl Transfer {
-    /// Notes bytes that the connection moved; returns the kind of exchange they belong to.
+    /// Notes bytes that the connection moved. Returns the kind of exchange to which they belong.
     pub(crate) fn note(&mut self, now: Time, sent: u64, received: u64) -> Traffic {
         if now.since(self.last) > SILENCE {
             self.bytes = 0;
@@ -93,14 +91,14 @@ impl Transfer {
     }
 }
 
-/// Recent traffic, and the pause that follows from it.
+/// Recent traffic, and the pause derived from it.
 #[derive(Debug)]
 pub(crate) struct Coalescing {
     began: Time,
     bytes: u64,
-    /// The shortest round trip of the connections that moved bytes; `None` before any did.
+    /// The shortest round trip of the connections that moved bytes in this window; `None` if none did.
     round_trip: Option<Duration>,
-    /// The end of the time for which somebody may wait for an answer.
+    /// End of the time in which somebody may wait for an answer.
     conversation_until: Time,
     /// The shortest round trip of recent conversations, valid until `nearest_until`.
     nearest: Duration,
@@ -124,8 +122,7 @@ impl Coalescing {
         }
     }
 
-    /// Notes bytes that a connection moved; `round_trip` is its association's shortest, `None` if not
-    /// measured yet.
+    /// Notes bytes that a connection moved. `round_trip` is the shortest round trip of its association, or `None` if not measured yet.
     pub(crate) fn note(&mut self, now: Time, bytes: u64, round_trip: Option<Duration>, traffic: Traffic) {
         let round_trip = round_trip.unwrap_or_default();
         self.bytes += bytes;
@@ -137,7 +134,7 @@ impl Coalescing {
         if traffic == Traffic::Conversation && is_nearest {
             (self.nearest, self.nearest_until) = (round_trip, now + NEIGHBOUR);
         }
-        // A round trip too short for the pause shortens it without waiting for the next decision.
+        // A connection with a short round trip shortens the pause at once, without waiting for the next decision.
         self.pause = self.pause.min(self.bearable(now, round_trip));
         let elapsed = now - self.began;
         if elapsed >= WINDOW {
@@ -152,7 +149,7 @@ impl Coalescing {
         self.part_of(now, round_trip, OF_ROUND_TRIP_SLOW)
     }
 
-    /// Returns the pause for this round trip, divided by `bulk` while there is no conversation.
+    /// Returns the pause for this round trip: a fraction 1/`bulk` while there is no conversation.
     fn part_of(&self, now: Time, round_trip: Duration, bulk: u32) -> Duration {
         if now < self.conversation_until {
             return (round_trip / OF_ROUND_TRIP).min(PAUSE_MAX);
@@ -183,7 +180,7 @@ impl Coalescing {
         if pause < PAUSE_MIN.max(until(GATHERED_MIN)) { Duration::ZERO } else { pause }
     }
 
-    /// Returns the pause to make now; zero for none.
+    /// Returns the pause to make now; zero means no pause.
     pub(crate) fn pause(&self, now: Time) -> Duration {
         if now < self.until && self.pause >= PAUSE_MIN { self.pause } else { Duration::ZERO }
     }
@@ -198,11 +195,10 @@ mod tests {
         Duration::from_millis(count)
     }
 
-    /// Bytes per millisecond that count as heavy traffic, but too few for a burst to end a pause of a
-    /// millisecond.
+    /// Bytes per millisecond that count as heavy traffic, but stay below [`BURST`] in a pause of one millisecond.
     const MUCH_PER_MS: u64 = 20_000;
 
-    /// Moves so many bytes each millisecond, from `from` on for `for_ms`; returns the pause at the end.
+    /// Moves so many bytes each millisecond for `for_ms`, beginning at `from`. Returns the pause at the end.
     fn moved(
         coalescing: &mut Coalescing,
         from: u64,
@@ -266,7 +262,7 @@ mod tests {
             let gathered = moves.0 as f64 * pause.as_secs_f64() * 1e3;
             assert!((0.99..=1.0).contains(&(gathered / BURST as f64)), "{moves:?}: {gathered}");
         }
-        // A burst would gather immediately.
+        // The burst is full before the shortest useful pause ends.
         assert_eq!(settled((500_000, Transfer), ms(50)), Duration::ZERO);
     }
 
@@ -345,17 +341,17 @@ mod tests {
         assert_eq!(last_of(1, vec![(1_444, 0); 45]), Unknown);
         assert_eq!(last_of(1, vec![(1_444, 0); 46]), Transfer);
         assert_eq!(last_of(1, vec![(0, 1_444); 46]), Transfer);
-        // A file copy whose other end acknowledges each 32 KiB.
+        // This is a file copy whose receiver acknowledges each 32 KiB.
         assert_eq!(last_of(10, (0..100).map(|n| if n % 8 == 7 { (0, 44) } else { (4_096, 0) })), Transfer);
     }
 
     #[test]
     fn questions_and_answers_are_no_transfer_nor_is_what_comes_now_and_then() {
-        // 8 KiB per 600 bytes, back to back.
+        // The peer answers each 600 bytes with 8 KiB, back to back.
         assert_ne!(last_of(20, (0..500).map(|n| if n % 2 == 0 { (600, 0) } else { (0, 8_192) })), Transfer);
         assert_ne!(last_of(1, vec![(4_096, 4_096); 500]), Transfer);
         assert_ne!(last_of(150, vec![(0, 40_000); 500]), Transfer);
-        // A screenful, and then keystrokes.
+        // The peer sends a screenful, and then answers keystrokes.
         let screenful = [(0, 200_000)].into_iter();
         assert_ne!(last_of(120, screenful.chain([(1, 0), (0, 40)])), Transfer);
     }

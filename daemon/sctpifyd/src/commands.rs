@@ -18,25 +18,25 @@ use crate::capture::Ear;
 use crate::rules_store::Draft;
 use crate::survey::Question;
 
-/// Limit on the wait for the shard's answer.
+/// Limit on the time that a thread waits for the shard's answer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 
 /// A command to the shard.
 pub(crate) enum Command {
     /// Answer the request.
     Ask(Request, Sender<Response>),
-    /// Answer the question, which covers all connections. [`Question::Status`] brings the host's TCP listeners: the kernel takes
-    /// milliseconds to list them.
+    /// Answer the question, which covers all connections. [`Question::Status`] carries the list of the host's TCP listeners, because the
+    /// kernel takes milliseconds to produce it.
     Survey(Question, Sender<Response>),
-    /// Put the draft in force.
+    /// Apply the draft.
     Change(Box<Draft>, Sender<Result<(), String>>),
-    /// Count in the rulebook the connections that the kernel let pass.
+    /// Add the connections that the kernel let pass to the counts of the rulebook.
     Count(Sender<()>),
-    /// Capture traffic. The answer is the queue of captured packets; `None` if another capture is active.
+    /// Start a capture. The answer is the queue of captured packets, or `None` if another capture is active.
     Capture(Sender<Option<Ear>>),
     /// Note the outcome of opening a plain TCP connection outside the enclosed namespace.
     Opened(FourTuple, io::Result<()>),
-    /// Take the steps that a task about an association's keys has computed, or note its failure.
+    /// Apply the steps that a task about an association's keys has computed, or note the failure of the task.
     Keys(AssociationId, Result<Vec<Step>, KeyingError>),
     /// Stop: reset connections over SCTP, release held SYNs, and end.
     Stop,
@@ -63,18 +63,18 @@ impl Handle {
         }
     }
 
-    /// Sends a command and returns its answer; `None` if the shard has ended or does not answer within [`ANSWER_LIMIT`].
+    /// Sends a command and returns its answer. Returns `None` if the shard has ended or does not answer within [`ANSWER_LIMIT`].
     pub(crate) fn ask<T>(&self, question: impl FnOnce(Sender<T>) -> Command) -> Option<T> {
         let (reply, answer) = channel();
         self.send(question(reply));
         answer.recv_timeout(ANSWER_LIMIT).ok()
     }
 
-    /// Puts a change in force that is already written to disk.
+    /// Applies a change that is already written to disk.
     ///
     /// # Errors
-    /// [`ArchiveError::Failed`] if the kernel still follows the old rules, or the shard has not confirmed the change. The change stays
-    /// written.
+    /// [`ArchiveError::Failed`] if the kernel still follows the old rules, or the shard has not confirmed the change. In both cases the
+    /// change stays written.
     pub(crate) fn put_in_force(&self, draft: Draft) -> Result<(), ArchiveError> {
         let outcome = self.ask(|reply| Command::Change(Box::new(draft), reply));
         let none = || {

@@ -1,4 +1,4 @@
-//! A connection of a local program, and the table of all of them.
+//! A connection of a local program, and the table of all connections.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -19,46 +19,44 @@ use crate::coalescing::{Traffic, Transfer};
 use crate::flowing::Flowing;
 use crate::interception::Offer;
 
-/// Limit on the connections that use SCTP or wait for it; further ones are plain TCP.
+/// Limit on the connections that use SCTP or wait for it. Further connections use plain TCP.
 pub(crate) const CONNECTIONS_MAX: usize = 16_384;
-/// Limit on the connections of one other host to local programs: the rest is reserved for this host's own
-/// connections and other hosts.
+/// Limit on the connections of one other host to local programs. The rest is reserved for this host's own connections and other hosts.
 const CONNECTIONS_PER_HOST_MAX: usize = CONNECTIONS_MAX / 2;
 
-/// The daemon's number of a connection; never reused.
+/// The daemon's number of a connection. Numbers are never reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct ConnectionId(pub(crate) u64);
 
 /// One connection.
 pub(crate) struct Connection {
-    /// The association that carries it, shared with others if it has a channel.
+    /// The association that carries the connection. A connection with a channel shares its association.
     association: AssociationId,
-    /// Its channel on the shared association that carries it.
+    /// The channel of the connection, if it uses a shared association.
     channel: Option<ChannelId>,
     role: Role,
-    /// The addresses that the local program sees: its own address is the local one.
+    /// The addresses that the local program sees. The program's own address is the local one.
     flow: FourTuple,
     began: Time,
-    /// Time from INIT to INIT ACK, in microseconds, once that came.
+    /// Time from INIT to INIT ACK in microseconds, once INIT ACK has arrived.
     rtt_us: Option<u64>,
-    /// True if INITs were sent later than it began, on other paths or after a shared association was asked: which one is
-    /// answered first is unknown.
+    /// True if INITs were also sent after the connection began: on other paths, or after a shared association was asked. It is then unknown
+    /// which INIT was answered first.
     asked_later: bool,
     stage: Stage,
-    /// Its state in the papers' terms.
+    /// The state of the connection in the papers' terms.
     shim: ShimState,
-    /// The kind of peer shown by its Adaptation Layer Indication, once known.
+    /// The kind of peer according to its Adaptation Layer Indication, once known.
     peer: Peer,
-    /// True if it may use any address of this host: false if its local program listens on one only.
+    /// True if the connection may use any address of this host. False if the local program listens on one address only.
     roams: bool,
     /// True if the peer sent SHUTDOWN before the relay began.
     peer_shutdown: bool,
-    /// The end of the association, once it has ended.
+    /// The way in which the association ended, once it has ended.
     closed: Option<Closed>,
-    /// Server: the interface that it arrived by at the local program.
+    /// Server: the interface through which the connection arrived at the local program.
     uplink: Option<u32>,
-    /// True if that interface is down and there is no other: meanwhile our own interface delivers what we
-    /// send.
+    /// True if that interface is down and no other is available. Packets to the program then arrive through the daemon's own interface.
     is_stranded: bool,
     bytes_sent: u64,
     bytes_received: u64,
@@ -73,29 +71,29 @@ pub(crate) enum Stage {
     Cookie(HeldSyn),
     /// Client: the SYN is held, and the shared association was asked to carry the connection.
     Asking(HeldSyn),
-    /// Client: the SYN was released into the private namespace, and is awaited there.
+    /// Client: the SYN was released into the private namespace, but has not arrived there.
     Diverted,
-    /// Server: the local listener is being connected to.
+    /// Server: the connection to the local listener is being opened.
     Connecting(TcpStream),
-    /// Server: connected; COOKIE ACK is under way.
+    /// Server: the local connection is open, and COOKIE ACK is on its way.
     Accepting(TcpStream),
     /// Bytes flow.
     Relaying(Box<Flowing>),
 }
 
-/// A connection that a client is granted.
+/// Terms of an accepted connection to a local program.
 #[derive(Clone, Copy)]
 pub(crate) struct Opened {
     pub(crate) peer: Peer,
-    /// Its channel, unless it has an association of its own.
+    /// The channel of the connection, unless it has its own association.
     pub(crate) channel: Option<ChannelId>,
     pub(crate) offer: Offer,
-    /// The interface that it arrives by; ours if None.
+    /// The interface through which the connection arrives, or the daemon's own interface if `None`.
     pub(crate) uplink: Option<u32>,
 }
 
 impl Connection {
-    /// Creates a connection of a local program; `shim` is the state that it was in at the decision.
+    /// Creates a connection of a local program. `shim` is its state when the daemon decided on SCTP.
     pub(crate) fn of_client(
         association: AssociationId,
         flow: FourTuple,
@@ -125,7 +123,7 @@ impl Connection {
         }
     }
 
-    /// Creates a connection to a local program, which `stream` connects to.
+    /// Creates a connection to a local program, which `stream` reaches.
     pub(crate) fn of_server(
         association: AssociationId,
         flow: FourTuple,
@@ -144,7 +142,7 @@ impl Connection {
         }
     }
 
-    /// Makes it a channel of the shared association that carries it.
+    /// Makes the connection a channel of its shared association.
     pub(crate) fn on_channel(self, channel: ChannelId) -> Self {
         Connection { channel: Some(channel), peer: Peer::Shim, ..self }
     }
@@ -177,12 +175,12 @@ impl Connection {
         self.roams
     }
 
-    /// Returns the interface that it arrived by at the local program, and whether it is stranded.
+    /// Returns the interface through which the connection arrived at the local program, and whether it is stranded.
     pub(crate) const fn uplink(&self) -> (Option<u32>, bool) {
         (self.uplink, self.is_stranded)
     }
 
-    /// Notes that it arrives by this interface from now on; None if no interface is up.
+    /// Notes the interface through which the connection arrives from now on; `None` if no interface is up.
     pub(crate) fn set_uplink(&mut self, uplink: Option<u32>) {
         self.is_stranded = uplink.is_none();
         self.uplink = uplink.or(self.uplink);
@@ -192,7 +190,7 @@ impl Connection {
         &self.stage
     }
 
-    /// Returns the SYN that is held for it, if any.
+    /// Returns the SYN that is held for the connection, if any.
     pub(crate) const fn held_syn(&self) -> Option<HeldSyn> {
         match self.stage {
             Stage::Init(syn) | Stage::Cookie(syn) | Stage::Asking(syn) => Some(syn),
@@ -200,7 +198,7 @@ impl Connection {
         }
     }
 
-    /// Holds a SYN in the place of the one that is held, if it is the same one, sent again; returns false otherwise.
+    /// Replaces the held SYN by its retransmission `syn`. Returns false if `syn` is another SYN.
     pub(crate) fn hold_again(&mut self, syn: HeldSyn) -> bool {
         match &mut self.stage {
             Stage::Init(held) | Stage::Cookie(held) | Stage::Asking(held) if held.isn == syn.isn => {
@@ -219,21 +217,21 @@ impl Connection {
         }
     }
 
-    /// Notes that INITs are sent later than it began.
+    /// Notes that INITs are also sent after the connection began.
     pub(crate) const fn note_asked_later(&mut self) {
         self.asked_later = true;
     }
 
-    /// Notes that INIT ACK has come; returns the held SYN if that was awaited.
+    /// Notes that INIT ACK has arrived. Returns the held SYN if the connection waited for INIT ACK.
     pub(crate) fn on_init_ack(&mut self, now: Time) -> Option<HeldSyn> {
         let Stage::Init(syn) = self.stage else { return None };
         self.stage = Stage::Cookie(syn);
-        // If an INIT was sent later than the SYN, the round-trip time is unknown.
+        // If an INIT was sent after the SYN, the round-trip time is unknown.
         self.rtt_us = Some(micros(now.since(self.began))).filter(|_| !self.asked_later);
         Some(syn)
     }
 
-    /// Notes that its SYN is released into the private namespace; returns the time from INIT to INIT ACK in microseconds, if known.
+    /// Notes that the SYN is released into the private namespace. Returns the time from INIT to INIT ACK in microseconds, if known.
     pub(crate) fn divert(&mut self, peer: Peer) -> Option<u64> {
         self.stage = Stage::Diverted;
         self.step(ShimStep::Associated);
@@ -252,7 +250,7 @@ impl Connection {
         self.stage = Stage::Relaying(Box::new(Flowing::new(stream, relay)));
     }
 
-    /// Returns the part that moves bytes, once they flow.
+    /// Returns the part that moves bytes, once the relay has begun.
     pub(crate) fn flowing(&mut self) -> Option<&mut Flowing> {
         match &mut self.stage {
             Stage::Relaying(flowing) => Some(flowing),
@@ -260,13 +258,13 @@ impl Connection {
         }
     }
 
-    /// Handles SHUTDOWN from the peer; reports whether bytes may flow because of it.
+    /// Handles SHUTDOWN from the peer. Reports whether the relay has begun, so bytes may now move.
     pub(crate) fn on_peer_shutdown(&mut self) -> bool {
         self.peer_shutdown = true;
         self.flowing().map(Flowing::on_peer_shutdown).is_some()
     }
 
-    /// Handles the end of its association.
+    /// Handles the end of the connection's association.
     pub(crate) fn on_closed(&mut self, how: Closed) {
         self.closed = Some(how);
         if let Some(flowing) = self.flowing() {
@@ -274,12 +272,12 @@ impl Connection {
         }
     }
 
-    /// Reports whether its association has ended.
+    /// Reports whether the connection's association has ended.
     pub(crate) const fn is_closed(&self) -> bool {
         self.closed.is_some()
     }
 
-    /// Counts bytes; returns the kind of exchange that they belong to.
+    /// Counts moved bytes. Returns the kind of exchange to which they belong.
     pub(crate) fn note_moved(&mut self, now: Time, sent: u64, received: u64) -> Traffic {
         self.bytes_sent += sent;
         self.bytes_received += received;
@@ -295,13 +293,13 @@ impl Connection {
         self.shim
     }
 
-    /// Makes a transition of the papers' Figure 4; returns the new state.
+    /// Makes a transition of the papers' Figure 4. Returns the new state.
     pub(crate) fn step(&mut self, step: ShimStep) -> ShimState {
         self.shim = stepped(self.shim, step);
         self.shim
     }
 
-    /// Returns the socket of its local TCP connection, if it has one.
+    /// Returns the socket of the local TCP connection, if it exists.
     pub(crate) fn stream(&self) -> Option<&TcpStream> {
         match &self.stage {
             Stage::Connecting(stream) | Stage::Accepting(stream) => Some(stream),
@@ -310,7 +308,7 @@ impl Connection {
         }
     }
 
-    /// Notes that the local listener accepted the connection; COOKIE ACK may be sent.
+    /// Notes that the local listener has accepted the connection, so COOKIE ACK may be sent.
     pub(crate) fn set_accepting(&mut self) {
         if let Stage::Connecting(stream) = std::mem::replace(&mut self.stage, Stage::Diverted) {
             self.stage = Stage::Accepting(stream);
@@ -329,8 +327,8 @@ impl Connection {
     }
 }
 
-/// Returns the state after the step. A step that the figure lacks leaves the state unchanged: it is a bug in
-/// this program, which must not break a connection.
+/// Returns the state after the step. If the figure has no such step, the state is unchanged: this is a bug in the daemon, which must not
+/// break a connection.
 pub(crate) fn stepped(from: ShimState, step: ShimStep) -> ShimState {
     let to = from.after(step);
     debug_assert!(to.is_some(), "{step:?} from {}", from.name());
@@ -340,20 +338,20 @@ pub(crate) fn stepped(from: ShimState, step: ShimStep) -> ShimState {
     })
 }
 
-/// Returns whole microseconds.
+/// Returns the duration in whole microseconds.
 pub(crate) fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// All connections, found by number, association or addresses.
+/// All connections, with indexes by number, association and addresses.
 #[derive(Default)]
 pub(crate) struct Connections {
     all: BTreeMap<ConnectionId, Connection>,
     by_association: HashMap<AssociationId, ConnectionId>,
     by_client_flow: HashMap<FourTuple, ConnectionId>,
-    /// Channels to local programs, by the addresses that those see.
+    /// Channels to local programs, by the addresses that the programs see.
     by_channel_flow: HashMap<FourTuple, ConnectionId>,
-    /// The number of connections from each host to local programs.
+    /// Number of connections from each host to local programs.
     served: HashMap<IpAddr, usize>,
     /// Client connections whose INIT is unanswered.
     awaiting: BTreeSet<ConnectionId>,
@@ -361,7 +359,7 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
-    /// Reserves a number for a connection that is about to be inserted.
+    /// Reserves a number for a connection that is inserted later.
     pub(crate) fn reserve(&mut self) -> ConnectionId {
         self.last += 1;
         ConnectionId(self.last)
@@ -393,7 +391,7 @@ impl Connections {
         self.all.insert(id, connection);
     }
 
-    /// Takes the client connections whose INIT has been answered since the last call.
+    /// Returns the client connections whose INIT was answered since the last call.
     pub(crate) fn take_answered(&mut self, engine: &Endpoint) -> Vec<ConnectionId> {
         let (all, mut answered) = (&self.all, Vec::new());
         self.awaiting.retain(|id| {
@@ -406,7 +404,7 @@ impl Connections {
         answered
     }
 
-    /// Reports whether there is room for one more connection from this host to local programs.
+    /// Reports whether there is room for another connection from this host to local programs.
     pub(crate) fn has_room_for(&self, client: IpAddr) -> bool {
         let of_host = self.served.get(&host_part(client)).copied().unwrap_or_default();
         self.len() < CONNECTIONS_MAX && of_host < CONNECTIONS_PER_HOST_MAX
@@ -466,7 +464,7 @@ impl Connections {
         self.all.iter().map(|(id, connection)| (*id, connection))
     }
 
-    /// Returns the oldest connection that began after this one.
+    /// Returns the oldest connection among those with a higher number.
     pub(crate) fn after(&self, id: ConnectionId) -> Option<(ConnectionId, &Connection)> {
         let after = (Bound::Excluded(id), Bound::Unbounded);
         self.all.range(after).next().map(|(id, connection)| (*id, connection))

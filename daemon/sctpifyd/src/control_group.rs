@@ -1,5 +1,5 @@
-//! Gives the control socket, and its directory if that is closed to others, to the group `sctpify` if the
-//! host has one. Without the group only root can reach the socket.
+//! Gives the control socket to the group `sctpify`, if the host has this group. The socket's directory follows if it is closed to other
+//! users. Without the group, only root can reach the socket.
 
 use std::fs;
 use std::io;
@@ -8,12 +8,12 @@ use std::path::Path;
 
 use nix::unistd::{Gid, Group, geteuid};
 
-/// The group's name.
+/// Name of the group.
 const GROUP: &str = "sctpify";
-/// Mode bits for other users' access.
+/// Mode bits for the access of other users.
 const OTHERS: u32 = 0o007;
 
-/// Gives the new socket to the group. Failure affects nobody but root's group members: root still has access.
+/// Gives the new socket to the group. A failure affects only the group's members, because root still has access.
 pub(crate) fn hand_over(socket: &Path) {
     match Group::from_name(GROUP) {
         Ok(Some(group)) => {
@@ -29,7 +29,7 @@ pub(crate) fn hand_over(socket: &Path) {
 fn give(socket: &Path, group: Gid) -> io::Result<()> {
     let directory = socket.parent().unwrap_or(Path::new("/"));
     let status = fs::metadata(directory)?;
-    // A directory that others may enter is shared and needs no group.
+    // A directory that other users may enter is shared, and needs no group.
     if status.uid() == geteuid().as_raw() && status.mode() & OTHERS == 0 {
         chown(directory, None, Some(group.as_raw()))?;
     }

@@ -1,9 +1,9 @@
 //! Serves the control socket: checks permissions and routes requests.
 //!
-//! Rules and settings are answered here; the shard answers questions about connections. Root and the socket's
-//! group ([`control_group`]) may read; only root and the user who started the daemon may change something.
-//! Readers may request SCTP for their own listeners if the setting `manual_listen` allows it
-//! ([`crate::manual`]). The socket has mode 0660 from its creation (umask before bind), its directory 0750.
+//! This module answers requests about rules and settings. The shard answers questions about connections. Root and the group of the socket
+//! ([`control_group`]) may read. Only root and the user who started the daemon may change state. Readers may request SCTP for their own
+//! listeners if the setting `manual_listen` allows it ([`crate::manual`]). The socket has mode 0660 from its creation (umask before bind),
+//! and its directory has mode 0750.
 
 use std::fs;
 use std::io::{ErrorKind, Read};
@@ -39,15 +39,15 @@ use crate::peers_store::PeersStore;
 use crate::rules_store::RulesStore;
 use crate::survey::Question;
 
-/// Limit on the connections served at once.
+/// Limit on the connections served concurrently.
 const SERVED_MAX: usize = 16;
-/// Time limit for a client to send a line.
+/// Timeout of one read from a client, or of one write to it.
 const CLIENT_LIMIT: Duration = Duration::from_secs(10);
 /// Interval between checks that an exposed listener still exists.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 const NO_ANSWER: &str = "the daemon is stopping or overloaded: it did not answer";
 
-/// The control socket, which waits until the server answers.
+/// The control socket before its server starts. Clients wait until then.
 pub(crate) struct ControlSocket {
     listener: UnixListener,
     owner: Uid,
@@ -59,7 +59,7 @@ pub(crate) struct ControlServer {
     desk: Desk,
 }
 
-/// The state behind the answers.
+/// State from which requests are answered.
 #[derive(Clone)]
 pub(crate) struct Desk {
     rules: RulesStore,
@@ -68,15 +68,15 @@ pub(crate) struct Desk {
     signer: Signer,
     shard: Handle,
     served: Arc<AtomicUsize>,
-    /// The user who created the socket: the worker has changed its user since.
+    /// The user who created the socket. The worker has changed its own user since.
     owner: Uid,
     clock: Clock,
-    /// Log lines about listeners that users expose.
+    /// Rate limit of the log lines about listeners that users expose.
     exposed_lines: Arc<Mutex<LogRate>>,
 }
 
 impl ControlSocket {
-    /// Creates the socket; replaces a dead daemon's, and fails if a live one answers.
+    /// Creates the socket. Replaces the socket of a dead daemon, but fails if a live daemon answers on it.
     pub(crate) fn bind(path: &Path) -> Result<ControlSocket> {
         make_directory(path)?;
         if UnixStream::connect(path).is_ok() {
@@ -120,7 +120,7 @@ impl ControlServer {
         ControlServer { listener: socket.listener, desk }
     }
 
-    /// Returns the state behind the answers, for other interfaces.
+    /// Returns the state from which requests are answered, for other interfaces.
     pub(crate) fn desk(&self) -> Desk {
         self.desk.clone()
     }
@@ -138,7 +138,7 @@ impl ControlServer {
             let serve = move || {
                 let grant = desk.serve(&stream);
                 desk.served.fetch_sub(1, Ordering::Relaxed);
-                // Grants have their own limit.
+                // Grants have a separate limit.
                 if let Some(grant) = grant {
                     desk.hold(&stream, grant);
                 }
@@ -150,7 +150,7 @@ impl ControlServer {
     }
 }
 
-/// Creates the directory of a control socket, closed to others.
+/// Creates the directory of a control socket, closed to other users.
 pub(crate) fn make_directory(path: &Path) -> Result<()> {
     let directory: PathBuf = path.parent().unwrap_or(Path::new("/")).into();
     if directory.as_os_str().is_empty() || directory.is_dir() {
@@ -161,7 +161,7 @@ pub(crate) fn make_directory(path: &Path) -> Result<()> {
 }
 
 impl Desk {
-    /// Answers one request; a grant returned lasts until the caller hangs up.
+    /// Answers one request. If it returns a grant, the grant lasts until the caller hangs up.
     fn serve(&self, stream: &UnixStream) -> Option<Grant> {
         let limits =
             [stream.set_read_timeout(Some(CLIENT_LIMIT)), stream.set_write_timeout(Some(CLIENT_LIMIT))];
@@ -226,7 +226,7 @@ impl Desk {
         (Response::Done(Done::new(text)), Some(grant))
     }
 
-    /// Waits until the caller hangs up or the grant ends. The caller sends nothing more.
+    /// Waits until the caller hangs up or the grant ends. The caller sends no more data.
     fn hold(&self, mut stream: &UnixStream, mut grant: Grant) {
         if stream.set_read_timeout(Some(LOOK_EVERY)).is_err() {
             return;
@@ -251,9 +251,9 @@ impl Desk {
         }
     }
 
-    /// Returns the refusal if the caller may not make this request.
+    /// Returns a refusal if the caller may not make this request.
     fn forbidden(&self, caller: Uid, request: &Request) -> Option<Response> {
-        // Expose depends on the owner of the listener.
+        // The owner of the listener decides about Expose.
         let is_for_users = request.is_read_only() || matches!(request, Request::Expose { .. });
         (!is_for_users && !self.may_change(caller)).then(|| {
             let text = format!("user {caller} has read access only: run this as root");
@@ -313,7 +313,7 @@ impl Desk {
             Request::Drain | Request::Doctor { .. } | Request::Events { .. } => {
                 self.ask_shard(|reply| Command::Ask(request, reply))
             }
-            // Answered where the connection is available.
+            // `Desk::serve` answers these, because it has the connection.
             Request::Capture { .. } | Request::Expose { .. } => {
                 Response::error(ErrorCode::BadRequest, "this request is answered only on the control socket")
             }
@@ -328,7 +328,7 @@ impl Desk {
         self.shard.ask(question).unwrap_or_else(|| Response::error(ErrorCode::Failed, NO_ANSWER))
     }
 
-    /// Updates the counts of rules; without an answer they stay unchanged.
+    /// Updates the counts of rules. If the shard does not answer, they stay unchanged.
     fn count(&self) {
         let _ = self.shard.ask(Command::Count);
     }
@@ -344,7 +344,7 @@ impl Desk {
         Done { pending, ..Done::new(format!("configuration and rules reloaded{waiting}")) }
     }
 
-    /// Returns the settings in force next to those configured.
+    /// Returns the configured settings next to the settings in force.
     fn settings(&self, report: SettingsReport) -> Response {
         Response::Settings(report.beside(&self.rules.settings()))
     }
@@ -366,16 +366,16 @@ impl Desk {
         }
     }
 
-    /// Refuses unavailable settings now, instead of failing at the next start.
+    /// Refuses a value with which the daemon could not start again.
     fn try_first(&self, name: &str, value: &str) -> Result<(), String> {
         let mut settings = self.rules.configured();
         match settings.set(name, value) {
-            // Refused later.
+            // `RulesStore::set` refuses these later.
             Ok(setting) if setting.is_roots() => Ok(()),
-            // The daemon itself has this one open.
+            // The value is already in force, so the daemon itself holds the resource, such as a port.
             Ok(setting) if setting.value(&settings) == setting.value(&self.rules.settings()) => Ok(()),
             Ok(setting) => control::try_setting(setting, &settings),
-            // Reported where it is set.
+            // `RulesStore::set` reports the error.
             Err(_) => Ok(()),
         }
     }
@@ -419,7 +419,7 @@ impl Desk {
         }))
     }
 
-    /// Returns the rules and the learned entries: a destination kept on TCP has the policy disable.
+    /// Returns the rules and the learned entries. A destination that is kept on TCP counts as an entry with the policy disable.
     fn list(&self, chain: Option<Chain>, policy: Option<Policy>) -> RulesReport {
         let now = today();
         self.count();

@@ -14,11 +14,12 @@ use super::ArchiveError;
 use crate::control_server::make_directory;
 use crate::peer_keys::PeerKeys;
 
-/// Attempts to lock the peers' file, which another daemon may be writing, and the pause between two.
+/// Limit on the attempts to lock the file of known peers, which another daemon may be writing.
 const LOCK_TRIES: u32 = 100;
+/// Pause between two attempts.
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
-/// A state of a file: its inode, and its time in seconds and nanoseconds.
+/// State of a file: its inode number, and its modification time in seconds and nanoseconds.
 pub(crate) type Stamp = (u64, i64, i64);
 
 /// The contents of the files.
@@ -51,7 +52,7 @@ impl Files {
         Ok(Loaded { settings, table, keys })
     }
 
-    /// Like `load`, but returns the validated keys as the text of their file.
+    /// Like `load`, but validates the keys and returns them as the text of their file.
     pub(super) fn texts(&self) -> Result<(Settings, RulesTable, String), ArchiveError> {
         let settings = control::load_config(&self.args.config)?;
         let keys = control::read_peer_keys(&settings.peer_keys).map_err(refused)?;
@@ -81,8 +82,8 @@ impl Files {
         Ok(control::save_peers(&self.args.peers_file(), peers)?)
     }
 
-    /// Writes what `peers` has changed since `base` into the file, which other daemons of the same user write, too; returns the file's peers,
-    /// and its state.
+    /// Writes the changes of `peers` since `base` into the file of known peers. Other daemons of the same user write this file, too.
+    /// Returns the merged peers and the state of the file.
     pub(super) fn merge_peers(
         &self,
         peers: &KnownPeers,
@@ -103,14 +104,14 @@ impl Files {
         Ok((merged, self.peers_stamp()))
     }
 
-    /// Returns what tells one state of the peers' file from another.
+    /// Returns the state of the file of known peers, which changes with every write.
     pub(super) fn peers_stamp(&self) -> Option<Stamp> {
         let status = std::fs::metadata(self.args.peers_file()).ok()?;
         Some((status.ino(), status.mtime(), status.mtime_nsec()))
     }
 }
 
-/// Locks a file against other daemons, until the lock is dropped.
+/// Locks a file against other daemons until the returned lock is dropped.
 fn lock_beside(path: &Path) -> Result<File, ArchiveError> {
     let path = path.with_extension("lock");
     let failed = |error: io::Error| ArchiveError::Failed(format!("{}: {error}", path.display()));
@@ -131,7 +132,7 @@ fn refused(error: impl ToString) -> ArchiveError {
     ArchiveError::Refused(error.to_string())
 }
 
-/// Creates the directories for files that are written later: they must exist before the process is confined.
+/// Creates the directories for files that are written later. They must exist before the process is confined.
 pub(crate) fn prepare_directories(args: &DaemonArgs) -> anyhow::Result<()> {
     for directory in [Some(args.state_dir.as_path()), args.config.parent()].into_iter().flatten() {
         if let Err(error) = make(directory) {

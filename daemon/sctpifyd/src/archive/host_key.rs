@@ -1,7 +1,7 @@
-//! The host's key, and those who sign with it.
+//! The host key, and the signers that use it.
 //!
-//! The key is made at the first start. Where a supervisor exists, only the supervisor reads its file, and the worker asks it for signatures of
-//! handshakes. Begin with [`Signer`].
+//! The key is made at the first start. If a supervisor exists, only the supervisor reads the key's file. The worker then asks the
+//! supervisor to sign handshakes. Begin with [`Signer`].
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -13,10 +13,10 @@ use keying::{HostKey, KeyFileError, PublicKey, sign_handshake};
 use super::ArchiveError;
 use super::line::Line;
 
-/// Reads the key of a file; makes it if there is no file.
+/// Reads the key from its file; makes the key and the file if the file does not exist.
 pub(crate) fn load_or_make(path: &Path) -> Result<HostKey, KeyFileError> {
     match HostKey::load_or_create(path) {
-        // Another daemon has made it at this moment.
+        // Another daemon made the file between the check and the creation.
         Err(KeyFileError::File { error, .. }) if error.kind() == ErrorKind::AlreadyExists => {
             HostKey::load_or_create(path)
         }
@@ -24,19 +24,19 @@ pub(crate) fn load_or_make(path: &Path) -> Result<HostKey, KeyFileError> {
     }
 }
 
-/// Signs handshakes with the host's key, wherever that is.
+/// Signer of handshakes with the host key, which this process or the supervisor holds.
 #[derive(Clone)]
 pub(crate) enum Signer {
     /// This process has the key.
     Own(Arc<HostKey>),
-    /// The supervisor has it.
+    /// The supervisor has the key.
     Asked(Arc<Line>),
-    /// There is none, for this reason.
+    /// The key is missing, for this reason.
     Lacking(Arc<KeyFileError>),
 }
 
 impl Signer {
-    /// Reads or makes the key of a process that holds it itself.
+    /// Returns the signer of a process that holds the key itself; reads or makes the key.
     pub(crate) fn own(args: &DaemonArgs) -> Signer {
         match load_or_make(&args.host_key_file()) {
             Ok(key) => Signer::Own(Arc::new(key)),
@@ -44,7 +44,7 @@ impl Signer {
         }
     }
 
-    /// Returns the public key.
+    /// Returns the public part of the host key.
     pub(crate) fn public(&self) -> Result<PublicKey, ArchiveError> {
         match self {
             Signer::Own(key) => Ok(key.public()),
@@ -53,7 +53,7 @@ impl Signer {
         }
     }
 
-    /// Signs the content of a CertificateVerify message of TLS 1.3; refuses everything else.
+    /// Signs the content of a CertificateVerify message of TLS 1.3. Refuses all other content.
     pub(crate) fn sign(&self, content: &[u8]) -> Result<Vec<u8>, ArchiveError> {
         match self {
             Signer::Own(key) => sign_handshake(key, content)

@@ -1,4 +1,5 @@
-//! The worker's end. Several threads may ask at once; a separate thread receives the answers and notices when the supervisor exits.
+//! The worker's end of the connection to the supervisor. Several threads may ask at once. A separate thread receives the answers and
+//! notices when the supervisor exits.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufReader};
@@ -16,7 +17,7 @@ use super::words::{ANSWER_MAX, Answer, Ask, Outcome, Question};
 use super::{ArchiveError, Loaded};
 use crate::peer_keys::PeerKeys;
 
-/// Time limit for the supervisor to accept a question, and again to answer it: a disk may be slow.
+/// Time limit for the supervisor to accept a question, and again for its answer. A disk may be slow.
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// The sending side for questions.
@@ -27,7 +28,7 @@ pub(crate) struct Line {
     last_number: AtomicU64,
 }
 
-/// Those who wait for an answer, by the number of their question.
+/// Threads that wait for an answer, by the number of their question.
 #[derive(Default)]
 struct Waiting(Mutex<BTreeMap<u64, Sender<Outcome>>>);
 
@@ -55,7 +56,7 @@ impl Line {
         Ok((Line { stream: Mutex::new(stream), waiting, last_number: AtomicU64::new(0) }, listener))
     }
 
-    /// Asks for something whose only answer is that it is done.
+    /// Sends a request whose only valid answer is [`Outcome::Done`].
     pub(super) fn tell(&self, ask: Ask) -> Result<(), ArchiveError> {
         match self.ask(ask)? {
             Outcome::Done => Ok(()),
@@ -73,7 +74,7 @@ impl Line {
         Ok(Loaded { settings, table, keys })
     }
 
-    /// Returns the host's public key.
+    /// Returns the public part of the host key.
     pub(super) fn public_key(&self) -> Result<PublicKey, ArchiveError> {
         match self.ask(Ask::HostKey)? {
             Outcome::HostKey(key) => key.as_str().parse().map_err(nonsense),
@@ -81,7 +82,7 @@ impl Line {
         }
     }
 
-    /// Returns the signature of a handshake.
+    /// Returns the signature over the content of a handshake.
     pub(super) fn sign(&self, content: &[u8]) -> Result<Vec<u8>, ArchiveError> {
         match self.ask(Ask::Sign { content: content.to_vec() })? {
             Outcome::Signed(signature) => Ok(signature),
@@ -106,7 +107,7 @@ impl Line {
     fn write(&self, question: &Question) -> Result<(), ArchiveError> {
         let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
         ops::write_line(&mut *stream, question).map_err(|error| {
-            // Half a question may have been sent: nothing after it would be understood.
+            // Part of the question may have been sent, so the supervisor could not parse later ones.
             let _ = stream.shutdown(Shutdown::Both);
             silent(error)
         })
@@ -117,7 +118,7 @@ impl Listener {
     /// Receives answers until the supervisor exits or sends something invalid.
     pub(crate) fn run(mut self) {
         while let Ok(Some(answer)) = ops::read_body::<Answer>(&mut self.stream, ANSWER_MAX) {
-            // Nobody waits for the answer to a question that was given up.
+            // If the question was given up, nobody waits and the answer is discarded.
             if let Some(waiting) = self.waiting.lock().remove(&answer.number) {
                 let _ = waiting.send(answer.outcome);
             }

@@ -1,12 +1,17 @@
-//! Reads and writes the daemon's files: configuration, rules, keys, learned entries and known peers; signs with the host's key.
+//! Reads and writes the daemon's files: configuration, rules, keys, learned entries and known peers. Signs with the host key.
 //!
-//! The supervisor does this, because it stays root and reads no packets. The worker sends it requests
-//! ([`words`]) over the socket that is the worker's standard input ([`line`] is its end, [`server`] the
-//! other). A daemon without a supervisor accesses the files itself.
+//! The supervisor performs these operations, because it stays root and reads no packets. The worker sends requests ([`words`]) to it over a
+//! socket, which is the worker's standard input. The worker's end is [`line`]; the supervisor's end is [`server`]. A daemon without a
+//! supervisor accesses the files itself.
 //!
-//! An intruder would control the worker, so the supervisor refuses root-only settings
-//! ([`rules::Setting::is_roots`]), rules, learned tables and known peers that do not parse, contents
-//! that are no handshake of TLS 1.3, and unknown or overlong requests. It opens no path that the worker names. Begin with [`Archive`].
+//! An intruder would control the worker, so the supervisor opens no path that the worker names. It also refuses:
+//!
+//! - root-only settings ([`rules::Setting::is_roots`]);
+//! - rules, learned tables and known peers that do not parse;
+//! - signatures over contents that are not a TLS 1.3 handshake;
+//! - unknown or overlong requests.
+//!
+//! Begin with [`Archive`].
 
 mod files;
 mod host_key;
@@ -28,7 +33,7 @@ use files::Files;
 use line::Line;
 use words::Ask;
 
-/// The reason why a file was not read or written.
+/// Error of an operation on the daemon's files or on the host key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum ArchiveError {
     /// The request is invalid or not allowed; the text gives the reason.
@@ -49,7 +54,7 @@ impl std::error::Error for ArchiveError {}
 /// A handle to the daemon's files.
 #[derive(Clone)]
 pub(crate) enum Archive {
-    /// This process reads and writes them.
+    /// This process reads and writes the files.
     Own(Files),
     /// The supervisor reads and writes them.
     Asked(Arc<Line>),
@@ -61,8 +66,7 @@ impl Archive {
         Archive::Own(Files::new(args))
     }
 
-    /// Returns the archive of a worker, whose standard input leads to its supervisor. The caller must run the
-    /// listener.
+    /// Returns the archive of a worker. The worker's standard input is connected to its supervisor. The caller must run the listener.
     pub(crate) fn of_supervisor() -> std::io::Result<(Archive, Listener)> {
         let (line, listener) = Line::of_standard_input()?;
         Ok((Archive::Asked(Arc::new(line)), listener))
@@ -107,8 +111,8 @@ impl Archive {
         }
     }
 
-    /// Writes what the known peers have changed since `base`, the state of the file before; returns the file's peers, and its state
-    /// as [`Archive::peers_stamp`] does. Only daemons without a supervisor share the file with others.
+    /// Writes the changes of the known peers since `base`, the last known content of the file. Returns the merged peers, and the state of
+    /// the file as [`Archive::peers_stamp`] does. Only daemons without a supervisor share the file with other daemons.
     pub(crate) fn merge_peers(
         &self,
         peers: &KnownPeers,
@@ -125,7 +129,7 @@ impl Archive {
         }
     }
 
-    /// Returns what tells one state of the peers' file from another, if other daemons may write it.
+    /// Returns the state of the file of known peers, or `None` if no other daemon writes this file.
     pub(crate) fn peers_stamp(&self) -> Option<Stamp> {
         match self {
             Archive::Own(files) => files.peers_stamp(),
@@ -133,7 +137,7 @@ impl Archive {
         }
     }
 
-    /// Returns the signer with the host's key; reads or makes the key if this process holds it itself.
+    /// Returns the signer with the host key. If this process holds the key itself, reads or makes the key.
     pub(crate) fn signer(&self, args: &DaemonArgs) -> Signer {
         match self {
             Archive::Own(_) => Signer::own(args),

@@ -1,7 +1,7 @@
-//! The supervisor's end. Everything it receives may have been written by an intruder.
+//! The supervisor's end of the connection to the worker. All received data may come from an intruder.
 //!
-//! Files are read and written in another thread than the one that receives: a handshake does not wait for a disk, unless more than
-//! [`WAITING_MAX`] questions about files do.
+//! A separate thread reads and writes files. Handshakes therefore do not wait for a disk, unless more than [`WAITING_MAX`] questions about
+//! files wait.
 
 use std::io::BufReader;
 use std::net::Shutdown;
@@ -17,10 +17,10 @@ use super::ArchiveError;
 use super::files::Files;
 use super::words::{Answer, Ask, Outcome, QUESTION_MAX, Question};
 
-/// Limit on the questions about files that wait. The worker asks about one at a time in each of its threads.
+/// Limit on the questions about files that wait. Each thread of the worker asks one such question at a time.
 const WAITING_MAX: usize = 4;
 
-/// Answers until the worker exits. After an invalid request it closes the connection, which stops the worker.
+/// Answers requests until the worker exits. An invalid request closes the connection, which stops the worker.
 pub(crate) fn serve(stream: &UnixStream, args: &DaemonArgs, key: &Result<HostKey, KeyFileError>) {
     let to = Mutex::new(stream);
     let (about_files, questions) = sync_channel(WAITING_MAX);
@@ -56,7 +56,7 @@ pub(crate) fn serve(stream: &UnixStream, args: &DaemonArgs, key: &Result<HostKey
     });
 }
 
-/// Answers questions about files, until no more come.
+/// Answers questions about files until the sender closes.
 fn answer_about_files(files: &Files, questions: Receiver<Question>, to: &Mutex<&UnixStream>) {
     for question in questions {
         if !send(to, question.number, answer(files, question.ask)) {
@@ -65,7 +65,7 @@ fn answer_about_files(files: &Files, questions: Receiver<Question>, to: &Mutex<&
     }
 }
 
-/// Sends an answer; reports whether more can be sent.
+/// Sends an answer; reports whether the connection still works.
 fn send(to: &Mutex<&UnixStream>, number: u64, outcome: Result<Outcome, ArchiveError>) -> bool {
     let outcome = outcome.unwrap_or_else(|error| match error {
         ArchiveError::Refused(text) => Outcome::Refused(text),
@@ -146,7 +146,7 @@ mod tests {
     use crate::archive::{Archive, load_or_make};
     use crate::clock::today;
 
-    /// A supervisor's end with its own directory of files, and the worker's end.
+    /// The supervisor's directory of files, and the worker's archive.
     struct Pair {
         dir: tempfile::TempDir,
         archive: Archive,
@@ -224,7 +224,7 @@ mod tests {
                 "{refusal}"
             );
         }
-        // Uses the setting's sysctl name from the papers.
+        // The papers' sysctl name of the setting is refused, too.
         let (ours, mut theirs) = UnixStream::pair().expect("a pair");
         let args = args_in(pair.dir.path());
         std::thread::spawn(move || serve(&ours, &args, &HostKey::generate().map_err(no_key)));
@@ -266,7 +266,7 @@ mod tests {
         assert_eq!(BufReader::new(&theirs).read_line(&mut rest).expect("the end"), 0, "{rest}");
     }
 
-    /// The content that a handshake signs.
+    /// Returns the content that a handshake signs.
     fn handshake() -> Vec<u8> {
         [&[b' '; 64][..], b"TLS 1.3, server CertificateVerify\0", &[7; 32]].concat()
     }

@@ -1,12 +1,12 @@
-//! Requests of the worker and answers of the supervisor: one line of JSON each. An answer repeats its request's number. Lines longer than
-//! [`QUESTION_MAX`] or [`ANSWER_MAX`] are refused. Begin with [`Ask`].
+//! Requests of the worker and answers of the supervisor. Each is one line of JSON. An answer repeats the number of its request. Lines
+//! longer than [`QUESTION_MAX`] or [`ANSWER_MAX`] are refused. Begin with [`Ask`].
 
 use control::HostKeyText;
 use serde::{Deserialize, Serialize};
 
-/// Limit on the length of a request, in bytes: a full learned table, quoted.
+/// Limit on the length of a request, in bytes. It has room for a full learned table, quoted.
 pub(super) const QUESTION_MAX: u64 = 16 << 20;
-/// Limit on the length of an answer, in bytes: a full rules file and a full key file, quoted.
+/// Limit on the length of an answer, in bytes. It has room for a full rules file and a full key file, quoted.
 pub(super) const ANSWER_MAX: u64 = 32 << 20;
 
 #[derive(Serialize, Deserialize)]
@@ -29,7 +29,7 @@ pub(super) enum Ask {
     Peers { text: String },
     /// Read configuration, rules and keys.
     Load,
-    /// The host's public key.
+    /// Return the public part of the host key.
     HostKey,
     /// Sign the content of a CertificateVerify message of TLS 1.3 with the host's key.
     Sign { content: Vec<u8> },
@@ -51,7 +51,7 @@ pub(super) enum Outcome {
         rules: String,
         keys: String,
     },
-    /// The host's public key.
+    /// The public part of the host key.
     HostKey(HostKeyText),
     /// A signature.
     Signed(Vec<u8>),

@@ -5,19 +5,19 @@ use rustix::thread::{
     remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
 };
 
-/// Gives up all capabilities except `kept`, and every way to regain others. The calling thread may have had
-/// fewer.
+/// Permanently drops all capabilities except `kept`, and returns the names of the remaining ones. The calling thread may lack some of
+/// `kept`.
 pub(super) fn keep(kept: CapabilitySet) -> Result<String, String> {
     let failed = |what: &'static str| move |error: rustix::io::Errno| format!("{what}: {error}");
     set_no_new_privs(true).map_err(failed("cannot set no_new_privs"))?;
     let now = capabilities(None).map_err(failed("cannot read capabilities"))?;
     if now.effective.contains(CapabilitySet::SETPCAP) {
         for other in CapabilitySet::all() - kept {
-            // A kernel that does not know the capability does not bound it.
+            // This fails for a capability that the kernel does not know. Such a capability cannot be regained anyway.
             let _ = remove_capability_from_bounding_set(other);
         }
     }
-    // Kernels before 4.3 have no such set.
+    // Kernels before 4.3 have no ambient set.
     let _ = clear_ambient_capability_set();
     let left = now.permitted & kept;
     let sets = CapabilitySets { effective: left, permitted: left, inheritable: CapabilitySet::empty() };

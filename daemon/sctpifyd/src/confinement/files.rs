@@ -1,6 +1,6 @@
 //! Restricts the files that a process can reach, with Landlock.
 //!
-//! Rules name directories, which must exist: one that is missing at the start stays out of reach.
+//! Rules name existing directories. A directory that is missing at the start stays out of reach.
 
 use std::path::{Path, PathBuf};
 
@@ -10,25 +10,25 @@ use landlock::{
     RulesetStatus, Scope,
 };
 
-/// The files of name resolution and the code behind it. /etc must be named as a whole because its files are
-/// replaced; the worker reads only its world-readable files.
+/// Files for name resolution, and the libraries that it loads. The rule names all of /etc, because files in it are replaced. The worker can
+/// read only its world-readable files.
 const NAMES: [&str; 6] =
     ["/etc", "/run/systemd/resolve", "/run/NetworkManager", "/usr/lib", "/lib", "/lib64"];
-/// The sysctls that are restored after a worker was killed.
+/// The sysctls that are restored after the worker was killed.
 const SYSCTLS: &str = "/proc/sys/net";
-/// The kernel's lists of sockets and interfaces, and this process's own namespaces.
+/// The kernel's lists of sockets and interfaces, and the namespaces of this process.
 const OWN_PROC: &str = "/proc/self";
 
-/// The directories that stay in reach, and the access allowed below them.
+/// The directories that stay within reach, and the access allowed below them.
 #[derive(Clone)]
 pub(super) struct Reach {
     below: Vec<(PathBuf, BitFlags<AccessFs>)>,
-    /// Kinds of access confined to the process itself.
+    /// Kinds of access that are limited to processes under the same restriction.
     scope: BitFlags<Scope>,
 }
 
 impl Reach {
-    /// Allows the kernel's lists; also name resolution with `asks_names`.
+    /// Allows access to the kernel's lists and, with `asks_names`, to name resolution.
     pub(super) fn of_worker(asks_names: bool) -> Reach {
         let look = AccessFs::ReadFile | AccessFs::ReadDir;
         let mut below = vec![(OWN_PROC.into(), look)];
@@ -38,8 +38,8 @@ impl Reach {
         Reach { below, scope: Scope::AbstractUnixSocket | Scope::Signal }
     }
 
-    /// Allows the daemon's own files and the sysctls, and signals to the worker, which was started before.
-    /// `keys` is the key file, if any.
+    /// Allows access to the daemon's own files and the sysctls. Leaves signals unrestricted, because the worker was started before and is
+    /// outside the restriction. `keys` is the path of the key file, or empty.
     pub(super) fn of_supervisor(args: &DaemonArgs, keys: &str) -> Reach {
         let change = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate;
         let mut reach =
@@ -68,7 +68,7 @@ impl Reach {
         }
     }
 
-    /// Denies the calling thread access to all other files.
+    /// Denies the calling thread access to all other files. Returns the list of accessible paths.
     pub(super) fn apply(&self) -> Result<String, String> {
         let failed = |error: landlock::RulesetError| format!("Landlock: {error}");
         let everything = AccessFs::from_all(ABI::V5);

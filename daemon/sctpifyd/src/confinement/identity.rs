@@ -1,12 +1,11 @@
 //! Chooses and assumes the worker's user id.
 //!
-//! Root may connect to every UNIX socket of the host, and some of them are as good as root: those of D-Bus,
-//! systemd and container engines. There the user id counts, not the capabilities. The worker therefore
-//! becomes a user that owns nothing else; the supervisor, which only kills, cleans up and writes files, stays
-//! root.
+//! Root may connect to every UNIX socket of the host. Some of these sockets grant root's powers: D-Bus, systemd and container engines.
+//! Their servers check the user id of the client, not its capabilities. The worker therefore becomes a user that owns nothing else. The
+//! supervisor only kills, cleans up and writes files, and stays root.
 //!
-//! Each thread changes its own ids with the bare system calls. Capabilities survive the change, so later
-//! setup still works; [`super::Confinement::apply`] drops them.
+//! Each thread changes its own ids with direct system calls. Capabilities survive the change, so later setup still works.
+//! [`super::Confinement::apply`] drops the capabilities.
 
 use anyhow::{Context, Result, bail};
 use control::{DaemonArgs, Measure};
@@ -23,25 +22,24 @@ use super::is_unix;
 pub(super) const SETTING: &str = "worker_user";
 /// The user that the package creates.
 const USUAL: &str = "sctpify";
-/// Unassigned user ids for hosts without the usual user: systemd's table of ranges leaves 60706 to 61183
-/// unused. Its dynamic services begin above; 65534 is shared as nobody.
+/// User ids for hosts without the usual user, from the range 60706 to 61183 that systemd's table of ranges leaves unused. Higher ids belong
+/// to systemd's dynamic services. The user 65534 (nobody) is shared, and therefore unsuitable.
 const UNUSED: std::ops::RangeInclusive<u32> = 60_899..=61_183;
 
-/// The user that the worker runs as.
+/// Identity of the worker process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Identity {
     /// A user that owns nothing else.
     Becomes(Account),
-    /// Root, as the setting requires.
+    /// Root, because the setting requires it.
     Stays,
-    /// The user who ran the command that the worker serves, and who is not root outside the command's user
-    /// namespace.
+    /// The user who ran the command that the worker serves. Outside the command's user namespace, this user is not root.
     Callers,
     /// The user that started the worker, because it has no supervisor to write its files.
     Alone,
 }
 
-/// A user in the kernel's terms.
+/// A user in the form that the kernel needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Account {
     name: Option<String>,
@@ -51,7 +49,7 @@ pub(crate) struct Account {
 }
 
 impl Identity {
-    /// Chooses the identity by settings and command line. Must be called while name services are reachable.
+    /// Chooses the identity from the settings and the command line. The caller must be able to reach name services.
     ///
     /// # Errors
     /// Fails if the setting names a user that does not exist.
@@ -102,12 +100,12 @@ impl Account {
         Account { name: Some(user.name.clone()), uid, gid, groups: Vec::new() }
     }
 
-    /// Returns the account of an id that has no name.
+    /// Returns the account for an id without a name.
     fn nameless(id: u32) -> Account {
         Account { name: None, uid: id, gid: id, groups: Vec::new() }
     }
 
-    /// Adds the user's system groups: a server's socket may be open to one of them.
+    /// Adds the user's system groups, because a server's socket may be open to one of them.
     fn join_groups(&mut self) -> Result<()> {
         if let Some(name) = &self.name {
             let name = std::ffi::CString::new(name.as_str())?;
@@ -144,11 +142,11 @@ impl std::fmt::Display for Account {
     }
 }
 
-/// Finds the user with this name or number; the usual one if it is empty.
+/// Finds the user with this name or number. If `wanted` is empty, finds the usual user or an unused id.
 fn find(wanted: &str) -> Result<Account> {
     let named = |name: &str| User::from_name(name).with_context(|| format!("cannot look up user {name}"));
     if wanted.is_empty() {
-        // A root user under this name is unsuitable.
+        // The usual user is unsuitable if its id is that of root.
         return match named(USUAL)?.filter(|user| !user.uid.is_root()) {
             Some(user) => Ok(Account::of(&user)),
             None => unused(|id| {
@@ -169,7 +167,7 @@ fn find(wanted: &str) -> Result<Account> {
     }
 }
 
-/// Returns the first free number.
+/// Returns the account with the first unused id.
 fn unused(is_free: impl Fn(u32) -> Result<bool>) -> Result<Account> {
     for id in UNUSED {
         if is_free(id)? {

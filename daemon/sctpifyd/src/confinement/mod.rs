@@ -1,15 +1,19 @@
-//! Confines a process of the daemon after its setup: drops user id, capabilities, files and system calls.
+//! Confines a process of the daemon after its setup: changes its user id, and restricts its capabilities, files and system calls.
 //!
-//! The worker reads packets from anybody. An intruder who takes it over must find a process that is not root,
-//! can run no program, reach no file and no UNIX socket, and enter no other namespace. Only CAP_NET_ADMIN and
-//! CAP_NET_RAW remain, without which nothing can be diverted, and the few requests that the supervisor
-//! accepts ([`crate::archive`]).
+//! The worker reads packets from anybody, so an intruder may take it over. The worker therefore is not root, runs no program, reaches no
+//! file and no UNIX socket, and enters no other namespace. It keeps only CAP_NET_ADMIN and CAP_NET_RAW, which diversion needs, and the few
+//! requests that the supervisor accepts ([`crate::archive`]).
 //!
-//! All measures apply to the calling thread and to threads that it starts later. Startup therefore proceeds
-//! in this order: the interceptor with its thread and everything that needs root; the [`Identity`] in both
-//! threads; the carriers, whose sockets belong to the user that opens them; the remaining measures in both
-//! threads; all other threads. The log and `sctpify status` report a measure that the kernel lacks, and the
-//! daemon runs without it. Begin with [`Confinement::of_worker`].
+//! All measures apply to the calling thread and to threads that it starts later. Startup therefore proceeds in this order:
+//!
+//! 1. The interceptor starts with its thread, and all steps that need root are done.
+//! 2. Both threads assume the [`Identity`].
+//! 3. The carriers are opened, because a socket belongs to the user that opens it.
+//! 4. Both threads apply the remaining measures.
+//! 5. All other threads start.
+//!
+//! If the kernel lacks a measure, the log and `sctpify status` report this, and the daemon runs without the measure. Begin with
+//! [`Confinement::of_worker`].
 
 mod capabilities;
 mod files;
@@ -23,17 +27,17 @@ use rustix::thread::CapabilitySet;
 pub(crate) use crate::confinement::identity::Identity;
 use crate::confinement::system_calls::{Filters, Work};
 
-/// The privileges to give up.
+/// Privileges that a process gives up.
 #[derive(Clone)]
 pub(crate) struct Confinement {
-    /// The capabilities to keep, if the others are dropped.
+    /// The capabilities to keep; `None` keeps all.
     capabilities: Option<CapabilitySet>,
     files: Option<files::Reach>,
     system_calls: Option<Result<Filters, String>>,
 }
 
 impl Confinement {
-    /// Returns the confinement of the worker; without a supervisor it also writes the files.
+    /// Returns the confinement of the worker. Without a supervisor, the worker may also write the files.
     pub(crate) fn of_worker(settings: &Settings, args: &DaemonArgs, has_supervisor: bool) -> Confinement {
         let store = &settings.learned_store;
         let work = Work {
@@ -57,8 +61,8 @@ impl Confinement {
         }
     }
 
-    /// Returns the confinement of the supervisor, once the worker has been started. It kills a process of
-    /// another user, and preserves the owners of the files that it replaces.
+    /// Returns the confinement of the supervisor, after the worker has been started. The supervisor can kill a process of another user. It
+    /// can preserve the owners of the files that it replaces.
     pub(crate) fn of_supervisor(settings: &Settings, args: &DaemonArgs, worker: u32) -> Confinement {
         let kept = CapabilitySet::NET_ADMIN | CapabilitySet::KILL | CapabilitySet::CHOWN;
         Confinement {
@@ -68,11 +72,11 @@ impl Confinement {
         }
     }
 
-    /// Applies it to the calling thread and threads started from now on. The result reports measures that are
+    /// Applies the confinement to the calling thread and to threads started from now on. The result names the measures that are
     /// unavailable.
     pub(crate) fn apply(&self) -> control::Confinement {
-        // Files come first, while all can still be opened; filters last, because they refuse calls that the
-        // others need.
+        // The file rules come first, because later measures could prevent their directories from being opened. The filters come last,
+        // because they refuse calls that the other measures need.
         let files = measure(self.files.as_ref(), files::Reach::apply);
         let capabilities = measure(self.capabilities.as_ref(), |kept| capabilities::keep(*kept));
         let system_calls = measure(self.system_calls.as_ref(), |filters| {
@@ -95,10 +99,10 @@ fn measure<T>(wanted: Option<&T>, apply: impl FnOnce(&T) -> Result<String, Strin
     }
 }
 
-/// Logs the outcome.
+/// Logs the outcome of each measure except the change of user.
 pub(crate) fn log(who: &str, confinement: &control::Confinement) {
     for (setting, measure) in confinement.measures() {
-        // The user is logged where it is assumed.
+        // `log_user` logs the user when the thread assumes it.
         if setting != identity::SETTING {
             log_measure(who, setting, measure);
         }
@@ -118,7 +122,7 @@ fn log_measure(who: &str, setting: &str, measure: &Measure) {
     }
 }
 
-/// Returns the checks of `sctpify doctor`: one for each measure.
+/// Returns one check of `sctpify doctor` for each measure.
 pub(crate) fn checks(confinement: &control::Confinement) -> Vec<Check> {
     let check = |(setting, measure): (&str, &Measure)| match measure {
         Measure::InForce { left } => Check::ok(setting, left),
@@ -152,14 +156,14 @@ mod tests {
 
     use super::*;
 
-    /// Environment variable with the directory of the confined process that a test runs.
+    /// Environment variable that names the test directory for the confined process.
     const DIRECTORY: &str = "SCTPIFYD_TEST_DIRECTORY";
 
     /// Tries what an intruder in the worker would try.
     fn try_everything(dir: &Path) {
         let mut args = DaemonArgs::parse_from(["sctpifyd"]);
         (args.config, args.state_dir) = (dir.join("sctpify.toml"), dir.join("state"));
-        // With such a store it may open UNIX sockets; only its user id prevents the connection.
+        // With a UNIX socket as its store, the worker may open UNIX sockets. Only its user id prevents the connection.
         let learned_store = format!("redis+unix://{}/root.sock", dir.display());
         let settings = Settings { learned_store, ..Settings::default() };
         let identity = Identity::of_worker(&settings, &args, true).expect("a user");

@@ -1,9 +1,8 @@
 //! Restricts the system calls of a process, with seccomp.
 //!
-//! There are two filters. Calls that only an intruder would make (start a program, enter a namespace, load a
-//! module, trace another process) kill the process; the supervisor then cleans up as after any death. All
-//! other unlisted calls fail with ENOSYS, as on an older kernel, so a C library that knows newer calls falls
-//! back.
+//! There are two filters. The first one kills the process at a call that only an intruder would make: start a program, enter a namespace,
+//! load a module, trace another process. The supervisor then cleans up as after any other death. The second filter makes all other unlisted
+//! calls fail with ENOSYS, as on an older kernel. A C library that knows newer calls then uses older ones.
 
 use std::collections::BTreeMap;
 
@@ -12,8 +11,7 @@ use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
 };
 
-/// Calls for sockets, files, memory, threads and time: those seen with strace, and their equivalents in other
-/// C libraries.
+/// Calls for sockets, files, memory, threads and time. These were observed with strace, or are their equivalents in other C libraries.
 const ALLOWED: &[c_long] = &[
     libc::SYS_accept4,
     libc::SYS_bind,
@@ -92,7 +90,7 @@ const ALLOWED: &[c_long] = &[
     libc::SYS_writev,
 ];
 
-/// Older equivalents, where they exist.
+/// Older equivalents of the allowed calls, on architectures that have them.
 #[cfg(target_arch = "x86_64")]
 const ALLOWED_HERE: &[c_long] = &[
     libc::SYS_access,
@@ -126,10 +124,10 @@ const WRITING_HERE: &[c_long] = &[libc::SYS_mkdir, libc::SYS_rename, libc::SYS_u
 #[cfg(not(target_arch = "x86_64"))]
 const WRITING_HERE: &[c_long] = &[];
 
-/// Further calls of the supervisor, to wait for the worker. It may signal only the worker.
+/// Further calls of the supervisor, which waits for the worker. The supervisor may signal only the worker.
 const WATCHING: &[c_long] = &[libc::SYS_wait4, libc::SYS_waitid];
 
-/// Calls that only an intruder makes.
+/// Calls that kill the process, because only an intruder makes them.
 const DEADLY: &[c_long] = &[
     libc::SYS_acct,
     libc::SYS_add_key,
@@ -169,11 +167,10 @@ const DEADLY: &[c_long] = &[
     libc::SYS_userfaultfd,
 ];
 
-/// The address families of sockets that the daemon opens. For AF_UNIX it has only sockets that it inherited
-/// or accepts. A new one could reach any server on this host, because Landlock does not cover connect(2) and
-/// seccomp sees no paths.
+/// Address families of sockets that the daemon opens. The daemon's AF_UNIX sockets are only inherited or accepted. A new AF_UNIX socket
+/// could reach any server on this host, because Landlock does not cover connect(2) and seccomp sees no paths.
 const FAMILIES: [i32; 4] = [libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK, libc::AF_PACKET];
-/// The ioctls on sockets and on the log's terminal.
+/// Permitted ioctls on sockets and on the terminal of the log.
 #[allow(clippy::unnecessary_cast, reason = "their type differs between C libraries")]
 const IOCTLS: [u64; 8] = [
     libc::FIONBIO as u64,
@@ -187,7 +184,7 @@ const IOCTLS: [u64; 8] = [
 ];
 const SIOCATMARK: u64 = 0x8905;
 const PRCTLS: [i32; 2] = [libc::PR_SET_NAME, libc::PR_GET_NAME];
-/// Flags of a thread without new namespaces.
+/// Required value of the clone(2) flags under [`THREAD_OR_NAMESPACE`]: a thread without new namespaces.
 const THREAD: u64 = libc::CLONE_THREAD as u64;
 const THREAD_OR_NAMESPACE: u64 = (libc::CLONE_THREAD
     | libc::CLONE_NEWCGROUP
@@ -200,14 +197,14 @@ const THREAD_OR_NAMESPACE: u64 = (libc::CLONE_THREAD
 
 type Rules = BTreeMap<c_long, Vec<SeccompRule>>;
 
-/// The worker's tasks beyond its packets, by settings and command line.
+/// Tasks of the worker besides packets, from the settings and the command line.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Work {
-    /// It resolves names, which loads code.
+    /// True if the worker resolves names, which loads code.
     pub(super) asks_names: bool,
-    /// It connects to a server's UNIX socket.
+    /// True if the worker connects to the UNIX socket of a server.
     pub(super) connects_unix: bool,
-    /// It writes the files, because there is no supervisor.
+    /// True if the worker writes the daemon's files, because no supervisor exists.
     pub(super) writes_files: bool,
 }
 
@@ -266,7 +263,7 @@ fn allowed(more: &[c_long], work: Work, watched: Option<u32>) -> Result<Rules, s
     rules.insert(libc::SYS_socket, families.collect::<Result<_, _>>()?);
     rules.insert(libc::SYS_ioctl, any_of(1, IOCTLS)?);
     rules.insert(libc::SYS_prctl, any_of(0, PRCTLS.map(|option| option as u64))?);
-    // Only for this process itself.
+    // These two calls are allowed only for this process.
     rules.insert(libc::SYS_prlimit64, any_of(0, [0])?);
     rules.insert(libc::SYS_tgkill, any_of(0, [u64::from(std::process::id())])?);
     rules.insert(libc::SYS_clone, vec![masked(0, THREAD_OR_NAMESPACE, THREAD)?]);
@@ -292,7 +289,7 @@ fn masked(argument: u8, mask: u64, value: u64) -> Result<SeccompRule, seccompile
 }
 
 fn rule(argument: u8, operator: SeccompCmpOp, value: u64) -> Result<SeccompRule, seccompiler::BackendError> {
-    // The kernel reads 32 bits of every argument that is checked here.
+    // All arguments checked here have 32 bits in the kernel.
     let condition = SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value)?;
     SeccompRule::new(vec![condition])
 }
@@ -304,10 +301,10 @@ mod tests {
 
     use super::*;
 
-    /// Environment variable of the confined process that a test runs: filters are permanent.
+    /// Environment variable that marks the confined process of a test. Filters are permanent, so a test needs a separate process.
     const IS_CONFINED: &str = "SCTPIFYD_TEST_IS_CONFINED";
 
-    /// Runs `body` confined in a separate process that runs only this test; returns its exit status.
+    /// Runs `body` confined in a separate process, which runs only this test. Returns its exit status.
     fn confined(test: &str, body: impl FnOnce()) -> ExitStatus {
         if std::env::var_os(IS_CONFINED).is_some() {
             Filters::of_worker(Work::default())

@@ -1,13 +1,18 @@
-//! The client side: a held SYN becomes an association or a channel of a shared one, or goes on as plain TCP.
+//! The client side. A held SYN becomes an association or a channel of a shared one, or continues as plain TCP.
 //!
-//! The steps are: decision ([`crate::policy`]), INIT sent, INIT ACK received ([`Driver::on_init_ack`]),
-//! association established ([`Driver::on_client_up`]), connection claimed ([`Driver::on_arrival`]). A failure
-//! before INIT ACK releases the SYN. A later failure first sends ABORT and then releases it, so the server
-//! has forgotten the association before the same addresses arrive as TCP.
+//! A connection passes these steps:
 //!
-//! On a shared association, ACCEPTED in answer to OPEN diverts the connection as the establishment of an
-//! association does elsewhere. Any other answer gives the SYN an association of its own, or plain TCP where TCP
-//! would report the same to the program.
+//! 1. The policy decides ([`crate::policy`]), and the INIT is sent.
+//! 2. INIT ACK arrives ([`Driver::on_init_ack`]).
+//! 3. The association is established ([`Driver::on_client_up`]).
+//! 4. The diverted connection arrives ([`Driver::on_arrival`]).
+//!
+//! A failure before INIT ACK releases the SYN. A later failure first sends ABORT, and then releases the SYN. The server has therefore
+//! forgotten the association before the same addresses arrive as TCP.
+//!
+//! On a shared association, OPEN replaces INIT. The answer ACCEPTED diverts the connection, as establishment does for a separate
+//! association. Any other answer gives the SYN a separate association. The exception is a failure that TCP would report to the program in
+//! the same way: then the SYN continues as plain TCP.
 
 use std::io;
 use std::net::SocketAddr;
@@ -36,19 +41,19 @@ use crate::timing;
 
 /// Time limit for the handshake after INIT ACK.
 const COOKIE_LIMIT: Duration = Duration::from_secs(3);
-/// The same limit with a shared key: a peer with a different key does not answer. One whose program's backlog is full answers after its
-/// kernel's second SYN, which comes after 1 s.
+/// Time limit for the handshake after INIT ACK with a host that shares a key. A peer with a different key does not answer. A peer whose
+/// program has a full backlog answers after its kernel's second SYN, which is sent after 1 s.
 const KEYED_COOKIE_LIMIT: Duration = Duration::from_millis(1500);
-/// A peer that requires a key gives no other sign.
+/// Cause of a fallback without COOKIE ACK. A peer that requires a key is merely silent.
 const NO_COOKIE_ACK: &str = "no COOKIE ACK arrived; the peer may require a key (its setting peer_keys)";
-/// Time after the check during which a program is assumed to still wait.
+/// Time from the SYN in which a program is assumed to still wait.
 const AT_ONCE: Duration = Duration::from_millis(2);
-/// Time from the SYN after which programs may have given up since INIT ACK: TCP's customary timeouts begin there.
+/// Time from the SYN after which a program may have given up. The customary connection timeouts begin at 1 s.
 const LONG: Duration = Duration::from_secs(1);
-/// A peer is near if it answers within this time. The loop does not sleep through it.
+/// Time within which a near peer answers. The loop does not sleep for so short a time.
 const NEAR: Duration = Duration::from_micros(300);
-/// Time limit for a released SYN to arrive in the private namespace, beyond the time for which it was held: if the kernel has dropped it
-/// meanwhile, it sends it again after no more than that and a second.
+/// Time limit for a released SYN to arrive in the private namespace, in addition to the time for which it was held. If the kernel has
+/// dropped the SYN, it retransmits the SYN within the held time plus 1 s.
 const CLAIM_LIMIT: Duration = Duration::from_secs(2);
 
 impl Driver {
@@ -62,13 +67,13 @@ impl Driver {
             if let Some(replaced) = connection.held_syn() {
                 self.interception.drop_replaced(&replaced);
             }
-            // The kernel drops all held packets when any firewall removes a chain, and sends this one again.
+            // The kernel drops all held packets when any firewall removes a chain. It then retransmits this SYN.
             if connection.hold_again(syn) {
                 return;
             }
         }
         self.history.count(Occurrence::ConnectSeen);
-        // An earlier connection with the same addresses is forgotten.
+        // The program has given up an earlier connection with the same addresses.
         if let Some(old) = old {
             self.drop_connection(old);
         }
@@ -79,7 +84,7 @@ impl Driver {
         }
     }
 
-    /// Lets a SYN go on as plain TCP.
+    /// Lets a SYN continue as plain TCP.
     fn go_plain(&mut self, syn: &HeldSyn, plain: Plain) {
         match plain {
             Plain::ByRule => {
@@ -103,7 +108,7 @@ impl Driver {
         let (terms, shim) = self.policy.decide(&syn.flow, (syn.mark, is_order), is_enclosed, connections)?;
         match self.interception.find_client(syn) {
             Ok(Applicant::Waits) => {}
-            // Nobody waits for this connection; the sender of the SYN gets plain TCP.
+            // No program waits for this connection. The sender of the SYN gets plain TCP.
             Ok(Applicant::Gone) => return Err(Plain::ByRule),
             Ok(Applicant::IsBound) => return Err(Plain::Because(FallbackReason::DeviceBoundSocket)),
             Err(error) => return Err(Plain::by_error(&error)),
@@ -114,7 +119,7 @@ impl Driver {
         self.begin_alone(syn, &terms, shim, Held { since: self.now, round_trip: Duration::ZERO })
     }
 
-    /// Starts a separate association for the connection; `shim` is the state that it was in at the decision.
+    /// Starts a separate association for the connection. `shim` is its state when the daemon decided on SCTP.
     fn begin_alone(
         &mut self,
         syn: &HeldSyn,
@@ -130,22 +135,22 @@ impl Driver {
             connection.note_asked_later();
         }
         let id = self.connections.insert(connection);
-        // Wait for an answer that is already on its way.
+        // Even if the INIT is sent late, leave time for its answer.
         let race = (held.since + patience).max(self.now + held.round_trip * 3 / 2);
         self.timers.set(race, Timer::Race(id));
         self.timers.set(held.since + racing::attempt_delay(settings), Timer::AttemptDelay(id));
         Ok(())
     }
 
-    /// Reports whether the program whose SYN is held still waits; otherwise the server would accept a dead
-    /// connection. An immediate answer needs no check.
+    /// Reports whether the program whose SYN is held still waits. Otherwise the server would accept a dead connection. An immediate answer
+    /// needs no check.
     fn still_waits(&mut self, id: ConnectionId, syn: &HeldSyn) -> bool {
         let began = self.connections.get(id).map(|connection| connection.began());
         began.is_some_and(|began| self.now.since(began) < AT_ONCE)
             || matches!(self.interception.find_client(syn), Ok(Applicant::Waits))
     }
 
-    /// Reports whether the program has given up after a wait so long that programs do.
+    /// Reports whether the program has given up. Programs are assumed to wait for at least [`LONG`].
     pub(super) fn has_given_up(&mut self, id: ConnectionId, syn: &HeldSyn) -> bool {
         let began = self.connections.get(id).map(|connection| connection.began());
         began.is_some_and(|began| self.now.since(began) >= LONG)
@@ -178,7 +183,7 @@ impl Driver {
         })
     }
 
-    /// Returns the key of the only peer that may have a connection, if its rule names one.
+    /// Returns the key that a rule requires of the peer, if any. Fails if the rule names an unknown peer.
     fn required_key(&self, terms: &Terms) -> Result<Option<HostKeyText>, Plain> {
         let Some(peer) = &terms.peer else { return Ok(None) };
         let unknown = || Plain::not_encrypted(EncryptionFault::UnknownPeer { peer: peer.clone() });
@@ -197,7 +202,7 @@ impl Driver {
         self.drop_with_syn(id, &syn);
     }
 
-    /// Gives up because no INIT ACK came in time.
+    /// Gives up because no INIT ACK arrived in time.
     pub(super) fn on_race_lost(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get(id) else { return };
         let Stage::Init(syn) = *connection.stage() else { return };
@@ -212,7 +217,7 @@ impl Driver {
         self.abandon(id, &syn, reason, Some(Failure::NoAnswer));
     }
 
-    /// Gives up because the handshake stalled after INIT ACK. The handshake of keys may take longer ([`crate::encryption::Encryption::limit`]).
+    /// Gives up because the handshake stalled after INIT ACK. The key handshake may take longer ([`crate::encryption::Encryption::limit`]).
     pub(super) fn on_cookie_late(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get(id) else { return };
         let Stage::Cookie(syn) = *connection.stage() else { return };
@@ -227,19 +232,19 @@ impl Driver {
             self.encryption.on_late(self.now, association);
             let cause = format!("the handshake took longer than {} s", limit.as_secs());
             let found = EncryptionFault::NoKeys { cause };
-            // That is no evidence against SCTP.
+            // A slow key handshake is no evidence against SCTP.
             return self.abandon(id, &syn, FallbackReason::NotEncrypted { found }, None);
         }
         let reason = match self.policy.rules().keys().whose(syn.flow.remote().ip()) {
             Some(key_for) => FallbackReason::KeyNotProved { key_for, found: KeyFault::Unanswered },
             None => FallbackReason::AssociationFailed { cause: NO_COOKIE_ACK.to_owned() },
         };
-        // Where keys were to come, silence is no evidence against SCTP.
+        // If the association has key terms, silence is no evidence against SCTP.
         let has_terms = self.engine.protection(association).is_some();
         self.abandon(id, &syn, reason, Some(Failure::HandshakeFailed).filter(|_| !has_terms));
     }
 
-    /// Handles the end of the time for which only the first path is tried.
+    /// Tries further paths when the attempt delay ends.
     pub(super) fn on_attempt_delay_over(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get(id) else { return };
         let Stage::Init(syn) = *connection.stage() else { return };
@@ -263,7 +268,7 @@ impl Driver {
         self.engine.add_init_routes(self.now, association, &routes);
     }
 
-    /// Sends ABORT, then releases the SYN as plain TCP.
+    /// Ends the attempt over SCTP: sends ABORT, then lets the SYN continue as plain TCP.
     fn abandon(&mut self, id: ConnectionId, syn: &HeldSyn, reason: FallbackReason, failure: Option<Failure>) {
         let now = self.now;
         let tried = self.connections.get_mut(id).map(|connection| Tried {
@@ -275,7 +280,7 @@ impl Driver {
         self.fall_back(syn, tried.unwrap_or(Tried::NOT), reason, failure);
     }
 
-    /// Handles an association that ended before its held SYN used it.
+    /// Handles an association that ended before the held SYN could use it.
     pub(super) fn on_client_failed(&mut self, id: ConnectionId, syn: HeldSyn, reason: &CloseReason) {
         let stage = self.connections.get(id).map(Connection::stage);
         let was_answered = matches!(stage, Some(Stage::Cookie(_)));
@@ -340,7 +345,7 @@ impl Driver {
         }
     }
 
-    /// Handles an application that went away between its SYN and the handshake.
+    /// Aborts a diverted connection that did not arrive in time, for example because its application has gone.
     pub(super) fn on_unclaimed(&mut self, id: ConnectionId) {
         if self.connections.get(id).is_some_and(|connection| matches!(connection.stage(), Stage::Diverted)) {
             tracing::debug!("aborting an unclaimed association");
@@ -348,7 +353,7 @@ impl Driver {
         }
     }
 
-    /// Asks for the connection on a shared association to its destination, if one exists.
+    /// Requests the connection on a shared association to its destination. Returns false if no shared association can carry it.
     fn join_shared(&mut self, syn: &HeldSyn, terms: &Terms, shim: ShimState) -> bool {
         let settings = &terms.settings;
         let (local, remote) = (self.interception.wire_address(&syn.flow), syn.flow.remote());
@@ -363,14 +368,14 @@ impl Driver {
         if is_privileged(local.port()) && !state.vouches_for_ports() {
             return false;
         }
-        // It began before the host's key was known, or given, or the rule asks for more than the setting.
+        // The association may have begun before the host's key was known or given. The rule may also require more than the setting.
         if settings.encryption.is_offered()
             && !(self.encryption.may_carry(association, remote.ip())
                 && self.is_as_required(association, terms))
         {
             return false;
         }
-        // An association of its own promises less.
+        // The association has reached the limit on granted windows; a separate association would be granted less.
         if self.shared.has_granted_all(association) {
             return false;
         }
@@ -405,7 +410,8 @@ impl Driver {
         true
     }
 
-    /// Reports the same by the rules in force, which may have changed since the connection began.
+    /// Like [`is_as_required`](Self::is_as_required), for the rules now in force, which may have changed since the connection began. Also
+    /// checks the shared key.
     fn is_as_required_now(&self, id: ConnectionId, remote: SocketAddr) -> bool {
         let Some(connection) = self.connections.get(id) else { return false };
         let association = connection.association();
@@ -414,7 +420,7 @@ impl Driver {
             && !self.lacks_key(association, remote.ip())
     }
 
-    /// Reports whether an association has the encryption, and the peer, that a connection's terms require.
+    /// Reports whether an association has the encryption and the peer that the terms of a connection require.
     fn is_as_required(&self, association: AssociationId, terms: &Terms) -> bool {
         let is_required = terms.settings.encryption == Encryption::Require;
         !is_required || self.encryption.has_peer(association, terms.peer.as_deref())
@@ -424,7 +430,7 @@ impl Driver {
         let Some(connection) = self.connections.get(id) else { return };
         let (Some(syn), association) = (connection.asking(), connection.association()) else { return };
         if !self.still_waits(id, &syn) {
-            // A reset informs the other side.
+            // The reset of the channel informs the other side.
             return self.drop_with_syn(id, &syn);
         }
         let carrier = carrier_of(&self.engine, association);
@@ -457,7 +463,7 @@ impl Driver {
         self.abandon(id, &syn, cause, Some(failure));
     }
 
-    /// Moves a connection that waits for the peer's answer to an association of its own.
+    /// Moves a connection that waits for the peer's answer to a separate association.
     pub(super) fn leave_shared(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get(id) else { return };
         let Some(syn) = connection.asking() else { return };
@@ -471,7 +477,7 @@ impl Driver {
         }
     }
 
-    /// Handles a peer's answer that is late. While the shared association lives, the program there may be slow.
+    /// Handles a late answer of the peer. While the shared association works, the program there may be slow.
     pub(super) fn on_channel_late(&mut self, id: ConnectionId, sacks: u64) {
         let Some(connection) = self.connections.get(id) else { return };
         if connection.asking().is_none() {
@@ -490,7 +496,8 @@ impl Driver {
         }
     }
 
-    /// Reports whether `encryption=require` refuses plain TCP to a host: one whose key is known or shared, or that is taken for another one.
+    /// Reports whether `encryption=require` refuses plain TCP to a host. This applies to a host whose key is known or shared, and to one
+    /// that may be an impostor (`is_suspicious`).
     fn refuses_plain(&self, to: SocketAddr, is_suspicious: bool) -> bool {
         let host = to.ip();
         let has_key = || self.encryption.known(host).is_some() || self.policy.rules().is_keyed(host);
@@ -499,9 +506,9 @@ impl Driver {
         is_required() && (is_suspicious || has_key())
     }
 
-    /// Releases a SYN as plain TCP although SCTP was allowed.
+    /// Releases a SYN as plain TCP although SCTP was allowed. If plain TCP is not allowed, refuses the SYN.
     ///
-    /// `failure`: the evidence about the destination, if any.
+    /// `failure` is the evidence against the destination, if any.
     fn fall_back(&mut self, syn: &HeldSyn, tried: Tried, reason: FallbackReason, failure: Option<Failure>) {
         let destination = syn.flow.remote();
         let reason = self.policy.told(destination, reason);
@@ -517,11 +524,11 @@ impl Driver {
             (true, _) => self.interception.release_to_refusal(syn, self.policy.rules()),
             (false, true) => self.interception.refuse(syn),
         }
-        // Such a host is never left to plain TCP, nor will it be when its key is forgotten.
+        // The failure is not recorded for such a host. A record would leave the host to plain TCP once its key is forgotten.
         self.policy.on_failure(destination, failure.filter(|_| !is_by_key));
     }
 
-    /// Handles the answer of a plain connection's destination, in a command's own namespace. The rules may have come to refuse it.
+    /// Handles the answer to a plain connection in the namespace of a command. The rules may refuse the destination meanwhile.
     pub(crate) fn on_opened(&mut self, flow: &FourTuple, outcome: &io::Result<()>) {
         if outcome.is_ok() && self.policy.is_required(flow.remote()) {
             let refused = io::Error::from_raw_os_error(Errno::EHOSTUNREACH as i32);
@@ -530,7 +537,7 @@ impl Driver {
         self.interception.on_opened(flow, outcome);
     }
 
-    /// Releases SYNs that the rules no longer send over SCTP: if sent again, they would pass.
+    /// Releases SYNs whose destinations the rules no longer send over SCTP. The kernel would let a retransmission pass.
     pub(super) fn let_go_of_unnamed(&mut self) {
         let held: Vec<(ConnectionId, HeldSyn)> = self
             .connections
@@ -554,14 +561,14 @@ impl Driver {
     }
 }
 
-/// The time since which a SYN is held, and the round-trip time to its destination if known.
+/// The time since which a SYN is held, and the round-trip time to its destination (zero if unknown).
 #[derive(Clone, Copy)]
 struct Held {
     since: Time,
     round_trip: Duration,
 }
 
-/// The time and shim state reached before a SYN goes on as plain TCP.
+/// Time and shim state of an attempt over SCTP that ends as plain TCP.
 #[derive(Clone, Copy)]
 struct Tried {
     held: Duration,
@@ -569,18 +576,18 @@ struct Tried {
 }
 
 impl Tried {
-    /// Nothing beyond the decision.
+    /// No attempt: SCTP was not tried.
     const NOT: Tried = Tried { held: Duration::ZERO, shim: ShimState::Ready };
 }
 
-/// Returns the round-trip time of an association and the number of SACKs received.
+/// Returns the round-trip time of an association (zero if unknown) and the number of SACKs received.
 fn vital_signs(engine: &Endpoint, association: AssociationId) -> (Duration, u64) {
     let Some(info) = engine.info(association) else { return Default::default() };
     let in_use = info.paths.iter().find(|path| path.in_use);
     (in_use.and_then(|path| path.srtt).unwrap_or_default(), info.counters.sacks_received)
 }
 
-/// Reports whether the engine has another path to turn to when the one in use is silent.
+/// Reports whether the engine can use another path if the one in use is silent.
 fn has_other_path(engine: &Endpoint, association: AssociationId) -> bool {
     let paths = engine.info(association).map(|info| info.paths).unwrap_or_default();
     paths.iter().any(|path| !path.in_use && path.state == PathState::Active)

@@ -1,4 +1,4 @@
-//! A turn of the loop, and the events that it dispatches: those of the poll, the timers, the engine and shared associations.
+//! One turn of the loop, and the events that it dispatches: from the poll, the timers, the engine and shared associations.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -27,15 +27,15 @@ use crate::timers::Timer;
 use crate::timing;
 use crate::unproven::Incoming;
 
-/// Limit on the SYNs that one turn takes, and on the diverted connections that it takes from each listener.
+/// Limit per turn on the SYNs taken, and on the diverted connections taken from each listener.
 const SYNS_PER_TURN: usize = 128;
-/// Interval at which a carrier that could not be opened is tried again.
+/// Interval between attempts to open a carrier that could not be opened.
 const CARRIERS_PAUSE: Duration = Duration::from_secs(2);
-/// A turn that begins this much later than a timer asked for is late: others have the processor.
+/// Delay of a turn after its timer from which the engine is informed. Such a delay means that other programs occupy the processor.
 const LATE: Duration = Duration::from_millis(5);
 
 impl Driver {
-    /// Begins the work of the first turns.
+    /// Sets the first timers and prepares the interception.
     pub(crate) fn begin(&mut self) {
         self.timers.set(self.now, Timer::Probes);
         self.interception.forget_old_guard(self.policy.rules());
@@ -43,7 +43,7 @@ impl Driver {
         self.timers.set(self.now + CARRIERS_PAUSE, Timer::Carriers);
     }
 
-    /// Ends all connections, and takes interception down.
+    /// Ends all connections and tears the interception down.
     pub(crate) fn end(mut self) -> Result<()> {
         self.release_all_syns();
         for id in self.connections.ids() {
@@ -57,7 +57,7 @@ impl Driver {
         self.interception.tear_down()
     }
 
-    /// Waits for events, until `limit` if none come and no timer is due before.
+    /// Waits for events until `limit`, or until the next timer if it is due earlier.
     pub(crate) fn wait(&mut self, events: &mut Events, limit: Time, more: bool) -> Result<()> {
         let next = self.engine.next_timeout().min(self.timers.next()).min(limit);
         self.now = self.poller.wait(events, next, more, &self.pump, &mut self.interception)?;
@@ -68,12 +68,12 @@ impl Driver {
         Ok(())
     }
 
-    /// Puts a change of rules, settings or keys in force, in the kernel and here.
+    /// Applies a change of rules, settings or keys, in the kernel and in the daemon.
     ///
     /// # Errors
-    /// The change is in force in the daemon, but the kernel still follows the old rules. The update of the kernel is retried.
+    /// The change is in force in the daemon, but the kernel still follows the old rules. The kernel's update is retried.
     pub(crate) fn put_in_force(&mut self, draft: Draft) -> Result<(), String> {
-        // The old rules decided about connections until now.
+        // The old rules decided about the connections that the kernel has counted so far.
         let held = self.interception.begin_change(self.policy.rules(), &mut self.history);
         self.policy.rules().install(draft);
         let required = self.interception.follow_change(self.now, self.policy.rules(), &mut self.timers);
@@ -84,7 +84,7 @@ impl Driver {
         held.and(required)
     }
 
-    /// Takes the poll's events.
+    /// Handles the events of the poll.
     pub(crate) fn take_events(&mut self, events: &Events) {
         for event in events {
             match event.token() {
@@ -120,7 +120,7 @@ impl Driver {
         }
     }
 
-    /// Runs one turn; reports whether more can be done at once.
+    /// Runs one turn. Reports whether more work is ready now.
     pub(crate) fn turn(&mut self) -> Result<bool> {
         self.take_syns()?;
         self.take_arrivals();
@@ -167,7 +167,7 @@ impl Driver {
         }
     }
 
-    /// Takes packets; reports whether more may wait.
+    /// Receives packets. Reports whether more may wait.
     fn take_packets(&mut self) -> bool {
         let (now, mut has_received) = (self.now, false);
         let (packet_io, engine, mut accept_policy) = self.receivers();
@@ -177,7 +177,7 @@ impl Driver {
         });
         packet_io.report_errors(now, engine);
         if has_received {
-            // INIT ACKs count before their COOKIE ECHO is transmitted, and before any timer.
+            // INIT ACKs are handled before their COOKIE ECHO is transmitted, and before any timer.
             for id in self.connections.take_answered(&self.engine) {
                 self.on_init_ack(id);
             }
@@ -216,7 +216,7 @@ impl Driver {
         }
     }
 
-    /// Retries carriers that could not be opened: another program may have had the port.
+    /// Retries carriers that could not be opened. Another program may have used the port.
     fn open_carriers(&mut self) {
         if self.packet_io.is_lacking() {
             self.packet_io.open(self.poller.registry(), CARRIERS);
@@ -224,7 +224,7 @@ impl Driver {
         }
     }
 
-    /// Logs the engine's trace, if asked for (`--log engine=trace`).
+    /// Logs the engine's trace, if the operator requested it (`--log engine=trace`).
     fn log_trace(&mut self) {
         while let Some(TraceRecord { association, event, .. }) = self.engine.poll_trace() {
             let association = association.map(AssociationId::number);
@@ -240,7 +240,7 @@ impl Driver {
         }
     }
 
-    /// Takes the steps of a task about an association's keys.
+    /// Applies the steps that a task about an association's keys has computed.
     pub(crate) fn take_keys(&mut self, association: AssociationId, outcome: Result<Vec<Step>, KeyingError>) {
         let (engine, history) = (&mut self.engine, &mut self.history);
         self.encryption.take(self.now, association, outcome, engine, history);
@@ -290,7 +290,7 @@ impl Driver {
         }
     }
 
-    /// Handles an event that concerns the paths or the addresses of an association.
+    /// Handles an event about the paths or the addresses of an association.
     fn on_path_event(&mut self, association: AssociationId, event: Event) {
         match event {
             Event::PathSwitched { from, to, reason } => {
@@ -321,7 +321,7 @@ impl Driver {
                     tracing::info!(?change, ?refusal, left_out, "the peer answers a change of our addresses");
                 }
             }
-            // If data moves to another path because of the request, `PathSwitched` reports it.
+            // If this request moves data to another path, `PathSwitched` reports the move.
             Event::PeerAddressChange(change @ (AddressChange::SetPrimary(_) | AddressChange::SetUse(..))) => {
                 tracing::debug!(?change, "the peer's request");
                 self.path_events.note_addresses(association);
@@ -339,7 +339,7 @@ impl Driver {
             | Event::Writable
             | Event::PeerShutdown
             | Event::Closed(_) => {}
-            // The daemon sends nothing that may be abandoned. `take_engine_events` passes events about keys to `encryption` first.
+            // The daemon sends no messages that may be abandoned. `take_engine_events` first passes events about keys to `encryption`.
             Event::KeyMessage { .. }
             | Event::Protected { .. }
             | Event::KeysWorn
@@ -352,12 +352,12 @@ impl Driver {
         }
     }
 
-    /// Tells the changes of links and paths that this turn has collected.
+    /// Reports the changes of links and paths that this turn has collected.
     fn tell_path_events(&mut self) {
         if !self.path_events.has_news() {
             return;
         }
-        // They are taken out, because the context looks at everything else.
+        // The collection is moved out, because the context borrows the driver.
         let mut path_events = std::mem::take(&mut self.path_events);
         let context = EventContext {
             ends: &|route| path_ends(route, self.policy.addresses(), &self.packet_io),
@@ -416,7 +416,7 @@ impl Driver {
         }
     }
 
-    /// Counts the bytes of an association that ends, for its links and its peer.
+    /// Adds the bytes of an ending association to the counts of its links and its peer.
     fn count_link_bytes(&mut self, association: AssociationId) {
         let Some(info) = self.engine.info(association) else { return };
         let id = self.connections.of_association(association);
@@ -458,7 +458,7 @@ impl Driver {
         self.interception.release_addresses(&self.connections, self.policy.addresses());
     }
 
-    /// Moves bytes of the ready connections, in turn, until this turn's limit is used up.
+    /// Moves bytes of the ready connections, one after another, until this turn's limit is reached.
     fn pump_all(&mut self) {
         let mut left = BYTES_PER_TURN;
         for _ in 0..self.pump.len() {
@@ -476,7 +476,7 @@ impl Driver {
         }
     }
 
-    /// Handles an event of an association, if that is a shared association.
+    /// Handles an event of an association, if it is a shared one.
     fn on_shared_event(&mut self, association: AssociationId, event: &Event) {
         match event {
             Event::Established { outbound_streams, inbound_streams, .. } => {
@@ -511,7 +511,7 @@ impl Driver {
         self.shared.flush(now, association, engine);
     }
 
-    /// Takes messages from the shared associations; reports whether more may be left.
+    /// Takes messages from the shared associations. Reports whether more may wait.
     fn serve_all_shared(&mut self) -> bool {
         if !self.shared.has_readable() {
             return false;
@@ -547,7 +547,7 @@ impl Driver {
         self.shared.flush(self.now, association, &mut self.engine);
     }
 
-    /// Handles the timer of a shared association that may be idle.
+    /// Handles the idle timer of a shared association.
     fn on_shared_idle(&mut self, association: AssociationId) {
         let (engine, timers) = (&mut self.engine, &mut self.timers);
         if self.shared.on_idle(self.now, association, engine, &self.policy, timers) {
@@ -555,14 +555,14 @@ impl Driver {
         }
     }
 
-    /// Closes a shared association to new connections; those that wait for the peer's answer get their own associations.
+    /// Closes a shared association to new connections. Connections that wait for the peer's answer get their own associations.
     fn close_shared(&mut self, association: AssociationId) {
         for id in self.shared.close(association) {
             self.leave_shared(id);
         }
     }
 
-    /// Handles the end of the association: programs still get the data received, then see a reset.
+    /// Handles the end of a shared association. Programs still get the received data, and then a reset.
     fn on_shared_closed(&mut self, association: AssociationId) {
         self.shared.on_closed(self.now, association, self.encryption.awaits_keys(association));
         while self.shared.get(association).is_some() {

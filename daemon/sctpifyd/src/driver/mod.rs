@@ -1,11 +1,12 @@
-//! Drives connections from the held SYN to their end, on held SYNs, packets, timers and the engine's events.
+//! Drives connections from the held SYN to their end. Each step follows from a held SYN, a packet, a timer or an event of the engine.
 //!
-//! The [`Driver`] owns the engine and the parts that it drives. Each part keeps its state private. The driver lends one part to
-//! another, and acts on the results.
+//! The [`Driver`] owns the engine and the parts around it. Each part keeps its state private. The driver lends one part to another, and
+//! acts on the results.
 //!
-//! The calls go one way. [`events`] runs a turn and calls the steps of connections: those of local programs in [`client`], those of
-//! peers in [`server`]. The steps call the operations of this file. Most steps concern nearly all parts: they end a connection, send
-//! its ABORT, give the verdict on its SYN, and record that. So all steps are methods of this type, although it has about 100 of them.
+//! Calls have one direction. [`events`] runs a turn, and calls the steps of connections. [`client`] holds the steps for connections of
+//! local programs, and [`server`] the steps for connections of peers. The steps call the operations in this file. Most steps involve nearly
+//! all parts: they end a connection, send its ABORT, give the verdict on its SYN, and record the outcome. All steps are therefore methods
+//! of this type, which has about 100 of them.
 
 mod client;
 mod events;
@@ -59,7 +60,7 @@ const ADDRESSES: Token = Token(2);
 const LISTENERS: Token = Token(CARRIERS.0 + netio::Carriers::TOKENS);
 const CONNECTIONS: usize = LISTENERS.0 + LISTENERS_MAX;
 
-/// The engine, and the parts that it drives.
+/// The engine and the parts around it.
 pub(crate) struct Driver {
     poller: Poller,
     /// Time of the current turn.
@@ -78,20 +79,20 @@ pub(crate) struct Driver {
     history: History,
     path_events: PathEvents,
     started_unix_ms: u64,
-    /// Data of an association moved to another path in this turn, so an interface may be gone.
+    /// True if data of an association moved to another path in this turn. The uplinks of connections may then change.
     has_switched: bool,
-    /// A program waits for a packet that is due: it is sent before bytes of other connections are moved.
+    /// True if a program waits for a packet that is due. This packet is sent before bytes of other connections are moved.
     is_urgent: bool,
 }
 
 /// Returns the token of a connection's socket.
 fn token_of(id: ConnectionId) -> Token {
-    // `usize` has 64 bits on all supported systems, and 2^64 connections are never reached.
+    // `usize` has 64 bits on all supported systems. 2^64 connections are never reached.
     Token(CONNECTIONS + id.0 as usize)
 }
 
 impl Driver {
-    /// Creates the driver: opens the carriers and the address book, and joins them with the given parts.
+    /// Creates the driver. Opens the carriers and the address book, and joins them with the given parts.
     pub(crate) fn new(
         clock: Clock,
         interceptor: Interceptor,
@@ -146,7 +147,7 @@ impl Driver {
         self.interception.interceptor()
     }
 
-    /// Serves a command's enclosed namespace from now on.
+    /// Serves the enclosed namespace of a command from now on.
     pub(crate) fn serve_command(&mut self, forwarder: Forwarder) {
         self.interception.serve_command(forwarder);
     }
@@ -155,24 +156,24 @@ impl Driver {
         &mut self.policy
     }
 
-    /// Starts a capture of packets; returns `None` if another one is active.
+    /// Starts a capture of packets. Returns `None` if another capture is active.
     pub(crate) fn tap(&mut self) -> Option<Ear> {
         self.packet_io.tap(self.now)
     }
 
-    /// Shows the kernel that SYNs are served, and restores rules that others have removed there.
+    /// Signals to the kernel that SYNs are served. Restores rules that others have removed from the kernel.
     pub(crate) fn show_life(&mut self) {
         self.interception.show_life();
-        // `follow_required` logs a failure, and the next beat tries again.
+        // `follow_required` logs a failure. The next signal tries again.
         let _ = self.interception.follow_required(self.policy.rules());
     }
 
-    /// Counts in the rulebook the connections that the kernel let pass.
+    /// Adds the connections that the kernel let pass to the counts of the rulebook.
     pub(crate) fn count_passed(&mut self) {
         self.interception.count_passed(self.policy.rules(), &mut self.history);
     }
 
-    /// Returns the changes of paths after the one with this number.
+    /// Returns the path events whose numbers are higher than `number`.
     pub(crate) fn events_after(&self, number: u64) -> EventsReport {
         EventsReport {
             events: self.path_events.after(number),
@@ -196,7 +197,7 @@ impl Driver {
         }
     }
 
-    /// Returns the checks of `sctpify doctor`. `process` has those of the process itself.
+    /// Returns the checks of `sctpify doctor`. `process` holds the checks of the process itself.
     pub(crate) fn doctor(&mut self, peer: Option<IpAddr>, process: Vec<Check>) -> DoctorReport {
         let delivery = self.interception.delivery_checks(self.now, self.policy.rules());
         self.report().doctor(peer, self.interception.is_enclosed(), delivery, process)
@@ -222,7 +223,7 @@ impl Driver {
         );
     }
 
-    /// Returns the parts that take packets: the carriers, the engine, and the admission of connections to local programs.
+    /// Returns the parts that handle received packets: the carriers, the engine, and the accept policy.
     fn receivers(&mut self) -> (&mut PacketIo, &mut Endpoint, AcceptPolicy<'_>) {
         let accept_policy = AcceptPolicy {
             now: self.now,
@@ -235,12 +236,12 @@ impl Driver {
         (&mut self.packet_io, &mut self.engine, accept_policy)
     }
 
-    /// Sends the engine's packets; reports whether the engine may have more to send at once.
+    /// Sends the engine's packets. Reports whether the engine may have more packets now.
     fn transmit(&mut self) -> bool {
         self.packet_io.transmit(self.now, &mut self.engine, self.policy.addresses())
     }
 
-    /// Joins a local TCP socket to the association of its connection.
+    /// Begins the relay between a local TCP socket and the association of its connection.
     fn begin_relay(&mut self, id: ConnectionId, mut stream: TcpStream, role: RelayRole) {
         let Some(connection) = self.connections.get_mut(id) else { return };
         if role == RelayRole::Initiator
@@ -257,8 +258,8 @@ impl Driver {
         self.pump.mark(id);
     }
 
-    /// Forgets a connection and closes its socket, with a reset unless its relay has ended in order. Releases its channel, or its own
-    /// association if that has ended; an association that has not ended stays in the engine until it ends.
+    /// Forgets a connection and closes its socket, with a reset unless its relay has ended in order. Releases the channel of the
+    /// connection, or its own association if this has ended. An association that has not ended stays in the engine until its end.
     fn finish(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.remove(id) else { return };
         match connection.role() {
@@ -279,7 +280,7 @@ impl Driver {
         self.interception.release_addresses(&self.connections, self.policy.addresses());
     }
 
-    /// Ends a connection at once: aborts its own association, or releases its channel, and closes its socket.
+    /// Ends a connection at once. Aborts its own association or releases its channel, and closes its socket.
     fn drop_connection(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get(id) else { return };
         if !connection.is_closed() && connection.channel().is_none() {
@@ -294,7 +295,7 @@ impl Driver {
         connection.on_closed(how);
         match connection.stage() {
             Stage::Relaying(_) => self.pump.mark(id),
-            // The program's diverted connection has yet to arrive; the program then gets the data received.
+            // The program's diverted connection has not arrived yet. The program then still gets the received data.
             Stage::Diverted => {}
             Stage::Init(_)
             | Stage::Cookie(_)

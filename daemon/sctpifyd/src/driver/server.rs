@@ -1,12 +1,12 @@
-//! The server's side: turns an INIT into a connection to a local listener, under the client's own address.
+//! The server side: turns an INIT into a connection to a local listener, under the client's own address.
 //!
-//! [`crate::accept_policy`] answers INITs. Only a COOKIE ECHO, which proves the client's address, opens the local connection.
-//! COOKIE ACK waits until the program's kernel has accepted it, so a port closed to TCP is closed to SCTP. Where the client's host
-//! must prove a key first, COOKIE ACK comes before ([`crate::unproven`]).
-//! [`crate::interception`] chooses the interface by which the connection arrives.
+//! [`crate::accept_policy`] answers INITs. Only a COOKIE ECHO, which proves the client's address, opens the local connection. COOKIE ACK
+//! waits until the program's kernel has accepted the connection, so a port closed to TCP is closed to SCTP. If the client's host must prove
+//! a key first, COOKIE ACK is sent before the local connection is opened ([`crate::unproven`]). [`crate::interception`] chooses the
+//! interface through which the connection arrives.
 //!
-//! A peer may ask for a connection as a channel of a shared association. The checks are those of an INIT. The peer must also speak
-//! for the client's address, and packets from there must reach the server's address ([`crate::shared`]).
+//! A peer may also request a connection as a channel of a shared association. The request must pass the checks of an INIT, and two more.
+//! The peer must speak for the client's address, and packets from this address must reach the server's address ([`crate::shared`]).
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -28,23 +28,23 @@ use crate::timers::Timer;
 use crate::timing;
 use crate::unproven::Incoming;
 
-/// Time for the local program's kernel to accept if the program's backlog is full: long enough for a second SYN.
+/// Time limit for the local program's kernel to accept if the program's backlog is full. It allows for a second SYN.
 const LISTENER_LIMIT: Duration = Duration::from_secs(5);
-/// Time to accept otherwise. A kernel that accepts does so at once, whatever the program does; no answer means that something
-/// drops the SYN. Shorter than the race timer, so the client gets its plain TCP in time.
+/// Time limit for the local program's kernel to accept otherwise. A kernel accepts at once, even if the program is busy. A missing answer
+/// means that a firewall drops the SYN. The limit is shorter than the race timer, so the client gets plain TCP in time.
 const ANSWER_LIMIT: Duration = Duration::from_millis(200);
-/// The answer to a host that a rule does not serve.
+/// Answer to a host that a rule excludes.
 const NOT_ENCRYPTED: &str = "the rule for this program requires encryption, or another peer (--secure)";
-/// The answer to a host that has not proven the key that the hosts must share.
+/// Answer to a host that has not proven the key that both hosts must share.
 const NO_SHARED_KEY: &str = "the hosts must share a key, and none was proven (peer_keys)";
-/// The answer to a host that has proven no key in time.
+/// Answer to a host that has not proven its key in time.
 const NOT_PROVEN: &str = "no key was proven in time";
-/// Delay of the first look at a backlog that was not full at once: the kernel may not have seen the SYN yet.
+/// Delay of the first check of a backlog that was not full at once. The kernel may not have processed the SYN yet.
 const FIRST_LOOK: Duration = Duration::from_millis(20);
 
 impl Driver {
-    /// Handles a good COOKIE ECHO of a client: connects to the local program. Where the client's host must prove a key in sealed packets,
-    /// that waits for it.
+    /// Handles a valid COOKIE ECHO of a client: connects to the local program. If the client's host must first prove a key in sealed
+    /// packets, the connection waits for this proof.
     pub(super) fn on_incoming(&mut self, association: AssociationId, incoming: Incoming) {
         let is_sealed = self.engine.protection(association).is_some();
         let is_secure = self.policy.rules().secure(incoming.server).is_some();
@@ -52,7 +52,7 @@ impl Driver {
             return self.refuse(association, NOT_ENCRYPTED);
         }
         let Incoming { server, client, .. } = incoming;
-        // A channel between the same ends gives way to the same peer alone.
+        // A sealed channel between the same addresses and ports gives way only to the same peer.
         let old = || self.channel_between(server, client);
         let must_prove = is_secure
             || self.policy.rules().is_keyed(client.ip())
@@ -79,14 +79,14 @@ impl Driver {
         }
     }
 
-    /// Handles the proof of a key by an incoming association's peer, if one was awaited.
+    /// Handles the proof of a key by the peer of an incoming association, if this proof was awaited.
     pub(super) fn on_proven(&mut self, association: AssociationId) {
         if let Some(incoming) = self.unproven.take(association) {
             self.deliver(association, incoming);
         }
     }
 
-    /// Ends the incoming associations whose peers have proven no key in time.
+    /// Ends the incoming associations whose peers have not proven a key in time.
     pub(super) fn on_proofs_late(&mut self) {
         for (association, incoming) in self.unproven.take_late(self.now) {
             self.refuse_unproven(association, &incoming);
@@ -104,13 +104,13 @@ impl Driver {
         self.refuse(association, NOT_PROVEN);
     }
 
-    /// Reports whether an association has the encryption, and the peer, that a rule requires for the program that listens there.
+    /// Reports whether an association has the encryption and the peer that the rule for this program requires.
     fn is_served(&self, association: AssociationId, server: SocketAddr) -> bool {
         let secure = self.policy.rules().secure(server);
         secure.is_none_or(|secure| self.encryption.has_peer(association, secure.peer()))
     }
 
-    /// Reports whether an association lacks the key that its hosts must share by the settings in force.
+    /// Reports whether an association lacks the key that its hosts must share under the settings in force.
     pub(super) fn lacks_key(&self, association: AssociationId, host: IpAddr) -> bool {
         let auth = self.policy.rules().auth_for(host).filter(|auth| auth.required);
         let has_key = |auth: AuthConfig| match self.shared.get(association) {
@@ -122,7 +122,7 @@ impl Driver {
         !auth.is_none_or(has_key)
     }
 
-    /// Returns the reason not to carry a connection to a program by an association.
+    /// Returns the reason why an association may not carry a connection to a program, if any.
     fn unfit(
         &self,
         association: AssociationId,
@@ -142,8 +142,8 @@ impl Driver {
         self.engine.accept(now, association);
     }
 
-    /// Connects to the local program. The rules and the program are checked once more: they may have changed since the INIT, and if
-    /// the peer has restarted an association they were not checked before.
+    /// Connects to the local program. Checks the rules and the program again, because they may have changed since the INIT. If the peer has
+    /// restarted an association, this is the first check.
     fn deliver(&mut self, association: AssociationId, incoming: Incoming) {
         let Incoming { server, client, route, peer } = incoming;
         let (.., mut accept_policy) = self.receivers();
@@ -157,7 +157,7 @@ impl Driver {
             (self.policy.rules().advertisement(server), self.policy.settings().advertise_type);
         let advertisement = timing::advertisement(told, chunk_type);
         self.engine.set_advertisement(self.now, association, advertisement);
-        // A newcomer that has not proven the same key ends nothing that is sealed: its connection gets another port.
+        // A newcomer that has not proven the same key does not end a sealed channel. The newcomer's connection gets another port.
         let old = self.channel_between(server, client).map(|(_, old)| old);
         let is_others = old.is_some_and(|old| self.encryption.is_anothers(old, association));
         self.give_way(server, client, |engine, old| !is_others && is_from(engine, old, &route));
@@ -176,8 +176,9 @@ impl Driver {
         }
     }
 
-    /// Ends a channel that the client has given up, which would keep its port: its association has ended, or is the newcomer's own
-    /// according to `is_own`. Another program at the client's address ends nobody's channel: it gets another port.
+    /// Ends an old channel that would occupy the client's port. The client has given the channel up if the channel's association has ended,
+    /// or if `is_own` reports that this association is the newcomer's own. Another program at the client's address ends no channel, and
+    /// gets another port.
     fn give_way(
         &mut self,
         server: SocketAddr,
@@ -191,7 +192,7 @@ impl Driver {
         }
     }
 
-    /// Returns the channel from a client's address and port to a program here, and its association.
+    /// Returns the channel from a client's address and port to a local program, and its association.
     fn channel_between(
         &self,
         server: SocketAddr,
@@ -201,8 +202,8 @@ impl Driver {
         Some((id, self.connections.get(id)?.association()))
     }
 
-    /// Gives the local program's kernel time to accept; usually it has done so already. A backlog that is full now may have room again
-    /// at the next look, long before the kernel sends the SYN again.
+    /// Gives the local program's kernel time to accept, if it has not accepted yet. A full backlog may have room again at the next check,
+    /// long before the kernel retransmits the SYN.
     fn await_listener(&mut self, id: ConnectionId) {
         self.on_local_connected(id);
         let Some(connection) = self.connections.get(id) else { return };
@@ -214,7 +215,7 @@ impl Driver {
         self.timers.set(self.now + pause, Timer::Listener(id));
     }
 
-    /// Connects to the local program by `uplink`, for a channel or for the connection's own association.
+    /// Connects to the local program through `uplink`, for a channel or for a separate association.
     fn open_local(
         &mut self,
         association: AssociationId,
@@ -259,13 +260,13 @@ impl Driver {
                     return self.on_server_up(id);
                 }
                 let peer = connection.peer();
-                // It is up already if the peer has proven its key first.
+                // The association is already up if the peer had to prove its key first.
                 match self.encryption.has_peer(association, None) {
                     true => self.on_server_up(id),
                     false => self.accept(association, peer),
                 }
             }
-            // Not connected yet: the event was of another kind.
+            // The socket is not connected yet. The event had another cause.
             Err(error) if error.kind() == std::io::ErrorKind::NotConnected => {}
             Err(error) => {
                 self.note_declined(id);
@@ -274,15 +275,15 @@ impl Driver {
         }
     }
 
-    /// Handles a local program's kernel that has not accepted yet. A slow program delays its kernel only by a full backlog, for
-    /// which the client's own TCP would wait as well. Otherwise a firewall drops the SYN or the answer.
+    /// Handles a local connection that the program's kernel has not accepted in time. A slow program delays its kernel only through a full
+    /// backlog, which would also delay the client's TCP. Otherwise a firewall drops the SYN or its answer.
     pub(super) fn on_listener_late(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get(id) else { return };
         if !matches!(connection.stage(), Stage::Connecting(_)) {
             return;
         }
         let (flow, began, uplink) = (connection.flow(), connection.began(), connection.uplink().0);
-        // The time of a full backlog is over only if it was full before.
+        // The longer limit can pass only if an earlier check found the backlog full.
         let is_full = self.interception.is_backlog_full(&flow) || began + LISTENER_LIMIT <= self.now;
         let (limit, why) = if is_full {
             (began + LISTENER_LIMIT, "the local program accepts no connections: its backlog is full")
@@ -299,7 +300,7 @@ impl Driver {
         self.refuse_connection(id, why, Refusal::NotTaken);
     }
 
-    /// Remembers a program that does not take a connection whose association is up because its peer has proven a key.
+    /// Remembers a program that has declined a connection whose peer had proven a key. The association of such a connection was already up.
     fn note_declined(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get(id).filter(|connection| connection.channel().is_none())
         else {
@@ -311,7 +312,7 @@ impl Driver {
         }
     }
 
-    /// Ends a connection for which the peer waits; `refusal` is the answer if it is a channel.
+    /// Ends a connection for which the peer waits. `refusal` is the answer on a channel.
     fn refuse_connection(&mut self, id: ConnectionId, why: &str, refusal: Refusal) {
         let Some(connection) = self.connections.get(id) else { return };
         if let Some(left_out) = self.history.admit(Line::Refusal, self.now) {
@@ -334,7 +335,7 @@ impl Driver {
         self.engine.refuse(self.now, association, AbortCause::user(why.to_owned()));
     }
 
-    /// Handles the establishment of the association with a client: bytes may flow.
+    /// Handles the establishment of the association with a client, or of a channel. Bytes may flow from now on.
     pub(super) fn on_server_up(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get(id) else { return };
         let (flow, association) = (connection.flow(), connection.association());
@@ -350,7 +351,7 @@ impl Driver {
         }
     }
 
-    /// Ends a connection of a host that its rule does not serve. Its program has seen no byte.
+    /// Ends a connection of a host that a rule excludes. The local program has seen no byte of it.
     fn refuse_peer(&mut self, id: ConnectionId, association: AssociationId, why: &str) {
         self.history.count(Occurrence::AcceptRefused);
         let Some(connection) = self.connections.get(id) else { return };
@@ -363,7 +364,7 @@ impl Driver {
         self.drop_connection(id);
     }
 
-    /// Handles a connection from a program of the peer's host to one here.
+    /// Handles a peer's request for a channel to a local program.
     pub(super) fn on_channel_offered(
         &mut self,
         association: AssociationId,
@@ -373,7 +374,7 @@ impl Driver {
     ) {
         let (packet_io, engine, mut accept_policy) = self.receivers();
         let admitted = accept_policy.admit(engine, packet_io, association, client, server);
-        // An association of the connection's own shows who the client's host is.
+        // A separate association for this connection reveals the identity of the client's host.
         let admitted = match self.is_served(association, server) {
             true => admitted,
             false => admitted.and(Err(Refusal::OwnAssociation)),
@@ -401,7 +402,7 @@ impl Driver {
     }
 }
 
-/// Reports whether packets by this route come from the host and the UDP port at the other end of an association.
+/// Reports whether an association has a confirmed path with the remote address and the carrier (including the UDP port) of this route.
 fn is_from(engine: &Endpoint, association: AssociationId, route: &Route) -> bool {
     let paths = engine.info(association).map(|info| info.paths).unwrap_or_default();
     paths.iter().any(|path| {

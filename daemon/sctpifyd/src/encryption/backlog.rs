@@ -1,11 +1,17 @@
-//! The tasks of key handshakes that wait for their thread.
+//! Queues of key-handshake tasks that wait for the handshake thread.
 //!
-//! The thread has a few tasks at a time, and the rest waits here. First handshakes of associations that this host has begun have every other turn. All
-//! others, renewals included, share the rest by host: a host with many of them delays another host's first one by one task.
+//! The thread holds up to [`IN_HAND_MAX`] tasks, and the others wait here. Every second turn belongs to first handshakes of associations
+//! that this host has begun. All other tasks, renewals included, take the remaining turns. Hosts take turns, so a host with many tasks
+//! delays the first task of another host by only one task.
 //!
-//! Refused: first handshakes of a host that has [`HOST_TASKS_MAX`] tasks already, and messages beyond [`HOST_BYTES_MAX`] of one host. Beyond
-//! [`BYTES_MAX`] in all, only a host with less than its share is served. Invariants: the tasks of an
-//! association keep their order, and a host has a turn if and only if it has a task. Begin at [`Backlog::push`].
+//! These tasks are refused:
+//!
+//! - first handshakes of a host that already has [`HOST_TASKS_MAX`] tasks;
+//! - messages beyond [`HOST_BYTES_MAX`] of one host;
+//! - messages beyond [`BYTES_MAX`] in total, unless their host has less than an equal share.
+//!
+//! Invariants: the tasks of an association keep their order, and a host is in `turns` if and only if it has a task. Begin at
+//! [`Backlog::push`].
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
@@ -18,41 +24,41 @@ use sctp::AssociationId;
 use super::handshakes::Order;
 use crate::addresses::host_part;
 
-/// Limit on the tasks of one host that wait here when it begins one more handshake: the thread performs so many in a tenth of a second.
+/// Limit on the waiting tasks of one host for a further first handshake. The thread performs as many tasks in a tenth of a second.
 const HOST_TASKS_MAX: usize = 512;
-/// Limit on the bytes of one host's messages that wait here: thousands of associations may renew their keys at once, and must not end.
+/// Limit on the bytes of one host's waiting messages. Thousands of associations may renew their keys at once, and must not end.
 const HOST_BYTES_MAX: usize = 4 << 20;
-/// Limit on the bytes of all messages that wait here.
+/// Limit on the bytes of all waiting messages.
 const BYTES_MAX: usize = 64 << 20;
-/// Tasks that the thread has at a time: enough for it to work while the event loop takes its steps.
+/// Limit on the tasks that the thread holds. They keep it busy while the event loop runs a turn.
 const IN_HAND_MAX: u32 = 8;
 
-/// A task was refused: too much waits.
+/// Error: too many tasks or bytes already wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct TooMuch;
 
-/// The tasks of one host.
+/// The waiting tasks of one host.
 #[derive(Default)]
 struct Waiting {
     tasks: VecDeque<Order>,
-    /// Bytes of their messages.
+    /// Total length of the tasks' messages, in bytes.
     bytes: usize,
 }
 
-/// The tasks that wait, and the way to the thread.
+/// The waiting tasks, and the channel to the thread.
 pub(super) struct Backlog {
     to_thread: Sender<Order>,
-    /// Tasks that the thread has.
+    /// Number of tasks that the thread holds.
     in_hand: u32,
     /// First handshakes of associations that this host has begun.
     own: VecDeque<Order>,
-    /// True if the last task was one of these.
+    /// True if the last task came from `own`.
     was_own: bool,
-    /// All others, by host.
+    /// All other tasks, by host.
     of_hosts: BTreeMap<IpAddr, Waiting>,
-    /// The hosts that have tasks, in the order of their turns.
+    /// Hosts that have tasks, in the order of their turns.
     turns: VecDeque<IpAddr>,
-    /// Bytes of the messages of hosts.
+    /// Total length of all hosts' messages, in bytes.
     bytes: usize,
 }
 
@@ -69,16 +75,16 @@ impl Backlog {
         }
     }
 
-    /// Adds a task of the first handshake of an association that this host has begun.
+    /// Adds a task for the first handshake of an association that this host has begun.
     pub(super) fn push_own(&mut self, order: Order) {
         self.own.push_back(order);
         self.feed();
     }
 
-    /// Adds a task of an association with this peer; it `is_up` if it has keys already.
+    /// Adds a task for an association with this peer. `is_up` is true if the association already has keys.
     ///
     /// # Errors
-    /// When too much of the peer's host, or of all hosts, waits.
+    /// Fails if too many tasks or bytes of the peer's host, or too many bytes of all hosts, wait.
     pub(super) fn push(&mut self, peer: IpAddr, is_up: bool, order: Order) -> Result<(), TooMuch> {
         let (host, length) = (host_part(peer), length_of(&order));
         let (count, bytes) = self.of_hosts.get(&host).map_or((0, 0), |w| (w.tasks.len(), w.bytes));
@@ -100,12 +106,12 @@ impl Backlog {
         Ok(())
     }
 
-    /// Lets the thread forget an association with this peer that has ended; `has_tasks` if any may wait here.
+    /// Makes the thread forget an ended association with this peer. `has_tasks` is true if some of its tasks may wait here.
     pub(super) fn forget(&mut self, now: Time, association: AssociationId, peer: IpAddr, has_tasks: bool) {
         if has_tasks {
             self.drop_tasks(association, peer);
         }
-        // It comes behind the tasks that the thread has, and has no outcome.
+        // This task follows the tasks that the thread already holds. It has no outcome.
         self.send((now, association, Task::Forget));
     }
 
@@ -125,7 +131,7 @@ impl Backlog {
         }
     }
 
-    /// Takes note of a task that the thread has performed.
+    /// Notes that the thread has performed a task.
     pub(super) fn on_performed(&mut self) {
         self.in_hand = self.in_hand.saturating_sub(1);
         self.feed();
@@ -162,12 +168,12 @@ impl Backlog {
     }
 
     fn send(&self, order: Order) {
-        // Without the thread the daemon stops.
+        // If the thread has ended, the daemon also stops.
         let _ = self.to_thread.send(order);
     }
 }
 
-/// Returns the bytes that a task holds.
+/// Returns the length of a task's message, in bytes.
 fn length_of((_, _, task): &Order) -> usize {
     match task {
         Task::Take { message, .. } => message.len(),
@@ -199,7 +205,7 @@ mod tests {
         (Time::ZERO, id, Task::Take { message, sealed: true, terms, psk: None })
     }
 
-    /// Creates associations.
+    /// Returns the ids of `count` new associations.
     fn ids(count: u16) -> Vec<AssociationId> {
         let mut engine = Endpoint::new(Time::ZERO, EndpointConfig::default(), [0; 32]);
         let route = Route { local: ip(1), remote: ip(2), carrier: Carrier::Ip };
@@ -236,7 +242,7 @@ mod tests {
         }
         backlog.push(ip(2), false, renewal(other)).unwrap();
         own.iter().for_each(|own| backlog.push_own(renewal(*own)));
-        // The thread has the first ones already. One more of that host goes before the other host's.
+        // The thread already holds the first tasks. One more task of that host precedes the other host's task.
         let (first, rest) = many.split_at(IN_HAND_MAX as usize);
         let expected = [first, &own[..1], &rest[..1], &own[1..2], &[other], &own[2..], &rest[1..]].concat();
         assert_eq!(performed(&mut backlog, &thread), expected);
@@ -272,7 +278,7 @@ mod tests {
         backlog.forget(Time::ZERO, ids[10], ip(2), true);
         assert_eq!((backlog.bytes, backlog.own.len()), (100, 0));
         let performed = performed(&mut backlog, &thread);
-        // Those that the thread is to forget are among them, once each.
+        // The two orders to forget an association are among them, once each.
         assert_eq!((performed.len(), backlog.bytes, backlog.turns.len()), (11, 0, 0));
     }
 }

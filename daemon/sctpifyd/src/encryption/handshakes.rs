@@ -1,7 +1,7 @@
-//! The thread of the key handshakes: TLS and the wait for signatures, next to the event loop.
+//! The thread of the key handshakes. It runs TLS and waits for signatures, beside the event loop.
 //!
-//! The event loop hands over tasks and gets back steps as commands; [`super::backlog`] holds back those that wait. Begin at
-//! [`Handshakes::run`].
+//! The event loop sends tasks to the thread, which returns steps as commands. [`super::backlog`] queues tasks until the thread takes them.
+//! Begin at [`Handshakes::run`].
 
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
@@ -13,10 +13,10 @@ use sctp::{AssociationId, FIRST_EPOCH, KeyRole, ProtectionTerms};
 use crate::archive::Signer;
 use crate::commands::{Command, Handle};
 
-/// A task of an association, and the time when it was given.
+/// A task of an association, and the time of the order.
 pub(crate) type Order = (Time, AssociationId, Task);
 
-/// The handshakes, as they wait for their thread.
+/// The handshakes before their thread starts.
 pub(crate) struct Handshakes {
     orders: Receiver<Order>,
 }
@@ -32,7 +32,7 @@ impl Handshakes {
         for (now, association, task) in self.orders {
             let is_last = matches!(task, Task::Forget);
             let outcome = match &mut sessions {
-                // Nothing is known of the association.
+                // The thread has no state of the association.
                 None if is_last => continue,
                 None => match open(signer) {
                     Ok(opened) => sessions.insert(opened).perform(now, association, task),
@@ -47,7 +47,7 @@ impl Handshakes {
     }
 }
 
-/// Makes the sessions of the host's key, wherever that is.
+/// Opens the sessions with the host key, which this process or the supervisor holds.
 fn open(signer: &Signer) -> Result<Sessions, KeyingError> {
     let public = signer.public().map_err(|error| {
         tracing::warn!(%error, "no host key");
@@ -61,8 +61,8 @@ fn open(signer: &Signer) -> Result<Sessions, KeyingError> {
     Keyring::with_signer(public, Arc::new(sign)).map(Sessions::new)
 }
 
-/// Leads a handshake with itself: the cryptographic library sets itself up at its first use, which takes longer than later ones, and
-/// may need calls that a confined process is refused.
+/// Performs a handshake with itself, which initializes the cryptographic library. The first use takes longer than later ones, and may need
+/// system calls that a confined process may not make.
 pub(crate) fn warm_up() -> Result<(), KeyingError> {
     let ring = || HostKey::generate().map_err(|_| KeyingError::Keys).and_then(Keyring::new);
     let (a, b) = (ring()?, ring()?);

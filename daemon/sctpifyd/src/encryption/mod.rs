@@ -1,13 +1,18 @@
-//! Encryption of associations with other sctpify hosts: who the peer is, and when an association may be used.
+//! Encryption of associations with other sctpify hosts. Determines who the peer is, and when an association may be used.
 //!
-//! The engine seals packets, and [`keying`] makes the keys, in a thread of its own ([`handshakes`]). An association with protection counts as
-//! up only once the peer is known and its packets are sealed: until then this part holds its [`Event::Established`] back.
+//! The engine seals packets. [`keying`] makes the keys, in a separate thread ([`handshakes`]). A protected association counts as up only
+//! when its peer is known and its packets are sealed. Until then this module holds back its [`Event::Established`].
 //!
-//! A key that is found by a connection of this host to an address is written down for that address, and must be the same later
-//! ([`crate::peers_store`]). A key that comes with a peer's association proves nothing about an address, and is only shown.
+//! If this host connects to an address, it records the key that it finds there. Later associations to the address must have the same key
+//! ([`crate::peers_store`]). The key of an association that the peer began proves nothing about an address. It is only shown.
 //!
-//! Invariants: no association is used before its peer is known; an association to an address with another key than the known one is
-//! ended, and so is one without encryption to an address that had a key. Begin at [`Encryption::follow`].
+//! Invariants:
+//!
+//! - No association is used before its peer is known.
+//! - An association ends if its peer's key differs from the known key of the address.
+//! - An association without encryption ends if the address had a key.
+//!
+//! Begin at [`Encryption::follow`].
 
 mod backlog;
 mod handshakes;
@@ -34,16 +39,16 @@ pub(crate) use handshakes::{Handshakes, warm_up};
 use backlog::Backlog;
 use patience::Patience;
 
-/// Limit on the tasks of one association that wait for the thread: a handshake has two messages of each end.
+/// Limit on the tasks of one association that wait or are with the thread. In a handshake, each end sends two messages.
 const TASKS_MAX: u32 = 4;
-/// Limit on the length of a message about keys, in bytes; one with the largest key share has two thirds of it.
+/// Limit on the length of a message about keys, in bytes. A message with the largest key share has two thirds of this length.
 const MESSAGE_MAX: usize = 4096;
-/// Memory that a handshake of a peer takes in the thread, in bytes: measured 12,000.
+/// Memory of a peer's handshake in the thread, in bytes. 12,000 were measured.
 const SESSION_MEMORY: usize = 16 << 10;
 /// Cause codes of ABORTs about protection (draft-ietf-tsvwg-sctp-dtls-chunk section 11.4).
 const CAUSES: std::ops::RangeInclusive<u16> = 100..=103;
 
-/// The encryption of the associations that offer it.
+/// Encryption of all associations that offer it.
 pub(crate) struct Encryption {
     backlog: Backlog,
     all: BTreeMap<AssociationId, State>,
@@ -53,40 +58,40 @@ pub(crate) struct Encryption {
 
 /// An association that this host begins.
 pub(crate) struct Dialled {
-    /// The address.
+    /// The remote address.
     pub(crate) address: IpAddr,
     pub(crate) encryption: rules::Encryption,
-    /// The only key that its peer may have, if a rule requires one.
+    /// The only key that the peer may have, if a rule requires one.
     pub(crate) required: Option<HostKeyText>,
 }
 
 /// The encryption of one association.
 #[derive(Default)]
 struct State {
-    /// The address that this host has connected to; none if the peer began.
+    /// The address to which this host has connected; `None` if the peer began the association.
     dialled: Option<IpAddr>,
     /// The only key that the peer may have, if a rule requires one.
     required: Option<HostKeyText>,
-    /// An address of the peer, for its turns.
+    /// An address of the peer, which determines its turns in the backlog.
     host: Option<IpAddr>,
-    /// Tasks that wait for the thread, or are with it.
+    /// Number of tasks that wait for the thread, or that the thread holds.
     waiting: u32,
-    /// The event that is held back.
+    /// The event "established" that is held back.
     established: Option<Event>,
     peer: Option<PublicKey>,
-    /// True if both ends have mixed in the same shared key.
+    /// True if both ends have mixed the same shared key into the keys of the association.
     has_psk: bool,
-    /// Words that both ends have.
+    /// Words for comparison, which are the same at both ends.
     words: Vec<String>,
-    /// The address that has answered with a new key. The key is written down once the peer has sealed something with the keys of this very
-    /// association: whoever answers could pass on the handshake of another host.
+    /// The address that has answered with a key that is not recorded yet. The key is recorded once the peer has sealed a packet with the
+    /// keys of this very association. Before that, an impostor could have passed on the handshake of another host.
     unwritten: Option<IpAddr>,
     epoch: Option<u64>,
     fault: Option<EncryptionFault>,
 }
 
 impl Encryption {
-    /// Returns the part of the event loop, and that of the thread.
+    /// Returns the part for the event loop and the part for the thread.
     pub(crate) fn new(peers: PeersStore) -> (Encryption, Handshakes) {
         let (orders, received) = channel();
         let backlog = Backlog::new(orders);
@@ -94,7 +99,7 @@ impl Encryption {
         (encryption, Handshakes::new(received))
     }
 
-    /// Begins the handshake of an association that this host has just begun, if encryption is offered there.
+    /// Begins the key handshake of an association that this host has just begun, if encryption is offered.
     pub(crate) fn begin(&mut self, now: Time, association: AssociationId, dialled: Dialled, policy: &Policy) {
         let Dialled { address: remote, encryption, required } = dialled;
         if !encryption.is_offered() {
@@ -106,21 +111,22 @@ impl Encryption {
         self.order(now, association, Task::Begin { psk });
     }
 
-    /// Returns the time from its SYN within which a connection's association must have keys. A peer that has proven its key gets the longest one.
+    /// Returns the time from the SYN within which a connection's association must have keys. A peer that has proven its key gets the
+    /// longest limit.
     pub(crate) fn limit(&self, now: Time, association: AssociationId) -> Duration {
         let state = self.all.get(&association);
         let late = state.filter(|state| state.peer.is_none()).and_then(|state| state.dialled);
         self.patience.limit(now, late)
     }
 
-    /// Takes note of an association that had no keys in time.
+    /// Notes an association that had no keys in time.
     pub(crate) fn on_late(&mut self, now: Time, association: AssociationId) {
         if let Some(dialled) = self.all.get(&association).and_then(|state| state.dialled) {
             self.patience.note_late(now, dialled);
         }
     }
 
-    /// Hands a task over; returns false if too many wait.
+    /// Hands a task over. Returns false if too many wait.
     fn order(&mut self, now: Time, association: AssociationId, task: Task) -> bool {
         let Some(state) = self.all.get_mut(&association) else { return true };
         let order = (now, association, task);
@@ -137,7 +143,7 @@ impl Encryption {
         is_taken
     }
 
-    /// Returns the state of an association; one that is new here was begun by its peer.
+    /// Returns the state of an association. If the association is unknown here, its peer began it.
     fn state(&mut self, association: AssociationId, engine: &mut Endpoint) -> &mut State {
         self.all.entry(association).or_insert_with(|| {
             engine.set_user_memory(association, SESSION_MEMORY);
@@ -145,7 +151,7 @@ impl Encryption {
         })
     }
 
-    /// Handles a task that follows from an event: a message of the peer, or keys that are worn.
+    /// Handles a task that follows from a message of the peer, or from worn keys.
     fn on_task(&mut self, now: Time, association: AssociationId, task: Task, engine: &mut Endpoint) {
         self.state(association, engine);
         let is_long = matches!(&task, Task::Take { message, .. } if message.len() > MESSAGE_MAX);
@@ -154,7 +160,7 @@ impl Encryption {
         }
     }
 
-    /// Follows an event of the engine; returns the events to handle now, in their order.
+    /// Follows an event of the engine. Returns the events to handle now, in their order.
     pub(crate) fn follow(
         &mut self,
         now: Time,
@@ -165,7 +171,7 @@ impl Encryption {
     ) -> [Option<Event>; 2] {
         let psk = || policy.rules().preshared(peer_of(engine, association)?);
         let task = Task::of_event(association, &event, engine, psk);
-        // Both come of sealed packets only.
+        // Only sealed packets cause these two events.
         if matches!(event, Event::Readable | Event::Closed(CloseReason::Graceful))
             && !self.write_down(now, association, engine, history)
         {
@@ -208,7 +214,7 @@ impl Encryption {
                 [established, Some(event)]
             }
             Event::Closed(ref reason) => {
-                // Where encryption is required, the engine refuses a peer without it before the association is up.
+                // If encryption is required, the engine refuses an unencrypted peer before the association is up.
                 let missed = self.missed_key(association, None);
                 if let (Some(EncryptionFault::PeerHasNone), Some(known)) = (fault_of(reason), missed) {
                     self.note_other_peer(now, association, EncryptionFault::KeyGone { known }, history);
@@ -223,7 +229,7 @@ impl Encryption {
         }
     }
 
-    /// Holds the event "established" back until the association has keys; returns false if it has them.
+    /// Holds the event "established" back until the association has keys. Returns false if it already has keys.
     fn holds_back(
         &mut self,
         association: AssociationId,
@@ -232,7 +238,7 @@ impl Encryption {
         history: &mut History,
     ) -> bool {
         let state = self.state(association, engine);
-        // The keys may come before this host accepts the association.
+        // The keys may be agreed before this host accepts the association.
         if state.epoch.is_some() {
             history.count(Occurrence::Encrypted);
             return false;
@@ -241,7 +247,7 @@ impl Encryption {
         true
     }
 
-    /// Ends an association without encryption to a host that had a key; returns false if it had none.
+    /// Ends an unencrypted association with a host that had a key. Returns false if the host had none.
     fn refuses_clear(
         &mut self,
         now: Time,
@@ -258,7 +264,7 @@ impl Encryption {
         true
     }
 
-    /// Takes the steps of a task.
+    /// Applies the steps that a task has computed.
     pub(crate) fn take(
         &mut self,
         now: Time,
@@ -328,11 +334,11 @@ impl Encryption {
             return;
         }
         state.peer = Some(key);
-        // It fails only if the association has ended.
+        // This fails only if the association has ended.
         let _ = engine.know_peer(now, association);
     }
 
-    /// Writes down the key of a peer that has sealed packets; returns false if the association ends.
+    /// Records the key of a peer that has sealed packets. Returns false if the association ends.
     fn write_down(
         &mut self,
         now: Time,
@@ -359,7 +365,7 @@ impl Encryption {
                     tracing::info!(peer = %address, key = %found, left_out, "the key of a new peer is written down");
                 }
             }
-            // Another association has written it down meanwhile.
+            // Meanwhile another association has recorded another key.
             Recognition::Other(known) => {
                 let fault = EncryptionFault::OtherKey { known, found };
                 self.give_up(now, association, fault, engine, history);
@@ -369,7 +375,8 @@ impl Encryption {
         true
     }
 
-    /// Returns the known key of the address that this host has connected to, or else of the one that has answered.
+    /// Returns the known key of the address to which this host has connected. If none is known, returns the key of the address that has
+    /// answered.
     fn missed_key(&self, association: AssociationId, answered: Option<IpAddr>) -> Option<HostKeyText> {
         let dialled = self.all.get(&association)?.dialled?;
         let peers = self.peers.lock();
@@ -406,12 +413,12 @@ impl Encryption {
         state.fault = Some(fault);
     }
 
-    /// Returns the peer whose key must be found at an address.
+    /// Returns the known peer whose key must be found at an address.
     pub(crate) fn known(&self, address: IpAddr) -> Option<KnownPeer> {
         self.peers.lock().find(address).cloned()
     }
 
-    /// Reports whether further connections to a host may go over an association with it: its peer has proven the known key, if there is one.
+    /// Reports whether an association may carry further connections to a host. If the host's key is known, the peer must have proven it.
     pub(crate) fn may_carry(&self, association: AssociationId, host: IpAddr) -> bool {
         let Some(known) = self.known(host) else { return true };
         let peer = self.all.get(&association).and_then(|state| state.peer);
@@ -423,29 +430,29 @@ impl Encryption {
         self.peers.lock().named(peer).map(|known| known.key.clone())
     }
 
-    /// Reports whether an association has keys, and its peer is the known one with this name or key, if that is given.
+    /// Reports whether an association has keys, and its peer is the known peer with this name or key. `None` accepts any peer.
     pub(crate) fn has_peer(&self, association: AssociationId, name: Option<&str>) -> bool {
         let Some(peer) = self.proven(association) else { return false };
         name.is_none_or(|name| self.key_of(name).is_some_and(|key| key.as_str() == peer.to_string()))
     }
 
-    /// Reports whether an association has keys, and the peer of `newcomer` has not proven to be its peer.
+    /// Reports whether an association has keys, and the peer of `newcomer` has not proven the same key.
     pub(crate) fn is_anothers(&self, association: AssociationId, newcomer: AssociationId) -> bool {
         let peer = self.proven(association);
         peer.is_some() && peer != self.proven(newcomer)
     }
 
-    /// Returns the key of a peer whose association has keys.
+    /// Returns the key of an association's peer, once the association is sealed.
     fn proven(&self, association: AssociationId) -> Option<PublicKey> {
         self.all.get(&association).filter(|state| state.epoch.is_some())?.peer
     }
 
-    /// Reports whether an association is sealed without a key that the hosts share: its peer has not proven one.
+    /// Reports whether an association is sealed without a shared key. The peer has not proven such a key.
     pub(crate) fn lacks_shared_key(&self, association: AssociationId) -> bool {
         self.all.get(&association).is_some_and(|state| !state.has_psk)
     }
 
-    /// Reports whether an association's handshake is over and that of its keys is under way.
+    /// Reports whether an association's SCTP handshake has ended and its key handshake has not.
     pub(crate) fn awaits_keys(&self, association: AssociationId) -> bool {
         self.all.get(&association).is_some_and(|state| state.established.is_some())
     }
@@ -455,12 +462,12 @@ impl Encryption {
         self.all.remove(&association);
     }
 
-    /// Returns the fault for which an association was ended.
+    /// Returns the fault that ended an association.
     pub(crate) fn fault(&self, association: AssociationId) -> Option<&EncryptionFault> {
         self.all.get(&association)?.fault.as_ref()
     }
 
-    /// Returns the encryption of an association for reports; none if its packets are in the clear.
+    /// Returns the encryption of an association for reports; `None` if its packets are not sealed.
     pub(crate) fn report(&self, association: AssociationId) -> Option<control::Encryption> {
         let state = self.all.get(&association)?;
         let (peer, epoch) = (state.peer?.to_string().parse::<HostKeyText>().ok()?, state.epoch?);
@@ -477,7 +484,7 @@ impl Encryption {
     }
 }
 
-/// Returns the fault that the end of an association shows, if encryption is the reason.
+/// Returns the fault that the end of an association reveals, if encryption is the reason.
 pub(crate) fn fault_of(reason: &CloseReason) -> Option<EncryptionFault> {
     match reason {
         CloseReason::Aborted(cause) if CAUSES.contains(&cause.code) => Some(EncryptionFault::PeerHasNone),
