@@ -1,7 +1,7 @@
-//! Messages where a native peer expects them: its protocol's own boundaries, found in the application's stream of bytes.
+//! Message boundaries for a native peer: finds the messages of its protocol in the application's byte stream.
 //!
-//! A native program reads a message of SCTP as a message of its protocol (SIP: RFC 4168), while an application on TCP
-//! marks the ends of its messages in the stream. The detector of the ends knows the protocol, and comes from outside.
+//! A native program reads one SCTP message as one message of its protocol (SIP: RFC 4168). An application on TCP marks the ends of its
+//! messages in the stream. The implementation of [`Framing`] knows the protocol. The user of this crate provides it.
 
 use std::fmt;
 
@@ -10,31 +10,31 @@ use bytes::Bytes;
 /// The next part of the application's bytes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Framed {
-    /// A whole message, for the peer.
+    /// A whole message for the peer.
     Message(Bytes),
-    /// Something that was meant for this end of the TCP connection, and the answer to it.
+    /// The answer to bytes that were meant for this end of the TCP connection.
     Answer(&'static [u8]),
 }
 
-/// No message can be found any more; the text says why.
+/// No further message can be found. The text gives the reason.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct FramingError(pub String);
 
-/// Finds a protocol's messages in a stream, and puts messages into one.
+/// Finds a protocol's messages in a byte stream, and writes messages into one.
 pub trait Framing: fmt::Debug + Send {
-    /// Takes what the application has sent.
+    /// Takes bytes that the application has sent.
     fn push(&mut self, bytes: &[u8]);
 
-    /// Returns the next part; `None` if it is not whole yet.
+    /// Returns the next part, or `None` if it is not complete yet.
     ///
     /// # Errors
-    /// When the bytes are none of the protocol's, or a message is longer than this end takes.
+    /// Fails if the bytes do not belong to the protocol, or a message exceeds the length limit of this end.
     fn next(&mut self) -> Result<Option<Framed>, FramingError>;
 
-    /// Reports whether a part of a message waits for the rest.
+    /// Reports whether an incomplete message waits for its remaining bytes.
     fn has_part(&self) -> bool;
 
-    /// The peer's message as it has to stand in a stream.
+    /// Returns the peer's message in the form that it must have in a byte stream.
     fn in_stream(&self, message: Bytes) -> Bytes;
 }

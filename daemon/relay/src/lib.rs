@@ -1,22 +1,27 @@
-//! A TCP byte stream over an SCTP association, or over a pair of its streams, as a pure state machine.
+//! Carries a TCP byte stream over an SCTP association, or over a pair of its streams. This crate is a pure state machine.
 //!
-//! A [`Relay`] stands between one TCP socket and one association. Its driver owns both: it tells the relay
-//! what came in and asks it what to do next. The relay knows no socket, no engine and no clock.
+//! A [`Relay`] joins one TCP socket and one association. Its driver owns both. The driver reports input to the relay, and asks it for the
+//! next action. The relay has no socket, no engine and no clock.
 //!
-//! Two kinds of peer ([`Peer`]): another shim, with which the end of each direction travels as a message of its
-//! own, so that half-close works; and a native SCTP program, to which the bytes go as they are and to which the
-//! application's FIN means SHUTDOWN, as SCTP has no half-close. Where a native program expects messages of its own protocol a
-//! [`Framing`] finds them ([`Relay::framed`]).
+//! There are two kinds of peer ([`Peer`]):
 //!
-//! It refuses what it cannot tell from a truncated stream: from another shim, an unknown kind of message, and an
-//! association that closes before both ends were announced. Nothing is read after the end.
+//! - Another shim: the end of each direction travels as a separate message, so half-close works.
+//! - A native SCTP program: it gets the unchanged bytes. The application's FIN causes SHUTDOWN, because SCTP has no half-close. If the
+//!   program expects messages of its own protocol, a [`Framing`] finds them ([`Relay::framed`]).
 //!
-//! Invariants: bytes leave in the order they came; at most [`UNSENT_MAX`] bytes wait for the association, and
-//! at most [`UNWRITTEN_MAX`] bytes plus one message for the TCP socket, with a framing as many again of its answers plus those to
-//! one read; the application sees a clean end of stream only
-//! if the peer's application (or a native peer's SHUTDOWN) ended it; everything else is a reset.
+//! The relay refuses input that could hide a truncated stream: from another shim, an unknown kind of message, or a close of the association
+//! before the ends of both directions were announced. It reads nothing after the end.
 //!
-//! Many connections may share one association: [`mux`].
+//! Invariants:
+//!
+//! - Bytes leave in the order in which they arrived.
+//! - Up to [`UNSENT_MAX`] bytes wait for the association.
+//! - Up to [`UNWRITTEN_MAX`] bytes plus one message wait for the TCP socket. With a framing, its answers may take as many bytes again, plus
+//!   the answers to one read.
+//! - The application sees a clean end of stream only if the peer's application ended it, or a native peer sent SHUTDOWN. Everything else is
+//!   a reset.
+//!
+//! Many connections may share one association ([`mux`]).
 //!
 //! Begin at [`Relay`].
 

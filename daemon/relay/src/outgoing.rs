@@ -1,7 +1,7 @@
-//! From TCP to the association: bytes cut into messages, or messages found among them, then the end.
+//! The direction from TCP to the association: divides bytes into messages, or sends the messages found in them, and then the end.
 //!
-//! Takes one read at a time: it asks for bytes only when all earlier ones were sent, so that a slow association
-//! stops the TCP sender. Begin at [`Sender::next`].
+//! The sender takes one read at a time. It requests bytes only when all earlier ones were sent, so a slow association stops the TCP sender.
+//! Begin at [`Sender::next`].
 
 use std::collections::VecDeque;
 
@@ -9,10 +9,10 @@ use bytes::Bytes;
 
 use crate::peer::{PPID_END, Peer};
 
-/// Bytes read from TCP that may wait for the association: the driver reads at most so many at a time.
+/// Limit on the bytes read from TCP that wait for the association. The driver reads no more bytes at a time.
 pub const UNSENT_MAX: usize = 64 * 1024;
 
-/// A message for the association: ordered, on stream 0.
+/// A message for the association. It is sent in order, on stream 0 of a separate association or on the stream of the channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outgoing {
     /// Payload protocol identifier.
@@ -21,14 +21,14 @@ pub struct Outgoing {
     pub bytes: Bytes,
 }
 
-/// Progress of the application's own sending.
+/// Progress of the application's sending.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
-    /// It may send more.
+    /// The application may send more.
     Open,
-    /// It has ended; the association was not told yet.
+    /// The application has ended; the association has not been informed yet.
     Ending,
-    /// The association was told.
+    /// The association has been informed.
     Ended,
 }
 
@@ -37,13 +37,13 @@ enum State {
 pub(crate) struct Sender {
     peer: Peer,
     state: State,
-    /// Bytes, or whole messages where these are wanted.
+    /// Bytes, or whole messages if `sends_whole` is set.
     unsent: VecDeque<Bytes>,
     sends_whole: bool,
 }
 
 impl Sender {
-    /// `sends_whole`: what it is given are messages, each of which is to be sent as one.
+    /// With `sends_whole`, the sender is given messages, and sends each of them as one.
     pub(crate) fn new(peer: Peer, sends_whole: bool) -> Sender {
         Sender { peer, state: State::Open, unsent: VecDeque::new(), sends_whole }
     }
@@ -65,7 +65,7 @@ impl Sender {
         self.state == State::Ended
     }
 
-    /// Reports whether a graceful close now means that something was not sent.
+    /// Reports whether bytes, or the end message to a shim, would remain unsent if the association closed gracefully now.
     pub(crate) fn is_cut_by_close(&self) -> bool {
         match self.peer {
             Peer::Shim => self.state != State::Ended,
@@ -86,7 +86,7 @@ impl Sender {
         self.end_natively();
     }
 
-    /// The message to send next, of at most `fragment_size` bytes unless it is sent whole.
+    /// Returns the message to send next. Unless messages are sent whole, it has up to `fragment_size` bytes.
     pub(crate) fn next(&self, fragment_size: usize) -> Option<Outgoing> {
         if let Some(first) = self.unsent.front() {
             let length = if self.sends_whole { first.len() } else { first.len().min(fragment_size.max(1)) };
@@ -96,7 +96,7 @@ impl Sender {
         told_by_message.then(|| Outgoing { ppid: PPID_END, bytes: Bytes::from_static(&[0]) })
     }
 
-    /// The message that [`next`](Self::next) gave was taken; it had `length` bytes.
+    /// Notes that the association has taken the message of `length` bytes that [`next`](Self::next) returned.
     pub(crate) fn sent(&mut self, length: usize) {
         let Some(first) = self.unsent.front_mut() else {
             self.state = State::Ended;
@@ -109,7 +109,7 @@ impl Sender {
         self.end_natively();
     }
 
-    /// A native peer is told by SHUTDOWN, which needs no message.
+    /// Ends the sending to a native peer, whom SHUTDOWN informs without a message.
     fn end_natively(&mut self) {
         if self.peer == Peer::Native && self.state == State::Ending && self.unsent.is_empty() {
             self.state = State::Ended;

@@ -1,16 +1,16 @@
-//! Kinds of peers, and the framing of bytes and their end for each.
+//! Kinds of peers, their Adaptation Layer Indications, and their payload protocol identifiers.
 
-/// Adaptation Layer Indication (RFC 5061 section 4.2.6) by which shims know each other: "sctf".
+/// Adaptation Layer Indication (RFC 5061 section 4.2.6) by which shims recognize each other: "sctf".
 pub const ADAPTATION: u32 = 0x7363_7466;
 
-/// Adaptation Layer Indication of an association that is to be a [shared association](crate::mux), in its INIT: "sctt". A peer that knows
-/// it not sees an INIT to a port where nothing listens.
+/// Adaptation Layer Indication in the INIT of a [shared association](crate::mux): "sctt". A peer that does not know it sees an INIT to a
+/// port without a listener.
 pub const SHARED_ADAPTATION: u32 = 0x7363_7474;
 
 /// Payload protocol identifier of bytes between shims: "sctd".
 pub const PPID_DATA: u32 = 0x7363_7464;
 
-/// Payload protocol identifier of the end of one direction between shims, a message of one byte: "scte".
+/// Payload protocol identifier of the end of one direction between shims: "scte". The message has one byte.
 pub const PPID_END: u32 = 0x7363_7465;
 
 /// Payload protocol identifier of bytes to native programs: unspecified.
@@ -19,19 +19,19 @@ pub const PPID_NATIVE: u32 = 0;
 /// Kind of peer at the other end of the association.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Peer {
-    /// A shim: the end of each direction is a message, and half-close works both ways.
+    /// A shim. The end of each direction is a message, and half-close works both ways.
     Shim,
-    /// A native SCTP program: the end of either direction is SHUTDOWN, and ends both.
+    /// A native SCTP program. The end of either direction is SHUTDOWN, which ends both directions.
     Native,
 }
 
 impl Peer {
-    /// Returns the kind of peer by the Adaptation Layer Indication of the handshake.
+    /// Returns the kind of peer according to the Adaptation Layer Indication of the handshake.
     pub fn of_adaptation(adaptation: Option<u32>) -> Peer {
         if adaptation == Some(ADAPTATION) { Peer::Shim } else { Peer::Native }
     }
 
-    /// The payload protocol identifier for bytes to this peer.
+    /// Returns the payload protocol identifier for bytes to this peer.
     pub(crate) fn data_ppid(self) -> u32 {
         match self {
             Peer::Shim => PPID_DATA,

@@ -1,43 +1,44 @@
-//! Bytes that came in pieces and wait to be taken: cheap while they pass, small while they stay.
+//! Bytes that arrived in pieces and wait to be read. Pieces that are read soon cost no copy, and pieces that wait use little memory.
 //!
-//! A piece is cut from a block that it shares with others received around the same time, perhaps of other connections. While its
-//! reader keeps up that saves a copy; a piece that waits would keep the whole block. Begin at [`Pieces::push`] and [`Pieces::keep`].
+//! A piece is a part of a block. Other pieces received around the same time, perhaps of other connections, share this block. While the
+//! reader keeps up, sharing saves a copy. A piece that waits would keep the whole block in memory. Begin at [`Pieces::push`] and
+//! [`Pieces::keep`].
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
 
 use bytes::{Buf, Bytes, BytesMut};
 
-/// Bytes that are copied together: what is left of a copy keeps all of it.
+/// Limit on the bytes of one copy. A partly read copy keeps all its memory.
 pub(crate) const COPY_MAX: usize = 4 * 1024;
-/// Places that an empty list keeps for later.
+/// Capacity, in pieces, that an empty list keeps for later.
 const PLACES_KEPT: usize = 32;
-/// So many pieces are many, where each takes a place, however short it is.
+/// Number of pieces from which short ones are copied together, because each takes a place in the list.
 const MANY: usize = 128;
-/// Pieces whose mean length is below so many bytes are short.
+/// Mean length in bytes below which pieces are short.
 const SHORT: usize = 512;
-/// Bytes that a piece may take beside its own and its place: an allocation, and a count of who shares it.
+/// Memory of a piece in bytes besides its own bytes and its place: an allocation and a reference count.
 const PIECE_COST: usize = 96;
 
-/// Pieces in the order of their arrival: first those that were copied, then those that share memory.
+/// Pieces in the order of their arrival. Copied pieces come first, and pieces that share memory follow.
 #[derive(Debug, Default)]
 pub(crate) struct Pieces {
     copied: VecDeque<Bytes>,
-    /// The last copy, which may be added to.
+    /// The last copy, to which bytes may be added.
     tail: BytesMut,
     shared: VecDeque<Bytes>,
     shared_bytes: usize,
-    /// Bytes of all.
+    /// Number of bytes of all pieces.
     bytes: usize,
 }
 
 impl Pieces {
-    /// Bytes of all.
+    /// Returns the number of bytes of all pieces.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Returns their number.
+    /// Returns the number of pieces.
     pub(crate) fn count(&self) -> usize {
         self.copied.len() + usize::from(!self.tail.is_empty()) + self.shared.len()
     }
@@ -46,7 +47,7 @@ impl Pieces {
         self.bytes == 0
     }
 
-    /// Bytes of memory that they take beside what they share.
+    /// Returns the memory of the pieces in bytes, without memory that they share with others.
     pub(crate) fn memory(&self) -> usize {
         let places = self.copied.capacity() + self.shared.capacity();
         self.bytes + self.tail.capacity() - self.tail.len()
@@ -54,7 +55,7 @@ impl Pieces {
             + places * size_of::<Bytes>()
     }
 
-    /// Adds a piece as it is.
+    /// Adds a piece without a copy.
     pub(crate) fn push(&mut self, piece: Bytes) {
         if piece.is_empty() {
             return;
@@ -64,7 +65,7 @@ impl Pieces {
         self.shared.push_back(piece);
     }
 
-    /// Adds a piece as it is, unless there are many and short ones: then they are copied together.
+    /// Adds a piece without a copy. If many short pieces wait, copies them together.
     pub(crate) fn push_or_keep(&mut self, piece: Bytes) {
         self.push(piece);
         if self.shared.len() >= MANY && self.shared_bytes < SHORT * self.shared.len() {
@@ -72,20 +73,20 @@ impl Pieces {
         }
     }
 
-    /// Adds a piece that is to wait.
+    /// Adds a copy of a piece that will wait.
     pub(crate) fn push_kept(&mut self, piece: &[u8]) {
         self.keep();
         self.bytes += piece.len();
         self.copy(piece);
     }
 
-    /// They wait: those that share memory are copied, and let go of it.
+    /// Copies all pieces that share memory, because they will wait. The copies release the shared memory.
     pub(crate) fn keep(&mut self) {
         self.shared_bytes = 0;
         std::mem::take(&mut self.shared).iter().for_each(|piece| self.copy(piece));
     }
 
-    /// The first piece.
+    /// Removes and returns the first piece.
     pub(crate) fn pop(&mut self) -> Option<Bytes> {
         if self.copied.is_empty() {
             self.flush_tail();
@@ -100,7 +101,7 @@ impl Pieces {
         Some(piece)
     }
 
-    /// As many as `slices` holds; returns how many it filled.
+    /// Fills `slices` with the first pieces. Returns the number of filled slices.
     pub(crate) fn fill<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
         let tail = Some(&self.tail[..]).filter(|tail| !tail.is_empty());
         let [copied, shared] = [&self.copied, &self.shared].map(|list| list.iter().map(|piece| &piece[..]));
@@ -108,7 +109,7 @@ impl Pieces {
         slices.iter_mut().zip(pieces).map(|(slot, piece)| *slot = IoSlice::new(piece)).count()
     }
 
-    /// The first `taken` bytes are taken.
+    /// Removes the first `taken` bytes.
     pub(crate) fn advance(&mut self, taken: usize) {
         let taken = taken.min(self.bytes);
         self.bytes -= taken;
@@ -136,7 +137,7 @@ impl Pieces {
         }
     }
 
-    /// Makes room in the last copy: one that is added to will likely be filled, but never takes more than [`COPY_MAX`].
+    /// Makes room in the last copy. A copy that grows will likely be filled, but never takes more than [`COPY_MAX`].
     fn grow_tail(&mut self, bytes: usize) {
         if self.tail.capacity() - self.tail.len() < bytes {
             let size = if self.tail.is_empty() { bytes } else { COPY_MAX };
@@ -163,7 +164,7 @@ impl Pieces {
     }
 }
 
-/// Takes up to `bytes` off the front; returns how many of these the list did not have.
+/// Removes up to `bytes` from the front of the list. Returns the number of bytes that the list lacked.
 fn advance_list(list: &mut VecDeque<Bytes>, mut bytes: usize) -> usize {
     while bytes > 0 {
         let Some(front) = list.front_mut() else { break };

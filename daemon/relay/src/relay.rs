@@ -1,4 +1,4 @@
-//! The state of one connection: two directions, the association's end, and what remains to be done.
+//! State of one connection: two directions, the end of the association, and the actions that remain.
 
 use std::io::IoSlice;
 
@@ -9,19 +9,19 @@ use crate::outgoing::{Outgoing, Sender};
 use crate::peer::{PPID_DATA, PPID_END, Peer};
 use crate::pieces::Pieces;
 
-/// Bytes for TCP that may wait before no further message is asked for: in one batch, so many are taken from the association, and
-/// written, before packets are served again.
+/// Number of bytes waiting for TCP from which no further message is requested. A batch of this size is taken from the association and
+/// written before packets are served again.
 pub const UNWRITTEN_MAX: usize = 256 * 1024;
-/// The same where memory is short.
+/// The same limit if memory is short.
 pub const UNWRITTEN_LEAST: usize = 16 * 1024;
-/// Pieces of them: each takes a place, and an allocation, however short it is.
+/// Limit on the waiting pieces. Each piece takes a place and an allocation, even if it is short.
 const PIECES_MAX: usize = 512;
 
-/// Which side began the association.
+/// The side that began the association.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
-    /// This one. Between shims it is the one that shuts the association down when both directions have ended, so
-    /// that the two SHUTDOWNs never cross.
+    /// This side. Between shims, the initiator shuts the association down when both directions have ended. The two SHUTDOWNs therefore
+    /// never cross.
     Initiator,
     /// The peer.
     Acceptor,
@@ -36,59 +36,59 @@ pub enum Closed {
     Lost,
 }
 
-/// An action for the caller, to be done once.
+/// An action that the caller performs once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
-    /// End the TCP socket's sending side: the application sees the end of the stream.
+    /// End the sending side of the TCP socket. The application then sees the end of the stream.
     EndTcp,
-    /// Shut the association down, after what was sent.
+    /// Shut the association down after all data that was sent.
     ShutDownAssociation,
     /// Abort the association.
     AbortAssociation,
-    /// Close the TCP socket in an orderly way. Nothing follows.
+    /// Close the TCP socket in order. No action follows.
     CloseTcp,
-    /// Reset the TCP connection. Nothing follows.
+    /// Reset the TCP connection. No action follows.
     ResetTcp,
 }
 
 /// Progress of the peer's sending.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Incoming {
-    /// More may come.
+    /// More bytes may arrive.
     Open,
-    /// The end was announced; what came before it may still wait to be written.
+    /// The end was announced. Earlier bytes may still wait to be written.
     Ending,
-    /// The application was told.
+    /// The application has been informed of the end.
     Ended,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fate {
     Running,
-    /// The association is to be aborted, then TCP reset.
+    /// The association must be aborted, and then TCP reset.
     Aborting,
-    /// The association is gone; what had arrived is offered to TCP as far as it takes it, then TCP is reset.
+    /// The association is lost. Bytes that had arrived are written while TCP accepts them, and then TCP is reset.
     Lost,
-    /// TCP is to be reset.
+    /// TCP must be reset.
     Resetting,
     Finished,
 }
 
 /// One TCP connection carried by one association.
 ///
-/// After each input the driver asks [`next_action`](Self::next_action) until there is none, and serves whichever
-/// of [`wants_bytes`](Self::wants_bytes), [`next_message`](Self::next_message),
-/// [`wants_message`](Self::wants_message) and [`has_unwritten`](Self::has_unwritten) its sockets are ready for.
+/// After each input, the driver calls [`next_action`](Self::next_action) until it returns `None`. The driver then serves
+/// [`wants_bytes`](Self::wants_bytes), [`next_message`](Self::next_message), [`wants_message`](Self::wants_message) and
+/// [`has_unwritten`](Self::has_unwritten), if its sockets are ready for them.
 #[derive(Debug)]
 pub struct Relay {
     peer: Peer,
     role: Role,
     sender: Sender,
-    /// Of a native peer that expects its protocol's messages.
+    /// Finds the messages for a native peer that expects messages of its protocol.
     framing: Option<Box<dyn Framing>>,
     incoming: Incoming,
     unwritten: Pieces,
-    /// A native peer sent SHUTDOWN.
+    /// True if a native peer sent SHUTDOWN.
     peer_shutdown: bool,
     shutdown_asked: bool,
     closed: Option<Closed>,
@@ -97,12 +97,12 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// A relay over an association that is up.
+    /// Creates a relay over an association that is up.
     pub fn new(peer: Peer, role: Role) -> Relay {
         Relay::with(peer, role, None)
     }
 
-    /// The same to a native program that expects the messages that `framing` finds, each as one.
+    /// Creates a relay to a native program that expects messages. `framing` finds these messages, and each is sent as one.
     pub fn framed(role: Role, framing: Box<dyn Framing>) -> Relay {
         Relay::with(Peer::Native, role, Some(framing))
     }
@@ -123,17 +123,17 @@ impl Relay {
         }
     }
 
-    /// Reports whether TCP should be read now, at most [`UNSENT_MAX`](crate::UNSENT_MAX) bytes. An application that does not
-    /// read its answers is not read either.
+    /// Reports whether up to [`UNSENT_MAX`](crate::UNSENT_MAX) bytes should be read from TCP now. While an application does not read the
+    /// framing's answers, its bytes are not read either.
     pub fn wants_bytes(&self) -> bool {
         let has_room = self.framing.is_none() || self.unwritten.bytes() < 2 * UNWRITTEN_MAX;
         self.fate == Fate::Running && self.sender.wants_bytes() && has_room
     }
 
-    /// Bytes were read from TCP, as [`wants_bytes`](Self::wants_bytes) asked.
+    /// Handles bytes read from TCP, after [`wants_bytes`](Self::wants_bytes) requested them.
     pub fn on_bytes(&mut self, bytes: Bytes) {
         if self.closed.is_some() || self.peer_shutdown {
-            // Nobody will read them: TCP answers data after the end of both directions by RST.
+            // The peer will not read them. TCP answers data after the end of both directions with RST.
             self.fail();
             return;
         }
@@ -146,13 +146,13 @@ impl Relay {
         }
     }
 
-    /// Why no message was found in the application's bytes, once.
+    /// Returns the reason why no message was found in the application's bytes, once.
     pub fn take_framing_error(&mut self) -> Option<FramingError> {
         self.framing_error.take()
     }
 
-    /// The application ended its sending (read returned 0). A message that it began and did not end is none: then the peer is
-    /// told of a failure.
+    /// Handles the end of the application's sending (read returned 0). If the application ends within a message, the connection fails, and
+    /// the peer is informed of a failure.
     pub fn on_eof(&mut self) {
         if self.framing.as_ref().is_some_and(|framing| framing.has_part()) {
             self.fail();
@@ -161,34 +161,35 @@ impl Relay {
         self.sender.end();
     }
 
-    /// TCP failed: the application reset the connection, or is gone.
+    /// Handles a failure of TCP: the application has reset the connection, or has gone.
     pub fn on_tcp_error(&mut self) {
         self.fail();
     }
 
-    /// The driver gives the connection up.
+    /// Gives the connection up, by decision of the driver.
     pub fn give_up(&mut self) {
         self.fail();
     }
 
-    /// The message to be sent next, of at most `fragment_size` bytes where it is none of the application's own; the same until [`on_sent`](Self::on_sent).
+    /// Returns the message to send next. It has up to `fragment_size` bytes, unless it is a whole message of the application. Returns the
+    /// same message until [`on_sent`](Self::on_sent).
     pub fn next_message(&self, fragment_size: usize) -> Option<Outgoing> {
         let sending = self.fate == Fate::Running && self.closed.is_none();
         if sending { self.sender.next(fragment_size) } else { None }
     }
 
-    /// The association took the message of `length` bytes that [`next_message`](Self::next_message) gave.
+    /// Notes that the association has taken the message of `length` bytes that [`next_message`](Self::next_message) returned.
     pub fn on_sent(&mut self, length: usize) {
         self.sender.sent(length);
     }
 
-    /// The association refused a message for ever.
+    /// Handles a permanent refusal of a message by the association.
     pub fn on_send_refused(&mut self) {
         self.fail();
     }
 
-    /// Reports whether the association should be asked for a message now, if fewer than `most` bytes may wait for TCP:
-    /// [`UNWRITTEN_MAX`], or [`UNWRITTEN_LEAST`] where memory is short.
+    /// Reports whether a message should be taken from the association now. `most` is the number of bytes waiting for TCP from which the
+    /// answer is false: [`UNWRITTEN_MAX`], or [`UNWRITTEN_LEAST`] if memory is short.
     pub fn wants_message(&self, most: usize) -> bool {
         matches!(self.fate, Fate::Running | Fate::Lost)
             && self.incoming == Incoming::Open
@@ -196,17 +197,17 @@ impl Relay {
             && self.unwritten.count() < PIECES_MAX
     }
 
-    /// Bytes of memory that it takes to keep what waits for TCP.
+    /// Returns the memory of the bytes that wait for TCP, in bytes.
     pub fn unwritten_memory(&self) -> usize {
         self.unwritten.memory()
     }
 
-    /// The bytes for TCP will wait for long: they let go of the memory that they share with other messages.
+    /// Copies the bytes for TCP, because they will wait for long. The copy releases memory that they share with other messages.
     pub fn keep_unwritten(&mut self) {
         self.unwritten.keep();
     }
 
-    /// A message came, in `pieces`.
+    /// Handles a received message in `pieces`.
     pub fn on_message(&mut self, ppid: u32, pieces: impl IntoIterator<Item = Bytes>) {
         match (self.peer, ppid) {
             (Peer::Native, _) => match &self.framing {
@@ -222,7 +223,7 @@ impl Relay {
         }
     }
 
-    /// The association was asked for a message and had none.
+    /// Notes that the association was asked for a message and had none.
     pub fn on_no_message(&mut self) {
         if self.incoming != Incoming::Open {
             return;
@@ -230,7 +231,7 @@ impl Relay {
         let over = self.peer_shutdown || self.closed == Some(Closed::Gracefully);
         match self.peer {
             Peer::Native if over => self.incoming = Incoming::Ending,
-            // The association closed, but its end was never announced: the stream is cut.
+            // The association closed without an announced end, so the stream is cut off.
             Peer::Shim if self.closed == Some(Closed::Gracefully) => self.fail(),
             Peer::Native | Peer::Shim => {}
         }
@@ -239,12 +240,12 @@ impl Relay {
         }
     }
 
-    /// The peer sent SHUTDOWN.
+    /// Handles SHUTDOWN from the peer.
     pub fn on_peer_shutdown(&mut self) {
         self.peer_shutdown = self.peer == Peer::Native;
     }
 
-    /// The association is over; messages that came before may still be asked for.
+    /// Handles the end of the association. Messages that arrived before may still be requested.
     pub fn on_closed(&mut self, how: Closed) {
         if self.closed.is_some() {
             return;
@@ -262,24 +263,24 @@ impl Relay {
         matches!(self.fate, Fate::Running | Fate::Lost) && !self.unwritten.is_empty()
     }
 
-    /// The bytes to be written to TCP next, as many slices as `slices` holds; returns how many it filled.
+    /// Fills `slices` with the bytes to write to TCP next. Returns the number of filled slices.
     pub fn unwritten<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
         self.unwritten.fill(slices)
     }
 
-    /// TCP took `written` bytes.
+    /// Notes that TCP took `written` bytes.
     pub fn on_written(&mut self, written: usize) {
         self.unwritten.advance(written);
     }
 
-    /// TCP takes no more bytes for now.
+    /// Notes that TCP takes no more bytes for now.
     pub fn on_tcp_full(&mut self) {
         if self.fate == Fate::Lost {
             self.fate = Fate::Resetting;
         }
     }
 
-    /// Returns the next action; each comes once.
+    /// Returns the next action. Each action is returned once.
     pub fn next_action(&mut self) -> Option<Action> {
         match self.fate {
             Fate::Finished => None,
@@ -299,23 +300,23 @@ impl Relay {
         }
     }
 
-    /// Reports whether the last action was given.
+    /// Reports whether the last action was returned.
     pub fn is_finished(&self) -> bool {
         self.fate == Fate::Finished
     }
 
-    /// Reports whether both directions have ended and only the association's close is awaited.
+    /// Reports whether both directions have ended and only the close of the association is awaited.
     pub fn is_ending(&self) -> bool {
         self.sender.has_ended() && self.incoming == Incoming::Ended
     }
 
-    /// Reports whether each end has told the other that its program has ended its sending. On a [shared association](crate::mux) this is what
-    /// SHUTDOWN is elsewhere: the driver says [`on_closed`](Self::on_closed) then.
+    /// Reports whether each end has informed the other that its program has ended its sending. On a [shared association](crate::mux) this
+    /// replaces SHUTDOWN: the driver then calls [`on_closed`](Self::on_closed).
     pub fn has_exchanged_ends(&self) -> bool {
         self.sender.has_ended() && self.incoming != Incoming::Open
     }
 
-    /// Bytes that wait to be sent.
+    /// Returns the number of bytes that wait to be sent.
     pub fn unsent(&self) -> usize {
         if self.fate == Fate::Running && self.closed.is_none() { self.sender.unsent() } else { 0 }
     }
@@ -346,16 +347,16 @@ impl Relay {
         }
     }
 
-    /// Once lost: everything that came is still worth writing, but the end of it is a reset.
+    /// Returns the next state of a lost connection. Received bytes are still written, but a reset follows them.
     fn after_loss(&self) -> Fate {
         let complete = self.incoming != Incoming::Open && self.unwritten.is_empty();
         if complete { Fate::Resetting } else { Fate::Lost }
     }
 
-    /// Gives the sender the messages that have come whole, and the application what it asked of this end.
+    /// Gives complete messages to the sender, and the framing's answers to the application.
     fn find_messages(&mut self) {
         let mut answers = BytesMut::new();
-        // Ends: each round takes something out of what was pushed.
+        // The loop terminates, because each round removes some of the pushed bytes.
         while let Some(framing) = &mut self.framing {
             match framing.next() {
                 Ok(Some(Framed::Message(message))) => self.sender.take(message),
@@ -369,7 +370,7 @@ impl Relay {
         }
     }
 
-    /// The application hears this between the peer's messages, while it can hear anything.
+    /// Writes the framing's answers to the application between the peer's messages, while the peer may still send.
     fn answer(&mut self, answers: Bytes) {
         if self.incoming == Incoming::Open {
             self.unwritten.push(answers);
@@ -402,7 +403,7 @@ impl Relay {
     }
 }
 
-/// A message in one piece.
+/// Joins the pieces of a message.
 fn joined(pieces: impl IntoIterator<Item = Bytes>) -> Bytes {
     let mut pieces = pieces.into_iter();
     let first = pieces.next().unwrap_or_default();

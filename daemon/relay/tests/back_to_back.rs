@@ -1,6 +1,6 @@
-//! Two relays over an association made of two queues, driven by random interleavings.
+//! Tests two relays over an association that consists of two queues, with random interleavings.
 //!
-//! The applications judge: bytes in order, the end exactly once, and never an end in place of an error.
+//! The applications check that bytes arrive in order and the end exactly once. An error must never appear as an end.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -9,10 +9,10 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use relay::{Action, Closed, Peer, Relay, Role, UNWRITTEN_MAX};
 
-/// Messages that one direction of the association holds.
+/// Limit on the messages in one direction of the association.
 const QUEUE_MAX: usize = 5;
 
-/// A step; the number gives the side and the amount.
+/// A step. The numbers give the side and the amount.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     AppToRelay(usize, usize),
@@ -25,7 +25,7 @@ enum Step {
     AssociationDies,
 }
 
-/// One application with its TCP socket and relay.
+/// An application with its TCP socket and relay.
 struct Host {
     relay: Relay,
     to_send: Bytes,
@@ -40,7 +40,7 @@ struct Host {
 
 struct World {
     hosts: [Host; 2],
-    /// queue[i] leads to host i.
+    /// `queues[i]` leads to host `i`.
     queues: [VecDeque<(u32, Bytes)>; 2],
     fragment: usize,
     shutdown_asked: [bool; 2],
@@ -136,7 +136,7 @@ impl World {
     fn app_resets(&mut self, side: usize) {
         let host = &mut self.hosts[side];
         if !host.relay.is_finished() {
-            // A reset after the association was shut down concerns nobody else.
+            // A reset after the association was shut down does not affect the other application.
             host.app_reset |= !self.down;
             host.relay.on_tcp_error();
         }
@@ -161,7 +161,7 @@ impl World {
         }
     }
 
-    /// Lets everything happen that still can.
+    /// Runs all steps that are still possible.
     fn settle(&mut self) {
         for _ in 0..20_000 {
             for side in 0..2 {
@@ -273,7 +273,7 @@ proptest! {
     fn with_native_peers_the_first_end_closes_both_ways_and_cuts_nothing_silently(
         steps in steps(true), data in data(), fragment in 1..300usize,
     ) {
-        // A native application stops sending when it ends its stream; so one side sends, the other only ends.
+        // A native application stops sending when it ends its stream. One side therefore sends, and the other only ends.
         let mut world = World::new(Peer::Native, [data[0].clone(), Vec::new()], fragment);
         let faulty = steps.iter().any(|s| matches!(s, Step::AppResets(_) | Step::AssociationDies));
         for step in steps.into_iter().filter(|s| !matches!(s, Step::AppToRelay(1, _))) {
@@ -287,7 +287,7 @@ proptest! {
 }
 
 impl World {
-    /// The first application sends all and ends before the second one ends.
+    /// Makes the first application send all its bytes and end before the second one ends.
     fn hold_back_second_app(&mut self) {
         for _ in 0..5_000 {
             for step in [

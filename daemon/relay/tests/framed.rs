@@ -1,4 +1,4 @@
-//! A relay to a native peer that expects its protocol's messages: here lines, with a lone line end as a ping.
+//! Tests a relay to a native peer that expects messages of its protocol. The messages are lines, and an empty line is a ping.
 
 use std::io::IoSlice;
 
@@ -43,7 +43,7 @@ fn relay() -> Relay {
     Relay::framed(Role::Initiator, Box::<Lines>::default())
 }
 
-/// Returns the peer's messages, with fragments of one byte.
+/// Returns the messages to the peer, with a fragment size of one byte.
 fn sent(relay: &mut Relay) -> Vec<Bytes> {
     let mut all = Vec::new();
     while let Some(message) = relay.next_message(1) {

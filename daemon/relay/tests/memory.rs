@@ -1,4 +1,4 @@
-//! The memory that a shared association says that it keeps, against the allocator's count.
+//! Compares the memory that a shared association counts with the count of the allocator.
 
 mod ends;
 
@@ -8,7 +8,8 @@ use ends::open_channel_to;
 use relay::PPID_DATA;
 use relay::mux::{Mux, Side};
 
-/// The bytes that the allocator gave for a channel whose window is full of messages of `size` bytes, and those that the shared association counts.
+/// Fills the window of a channel with messages of `size` bytes. Returns the bytes that the allocator provided, and the bytes that the
+/// shared association counts.
 fn taken_and_counted(window: usize, size: usize, is_slow: bool, looks: usize) -> (i64, i64) {
     let mut acceptor = Mux::new(Side::Acceptor);
     acceptor.set_spare(window);

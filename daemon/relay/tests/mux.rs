@@ -1,8 +1,8 @@
-//! Two ends of a shared association over an association that keeps the order of each stream and of nothing else, with a relay for each
-//! end of each channel, driven by random interleavings. Both ends open channels, and streams are used again and again.
+//! Tests two ends of a shared association, with a relay for each end of each channel, under random interleavings. The association keeps the
+//! order within each stream only. Both ends open channels, and streams are reused many times.
 //!
-//! The applications judge, as with an association of their own: bytes in order, the end exactly once, and never an end in
-//! place of an error; and no channel ever gets what belongs to another.
+//! The applications check the same properties as on a separate association: bytes arrive in order and the end exactly once. An error must
+//! never appear as an end. No channel may get bytes of another channel.
 
 mod ends;
 
@@ -15,13 +15,13 @@ use proptest::prelude::*;
 use relay::mux::{ChannelEvent, ChannelId, Message, Mux, MuxFault, Received, Refusal, Side, WINDOW_START};
 use relay::{Action, Closed, PPID_DATA, PPID_END, Peer, Relay, Role, UNWRITTEN_MAX};
 
-/// A step; `usize`s choose a side, a channel of it, a stream, or an amount.
+/// A step. The numbers choose a side, one of its channels, a stream, or an amount.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Open(usize),
-    /// Flushes what a shared association has to say onto the wire.
+    /// Puts the messages of a shared association onto the wire.
     Flush(usize),
-    /// Delivers the first message of some stream.
+    /// Delivers the first message of a stream.
     Deliver(usize, usize),
     Decide(usize, usize),
     AppToRelay(usize, usize, usize),
@@ -29,14 +29,14 @@ enum Step {
     ChannelToRelay(usize, usize),
     RelayToApp(usize, usize, usize),
     AppResets(usize, usize),
-    /// Time passes: what waits is copied.
+    /// Lets time pass: waiting bytes are copied.
     Keep(usize),
     SharedDies,
 }
 
 /// One end of a connection.
 struct End {
-    /// Which connection: its number is also the first byte of all its data.
+    /// Number of the connection, which is also the first byte of all its data.
     number: usize,
     is_client: bool,
     relay: Relay,
@@ -55,15 +55,16 @@ struct End {
 struct Host {
     mux: Mux,
     ends: BTreeMap<ChannelId, End>,
-    /// Channels opened here that the peer has not answered, and channels offered that are not decided.
+    /// Channels that this host opened and the peer has not answered.
     asking: BTreeMap<ChannelId, usize>,
+    /// Channels that the peer offered and this host has not decided about.
     offered: BTreeMap<ChannelId, usize>,
     refused: Vec<usize>,
 }
 
 struct World {
     hosts: [Host; 2],
-    /// wire[i] leads to host i; by stream.
+    /// `wire[i]` leads to host `i`, by stream.
     wire: [BTreeMap<u16, VecDeque<(u32, Bytes)>>; 2],
     fragment: usize,
     length: usize,
@@ -189,7 +190,7 @@ impl World {
         }
     }
 
-    /// Every fourth connection is refused.
+    /// Decides about an offered channel. Refuses every fourth connection.
     fn decide(&mut self, side: usize, n: usize) {
         let Some(channel) = pick(&self.hosts[side].offered, n) else { return };
         let number = self.hosts[side].offered.remove(&channel).unwrap();
@@ -232,7 +233,7 @@ impl World {
             PPID_END => mux.on_end_sent(channel),
             _ => mux.on_data_sent(channel, message.bytes.len()),
         }
-        // Sent messages are on the wire although their stream may be free now.
+        // A sent message is on the wire, although its stream may now be free.
         let stream = end.stream(mux, channel);
         self.wire[1 - side].entry(stream).or_default().push_back((message.ppid, message.bytes));
     }
@@ -283,7 +284,7 @@ impl World {
         }
     }
 
-    /// Does what relays say; channels whose relay is done are let go of.
+    /// Performs the actions of relays. Releases channels whose relay has finished.
     fn settle_ends(&mut self, side: usize) {
         let is_dead = self.is_dead;
         let Host { mux, ends, .. } = &mut self.hosts[side];
@@ -311,7 +312,7 @@ impl World {
         }
     }
 
-    /// Lets everything happen that still can.
+    /// Runs all steps that are still possible.
     fn settle(&mut self) {
         for _ in 0..4_000 {
             for side in 0..2 {
@@ -389,7 +390,7 @@ impl End {
         self.sent += n;
     }
 
-    /// Returns how many bytes the application took.
+    /// Returns the number of bytes that the application took.
     fn relay_to_app(&mut self, n: usize) -> usize {
         if !self.relay.has_unwritten() {
             return 0;
@@ -521,7 +522,7 @@ fn open_channel() -> (Mux, ChannelId, Mux, ChannelId) {
     open_channel_to(Mux::new(Side::Acceptor))
 }
 
-/// Sends so many bytes of a channel.
+/// Sends this number of bytes on a channel.
 fn send(from: &mut Mux, channel: ChannelId, to: &mut Mux, bytes: usize) -> Result<(), MuxFault> {
     from.on_data_sent(channel, bytes);
     to.on_message(from.stream(channel).unwrap(), PPID_DATA, [Bytes::from(vec![0; bytes])], true)
@@ -581,14 +582,14 @@ fn waiting_data_of_a_slow_channel_releases_its_receive_blocks() {
         b.on_message(stream, PPID_DATA, [block.slice(..length)], true).unwrap();
     };
     let shared = |blocks: &[Bytes]| blocks.iter().filter(|block| !block.is_unique()).count();
-    // A program that takes what comes, late, costs no copy.
+    // A program that reads all bytes late costs no copy.
     for block in &blocks[..10] {
         deliver(&mut b, block, 1400);
         assert_eq!((b.keep_what_waits(), shared(&blocks)), (vec![], 1));
         b.recv(theirs).unwrap();
         b.on_consumed(theirs, 1400);
     }
-    // One that takes nothing for a while does.
+    // The bytes of a program that does not read for a while are copied.
     blocks[10..15].iter().for_each(|block| deliver(&mut b, block, 1400));
     assert_eq!((b.keep_what_waits(), shared(&blocks)), (vec![], 5));
     let read = b.recv(theirs).unwrap();
@@ -597,7 +598,7 @@ fn waiting_data_of_a_slow_channel_releases_its_receive_blocks() {
     drop(read);
     deliver(&mut b, &blocks[16], 1400);
     assert_eq!((shared(&blocks), b.waiting()), (0, 7 * 1400), "what comes then waits, too");
-    // It catches up, and is trusted again until memory is short.
+    // After the program has caught up, its bytes are not copied until memory is short.
     while b.recv(theirs).is_some() {}
     b.on_consumed(theirs, 7 * 1400);
     blocks[17..].iter().for_each(|block| deliver(&mut b, block, 1400));
@@ -615,7 +616,7 @@ fn a_channel_that_was_let_go_of_promises_nothing_however_late_the_peer_answers()
     b.release(theirs);
     b.release(theirs);
     assert_eq!((b.windows(), b.waiting()), (0, 0));
-    // The peer may still send what it was granted; that is thrown away.
+    // The peer may still send the bytes that it was granted. They are discarded.
     b.on_consumed(theirs, 1000);
     send(&mut a, channel, &mut b, room - 1000).unwrap();
     assert_eq!((b.windows(), b.waiting()), (0, 0));
@@ -655,7 +656,7 @@ fn messages_that_were_taken_leave_no_memory_behind() {
 }
 
 proptest! {
-    /// `reads`: what part of a window is read at once, in 16ths, and whether the peer's word of being stopped is looked at
+    /// `reads` lists the parts of a window that are read at once, in 16ths. Each entry also decides whether the peer's BLOCKED is handled
     /// then.
     #[test]
     fn a_window_that_cannot_grow_is_granted_again_as_it_is_read(
@@ -744,7 +745,7 @@ fn another_version_a_second_greeting_and_a_strangers_stream_are_faults() {
     let kind = "the opening of a connection";
     assert_eq!(say(1, open.clone()), Err(MuxFault::Unexpected { stream: 1, kind }), "a stream of ours");
     assert_eq!(say(2, open.clone()), Ok(()));
-    // The first of the peer's that was not agreed on.
+    // This is the peer's first stream beyond the agreed number.
     let beyond = relay::mux::SHARED_STREAMS + 1;
     assert_eq!(say(beyond - 2, open.clone()), Ok(()), "the last");
     assert_eq!(say(beyond, open), Err(MuxFault::Unexpected { stream: beyond, kind }), "one stream more");

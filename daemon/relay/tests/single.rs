@@ -1,4 +1,4 @@
-//! One relay, one behaviour per test.
+//! Tests one behaviour of one relay at a time.
 
 use std::io::IoSlice;
 

@@ -1,4 +1,4 @@
-//! The end of an association that carried no bytes: what it proves about the destination, and the reason that users get.
+//! Interprets the end of an association that carried no bytes: its evidence about the destination, and the reason reported to users.
 
 use control::{FallbackReason, KeyFault};
 use rules::Failure;
@@ -6,19 +6,19 @@ use sctp::{AbortCause, CloseReason, Unreachable};
 
 use crate::encryption::fault_of;
 
-/// Returns what the end of an unused association proves about its destination. The engine has verified it: an
-/// ABORT carried our tag, and an ICMP message quoted it.
+/// Returns the evidence that the end of an unused association gives about its destination. The engine has verified this end: an ABORT
+/// carried this host's tag, or an ICMP message quoted it.
 pub(crate) fn evidence(reason: &CloseReason, was_answered: bool) -> Option<Failure> {
     match reason {
         CloseReason::Unreachable(Unreachable::Port) => Some(Failure::PortUnreachable),
         CloseReason::Unreachable(Unreachable::Protocol) => Some(Failure::ProtocolUnreachable),
         CloseReason::Unreachable(Unreachable::Prohibited) => Some(Failure::Prohibited),
-        // The host has SCTP, and wants other encryption than this one.
+        // The host supports SCTP, but requires a different encryption.
         CloseReason::PeerAborted(_) if fault_of(reason).is_some() => None,
         CloseReason::PeerAborted(_) if !was_answered => Some(Failure::Refused),
         CloseReason::PeerAborted(_) | CloseReason::LostContact => Some(Failure::HandshakeFailed),
         CloseReason::NoAnswer => Some(Failure::NoAnswer),
-        // TCP does not reach the destination either, or this host aborted.
+        // TCP cannot reach the destination either, or this host aborted the association.
         CloseReason::Unreachable(Unreachable::Host)
         | CloseReason::Aborted(_)
         | CloseReason::Graceful
@@ -26,7 +26,7 @@ pub(crate) fn evidence(reason: &CloseReason, was_answered: bool) -> Option<Failu
     }
 }
 
-/// Returns the reason to report; `key_for` names the key that the host should have proven, if any.
+/// Returns the reason to report. `key_for` names the key that the host should have proven, if any.
 pub(crate) fn fallback_reason(reason: &CloseReason, key_for: Option<String>) -> FallbackReason {
     match (reason, key_for) {
         (CloseReason::PeerAborted(cause), _) => FallbackReason::PeerAborted { cause: cause_text(cause) },
@@ -40,7 +40,7 @@ pub(crate) fn fallback_reason(reason: &CloseReason, key_for: Option<String>) -> 
     }
 }
 
-/// Describes an ABORT's cause for users.
+/// Describes the cause of an ABORT for users.
 fn cause_text(cause: &AbortCause) -> String {
     let reason = String::from_utf8_lossy(&cause.reason);
     match (cause.code, reason.is_empty()) {

@@ -1,7 +1,7 @@
-//! A connection whose bytes flow: between its TCP socket, its relay and its association.
+//! A connection whose bytes flow between its TCP socket, its relay and its association.
 //!
-//! A channel of a shared association sends only what the peer has granted, and leaves a part of the send buffer to connections with
-//! short messages. Begin at [`Flowing::serve`].
+//! A channel of a shared association sends only the bytes that the peer has granted. It leaves a part of the send buffer to connections
+//! with short messages. Begin at [`Flowing::serve`].
 
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::time::Duration;
@@ -22,41 +22,41 @@ use crate::shared::flush;
 
 /// Limit on the reads and writes of one connection in one turn.
 const ROUNDS: usize = 4;
-/// Limit on the slices of one write.
+/// Limit on the slices in one write.
 const SLICES: usize = 64;
-/// Bytes of a shared association's send buffer that bulk transfers leave free, so short messages go at once.
+/// Bytes of a shared association's send buffer that bulk transfers leave free. Short messages therefore leave at once.
 const RESERVE: usize = 8 * 1024;
-/// Greatest length of a short message.
+/// Greatest length of a short message, in bytes.
 const SHORT: usize = 2 * 1024;
-/// Time that the failure of an application's socket waits for the bytes written before it: many connections may
-/// have something to send in the same turn.
+/// Time that the failure of an application's socket waits until earlier bytes have left. Many connections may have bytes to send in the
+/// same turn.
 const LEAVING_LIMIT: Duration = Duration::from_millis(10);
-/// Events of interest on a connection's socket: urgent data too, because a read stops before an urgent byte.
+/// Events of interest on a connection's socket. They include urgent data, because a read stops before an urgent byte.
 pub(crate) const INTERESTS: Interest = Interest::READABLE.add(Interest::WRITABLE).add(Interest::PRIORITY);
-/// A connection with an association of its own uses one stream each way.
+/// Stream that a connection uses in both directions, if it has a separate association.
 const STREAM: StreamId = StreamId(0);
 
 /// A connection whose bytes flow.
 pub(crate) struct Flowing {
     stream: TcpStream,
     relay: Relay,
-    /// True if TCP may have bytes for us.
+    /// True if the TCP socket may have bytes to read.
     readable: bool,
-    /// True if TCP may accept bytes.
+    /// True if the TCP socket may accept bytes.
     writable: bool,
-    /// True if TCP may have reported its end or an urgent byte. Then a short read does not mean that the
-    /// buffer is empty: it must be read until it ends or would block.
+    /// True if the TCP socket may have reported its end or an urgent byte. A short read then does not mean that the buffer is empty.
+    /// Reading continues until the end, or until a read would block.
     hung_up: bool,
-    /// True if TCP failed. Its remaining bytes are read and sent on before the failure, because its
-    /// application wrote them first.
+    /// True if the TCP socket failed. Its remaining bytes are still read and sent before the failure, because the application wrote them
+    /// first.
     broken: bool,
-    /// The deadline until which the failure waits for earlier data to leave.
+    /// Deadline until which the failure waits for earlier data to leave.
     leaving_until: Option<Time>,
 }
 
 impl Flowing {
     pub(crate) const fn new(stream: TcpStream, relay: Relay) -> Flowing {
-        // Earlier events of a local program's socket were not kept: it may have ended already.
+        // Earlier events of the socket were not recorded, so the connection may already have ended.
         let (readable, writable, hung_up) = (true, true, true);
         Flowing { stream, relay, readable, writable, hung_up, broken: false, leaving_until: None }
     }
@@ -70,7 +70,7 @@ impl Flowing {
         &self.relay
     }
 
-    /// Takes an event of the socket.
+    /// Notes an event of the socket.
     pub(crate) fn on_event(&mut self, event: &Event) {
         self.readable |= event.is_readable() || event.is_read_closed();
         self.writable |= event.is_writable();
@@ -88,25 +88,25 @@ impl Flowing {
         self.relay.on_closed(how);
     }
 
-    /// Copies the bytes that wait for the program, to release the packets that they came in.
+    /// Copies the bytes that wait for the program. This releases the packets in which they arrived.
     pub(crate) fn keep_unwritten(&mut self) {
         self.relay.keep_unwritten();
     }
 
-    /// Returns why its framing has failed, once.
+    /// Returns the framing's error, once.
     pub(crate) fn take_framing_error(&mut self) -> Option<FramingError> {
         self.relay.take_framing_error()
     }
 
-    /// Reports whether the failure of the socket waits until earlier data has left: an ABORT overtakes whatever the connection's own
-    /// association has not handed out yet.
+    /// Reports whether the socket's failure must wait until earlier data has left. An ABORT would overtake data that a separate association
+    /// has not handed out yet.
     fn waits_to_leave(&mut self, now: Time, engine: &Endpoint, association: AssociationId) -> bool {
         self.broken
             && engine.is_waiting_to_transmit(association)
             && now < *self.leaving_until.get_or_insert(now + LEAVING_LIMIT)
     }
 
-    /// Moves bytes for one turn; `scratch` is the buffer for reading. Returns None if the failure of the socket must wait.
+    /// Moves bytes for one turn, with `scratch` as the read buffer. Returns `None` if the socket's failure must wait.
     pub(crate) fn serve(
         &mut self,
         now: Time,
@@ -124,34 +124,34 @@ impl Flowing {
     }
 }
 
-/// Effect of one turn of one connection.
+/// Effects of one turn of one connection.
 #[derive(Default)]
 pub(crate) struct Outcome {
     pub(crate) sent: u64,
     pub(crate) received: u64,
     pub(crate) finished: bool,
-    /// More can be done without waiting for anything.
+    /// True if more work can be done without waiting.
     pub(crate) more: bool,
-    /// The shared association's send buffer had no room for the message.
+    /// True if the send buffer of the shared association had no room for the message.
     pub(crate) is_full: bool,
 }
 
-/// The medium of a connection's bytes.
+/// The carrier of a connection's bytes.
 pub(crate) enum Medium<'a> {
-    /// An association of its own.
+    /// A separate association.
     Association,
     /// A channel of a shared association.
     Channel { mux: &'a mut Mux, id: ChannelId },
 }
 
-/// One connection's share of a turn.
+/// One turn of one connection.
 struct Turn<'a> {
     now: Time,
     engine: &'a mut Endpoint,
     association: AssociationId,
     medium: Medium<'a>,
     scratch: &'a mut [u8],
-    /// The shared association's send buffer had no room for the message.
+    /// True if the send buffer of the shared association had no room for the message.
     is_full: bool,
 }
 
@@ -172,24 +172,24 @@ impl Turn<'_> {
                 break;
             }
             if received + sent == 0 && !acted {
-                // The bytes read may be less than a message of the framing, and its answer may wait to be written.
+                // The bytes read may be a part of a message of the framing, and the framing's answer may wait to be written.
                 let reads = flowing.readable && flowing.relay.wants_bytes();
                 outcome.more = flowing.broken || reads || flowing.writable && flowing.relay.has_unwritten();
                 break;
             }
             if flowing.broken {
-                // The bytes must leave before the failure overtakes them.
+                // The bytes must leave now, or the failure would overtake them.
                 break;
             }
         }
         outcome
     }
 
-    /// Moves data from the association to TCP; returns the bytes written.
+    /// Moves data from the association to TCP. Returns the number of bytes written.
     fn receive(&mut self, flowing: &mut Flowing) -> u64 {
         let is_short = self.engine.is_memory_short(self.association);
         let most = if is_short { UNWRITTEN_LEAST } else { UNWRITTEN_MAX };
-        // While the program takes nothing, messages stay in the association, whose window tells the peer.
+        // While the program reads nothing, messages stay in the association. The association's window informs the peer.
         while flowing.relay.wants_message(most) && (flowing.writable || !flowing.relay.has_unwritten()) {
             if !self.take_message(&mut flowing.relay) {
                 flowing.relay.on_no_message();
@@ -215,7 +215,7 @@ impl Turn<'_> {
         written
     }
 
-    /// Returns the bytes received that wait for programs outside the association.
+    /// Returns the memory of received bytes that wait for programs outside the association, in bytes.
     fn waiting(&mut self, relay: &Relay) -> usize {
         match &mut self.medium {
             Medium::Association => relay.unwritten_memory(),
@@ -223,7 +223,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Gives the relay the next message; returns false if there is none.
+    /// Gives the relay the next message. Returns false if none is available.
     fn take_message(&mut self, relay: &mut Relay) -> bool {
         match &mut self.medium {
             Medium::Association => {
@@ -239,7 +239,7 @@ impl Turn<'_> {
         true
     }
 
-    /// Moves data from TCP to the association; returns the bytes sent.
+    /// Moves data from TCP to the association. Returns the number of bytes sent.
     fn send(&mut self, flowing: &mut Flowing) -> u64 {
         let fragment = self.engine.fragment_size(self.association).max(1);
         if flowing.broken && !flowing.relay.wants_bytes() {
@@ -276,7 +276,8 @@ impl Turn<'_> {
         sent
     }
 
-    /// Returns the bytes that can be sent at once. No more is read, because it would wait here, outside the association's memory.
+    /// Returns the number of bytes that can be sent at once. No more bytes are read, because they would wait here, outside the
+    /// association's memory.
     fn send_room(&self) -> usize {
         let free = self.engine.send_capacity(self.association);
         match &self.medium {
@@ -285,11 +286,11 @@ impl Turn<'_> {
         }
     }
 
-    /// Returns the stream on which the connection may send, and the longest message; none if it must wait. `has_more`: the
-    /// program has likely written more than was read.
+    /// Returns the stream on which the connection may send, and the greatest length of a message. Returns `None` if the connection must
+    /// wait. `has_more` is true if the program has likely written more bytes than were read.
     fn permission(&mut self, relay: &Relay, has_more: bool, fragment: usize) -> Option<(StreamId, usize)> {
         let Medium::Channel { mux, id } = &mut self.medium else { return Some((STREAM, fragment)) };
-        // The message that opens or accepts a channel goes before its bytes.
+        // The message that opens or accepts a channel precedes the bytes of the channel.
         if mux.has_out() && !flush(self.now, self.engine, self.association, mux) {
             self.is_full = true;
             return None;
@@ -315,7 +316,7 @@ impl Turn<'_> {
         Some((stream, limit))
     }
 
-    /// Records that the association took a message of the connection.
+    /// Records that the association has accepted a message of the connection.
     fn note_sent(&mut self, ppid: u32, length: usize) {
         if let Medium::Channel { mux, id } = &mut self.medium {
             match ppid {
@@ -325,13 +326,13 @@ impl Turn<'_> {
         }
     }
 
-    /// Performs the relay's actions; reports whether there were any.
+    /// Performs the relay's actions. Reports whether any were due.
     fn act(&mut self, flowing: &mut Flowing) -> bool {
         let mut acted = false;
         while let Some(action) = flowing.relay.next_action() {
             acted = true;
             match action {
-                // If the application is gone, the socket's next event reports it.
+                // If the application has gone, the socket's next event reports it.
                 Action::EndTcp => drop(flowing.stream.shutdown(std::net::Shutdown::Write)),
                 Action::ShutDownAssociation => self.engine.shutdown(self.now, self.association),
                 Action::AbortAssociation => match &mut self.medium {
@@ -341,7 +342,7 @@ impl Turn<'_> {
                     Medium::Channel { mux, id } => mux.release(*id),
                 },
                 Action::CloseTcp => drop(disarm_linger(&flowing.stream)),
-                // The socket is armed: closing it resets the connection.
+                // The linger option of the socket makes its close a reset.
                 Action::ResetTcp => {}
             }
         }
@@ -349,8 +350,9 @@ impl Turn<'_> {
     }
 }
 
-/// Reports whether a message of a bulk transfer would use the part of a shared association's send buffer kept for short messages: [`RESERVE`],
-/// or a quarter of a buffer that has shrunk for want of memory. With nothing in flight, no acknowledgement would make room.
+/// Reports whether a message of a bulk transfer would use the part of a shared association's send buffer that is reserved for short
+/// messages. This part is [`RESERVE`], or a quarter of a buffer that has shrunk for lack of memory. With no data in flight the answer is
+/// false, because no acknowledgement would make room.
 fn touches_reserve(length: usize, free: usize, unacknowledged: usize) -> bool {
     let reserve = RESERVE.min((free + unacknowledged) / 4);
     free < reserve + length && unacknowledged > 0
@@ -377,7 +379,7 @@ fn write_some(flowing: &mut Flowing) -> u64 {
 
 fn read_some(flowing: &mut Flowing, buffer: &mut [u8]) {
     match flowing.stream.read(buffer) {
-        // A writer to a failed socket learns the cause, and a later reader finds an end that is none.
+        // If a write has reported the failure, a later read reports an end that the application did not send.
         Ok(0) if flowing.broken => flowing.relay.on_tcp_error(),
         Ok(0) => {
             flowing.readable = false;
@@ -388,7 +390,7 @@ fn read_some(flowing: &mut Flowing, buffer: &mut [u8]) {
             flowing.relay.on_bytes(Bytes::copy_from_slice(&buffer[..length]));
         }
         Err(error) if is_failure(&error) && flowing.broken => flowing.relay.on_tcp_error(),
-        // The bytes read just now must still leave.
+        // The bytes of the last read must still leave.
         Err(error) if is_failure(&error) => flowing.broken = true,
         Err(error) => {
             flowing.readable = error.kind() == ErrorKind::Interrupted;
@@ -400,7 +402,7 @@ fn read_some(flowing: &mut Flowing, buffer: &mut [u8]) {
     }
 }
 
-/// Reports whether the connection has failed, rather than only not being ready.
+/// Reports whether the error is a failure of the connection, and not only a sign that the socket is not ready.
 fn is_failure(error: &io::Error) -> bool {
     !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
 }
@@ -413,7 +415,7 @@ mod tests {
     fn bulk_leaves_room_for_short_messages_and_goes_on_beside_them_in_the_smallest_buffer() {
         assert!(touches_reserve(1400, RESERVE + 1399, 100_000));
         assert!(!touches_reserve(1400, RESERVE + 1400, 100_000));
-        // Without memory, an association keeps 8 KiB.
+        // If memory is short, an association keeps 8 KiB.
         assert!(!touches_reserve(1400, 8192 - 100, 100), "short messages are on their way");
         assert!(touches_reserve(1400, 2048 + 1399, 8192 - 2048 - 1399));
         assert!(!touches_reserve(60_000, 8192, 0), "nothing would make room");

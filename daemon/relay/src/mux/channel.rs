@@ -1,6 +1,6 @@
-//! A channel of a shared association: its stage, its credit to send, and its unread bytes.
+//! A channel of a shared association: its stage, its credit for sending, and its unread bytes.
 //!
-//! Refuses bytes beyond the granted credit ([`Inbox::push`]). Begin at [`Channel`].
+//! Bytes beyond the granted credit are refused ([`Inbox::push`]). Begin at [`Channel`].
 
 use bytes::Bytes;
 
@@ -10,35 +10,35 @@ use crate::pieces::{COPY_MAX, Pieces};
 
 /// Initial window of a channel, in bytes.
 pub const WINDOW_START: usize = 256 * 1024;
-/// Minimum initial window, in bytes, when the windows of all channels may hardly grow.
+/// Minimum initial window, in bytes. It applies when the sum of all windows may hardly grow.
 pub const WINDOW_LEAST: usize = 16 * 1024;
-/// Limit on a channel's window, in bytes: enough for 1 Gbit/s over a round trip of 100 ms.
+/// Limit on a channel's window, in bytes. It allows 1 Gbit/s over a round trip of 100 ms.
 pub const WINDOW_MAX: usize = 16 << 20;
 
 /// Progress of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Stage {
-    /// This end has requested it, and the peer has not answered.
+    /// This end has requested the channel, and the peer has not answered.
     Opening,
-    /// The peer has requested it, and the driver has not decided.
+    /// The peer has requested the channel, and the driver has not decided.
     Offered,
     /// Bytes may flow.
     Open,
 }
 
-/// A channel: one connection of a shared association.
+/// A channel, which is one connection of a shared association.
 #[derive(Debug)]
 pub(super) struct Channel {
     pub(super) stream: u16,
     pub(super) generation: Generation,
-    /// True if this end opened it.
+    /// True if this end opened the channel.
     pub(super) is_ours: bool,
     pub(super) stage: Stage,
     /// True if END, RESET or REFUSED was sent or queued.
     pub(super) has_sent_end: bool,
     /// True if the peer's END, RESET or REFUSED has arrived.
     pub(super) has_got_end: bool,
-    /// True if the driver has released it: further data is discarded.
+    /// True if the driver has released the channel. Further data is then discarded.
     pub(super) is_gone: bool,
     pub(super) inbox: Inbox,
     /// Value of [`memory`](Self::memory) at the last count.
@@ -80,14 +80,14 @@ impl Channel {
         if self.is_gone { 0 } else { self.inbox.memory() }
     }
 
-    /// Notes that [`counted`](Self::counted) may be out of date; adds the channel to `changed` unless it is there.
+    /// Notes that [`counted`](Self::counted) may be out of date. Adds the channel to `changed` unless it is already there.
     pub(super) fn note_change(&mut self, id: ChannelId, changed: &mut Vec<ChannelId>) {
         if !std::mem::replace(&mut self.is_changed, true) {
             changed.push(id);
         }
     }
 
-    /// Counts the memory again and returns it.
+    /// Counts the memory again, and returns it.
     pub(super) fn count(&mut self) -> usize {
         (self.is_changed, self.counted) = (false, self.memory());
         self.counted
@@ -99,7 +99,7 @@ impl Channel {
     }
 }
 
-/// Credit of this end: bytes that it may send.
+/// Credit of this end for sending, in bytes.
 #[derive(Debug, Default)]
 pub(super) struct Sending {
     pub(super) sent: u64,
@@ -119,9 +119,9 @@ impl Sending {
 pub(super) enum Look {
     /// No bytes wait.
     Nothing,
-    /// The bytes that waited at the last look were read; later ones wait.
+    /// All bytes that waited at the last look have been read. Later bytes wait.
     Again,
-    /// Some bytes have waited since the last look. They were copied.
+    /// Bytes from before the last look still waited, so all waiting bytes were copied.
     Kept,
 }
 
@@ -131,18 +131,18 @@ pub(super) enum Look {
 #[derive(Debug)]
 pub(super) struct Inbox {
     pieces: Pieces,
-    /// Value of `received` when the program last failed to keep up. Until it has read that much, arriving bytes are copied.
+    /// Value of `received` when the program last failed to keep up. Until the program has read this many bytes, arriving bytes are copied.
     slow_until: u64,
-    /// Value of `received` at the last [`look`](Self::look), 0 before the first one; `None` while none is due.
+    /// Value of `received` at the last [`look`](Self::look), or 0 before the first one; `None` if no look is due.
     seen: Option<u64>,
-    /// True if the peer's END has arrived and was not read.
+    /// True if the peer's END has arrived and has not been read.
     pub(super) has_unread_end: bool,
     pub(super) received: u64,
     pub(super) consumed: u64,
     /// Credit granted to the peer, including credit not yet sent.
     pub(super) granted: u64,
     pub(super) window: usize,
-    /// The value of `received` when the window was last widened.
+    /// Value of `received` when the window last grew.
     widened_at: u64,
 }
 
@@ -161,7 +161,7 @@ impl Inbox {
         }
     }
 
-    /// Stores received bytes; returns false if they exceed the granted credit.
+    /// Stores received bytes. Returns false if they exceed the granted credit.
     pub(super) fn push(&mut self, piece: Bytes) -> bool {
         let received = self.received + piece.len() as u64;
         if received > self.granted {
@@ -176,7 +176,7 @@ impl Inbox {
         true
     }
 
-    /// Begins to watch bytes that share memory; returns true if a [`look`](Self::look) is due from now on.
+    /// Begins to observe bytes that share memory. Returns true if a [`look`](Self::look) is due from now on.
     pub(super) fn begins_to_share(&mut self) -> bool {
         let begins = self.seen.is_none() && self.consumed >= self.slow_until;
         if begins {
@@ -185,7 +185,7 @@ impl Inbox {
         begins
     }
 
-    /// Copies the bytes if some have waited since the last look.
+    /// Copies the unread bytes if some of them have waited since the last look.
     pub(super) fn look(&mut self) -> Look {
         let Some(seen) = self.seen.take() else { return Look::Nothing };
         if self.consumed == self.received {
@@ -214,8 +214,8 @@ impl Inbox {
         self.has_unread_end = false;
     }
 
-    /// Returns the memory of unread bytes here and at the driver. The driver has the rest of one copy, and a separate list, which may be longer
-    /// than counted here until waiting bytes are copied.
+    /// Returns the memory of unread bytes here and at the driver. The driver holds the rest of one copy, and a separate list. This list may
+    /// be longer than counted here, until waiting bytes are copied.
     fn memory(&self) -> usize {
         let unconsumed = self.unconsumed() as usize;
         let at_driver = unconsumed.saturating_sub(self.pieces.bytes());
@@ -228,7 +228,7 @@ impl Inbox {
         self.received - self.consumed
     }
 
-    /// Records bytes that the program has read; returns true if the peer must get more credit, because half of the window is used up.
+    /// Records bytes that the program has read. Returns true if the peer must get more credit, because half of the window is used up.
     pub(super) fn consume(&mut self, bytes: usize) -> bool {
         self.consumed = (self.consumed + bytes as u64).min(self.received);
         let due = self.consumed + self.window as u64;
@@ -239,15 +239,15 @@ impl Inbox {
         is_worth_telling
     }
 
-    /// Handles a peer that has more data than credit. Doubles the window if the peer has used it and the program keeps up, within a limit of
-    /// `spare` additional bytes; returns the growth in bytes.
+    /// Handles a peer that has more data than credit. If the peer has used the window and the program keeps up, doubles the window, but
+    /// adds no more than `spare` bytes. Returns the growth in bytes.
     pub(super) fn widen(&mut self, spare: usize) -> usize {
         let half = self.window as u64 / 2;
         if self.unconsumed() > half || self.received - self.widened_at < half {
             return 0;
         }
         let more = self.window.min(WINDOW_MAX - self.window).min(spare);
-        // An unchanged window is granted as its bytes are read: credit that is not sent must not count as granted.
+        // An unchanged window is granted as its bytes are read. Credit that is not sent must not count as granted.
         if more > 0 {
             self.window += more;
             self.widened_at = self.received;

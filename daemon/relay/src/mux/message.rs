@@ -1,9 +1,9 @@
-//! The messages of a shared association, and their bytes (`docs/shared-association.md`).
+//! Messages of a shared association and their encoding (`docs/shared-association.md`).
 //!
-//! The payload protocol identifier says what a message is. Bytes of a connection and their end travel just as on an
-//! association of its own ([`PPID_DATA`], [`PPID_END`]); all else is here. Numbers are in network order. Bytes after the
-//! fields of this version are ignored, so that later ones may add some. Refuses messages that are too short, addresses of
-//! two families, port 0, unknown kinds. Begin at [`Message::parse`].
+//! The payload protocol identifier gives the kind of a message. The bytes of a connection and their end are sent as on a separate
+//! association ([`PPID_DATA`], [`PPID_END`]). All other messages are defined here. Numbers are in network order. Bytes after the known
+//! fields are ignored, so later versions may add fields. The decoder refuses messages that are too short or of an unknown kind, addresses
+//! of two families, and port 0. Begin at [`Message::parse`].
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -14,7 +14,7 @@ use crate::peer::{PPID_DATA, PPID_END};
 /// Version of these messages, in [`Message::Hello`].
 pub const VERSION: u8 = 1;
 
-/// The longest message but for those that carry a connection's bytes.
+/// Limit on the length of a message in bytes, except for [`Message::Data`].
 pub const CONTROL_MAX: usize = 64;
 
 const HELLO: u32 = ppid(*b"scth");
@@ -29,30 +29,30 @@ const fn ppid(name: [u8; 4]) -> u32 {
     u32::from_be_bytes(name)
 }
 
-/// Which of the connections that used a stream, one after the other, is meant: the opener counts them.
+/// Number of a connection among those that use a stream one after another. The opener counts them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Generation(pub u32);
 
 impl Generation {
-    /// The one after this; after the last comes the first.
+    /// Returns the next generation. The last one is followed by the first.
     #[must_use]
     pub const fn next(self) -> Generation {
         Generation(self.0.wrapping_add(1))
     }
 }
 
-/// Why a connection is not carried here.
+/// Reason why the shared association does not carry a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
-    /// Rules forbid it, or nothing listens there: TCP would tell the program the same.
+    /// Rules forbid the connection, or no program listens there. TCP would report the same to the program.
     NotServed,
-    /// The program's kernel did not take the connection.
+    /// The kernel of the program did not accept the connection.
     NotTaken,
-    /// The client's address is not known to be this peer's.
+    /// It is not known that the client's address belongs to this peer.
     Unproven,
-    /// It needs an association of its own.
+    /// The connection needs a separate association.
     OwnAssociation,
-    /// A limit is reached, or the daemon stops.
+    /// A limit is reached, or the daemon is stopping.
     Busy,
 }
 
@@ -70,50 +70,50 @@ impl Refusal {
         }
     }
 
-    /// A code that this version does not know means that the peer does not serve it now.
+    /// Returns the reason for a code. A code that this version does not know counts as [`Refusal::Busy`].
     fn of_code(code: u8) -> Refusal {
         Refusal::ALL.into_iter().find(|reason| reason.code() == code).unwrap_or(Refusal::Busy)
     }
 
-    /// Reports whether an association of its own may carry the connection.
+    /// Reports whether a separate association may carry the connection.
     pub const fn allows_own_association(self) -> bool {
         matches!(self, Refusal::Unproven | Refusal::OwnAssociation | Refusal::Busy)
     }
 }
 
-/// A message between the ends.
+/// A message between the two ends.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Message {
-    /// On stream 0, first of all: the shared association may be used.
+    /// The first message on stream 0: the shared association may be used from now on.
     Hello {
         /// Version of these messages that the sender speaks.
         version: u8,
-        /// Connections that the receiver may have open at once.
+        /// Limit on the channels that the receiver may have open at once.
         channels: u16,
     },
-    /// A program connects.
+    /// A program requests a connection.
     Open {
-        /// Of the stream; each one its opener uses counts.
+        /// Generation of the stream. Each channel that the opener begins on the stream increments it.
         generation: Generation,
-        /// Bytes that the accepting end may send before it is granted more.
+        /// Number of bytes that the accepting end may send before it gets further credit.
         window: u32,
-        /// The program's address, as TCP shows it.
+        /// Address of the program, as TCP shows it.
         client: SocketAddr,
         /// Destination of the connection.
         server: SocketAddr,
     },
-    /// The server's kernel has taken the connection.
+    /// The server's kernel has accepted the connection.
     Accepted {
         /// As in [`Message::Open`].
         generation: Generation,
-        /// Bytes that the opener may send before it is granted more.
+        /// Number of bytes that the opener may send before it gets further credit.
         window: u32,
     },
-    /// The connection is not carried here. Nothing follows.
+    /// The shared association does not carry the connection. No message follows.
     Refused {
         /// As in [`Message::Open`].
         generation: Generation,
-        /// Why.
+        /// Reason for the refusal.
         reason: Refusal,
     },
     /// Bytes of the connection.
@@ -124,17 +124,17 @@ pub enum Message {
     Credit {
         /// As in [`Message::Open`].
         generation: Generation,
-        /// Bytes from the beginning of the connection that may be sent in all.
+        /// Total number of bytes that may be sent since the beginning of the connection.
         limit: u64,
     },
-    /// The sender has more than it may send.
+    /// The sender has more data than it may send.
     Blocked {
         /// As in [`Message::Open`].
         generation: Generation,
-        /// The limit that it has reached.
+        /// Limit that the sender has reached.
         limit: u64,
     },
-    /// The connection is reset. Nothing follows.
+    /// The connection is reset. No message follows.
     Reset {
         /// As in [`Message::Open`].
         generation: Generation,
@@ -147,25 +147,25 @@ pub enum Malformed {
     /// No message has this payload protocol identifier.
     #[error("a message of an unknown kind ({0:#010x})")]
     Unknown(u32),
-    /// The fields are not all there.
+    /// Some fields are missing.
     #[error("a message of {length} bytes is too short for its kind")]
     TooShort {
-        /// Its bytes.
+        /// Length of the message, in bytes.
         length: usize,
     },
-    /// More bytes than any has.
+    /// The message is longer than any valid control message.
     #[error("a control message of {length} bytes; the limit is {CONTROL_MAX}")]
     TooLong {
-        /// Its bytes.
+        /// Length of the message, in bytes.
         length: usize,
     },
-    /// No connection has such addresses.
+    /// No connection can have these addresses.
     #[error("invalid addresses of a connection")]
     Addresses,
 }
 
 impl Message {
-    /// Reads a message.
+    /// Decodes a message.
     ///
     /// # Errors
     /// See [`Malformed`].
@@ -208,7 +208,7 @@ impl Message {
         Ok(message)
     }
 
-    /// Payload protocol identifier and bytes.
+    /// Encodes the message. Returns its payload protocol identifier and its bytes.
     pub fn write(&self) -> (u32, Bytes) {
         let mut bytes = BytesMut::new();
         let ppid = match self {
@@ -268,7 +268,7 @@ fn put_address(bytes: &mut BytesMut, ip: IpAddr) {
     }
 }
 
-/// The unread rest of a message.
+/// The fields of a message that are not decoded yet.
 struct Fields<'a> {
     rest: &'a [u8],
     length: usize,
@@ -304,7 +304,7 @@ impl Fields<'_> {
             [FAMILY_V4] => Ok(Ipv4Addr::from(self.take::<4>()?).into()),
             [FAMILY_V6] => {
                 let ip = Ipv6Addr::from(self.take::<16>()?);
-                // The same host by another name would pass comparisons that it should not.
+                // Another form of the same host's address would pass comparisons that must fail.
                 if ip.to_ipv4_mapped().is_some() { Err(Malformed::Addresses) } else { Ok(ip.into()) }
             }
             _ => Err(Malformed::Addresses),

@@ -1,22 +1,25 @@
-//! Many connections on one association between two shims: each is a *channel*, a pair of streams of one number.
+//! Carries many connections over one association between two shims. Each connection is a *channel*: a pair of streams with the same number.
 //!
-//! A [`Mux`] is one end. Its driver owns the association: it hands over every message that came ([`Mux::on_message`]),
-//! sends what the shared association has to say ([`Mux::next_out`]), and lets each channel's bytes flow through a
-//! [`Relay`](crate::Relay) as it would with an association of its own, but for two things: a channel sends no more than the
-//! peer has granted ([`Mux::send_room`]), and its orderly end is that both ends were announced, not a SHUTDOWN.
+//! A [`Mux`] is one end. Its driver owns the association. The driver hands over every received message ([`Mux::on_message`]), and sends the
+//! messages of the shared association ([`Mux::next_out`]). It moves the bytes of each channel through a [`Relay`](crate::Relay), as on a
+//! separate association, with two differences. A channel sends no more than the peer has granted ([`Mux::send_room`]). A channel ends in
+//! order when both sides have announced the end of their bytes, without a SHUTDOWN.
 //!
-//! An association has one receive window for all its streams, so a program that does not read would stop all others. The
-//! driver therefore takes every message off the association at once, and the shared association bounds what waits for each program by
-//! credit: a window per channel, which doubles when the sender has more to send and the program keeps up.
+//! An association has one receive window for all its streams, so a program that does not read would stop all others. The driver therefore
+//! takes every message from the association at once. Credit limits the bytes that wait for each program: each channel has a window. The
+//! window doubles if the sender has more data and the program keeps up.
 //!
-//! Streams are used again. The first channel of a stream may begin another one when it has sent its last word and got the
-//! peer's; numbers of generations tell what belongs to which. The end that began the association opens channels on odd
-//! streams, the other on even ones, so that the two never meet. Stream 0 is for both ends' greetings.
+//! Streams are reused. A stream is free for another channel when the current one is over: each end has sent END, RESET or REFUSED.
+//! Generation numbers assign each message to the right channel. The end that began the association opens channels on odd streams, and the
+//! other end on even ones, so the two never conflict. Stream 0 carries the greetings of both ends.
 //!
-//! Refuses, by an error that means the end of the whole shared association, what a peer of this version never sends
-//! ([`MuxFault`]). Invariants: what waits of one channel is at most its window; the sum of the windows is known
-//! ([`Mux::windows`]); at most [`CHANNELS_MAX`] channels are opened by each end. `docs/shared-association.md` has the messages. Begin at
-//! [`Mux::open`] and [`Mux::on_message`].
+//! A message that a peer of this version never sends is an error ([`MuxFault`]), which ends the whole shared association. Invariants:
+//!
+//! - The bytes that wait on one channel never exceed its window.
+//! - The sum of all windows is known ([`Mux::windows`]).
+//! - Each end has up to [`CHANNELS_MAX`] channels open.
+//!
+//! `docs/shared-association.md` describes the messages. Begin at [`Mux::open`] and [`Mux::on_message`].
 
 mod channel;
 mod message;
@@ -30,86 +33,86 @@ use channel::{Channel, Look, Stage};
 pub use channel::{WINDOW_LEAST, WINDOW_MAX, WINDOW_START};
 pub use message::{CONTROL_MAX, Generation, Malformed, Message, Refusal, VERSION};
 
-/// Channels that one end may have open at once.
+/// Limit on the channels that one end may have open at once.
 pub const CHANNELS_MAX: u16 = 8_192;
-/// Streams that a shared association needs in each direction.
+/// Number of streams that a shared association needs in each direction.
 pub const SHARED_STREAMS: u16 = 2 * CHANNELS_MAX + 1;
-/// Messages that may wait to be sent: each channel has at most an opening, a word of credit and a last word at once, and what
-/// came before may still wait.
+/// Limit on the messages that wait to be sent. A channel has up to one opening, one credit and one last message at a time. Messages of
+/// earlier channels may still wait.
 const OUTBOX_MAX: usize = 8 * CHANNELS_MAX as usize;
-/// Places that an outbox keeps once it is empty.
+/// Capacity, in messages, that an outbox keeps once it is empty.
 const OUTBOX_KEPT: usize = 64;
 
-/// The stream of the greetings.
+/// Stream of the greetings.
 const GREETING: u16 = 0;
 
-/// Which end of the association this is.
+/// The role of this end in the association.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Side {
-    /// It began the association, and opens channels on odd streams.
+    /// This end began the association, and opens channels on odd streams.
     Initiator,
-    /// It opens channels on even streams.
+    /// This end accepted the association, and opens channels on even streams.
     Acceptor,
 }
 
-/// One end's name for a channel; never used twice.
+/// Identifier of a channel at one end; never reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ChannelId(u64);
 
 /// Event of a channel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ChannelEvent {
-    /// A program of the peer's host connects: [`Mux::accept`] or [`Mux::refuse`] it.
+    /// A program of the peer's host requests a connection. [`Mux::accept`] or [`Mux::refuse`] must answer.
     Offered {
-        /// Its address.
+        /// Address of the client.
         client: SocketAddr,
         /// Destination of the connection.
         server: SocketAddr,
     },
-    /// The peer has accepted.
+    /// The peer has accepted the channel.
     Accepted,
-    /// The peer has refused. The channel is over.
+    /// The peer has refused the channel, which is now over.
     Refused(Refusal),
-    /// There is something to read.
+    /// Bytes or the end can be read.
     Readable,
-    /// More may be sent, after [`Mux::on_stopped`].
+    /// More bytes may be sent, after [`Mux::on_stopped`].
     Writable,
-    /// The peer has reset it; what came before may still be read.
+    /// The peer has reset the channel. Bytes that arrived before can still be read.
     Reset,
 }
 
-/// Something read from a channel.
+/// Data or the end, read from a channel.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Received {
-    /// Bytes, never none.
+    /// Bytes; never empty.
     Data(Bytes),
     /// The peer's program has ended its sending. Nothing follows.
     End,
 }
 
-/// Why a shared association cannot go on: the peer sent what none of this version sends.
+/// Reason why a shared association must end: the peer sent something that this version never sends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum MuxFault {
-    /// A message that cannot be read.
+    /// A message that cannot be decoded.
     #[error("stream {stream}: {what}")]
     Malformed {
-        /// The channel on which it arrived.
+        /// The stream on which the message arrived.
         stream: u16,
         /// The fault.
         what: Malformed,
     },
-    /// A message that has no place there and then.
+    /// A message that is not allowed on this stream or in this state.
     #[error("stream {stream}: unexpected {kind}")]
     Unexpected {
-        /// The channel on which it arrived.
+        /// The stream on which the message arrived.
         stream: u16,
-        /// Its kind.
+        /// Kind of the message.
         kind: &'static str,
     },
     /// More bytes than were granted.
     #[error("stream {stream}: more than the {granted} bytes that were granted")]
     Overrun {
-        /// The channel on which they arrived.
+        /// The stream on which the bytes arrived.
         stream: u16,
         /// Bytes granted from the beginning of the connection.
         granted: u64,
@@ -117,30 +120,30 @@ pub enum MuxFault {
     /// A version of the messages that this end does not speak.
     #[error("the peer uses version {0} of the shared-association protocol, this end uses version {VERSION}")]
     Version(u8),
-    /// The peer makes us say more than it listens to.
+    /// The peer causes more messages than it accepts.
     #[error("{OUTBOX_MAX} messages wait for the peer")]
     Deaf,
 }
 
-/// Why a channel cannot be opened.
+/// Reason why a channel cannot be opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The peer has not greeted yet.
+    /// The peer's greeting has not arrived yet.
     #[error("the peer has not greeted yet")]
     NotReady,
-    /// As many as the peer allows are open.
+    /// The peer's limit on open channels is reached.
     #[error("the association carries {0} connections, its limit")]
     TooMany(u16),
-    /// Addresses of two families.
+    /// The addresses belong to two families.
     #[error("client and server have different address families")]
     Families,
 }
 
-/// A stream that was used.
+/// A stream that has been used.
 #[derive(Debug, Default)]
 struct Slot {
     generation: Generation,
-    /// The channel that uses it now.
+    /// The channel that currently uses the stream.
     channel: Option<ChannelId>,
 }
 
@@ -151,34 +154,36 @@ pub struct Mux {
     /// Number of channels that the peer allows us, once it has greeted.
     allowed: Option<u16>,
     slots: BTreeMap<u16, Slot>,
-    /// Streams of ours that were used, and are free.
+    /// Streams of this end that have been used and are free.
     free: BTreeSet<u16>,
-    /// The next of our streams that was never used.
+    /// This end's next stream that has never been used.
     fresh: u16,
     channels: BTreeMap<ChannelId, Channel>,
     last: u64,
-    /// Channels that are not over, opened by us and by the peer.
+    /// Number of channels that this end opened and that are not over.
     ours: u16,
+    /// Number of channels that the peer opened and that are not over.
     theirs: u16,
     outbox: VecDeque<(u16, Message)>,
-    /// Channels whose peer is to hear what it was granted.
+    /// Channels whose peer must be informed of new credit.
     credits: BTreeSet<ChannelId>,
-    /// Channels whose peer has more to send than it may.
+    /// Channels whose peer has more data than credit.
     stopped: BTreeSet<ChannelId>,
     /// Channels with bytes that share memory with other messages.
     sharing: Vec<ChannelId>,
     events: VecDeque<(ChannelId, ChannelEvent)>,
     windows: usize,
     spare: usize,
-    /// Bytes that came and were not taken.
+    /// Number of received bytes that programs have not read.
     waiting: usize,
-    /// Bytes of memory that channels were last seen to take, and those whose part may have changed since.
+    /// Sum of the channels' memory at their last counts, in bytes.
     channels_memory: usize,
+    /// Channels whose memory may have changed since their last count.
     changed: Vec<ChannelId>,
 }
 
 impl Mux {
-    /// One end of an association that is up and has [`SHARED_STREAMS`] streams each way. The greeting is ready to be sent.
+    /// Creates one end of an association that is up and has [`SHARED_STREAMS`] streams each way. The greeting is ready to be sent.
     pub fn new(side: Side) -> Mux {
         let hello = Message::Hello { version: VERSION, channels: CHANNELS_MAX };
         Mux {
@@ -204,28 +209,28 @@ impl Mux {
         }
     }
 
-    /// Reports whether the peer has greeted, so that channels may be opened.
+    /// Reports whether the peer has greeted, so channels may be opened.
     pub fn is_ready(&self) -> bool {
         self.allowed.is_some()
     }
 
-    /// Channels that are not over, or not let go of.
+    /// Returns the number of channels that are not over or not released.
     pub fn channels(&self) -> usize {
         self.channels.len()
     }
 
-    /// Bytes that peers may have waiting here in all.
+    /// Returns the sum of all windows: the number of bytes that may wait here.
     pub fn windows(&self) -> usize {
         self.windows
     }
 
-    /// Bytes that came and wait for programs to take them.
+    /// Returns the number of received bytes that programs have not read.
     pub fn waiting(&self) -> usize {
         self.waiting
     }
 
-    /// Bytes of memory that the peer makes this end keep: what [waits](Self::waiting), here and at the driver, and messages that the peer
-    /// does not take.
+    /// Returns the memory that the peer makes this end use, in bytes. This memory holds the bytes that [wait](Self::waiting), here and at
+    /// the driver, and messages that the peer does not accept.
     pub fn memory(&mut self) -> usize {
         for id in self.changed.drain(..) {
             let Some(channel) = self.channels.get_mut(&id) else { continue };
@@ -235,12 +240,12 @@ impl Mux {
         self.channels_memory + self.outbox.capacity() * size_of::<(u16, Message)>()
     }
 
-    /// Says how many bytes [`windows`](Self::windows) may still grow. Each channel gets [`WINDOW_LEAST`] in any case.
+    /// Sets the number of bytes by which [`windows`](Self::windows) may still grow. Each channel gets at least [`WINDOW_LEAST`].
     pub fn set_spare(&mut self, bytes: usize) {
         self.spare = bytes;
     }
 
-    /// Opens a channel for a program's connection; [`ChannelEvent::Accepted`], `Refused` or `Reset` follows.
+    /// Opens a channel for a program's connection. [`ChannelEvent::Accepted`], `Refused` or `Reset` follows.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -264,7 +269,7 @@ impl Mux {
         Ok(id)
     }
 
-    /// Accepts an offered channel. One that is over by now is let be.
+    /// Accepts an offered channel. Does nothing if the channel is already over.
     pub fn accept(&mut self, id: ChannelId) {
         let window = self.window_of(id);
         let Some(channel) = self.channels.get_mut(&id) else { return };
@@ -275,7 +280,7 @@ impl Mux {
         }
     }
 
-    /// Refuses an offered channel, and forgets it.
+    /// Refuses an offered channel, and releases it.
     pub fn refuse(&mut self, id: ChannelId, reason: Refusal) {
         let Some(channel) = self.channels.get_mut(&id) else { return };
         if channel.stage == Stage::Offered && !channel.is_over() {
@@ -287,8 +292,8 @@ impl Mux {
         self.release(id);
     }
 
-    /// Forgets a channel. One that is not over is reset. Later bytes are thrown away: its window counts no more, however late the peer
-    /// answers.
+    /// Releases a channel, with a reset if it is not over. Bytes that arrive later are discarded. The window no longer counts, even if the
+    /// peer answers late.
     pub fn release(&mut self, id: ChannelId) {
         let Some(channel) = self.channels.get_mut(&id).filter(|channel| !channel.is_gone) else { return };
         self.waiting -= channel.waiting();
@@ -304,7 +309,7 @@ impl Mux {
         self.settle(id);
     }
 
-    /// The next thing read from a channel.
+    /// Returns the next data or the end, read from a channel.
     pub fn recv(&mut self, id: ChannelId) -> Option<Received> {
         let channel = self.channels.get_mut(&id)?;
         if let Some(bytes) = channel.inbox.pop() {
@@ -314,7 +319,8 @@ impl Mux {
         std::mem::take(&mut channel.inbox.has_unread_end).then_some(Received::End)
     }
 
-    /// The program of the channel does not take what came: that lets go of the memory that it shares with other messages.
+    /// Copies the channel's unread bytes, because its program does not read them. The copy releases memory that they share with other
+    /// messages.
     pub fn keep(&mut self, id: ChannelId) {
         if let Some(channel) = self.channels.get_mut(&id) {
             channel.inbox.keep();
@@ -322,8 +328,8 @@ impl Mux {
         }
     }
 
-    /// Does so for channels whose bytes have waited since the last call, and names them: the driver may hold some of these bytes. To be
-    /// called from time to time. Bytes can keep at most the arrivals between two calls from others' memory.
+    /// Copies the unread bytes of each channel whose bytes have waited since the last call. Returns these channels, because the driver may
+    /// hold some of the bytes. The driver must call this periodically: uncopied bytes hold no more memory than arrives between two calls.
     pub fn keep_what_waits(&mut self) -> Vec<ChannelId> {
         let mut kept = Vec::new();
         self.sharing.retain(|id| {
@@ -338,7 +344,7 @@ impl Mux {
         kept
     }
 
-    /// The program took bytes that were read from the channel.
+    /// Notes that the program has taken bytes that were read from the channel.
     pub fn on_consumed(&mut self, id: ChannelId, bytes: usize) {
         let Some(channel) = self.channels.get_mut(&id).filter(|channel| !channel.is_gone) else { return };
         let before = channel.waiting();
@@ -349,25 +355,25 @@ impl Mux {
         channel.note_change(id, &mut self.changed);
     }
 
-    /// The stream on which a channel's bytes are sent.
+    /// Returns the stream of a channel's bytes.
     pub fn stream(&self, id: ChannelId) -> Option<u16> {
         self.channels.get(&id).map(|channel| channel.stream)
     }
 
-    /// Bytes that the channel may send now.
+    /// Returns the number of bytes that the channel may send now.
     pub fn send_room(&self, id: ChannelId) -> usize {
         let sends = |channel: &&Channel| channel.stage == Stage::Open && !channel.has_sent_end;
         self.channels.get(&id).filter(sends).map_or(0, |channel| channel.sending.room())
     }
 
-    /// The driver has sent bytes of the channel, within [`send_room`](Self::send_room), as a message of its own.
+    /// Notes that the driver has sent bytes of the channel as one message, within [`send_room`](Self::send_room).
     pub fn on_data_sent(&mut self, id: ChannelId, bytes: usize) {
         if let Some(channel) = self.channels.get_mut(&id) {
             channel.sending.sent += bytes as u64;
         }
     }
 
-    /// The driver has sent the end of the channel's bytes.
+    /// Notes that the driver has sent the end of the channel's bytes.
     pub fn on_end_sent(&mut self, id: ChannelId) {
         if let Some(channel) = self.channels.get_mut(&id) {
             channel.has_sent_end = true;
@@ -375,7 +381,7 @@ impl Mux {
         }
     }
 
-    /// The channel has bytes and no room to send them: the peer is told, and [`ChannelEvent::Writable`] follows.
+    /// Notes that the channel has bytes but no room to send them. The peer is informed, and [`ChannelEvent::Writable`] follows.
     pub fn on_stopped(&mut self, id: ChannelId) {
         let Some(channel) = self.channels.get_mut(&id) else { return };
         let limit = channel.sending.limit;
@@ -387,8 +393,8 @@ impl Mux {
         }
     }
 
-    /// Widens the windows of channels whose peer was stopped and whose program keeps up. To be called when programs have been
-    /// given what came.
+    /// Widens the windows of channels whose peer was stopped and whose program keeps up. The driver must call this after it has given
+    /// received bytes to the programs.
     pub fn widen_windows(&mut self) {
         while let Some(id) = self.stopped.pop_first() {
             let Some(channel) = self.channels.get_mut(&id).filter(|channel| channel.is_receiving()) else {
@@ -403,11 +409,11 @@ impl Mux {
         }
     }
 
-    /// Returns the next message to send: stream, payload protocol identifier and bytes; the same until
-    /// [`on_out_sent`](Self::on_out_sent). Ordered, and before any bytes of channels.
+    /// Returns the next message to send: stream, payload protocol identifier and bytes. Returns the same message until
+    /// [`on_out_sent`](Self::on_out_sent). The message must be sent in order, before any bytes of channels.
     pub fn next_out(&mut self) -> Option<(u16, u32, Bytes)> {
         if self.outbox.is_empty() {
-            // A channel that has ended meanwhile needs none.
+            // A channel that has ended meanwhile needs no credit.
             let channel = loop {
                 let id = self.credits.pop_first()?;
                 if let Some(channel) = self.channels.get(&id).filter(|channel| channel.is_receiving()) {
@@ -422,7 +428,7 @@ impl Mux {
         Some((*stream, ppid, bytes))
     }
 
-    /// The association took what [`next_out`](Self::next_out) gave.
+    /// Notes that the association has taken the message that [`next_out`](Self::next_out) returned.
     pub fn on_out_sent(&mut self) {
         self.outbox.pop_front();
         if self.outbox.is_empty() {
@@ -430,12 +436,12 @@ impl Mux {
         }
     }
 
-    /// Reports whether anything is to be sent.
+    /// Reports whether a message is ready to be sent.
     pub fn has_out(&self) -> bool {
         !self.outbox.is_empty() || !self.credits.is_empty()
     }
 
-    /// Reports whether [`widen_windows`](Self::widen_windows) has anything to look at.
+    /// Reports whether [`widen_windows`](Self::widen_windows) has work to do.
     pub fn has_stopped(&self) -> bool {
         !self.stopped.is_empty()
     }
@@ -445,10 +451,10 @@ impl Mux {
         self.events.pop_front()
     }
 
-    /// A message came, in `pieces`; `is_whole` unless they are only a part of it.
+    /// Handles a received message in `pieces`. `is_whole` is false if they are only a part of it.
     ///
     /// # Errors
-    /// See [`MuxFault`]: the association is to be aborted, and every channel with it.
+    /// See [`MuxFault`]. The caller must abort the association with all its channels.
     pub fn on_message(
         &mut self,
         stream: u16,
@@ -517,7 +523,7 @@ impl Mux {
         if stream == GREETING || self.is_ours(stream) || stream >= SHARED_STREAMS || is_used {
             return Err(MuxFault::Unexpected { stream, kind: "the opening of a connection" });
         }
-        // Each stream has one channel, so there are never more than are allowed.
+        // Each stream has one channel, so the limit on channels is never exceeded.
         self.theirs += 1;
         let id = self.begin(stream, generation, false);
         if let Some(channel) = self.channels.get_mut(&id) {
@@ -630,7 +636,7 @@ impl Mux {
         Ok(())
     }
 
-    /// The channel that a message on this stream means. None if it means an earlier one, which is over.
+    /// Returns the channel that a message on this stream addresses, or `None` if it addresses an earlier channel that is over.
     fn named(
         &mut self,
         stream: u16,
@@ -666,7 +672,7 @@ impl Mux {
         id
     }
 
-    /// If the channel is over its stream is free, whoever still reads from it.
+    /// Frees the stream of the channel if the channel is over, even if its bytes have not all been read.
     fn settle(&mut self, id: ChannelId) {
         let Some(channel) = self.channels.get(&id).filter(|channel| channel.is_over()) else { return };
         let (stream, is_ours, is_gone) = (channel.stream, channel.is_ours, channel.is_gone);
@@ -693,7 +699,7 @@ impl Mux {
         }
     }
 
-    /// Recounts everything that is counted; panics if a count is wrong. For tests and fuzzing.
+    /// Recounts all counts and panics if one is wrong. For tests and fuzzing.
     pub fn check_invariants(&self) {
         let windows: usize = self.channels.values().map(|channel| channel.inbox.window).sum();
         assert_eq!(windows, self.windows, "the sum of the windows");

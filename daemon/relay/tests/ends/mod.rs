@@ -1,10 +1,10 @@
-//! Two ends of a shared association with nothing between them: whatever one says reaches the other.
+//! Two directly connected ends of a shared association: each gets all messages of the other.
 
 use std::net::SocketAddr;
 
 use relay::mux::{ChannelEvent, ChannelId, Mux, Side};
 
-/// Two ends that have greeted, and a channel that both have open: opener, its channel, acceptor, its channel.
+/// Creates two ends that have greeted, and a channel that is open at both. Returns the opener, its channel, the acceptor and its channel.
 pub(crate) fn open_channel_to(mut b: Mux) -> (Mux, ChannelId, Mux, ChannelId) {
     let mut a = Mux::new(Side::Initiator);
     exchange(&mut a, &mut b);

@@ -1,9 +1,10 @@
 //! Time limits for the agreement on keys, by host.
 //!
-//! Messages about keys get lost on congested paths, so a held SYN waits long for them. A host that has exceeded the limit once gets less time
-//! for a while: its connections would each wait that long for plain TCP. Nothing else follows from it: the next connection tries again.
+//! Messages about keys get lost on congested paths, so a held SYN waits long for them. A host that has exceeded the limit once gets less
+//! time for a while. Otherwise each of its connections would wait that long for plain TCP. A late host has no other disadvantage: the next
+//! connection tries again.
 //!
-//! Invariant: there are no more than [`HOSTS_MAX`] entries. Begin at [`Patience::limit`].
+//! Invariant: the table has no more than [`HOSTS_MAX`] entries. Begin at [`Patience::limit`].
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -13,25 +14,26 @@ use base::Time;
 
 use crate::addresses::host_part;
 
-/// Time limit from the SYN to the keys, if the peer has sent COOKIE ACK: enough for TCP's customary timeouts of 1, 2 and 4 s. Where messages
-/// about keys get lost, plain TCP would take long, too, and would not be encrypted.
+/// Time limit from the SYN to the keys, if the peer has sent COOKIE ACK. It allows for TCP's customary timeouts of 1, 2 and 4 s. If
+/// messages about keys get lost, plain TCP would also take long, and would not be encrypted.
 const LIMIT: Duration = Duration::from_secs(10);
 /// The same limit for a host that has recently exceeded it.
 const LATE_LIMIT: Duration = Duration::from_secs(3);
 /// Time for which a host counts as late.
 const MEMORY: Duration = Duration::from_secs(600);
-/// Limit on the hosts that are remembered.
+/// Limit on the remembered hosts.
 const HOSTS_MAX: usize = 1024;
 
-/// The hosts that were late with their keys.
+/// Hosts that were late with their keys.
 #[derive(Default)]
 pub(super) struct Patience {
-    /// By host, the time until which it counts as late.
+    /// The time until which each host counts as late.
     late: BTreeMap<IpAddr, Time>,
 }
 
 impl Patience {
-    /// Returns the time from the SYN within which a host must have agreed on keys; without a host, that of one that was not late.
+    /// Returns the time from the SYN within which a host must have agreed on keys. Without a host, returns the limit for a host that was
+    /// not late.
     pub(super) fn limit(&self, now: Time, host: Option<IpAddr>) -> Duration {
         match host.and_then(|host| self.late.get(&host_part(host))) {
             Some(until) if now < *until => LATE_LIMIT,
@@ -39,7 +41,7 @@ impl Patience {
         }
     }
 
-    /// Takes note of a host that has exceeded the limit.
+    /// Notes a host that has exceeded the limit.
     pub(super) fn note_late(&mut self, now: Time, host: IpAddr) {
         let host = host_part(host);
         if self.late.len() >= HOSTS_MAX && !self.late.contains_key(&host) {
@@ -51,7 +53,7 @@ impl Patience {
         self.late.insert(host, now + MEMORY);
     }
 
-    /// Takes note of a host that has agreed on keys.
+    /// Notes a host that has agreed on keys.
     pub(super) fn note_agreed(&mut self, host: IpAddr) {
         self.late.remove(&host_part(host));
     }

@@ -1,8 +1,8 @@
-//! UDP for the enclosed namespace: each conversation has a socket that speaks inside under its destination's name, and an
-//! ordinary one outside.
+//! Forwards UDP for the enclosed namespace. Each conversation has two sockets. The inside socket uses the address of the destination as its
+//! own; the outside socket is an ordinary one.
 //!
-//! Answers from other addresses than the one asked are dropped. Invariant: at most [`FLOWS_MAX`] conversations; the one silent
-//! for the longest time goes first.
+//! Answers from other addresses than the destination are dropped. Invariant: there are up to [`FLOWS_MAX`] conversations. At the limit, the
+//! conversation that has been silent for the longest time ends.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -19,14 +19,14 @@ use super::{LISTENERS, LISTENERS_MAX, Names, Side, token_of};
 
 /// Limit on concurrent conversations.
 const FLOWS_MAX: usize = 1024;
-/// Limit on the silence of a conversation.
+/// Time of silence after which a conversation ends.
 const SILENCE: Duration = Duration::from_secs(120);
-/// Limit on the datagrams taken from one socket at one event; the rest waits its turn.
+/// Limit on the datagrams taken from one socket at one event. The others wait for the next event.
 const DATAGRAMS_PER_EVENT: usize = 256;
-/// The longest datagram.
+/// Length of the longest datagram, in bytes.
 const DATAGRAM_MAX: usize = 65_535;
 
-/// All conversations, by odd numbers.
+/// All conversations. Their numbers are odd; TCP connections have even ones.
 pub(super) struct Datagrams {
     listeners: Vec<DatagramListener>,
     names: Names,
@@ -58,7 +58,7 @@ impl Datagrams {
 
     /// Takes the first datagrams of conversations from a listener.
     pub(super) fn take_new(&mut self, registry: &Registry, place: usize, now: Time) {
-        // Terminates: nothing else takes from the listener, and its buffer bounds what arrives meanwhile.
+        // The loop terminates: this is the only reader of the listener, and the socket's buffer limits new arrivals.
         loop {
             match self.listeners.get(place).map(DatagramListener::recv) {
                 Some(Ok(Some(datagram))) => {
@@ -93,7 +93,7 @@ impl Datagrams {
         Ok(())
     }
 
-    /// Takes datagrams from a conversation's socket.
+    /// Takes datagrams from one socket of a conversation.
     pub(super) fn take(&mut self, registry: &Registry, number: usize, side: Side, now: Time) {
         let Some(flow) = self.all.get_mut(&number) else { return };
         flow.used = now;
@@ -103,20 +103,20 @@ impl Datagrams {
         };
         for _ in 0..DATAGRAMS_PER_EVENT {
             match from.recv(&mut self.scratch) {
-                // A datagram that cannot be sent on is lost, as any may be.
+                // A datagram that cannot be forwarded is lost, which UDP permits.
                 Ok(length) => drop(to.send(&self.scratch[..length])),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // The ICMP error of an earlier datagram.
+                // This is the ICMP error of an earlier datagram.
                 Err(_) => {}
             }
         }
-        // The rest is reported anew, after the others' datagrams.
+        // Registering the socket again makes the poll report its remaining datagrams, after those of other sockets.
         if let Err(error) = registry.reregister(from, token_of(number, side), Interest::READABLE) {
             tracing::warn!(%error, "a UDP flow stalls");
         }
     }
 
-    /// Ends conversations that were silent for too long.
+    /// Ends conversations that have been silent for too long.
     pub(super) fn sweep(&mut self, now: Time) {
         let is_over = |flow: &Flow| now.since(flow.used) >= SILENCE;
         let over: Vec<usize> =
@@ -139,7 +139,7 @@ impl Datagrams {
     }
 }
 
-/// Opens an ordinary socket that speaks only with `to`.
+/// Opens an ordinary socket that exchanges datagrams only with `to`.
 fn connected(to: SocketAddr) -> io::Result<UdpSocket> {
     let unspecified: IpAddr =
         if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };

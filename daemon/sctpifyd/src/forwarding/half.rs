@@ -1,4 +1,4 @@
-//! One direction of a plain connection: bytes in order, then the end.
+//! One direction of a plain connection: bytes in order, and then the end.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::Shutdown;
@@ -7,10 +7,10 @@ use mio::net::TcpStream;
 
 /// Limit on the bytes that one direction holds.
 const BUFFER: usize = 64 * 1024;
-/// Limit on the reads and writes in one turn, so that others get theirs.
+/// Limit on the reads and writes in one turn, which leaves time for other connections.
 const ROUNDS: usize = 8;
 
-/// A socket and its known state.
+/// A socket, and its readiness as far as known.
 pub(super) struct End {
     pub(super) stream: TcpStream,
     pub(super) readable: bool,
@@ -23,14 +23,14 @@ impl End {
     }
 }
 
-/// One direction of the flow.
+/// One direction of a connection.
 pub(super) struct Half {
     buffer: Box<[u8]>,
     start: usize,
     end: usize,
-    /// The source has sent its end.
+    /// True if the source has sent its end.
     has_ended: bool,
-    /// The end was passed on.
+    /// True if the end was passed on.
     is_closed: bool,
 }
 
@@ -43,10 +43,10 @@ impl Half {
         self.is_closed
     }
 
-    /// Moves what can be moved; reports whether more can be done at once.
+    /// Moves the bytes that can be moved. Reports whether more can be moved at once.
     ///
     /// # Errors
-    /// Those of either socket: the connection must be reset.
+    /// Returns an error of either socket. The connection must then be reset.
     pub(super) fn pump(&mut self, from: &mut End, to: &mut End) -> io::Result<bool> {
         for _ in 0..ROUNDS {
             if !(self.fill(from)? | self.empty(to)?) {

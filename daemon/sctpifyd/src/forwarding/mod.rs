@@ -1,12 +1,12 @@
-//! User-mode forwarding, as in slirp4netns and pasta: plain TCP and UDP of the host's own namespace, for a command in an
-//! enclosed network namespace.
+//! User-mode forwarding, as in slirp4netns and pasta. Gives a command in an enclosed network namespace the plain TCP and UDP of the host's
+//! own namespace.
 //!
-//! There every packet leads to us, so ordinary sockets in a separate thread open whatever is not carried over SCTP. A SYN is held until
-//! its destination has answered ([`Forwarder::open`]), and is then released, or denied with the same error. The thread copies bytes
-//! ([`streams`]) and datagrams ([`datagrams`]).
+//! All packets of the enclosed namespace lead to the daemon. A separate thread opens ordinary sockets for all traffic that SCTP does not
+//! carry. A SYN is held until its destination has answered ([`Forwarder::open`]). The SYN is then released, or denied with the same error.
+//! The thread copies bytes ([`streams`]) and datagrams ([`datagrams`]).
 //!
-//! Refuses nothing that the host itself could reach. Invariants: a connection is accepted only once it exists outside; a reset on
-//! one side resets the other.
+//! All destinations that the host itself can reach are allowed. Invariants: a connection inside is accepted only once it exists outside,
+//! and a reset on one side resets the other.
 
 mod datagrams;
 mod half;
@@ -31,16 +31,16 @@ use datagrams::Datagrams;
 use streams::Streams;
 
 const WAKER: Token = Token(0);
-/// Room for one listener for datagrams of each address family.
+/// First token of the datagram listeners, one for each address family.
 const LISTENERS: Token = Token(1);
 const LISTENERS_MAX: usize = 2;
-/// First number of the conversations' tokens: each conversation has two, one for each side.
+/// First token of the conversations. Each conversation has two tokens, one for each side.
 const SIDES: usize = LISTENERS.0 + LISTENERS_MAX;
 const EVENTS_PER_TURN: usize = 256;
 /// Interval between two searches for expired conversations and connections.
 const SWEEP: Duration = Duration::from_secs(1);
 
-/// The side of a conversation: in the enclosed namespace, or outside.
+/// Side of a conversation: in the enclosed namespace, or outside.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Side {
     Inside,
@@ -57,7 +57,7 @@ enum Order {
     Claim(FourTuple, mio::net::TcpStream),
 }
 
-/// The shard's end of the thread.
+/// The shard's interface to the thread.
 pub(crate) struct Forwarder {
     orders: Sender<Order>,
     waker: Arc<Waker>,
@@ -67,8 +67,8 @@ pub(crate) struct Forwarder {
 }
 
 impl Forwarder {
-    /// Starts the thread, in the calling thread's network namespace. It serves `listeners`, and reports the outcome of
-    /// connections to `shard`.
+    /// Starts the thread in the calling thread's network namespace. The thread serves `listeners`, and reports the outcome of connections
+    /// to `shard`.
     pub(crate) fn start(names: Names, listeners: Vec<DatagramListener>, shard: Handle) -> Result<Forwarder> {
         let poll = Poll::new().context("cannot create an event loop")?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
@@ -79,30 +79,30 @@ impl Forwarder {
         Ok(Forwarder { orders, waker, waiting: BTreeMap::new(), names })
     }
 
-    /// Opens a plain TCP connection for a held SYN; [`Command::Opened`] reports the outcome. Returns the SYN of an earlier connection with the
-    /// same addresses, if that still waits.
+    /// Opens a plain TCP connection for a held SYN. [`Command::Opened`] reports the outcome. If the SYN of an earlier connection with the
+    /// same addresses still waits, returns that SYN.
     pub(crate) fn open(&mut self, syn: HeldSyn) -> Option<HeldSyn> {
         self.order(Order::Open(syn.flow, self.names.resolve(syn.flow.remote())));
         self.waiting.insert(syn.flow, syn)
     }
 
-    /// Holds a SYN in the place of the one that waits, if it is the same one, sent again; returns the replaced one.
+    /// Replaces the waiting SYN by its retransmission `syn`, and returns the replaced SYN. Returns `None` if `syn` is another SYN.
     pub(crate) fn hold_again(&mut self, syn: HeldSyn) -> Option<HeldSyn> {
         let waiting = self.waiting.get_mut(&syn.flow).filter(|waiting| waiting.isn == syn.isn)?;
         Some(std::mem::replace(waiting, syn))
     }
 
-    /// Removes and returns the SYN whose destination has answered, if it still waits.
+    /// Removes and returns the SYN whose destination has answered, if this SYN still waits.
     pub(crate) fn settle(&mut self, flow: &FourTuple) -> Option<HeldSyn> {
         self.waiting.remove(flow)
     }
 
-    /// Hands over a released connection that has arrived: its bytes may flow.
+    /// Hands over a released connection that has arrived. The thread then copies its bytes.
     pub(crate) fn claim(&mut self, arrival: Arrival) {
         self.order(Order::Claim(arrival.flow, arrival.stream));
     }
 
-    /// Reports whether this address stands for the host's name server.
+    /// Reports whether this address represents the host's name server.
     pub(crate) fn is_name_server(&self, ip: IpAddr) -> bool {
         self.names.server.is_some() && ip == control::STAND_IN_NAME_SERVER
     }
@@ -116,7 +116,7 @@ impl Forwarder {
     }
 }
 
-/// Returns the host's own address on the way to `remote`; none without a route.
+/// Returns the host's own address for packets to `remote`, or `None` without a route.
 pub(crate) fn source_of(remote: IpAddr) -> Option<IpAddr> {
     const ANY_PORT: u16 = 9;
     let unspecified: IpAddr =
@@ -132,20 +132,20 @@ pub(crate) fn verdict_on(outcome: &io::Result<()>) -> Verdict {
     match error.raw_os_error().map(Errno::from_raw) {
         Some(Errno::ECONNREFUSED | Errno::ECONNRESET) => Verdict::Deny(Denial::Refused),
         Some(Errno::EHOSTUNREACH | Errno::EACCES | Errno::EPERM) => Verdict::Deny(Denial::HostUnreachable),
-        // The program's own kernel goes on trying, and gives up as late as ours did.
+        // The program's own kernel retransmits the SYN, and gives up as late as the daemon did.
         Some(Errno::ETIMEDOUT) => Verdict::Drop,
         _ => Verdict::Deny(Denial::NetworkUnreachable),
     }
 }
 
-/// The address of the host's name server, if only the host's loopback reaches it.
+/// The address of the host's name server, if only the host's loopback interface reaches it.
 #[derive(Clone)]
 pub(crate) struct Names {
     server: Option<IpAddr>,
 }
 
 impl Names {
-    /// Reads the host's configuration while it is accessible.
+    /// Reads the host's configuration while the process can still access it.
     pub(crate) fn of_host() -> Names {
         let text = std::fs::read_to_string(ops::RESOLV_CONF).unwrap_or_default();
         Names { server: ops::loopback_name_server(&text) }
@@ -160,7 +160,7 @@ impl Names {
     }
 }
 
-/// The thread.
+/// State of the forwarding thread.
 struct Desk {
     poll: Poll,
     inbox: Receiver<Order>,
