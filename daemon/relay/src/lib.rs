@@ -7,10 +7,10 @@
 //!
 //! - Another shim: the end of each direction travels as a separate message, so half-close works.
 //! - A native SCTP program: it gets the unchanged bytes. The application's FIN causes SHUTDOWN, because SCTP has no half-close. If the
-//!   program expects messages of its own protocol, a [`Framing`] finds them ([`Relay::framed`]).
+//!   program expects messages of its protocol, a [`Framing`] finds them ([`Relay::framed`]).
 //!
-//! The relay refuses input that could hide a truncated stream: from another shim, an unknown kind of message, or a close of the association
-//! before the ends of both directions were announced. It reads nothing after the end.
+//! The relay refuses input that could hide a truncated stream. Another shim must not send an unknown kind of message. Its association must
+//! not close before the ends of both directions were announced. It reads nothing after the end.
 //!
 //! Invariants:
 //!

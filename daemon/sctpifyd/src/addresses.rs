@@ -153,7 +153,7 @@ pub(crate) struct AddressBook {
     /// Addresses whose link was down at the last check.
     down: BTreeSet<IpAddr>,
     mtu: u16,
-    /// True if loopback addresses count as our own.
+    /// True if loopback addresses count as this host's own.
     loopback: bool,
 }
 
@@ -261,7 +261,7 @@ impl AddressBook {
         self.links.of(interface)?.name()
     }
 
-    /// Returns the link of an address, and its use by the link's policy.
+    /// Returns the link of an address, and the use that the link's policy gives the address.
     pub(crate) fn usage(&self, address: IpAddr) -> AddressUse {
         let link = self.find_or_gone(address).map_or(0, |known| self.numbers.of(known.ifindex));
         let Some(policy) = self.link_policy(address) else {
@@ -484,7 +484,7 @@ fn class(address: &LocalAddress) -> Class {
     }
 }
 
-/// Reports whether the name is that of a Docker network's bridge: "br-" and twelve hexadecimal digits.
+/// Reports whether Docker chose this name for the bridge of a network: "br-" and twelve hexadecimal digits.
 fn is_of_docker(name: &str) -> bool {
     let number = name.strip_prefix("br-").unwrap_or_default();
     number.len() == 12 && number.bytes().all(|byte| byte.is_ascii_hexdigit())

@@ -2,8 +2,8 @@
 //!
 //! The event loop copies packets into a queue ([`Tap`]). The thread that serves the capturing client reads the queue ([`Ear`]) and writes
 //! the packets to its control connection as a pcapng file. The loop never waits. Packets that do not fit into the queue are counted, and
-//! the next packet reports the count. Packets are copied only during a capture, and only one client captures at a time. When data moves to
-//! another path, the first packet on the new path carries a comment about the switch.
+//! the next packet reports the count. Packets are copied only during a capture, and only one client captures at a time. After data has
+//! moved to another path, the first packet on the new path carries a comment about the switch.
 
 use std::io::{self, Write};
 use std::net::IpAddr;
@@ -54,7 +54,7 @@ struct Noted {
     packet: Box<[u8]>,
 }
 
-/// The writer's end of the queue. Dropping it closes the tap.
+/// The writer's end of the queue. Dropping this end closes the tap.
 pub(crate) struct Ear {
     queue: Receiver<Noted>,
     _alive: Arc<()>,

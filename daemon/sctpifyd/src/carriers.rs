@@ -24,9 +24,9 @@ const BATCHES_PER_TURN: usize = 16;
 /// Reception and transmission of packets through the carriers.
 pub(crate) struct PacketIo {
     carriers: Carriers,
-    /// SCTP in UDP, on this port.
+    /// The carrier for SCTP in UDP, with its port; 0 if the kernel chooses the port.
     udp: Option<Wanted<u16>>,
-    /// SCTP over IP.
+    /// The carrier for SCTP over IP, with the setting `ip_shortcuts`.
     raw: Option<Wanted<bool>>,
     batch: Box<[u8]>,
     /// The rest of the batch that waits for room, and the byte at which this rest begins.

@@ -3,7 +3,7 @@
 //! A window is a promise: the peer may send the granted bytes even if memory runs short later. All limits are fractions of `memory_mib`. A
 //! host's share is a quarter.
 //!
-//! - Windows grow while their total is below a quarter, and while those of the same host are below an eighth.
+//! - Windows grow while their total is below a quarter, and the total of the same host is below an eighth.
 //! - Beyond these limits, the windows of a host may still grow up to 1/256. This growth shrinks as the total of all windows rises. Idle
 //!   connections of a few hosts therefore do not slow down all other hosts.
 //! - Otherwise a new connection gets the smallest window.
@@ -43,7 +43,7 @@ impl ChannelWindows {
         ChannelWindows { memory, used: 0, by_host: BTreeMap::new() }
     }
 
-    /// Replaces the counts by those of the given hosts' shared associations.
+    /// Counts again the windows of all shared associations, each given with its host.
     pub(crate) fn recount(&mut self, shared: impl Iterator<Item = (IpAddr, usize)>) {
         (self.used, self.by_host) = (0, BTreeMap::new());
         shared.for_each(|(remote, bytes)| self.count(remote, 0, bytes));

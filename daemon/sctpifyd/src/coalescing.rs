@@ -98,7 +98,7 @@ pub(crate) struct Coalescing {
     bytes: u64,
     /// The shortest round trip of the connections that moved bytes in this window; `None` if none did.
     round_trip: Option<Duration>,
-    /// End of the time in which somebody may wait for an answer.
+    /// End of the time in which a program or peer may wait for an answer.
     conversation_until: Time,
     /// The shortest round trip of recent conversations, valid until `nearest_until`.
     nearest: Duration,
@@ -198,7 +198,7 @@ mod tests {
     /// Bytes per millisecond that count as heavy traffic, but stay below [`BURST`] in a pause of one millisecond.
     const MUCH_PER_MS: u64 = 20_000;
 
-    /// Moves so many bytes each millisecond for `for_ms`, beginning at `from`. Returns the pause at the end.
+    /// Moves `bytes` bytes each millisecond for `for_ms` milliseconds, beginning at `from`. Returns the pause at the end.
     fn moved(
         coalescing: &mut Coalescing,
         from: u64,
@@ -212,7 +212,7 @@ mod tests {
         coalescing.pause(Time::ZERO + ms(from + for_ms))
     }
 
-    /// Returns the pause after 300 ms of so many bytes per millisecond.
+    /// Returns the pause after 300 ms of this traffic, given in bytes per millisecond.
     fn settled(moves: (u64, Traffic), round_trip: Duration) -> Duration {
         moved(&mut Coalescing::new(), 1, 300, moves, round_trip)
     }
@@ -327,7 +327,7 @@ mod tests {
         assert_eq!(coalescing.pause(Time::ZERO + ms(1_000)), Duration::ZERO);
     }
 
-    /// Returns the kind of the last of these moves, which are so many milliseconds apart.
+    /// Returns the kind of the last of these moves. The interval between moves is `apart_ms` milliseconds.
     fn last_of(apart_ms: u64, moves: impl IntoIterator<Item = (u64, u64)>) -> Traffic {
         let mut transfer = super::Transfer::default();
         let noted = (1..)

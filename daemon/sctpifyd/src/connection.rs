@@ -65,9 +65,9 @@ pub(crate) struct Connection {
 
 /// The progress of a connection.
 pub(crate) enum Stage {
-    /// Client: the SYN is held, the INIT was sent.
+    /// Client: the SYN is held, and the INIT was sent.
     Init(HeldSyn),
-    /// Client: the INIT ACK came; the SYN is still held.
+    /// Client: INIT ACK has arrived, and the SYN is still held.
     Cookie(HeldSyn),
     /// Client: the SYN is held, and the shared association was asked to carry the connection.
     Asking(HeldSyn),
@@ -284,7 +284,7 @@ impl Connection {
         self.transfer.note(now, sent, received)
     }
 
-    /// Returns the bytes sent and received.
+    /// Returns the numbers of bytes sent and received.
     pub(crate) const fn bytes(&self) -> (u64, u64) {
         (self.bytes_sent, self.bytes_received)
     }

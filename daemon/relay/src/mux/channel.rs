@@ -70,12 +70,12 @@ impl Channel {
         self.has_sent_end && self.has_got_end
     }
 
-    /// Returns the bytes that wait for the program to read them.
+    /// Returns the number of bytes that wait for the program.
     pub(super) fn waiting(&self) -> usize {
         if self.is_gone { 0 } else { self.inbox.unconsumed() as usize }
     }
 
-    /// Returns the memory of the waiting bytes, without memory that they share with other messages.
+    /// Returns the memory of the waiting bytes in bytes, without memory that they share with other messages.
     pub(super) fn memory(&self) -> usize {
         if self.is_gone { 0 } else { self.inbox.memory() }
     }

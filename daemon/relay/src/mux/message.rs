@@ -120,7 +120,7 @@ pub enum Message {
     Data(Bytes),
     /// The program has ended its sending.
     End,
-    /// The receiver may send more.
+    /// The receiver of this message may send more bytes.
     Credit {
         /// As in [`Message::Open`].
         generation: Generation,

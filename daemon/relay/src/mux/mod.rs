@@ -114,7 +114,7 @@ pub enum MuxFault {
     Overrun {
         /// The stream on which the bytes arrived.
         stream: u16,
-        /// Bytes granted from the beginning of the connection.
+        /// Number of bytes granted since the beginning of the connection.
         granted: u64,
     },
     /// A version of the messages that this end does not speak.
@@ -151,7 +151,7 @@ struct Slot {
 #[derive(Debug)]
 pub struct Mux {
     side: Side,
-    /// Number of channels that the peer allows us, once it has greeted.
+    /// The peer's limit on the channels of this end, once the peer has greeted.
     allowed: Option<u16>,
     slots: BTreeMap<u16, Slot>,
     /// Streams of this end that have been used and are free.

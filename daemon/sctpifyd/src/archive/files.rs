@@ -22,7 +22,7 @@ const LOCK_PAUSE: Duration = Duration::from_millis(10);
 /// State of a file: its inode number, and its modification time in seconds and nanoseconds.
 pub(crate) type Stamp = (u64, i64, i64);
 
-/// The contents of the files.
+/// Contents of the configuration, rules and key files.
 pub(crate) struct Loaded {
     pub(crate) settings: Settings,
     pub(crate) table: RulesTable,

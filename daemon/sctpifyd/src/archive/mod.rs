@@ -56,7 +56,7 @@ impl std::error::Error for ArchiveError {}
 pub(crate) enum Archive {
     /// This process reads and writes the files.
     Own(Files),
-    /// The supervisor reads and writes them.
+    /// The supervisor reads and writes the files.
     Asked(Arc<Line>),
 }
 

@@ -146,7 +146,7 @@ impl std::fmt::Display for Account {
 fn find(wanted: &str) -> Result<Account> {
     let named = |name: &str| User::from_name(name).with_context(|| format!("cannot look up user {name}"));
     if wanted.is_empty() {
-        // The usual user is unsuitable if its id is that of root.
+        // The usual user is unsuitable if it has the id of root.
         return match named(USUAL)?.filter(|user| !user.uid.is_root()) {
             Some(user) => Ok(Account::of(&user)),
             None => unused(|id| {

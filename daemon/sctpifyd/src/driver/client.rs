@@ -157,7 +157,7 @@ impl Driver {
             && matches!(self.interception.find_client(syn), Ok(Applicant::Gone))
     }
 
-    /// Drops a connection for which nobody waits.
+    /// Drops a connection whose program no longer waits, and its held SYN.
     pub(super) fn drop_with_syn(&mut self, id: ConnectionId, syn: &HeldSyn) {
         self.drop_connection(id);
         self.interception.judge(syn, Verdict::Drop);

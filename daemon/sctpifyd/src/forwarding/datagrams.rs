@@ -110,7 +110,7 @@ impl Datagrams {
                 Err(_) => {}
             }
         }
-        // Registering the socket again makes the poll report its remaining datagrams, after those of other sockets.
+        // A new registration makes the poll report the remaining datagrams of this socket after other sockets' datagrams.
         if let Err(error) = registry.reregister(from, token_of(number, side), Interest::READABLE) {
             tracing::warn!(%error, "a UDP flow stalls");
         }
