@@ -1,8 +1,6 @@
-//! Splits streams into the messages that native peers expect, as rules require
-//! (`shimrules -A ... --framing sip`).
+//! Splits streams into the messages that native peers expect, if a rule requires it (`shimrules -A ... --framing sip`).
 //!
-//! Between two sctpify hosts bytes travel unchanged, because the program at the other end also reads a
-//! stream.
+//! Between two sctpify hosts, bytes travel unchanged, because the program at the other end also reads a stream.
 
 use bytes::Bytes;
 use control::Role;
@@ -13,7 +11,7 @@ use sip::{Framer, Limits};
 use crate::connection::Connection;
 use crate::rules_store::RulesStore;
 
-/// Splits a SIP stream by Content-Length (RFC 3261 section 18.3) into messages (RFC 4168).
+/// Framing that splits a SIP stream by Content-Length (RFC 3261 section 18.3) into messages (RFC 4168).
 #[derive(Debug)]
 struct Sip(Framer);
 
@@ -23,8 +21,8 @@ impl Framing for Sip {
     }
 
     fn next(&mut self) -> Result<Option<Framed>, FramingError> {
-        // A ping checks that this TCP connection lives (RFC 5626 section 4.4.1). HEARTBEAT checks the
-        // association.
+        // A ping asks whether this TCP connection still works (RFC 5626 section 4.4.1), so it is answered here. HEARTBEAT
+        // chunks check the association.
         if self.0.take_ping() {
             return Ok(Some(Framed::Answer(b"\r\n")));
         }
@@ -41,7 +39,7 @@ impl Framing for Sip {
     }
 }
 
-/// Creates a connection's relay: for a native peer with the framing of its rule.
+/// Creates a connection's relay. For a native peer, the relay uses the framing that the connection's rule names.
 pub(crate) fn relay_for(connection: &Connection, rules: &RulesStore, part: RelayRole) -> Relay {
     let (chain, place) = match connection.role() {
         Role::Client => (Chain::Remote, connection.flow().remote()),

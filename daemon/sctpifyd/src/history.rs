@@ -1,6 +1,6 @@
 //! Records the latest connection attempts for `status` and `explain`.
 //!
-//! Invariant: at most [`KEPT`] attempts are kept; the oldest are dropped first.
+//! Invariant: up to [`KEPT`] attempts are kept. The oldest ones are dropped first.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::mem::Discriminant;
@@ -17,7 +17,7 @@ use crate::shared::Ends;
 
 /// Limit on the recorded attempts.
 const KEPT: usize = 512;
-/// Limit on the paths of one association whose last switch is recorded.
+/// Limit on the paths per association for which the last switch is recorded.
 const PATHS_KEPT: usize = 16;
 /// Limit on the past attempts that `explain` shows.
 const EXPLAINED: usize = 5;
@@ -30,23 +30,23 @@ pub(crate) struct History {
     attempts: VecDeque<(SocketAddr, PastAttempt)>,
     last_switches: LastSwitches,
     counters: Counters,
-    /// Connections that fell back, by kind of reason.
+    /// Number of connections that fell back, by kind of reason.
     fallbacks: BTreeMap<&'static str, u64>,
     link_bytes: LinkBytes,
-    /// Log lines about connections that do not use SCTP, by kind of reason.
+    /// Rates of log lines about connections that do not use SCTP, by kind of reason.
     fallback_lines: HashMap<Discriminant<FallbackReason>, LogRate>,
-    /// Log lines by subject.
+    /// Rates of other log lines, by subject.
     lines: BTreeMap<Line, LogRate>,
 }
 
-/// The subject of log lines that peers can cause at will.
+/// Subject of log lines that a peer can provoke in any number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Line {
-    /// Programs that send no messages where a rule expects some.
+    /// Programs whose data holds no valid message although the rule has a framing.
     Framing,
     /// Refused connections from peers.
     Refusal,
-    /// Connections to local programs that nothing answers.
+    /// Unanswered connections to local programs.
     Unanswered,
     /// Shared associations.
     Shared,
@@ -54,17 +54,17 @@ pub(crate) enum Line {
     Fault,
     /// Peers with a wrong key.
     WrongKey,
-    /// Handshakes about keys.
+    /// Handshakes that agree on no keys.
     Keys,
-    /// Keys of new peers, which only connections of this host find.
+    /// Keys of new peers. Only this host's own connections find such keys.
     NewPeer,
-    /// Peers that have another key than before.
+    /// Peers whose key has changed.
     ChangedPeer,
     /// Changes of paths.
     Path,
-    /// UDP ports of peers.
+    /// Changes of peers' UDP ports.
     Port,
-    /// Addresses of peers.
+    /// Changes of peers' addresses.
     Address,
     /// Peers' answers to changes of our addresses.
     Answer,
@@ -104,13 +104,13 @@ impl History {
         } += 1;
     }
 
-    /// Counts connections that the kernel let pass as the rules say.
+    /// Counts connections that the kernel let pass as plain TCP, as the rules require.
     pub(crate) fn count_passed(&mut self, connects: u64) {
         self.counters.connects_seen += connects;
         self.counters.connects_by_rule_tcp += connects;
     }
 
-    /// Counts bytes of local programs.
+    /// Counts bytes that local programs sent and received.
     pub(crate) fn count_bytes(&mut self, sent: u64, received: u64) {
         self.counters.bytes_sent += sent;
         self.counters.bytes_received += received;
@@ -120,18 +120,20 @@ impl History {
         self.counters
     }
 
-    /// Reports whether a line on this subject may be logged now; if so, returns the number of lines left out since the last one.
+    /// Decides whether a line on this subject may be logged now. If so, returns the number of lines left out since the last
+    /// logged one; otherwise returns `None`.
     pub(crate) fn admit(&mut self, line: Line, now: Time) -> Option<u64> {
         self.lines.entry(line).or_default().admit(now)
     }
 
-    /// Records a connection that uses SCTP after `setup_us` microseconds.
+    /// Records a connection over SCTP. Its setup took `setup_us` microseconds.
     pub(crate) fn succeeded(&mut self, destination: SocketAddr, setup_us: u64) {
         self.counters.connects_sctp += 1;
         self.remember(destination, PastAttempt::Sctp { when_unix_ms: unix_ms(), setup_us });
     }
 
-    /// Records a connection that is plain TCP although the rules allowed SCTP.
+    /// Records a connection that does not use SCTP although the rules allow it: it becomes plain TCP, or is refused
+    /// ([`FallbackReason::Required`]). Its SYN was held for `held_us` microseconds.
     pub(crate) fn fell_back(
         &mut self,
         now: Time,
@@ -173,7 +175,7 @@ impl History {
         self.fallbacks.iter().map(count).collect()
     }
 
-    /// Counts the bytes of a path of an association that ends.
+    /// Counts the bytes that an ending association exchanged on one path.
     pub(crate) fn count_link(&mut self, peer: IpAddr, interface: Option<String>, bytes: Bytes) {
         self.link_bytes.add(peer, interface, bytes);
     }
@@ -183,7 +185,7 @@ impl History {
         &self.link_bytes
     }
 
-    /// Records that data of an association switched paths.
+    /// Records that an association's data moved from one path to another.
     pub(crate) fn switched(&mut self, now: Time, association: AssociationId, from: &Route, to: &Route) {
         self.last_switches.note(association, from, to, now);
         self.counters.path_switches += 1;
@@ -205,7 +207,7 @@ impl History {
     }
 }
 
-/// The time of the last switch to or from each path of the existing associations.
+/// Time of the last switch to or from each path of the existing associations, up to [`PATHS_KEPT`] paths each.
 #[derive(Default)]
 struct LastSwitches(BTreeMap<AssociationId, VecDeque<(Ends, Time)>>);
 

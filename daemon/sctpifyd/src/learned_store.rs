@@ -1,8 +1,7 @@
-//! The learned table, shared by the shard (which learns and heeds it) and the control server (which shows and clears it),
-//! and its file.
+//! Shares the learned table, and keeps its file. The shard fills and follows the table. The control server shows and clears it.
 //!
-//! A separate thread writes the file, so the event loop never waits for a disk. A file that cannot be read or written is logged,
-//! and costs only its contents: everything can be learned again. SIGKILL loses up to [`SAVE_PAUSE`] of changes.
+//! A separate thread writes the file, so the event loop never waits for a disk. If the file cannot be read or written, the
+//! error is logged. Only entries that can be learned again are lost. SIGKILL loses the changes of up to [`SAVE_PAUSE`].
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -17,17 +16,17 @@ use crate::shared_store::SharedStore;
 /// Interval at which changes are written.
 const SAVE_PAUSE: Duration = Duration::from_secs(5);
 
-/// A handle to the one learned table.
+/// Handle to the process's learned table.
 #[derive(Clone)]
 pub(crate) struct LearnedStore {
     table: Arc<Mutex<LearnedTable>>,
     archive: Archive,
-    /// Held while the file is written; true if the last write failed.
+    /// Lock that is held while the file is written. Its value is true if the last write failed.
     failing: Arc<Mutex<bool>>,
 }
 
 impl LearnedStore {
-    /// Loads what an earlier daemon has learned, as far as it can be read.
+    /// Loads the entries that an earlier daemon learned. Unreadable entries are left out, with a warning.
     pub(crate) fn load(args: &DaemonArgs, archive: Archive) -> LearnedStore {
         let (table, complaint) = load_learned(&args.learned_file());
         if let Some(complaint) = complaint {
@@ -43,12 +42,12 @@ impl LearnedStore {
         LearnedStore { table: Arc::default(), archive: Archive::own(&args), failing: Arc::default() }
     }
 
-    /// Locks the table. Hold it for moments only: the shard waits for it.
+    /// Locks the table. Callers hold the lock only briefly, because the shard waits for it.
     pub(crate) fn lock(&self) -> MutexGuard<'_, LearnedTable> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes changes periodically, and exchanges them with the group's store, if any, until the process ends.
+    /// Writes changes periodically until the process ends. If the host has a group's store, also exchanges entries with it.
     pub(crate) fn keep(&self, mut shared: Option<SharedStore>) {
         loop {
             std::thread::sleep(SAVE_PAUSE);
@@ -59,7 +58,7 @@ impl LearnedStore {
         }
     }
 
-    /// Writes changes. Repeated failures are logged once; unwritten changes are written next time.
+    /// Writes changes to the file. Logs only the first of consecutive failures. Unwritten changes are written next time.
     pub(crate) fn save(&self) {
         let mut failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
         let entries: Vec<LearnedEntry> = {

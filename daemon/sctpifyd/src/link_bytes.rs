@@ -1,8 +1,8 @@
-//! Bytes by link and by peer of associations that have ended, since the daemon's start.
+//! Counts the bytes of ended associations since the daemon's start, by link and by peer.
 //!
-//! Invariant: at most [`LINKS_MAX`] links and [`PAIRS_MAX`] pairs of peer and link are kept, since peers come at will and interfaces
-//! may. Bytes of further links count as of an unknown one; those of further pairs count for the link alone. Begin at
-//! [`LinkBytes::add`].
+//! Invariant: up to [`LINKS_MAX`] known links and [`PAIRS_MAX`] pairs of a peer and a link are kept, because peers and
+//! interfaces may come in any number. Bytes of further links count for the unknown link. Bytes of further pairs count only for
+//! their link. Begin at [`LinkBytes::add`].
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -27,7 +27,7 @@ impl AddAssign for Bytes {
     }
 }
 
-/// The bytes of ended associations. A link is known by its interface.
+/// Bytes of ended associations. A link is identified by the name of its interface; `None` is the unknown link.
 #[derive(Default)]
 pub(crate) struct LinkBytes {
     by_link: BTreeMap<Option<String>, Bytes>,
@@ -49,12 +49,12 @@ impl LinkBytes {
         }
     }
 
-    /// Returns the bytes by a link to a peer.
+    /// Returns the bytes exchanged with a peer over a link.
     pub(crate) fn of_pair(&self, peer: IpAddr, interface: Option<&str>) -> Bytes {
         self.by_pair.get(&(peer, interface.map(str::to_owned))).copied().unwrap_or_default()
     }
 
-    /// Returns the bytes by each link.
+    /// Returns the bytes exchanged over each link.
     pub(crate) fn by_link(&self) -> BTreeMap<Option<String>, Bytes> {
         self.by_link.clone()
     }

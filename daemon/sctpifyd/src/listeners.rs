@@ -1,25 +1,26 @@
-//! The TCP listeners of this host, as the kernel lists them.
+//! Lists the TCP listeners of this host, as `/proc/net/tcp` and `/proc/net/tcp6` show them.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::manual::Socket;
 
-/// The kernel's name for the state LISTEN in `/proc/net/tcp`.
+/// Code of the state LISTEN in `/proc/net/tcp`.
 const LISTEN: &str = "0A";
-/// The columns of a socket's owner and number.
+/// Columns of a socket's owner and inode, counted from 0.
 const UID: usize = 7;
 const INODE: usize = 9;
-/// Limit on the listeners listed.
+/// Limit on the listeners that [`listeners`] returns.
 const LISTED_MAX: usize = 1024;
 
-/// A listener, and which socket it is.
+/// A listener's address, and its socket.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Listed {
     pub(crate) address: SocketAddr,
     pub(crate) socket: Socket,
 }
 
-/// Lists the listeners of this network namespace to show; empty if the kernel does not report them.
+/// Lists up to [`LISTED_MAX`] listeners of this network namespace, for display. The list is empty if the kernel does not report
+/// them.
 pub(crate) fn listeners() -> Vec<Listed> {
     let mut found = all_listeners();
     found.truncate(LISTED_MAX);
@@ -45,7 +46,7 @@ fn listed(fields: &[&str]) -> Option<Listed> {
     Some(Listed { address: address(fields[1])?, socket })
 }
 
-/// Parses an address as the kernel prints it: words of four bytes in host order, a colon, the port.
+/// Parses an address as the kernel prints it: hexadecimal words of four bytes in host order, a colon, and the hexadecimal port.
 fn address(text: &str) -> Option<SocketAddr> {
     let (ip, port) = text.split_once(':')?;
     let port = u16::from_str_radix(port, 16).ok()?;

@@ -1,4 +1,4 @@
-//! A rate limit for log lines that peers can cause at will.
+//! Limits the rate of log lines that a peer can provoke in any number.
 //!
 //! Begin at [`LogRate::admit`].
 
@@ -8,10 +8,10 @@ use base::Time;
 
 /// Limit on the lines in one [`PERIOD`].
 const LINES: u32 = 20;
-/// Period over which the lines are counted together.
+/// Period in which lines are counted.
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// Lines of one kind.
+/// Count of the log lines of one kind.
 #[derive(Debug, Default)]
 pub(crate) struct LogRate {
     /// Start of the period.
@@ -21,7 +21,8 @@ pub(crate) struct LogRate {
 }
 
 impl LogRate {
-    /// Reports whether a line may be logged now; if so, returns the number of lines left out since the last one.
+    /// Decides whether a line may be logged now. If so, returns the number of lines left out since the last logged one;
+    /// otherwise returns `None`.
     pub(crate) fn admit(&mut self, now: Time) -> Option<u64> {
         if now >= self.since + PERIOD {
             (self.since, self.lines) = (now, 0);

@@ -1,15 +1,17 @@
 //! The daemon: carries this host's TCP connections over SCTP according to the rules.
 //!
-//! Two processes run one program. The [`supervisor`] stays root: it kills a worker whose heartbeat stops, cleans up after a
-//! killed one, passes signals on, and reads and writes the files ([`archive`]). The [`worker`] does everything else under its own
-//! user id, in one event loop ([`shard`]) with a [`control_server`] in other threads.
+//! The program runs as two processes. The [`supervisor`] stays root. It kills a worker that stops signalling, cleans up after a
+//! killed worker, passes signals on, and reads and writes the files ([`archive`]). The [`worker`] does everything else under
+//! its own user id: one thread runs the event loop ([`shard`]), others run the [`control_server`].
 //!
-//! Nothing here knows SCTP, netfilter or the rules' syntax: the crates below do. Begin with [`shard`] (the loop) and
-//! [`driver`] (the life of connections), then with the parts that it drives: [`policy`], [`interception`], [`connection`],
-//! [`shared`], [`flowing`] (bytes of a connection) and [`history`].
+//! SCTP, netfilter and the rules' syntax are implemented in the crates that this one uses. Begin with [`shard`] (the loop) and
+//! [`driver`] (the life of connections). Then read the parts that the driver uses: [`policy`], [`interception`],
+//! [`connection`], [`shared`], [`flowing`] (bytes of a connection) and [`history`].
 //!
-//! Invariants: a held SYN always gets a verdict; after INIT ACK, a failure is reported to the peer before the SYN is released; a
-//! connection whose association is lost is reset, never closed in order.
+//! Invariants:
+//! - A held SYN always gets a verdict.
+//! - After INIT ACK, a failure is reported to the peer before the SYN is released.
+//! - A connection whose association is lost is reset, never closed in order.
 
 #![forbid(unsafe_code)]
 
@@ -88,8 +90,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Raises the priority: the kernel does the same work for TCP ahead of all programs, and if this program waited behind busy ones
-/// it would lose races and miss timers. A higher priority set at its start is kept.
+/// Raises this process's priority to a nice value of -10. The kernel does the same work for TCP ahead of all programs. If this
+/// process waited behind busy programs, it would lose races and miss timers. A higher priority at its start is kept.
 fn raise_priority() {
     const NICENESS: i32 = -10;
     let raised = rustix::process::getpriority_process(None).and_then(|now| {

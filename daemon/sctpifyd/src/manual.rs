@@ -1,9 +1,9 @@
-//! Listeners whose own programs ask for SCTP: the papers' ENABLE_MANUAL of a server, for as long as the program holds its control
-//! connection or its socket listens.
+//! Grants SCTP to listeners whose own programs request it (the papers' ENABLE_MANUAL, for servers). A grant lasts as long as
+//! the requester's control connection is open and a socket of the grant listens.
 //!
-//! A user gets this only for listeners of his own. The grant is not for a port but for one socket, identified by the inode and
-//! owner that the kernel reports: a later listener on the port is not covered. Each connection checks the grant again
-//! ([`Manual::has`]), as well as the rules: `local-disable` and the switch override it. Begin at [`Manual::ask`].
+//! A user gets grants only for his own listeners. A grant covers single sockets, identified by the inode and owner that the
+//! kernel reports, and never a port. A later listener on the same port is not covered. Each connection checks the grant
+//! ([`Manual::has`]) and the rules: `local-disable` and the setting `enable` override the grant. Begin at [`Manual::ask`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -14,26 +14,26 @@ use base::Time;
 
 use crate::listeners::Listed;
 
-/// Limits on the grants in force: in all, and per user other than root.
+/// Limits on the grants in force: in total, and per user who may not make rules.
 const HELD_MAX: usize = 64;
 const HELD_OF_USER_MAX: usize = 8;
-/// Limit on the grants of all users that may not make rules: the others are reserved for those who may.
+/// Limit on the grants of all users who may not make rules. The rest is reserved for users who may.
 const HELD_OF_USERS_MAX: usize = 48;
-/// Limit on the sockets of one request: some programs have one for each thread (SO_REUSEPORT) or address.
+/// Limit on the sockets of one request. Some programs have one socket for each thread (SO_REUSEPORT) or address.
 const SOCKETS_MAX: usize = 64;
-/// Limit on the requests of one user in a second, granted or not.
+/// Limit on the requests of one user in a second, granted or not. Users who may make rules are exempt.
 const ASKED_MAX: u32 = 10;
 const ASKED_PERIOD: Duration = Duration::from_secs(1);
-/// Greatest age of the list of the kernel's listeners when the presence of some is checked.
+/// Maximum age of the list of listeners against which grants are checked.
 const SEEN_FOR: Duration = Duration::from_secs(2);
-/// The user that the kernel shows for all users unknown to this user namespace.
+/// User id that the kernel reports for every user who is unknown in this user namespace.
 const UNKNOWN_USER: u32 = 65_534;
 
-/// The process that asks.
+/// The user of the process that requests a grant.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Caller {
     pub(crate) uid: u32,
-    /// Root, or the daemon's own user: these also make rules.
+    /// Set for root and the daemon's own user, who may also make rules.
     pub(crate) may_change: bool,
 }
 
@@ -44,27 +44,27 @@ pub(crate) struct Socket {
     pub(crate) uid: u32,
 }
 
-/// The reason why nothing is granted.
+/// Reason for which a request is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum AskError {
-    /// Too often.
+    /// The user sends requests too often.
     #[error("more than {max} requests of one user in a second: retry", max = ASKED_MAX)]
     TooOften,
-    /// Nobody listens.
+    /// No program listens on the port.
     #[error("no program listens there: send the request after listen()")]
     NobodyListens,
-    /// Others' listeners alone.
+    /// Only other users' programs listen on the port.
     #[error("the program that listens there is another user's: only its owner or root may expose it")]
     NotOwn,
-    /// Too many sockets.
+    /// Too many sockets listen on the port.
     #[error("more than {max} sockets listen there: name one address", max = SOCKETS_MAX)]
     ManySockets,
-    /// No room.
+    /// A limit on grants is reached.
     #[error("limits: {own} exposed listeners per user, {all} in total", own = HELD_OF_USER_MAX, all = HELD_MAX)]
     Full,
 }
 
-/// All grants; shared by the threads that grant and by the packet loop.
+/// All grants, shared by the packet loop and the threads that grant.
 #[derive(Clone, Default)]
 pub(crate) struct Manual(Arc<Mutex<Held>>);
 
@@ -80,22 +80,22 @@ struct Held {
     /// Number of requests of each user in the current period.
     asked: BTreeMap<u32, u32>,
     asked_since: Time,
-    /// The sockets that listened at the last look.
+    /// Sockets that listened at the last check.
     seen: BTreeSet<Socket>,
     seen_at: Option<Time>,
 }
 
-/// A grant; it ends when it is dropped.
+/// A grant. It ends when this value is dropped.
 pub(crate) struct Grant {
     manual: Manual,
     number: u64,
-    /// The sockets were missing at the last look.
+    /// The sockets were missing at the last check.
     missed: bool,
 }
 
 impl Manual {
-    /// Grants SCTP to the caller's listeners on a port, only those of one address if it is named; `listed` returns all listeners
-    /// of the host.
+    /// Grants SCTP to the caller's listeners on a port, or to everyone's if the caller may make rules. If an address is given,
+    /// only listeners on that address are covered. `listed` returns all listeners of the host.
     pub(crate) fn ask(
         &self,
         now: Time,
@@ -104,7 +104,7 @@ impl Manual {
         listed: impl FnOnce() -> Vec<Listed>,
     ) -> Result<Grant, AskError> {
         self.lock().count(now, caller)?;
-        // Read without the lock: the packet loop waits for it.
+        // The list is read without the lock, because the packet loop waits for the lock.
         let wanted = |l: &Listed| {
             l.address.port() == port
                 && address.is_none_or(|ip| ip.to_canonical() == l.address.ip().to_canonical())
@@ -132,13 +132,15 @@ impl Manual {
         Ok(Grant { manual: self.clone(), number, missed: false })
     }
 
-    /// Reports whether this very socket has a grant: from a caller who may make rules, or from a user if `of_users`.
+    /// Reports whether this socket has a grant of a caller who may make rules. With `of_users`, the grants of other users count
+    /// too.
     pub(crate) fn has(&self, socket: Socket, of_users: bool) -> bool {
         let counts = |granted: &&Granted| of_users || granted.to.may_change;
         self.lock().grants.values().filter(counts).any(|granted| granted.sockets.contains(&socket))
     }
 
-    /// Reports whether any socket has a grant: from a caller who may make rules, or from a user if `of_users`.
+    /// Reports whether any socket has a grant of a caller who may make rules. With `of_users`, the grants of other users count
+    /// too.
     pub(crate) fn has_any(&self, of_users: bool) -> bool {
         self.lock().grants.values().any(|granted| of_users || granted.to.may_change)
     }
@@ -161,8 +163,8 @@ impl Held {
 }
 
 impl Grant {
-    /// Reports whether one of its sockets still listens. A listing may pass over a socket while the kernel's table changes, so a
-    /// socket counts as gone only after two misses.
+    /// Reports whether one of the grant's sockets still listens. The kernel's list may omit a socket while the table changes,
+    /// so a socket counts as gone only after two consecutive misses.
     pub(crate) fn still_listens(&mut self, now: Time, listed: impl FnOnce() -> Vec<Listed>) -> bool {
         let is_known = self.manual.lock().seen_at.is_some_and(|at| now < at + SEEN_FOR);
         if !is_known {
@@ -211,7 +213,7 @@ mod tests {
         manual.ask(NOW, caller, (None, port), host)
     }
 
-    /// Asks for a listener of the caller's on port 8000.
+    /// Requests a grant for one listener of the caller on port 8000.
     fn ask_own(manual: &Manual, caller: Caller) -> Result<Grant, AskError> {
         manual.ask(NOW, caller, (None, 8000), || vec![listed("0.0.0.0:8000", caller.uid, 9)])
     }

@@ -1,8 +1,8 @@
-//! The latest changes of links and paths, for `status` and those who follow them.
+//! Collects the latest changes of links and paths, for `status` and for programs that follow the events.
 //!
-//! The engine's events are collected during a turn, and told after its packets have left: a failure of many associations at once
-//! delays none of them. Invariant: at most [`KEPT`] events are kept, by number, without gaps; none changes after it was told. Begin
-//! at [`PathEvents::note_switch`] and [`PathEvents::note_change`].
+//! The engine's events are collected during a turn, and published after the turn's packets have been sent. A failure of many
+//! associations at once therefore delays no packet. Invariants: up to [`KEPT`] events are kept, numbered without gaps. A
+//! published event does not change. Begin at [`PathEvents::note_switch`] and [`PathEvents::note_change`].
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
@@ -16,32 +16,33 @@ use crate::clock::unix_ms;
 use crate::log_rate::LogRate;
 use crate::peer_links::{LinkChange, LinkStates, PeerId, PeerLinks};
 
-/// Limit on the events that are kept.
+/// Limit on the recorded events.
 const KEPT: usize = 512;
-/// Events that `status` shows.
+/// Limit on the events that `status` shows.
 const SHOWN: usize = 32;
-/// Time within which the same move of data by several associations of a peer is one event: they share the links.
+/// Time within which equal moves of data by a peer's associations are one event. These associations share the links.
 const TOGETHER: Duration = Duration::from_secs(1);
-/// Limit on the peers whose rate of events is limited each by its own; the rates are cleared beyond.
+/// Limit on the separate rates of events. When it is reached, all rates are cleared.
 const RATES_MAX: usize = 4096;
-/// Limit on the moves of data that one turn collects.
+/// Limit on the moves of data that one turn collects. Further ones are counted only.
 const MOVES_MAX: usize = 4096;
 
-/// The latest events, newest first.
+/// The latest events, newest first, and the changes that this turn has collected.
 #[derive(Default)]
 pub(crate) struct PathEvents {
     latest: VecDeque<(Time, PathEvent)>,
-    /// Events so far.
+    /// Number of events so far.
     count: u64,
-    /// Changes of each association so far, by kind and reason.
+    /// Number of path changes so far, by kind and reason, over all associations.
     counts: BTreeMap<(&'static str, &'static str), u64>,
     links: PeerLinks,
-    /// Peers can move data at will. Moves, and changes of links, have a limit each.
+    /// Rates of events by peer, because a peer can move data as often as it likes. Moves of data (true) and changes of links
+    /// (false) have separate rates.
     rates: BTreeMap<(PeerId, bool), LogRate>,
-    /// Paths that data has left because they lose packets or are slow. Their links still work.
+    /// Paths that lose packets or are slow. Data has left them, but their links still work.
     poor: BTreeMap<AssociationId, Vec<Route>>,
     moves: VecDeque<Move>,
-    /// Associations whose paths have changed in this turn, each with the paths and reasons.
+    /// Associations whose paths have changed in this turn, each with the changed paths and the reasons.
     touched: BTreeMap<AssociationId, Vec<(Route, PathReason)>>,
     /// Associations that have ended in this turn.
     ended: Vec<AssociationId>,
@@ -55,15 +56,15 @@ pub(crate) struct Move {
     pub(crate) reason: PathReason,
 }
 
-/// The parts of the daemon that events are described by.
+/// The daemon's functions that describe parts of events.
 pub(crate) struct EventContext<'a> {
-    /// Describes a path.
+    /// Function that describes a path.
     pub(crate) ends: &'a dyn Fn(&Route) -> PathEnds,
-    /// Returns the name that the operator has given the link of an interface.
+    /// Function that returns the operator's name for the link of an interface.
     pub(crate) name: &'a dyn Fn(&str) -> Option<String>,
-    /// Returns an association's paths.
+    /// Function that returns an association's paths.
     pub(crate) info: &'a dyn Fn(AssociationId) -> Option<AssociationInfo>,
-    /// Returns an association's peer.
+    /// Function that returns an association's peer.
     pub(crate) peer: &'a dyn Fn(AssociationId) -> Option<PeerId>,
 }
 
@@ -92,7 +93,7 @@ impl PathEvents {
         reason: PathReason,
     ) {
         let kind = match (from, to) {
-            // Its beginning is no change.
+            // The beginning of a path is not a change.
             (PathState::Unconfirmed, _) | (_, PathState::Unconfirmed) => None,
             (_, PathState::Active) => Some("up"),
             (PathState::Active, _) => Some("down"),
@@ -125,12 +126,12 @@ impl PathEvents {
         self.ended.push(association);
     }
 
-    /// Reports whether a turn has collected anything.
+    /// Reports whether this turn has collected any changes.
     pub(crate) fn has_news(&self) -> bool {
         !(self.moves.is_empty() && self.touched.is_empty() && self.ended.is_empty())
     }
 
-    /// Makes events of all that was collected. Returns the new ones, oldest first.
+    /// Publishes events for all collected changes. Returns the new events, oldest first.
     pub(crate) fn tell(&mut self, now: Time, context: &EventContext<'_>) -> Vec<PathEvent> {
         let before = self.count;
         for (association, causes) in std::mem::take(&mut self.touched) {
@@ -158,7 +159,7 @@ impl PathEvents {
         self.latest.iter().take(new).rev().map(|(_, event)| event.clone()).collect()
     }
 
-    /// Compares the links of an association with what was told of its peer.
+    /// Compares the links of an association with the published links of its peer, and publishes the differences.
     fn follow_links(
         &mut self,
         now: Time,
@@ -181,7 +182,7 @@ impl PathEvents {
             *states.entry(of(&ends)).or_default() |= is_up;
             samples.entry(of(&ends)).or_insert(ends);
         }
-        // The peer has moved: its new address is being proven.
+        // No path is confirmed: the peer has moved, and its new address must be confirmed first.
         if states.is_empty() && !info.paths.is_empty() {
             return;
         }
@@ -203,7 +204,8 @@ impl PathEvents {
         }
     }
 
-    /// Tells an event, unless the peer has caused too many, or another of its associations the same one a moment ago.
+    /// Publishes an event, unless the peer has reached its limit. A move of data is left out if the peer's last one within
+    /// [`TOGETHER`] was the same.
     fn publish(&mut self, now: Time, peer: &PeerId, change: PathChange, reason: control::PathReason) {
         let mut recent =
             self.latest.iter().take_while(|(at, _)| now < *at + TOGETHER).map(|(_, event)| event);
@@ -250,12 +252,12 @@ impl PathEvents {
         newer
     }
 
-    /// Returns the number of changes by kind and reason, also of those that have not happened.
+    /// Returns the number of changes by kind and reason. Changes that have not occurred are included, with the number 0.
     pub(crate) fn counts(&self) -> Vec<PathChangeCount> {
         let kinds = ["switched", "down", "up"];
         let all =
             kinds.into_iter().flat_map(|event| control::PathReason::NAMES.map(|reason| (event, reason)));
-        // A path comes up for one reason only.
+        // A path comes up for only one reason.
         let can_be = all.filter(|(event, reason)| *event != "up" || *reason == "answer");
         let count = |(event, reason)| PathChangeCount {
             event: String::from(event),
@@ -271,7 +273,7 @@ impl PathEvents {
     }
 }
 
-/// Describes a link to a peer that has no path any more.
+/// Describes a link that no longer has a path to the peer.
 fn some_path(link: String, peer: IpAddr, context: &EventContext<'_>) -> PathEnds {
     PathEnds { name: (context.name)(&link), interface: Some(link), local: None, remote: peer }
 }
@@ -304,7 +306,7 @@ mod tests {
 
     const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 1, 1));
 
-    /// Associations with peers, without packets.
+    /// Associations with peers that exchange no packets.
     struct World {
         engine: Endpoint,
         events: PathEvents,
@@ -329,7 +331,8 @@ mod tests {
             self.engine.connect(Time::ZERO, connect).unwrap()
         }
 
-        /// Tells all that was collected; an association's peer is that of the last one with its number.
+        /// Publishes all collected changes. Each association belongs to the peer with this number, unless an earlier call named
+        /// another one.
         fn tell(&mut self, ms: u64, peer: u8) -> Vec<PathEvent> {
             let engine = &self.engine;
             let context = EventContext {

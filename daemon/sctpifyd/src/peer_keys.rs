@@ -1,6 +1,7 @@
-//! The secrets shared with other sctpify hosts: they prove the host's identity at the start of each association (RFC 4895).
+//! Holds the secrets that this host shares with other sctpify hosts. With a secret, hosts prove their identity at the start of
+//! each association (RFC 4895).
 //!
-//! [`control::parse_peer_keys`] reads them. Secrets never appear in logs, answers or errors.
+//! [`control::parse_peer_keys`] parses the file. Secrets never appear in logs, answers or errors.
 
 use std::net::IpAddr;
 
@@ -10,13 +11,13 @@ use keying::PresharedKey;
 use rules::IpNet;
 use sctp::{AuthConfig, ChunkType};
 
-/// Number of the shared key at both ends; 0 is the empty key of hosts without any.
+/// Key identifiers at both ends: the shared key, and the empty key of a host that has no shared key.
 const SHARED: u16 = 1;
 const EMPTY: u16 = 0;
 
-/// Chunks that a peer must sign: all that RFC 4895 allows (section 3.2 excludes INIT, INIT ACK and SHUTDOWN COMPLETE); the engine
-/// adds ASCONF and ASCONF-ACK. A host that has forgotten an association cannot sign its ABORT: the engine takes that as a
-/// question.
+/// Chunks that a peer must sign: all that RFC 4895 allows (section 3.2 excludes INIT, INIT ACK and SHUTDOWN COMPLETE). The
+/// engine adds ASCONF and ASCONF-ACK. A host that has lost an association cannot sign its ABORT. The engine does not trust such
+/// an ABORT, and asks the peer with HEARTBEATs.
 const SIGNED: [ChunkType; 16] = [
     ChunkType::COOKIE_ECHO,
     ChunkType::COOKIE_ACK,
@@ -39,7 +40,7 @@ const SIGNED: [ChunkType; 16] = [
 /// Hosts and their keys.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct PeerKeys {
-    /// Longest prefixes first.
+    /// The hosts' keys, longest prefixes first.
     keys: Vec<PeerKey>,
 }
 
@@ -49,7 +50,7 @@ impl PeerKeys {
         Ok(PeerKeys { keys: parse_peer_keys(path, text)? })
     }
 
-    /// Returns the authentication of associations with this host; none without a key for it.
+    /// Returns the authentication of associations with this host, or `None` if the host has no key.
     pub(crate) fn auth_for(&self, peer: IpAddr, is_required: bool) -> Option<AuthConfig> {
         let key = Bytes::copy_from_slice(self.find(peer)?.secret());
         let mut auth = AuthConfig {
@@ -61,19 +62,19 @@ impl PeerKeys {
         };
         auth.keys.insert(SHARED, key.clone());
         if is_required {
-            // The empty key opens nothing either then.
+            // With this, packets under the empty key's identifier also need the secret.
             auth.keys.insert(EMPTY, key);
         }
         Some(auth)
     }
 
-    /// Returns the key for this host, to be mixed into the keys of encrypted associations.
+    /// Returns the host's key, which is mixed into the keys of encrypted associations.
     pub(crate) fn preshared(&self, peer: IpAddr, is_required: bool) -> Option<PresharedKey> {
         let key = PresharedKey::new(self.find(peer)?.secret())?;
         Some(if is_required { key } else { key.optional() })
     }
 
-    /// Describes, for people, the hosts that the key for this host covers.
+    /// Describes the hosts that share this host's key, for people.
     pub(crate) fn whose(&self, peer: IpAddr) -> Option<String> {
         let net = self.find(peer)?.net();
         Some(net.map_or_else(|| "all hosts".to_owned(), |net| net.to_string()))

@@ -1,7 +1,8 @@
-//! This host's links to each peer: which of them work, by all associations with the peer.
+//! Tracks which of this host's links to each peer work, from all associations with the peer.
 //!
-//! A link works by an association if one of its proven paths does. The first association that loses a link speaks for all: they share
-//! it. Invariant: a peer is known as long as it has an association. Begin at [`PeerLinks::update`].
+//! A link works for an association if one of the association's confirmed paths over it works. The first association that loses
+//! or regains a link decides for all associations with the peer, because they share the link. Invariant: a peer is known while
+//! it has an association. Begin at [`PeerLinks::update`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -9,19 +10,19 @@ use std::net::IpAddr;
 use control::HostKeyText;
 use sctp::AssociationId;
 
-/// The least number of associations at which those that are gone are looked for.
+/// Minimum number of known associations for a sweep.
 const SWEEP_MIN: usize = 1024;
 
-/// A peer. Hosts behind one NAT have one address, and differ by their keys.
+/// A peer. Hosts behind one NAT have the same address, and differ in their keys.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct PeerId {
-    /// The address by which its associations began.
+    /// The peer's address at the start of its associations.
     pub(crate) address: IpAddr,
-    /// Its proven key; none if its associations are in the clear.
+    /// The peer's proven key; `None` if its associations are not encrypted.
     pub(crate) key: Option<HostKeyText>,
 }
 
-/// Links by their names, and whether they work.
+/// Links by name; true if the link works.
 pub(crate) type LinkStates = BTreeMap<String, bool>;
 
 /// A change of a link to a peer.
@@ -29,7 +30,7 @@ pub(crate) type LinkStates = BTreeMap<String, bool>;
 pub(crate) struct LinkChange {
     /// The link's name.
     pub(crate) link: String,
-    /// True if it works again.
+    /// True if the link works again, false if it has failed.
     pub(crate) is_up: bool,
 }
 
@@ -38,20 +39,20 @@ pub(crate) struct LinkChange {
 pub(crate) struct PeerLinks {
     peers: BTreeMap<PeerId, KnownLinks>,
     of: BTreeMap<AssociationId, PeerId>,
-    /// The number of associations at which those that are gone are looked for.
+    /// Number of known associations at which the next sweep removes ended ones.
     sweep_at: usize,
 }
 
 /// The links to one peer.
 #[derive(Default)]
 struct KnownLinks {
-    /// As it was told last.
+    /// Last published state of the links.
     told: LinkStates,
     associations: BTreeMap<AssociationId, LinkStates>,
 }
 
 impl PeerLinks {
-    /// Takes the links of an association with a peer as they are now. Returns what is new about the peer.
+    /// Updates the links of an association to their present states `now`. Returns the resulting changes of the peer's links.
     pub(crate) fn update(
         &mut self,
         association: AssociationId,
@@ -77,7 +78,8 @@ impl PeerLinks {
         changes.collect()
     }
 
-    /// Forgets an association that has ended. Returns what is new about the peer: a link that works by its other associations.
+    /// Forgets an association that has ended. Returns its peer, and the links that work again because they work for the peer's
+    /// other associations. Returns `None` if the peer has no other association.
     pub(crate) fn forget(&mut self, association: AssociationId) -> Option<(PeerId, Vec<LinkChange>)> {
         let peer = self.of.remove(&association)?;
         let known = self.peers.get_mut(&peer)?;
@@ -96,7 +98,7 @@ impl PeerLinks {
         Some((peer, found.iter().filter_map(|link| known.tell(link, true)).collect()))
     }
 
-    /// Forgets associations that are no more, once there are many that nobody has reported.
+    /// Forgets associations that no longer exist, once many associations are known. Their ends were not reported.
     pub(crate) fn sweep(&mut self, exists: impl Fn(AssociationId) -> bool) {
         if self.of.len() < self.sweep_at.max(SWEEP_MIN) {
             return;
@@ -108,7 +110,7 @@ impl PeerLinks {
         self.sweep_at = 2 * self.of.len();
     }
 
-    /// Returns the number of links by which the peer can be reached, and of all that are known.
+    /// Returns the number of the peer's working links, and the number of its known links.
     pub(crate) fn count(&self, peer: &PeerId) -> (u64, u64) {
         let told = self.peers.get(peer).map(|known| &known.told);
         let up = told.map_or(0, |told| told.values().filter(|is_up| **is_up).count());
@@ -122,7 +124,8 @@ impl PeerLinks {
 }
 
 impl KnownLinks {
-    /// Notes the state of a link; returns it if it is news. The beginning of a link is none while another one works.
+    /// Records the state of a link. Returns the change if it must be published. A new link is published only if it works and no
+    /// other known link does.
     fn tell(&mut self, link: &str, is_up: bool) -> Option<LinkChange> {
         let others_work = self.told.values().any(|is_up| *is_up);
         let is_first = self.told.is_empty();
@@ -147,7 +150,7 @@ mod tests {
         PeerId { address: PEER, key: None }
     }
 
-    /// Identifiers of associations, as an engine gives them.
+    /// Creates identifiers of associations with an engine.
     fn associations<const N: usize>() -> [AssociationId; N] {
         let mut engine = Endpoint::new(Time::ZERO, EndpointConfig::default(), [1; 32]);
         std::array::from_fn(|n| {

@@ -1,9 +1,10 @@
-//! The known peers, shared by the shard (which adds and looks them up) and the control server (which lists and removes them), and
-//! their file. Begin with [`PeersStore`].
+//! Shares the known peers, and keeps their file. The shard adds and looks up peers. The control server lists and removes them.
+//! Begin with [`PeersStore`].
 //!
-//! A separate thread writes the file, so the event loop never waits for a disk. The daemons of one user's `sctpify run` share the file: each
-//! writes its own changes into it, and takes over those of the others. If the daemon encrypts and the file cannot be read, the daemon does not
-//! start, because it would accept any key. SIGKILL loses up to [`SAVE_PAUSE`] of changes.
+//! A separate thread writes the file, so the event loop never waits for a disk. The daemons of one user's `sctpify run`
+//! commands share the file. Each daemon writes its own changes into the file, and takes over the other daemons' changes. If a
+//! daemon encrypts and cannot read the file, it does not start, because it would accept any key. SIGKILL loses the changes of
+//! up to [`SAVE_PAUSE`].
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -17,7 +18,7 @@ use crate::archive::{Archive, ArchiveError, Stamp};
 /// Interval at which changes are written.
 const SAVE_PAUSE: Duration = Duration::from_secs(1);
 
-/// A handle to the known peers.
+/// Handle to the known peers.
 #[derive(Clone)]
 pub(crate) struct PeersStore {
     peers: Arc<Mutex<KnownPeers>>,
@@ -26,10 +27,10 @@ pub(crate) struct PeersStore {
     file_state: Arc<Mutex<FileState>>,
 }
 
-/// The file as this daemon read or wrote it last.
+/// State of the file at this daemon's last read or write.
 struct FileState {
     peers: KnownPeers,
-    /// Tells whether another daemon has written the file since; none if there is no file.
+    /// Stamp of the file, which changes if another daemon writes it; `None` if the file does not exist.
     stamp: Option<Stamp>,
     /// True if the last write failed.
     is_failing: bool,
@@ -39,7 +40,7 @@ impl PeersStore {
     /// Loads the peers that an earlier daemon knew.
     ///
     /// # Errors
-    /// When the file cannot be read and the settings ask for encryption.
+    /// Fails if the file cannot be read and the settings offer encryption.
     pub(crate) fn load(args: &DaemonArgs, settings: &Settings, archive: Archive) -> Result<PeersStore> {
         let stamp = archive.peers_stamp();
         let peers = match load_peers(&args.peers_file()) {
@@ -58,7 +59,7 @@ impl PeersStore {
         })
     }
 
-    /// Locks the peers. Release the guard quickly: the event loop waits for it.
+    /// Locks the peers. Callers release the lock quickly, because the event loop waits for it.
     pub(crate) fn lock(&self) -> MutexGuard<'_, KnownPeers> {
         self.peers.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -67,15 +68,15 @@ impl PeersStore {
     pub(crate) fn keep(&self) {
         loop {
             std::thread::sleep(SAVE_PAUSE);
-            // A failure is logged there, and the next round tries again.
+            // `save` logs a failure, and the next round retries.
             let _ = self.save();
         }
     }
 
-    /// Writes changes, and takes over those of other daemons. Logs the first of consecutive failures.
+    /// Writes changes, and takes over the changes of other daemons. Logs only the first of consecutive failures.
     ///
     /// # Errors
-    /// If the file cannot be read or written. The next call writes the changes again.
+    /// Fails if the file cannot be read or written. The next call writes the changes again.
     pub(crate) fn save(&self) -> Result<(), ArchiveError> {
         let mut file = self.file_state.lock().unwrap_or_else(PoisonError::into_inner);
         let stamp = self.archive.peers_stamp();

@@ -1,7 +1,6 @@
-//! The daemon's policy: the rules, the learned table, this host's addresses, and what is known of peers decide whether and how SCTP
-//! is tried.
+//! Decides whether and how SCTP is tried, from the rules, the learned table, this host's addresses, and facts about peers.
 //!
-//! Nothing here sends a packet or reads a clock. Begin at [`Policy::decide`].
+//! This module sends no packet, and reads no clock except for the date. Begin at [`Policy::decide`].
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -20,39 +19,39 @@ use crate::connection::{CONNECTIONS_MAX, stepped};
 use crate::learned_store::LearnedStore;
 use crate::rules_store::RulesStore;
 
-/// Limit on the peers remembered as reachable over UDP; when it is reached the memory is cleared.
+/// Limit on the peers remembered as reachable over UDP. When it is reached, all of them are forgotten.
 const UDP_PEERS_MAX: usize = 4096;
-/// Lifetime of such an entry after the last success.
+/// Lifetime of an entry in [`UdpPeers`] after the last success.
 const UDP_PEER_LIFETIME: Duration = Duration::from_secs(600);
 
-/// The rules and the knowledge that decisions about connections rest on.
+/// The rules and the facts on which decisions about connections are based.
 pub(crate) struct Policy {
     rules: RulesStore,
     learned: LearnedStore,
     addresses: AddressBook,
     udp_peers: UdpPeers,
-    /// New connections are left to TCP, so that the daemon can be stopped.
+    /// New connections stay plain TCP, because the operator wants to stop the daemon later.
     draining: bool,
     stopping: bool,
 }
 
-/// The reason why a SYN goes on as plain TCP.
+/// Reason why a SYN continues as plain TCP.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) enum Plain {
-    /// The rules or the kind of connection require it; there is nothing to report.
+    /// The rules or the kind of connection require plain TCP. Nothing is reported.
     ByRule,
-    /// The destination was learned to have no SCTP.
+    /// The destination is cached as not supporting SCTP.
     Learned,
-    /// The rules would allow SCTP.
+    /// The rules allow SCTP, but another reason prevents it.
     Because(FallbackReason),
 }
 
 /// The terms of a connection that may use SCTP.
 #[derive(Debug)]
 pub(crate) struct Terms {
-    /// The settings, as its rule changes them.
+    /// The settings, with the changes that the connection's rule makes.
     pub(crate) settings: Settings,
-    /// The name or key of the only peer that may have it.
+    /// Name or key of the only peer that may get the connection; `None` if any peer may.
     pub(crate) peer: Option<String>,
 }
 
@@ -115,12 +114,12 @@ impl Policy {
         self.addresses.refresh();
     }
 
-    /// Puts the policies of links in force that the settings have; returns whether they are new.
+    /// Puts the settings' link policies in force. Reports whether they have changed.
     pub(crate) fn follow_links(&mut self) -> bool {
         self.addresses.set_links(&self.rules.settings().links)
     }
 
-    /// Returns the addresses whose links went down and those whose links came up since the last call.
+    /// Returns the addresses whose links have gone down (false) or come up (true) since the last call.
     pub(crate) fn take_link_changes(&mut self) -> Vec<(IpAddr, bool)> {
         self.addresses.take_link_changes()
     }
@@ -148,8 +147,15 @@ impl Policy {
         self.stopping || self.draining
     }
 
-    /// Decides whether the connection of a SYN with this mark may use SCTP; the returned state gives the reason. `is_enclosed`: it
-    /// begins in a command's enclosed namespace. `is_order`: what was learned about the destination does not count. `connections` exist already.
+    /// Decides whether a connection may use SCTP. Returns its terms, and the shim state that shows why SCTP is allowed.
+    ///
+    /// - `mark`: the mark of the connection's SYN.
+    /// - `is_order`: true if the learned table must be ignored.
+    /// - `is_enclosed`: true if the connection begins in a command's enclosed namespace.
+    /// - `connections`: the number of existing connections.
+    ///
+    /// # Errors
+    /// Returns the reason why the connection stays plain TCP.
     pub(crate) fn decide(
         &self,
         flow: &FourTuple,
@@ -158,7 +164,7 @@ impl Policy {
         connections: usize,
     ) -> Result<(Terms, ShimState), Plain> {
         let (local, remote) = (flow.local(), flow.remote());
-        // A socket connected to itself has one end only.
+        // A socket that is connected to itself has only one end.
         if self.addresses.stays_plain(remote.ip()) || remote.ip().is_multicast() || local == remote {
             return Err(Plain::ByRule);
         }
@@ -186,7 +192,7 @@ impl Policy {
         Ok((terms, stepped(stepped(ShimState::Notinit, ShimStep::Created), step)))
     }
 
-    /// Returns the terms and the step that allow SCTP, and whether SCTP was requested explicitly.
+    /// Returns the terms and the step that allow SCTP, and whether the request overrides the learned table.
     fn ask_rules(&self, remote: SocketAddr, mark: u32) -> Result<(Terms, ShimStep, bool), Plain> {
         let mut book = self.rules.lock();
         if is_asked_for(mark, &book.settings) {
@@ -201,7 +207,7 @@ impl Policy {
         Ok((terms, ShimStep::Allowed, decision.is_order()))
     }
 
-    /// Reports whether plain TCP to this destination is refused by a rule.
+    /// Reports whether a rule refuses plain TCP to this destination.
     pub(crate) fn is_required(&self, remote: SocketAddr) -> bool {
         self.rules.lock().explain(Chain::Remote, remote.ip(), remote.port()).is_required()
     }
@@ -209,7 +215,7 @@ impl Policy {
     /// Returns the terms of a connection that was allowed to use SCTP, without counting the query.
     ///
     /// # Errors
-    /// When a rule requires encryption, and the setting turns it off.
+    /// Fails if a rule requires encryption, and the setting `encryption` is off.
     pub(crate) fn terms(&self, remote: SocketAddr) -> Result<Terms, Plain> {
         let book = self.rules.lock();
         Terms::of(&book.settings, &book.explain(Chain::Remote, remote.ip(), remote.port()))
@@ -222,20 +228,22 @@ impl Policy {
             || book.explain(Chain::Remote, remote.ip(), remote.port()).policy.is_enable()
     }
 
-    /// Returns the reason to report: where SCTP is required, the connection is refused.
+    /// Returns the reason to report. If a rule requires SCTP, the reason is wrapped in [`FallbackReason::Required`], because
+    /// the connection is refused.
     pub(crate) fn told(&self, to: SocketAddr, reason: FallbackReason) -> FallbackReason {
         if self.is_required(to) { FallbackReason::Required { cause: Box::new(reason) } } else { reason }
     }
 
-    /// The addresses offered to a peer that this host connects to.
+    /// Returns the addresses that are offered to a peer to which this host connects.
     pub(crate) fn offered(&self, now: Time, local: IpAddr, remote: IpAddr) -> Vec<IpAddr> {
         let learned = self.learned.lock();
         let others = learned.others(remote);
         self.addresses.offered(now, Asker { local, remote, others, is_dialled: true })
     }
 
-    /// The INIT's routes: every open carrier at once, or only UDP if the peer was reached over it. From a
-    /// port below 1024 it uses only a carrier that peers trust for such ports ([`crate::accept_policy`]).
+    /// Returns the routes of an INIT: one for each open carrier, or only UDP if the peer was reached over UDP recently. From a
+    /// port below 1024, the INIT uses only IP protocol 132, unless the hosts are keyed. Without a key, peers trust such ports
+    /// only over that carrier ([`crate::accept_policy`]).
     pub(crate) fn init_routes(
         &self,
         now: Time,
@@ -254,7 +262,8 @@ impl Policy {
         routes.filter(|route| packet_io.has(route)).collect()
     }
 
-    /// Returns the request for an association between these addresses and ports. `config` makes its configuration for an MTU.
+    /// Returns the request for an association between these addresses and ports. `config` creates its configuration from an MTU
+    /// and the settings.
     pub(crate) fn connect(
         &self,
         now: Time,
@@ -279,7 +288,7 @@ impl Policy {
         }
     }
 
-    /// Records that a connection is carried over SCTP.
+    /// Records that a connection to this destination is carried over SCTP.
     pub(crate) fn on_success(&self, to: SocketAddr, rtt_us: Option<u64>) {
         self.rules.record(Chain::Remote, to, Outcome::Sctp { rtt_us });
         if self.rules.settings().learn {
@@ -287,8 +296,8 @@ impl Policy {
         }
     }
 
-    /// Records that a connection goes on as plain TCP although SCTP was allowed. `failure`: the evidence about the destination, if
-    /// any.
+    /// Records that a connection continues as plain TCP although SCTP was allowed. `failure` is the evidence about the
+    /// destination, if any.
     pub(crate) fn on_failure(&mut self, to: SocketAddr, failure: Option<Failure>) {
         self.udp_peers.forget(to.ip());
         self.rules.record(Chain::Remote, to, Outcome::Tcp(failure));
@@ -299,18 +308,17 @@ impl Policy {
     }
 }
 
-/// Reports whether the packet's mark asks for SCTP.
+/// Reports whether the packet's mark requests SCTP.
 const fn is_asked_for(mark: u32, settings: &Settings) -> bool {
     settings.enable && settings.manual_mark != 0 && mark == settings.manual_mark
 }
 
-/// Reports whether a port is traditionally for privileged programs only: some servers trust clients for it.
+/// Reports whether a port is traditionally reserved for privileged programs. Some servers trust clients that use such a port.
 pub(crate) const fn is_privileged(port: u16) -> bool {
     port < 1024
 }
 
-/// Peers that were reached over UDP: they need not be tried over IP protocol 132, which is slower, at the
-/// same time.
+/// Peers that were reached over UDP. An INIT to such a peer need not also use IP protocol 132, which is slower.
 #[derive(Default)]
 struct UdpPeers {
     seen: BTreeMap<IpAddr, Time>,

@@ -1,7 +1,6 @@
-//! The poll that the event loop waits on, and the clock.
+//! Waits for the event loop's events, and reads the clock.
 //!
-//! The loop does not sleep while a near peer's answer is due, and pauses while more traffic can gather. Begin at
-//! [`Poller::wait`].
+//! The loop does not sleep while a near peer's answer is due. It pauses to let more traffic gather. Begin at [`Poller::wait`].
 
 use std::io;
 use std::time::Duration;
@@ -14,11 +13,11 @@ use crate::clock::Clock;
 use crate::interception::Interception;
 use crate::pump::Pump;
 
-/// Poll and clock.
+/// The poll and the clock.
 pub(crate) struct Poller {
     poll: Poll,
     clock: Clock,
-    /// Time until which the answer of a near peer, and what follows at once from it, may come.
+    /// Time until which a near peer's answer, and the packets that follow it at once, may arrive.
     awake_until: Time,
 }
 
@@ -32,12 +31,13 @@ impl Poller {
         self.poll.registry()
     }
 
-    /// Does not sleep before that time.
+    /// Keeps [`Poller::wait`] from sleeping before this time.
     pub(crate) const fn stay_awake(&mut self, until: Time) {
         self.awake_until = until;
     }
 
-    /// Waits for events, until `next` if none come; returns the time then. If there is `more` to do, it does not wait.
+    /// Waits for events, but not beyond `next`. Returns the time at the end of the wait. Does not wait if `more` is true or
+    /// `pump` has ready connections.
     pub(crate) fn wait(
         &mut self,
         events: &mut Events,
@@ -50,7 +50,7 @@ impl Poller {
         if more || pump.len() > 0 {
             return self.poll_for(events, Duration::ZERO);
         }
-        // Sleeping and waking would take longer than such an answer. Other programs that can use the processor get it.
+        // To sleep and wake takes longer than a near peer's answer. Each round yields the processor to other programs.
         while now < self.awake_until.min(next) {
             now = self.poll_for(events, Duration::ZERO)?;
             if !events.is_empty() {

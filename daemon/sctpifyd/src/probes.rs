@@ -1,7 +1,8 @@
-//! Probes: test whether a destination that is kept on TCP has SCTP by now. No application waits for them.
+//! Probes destinations that are kept on TCP, to find out whether they now support SCTP. No application waits for a probe.
 //!
-//! A probe is an INIT from its own port, and ends with the INIT ACK: an ABORT then leaves the cookie unused, so no program of the
-//! peer sees a connection. At most [`PROBES_MAX`] run at once, and one round begins per [`PAUSE`].
+//! A probe is an INIT from a separate port. After the INIT ACK, the daemon aborts the association before it returns the cookie,
+//! so no program of the peer sees a connection. Up to [`PROBES_MAX`] probes run at once. The daemon searches for due probes
+//! every [`PAUSE`].
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -21,14 +22,14 @@ use crate::timing;
 
 /// Limit on concurrent probes.
 const PROBES_MAX: usize = 4;
-/// Interval of the search for due probes.
+/// Interval between searches for due probes.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Time that a probe waits for its INIT ACK: the greatest race timer.
+/// Time that a probe waits for its INIT ACK: the maximum of the setting `race_timer_ms`.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// Ports of associations that belong to no program: by default the kernel gives programs others.
+/// Ports of associations that belong to no program. By default, the kernel gives programs ports below this range.
 const PORTS: RangeInclusive<u16> = 61_000..=65_535;
 
-/// The probes under way.
+/// Probes in progress.
 #[derive(Default)]
 pub(crate) struct Probes {
     running: BTreeMap<AssociationId, Probe>,
@@ -39,7 +40,7 @@ struct Probe {
     began: Time,
 }
 
-/// Returns a port for an association that belongs to no program. It is random, so an attacker has to guess it.
+/// Returns a random port for an association that belongs to no program. An attacker has to guess this port.
 pub(crate) fn random_port_of(ports: RangeInclusive<u16>) -> u16 {
     rand::random_range(ports)
 }
@@ -77,7 +78,7 @@ impl Probes {
         }
     }
 
-    /// Ends the probes that have received their INIT ACK; must be called before their COOKIE ECHO is transmitted.
+    /// Ends the probes that have received their INIT ACK. Callers call this before a probe's COOKIE ECHO is transmitted.
     pub(crate) fn take_answered(&mut self, now: Time, engine: &mut Endpoint, policy: &Policy) {
         self.running.retain(|association, probe| {
             if engine.state(*association) != Some(StateName::CookieEchoed) {
@@ -90,7 +91,7 @@ impl Probes {
         });
     }
 
-    /// Ends a probe that got no INIT ACK in time.
+    /// Ends a probe that has received no INIT ACK in time.
     pub(crate) fn on_late(
         &mut self,
         now: Time,
@@ -107,7 +108,7 @@ impl Probes {
         }
     }
 
-    /// Ends a probe whose association has ended before its INIT ACK.
+    /// Ends a probe whose association has closed before its INIT ACK.
     pub(crate) fn on_closed(&mut self, association: AssociationId, reason: &CloseReason, policy: &Policy) {
         if let Some(probe) = self.running.remove(&association) {
             end(probe.to, Err(evidence(reason, false).unwrap_or(Failure::NoAnswer)), policy);
@@ -115,7 +116,10 @@ impl Probes {
     }
 }
 
-/// Returns the INIT to send, and the known failure, which stands if it cannot be sent. If it must not be sent, returns only that.
+/// Returns the request for a probe's association, and the cached failure, which stays valid if the probe cannot begin.
+///
+/// # Errors
+/// Returns the cached failure if the rules or this host's addresses do not allow the probe.
 fn connect_for(
     to: SocketAddr,
     policy: &Policy,
@@ -140,7 +144,7 @@ fn end(to: SocketAddr, outcome: Result<u64, Failure>, policy: &Policy) {
     policy.learned().lock().on_probe(today(), to, outcome, patience_us, &LearnPolicy::of(&settings));
 }
 
-/// Returns the address that the kernel would send from; sends nothing.
+/// Returns the address from which the kernel would send to `to`. Sends nothing.
 pub(crate) fn source_address(to: SocketAddr) -> Option<IpAddr> {
     let any: IpAddr = match to {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),

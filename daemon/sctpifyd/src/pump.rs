@@ -1,7 +1,8 @@
-//! The connections whose bytes can flow, served in turn.
+//! Serves in turn the connections whose bytes can flow.
 //!
-//! Each connection gets a share of a turn ([`crate::flowing`]) and comes back in the next one if it could do more, so one bulk
-//! transfer does not starve the others. The traffic decides how long the loop may pause before the next turn.
+//! Each connection may move a limited number of bytes per turn ([`crate::flowing`]). If it can move more, it is served again in
+//! the next turn, so one bulk transfer does not starve other connections. The pause between turns depends on the traffic
+//! ([`Coalescing`]).
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -17,17 +18,17 @@ use crate::flowing::Medium;
 use crate::history::{History, Line};
 use crate::shared::SharedAssociations;
 
-/// Limit on the bytes of all connections together in one turn; the rest waits for the next, so packets and new connections wait
+/// Limit on the bytes of all connections in one turn. Further bytes wait for the next turn, so packets and new connections wait
 /// only for milliseconds.
 pub(crate) const BYTES_PER_TURN: u64 = 1 << 20;
 
 /// The connections whose bytes can flow, served in turn.
 pub(crate) struct Pump {
     ready: BTreeSet<ConnectionId>,
-    /// The connection that was served last.
+    /// The connection that was served most recently.
     served: ConnectionId,
     scratch: Box<[u8]>,
-    /// Pause between turns.
+    /// Calculation of the pause between turns.
     coalescing: Coalescing,
 }
 
@@ -35,7 +36,7 @@ pub(crate) struct Pump {
 pub(crate) struct Served {
     pub(crate) id: ConnectionId,
     pub(crate) moved: u64,
-    /// Its relay has finished: the connection must be ended.
+    /// The connection's relay has finished, and the connection must be ended.
     pub(crate) is_finished: bool,
 }
 
@@ -64,12 +65,12 @@ impl Pump {
         self.ready.len()
     }
 
-    /// Returns the pause to make before the next turn; zero for none.
+    /// Returns the pause before the next turn; zero means no pause.
     pub(crate) fn pause(&self, now: Time) -> Duration {
         self.coalescing.pause(now)
     }
 
-    /// Takes the next connection: the one after that which was served last.
+    /// Takes the next ready connection in the order of identifiers, starting after the one that was served last.
     fn take_next(&mut self) -> Option<ConnectionId> {
         let after = (Bound::Excluded(self.served), Bound::Unbounded);
         let id = self.ready.range(after).next().or(self.ready.first()).copied()?;

@@ -1,5 +1,6 @@
-//! Connection racing (RFC 8305): sets up a connection although its first path is dead. After a delay without an
-//! answer its INIT also goes out from the host's other addresses and to the peer's other known addresses. The first INIT ACK wins.
+//! Implements connection racing (RFC 8305), which sets up a connection even if its first path is dead. If no answer arrives
+//! within a delay, the INIT also goes out from the host's other addresses and to the peer's other known addresses. The first
+//! INIT ACK wins.
 //!
 //! The delay lets the first path win if it works, so the server sees the same client address as with
 //! TCP. If that path is dead, the server sees the client's address on the path that works.
@@ -16,13 +17,13 @@ const ATTEMPT_DELAY: Duration = Duration::from_millis(100);
 /// Limit on the additional address pairs that are tried.
 const OTHER_PAIRS_MAX: usize = 12;
 
-/// Returns when other paths join in: at the latest after half the time that a connection waits for INIT ACK.
+/// Returns the delay before other paths are tried: up to half the time that a connection waits for INIT ACK.
 pub(crate) fn attempt_delay(settings: &Settings) -> Duration {
     ATTEMPT_DELAY.min(timing::init_patience(settings).0 / 2)
 }
 
-/// The additional pairs, all of the first pair's family: pairs that change both addresses come before pairs
-/// that change one.
+/// Returns the additional pairs of a local and a remote address, all of the first pair's family. Pairs that change both
+/// addresses come before pairs that change one.
 pub(crate) fn other_pairs(
     local: IpAddr,
     remote: IpAddr,

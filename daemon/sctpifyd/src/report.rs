@@ -1,4 +1,4 @@
-//! Reports of the daemon: answers to status, paths, explain and doctor.
+//! Creates the daemon's reports: the answers to `status`, `paths`, `explain` and `doctor`.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -31,11 +31,11 @@ use crate::probes::source_address;
 use crate::shared::{SharedAssociation, SharedAssociations};
 use crate::survey::{Found, Live};
 
-/// A port of a peer, to ask for the route to it: nothing is sent.
+/// Any port of a peer, for a query of the route to the peer. Nothing is sent.
 const ANY_PORT: u16 = 9;
 
-/// Describes a path by its ends and link. The link is that by which its packets arrive: not always that of our address, if both hosts
-/// have several.
+/// Describes a path by its ends and its link. The link is the interface on which the path's packets arrive. If both hosts have
+/// several interfaces, the link may differ from the interface of the local address.
 pub(crate) fn path_ends(route: &Route, addresses: &AddressBook, packet_io: &PacketIo) -> PathEnds {
     let came_by = packet_io.came_by(route).and_then(|ifindex| addresses.name_of(ifindex));
     let interface = came_by.or_else(|| addresses.interface_name(route.local));
@@ -59,7 +59,7 @@ pub(crate) struct Report<'a> {
 }
 
 impl Report<'_> {
-    /// Returns the status, with the findings on connections, associations and listeners.
+    /// Returns the status. `found` holds the connections, associations and listeners.
     pub(crate) fn status(&self, found: Found, turns: TurnTimes, confinement: Confinement) -> Status {
         Status {
             version: version::FULL.to_owned(),
@@ -85,7 +85,7 @@ impl Report<'_> {
         }
     }
 
-    /// Returns the links to the peers of these associations, with the bytes of those that have ended.
+    /// Returns the links to the peers of these associations. Their bytes include the bytes of ended associations.
     fn peer_links(&self, associations: &[Association]) -> Vec<PeerLink> {
         let mut links = links_of(associations);
         for link in &mut links {
@@ -96,7 +96,7 @@ impl Report<'_> {
         links
     }
 
-    /// Returns the bytes by each link, of these associations and those that have ended.
+    /// Returns the bytes of each link, in these associations and in ended ones.
     fn link_bytes(&self, associations: &[Association]) -> Vec<LinkBytes> {
         let mut all = self.history.link_bytes().by_link();
         for path in associations.iter().flat_map(|association| &association.paths) {
@@ -118,12 +118,12 @@ impl Report<'_> {
         self.connections.after(id)
     }
 
-    /// Returns all associations that connections share, oldest first.
+    /// Returns all shared associations, oldest first.
     pub(crate) fn shared_associations(&self) -> impl Iterator<Item = AssociationId> {
         self.shared.iter().map(|(association, _)| association)
     }
 
-    /// Returns the octets that wait on an association.
+    /// Returns the number of bytes that wait to be sent on an association.
     pub(crate) fn waiting_bytes(&self, association: AssociationId) -> u64 {
         self.engine.info(association).map_or(0, |info| info.send_waiting as u64)
     }
@@ -148,7 +148,8 @@ impl Report<'_> {
         }
     }
 
-    /// Returns the number of an association: its connection's, or its own if it is shared.
+    /// Returns the number of a connection's association in reports: the shared association's own number, or else the
+    /// connection's number.
     fn number_of(&self, id: ConnectionId, known: &Known) -> u64 {
         let shared = known.channel().and_then(|_| self.shared.get(known.association()));
         shared.map_or(id, SharedAssociation::number).0
@@ -161,7 +162,7 @@ impl Report<'_> {
         Some(self.association(id, known.association(), (known.role(), known.began(), peer), &info, None))
     }
 
-    /// Describes an association that connections share.
+    /// Describes a shared association.
     pub(crate) fn shared_association(&self, association: AssociationId) -> Option<Association> {
         let (state, info) = (self.shared.get(association)?, self.engine.info(association)?);
         let users = state.owners().len() as u64;
@@ -217,7 +218,7 @@ impl Report<'_> {
         reachable
     }
 
-    /// Describes a listener as after the papers' bind() and listen().
+    /// Describes a listener, with its shim state after the papers' bind() and listen().
     pub(crate) fn listener(&self, address: SocketAddr, sockets: &[Socket]) -> Listener {
         let decision = self.policy.rules().lock().explain(Chain::Local, address.ip(), address.port());
         let is_asked_for = sockets.iter().any(|socket| self.policy.rules().is_asked_for(address, *socket));
@@ -243,8 +244,8 @@ impl Report<'_> {
         Listener { address, state, because }
     }
 
-    /// Returns the obstacle between SCTP clients and a listener that the rules allow: a case where the papers' bind() fails for
-    /// SCTP.
+    /// Returns the obstacle between SCTP clients and a listener that the rules allow. In such a case, the papers' bind() fails
+    /// for SCTP.
     fn obstacle(&self, address: IpAddr) -> Option<String> {
         if !address.is_unspecified() && !self.policy.addresses().is_own(address) {
             return Some(format!("{address} is on no interface that sctpify uses"));
@@ -256,7 +257,7 @@ impl Report<'_> {
         })
     }
 
-    /// Explains the decision on connections to `destination`, of which `live` ones exist.
+    /// Explains the decision on connections to `destination`. `live` describes the existing ones.
     pub(crate) fn explain(&self, destination: SocketAddr, live: Live) -> Explanation {
         let (address, port) = (destination.ip(), destination.port());
         let decision = self.policy.rules().lock().explain(Chain::Remote, address, port);
@@ -318,14 +319,14 @@ impl Report<'_> {
         }
     }
 
-    /// Returns the peer whose key an encrypted association to this address must have.
+    /// Returns the peer whose key an encrypted association to this address must prove.
     fn known_peer(&self, address: IpAddr) -> Option<KnownPeer> {
         let is_offered = self.policy.settings().encryption.is_offered();
         self.encryption.known(address).filter(|_| is_offered)
     }
 
-    /// Returns the limit on a connection's sending; none before bytes flow. Connections of one association share its limit, but each has a
-    /// window of its own there.
+    /// Returns the limit on a connection's sending, or `None` before bytes flow. Connections of a shared association have a
+    /// common limit, but each one has its own window.
     pub(crate) fn limit_of(&self, known: &Known) -> Option<LimitedBy> {
         let info =
             self.engine.info(known.association()).filter(|_| matches!(known.stage(), Stage::Relaying(_)))?;
@@ -341,14 +342,14 @@ impl Report<'_> {
         })
     }
 
-    /// Describes the shared association of connections to the host, if any.
+    /// Describes the shared association of connections to the host, if it exists.
     fn shared_note(&self, address: IpAddr) -> Option<String> {
         let mut shared = self.shared.iter().filter(|(_, state)| state.speaks_for(address));
         let users = shared.next()?.1.owners().len();
         Some(format!("new connections to this host share an association, which now carries {users}"))
     }
 
-    /// Returns the entry that keeps the destination on TCP, or else its host's entry.
+    /// Returns the learned entry that keeps the destination on TCP, or else the entry of its host.
     fn learned_of(&self, to: SocketAddr) -> Option<LearnedRow> {
         let table = self.policy.learned().lock();
         table.explain(to).or_else(|| table.host(to.ip())).map(|entry| LearnedRow::new(entry, today()))
@@ -360,7 +361,8 @@ impl Report<'_> {
         is_heeded.then_some(FallbackReason::Learned { failure: disabled.failure })
     }
 
-    /// Returns the checks of `sctpify doctor`; `delivery` and `process` are those of the interception and the process.
+    /// Returns the report of `sctpify doctor`. It includes the checks of the interception (`delivery`) and of the daemon's
+    /// process (`process`).
     pub(crate) fn doctor(
         &self,
         peer: Option<IpAddr>,
@@ -398,7 +400,7 @@ impl Report<'_> {
         DoctorReport { checks, links: Vec::new(), addresses }
     }
 
-    /// Describes the addresses of this host's uplinks, for connections that begin between these two.
+    /// Describes the addresses of this host's uplinks, for connections that begin between `local` and `remote`.
     fn own_addresses(&self, local: IpAddr, remote: IpAddr) -> Vec<OwnAddress> {
         let learned = self.policy.learned().lock();
         let asker = Asker { local, remote, others: learned.others(remote), is_dialled: true };
@@ -415,7 +417,8 @@ impl Report<'_> {
         offered.chain(others.into_iter().map(|(address, why)| own(address, Some(why)))).collect()
     }
 
-    /// Lists the addresses that connections have, and the addresses left out: in general, or for connections between two addresses.
+    /// Lists the addresses that connections use and the addresses that are left out. `first` restricts both to connections
+    /// between two addresses.
     fn address_checks(&self, first: Option<(IpAddr, IpAddr)>) -> Vec<Check> {
         let (told, whom, left_out) = match first {
             Some((local, remote)) => {
@@ -460,7 +463,7 @@ impl Report<'_> {
         std::iter::once(addresses).chain(left_out).collect()
     }
 
-    /// Reports a NAT that a shared association has revealed: the peer sees another address than this host's own.
+    /// Reports a NAT that a shared association has revealed, because the peer sees another address than this host's own.
     fn nat_check(&self, peer: IpAddr) -> Option<Check> {
         let shared = self.shared.iter().map(|(_, state)| state).filter(|state| state.speaks_for(peer));
         let address = shared.flat_map(|state| state.barred()).next()?;
@@ -508,7 +511,7 @@ fn direction(known: &Known) -> Direction {
     }
 }
 
-/// Describes a path but for its link.
+/// Describes a path, except for its link.
 fn path_of(path: &PathInfo, last_switch_s: Option<u64>) -> Path {
     Path {
         local: (!path.route.local.is_unspecified()).then_some(path.route.local),

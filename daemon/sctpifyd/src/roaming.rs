@@ -1,9 +1,9 @@
-//! Follows this host's addresses, which come and go while connections live.
+//! Follows changes of this host's addresses while connections live.
 //!
-//! To the peer: a new address joins every association, and a lost one leaves it; an association that has none left moves to
-//! another (RFC 5061). To the local programs: our interface keeps the address of a program's own TCP connection while the
-//! connection lives, because TCP cannot move. [`Roaming::follow_addresses`] compares the current state with the wanted one, and can
-//! be called at any time.
+//! Towards peers, a new address is added to every association that can move, and a lost one is removed. An association without
+//! a remaining address moves to another one (RFC 5061). Towards local programs, the shim's interface keeps the address of each
+//! TCP connection while the connection lives, because TCP cannot move. [`Roaming::follow_addresses`] compares the current state
+//! with the wanted one, so it can be called at any time.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -20,7 +20,7 @@ use crate::interception::Interception;
 use crate::policy::Policy;
 use crate::shared::{Ends, SharedAssociations};
 
-/// The parts that an address change concerns.
+/// The parts of the daemon that a change of addresses affects.
 pub(crate) struct Roaming<'a> {
     pub(crate) now: Time,
     pub(crate) engine: &'a mut Endpoint,
@@ -42,7 +42,7 @@ impl Roaming<'_> {
         }
     }
 
-    /// Applies other policies of this host's links to all associations.
+    /// Applies changed policies of this host's links to all associations.
     pub(crate) fn follow_policies(&mut self) {
         for association in self.associations() {
             self.use_links(association);
@@ -56,7 +56,7 @@ impl Roaming<'_> {
         own.map(|(_, c)| c.association()).chain(self.shared.iter().map(|(id, _)| id)).collect()
     }
 
-    /// Uses the addresses of an association as the policies of their links say. A peer that runs sctpify is told.
+    /// Applies the links' policies to the local addresses of an association, and informs a peer that runs sctpify.
     pub(crate) fn use_links(&mut self, association: AssociationId) {
         let Some(info) = self.engine.info(association) else { return };
         let is_shim = Peer::of_adaptation(info.adaptation) == Peer::Shim;
@@ -64,22 +64,22 @@ impl Roaming<'_> {
         let locals: BTreeSet<IpAddr> = info.paths.iter().map(|path| path.route.local).collect();
         let mut uses: Vec<(IpAddr, AddressUse)> =
             locals.into_iter().map(|local| (local, self.policy.addresses().usage(local))).collect();
-        // A number that was told once stays: addresses come and go, and each change costs packets.
+        // A peer that has learned a link's number keeps it: addresses come and go, and each change costs packets.
         let is_told = info.paths.iter().any(|path| path.local_use.link != 0);
         if !is_told && !need_links(&uses) {
             uses.iter_mut().for_each(|(_, usage)| usage.link = 0);
         }
-        // An association that has just ended needs none.
+        // An error means that the association has just ended.
         let _ = self.engine.set_local_uses(self.now, association, &uses);
         for (local, usage) in uses.into_iter().filter(|_| understands) {
-            // It is tried again with the next change of addresses or paths.
+            // The next change of addresses or paths retries this.
             if let Err(error) = self.engine.tell_local_use(self.now, association, local) {
                 tracing::debug!(%local, ?usage, %error, "cannot tell the peer of a link's policy");
             }
         }
     }
 
-    /// Reports links that went down or came up to the engine, so that no timer has to find out.
+    /// Informs the engine of links that went down or came up, so it need not wait for a timer.
     fn follow_links(&mut self) {
         let changes = self.policy.take_link_changes();
         if changes.is_empty() {
@@ -93,7 +93,7 @@ impl Roaming<'_> {
         }
     }
 
-    /// Informs the peer of one association of the changes.
+    /// Announces the changes of addresses to the peer of one association.
     fn follow_addresses_of(&mut self, association: AssociationId) {
         // An address may have moved to another link.
         self.use_links(association);
@@ -111,7 +111,7 @@ impl Roaming<'_> {
         }
         for ip in gone {
             match self.engine.remove_local_address(self.now, association, ip) {
-                // Its other addresses are not proved.
+                // The association's other addresses are not confirmed.
                 Err(AddressError::Last(_)) => {
                     return self.move_association(association, offered.iter().find(|ip| has.contains(*ip)));
                 }
@@ -120,21 +120,21 @@ impl Roaming<'_> {
         }
     }
 
-    /// Reports whether an association must do without an address: this host has lost it, or its link carries no SCTP any more.
+    /// Reports whether associations must give up an address: this host has lost it, or its link carries no SCTP any more.
     fn must_leave(&self, ip: IpAddr) -> bool {
         let addresses = self.policy.addresses();
         let is_never = |policy: &LinkPolicy| policy.usage() == LinkUse::Never;
         !addresses.is_own(ip) || addresses.link_policy(ip).is_some_and(is_never)
     }
 
-    /// Returns the addresses that the peer of an association may learn now.
+    /// Returns the addresses that may be announced to the peer of an association now.
     fn offered_to(&self, association: AssociationId, info: &AssociationInfo) -> Vec<IpAddr> {
         let Some((ends, is_dialled)) = self.handshake_of(association) else { return Vec::new() };
         let proven = info.paths.iter().filter(|path| path.confirmed);
         let others: Vec<IpAddr> = proven.map(|path| path.route.remote).collect();
         let asker = Asker { local: ends.local, remote: ends.remote, others: &others, is_dialled };
         let mut offered = self.policy.addresses().offered(self.now, asker);
-        // The address that it began with may have gone.
+        // The host may have lost the address with which the association began.
         offered.retain(|ip| self.policy.addresses().usable().contains(ip) || *ip != ends.local);
         offered
     }
@@ -150,7 +150,8 @@ impl Roaming<'_> {
         Some((Ends::new(local, remote), connection.role() == Role::Client))
     }
 
-    /// Moves an association none of whose addresses can be used. Without a refuge it waits for the next address.
+    /// Moves an association that has no usable address to the address `refuge`. Without a refuge, the association waits for the
+    /// next address.
     fn move_association(&mut self, association: AssociationId, refuge: Option<&IpAddr>) {
         if let Some(&ip) = refuge {
             let outcome = self.engine.move_to_local_address(self.now, association, ip);
@@ -158,7 +159,7 @@ impl Roaming<'_> {
         }
     }
 
-    /// Sets the paths' shares of the data from the setting `multipath_weights`.
+    /// Sets each path's share of the data from the setting `multipath_weights`.
     fn weigh_paths(&mut self, association: AssociationId) {
         let settings = self.policy.settings();
         if settings.multipath != rules::Multipath::Weighted {
@@ -167,13 +168,13 @@ impl Roaming<'_> {
         let Some(info) = self.engine.info(association) else { return };
         for route in info.paths.iter().map(|path| &path.route) {
             let weight = settings.multipath_weights.of(route.local, route.remote);
-            // An association that has just ended needs none.
+            // An error means that the association has just ended.
             let _ = self.engine.set_path_weight(self.now, association, route.local, route.remote, weight);
         }
     }
 
-    /// Handles a path that works: an association may now leave addresses that were its last ones before. The peer's presence at
-    /// that address is remembered for the start of other connections.
+    /// Handles a path that works. The association may now give up addresses that it kept because they were its last ones. If
+    /// this host opened the connection, the peer's address on the path is remembered for later connections.
     pub(crate) fn on_path_up(&mut self, association: AssociationId, route: &Route) {
         self.weigh_paths(association);
         self.use_links(association);
@@ -195,8 +196,9 @@ impl Roaming<'_> {
     }
 }
 
-/// Reports whether the links of these addresses say more than the addresses: some are of different families or on one link, and there
-/// is more than one link. Only then is the peer told, which costs packets.
+/// Reports whether the peer needs the links' numbers, because addresses alone do not show the links. This requires more than
+/// one link, and addresses of different families or several addresses on one link. Otherwise no packets are spent on the
+/// numbers.
 fn need_links(uses: &[(IpAddr, AddressUse)]) -> bool {
     let known = uses.iter().filter(|(_, usage)| usage.link != 0);
     let uses: Vec<&(IpAddr, AddressUse)> = known.collect();
@@ -208,7 +210,8 @@ fn need_links(uses: &[(IpAddr, AddressUse)]) -> bool {
 fn note(what: &str, ip: IpAddr, outcome: Result<(), AddressError>) {
     match outcome {
         Ok(()) => tracing::info!(%ip, what, "announcing our addresses to the peer"),
-        // The peer does without it, or an earlier change is under way and its answer brings us here again.
+        // The peer does not support the change, or an earlier change is pending. The answer to the earlier one triggers a
+        // retry.
         Err(error) => tracing::debug!(%ip, what, %error, "cannot announce our addresses to the peer"),
     }
 }

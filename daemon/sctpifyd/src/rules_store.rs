@@ -1,7 +1,7 @@
-//! The rulebook, shared by the shard, which decides, and the control server, which requests changes; and its files.
+//! Shares the rulebook, and keeps its files. The shard decides by the rulebook. The control server requests changes.
 //!
-//! Invariants: the files are the configuration, and the rulebook has the part of it that takes effect before a restart; a change
-//! that cannot be written is not made. Only the shard changes rules and settings, because the kernel must follow
+//! The files are the configuration. The rulebook holds the part of it that takes effect without a restart. A change that cannot
+//! be written is not made. Only the shard changes rules and settings, because the kernel must follow each change
 //! ([`crate::interception`]). Changes are made one at a time.
 
 use std::net::{IpAddr, SocketAddr};
@@ -18,20 +18,20 @@ use crate::commands::Handle;
 use crate::manual::{Manual, Socket};
 use crate::peer_keys::PeerKeys;
 
-/// A handle to the one rulebook.
+/// Handle to the process's rulebook.
 #[derive(Clone)]
 pub(crate) struct RulesStore {
     book: Arc<Mutex<Rulebook>>,
     configured: Arc<Mutex<Settings>>,
     keys: Arc<Mutex<PeerKeys>>,
     archive: Archive,
-    /// Held while a change is written and put in force.
+    /// Lock that is held while a change is written and put in force.
     changing: Arc<Mutex<()>>,
     serves_a_command: bool,
     manual: Manual,
 }
 
-/// Parts to put in force; a part that is None stays unchanged.
+/// Parts to put in force. A part that is `None` stays unchanged.
 #[derive(Default)]
 pub(crate) struct Draft {
     /// The settings as configured.
@@ -42,10 +42,11 @@ pub(crate) struct Draft {
 }
 
 impl RulesStore {
-    /// Loads settings and rules; missing files are the defaults.
+    /// Loads settings and rules. Missing files mean defaults.
     pub(crate) fn load(args: &DaemonArgs, archive: Archive) -> anyhow::Result<RulesStore> {
         let serves_a_command = args.inside.is_some();
-        // This process still has its own rights: the supervisor is not asked before both are set up.
+        // This process still has its own rights, so it reads the files itself. The supervisor answers only after both processes
+        // are set up.
         let loaded = Archive::own(args).load()?;
         let settings = for_whom(loaded.settings, serves_a_command);
         let configured = Arc::new(Mutex::new(settings.clone()));
@@ -76,7 +77,7 @@ impl RulesStore {
         }
     }
 
-    /// Locks the rulebook. Hold it for moments only: the shard waits for it.
+    /// Locks the rulebook. Callers hold the lock only briefly, because the shard waits for it.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Rulebook> {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -86,7 +87,7 @@ impl RulesStore {
         self.lock().settings.clone()
     }
 
-    /// Returns the settings of the file. Those that need a restart are not in force before it.
+    /// Returns the settings of the file. Changes that need a restart are not in force yet.
     pub(crate) fn configured(&self) -> Settings {
         self.configured.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -96,7 +97,7 @@ impl RulesStore {
         SettingsReport::all(&self.configured()).beside(&self.settings()).pending()
     }
 
-    /// Records that there is no page because its port is not available.
+    /// Records that the daemon runs without a page, because the page's port is not available.
     pub(crate) fn goes_without_page(&self) {
         self.lock().settings.page_port = 0;
     }
@@ -106,7 +107,7 @@ impl RulesStore {
         self.lock().settings.metrics_listen = None;
     }
 
-    /// Counts the outcome of a connection to or from `address`, for the rule that decided about it.
+    /// Counts the outcome of a connection to or from `address` for the rule that decided on the connection.
     pub(crate) fn record(&self, chain: Chain, address: SocketAddr, outcome: Outcome) {
         self.lock().record(chain, address.ip(), address.port(), today(), outcome);
     }
@@ -140,7 +141,7 @@ impl RulesStore {
         Ok(setting)
     }
 
-    /// Changes the default policy of a chain, in the file first.
+    /// Changes the default policy of a chain, first in the file.
     pub(crate) fn set_default(
         &self,
         shard: &Handle,
@@ -155,7 +156,7 @@ impl RulesStore {
         self.changing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Replaces the configuration by the draft. Only the shard calls this.
+    /// Puts the draft's parts in force. Only the shard calls this.
     pub(crate) fn install(&self, draft: Draft) {
         let mut book = self.lock();
         if let Some(settings) = draft.settings {
@@ -164,7 +165,7 @@ impl RulesStore {
             *self.configured.lock().unwrap_or_else(PoisonError::into_inner) = settings;
             if let Some(keys) = draft.keys {
                 *self.keys() = keys;
-                // Unlike other settings that name a file, this one is read again.
+                // Unlike other settings that name a file, `peer_keys` takes effect when the files are read again.
                 book.settings.peer_keys = peer_keys;
             }
         }
@@ -174,12 +175,12 @@ impl RulesStore {
         }
     }
 
-    /// Returns the listeners whose programs asked for SCTP.
+    /// Returns the listeners for which programs requested SCTP.
     pub(crate) fn manual(&self) -> &Manual {
         &self.manual
     }
 
-    /// Reports whether a program asked for SCTP for this very listener, and is allowed to.
+    /// Reports whether a program requested SCTP for this very socket, and is allowed to.
     pub(crate) fn is_asked_for(&self, server: SocketAddr, socket: Socket) -> bool {
         let (is_forbidden, of_users) = {
             let book = self.lock();
@@ -197,30 +198,30 @@ impl RulesStore {
         by_rules || (is_on && self.is_any_asked_for())
     }
 
-    /// Reports whether a program asked for SCTP for any of its listeners, and is allowed to.
+    /// Reports whether a program requested SCTP for any of its listeners, and is allowed to.
     pub(crate) fn is_any_asked_for(&self) -> bool {
         let of_users = self.lock().settings.manual_listen;
         self.manual.has_any(of_users)
     }
 
-    /// Returns the advertisement on connections to the program that listens there.
+    /// Returns the advertisement on connections to the program that listens on `server`.
     pub(crate) fn advertisement(&self, server: SocketAddr) -> Advertisement {
         let book = self.lock();
         book.explain(Chain::Local, server.ip(), server.port()).advertisement(&book.settings)
     }
 
-    /// Returns the authentication of associations with this host; none without a key for it.
+    /// Returns the authentication of associations with this host, or `None` if the host has no key.
     pub(crate) fn auth_for(&self, peer: IpAddr) -> Option<AuthConfig> {
         let is_required = self.settings().peer_key_required;
         self.keys().auth_for(peer, is_required)
     }
 
-    /// Reports whether an association with this host is up only if the host has proven a key.
+    /// Reports whether an association with this host is established only if the host has proven a key.
     pub(crate) fn is_keyed(&self, peer: IpAddr) -> bool {
         self.auth_for(peer).is_some_and(|auth| auth.required)
     }
 
-    /// Returns the configuration of an association with this host, with its key if it has one.
+    /// Returns the configuration of an association with this host. It includes the host's key, if one exists.
     pub(crate) fn keyed(&self, peer: IpAddr, config: AssociationConfig) -> AssociationConfig {
         match self.auth_for(peer) {
             Some(auth) => AssociationConfig { auth, ..config },
@@ -228,13 +229,13 @@ impl RulesStore {
         }
     }
 
-    /// Returns the encryption that a rule requires of connections to the program that listens there.
+    /// Returns the encryption that a rule requires of connections to the program that listens on `server`.
     pub(crate) fn secure(&self, server: SocketAddr) -> Option<Secure> {
         let decision = self.lock().explain(Chain::Local, server.ip(), server.port());
         decision.secure().filter(|secure| secure.is_required()).cloned()
     }
 
-    /// Returns the key that this host shares with a peer, to be mixed into the keys of encrypted associations.
+    /// Returns the key that this host shares with a peer. It is mixed into the keys of encrypted associations.
     pub(crate) fn preshared(&self, peer: IpAddr) -> Option<PresharedKey> {
         let is_required = self.settings().peer_key_required;
         self.keys().preshared(peer, is_required)
@@ -245,7 +246,7 @@ impl RulesStore {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads all files again; if one is wrong, everything stays unchanged.
+    /// Reads all files again. If one of them is wrong, everything stays unchanged.
     pub(crate) fn reload(&self, shard: &Handle) -> Result<(), ArchiveError> {
         let _alone = self.change();
         let Loaded { settings, table, keys } = self.archive.load()?;
@@ -254,7 +255,8 @@ impl RulesStore {
     }
 }
 
-/// Adapts the settings of the file. A command without privileges asked for SCTP by being run, and has UDP only.
+/// Adapts the settings of the file to the daemon's purpose. A daemon for one command uses SCTP by default, because the user ran
+/// the command for that. Without privileges, it has only UDP.
 fn for_whom(settings: Settings, serves_a_command: bool) -> Settings {
     match serves_a_command {
         false => settings,

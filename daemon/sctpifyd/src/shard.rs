@@ -1,8 +1,15 @@
-//! The event loop: one thread that owns all of the daemon that packets and connections concern.
+//! Runs the event loop: one thread that owns all state of packets and connections.
 //!
-//! A turn: wait; take commands of other threads; let the [`Driver`] take held SYNs, packets, ICMP reports and arrivals, fire due
-//! timers, move bytes and send packets; gather reports. Nothing in it waits for anything else, because every new connection of the
-//! host hangs while this thread does: the supervisor kills it after two seconds.
+//! A turn takes these steps:
+//!
+//! 1. Wait for events.
+//! 2. Take commands from other threads.
+//! 3. Through the [`Driver`], take held SYNs, packets, ICMP reports and arrived connections. Then fire due timers, move bytes
+//!    and send packets.
+//! 4. Gather reports.
+//!
+//! Only the first step waits, because every new connection of the host hangs while this thread does. The supervisor kills this
+//! process after two seconds.
 
 use std::io::{self, Write};
 use std::net::IpAddr;
@@ -37,18 +44,18 @@ pub(crate) struct Shard {
     commands: Receiver<Command>,
     heartbeat: Option<io::Stdout>,
     next_beat: Time,
-    /// Reports that are being gathered.
+    /// Reports in progress.
     surveys: Surveys,
     /// Durations of turns.
     turns: Turns,
-    /// Privileges that this process has given up; none until that is reported.
+    /// Privileges that this process has given up; empty until they are reported.
     confinement: control::Confinement,
     /// Faults of this start, such as a page that has no port.
     faults: Vec<Check>,
 }
 
 impl Shard {
-    /// Joins all parts; `heartbeat` is set if a supervisor listens on standard output.
+    /// Creates the loop from its parts. `heartbeat` is true if a supervisor reads this process's standard output.
     pub(crate) fn new(
         interceptor: Interceptor,
         packet_io: PacketIo,
@@ -80,7 +87,7 @@ impl Shard {
         self.driver.interceptor()
     }
 
-    /// Notes for reports the privileges that this process has given up.
+    /// Records, for reports, the privileges that this process has given up.
     pub(crate) fn note_confinement(&mut self, confinement: control::Confinement) {
         self.confinement = confinement;
     }
@@ -95,7 +102,7 @@ impl Shard {
         self.driver.serve_command(forwarder);
     }
 
-    /// Runs until a command stops it; then takes interception down.
+    /// Runs until a command stops it, then removes the interception.
     pub(crate) fn run(mut self) -> Result<()> {
         let mut events = Events::with_capacity(EVENTS_PER_TURN);
         let mut more = true;
@@ -112,7 +119,7 @@ impl Shard {
         self.driver.end()
     }
 
-    /// Shows the supervisor and the kernel that this loop turns.
+    /// Shows the supervisor and the kernel that this loop runs.
     fn beat(&mut self) {
         if self.driver.now() < self.next_beat {
             return;
@@ -120,7 +127,7 @@ impl Shard {
         self.next_beat = self.driver.now() + BEAT;
         self.driver.show_life();
         if let Some(out) = &mut self.heartbeat {
-            // Without a supervisor nobody minds; its end is noticed on standard input.
+            // An error means that the supervisor has gone. The end of standard input reports that.
             let _ = out.write_all(b".").and_then(|()| out.flush());
         }
     }
@@ -132,7 +139,7 @@ impl Shard {
                 Command::Keys(association, outcome) => self.driver.take_keys(association, outcome),
                 Command::Opened(flow, outcome) => self.driver.on_opened(&flow, &outcome),
                 Command::Survey(question, reply) => self.surveys.begin(question, reply),
-                // The asker may have given up: then nobody waits for the answer.
+                // An error means that the requester no longer waits for the answer.
                 Command::Capture(reply) => {
                     let _ = reply.send(self.driver.tap());
                 }
@@ -169,14 +176,14 @@ impl Shard {
         self.driver.doctor(peer, checks)
     }
 
-    /// Continues the requested reports; reports whether more is to do.
+    /// Continues the requested reports. Returns true if some are unfinished.
     fn survey(&mut self) -> bool {
         if self.surveys.is_empty() {
             return false;
         }
         let gathered = self.surveys.proceed(self.clock, &self.driver.report());
         if let Some(Gathered { question, reply, found }) = gathered {
-            // The asker may have given up: then nobody waits for the answer.
+            // An error means that the requester no longer waits for the answer.
             let _ = reply.send(self.answer_survey(question, found));
         }
         !self.surveys.is_empty()

@@ -1,9 +1,9 @@
-//! Capability caches of a group of hosts, shared through Redis (setting `learned_store`).
+//! Shares the capability caches of a group of hosts through Redis (setting `learned_store`).
 //!
-//! One hash holds one field for each entry of the learned table; a counter shows whether anything has changed. A round of
-//! [`SharedStore::exchange`] sends this host's findings, takes in later findings of others, and forgets what was forgotten here.
-//! It runs in the learned table's own thread with short limits: the event loop never waits for Redis, and without Redis each host
-//! goes on alone. Entries from Redis are checked like those of a file.
+//! A Redis hash holds one field for each entry of the learned table. A counter counts the changes of the hash. Each call of
+//! [`SharedStore::exchange`] sends this host's findings, takes in later findings of other hosts, and removes entries that this
+//! host has forgotten. The exchange runs in the learned table's own thread with short time limits, so the event loop never
+//! waits for Redis. Without Redis, each host continues alone. Entries from Redis are checked like the entries of a file.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -15,22 +15,22 @@ use anyhow::{Context, Error, Result, ensure};
 use rules::{LearnedEntry, LearnedTable, MAX_LEARNED, Settings, UnixMs};
 use stores::{RedisConnection, RedisServer, USUAL_ROOTS};
 
-/// The hash; its name contains the version of its format.
+/// Name of the hash. It contains the version of the format.
 const TABLE: &str = "sctpify:learned:1";
-/// Counts the changes of the hash.
+/// Name of the counter of the hash's changes.
 const CHANGES: &str = "sctpify:learned:1:changes";
-/// Limit on connecting to Redis, and on its answers.
+/// Time limit for the connection to Redis, and for its answers.
 const LIMIT: Duration = Duration::from_secs(2);
-/// Length of the longest accepted entry, in bytes.
+/// Limit on the length of an accepted entry, in bytes.
 const ENTRY_BYTES_MAX: usize = 2048;
 
 type Key = (IpAddr, Option<u16>);
 
-/// This host's side of the shared table.
+/// This host's access to the shared table.
 pub(crate) struct SharedStore {
     server: RedisServer,
     connection: Option<RedisConnection>,
-    /// Time of judgement of the store's entry for each destination, as far as this host knows.
+    /// Time of the last evidence in the store's entry for each destination, as this host last sent or received the entry.
     known: BTreeMap<Key, UnixMs>,
     /// Value of the counter when the hash was last read.
     changes: Option<u64>,
@@ -38,7 +38,8 @@ pub(crate) struct SharedStore {
 }
 
 impl SharedStore {
-    /// Creates the side for the store that the settings name, if any. Does not connect yet, but reads the roots for TLS.
+    /// Creates the access to the store that the settings name, if any. Does not connect yet, but reads the root certificates
+    /// for TLS.
     pub(crate) fn of_settings(settings: &Settings) -> Result<Option<SharedStore>> {
         let (url, roots) = (&settings.learned_store, &settings.learned_store_roots);
         let roots = if roots.is_empty() { USUAL_ROOTS } else { roots };
@@ -50,7 +51,7 @@ impl SharedStore {
         Ok(SharedStore { server, connection: None, known: BTreeMap::new(), changes: None, is_failing: false })
     }
 
-    /// Sends and takes in changes. Repeated failures are logged once.
+    /// Sends and receives changes. Logs only the first of consecutive failures.
     pub(crate) fn exchange(&mut self, table: &Mutex<LearnedTable>, now: UnixMs) {
         match self.try_exchange(table, now) {
             Ok(()) => self.is_failing = false,
@@ -74,7 +75,7 @@ impl SharedStore {
         Ok(())
     }
 
-    /// Sends later judgements, and removes entries that are no longer in the table.
+    /// Sends entries with newer evidence. Removes entries that are no longer in this host's table.
     fn send(&mut self, connection: &mut RedisConnection, table: &Mutex<LearnedTable>) -> Result<()> {
         let (new, gone) = self.differences(&lock(table));
         if new.is_empty() && gone.is_empty() {
@@ -102,7 +103,7 @@ impl SharedStore {
         (table.iter().filter(is_new).cloned().collect(), gone)
     }
 
-    /// Takes in the hash if it has changed; entries that others have removed are forgotten.
+    /// Takes in the hash if it has changed. Forgets entries that other hosts have removed.
     fn receive(
         &mut self,
         connection: &mut RedisConnection,
@@ -111,7 +112,7 @@ impl SharedStore {
     ) -> Result<()> {
         let changes: Option<u64> = redis::cmd("GET").arg(CHANGES).query(connection).context("cannot read")?;
         if changes < self.changes {
-            // The store has lost its contents: that is no reason to forget, and the next round sends everything again.
+            // The store has lost its contents. The table keeps its entries, and the next round sends all of them again.
             (self.changes, self.known) = (None, BTreeMap::new());
             return Ok(());
         }
@@ -166,7 +167,7 @@ mod tests {
 
     const NOW: UnixMs = UnixMs(1_700_000_000_000);
 
-    /// This test's own Redis server, on a socket in its own directory.
+    /// A test's own Redis server, on a socket in its own directory.
     struct Redis {
         child: Child,
         dir: tempfile::TempDir,
@@ -302,7 +303,7 @@ mod tests {
         assert!(!gone.store.is_failing && host.keeps_on_tcp(to));
     }
 
-    /// Writes a self-signed certificate and its key to files of these names.
+    /// Writes a self-signed certificate and its key to `file`.pem and `file`.key in `dir`.
     fn make_certificate(dir: &Path, file: &str) {
         let mut command = Command::new("openssl");
         command.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]);

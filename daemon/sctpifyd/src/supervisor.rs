@@ -1,16 +1,18 @@
-//! The process that watches the worker.
+//! Runs the supervisor: the process that watches the worker.
 //!
-//! The worker's standard output is its heartbeat: a byte each quarter of a second. If none comes for two seconds (a deadlock,
-//! SIGSTOP), every new connection of the host would hang in the queue, so the supervisor kills the worker. A worker that the
-//! kernel keeps waiting, for a processor or for a lock, is given more time ([`Vitals`]): all connections end with it, and SYNs are
-//! held by no kernel table whose daemon is silent. If the worker dies
-//! without having cleaned up, the supervisor removes what it left behind. The worker is not root, so it reads and writes files
-//! through a socket on its standard input ([`crate::archive`]), and asks there for signatures with the host's key, which only this
-//! process has. The socket closes when this process dies, and the worker then
-//! stops in good order.
+//! Every quarter of a second, the worker writes a byte, its heartbeat, to its standard output. A worker that sends none for two
+//! seconds hangs (a deadlock, SIGSTOP). Every new connection of the host would then hang in the queue, so the supervisor kills
+//! the worker. A worker that the kernel keeps waiting, for a processor or for a lock, gets more time ([`Vitals`]), because all
+//! connections end with it. Meanwhile SYNs pass as plain TCP: the kernel holds none for a daemon that is silent. If the worker
+//! dies without cleaning up, the supervisor removes its leftovers from the kernel.
 //!
-//! Deliberately small: only three extra threads, for signals, for signatures and for files; no sockets of its own until the worker is dead; nothing
-//! of the configuration except how far it confines itself.
+//! The worker is not root. It reads and writes files through a socket on its standard input ([`crate::archive`]). Through this
+//! socket it also requests signatures with the host's key, which only the supervisor has. If the supervisor dies, the socket
+//! closes, and the worker stops in good order.
+//!
+//! The supervisor is deliberately small. It has only three extra threads, for signals, for signatures and for files. It opens
+//! no other sockets until the worker is dead. From the configuration, it uses only the settings about confinement and
+//! encryption.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -35,24 +37,24 @@ use signal_hook::iterator::Signals;
 use crate::archive;
 use crate::confinement::{self, Confinement};
 
-/// Marks a process as the worker.
+/// Environment variable that marks a process as the worker.
 const ROLE_VARIABLE: &str = "SCTPIFYD_ROLE";
 const WORKER: &str = "worker";
 
-/// Interval of the heartbeats.
+/// Interval between heartbeats.
 pub(crate) const BEAT: Duration = Duration::from_millis(250);
 /// Silence after which the worker counts as hung.
 const HUNG_AFTER: Duration = Duration::from_secs(2);
-/// Extra time for a worker in case this process itself did not run: after a stop of the whole service, or of the whole machine,
-/// the beats arrive only now.
+/// Extra time for a silent worker. After a stop of the whole service or machine, this process did not run either, and the
+/// heartbeats arrive only now.
 const GRACE: Duration = Duration::from_millis(500);
-/// Silence after which even a worker that the kernel keeps waiting is killed.
+/// Limit on the extra time for a worker that the kernel keeps waiting.
 const WAITING_MAX: Duration = Duration::from_secs(30);
-/// Silence allowed until the first heartbeat, while the worker sets up.
+/// Silence allowed before the first heartbeat, while the worker sets up.
 const START_LIMIT: Duration = Duration::from_secs(20);
-/// Time that a killed worker gets to end. One that waits in the kernel ends after that, or never.
+/// Time in which a killed worker should end. A worker that waits in the kernel ends later, or never.
 const DEATH_LIMIT: Duration = Duration::from_secs(30);
-/// Interval of looking for a worker's end.
+/// Interval between checks for a worker's end.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// Reports whether this process was started as a worker by a supervisor.
@@ -66,12 +68,12 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
     let sysctls = SavedSysctls::read().context("cannot read this network namespace's sysctls")?;
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("cannot catch signals")?;
     archive::prepare_directories(args)?;
-    // The worker reports a wrong configuration.
+    // The worker reports errors in the configuration.
     let settings = control::load_config(&args.config).unwrap_or_default();
     let key = host_key(args, &settings)?;
     let (ours, theirs) = UnixStream::pair().context("cannot create a socket for the worker")?;
     let mut worker = start_worker(theirs)?;
-    // This process may open no more files once it is confined.
+    // A confined process cannot open these files.
     let vitals = Vitals::open(&worker);
     confinement::log("supervisor", &Confinement::of_supervisor(&settings, args, worker.id()).apply());
     forward_signals(signals, &worker)?;
@@ -82,7 +84,7 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
         kill(pid_of(&worker)?, Signal::SIGKILL).context("cannot kill the worker")?;
     }
     let status = end_of(&mut worker)?;
-    // Remove our socket's file, so that nobody waits for a daemon that is gone; another daemon's stays.
+    // Remove this worker's socket file, because no client should wait for a daemon that has gone. Another daemon's file stays.
     if socket.is_some() && socket == identity_of(&args.control) {
         let _ = fs::remove_file(&args.control);
     }
@@ -101,7 +103,7 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
     Ok(ExitCode::FAILURE)
 }
 
-/// Waits for the worker's end. Returns `None` if it takes longer than [`DEATH_LIMIT`]: its leftovers must not wait for it.
+/// Waits for the worker's end. Returns `None` after [`DEATH_LIMIT`], because the removal of leftovers must not wait longer.
 fn end_of(worker: &mut Child) -> Result<Option<ExitStatus>> {
     let mut left = DEATH_LIMIT;
     loop {
@@ -111,7 +113,7 @@ fn end_of(worker: &mut Child) -> Result<Option<ExitStatus>> {
         if left.is_zero() {
             return Ok(None);
         }
-        // Only to pass the time; a signal makes it shorter.
+        // This only passes the time. A signal shortens the pause.
         let _ = poll(&mut [], PollTimeout::try_from(LOOK_AGAIN)?);
         left = left.saturating_sub(LOOK_AGAIN);
     }
@@ -132,12 +134,12 @@ fn pid_of(worker: &Child) -> Result<Pid> {
     Ok(Pid::from_raw(i32::try_from(worker.id())?))
 }
 
-/// Identifies a file independently of its name.
+/// Returns the device and inode of a file, which identify the file independently of its name.
 fn identity_of(path: &Path) -> Option<(u64, u64)> {
     fs::symlink_metadata(path).ok().map(|status| (status.dev(), status.ino()))
 }
 
-/// Reads or makes the host's key. Without a key the daemon starts only if it encrypts nothing.
+/// Reads or creates the host's key. Without a key, the daemon starts only if it encrypts nothing.
 fn host_key(args: &DaemonArgs, settings: &Settings) -> Result<Result<HostKey, KeyFileError>> {
     let key = archive::load_or_make(&args.host_key_file());
     if let Err(error) = &key {
@@ -151,7 +153,7 @@ fn host_key(args: &DaemonArgs, settings: &Settings) -> Result<Result<HostKey, Ke
     Ok(key)
 }
 
-/// Reads and writes files for the worker, and signs, in threads: a slow disk is no reason to miss a heartbeat.
+/// Reads and writes files for the worker, and signs, in separate threads. A slow disk therefore delays no heartbeat.
 fn keep_files(socket: UnixStream, args: &DaemonArgs, key: Result<HostKey, KeyFileError>) -> Result<()> {
     let args = args.clone();
     let keep = move || archive::serve(&socket, &args, &key);
@@ -164,7 +166,7 @@ fn forward_signals(mut signals: Signals, worker: &Child) -> Result<()> {
     let forward = move || {
         for signal in signals.forever() {
             if let Ok(signal) = Signal::try_from(signal) {
-                // The worker may have ended by itself: then nobody is left to signal.
+                // An error means that the worker has already ended.
                 let _ = kill(worker, signal);
             }
         }
@@ -173,34 +175,34 @@ fn forward_signals(mut signals: Signals, worker: &Child) -> Result<()> {
     Ok(())
 }
 
-/// The kernel's account of the worker's first thread.
+/// The kernel's statistics of the worker's first thread.
 struct Vitals {
     stat: File,
-    /// Not on every kernel.
+    /// Statistics of the scheduler. Not every kernel has them.
     schedstat: Option<File>,
 }
 
 /// The condition of a thread, according to the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Condition {
-    /// It waits in the kernel, whatever signals it has (`D` in proc_pid_stat(5)).
+    /// The thread waits in the kernel and cannot be interrupted by signals (`D` in proc_pid_stat(5)).
     is_in_kernel: bool,
-    /// Time that it has been runnable without a processor, since its start.
+    /// Time since the thread's start in which it was runnable without a processor.
     run_delay: Duration,
 }
 
 impl Condition {
-    /// Parses /proc/PID/task/TID/stat and schedstat.
+    /// Parses /proc/PID/task/TID/stat and /proc/PID/task/TID/schedstat.
     fn parse(stat: &str, schedstat: &str) -> Option<Condition> {
-        // The name in parentheses may contain anything.
+        // The name in parentheses may contain any character.
         let (_, fields) = stat.rsplit_once(')')?;
         let is_in_kernel = fields.trim_start().starts_with('D');
         let run_delay = schedstat.split_ascii_whitespace().nth(1).and_then(|text| text.parse().ok());
         Some(Condition { is_in_kernel, run_delay: Duration::from_nanos(run_delay.unwrap_or(0)) })
     }
 
-    /// Reports whether the kernel has kept the thread waiting in the time `passed` since it was in the condition `before`. One that
-    /// was released meanwhile has a backlog to work off before it beats.
+    /// Reports whether the kernel has kept the thread waiting since the condition `before`, which is `passed` old. A thread
+    /// that was released meanwhile also counts, because it has a backlog to work off before its next heartbeat.
     fn waits_since(self, before: Condition, passed: Duration) -> bool {
         let delayed = self.run_delay.saturating_sub(before.run_delay);
         self.is_in_kernel || before.is_in_kernel || delayed >= passed / 2
@@ -226,15 +228,15 @@ fn text_of<'a>(file: &File, buffer: &'a mut [u8]) -> Option<&'a str> {
     std::str::from_utf8(&buffer[..length]).ok()
 }
 
-/// Returns when the worker has closed its heartbeat (`None`), or is hung; then with the duration of its silence. Calls `on_first` at
-/// its first beat.
+/// Watches the worker's heartbeats. Returns `None` when the worker has closed its standard output. Returns the duration of the
+/// silence when the worker hangs. Calls `on_first` at the first heartbeat.
 fn watch(worker: &mut Child, vitals: Option<&Vitals>, on_first: impl FnOnce()) -> Result<Option<Duration>> {
     let mut on_first = Some(on_first);
     let mut beats = worker.stdout.take().context("the worker has no heartbeat")?;
     let mut silence_allowed = START_LIMIT;
     let condition = || vitals.and_then(Vitals::condition);
     let mut before = None;
-    // Waits within a silence, in excess of `silence_allowed`.
+    // Extra time given in the present silence, beyond `silence_allowed`.
     let mut waited = None;
     let mut bytes = [0; 64];
     loop {

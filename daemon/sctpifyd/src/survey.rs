@@ -1,6 +1,6 @@
-//! Answers that cover every connection: gathered one slice per turn, because packets wait during a turn.
+//! Gathers answers that cover every connection, one slice per turn, because packets wait during a turn.
 //!
-//! A report does not show a single instant: a connection that ends while it is gathered may be in it or not.
+//! A report does not show a single instant. It may include or omit a connection that ends while the report is gathered.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
@@ -19,12 +19,12 @@ use crate::listeners::Listed;
 use crate::manual::Socket;
 use crate::report::Report;
 
-/// Time that packets may wait for a slice.
+/// Time limit for a slice. Packets wait meanwhile.
 const SLICE: Duration = Duration::from_micros(200);
-/// Items between two readings of the clock.
+/// Number of items between two readings of the clock.
 const STRIDE: usize = 16;
 
-/// A question.
+/// Subject of a report.
 #[derive(Clone, Debug)]
 pub(crate) enum Question {
     /// The status, with these TCP listeners of the host.
@@ -34,7 +34,7 @@ pub(crate) enum Question {
     Explain(SocketAddr),
 }
 
-/// Reports that are being gathered, oldest request first.
+/// Reports in progress, oldest request first.
 #[derive(Default)]
 pub(crate) struct Surveys(VecDeque<Survey>);
 
@@ -45,19 +45,19 @@ struct Survey {
     found: Found,
 }
 
-/// The next part to look at.
+/// Next part of a report to gather.
 enum Next {
     /// The connections after this one.
     After(ConnectionId),
-    /// The last one of these shared associations.
+    /// The last of these shared associations.
     Shared(Vec<AssociationId>),
-    /// The last one of these listeners.
+    /// The last of these listeners.
     Listeners(Vec<(SocketAddr, Vec<Socket>)>),
-    /// Nothing more.
+    /// No further part.
     Done,
 }
 
-/// The findings.
+/// The parts of a report that have been gathered.
 #[derive(Default)]
 pub(crate) struct Found {
     pub(crate) connections: Vec<Connection>,
@@ -70,16 +70,16 @@ pub(crate) struct Found {
 #[derive(Default)]
 pub(crate) struct Live {
     pub(crate) count: usize,
-    /// Number of connections by limit.
+    /// Number of connections by the limit on their sending.
     pub(crate) limited_by: BTreeMap<LimitedBy, usize>,
-    /// Octets that wait on their associations.
+    /// Number of bytes that wait to be sent on the connections' associations.
     pub(crate) waiting_bytes: u64,
-    /// At least one of them reaches a native SCTP program.
+    /// At least one connection reaches a native SCTP program.
     pub(crate) is_native: bool,
     associations: BTreeSet<AssociationId>,
 }
 
-/// A report that has been gathered.
+/// A completely gathered report.
 pub(crate) struct Gathered {
     pub(crate) question: Question,
     pub(crate) reply: Sender<Response>,
@@ -96,7 +96,7 @@ impl Surveys {
         self.0.is_empty()
     }
 
-    /// Continues the oldest request; returns its findings once they are complete.
+    /// Continues the oldest request. Returns its contents once they are complete.
     pub(crate) fn proceed(&mut self, clock: Clock, report: &Report<'_>) -> Option<Gathered> {
         let survey = self.0.front_mut()?;
         let until = clock.now() + SLICE;
@@ -111,7 +111,7 @@ impl Surveys {
 }
 
 impl Survey {
-    /// Looks at the next few items; reports whether more are left.
+    /// Gathers the next [`STRIDE`] items. Reports whether more are left.
     fn proceed(&mut self, report: &Report<'_>) -> bool {
         for _ in 0..STRIDE {
             self.next = match std::mem::replace(&mut self.next, Next::Done) {

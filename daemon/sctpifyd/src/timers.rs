@@ -1,6 +1,6 @@
-//! Timers, in order of time.
+//! Orders timers by time.
 //!
-//! Timers are never cancelled: when one fires, its owner checks whether it still matters.
+//! Timers are never cancelled. When a timer fires, its owner checks whether it still matters.
 
 use std::collections::BTreeMap;
 
@@ -9,44 +9,44 @@ use sctp::AssociationId;
 
 use crate::connection::ConnectionId;
 
-/// Things to do, each at its time.
+/// Pending timers, each with its subject.
 pub(crate) struct Timers<T> {
     due: BTreeMap<(Time, u64), T>,
     serial: u64,
 }
 
-/// A timer's subject.
+/// Subject of a timer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Timer {
-    /// No INIT ACK yet?
+    /// End of a connection's wait for INIT ACK.
     Race(ConnectionId),
-    /// Still no INIT ACK, so other paths must be tried?
+    /// End of the time in which only the first path is tried.
     AttemptDelay(ConnectionId),
-    /// No answer from the peer about a channel yet? Holds the number of SACKs received before.
+    /// End of the wait for the peer's answer about a channel. Holds the number of SACKs received before.
     Channel(ConnectionId, u64),
-    /// No COOKIE ACK yet?
+    /// End of a connection's wait for COOKIE ACK.
     Cookie(ConnectionId),
-    /// A released SYN has not arrived?
+    /// End of the wait for the arrival of a connection whose SYN was released.
     Claim(ConnectionId),
-    /// The local listener has not accepted?
+    /// End of the wait for a local listener to accept a connection.
     Listener(ConnectionId),
-    /// Connections to local programs have ended: the kernel may forget them.
+    /// Removal of the kernel's state of ended connections to local programs.
     Forget,
-    /// Diversions have outlived their connections long enough?
+    /// End of diversions that have outlived their connections long enough.
     Diversions,
-    /// Can a carrier be opened that could not be before?
+    /// Retry of carriers that could not be opened.
     Carriers,
-    /// Have peers of incoming associations not proven a key yet?
+    /// End of the time in which peers of incoming associations must prove a key.
     Proof,
-    /// Must the kernel get names of destinations?
+    /// Next batch of destinations' names for the kernel.
     Naming,
-    /// Is a probe due?
+    /// Search for due probes.
     Probes,
-    /// No INIT ACK for a probe yet?
+    /// End of a probe's wait for INIT ACK.
     Probe(AssociationId),
-    /// Has a shared association's handshake not ended yet?
+    /// End of the time for a shared association's handshake.
     SharedOpening(AssociationId),
-    /// Has a shared association been idle for long enough?
+    /// Check of a shared association's idle time.
     SharedIdle(AssociationId),
 }
 
@@ -66,7 +66,7 @@ impl<T> Timers<T> {
         Some(first.remove())
     }
 
-    /// Returns the time of the next timer.
+    /// Returns the time of the next timer, or [`Time::NEVER`].
     pub(crate) fn next(&self) -> Time {
         self.due.first_key_value().map_or(Time::NEVER, |((at, _), _)| *at)
     }

@@ -1,4 +1,4 @@
-//! Timers and buffers of associations, depending on the kind of peer.
+//! Defines timers and buffers of associations by the kind of peer.
 
 use std::time::Duration;
 
@@ -11,26 +11,27 @@ use sctp::{
     SendBufferForm, Timing,
 };
 
-/// Limit on the bytes that one association may hold in each direction, as the engine tunes it: a gigabit over 100 ms.
+/// Limit on the bytes that one association may buffer in each direction: enough for 1 Gbit/s with a round trip of 100 ms. The
+/// engine chooses the size within this limit.
 const ASSOCIATION_BUFFER: usize = 16 << 20;
-/// Number of streams requested and allowed: a connection uses one each way.
+/// Number of streams requested and allowed in each direction. A connection uses one.
 const STREAMS: u16 = 1;
-/// First interval between INITs, and the number of INITs before it doubles. Far below RFC 9260's second, because the race timer
-/// ends the wait: INIT and COOKIE ECHO are sent seven times in all within its 250 ms, and with 10 % packet loss fewer than one
-/// handshake in a thousand fails.
+/// First interval between INITs, and the number of retransmissions before the interval doubles. The interval is far below RFC
+/// 9260's second, because the race timer ends the wait. Within its 250 ms, INIT and COOKIE ECHO are sent seven times in all.
+/// With 10 % packet loss, fewer than one handshake in a thousand fails.
 const INIT_RTO: Duration = Duration::from_millis(40);
 const STEADY_INITS: u8 = 6;
 /// Initial and minimum RTO on a path until the association is up.
 const FIRST_RTO: Duration = Duration::from_millis(100);
-/// Number of doublings after which an INIT's wait exceeds any race timer.
+/// Number of doublings after which the wait for an answer to INIT exceeds any race timer.
 const DOUBLINGS_MAX: u32 = 7;
-/// Idle connections whose paths are probed each second; more connections make all probes rarer.
+/// Number of connections for which the interval between a path's probes grows by one second.
 const CONNECTIONS_PER_SECOND: usize = 64;
-/// The longest pause between two probes of a path (HB.Interval of RFC 9260).
+/// Maximum interval between two probes of a path (HB.Interval of RFC 9260).
 const HEARTBEAT_MAX: Duration = Duration::from_secs(30);
 /// Returns the timing for a peer of this kind.
 ///
-/// Each path of each connection is probed, so the pause between probes grows with `connections`.
+/// Each path of each connection is probed, so the interval between probes grows with `connections`.
 pub(crate) fn timing(peer: Peer, connections: usize) -> Timing {
     match peer {
         Peer::Native => Timing::default(),
@@ -38,8 +39,8 @@ pub(crate) fn timing(peer: Peer, connections: usize) -> Timing {
     }
 }
 
-/// Returns the packets that may be in flight at first to a peer of this kind, if more than RFC 9260's three or so: between shims,
-/// as many as the TCP that they replace would allow (RFC 6928).
+/// Returns the number of packets that may be in flight at first to a peer of this kind. Zero means RFC 9260's initial window,
+/// which is about three packets. Between shims, the number is the one of the TCP that they replace (RFC 6928).
 pub(crate) const fn initial_packets(peer: Peer) -> u8 {
     match peer {
         Peer::Native => 0,
@@ -52,30 +53,32 @@ fn heartbeat_interval(connections: usize) -> Duration {
     Duration::from_secs(seconds as u64).min(HEARTBEAT_MAX)
 }
 
-/// Returns the time that INITs may stay unanswered, and whether the race timer sets it.
+/// Returns the time limit for an answer to INIT, and whether the race timer determines it.
 pub(crate) fn init_patience(settings: &Settings) -> (Duration, bool) {
     let race = Duration::from_millis(u64::from(settings.race_timer_ms));
-    // One wait for each INIT: the last ones double. By then none is longer than the greatest race timer.
+    // Each INIT has one wait. The last waits double, up to a wait that exceeds any race timer.
     let wait = |n: u32| INIT_RTO * (1 << n.saturating_sub(STEADY_INITS.into()).min(DOUBLINGS_MAX));
     let tries: Duration = (0..=settings.init_rtx_max).map(wait).sum();
     (race.min(tries), race <= tries)
 }
 
-/// Returns the time to wait for an answer on a shared association. Half of a connection's time is left for its own association, which also
-/// tries other paths. But if the shared association has another path, the engine switches to it after at most two round trips and the SACK
-/// delay of silence. An answer over it then comes sooner than the handshake of an association begun at that time, which takes two
-/// round trips.
+/// Returns the time to wait for an answer on a shared association. Half of the connection's time `patience` is left for a
+/// separate association, which also tries other paths.
+///
+/// If the shared association has another path, the engine switches to that path after up to two round trips and the SACK delay
+/// of silence. The answer on the other path then comes sooner than a separate association, whose handshake takes two round
+/// trips. In this case, the returned time covers that answer.
 pub(crate) fn channel_patience(patience: Duration, round_trip: Duration, has_other_path: bool) -> Duration {
     let by_this_path = patience / 2 + round_trip;
     let by_other_path = round_trip * 13 / 4 + Timing::quick().sack_delay;
     if has_other_path { by_this_path.max(by_other_path) } else { by_this_path }
 }
 
-/// Extensions that connections use: the host's addresses may change, and queues may mark packets.
+/// Extensions of connections' associations: the host's addresses may change, and queues may mark packets.
 const EXTENSIONS: Extensions =
     Extensions::NONE.with(Extension::Auth).with(Extension::AddressReconfiguration).with(Extension::Ecn);
 
-/// Returns the settings of a new association, before the peer is known.
+/// Returns the configuration of a new association, before the peer is known.
 pub(crate) fn association_config(mtu: u16, settings: &Settings) -> AssociationConfig {
     AssociationConfig {
         timing: Timing { rto_initial: INIT_RTO, rto_min: FIRST_RTO, ..timing(Peer::Shim, 0) },
@@ -100,14 +103,14 @@ pub(crate) fn association_config(mtu: u16, settings: &Settings) -> AssociationCo
             rules::Congestion::LossTolerant => CongestionAlgorithm::LossTolerant,
         },
         advertisement: advertisement(settings.advertisement(), settings.advertise_type),
-        // Our own timers limit the retries of INIT and COOKIE ECHO.
+        // This daemon's timers limit the retries of INIT and COOKIE ECHO.
         max_init_retransmits: u8::MAX,
         steady_init_retransmits: STEADY_INITS,
         ..AssociationConfig::default()
     }
 }
 
-/// Returns the offer of encryption.
+/// Returns the encryption to offer.
 fn protection(encryption: Encryption) -> Option<ProtectionConfig> {
     match encryption {
         Encryption::Off => None,
@@ -116,7 +119,7 @@ fn protection(encryption: Encryption) -> Option<ProtectionConfig> {
     }
 }
 
-/// Returns the advertisement of the send buffer, in chunks of this type.
+/// Returns the configuration of send-buffer advertisements in chunks of this type.
 pub(crate) fn advertisement(told: Advertisement, chunk_type: u8) -> Option<SendBufferConfig> {
     form_of(told).map(|config| SendBufferConfig { chunk_type: ChunkType(chunk_type), ..config })
 }
@@ -140,13 +143,13 @@ fn form_of(told: Advertisement) -> Option<SendBufferConfig> {
     }
 }
 
-/// Extensions that shared associations use: short messages must not wait behind a long one of another connection.
+/// Extensions of shared associations. With interleaving, short messages do not wait behind a long one of another connection.
 pub(crate) const SHARED_EXTENSIONS: Extensions = EXTENSIONS.with(Extension::Interleaving);
 
-/// Order in which a shared association's connections send: each in turn.
+/// Order in which a shared association's connections send: round robin.
 pub(crate) const SHARED_SCHEDULER: Scheduler = Scheduler::RoundRobin;
 
-/// Returns the settings of a shared association.
+/// Returns the configuration of a shared association.
 pub(crate) fn shared_config(mtu: u16, settings: &Settings) -> AssociationConfig {
     AssociationConfig {
         outbound_streams: SHARED_STREAMS,
@@ -158,11 +161,11 @@ pub(crate) fn shared_config(mtu: u16, settings: &Settings) -> AssociationConfig 
     }
 }
 
-/// Divisor of `memory_mib`: the limit on the associations with one host. Three hosts that hold all they can leave enough for
-/// others, and one host still gets more than its path can use.
+/// Divisor of `memory_mib` for the limit on one host's associations. Three hosts at this limit leave enough memory for others,
+/// and one host still gets more than its path can use.
 const HOST_PART: usize = 4;
 
-/// Returns the endpoint's settings; accepted associations get the association's part.
+/// Returns the endpoint's configuration. Its part `association` applies to accepted associations.
 ///
 /// The setting `memory_mib` limits the memory of all associations together.
 pub(crate) fn endpoint_config(mtu: u16, settings: &Settings) -> EndpointConfig {

@@ -1,4 +1,4 @@
-//! Durations of the event loop's turns: packets and held SYNs wait for the end of a turn.
+//! Measures the durations of the event loop's turns. Packets and held SYNs wait for the end of a turn.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use control::TurnTimes;
 /// Upper bounds of the buckets, in microseconds.
 const BOUNDS_US: [u64; 9] = [50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 100_000];
 
-/// A histogram of all turns since the start.
+/// Histogram of all turns since the start.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
-    /// Number of turns in each bucket; the last one holds those longer than all bounds.
+    /// Number of turns in each bucket. The last bucket holds turns that are longer than all bounds.
     counts: [u64; BOUNDS_US.len() + 1],
     sum: Duration,
 }

@@ -1,9 +1,9 @@
-//! Incoming associations whose peer must prove a key before a local program hears of them.
+//! Holds incoming associations whose peer must prove a key before a local program learns of them.
 //!
-//! They are accepted, and hold neither a connection nor a channel. Each holds one of its host's ports. At the limits of [`ByHost`] an
-//! older one gives way to the newcomer: a peer that has the key proves it within a few round trips, so the oldest hardly ever has it.
-//! Invariant: an entry goes with the proof, with the association, at a limit, or [`PROOF_LIMIT`] after it came. Begin at
-//! [`Unproven::add`].
+//! These associations are accepted, and use neither a connection nor a channel. Each one occupies a port of its peer's host. At
+//! the limits of [`ByHost`], an older association makes room for a new one. A peer with the key proves it within a few round
+//! trips, so the oldest association rarely has such a peer. Invariant: an entry is removed after the proof, at the
+//! association's end, at a limit, or [`PROOF_LIMIT`] after its arrival. Begin at [`Unproven::add`].
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -15,20 +15,21 @@ use sctp::AssociationId;
 
 use crate::by_host::ByHost;
 
-/// Time limit for the proof: a client waits no longer for keys.
+/// Time limit for the proof. A client does not wait longer for keys.
 const PROOF_LIMIT: Duration = Duration::from_secs(10);
 
-/// Time after a repeated refusal by a program in which the host's further associations end before they are up: its programs get plain
-/// TCP instead of a reset.
+/// Time after a program's repeated refusal in which further associations from the same client address are refused before they
+/// are established. The client's programs then get plain TCP instead of a reset.
 const DECLINED_LIMIT: Duration = Duration::from_secs(30);
-/// Time for which a refusal is remembered. A single one may be chance, such as a backlog that was full for a moment.
+/// Time for which a refusal is remembered. A single refusal may be accidental, such as a backlog that was full for a moment.
 const DECLINED_MEMORY: Duration = Duration::from_secs(600);
-/// Time within which further refusals are part of the same event: connections that a program opens at once meet the same backlog.
+/// Time within which further refusals are part of the same event. Connections that a program opens at the same time meet the
+/// same backlog.
 const DECLINED_APART: Duration = Duration::from_secs(1);
-/// Limit on the refusals remembered: beyond it those that are no longer of use go, or else all.
+/// Limit on the remembered refusals. At the limit, old ones are removed. If that is not enough, all of them are removed.
 const DECLINED_MAX: usize = 1024;
 
-/// An incoming association, which a connection to a local program shall use.
+/// An incoming association that a connection to a local program will use.
 #[derive(Clone, Copy)]
 pub(crate) struct Incoming {
     pub(crate) server: SocketAddr,
@@ -37,9 +38,9 @@ pub(crate) struct Incoming {
     pub(crate) peer: Peer,
 }
 
-/// The refusals of a client's address by a program.
+/// Refusals of a client's address by a program.
 struct Declined {
-    /// Time of the last one, or of the first within [`DECLINED_APART`].
+    /// Time of the last refusal. Refusals within [`DECLINED_APART`] after it do not change it.
     at: Time,
     is_repeated: bool,
 }
@@ -47,23 +48,24 @@ struct Declined {
 /// The incoming associations without proof.
 #[derive(Default)]
 pub(crate) struct Unproven {
-    /// Oldest first, each with the end of its time.
+    /// The associations, oldest first, each with the end of its time limit.
     all: BTreeMap<AssociationId, (Time, Incoming)>,
     by_host: ByHost,
     /// True while a timer is set.
     is_timed: bool,
-    /// Programs that did not take a proven connection, each with the client's address: others of its network are other hosts.
+    /// Refusals of proven connections by a program, each with the client's address. Other addresses of its network belong to
+    /// other hosts.
     declined: BTreeMap<(SocketAddr, IpAddr), Declined>,
 }
 
 impl Unproven {
-    /// Removes and returns the association that gives way to one more of a client's host, if a limit is reached.
+    /// Removes and returns the association that must make room for another one of the client's host, if a limit is reached.
     pub(crate) fn make_room_for(&mut self, client: SocketAddr) -> Option<(AssociationId, Incoming)> {
         let oldest = self.by_host.giving_way(client.ip())?;
         self.take(oldest).map(|incoming| (oldest, incoming))
     }
 
-    /// Adds an association that came at this time. [`make_room_for`](Self::make_room_for) comes before.
+    /// Adds an association that arrived at the time `now`. Callers first call [`make_room_for`](Self::make_room_for).
     pub(crate) fn add(&mut self, now: Time, association: AssociationId, incoming: Incoming) {
         self.all.insert(association, (now + PROOF_LIMIT, incoming));
         self.by_host.insert(association, incoming.client.ip());
@@ -76,7 +78,7 @@ impl Unproven {
         Some(incoming)
     }
 
-    /// Handles the timer: removes and returns the associations whose time is over.
+    /// Handles the timer. Removes and returns the associations whose time limit has passed.
     pub(crate) fn take_late(&mut self, now: Time) -> Vec<(AssociationId, Incoming)> {
         self.is_timed = false;
         let late =
@@ -91,7 +93,7 @@ impl Unproven {
         std::mem::take(&mut self.all).into_keys()
     }
 
-    /// Records that the kernel of a local program has not taken the connection of a client with a proven key.
+    /// Records that a local program did not accept the connection of a client with a proven key.
     pub(crate) fn note_declined(&mut self, now: Time, server: SocketAddr, client: SocketAddr) {
         let key = key_of(server, client);
         let is_recent = |last: &Declined| now < last.at + DECLINED_MEMORY;
@@ -109,18 +111,18 @@ impl Unproven {
         self.declined.insert(key, Declined { at: now, is_repeated: false });
     }
 
-    /// Forgets refusals: the program has taken a connection of this client.
+    /// Forgets refusals, because the program has accepted a connection of this client.
     pub(crate) fn note_taken(&mut self, server: SocketAddr, client: SocketAddr) {
         self.declined.remove(&key_of(server, client));
     }
 
-    /// Reports whether a program repeatedly does not take the connections of this client.
+    /// Reports whether a program repeatedly refuses the connections of this client.
     pub(crate) fn is_declined(&self, now: Time, server: SocketAddr, client: SocketAddr) -> bool {
         let last = self.declined.get(&key_of(server, client));
         last.is_some_and(|last| last.is_repeated && now < last.at + DECLINED_LIMIT)
     }
 
-    /// Returns the time for which a timer is to be set: none if one is set, or nothing waits.
+    /// Returns the time for which the caller must set a timer. Returns `None` if a timer is set, or no association waits.
     pub(crate) fn arm(&mut self) -> Option<Time> {
         if self.is_timed {
             return None;
@@ -156,7 +158,7 @@ mod tests {
             World { engine, unproven: Unproven::default() }
         }
 
-        /// Adds an association of a host's port; returns it, and the one that gave way.
+        /// Adds an association from a host's port. Returns it, and the association that made room for it.
         fn add(&mut self, now: Time, host: u8, port: u16) -> (AssociationId, Option<AssociationId>) {
             let client = SocketAddr::from(([10, 0, 1, host], port));
             let server = SocketAddr::from((SERVER, 80));

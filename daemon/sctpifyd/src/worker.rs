@@ -1,4 +1,4 @@
-//! The worker process: puts the parts together and runs them.
+//! Runs the worker process: creates its parts, connects them and runs the event loop.
 
 use std::fs::File;
 use std::io::{IsTerminal, Read};
@@ -42,7 +42,7 @@ pub(crate) fn start_log(args: &DaemonArgs) -> Result<()> {
     Ok(())
 }
 
-/// Runs until a signal or a request stops it.
+/// Runs the worker until a signal or a request stops it.
 pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
     start_log(args)?;
     let has_supervisor = supervisor::is_worker();
@@ -102,16 +102,16 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
     tracing::info!(control = %args.control.display(), "sctpifyd is up");
     let outcome = shard.run();
     learned.save();
-    // A failure is logged there.
+    // `save` logs a failure.
     let _ = peers.save();
     if !has_supervisor {
-        // Remove the socket's file, so that nobody waits for a daemon that is gone.
+        // Remove the socket's file, because no client should wait for a daemon that has gone.
         let _ = std::fs::remove_file(&args.control);
     }
     outcome.map(|()| ExitCode::SUCCESS)
 }
 
-/// Returns the access to the files: through the supervisor, whose end the listener reports, or directly.
+/// Opens the files, through the supervisor or directly. The listener, if any, reports the supervisor's end.
 fn open_archive(args: &DaemonArgs, has_supervisor: bool) -> Result<(Archive, Option<Listener>)> {
     if has_supervisor {
         let (archive, listener) = Archive::of_supervisor()?;
@@ -161,7 +161,7 @@ fn spawn_listeners(
     Ok(())
 }
 
-/// Starts the thread that stops this process if its supervisor ends, or the command `sctpify run` that started it.
+/// Starts the thread that stops this process after the end of its supervisor, or of the command `sctpify run` that started it.
 fn spawn_supervision(listener: Option<Listener>, is_inside: bool, shard: Handle) -> Result<()> {
     match listener {
         Some(listener) => spawn("supervision", move || stop_after(|| listener.run(), &shard)),
@@ -176,8 +176,8 @@ fn spawn_keepers(learned: LearnedStore, shared: Option<SharedStore>, peers: Peer
     spawn("known peers", move || peers.keep())
 }
 
-/// Starts the thread of the key handshakes. Without it no association gets keys, so the process ends if it fails, and the supervisor
-/// starts another worker.
+/// Starts the thread of the key handshakes. Without it no association gets keys, so the process aborts if the thread fails. The
+/// supervisor then cleans up and ends with an error.
 fn spawn_handshakes(handshakes: Handshakes, signer: Signer, shard: Handle) -> Result<()> {
     spawn("handshakes", move || {
         let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| handshakes.run(&signer, &shard)));
@@ -188,7 +188,8 @@ fn spawn_handshakes(handshakes: Handshakes, signer: Signer, shard: Handle) -> Re
     })
 }
 
-/// Sets the cryptographic library up before this process is confined. Without a key an encrypting daemon does not start.
+/// Sets up the cryptographic library before this process is confined. Fails without a host key, so an encrypting daemon does
+/// not start without one.
 fn prepare_encryption(signer: &Signer) -> Result<()> {
     if let Signer::Lacking(error) = signer {
         bail!("no host key, and the setting encryption needs it: {error}");
@@ -196,8 +197,8 @@ fn prepare_encryption(signer: &Signer) -> Result<()> {
     warm_up().context("the cryptographic library does not work")
 }
 
-/// Switches to the user that the settings name, in the two existing threads; all others inherit that. Files opened from now on
-/// belong to that user.
+/// Switches the two existing threads to the user that the settings name. Later threads inherit the user. Files that are created
+/// from now on belong to this user.
 fn assume(interceptor: &Interceptor, identity: &Identity) -> Result<Measure> {
     let inside = identity.clone();
     let inside = interceptor.run_inside(move || inside.assume()).context("cannot reach a thread")?;
@@ -207,8 +208,8 @@ fn assume(interceptor: &Interceptor, identity: &Identity) -> Result<Measure> {
     Ok(outside)
 }
 
-/// Gives up privileges that are not needed from now on, in the same two threads. A daemon for one command has capabilities only
-/// in its own namespaces, but the caller's files and system calls.
+/// Gives up unneeded privileges in the same two threads. A daemon for one command has capabilities only in its own namespaces,
+/// but it can use the caller's files and all system calls.
 fn confine(interceptor: &Interceptor, confinement: &Confinement) -> Result<control::Confinement> {
     let inside = confinement.clone();
     let inside = interceptor.run_inside(move || inside.apply()).context("cannot confine a thread")?;
@@ -218,19 +219,20 @@ fn confine(interceptor: &Interceptor, confinement: &Confinement) -> Result<contr
     Ok(confined)
 }
 
-/// Takes over the connections of this host's programs, or those of the one command in its own namespace.
+/// Sets up the interception of the connections of this host's programs, or of one command in its enclosed namespace.
 fn set_up(args: &DaemonArgs, settings: &Settings) -> Result<Interceptor> {
     let Some(path) = &args.inside else {
         let config = Config { loopback: settings.loopback, ..Config::default() };
         return Ok(Interceptor::set_up(&config)?);
     };
-    // `sctpify run` signals when it has made the namespace.
+    // `sctpify run` signals when it has created the namespace.
     std::io::stdin().read_exact(&mut [0]).context("the namespace was not created")?;
     let namespace = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
     Ok(Interceptor::enclose(&namespace, &Config::default())?)
 }
 
-/// Raises the limit: each connection takes a descriptor, and the usual soft limit of 1,024 is for programs that use select(2).
+/// Raises the soft limit on descriptors to the hard limit, because each connection needs a descriptor. The usual soft limit of
+/// 1,024 exists for programs that use select(2).
 fn raise_descriptor_limit() {
     let raised = getrlimit(Resource::RLIMIT_NOFILE)
         .and_then(|(_, hard)| setrlimit(Resource::RLIMIT_NOFILE, hard, hard));
@@ -239,8 +241,9 @@ fn raise_descriptor_limit() {
     }
 }
 
-/// Keeps freed memory: payloads come and go by the megabyte, and glibc hands memory back to the kernel only to fault it in again,
-/// page by page. Once it has seen a block of this size freed it keeps up to twice as much (mallopt(3), M_TRIM_THRESHOLD).
+/// Makes glibc keep freed memory. Payloads come and go by the megabyte. By default, glibc returns memory to the kernel, which
+/// maps it again page by page. After glibc has freed a block of this size, it keeps up to twice as much (mallopt(3),
+/// M_TRIM_THRESHOLD).
 fn keep_freed_memory() {
     const BLOCK: usize = 16 << 20;
     drop(std::hint::black_box(vec![0u8; BLOCK]));
@@ -261,7 +264,7 @@ fn obey_signals(mut signals: Signals, rules: &RulesStore, shard: &Handle) {
     }
 }
 
-/// Stops when the process that started this one has gone; `wait` waits for that.
+/// Stops this process after the end of its parent process. `wait` waits for that end.
 fn stop_after(wait: impl FnOnce(), shard: &Handle) {
     wait();
     tracing::info!("the parent process has gone: stopping");
@@ -273,7 +276,7 @@ fn wait_for_the_end_of_input() {
     while std::io::stdin().read(&mut nothing).is_ok_and(|length| length > 0) {}
 }
 
-/// Reads the seed of the engine's only source of randomness.
+/// Reads the seed of the engine's random numbers. The engine has no other source of randomness.
 fn seed() -> Result<[u8; 32]> {
     let mut seed = [0; 32];
     File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut seed)).context("no randomness")?;

@@ -1,7 +1,7 @@
-//! Connections that wait for SCTP while something is wrong: none waits longer than promised, each becomes TCP.
+//! Tests connections that wait for SCTP during faults: none waits longer than promised, and each one becomes TCP.
 //!
-//! Needs root, and `sctpifyd`, `sctpify` and `shimrules` built beside the tests (`./x test` does) or in
-//! SCTPIFY_BIN_DIR.
+//! These tests need root. They also need `sctpifyd`, `sctpify` and `shimrules`, built next to the tests (`./x test` does this)
+//! or in SCTPIFY_BIN_DIR.
 
 use std::time::Duration;
 
@@ -14,10 +14,11 @@ const ENABLED: &str = "default_remote_enable = true\ndefault_local_enable = true
 const LIMIT: Duration = Duration::from_secs(20);
 /// The race timer with an allowance for a loaded machine.
 const RACE_LIMIT: Duration = Duration::from_millis(1_500);
-/// The watchdog's promise, with a margin for a loaded machine.
+/// Time limit that the watchdog promises, with a margin for a loaded machine.
 const WATCHDOG_LIMIT: Duration = Duration::from_secs(5);
 
-/// Drops packets that reach beta over SCTP: all of them, or only those with COOKIE ECHO (chunk type 10, first in its packet).
+/// Firewall rules that drop packets that reach beta over SCTP: all packets, or only those with COOKIE ECHO (chunk type 10,
+/// first in its packet).
 const DROP_ALL: &[&str] = &["udp dport 9899 drop", "meta l4proto 132 drop"];
 const DROP_COOKIE_ECHO: &[&str] = &["udp dport 9899 @th,160,8 10 drop", "meta l4proto 132 @th,96,8 10 drop"];
 

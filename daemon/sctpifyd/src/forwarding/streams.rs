@@ -1,4 +1,5 @@
-//! Plain TCP connections for the enclosed namespace: opens them outside, awaits them inside, copies both ways.
+//! Forwards plain TCP connections of the enclosed namespace: opens each one outside, accepts the program's end inside, and
+//! copies bytes in both directions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -15,12 +16,12 @@ use socket2::{Domain, Protocol, Socket, Type};
 use super::half::{End, Half};
 use super::{Side, token_of};
 
-/// Limit on concurrent connections; further ones find the network unreachable.
+/// Limit on concurrent connections. Beyond it, programs get the error "network unreachable".
 const STREAMS_MAX: usize = 4096;
-/// Time in which a program must claim its opened connection.
+/// Time after the opening outside in which the program's end must arrive.
 const CLAIM_LIMIT: Duration = Duration::from_secs(5);
 
-/// All connections, by even numbers: datagrams have the odd ones.
+/// All connections. Their numbers are even; conversations of datagrams have odd numbers.
 #[derive(Default)]
 pub(super) struct Streams {
     all: BTreeMap<usize, Plain>,
@@ -34,9 +35,9 @@ pub(super) struct Streams {
 enum Stage {
     /// The destination has not answered yet.
     Opening(TcpStream),
-    /// It is open; the program must claim it by then.
+    /// The connection is open outside. The program's end must arrive by this time.
     Open(TcpStream, Time),
-    /// Bytes flow.
+    /// Both ends exist, and bytes flow.
     Flowing(Box<Flowing>),
 }
 
@@ -55,7 +56,7 @@ struct Plain {
 }
 
 impl Streams {
-    /// Reports whether something can be done without waiting.
+    /// Reports whether any connection can make progress without waiting.
     pub(super) fn has_more(&self) -> bool {
         !self.ready.is_empty()
     }
@@ -70,14 +71,15 @@ impl Streams {
         let interests = Interest::READABLE | Interest::WRITABLE;
         registry.register(&mut stream, token_of(self.last, Side::Outside), interests)?;
         if let Some(old) = self.by_flow.insert(flow, self.last) {
-            // The program's port was reused before we saw the end.
+            // The program reused its port before the end of the old connection was noticed.
             self.all.remove(&old);
         }
         self.all.insert(self.last, Plain { flow, stage: Stage::Opening(stream) });
         Ok(())
     }
 
-    /// Takes the program's end, which has arrived. Dropping the armed stream resets one that nobody knows.
+    /// Takes the program's end of a connection, which has arrived. If the flow is unknown, `inside` is dropped, which resets
+    /// the connection.
     pub(super) fn claim(&mut self, registry: &Registry, flow: FourTuple, mut inside: TcpStream) {
         let Some(&number) = self.by_flow.get(&flow) else { return };
         let Some(Plain { stage: Stage::Open(outside, _), .. }) = self.all.remove(&number) else { return };
@@ -97,7 +99,7 @@ impl Streams {
         self.ready.insert(number);
     }
 
-    /// Handles an event on a connection's socket. Returns the outcome of opening if the event decides it.
+    /// Handles an event on a connection's socket. Returns the outcome of the opening if the event decides it.
     pub(super) fn take(
         &mut self,
         number: usize,
@@ -139,7 +141,7 @@ impl Streams {
         Some((flow, outcome))
     }
 
-    /// Moves bytes of the ready connections.
+    /// Copies bytes of all ready connections.
     pub(super) fn pump(&mut self) {
         for number in std::mem::take(&mut self.ready) {
             let Some(plain) = self.all.get_mut(&number) else { continue };
@@ -156,7 +158,7 @@ impl Streams {
                     self.forget_flow(&flow, number);
                 }
                 Err(error) => {
-                    // Dropping the armed streams resets both.
+                    // The sockets are armed to reset: dropping them resets both ends.
                     tracing::debug!(%flow, %error, "a plain connection is reset");
                     self.all.remove(&number);
                     self.forget_flow(&flow, number);
@@ -184,7 +186,7 @@ impl Streams {
     }
 }
 
-/// Progress of a connection's turn.
+/// Outcome of one copying pass over a connection.
 enum Progress {
     Waits,
     HasMore,
@@ -199,7 +201,7 @@ impl Flowing {
             return Ok(Progress::Over);
         }
         if self.is_broken && !more {
-            // Data that arrived before the reset was read first.
+            // All data that arrived before the reset has been read.
             return Err(io::ErrorKind::ConnectionReset.into());
         }
         Ok(if more { Progress::HasMore } else { Progress::Waits })
@@ -207,13 +209,13 @@ impl Flowing {
 
     fn close_in_order(&self) {
         for end in [&self.inside, &self.outside] {
-            // If a stream stays armed, it is reset; by then both ends have all bytes or wait for none.
+            // A socket that stays armed is reset when it is dropped. By then, both directions have ended.
             let _ = disarm_linger(&end.stream);
         }
     }
 }
 
-/// Starts a connection, armed to reset.
+/// Starts a connection that is reset if it is dropped (linger time 0).
 fn begin(to: SocketAddr) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::for_address(to), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
     socket.set_linger(Some(Duration::ZERO))?;

@@ -1,8 +1,8 @@
 //! Tracks the diverted connections of local programs, each until its program's TIME-WAIT has ended.
 //!
-//! The kernel adds a connection when its SYN is released ([`intercept::Verdict::Divert`]), and removes it on
-//! request; one request covers many connections. Pure; [`super`] acts on it. Begin with
-//! [`Diversions::begin`].
+//! The kernel adds a connection to its own set when it releases the SYN ([`intercept::Verdict::Divert`]). It removes
+//! connections on request; one request covers many connections. This module makes no system call: [`super`] sends the requests.
+//! Begin with [`Diversions::begin`].
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -12,10 +12,11 @@ use intercept::FourTuple;
 
 /// Time for which a diversion outlives its connection: the application's TIME-WAIT.
 const LINGER: Duration = Duration::from_secs(60);
-/// Time for which the first expired diversion waits for others.
+/// Delay after the end of the first expired diversion, in which more diversions may end. One request then removes them
+/// together.
 const GATHER: Duration = Duration::from_millis(20);
 
-/// The limit of the kernel's set is reached.
+/// Error: the kernel's set of diverted connections has reached its limit.
 #[derive(Debug, thiserror::Error)]
 #[error("the set of diverted connections is full ({0})")]
 pub(crate) struct Full(usize);
@@ -23,14 +24,15 @@ pub(crate) struct Full(usize);
 /// The diverted connections.
 pub(super) struct Diversions {
     max: usize,
-    /// The end of each diversion; [`Time::NEVER`] while its connection lives.
+    /// End of each diversion; [`Time::NEVER`] while its connection lives.
     ends: HashMap<FourTuple, Time>,
-    /// Ended connections in that order, with the end of each diversion. If `ends` differs, it counts.
+    /// Ended connections in the order of their ends, each with the end of its diversion. An entry is out of date if `ends`
+    /// holds another time.
     over: VecDeque<(Time, FourTuple)>,
 }
 
 impl Diversions {
-    /// Creates an empty set for at most `max` connections.
+    /// Creates an empty set for up to `max` connections.
     pub(super) fn new(max: usize) -> Diversions {
         Diversions { max, ends: HashMap::new(), over: VecDeque::new() }
     }
@@ -47,8 +49,8 @@ impl Diversions {
         Ok(())
     }
 
-    /// Notes that the connection has ended; its addresses stay diverted for the application's TIME-WAIT. Has
-    /// no effect on one that is not diverted.
+    /// Notes that a connection has ended. Its packets stay diverted during the application's TIME-WAIT. Has no effect on a
+    /// connection that is not diverted.
     pub(super) fn end_later(&mut self, now: Time, flow: FourTuple) {
         if let Some(end) = self.ends.get_mut(&flow) {
             *end = now + LINGER;
@@ -56,12 +58,12 @@ impl Diversions {
         }
     }
 
-    /// Ends its diversion; returns whether it was diverted.
+    /// Ends a connection's diversion at once. Reports whether the connection was diverted.
     pub(super) fn end(&mut self, flow: &FourTuple) -> bool {
         self.ends.remove(flow).is_some()
     }
 
-    /// Returns when [`Diversions::take_over`] will return something, if any diversion has an end.
+    /// Returns the time at which [`Diversions::take_over`] should be called next, or `None` if no diversion has an end.
     pub(super) fn next(&self) -> Option<Time> {
         self.over.front().map(|(end, _)| *end + GATHER)
     }

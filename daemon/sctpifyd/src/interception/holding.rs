@@ -1,12 +1,20 @@
 //! Controls which SYNs the kernel holds: only those that the rules, or a mark, may send over SCTP.
 //!
-//! Before a change of the rules the kernel holds all SYNs ([`Interception::begin_change`]). Then the rulebook changes, the kernel
-//! refuses what is required from now on ([`Interception::follow_change`]), and the requester gets its answer. Once no further change follows, the kernel
-//! receives the names of the destinations in batches and finally holds by name again. If a step fails, or the rules take too many
-//! names, all SYNs stay held.
+//! To hold by name is to hold only SYNs to a list of destinations, or all SYNs except those. A change of the rules takes these
+//! steps:
 //!
-//! Invariant: while the kernel holds by name, a destination that it lets pass is plain TCP by the rulebook. Destinations learned
-//! to have no SCTP are held like others: requests for them decide what is probed.
+//! 1. The kernel holds all SYNs ([`Interception::begin_change`]).
+//! 2. The rulebook changes.
+//! 3. The kernel refuses plain TCP where a rule now requires SCTP ([`Interception::follow_change`]).
+//! 4. The requester gets its answer.
+//! 5. After a pause without further changes, the kernel receives the names of the destinations in batches.
+//! 6. The kernel holds by name again.
+//!
+//! If the naming fails, or the rules need too many names, all SYNs stay held.
+//!
+//! Invariant: while the kernel holds by name, the rulebook requires plain TCP for every destination that the kernel lets pass.
+//! SYNs to destinations that are cached as not supporting SCTP are held like others, because these SYNs decide which
+//! destinations are probed.
 
 use std::io;
 use std::time::Duration;
@@ -20,9 +28,9 @@ use crate::history::History;
 use crate::rules_store::RulesStore;
 use crate::timers::{Timer, Timers};
 
-/// Delay from a change of the rules until the kernel is given names: further changes often follow.
+/// Delay between a change of the rules and the first batch of names. Further changes often follow within it.
 const NAMING_PAUSE: Duration = Duration::from_millis(100);
-/// Number of names given to the kernel at once. Each takes some 20 us, while packets wait.
+/// Number of names in one batch. The kernel needs some 20 us for each name, and packets wait meanwhile.
 const NAMES_AT_ONCE: usize = 32;
 /// Pause between two batches of names, in which packets pass.
 const NEXT_NAMES_PAUSE: Duration = Duration::from_millis(1);
@@ -31,9 +39,9 @@ const RETRY_PAUSE: Duration = Duration::from_millis(250);
 
 /// State of the kernel's copy of the rules.
 pub(super) struct Holding {
-    /// The naming in progress, if it has begun.
+    /// Naming in progress; `None` before its first batch.
     naming: Option<Naming>,
-    /// Time of its next step; never if there is nothing to do.
+    /// Time of the next step; [`Time::NEVER`] if no step is due.
     due: Time,
 }
 
@@ -50,7 +58,7 @@ struct Naming {
 }
 
 impl Naming {
-    /// Follows the rules; None if all SYNs must be held.
+    /// Derives the names from the rules. Returns `None` if all SYNs must be held.
     fn of(book: &Rulebook) -> Option<Naming> {
         let (named, ranges) = match book.tried() {
             Tried::Everything => return None,
@@ -69,7 +77,7 @@ impl Interception {
     /// Makes the kernel hold all SYNs before the rules change, and counts those that the old rules let pass.
     ///
     /// # Errors
-    /// The kernel holds SYNs by the rules before. It is tried again.
+    /// Fails if the kernel still holds SYNs by the previous rules. The update is retried.
     pub(crate) fn begin_change(&mut self, rules: &RulesStore, history: &mut History) -> Result<(), String> {
         let held = self.interceptor.hold_all();
         self.count_passed(rules, history);
@@ -84,7 +92,7 @@ impl Interception {
     /// Makes the kernel follow rules that have changed.
     ///
     /// # Errors
-    /// The kernel refuses plain TCP by the rules before. It is tried again.
+    /// Fails if the kernel still refuses plain TCP by the previous rules. The update is retried.
     pub(crate) fn follow_change(
         &mut self,
         now: Time,
@@ -106,14 +114,14 @@ impl Interception {
         timers.set(due, Timer::Naming);
     }
 
-    /// Makes the kernel hold by name once the loop runs.
+    /// Schedules the first naming for the start of the event loop.
     pub(crate) fn begin_naming(&mut self, now: Time, timers: &mut Timers<Timer>) {
         self.name_at(now, timers);
     }
 
     /// Handles the timer for naming.
     pub(crate) fn on_naming(&mut self, now: Time, rules: &RulesStore, timers: &mut Timers<Timer>) {
-        // In a command's own namespace we answer every SYN.
+        // In a command's enclosed namespace, this process handles every SYN.
         if now < self.holding.due || self.is_enclosed() {
             return;
         }
@@ -127,7 +135,7 @@ impl Interception {
         }
     }
 
-    /// Gives the kernel some names, or switches it to holding by name once it has them all.
+    /// Sends the kernel the next batch of names. After the last batch, makes the kernel hold by name.
     fn name_some(&mut self, now: Time, rules: &RulesStore, timers: &mut Timers<Timer>) -> io::Result<()> {
         let mut naming = match self.holding.naming.take() {
             Some(naming) => naming,
@@ -151,7 +159,7 @@ impl Interception {
         Ok(())
     }
 
-    /// Counts connections that the kernel let pass, as if they had been looked at here.
+    /// Adds the connections that the kernel let pass to the usage of the rules and to the history.
     pub(crate) fn count_passed(&mut self, rules: &RulesStore, history: &mut History) {
         let passed = match self.interceptor.passed() {
             Ok(passed) => passed,

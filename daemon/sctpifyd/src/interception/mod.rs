@@ -1,9 +1,9 @@
-//! The kernel's side of interception: held SYNs and their verdicts, diverted connections, connections to local programs, and the
-//! addresses kept for them.
+//! Manages the kernel's side of interception: held SYNs and their verdicts, diverted connections, connections to local
+//! programs, and the addresses that are kept for these connections.
 //!
-//! [`holding`] names the SYNs to hold, [`requiring`] the plain TCP to refuse, and [`uplinks`] the interfaces by which connections
-//! arrive. In a command's enclosed namespace a [`Forwarder`] opens the connections that stay plain TCP. The module decides
-//! nothing about SCTP: its callers do. Begin at [`Interception::next_syn`].
+//! [`holding`] selects the SYNs that the kernel holds. [`requiring`] selects the plain TCP that the kernel refuses. [`uplinks`]
+//! selects the interfaces through which connections arrive. In a command's enclosed namespace, a [`Forwarder`] opens the
+//! connections that stay plain TCP. The callers make all decisions about SCTP. Begin at [`Interception::next_syn`].
 
 mod diversions;
 mod holding;
@@ -41,29 +41,29 @@ use verdicts::Verdicts;
 
 /// Limit on the listeners: one for each address family.
 pub(crate) const LISTENERS_MAX: usize = 2;
-/// Time for which the kernel may keep the state of a connection that has ended.
+/// Delay until the kernel's state of ended connections is removed.
 const FORGET_PAUSE: Duration = Duration::from_millis(20);
-/// A client's port that no connection has: the kernel does not give it to programs.
+/// Client port that no connection uses, because the kernel does not assign it to programs.
 const UNLIKELY_PORT: u16 = 1;
 
-/// The interceptor, and the state of the connections that it has taken over.
+/// The interceptor, and the state of the intercepted connections.
 pub(crate) struct Interception {
     interceptor: Interceptor,
-    /// Set where a command's enclosed namespace is served: its plain connections.
+    /// Forwarder of plain connections. It is set if this process serves a command's enclosed namespace.
     forwarder: Option<Forwarder>,
     verdicts: Verdicts,
     diversions: Diversions,
-    /// Connections to local programs that have ended but are still known to the kernel.
+    /// Ended connections to local programs whose state the kernel still holds.
     over: BTreeSet<FourTuple>,
-    /// Addresses that the host has lost, kept on our interface for local programs' connections.
+    /// Addresses that the host has lost and that the shim's interface keeps for local programs' connections.
     kept: BTreeSet<IpAddr>,
     /// Connections to local programs that got no answer.
     unanswered: Unanswered,
-    /// The kernel's rules for SYNs.
+    /// State of the kernel's selection of SYNs.
     holding: Holding,
-    /// The kernel's copy of the rules that require SCTP; none before the first.
+    /// Rules that require SCTP, as last accepted by the kernel; empty at the start.
     guarded: Vec<Guarded>,
-    /// The queue may hold SYNs that were not taken yet.
+    /// The queue may hold SYNs that have not been taken yet.
     has_syns: bool,
     /// For each listener: diverted connections may wait there.
     has_arrivals: [bool; LISTENERS_MAX],
@@ -72,9 +72,9 @@ pub(crate) struct Interception {
 /// State of the application whose SYN is held.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Applicant {
-    /// It waits for its connection.
+    /// The application waits for its connection.
     Waits,
-    /// Its socket is bound to an interface.
+    /// The application's socket is bound to an interface.
     IsBound,
     Gone,
 }
@@ -82,14 +82,14 @@ pub(crate) enum Applicant {
 /// The addresses of this host that a client may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Offer {
-    /// All: the program listens on all, or the settings say so.
+    /// All addresses: the program listens on all of them, or the settings offer all.
     All,
-    /// Only those on which the program listens.
+    /// Only the addresses on which the program listens.
     Bound,
 }
 
 impl Interception {
-    /// Registers the interceptor's queue, and its listeners from the token `first_listener` on.
+    /// Registers the interceptor's queue under `queue`, and its listeners under consecutive tokens from `first_listener` on.
     pub(crate) fn new(
         mut interceptor: Interceptor,
         registry: &Registry,
@@ -141,11 +141,11 @@ impl Interception {
         }
     }
 
-    /// Sleeps, until a SYN comes.
+    /// Sleeps for `pause`, or until a SYN arrives.
     pub(crate) fn rest(&mut self, pause: Duration) {
         let queue = self.interceptor.queue();
         let mut held = [PollFd::new(queue.as_fd(), PollFlags::POLLIN)];
-        // A failure shortens the rest; the poll that follows reports it again.
+        // A failure ends the sleep early. The next poll reports the failure again.
         let _ = ppoll(&mut held, Some(TimeSpec::from_duration(pause)), None);
     }
 
@@ -174,7 +174,7 @@ impl Interception {
         Ok(syn)
     }
 
-    /// Takes the next diverted connection off the listener at `place`.
+    /// Takes the next diverted connection from the listener at `place`.
     pub(crate) fn next_arrival(&mut self, place: usize) -> Option<Arrival> {
         if !self.has_arrivals[place] {
             return None;
@@ -190,7 +190,8 @@ impl Interception {
         arrival
     }
 
-    /// Gives a SYN that was sent again the verdict that it had; returns false if it had none.
+    /// Handles a retransmitted SYN: repeats its verdict, or holds it in place of the first one. Returns false if the SYN is
+    /// new.
     pub(crate) fn judge_again(&mut self, syn: &HeldSyn) -> bool {
         if let Some(verdict) = self.verdicts.find(&syn.flow, syn.isn) {
             self.give_verdict(syn, verdict);
@@ -203,14 +204,14 @@ impl Interception {
         true
     }
 
-    /// Gives and remembers the verdict on a SYN, which retransmissions get too.
+    /// Gives the verdict on a SYN, and remembers the verdict for retransmissions of the SYN.
     pub(crate) fn judge(&mut self, syn: &HeldSyn, verdict: Verdict) {
         self.verdicts.remember(syn.flow, syn.isn, verdict);
         self.give_verdict(syn, verdict);
     }
 
-    /// Drops a SYN that another one with the same addresses replaces: it would keep its place in the kernel's queue. The verdict is not
-    /// remembered, since the other one may be the same SYN, sent again.
+    /// Drops a SYN in favour of another one with the same addresses and ports, to free its place in the kernel's queue. The
+    /// verdict is not remembered, because the other SYN may be a retransmission.
     pub(crate) fn drop_replaced(&mut self, syn: &HeldSyn) {
         self.give_verdict(syn, Verdict::Drop);
     }
@@ -221,7 +222,7 @@ impl Interception {
         }
     }
 
-    /// Lets a SYN go on as plain TCP.
+    /// Lets a SYN continue as plain TCP.
     pub(crate) fn release(&mut self, syn: &HeldSyn) {
         match &mut self.forwarder {
             Some(forwarder) => {
@@ -233,8 +234,8 @@ impl Interception {
         }
     }
 
-    /// Lets a SYN go on as plain TCP to a destination where the kernel refuses that. In an enclosed namespace it refuses nothing, nor does
-    /// one that has not taken the rules.
+    /// Handles a SYN to a destination where plain TCP must be refused. Normally the SYN is released, and the kernel refuses the
+    /// connection. In an enclosed namespace, or while the kernel lacks the current rules, the SYN is refused here.
     pub(crate) fn release_to_refusal(&mut self, syn: &HeldSyn, rules: &RulesStore) {
         match self.is_enclosed() || self.guarded != rules.lock().guarded() {
             true => self.refuse(syn),
@@ -242,8 +243,9 @@ impl Interception {
         }
     }
 
-    /// Refuses a connection to a destination where the kernel allows plain TCP: outside an enclosed namespace its program waits until
-    /// its own limit, and each SYN that it sends again is refused, too.
+    /// Refuses a connection to a destination where the kernel allows plain TCP. In an enclosed namespace, the program gets
+    /// "host unreachable". Elsewhere the SYN and its retransmissions are dropped, and the program waits until its own time
+    /// limit.
     pub(crate) fn refuse(&mut self, syn: &HeldSyn) {
         match self.is_enclosed() {
             true => self.judge(syn, Verdict::Deny(Denial::HostUnreachable)),
@@ -251,7 +253,7 @@ impl Interception {
         }
     }
 
-    /// Turns the answer of a plain connection's destination into the verdict on its SYN.
+    /// Derives the verdict on a held SYN from the outcome of its plain connection outside the enclosed namespace.
     pub(crate) fn on_opened(&mut self, flow: &FourTuple, outcome: &io::Result<()>) {
         let Some(syn) = self.forwarder.as_mut().and_then(|forwarder| forwarder.settle(flow)) else { return };
         let verdict = forwarding::verdict_on(outcome);
@@ -259,7 +261,8 @@ impl Interception {
         self.judge(&syn, verdict);
     }
 
-    /// Handles a connection that arrived although it is none over SCTP. Dropping the armed stream resets it.
+    /// Handles an arrived connection that does not use SCTP. Without a forwarder, the stream is dropped, which resets the
+    /// connection.
     pub(crate) fn claim(&mut self, arrival: Arrival) {
         match &mut self.forwarder {
             Some(forwarder) => forwarder.claim(arrival),
@@ -267,13 +270,13 @@ impl Interception {
         }
     }
 
-    /// Reports whether the address stands for the host's name server.
+    /// Reports whether the address is the stand-in for the host's name server.
     pub(crate) fn is_name_server(&self, ip: IpAddr) -> bool {
         self.forwarder.as_ref().is_some_and(|forwarder| forwarder.is_name_server(ip))
     }
 
-    /// Returns the connection's local address and port on the wire: the program's own, or in an enclosed
-    /// namespace this host's source address for that destination.
+    /// Returns the connection's local address and port on the wire. In an enclosed namespace, the address is this host's source
+    /// address for the destination. Elsewhere it is the program's own address.
     pub(crate) fn wire_address(&self, flow: &FourTuple) -> SocketAddr {
         let source = self.forwarder.as_ref().and_then(|_| forwarding::source_of(flow.remote().ip()));
         source.map_or(flow.local(), |source| SocketAddr::new(source, flow.local().port()))
@@ -288,8 +291,9 @@ impl Interception {
         })
     }
 
-    /// Finds the listener that a connection from `client` would reach: the addresses on which it listens and its socket; `None`
-    /// if there is none. A client of the other family stands for any.
+    /// Finds the listener that a connection from `client` to `server` would reach. Returns the addresses that the listener
+    /// offers, and its socket; or `None` if no program listens. If `client` has the other address family, the lookup uses the
+    /// server's own address as the client's.
     pub(crate) fn find_listener(
         &mut self,
         server: SocketAddr,
@@ -301,7 +305,7 @@ impl Interception {
             Ok(ListenerState::Listening { on_all, uid, inode }) => {
                 Some((if on_all { Offer::All } else { Offer::Bound }, Socket { inode, uid }))
             }
-            // An earlier connection in TIME-WAIT gives way to a new one, as it does to a SYN; the lookup uses another client port.
+            // A new connection replaces one in TIME-WAIT, as a SYN would. The lookup is repeated with another client port.
             Ok(ListenerState::Collision(TcpState::TIME_WAIT)) if flow.remote() != another(flow.remote()) => {
                 self.find_listener(server, another(flow.remote()))
             }
@@ -309,13 +313,14 @@ impl Interception {
         }
     }
 
-    /// Reports whether the program that the connection is to takes none, because its backlog is full.
+    /// Reports whether the connection's local program accepts no connections because its backlog is full.
     pub(crate) fn is_backlog_full(&mut self, flow: &FourTuple) -> bool {
         FourTuple::new(flow.local(), another(flow.remote()))
             .is_some_and(|flow| self.interceptor.is_backlog_full(&flow).unwrap_or(false))
     }
 
-    /// Begins a connection to a local program as `client`, which arrives by `uplink`; also returns its addresses as the program
+    /// Begins a connection to a local program with the address of `client`. The connection arrives through the interface
+    /// `uplink`, or through the shim's own interface if that is `None`. Also returns the connection's addresses as the program
     /// sees them.
     pub(crate) fn connect_as(
         &mut self,
@@ -337,7 +342,7 @@ impl Interception {
         self.diversions.begin(flow)
     }
 
-    /// Notes that the connection has ended; its addresses stay diverted for the application's TIME-WAIT.
+    /// Notes that a connection has ended. Its packets stay diverted during the application's TIME-WAIT.
     pub(crate) fn end_diversion_later(&mut self, now: Time, flow: FourTuple, timers: &mut Timers<Timer>) {
         let was_empty = self.diversions.next().is_none();
         self.diversions.end_later(now, flow);
@@ -359,7 +364,7 @@ impl Interception {
         }
     }
 
-    /// Stops diverting this flow's packets to us.
+    /// Stops the diversion of this flow's packets at once.
     pub(crate) fn end_diversion(&mut self, flow: &FourTuple) {
         if self.diversions.end(flow) {
             self.undivert(std::slice::from_ref(flow));
@@ -372,8 +377,8 @@ impl Interception {
         }
     }
 
-    /// Handles the end of a connection to a local program. The kernel's state for it is removed soon, in one batch with others:
-    /// the next connection does not wait for it.
+    /// Handles the end of a connection to a local program. The kernel's state of the connection is removed after
+    /// [`FORGET_PAUSE`], in one batch with others, so the next connection does not wait for the removal.
     pub(crate) fn forget_served(&mut self, now: Time, flow: FourTuple, timers: &mut Timers<Timer>) {
         if self.over.is_empty() {
             timers.set(now + FORGET_PAUSE, Timer::Forget);
@@ -381,7 +386,8 @@ impl Interception {
         self.over.insert(flow);
     }
 
-    /// Notes that a connection to a local program has the addresses and ports of one that has ended.
+    /// Notes that a new connection to a local program has the addresses and ports of an ended one. The kernel's state then
+    /// stays.
     pub(crate) fn keep_served(&mut self, flow: &FourTuple) {
         self.over.remove(flow);
     }
@@ -393,21 +399,21 @@ impl Interception {
         }
     }
 
-    /// Releases addresses that were kept for a connection or diversion that has ended.
+    /// Releases addresses that no live connection or diversion needs any more.
     pub(crate) fn release_addresses(&mut self, connections: &Connections, addresses: &AddressBook) {
         if self.keeps_addresses() {
             self.keep_addresses(connections, addresses);
         }
     }
 
-    /// Reports whether addresses that the host has lost are kept.
+    /// Reports whether any address that the host has lost is kept.
     pub(crate) fn keeps_addresses(&self) -> bool {
         !self.kept.is_empty()
     }
 
-    /// Keeps exactly those addresses that live connections have and the host has lost.
+    /// Keeps exactly the addresses that the host has lost and that live connections or diversions use.
     ///
-    /// In an enclosed namespace programs have addresses of their own, which never go.
+    /// In an enclosed namespace, the programs' addresses never go away.
     pub(crate) fn keep_addresses(&mut self, connections: &Connections, addresses: &AddressBook) {
         if self.is_enclosed() {
             return;
@@ -429,7 +435,7 @@ impl Interception {
     }
 }
 
-/// Returns the client's address with a port that no connection has.
+/// Returns the client's address with a port that no connection uses.
 pub(crate) fn another(client: SocketAddr) -> SocketAddr {
     SocketAddr::new(client.ip(), UNLIKELY_PORT)
 }

@@ -1,8 +1,8 @@
-//! Rules that require SCTP: the kernel refuses plain TCP to their destinations even if this process fails.
+//! Enforces rules that require SCTP: the kernel refuses plain TCP to their destinations even if this process fails.
 //!
-//! The kernel follows each change of the rules before the requester gets its answer ([`super::holding`]). Others may remove our
-//! rules from the kernel: each beat of the loop checks for that, and retries what the kernel did not take. Invariant: the kernel
-//! refuses exactly what the rules say, or the log says why not.
+//! The kernel follows each change of the rules before the requester gets its answer ([`super::holding`]). Other programs may
+//! remove these firewall rules. Each periodic check of the event loop restores them, and retries changes that the kernel
+//! refused. Invariant: the kernel refuses exactly what the rules require, or the log holds the error.
 
 use std::io;
 
@@ -22,10 +22,11 @@ impl Interception {
         }
     }
 
-    /// Updates the kernel with changes, and restores what others have removed. Rules that it refuses are retried later.
+    /// Updates the kernel's copy of the rules, and restores firewall rules that other programs have removed. Changes that the
+    /// kernel refuses are retried later.
     ///
     /// # Errors
-    /// Those of the kernel, which are logged here.
+    /// Returns the kernel's errors, which are also logged here.
     pub(crate) fn follow_required(&mut self, rules: &RulesStore) -> io::Result<()> {
         let wanted = rules.lock().guarded();
         let outcome = if wanted == self.guarded {

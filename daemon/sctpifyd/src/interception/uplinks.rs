@@ -1,11 +1,13 @@
-//! Chooses the interface by which a connection arrives at a local program: its uplink, the one that the client's own packets come
-//! by.
+//! Chooses the uplink of a connection to a local program: the interface through which it arrives. This is the interface on
+//! which the client's own packets arrive.
 //!
-//! So the host's firewall sees the interface, zone and addresses that it would see with the client's TCP, whatever carries the
-//! packets. For a connection's own association, the uplink is that of the packet which opened it; for a channel, that of the path
-//! between the two addresses. If it is unknown, the connection is refused and becomes plain TCP.
+//! The host's firewall therefore sees the same interface, zone and addresses as with the client's TCP, whatever carries the
+//! packets. For a connection with its own association, the uplink is the interface of the packet that opened the association.
+//! For a channel, it is the interface of the path between the two addresses. If the uplink is unknown, the connection is
+//! refused and becomes plain TCP.
 //!
-//! Connections of the host to itself arrive by our own interface, as do all in an enclosed namespace, which has no other.
+//! Connections of the host to itself arrive through the shim's own interface. So do all connections in an enclosed namespace,
+//! which has no other interface.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -23,10 +25,11 @@ use crate::history::{History, Line};
 use crate::policy::Policy;
 use crate::rules_store::RulesStore;
 
-/// Limit on the programs and interfaces that [`Unanswered`] holds; the least recently noted one goes.
+/// Limit on the pairs of a program and an interface in [`Unanswered`]. A new pair replaces the least recently noted one.
 const UNANSWERED_MAX: usize = 32;
 
-/// Connections to local programs that got no answer, by the program's address and the interface.
+/// Connections to local programs that got no answer: their number and the last time, by the program's address and the
+/// interface.
 #[derive(Default)]
 pub(super) struct Unanswered {
     seen: BTreeMap<(SocketAddr, Option<u32>), (u64, Time)>,
@@ -47,14 +50,18 @@ impl Unanswered {
 }
 
 impl Interception {
-    /// Reports whether connections of other hosts are impossible: they could not arrive by their uplinks.
+    /// Reports whether the kernel cannot deliver connections from other hosts through their uplinks, and no setting allows
+    /// another way.
     pub(crate) fn is_cut_off(&self, rules: &RulesStore) -> bool {
         !self.is_enclosed()
             && self.interceptor.lacks_for_uplinks().is_some()
             && !rules.settings().deliver_by_shim
     }
 
-    /// Returns the uplink of a client whose packet has come by this route; `None` means our own interface.
+    /// Returns the uplink of a client whose packets arrive by this route; `None` means the shim's own interface.
+    ///
+    /// # Errors
+    /// Returns the reason why a connection from this client cannot be delivered.
     pub(crate) fn uplink_of(
         &self,
         route: &Route,
@@ -76,11 +83,11 @@ impl Interception {
         Ok(Some(came_by))
     }
 
-    /// Follows interfaces that have gone, lost their carriers, or come back: live connections that arrived by them continue by
-    /// others. TCP retransmits packets that were in flight.
+    /// Follows interfaces that have disappeared, gone down or come back. Live connections that arrived through a failed
+    /// interface continue through another one. TCP retransmits the packets that were in flight.
     ///
-    /// While no interface is up, no client's packets come. Packets between the two ends within the host then go by our own
-    /// interface, so that neither end backs off for long.
+    /// While no interface is up, no client's packets arrive. Packets between the two ends within the host then use the shim's
+    /// own interface, so neither end backs off for long.
     pub(crate) fn follow_uplinks(
         &mut self,
         connections: &mut Connections,
@@ -115,7 +122,7 @@ impl Interception {
         }
     }
 
-    /// Asks the kernel once for each interface.
+    /// Reports whether an interface is up. Asks the kernel once for each interface that is not in `known`.
     fn is_up(&mut self, known: &mut BTreeMap<u32, bool>, uplink: u32) -> bool {
         *known.entry(uplink).or_insert_with(|| self.interceptor.is_uplink_up(uplink))
     }
@@ -137,7 +144,7 @@ impl Interception {
         }
     }
 
-    /// Records that nothing has answered a connection to a local program.
+    /// Records that a connection to a local program got no answer.
     pub(crate) fn note_unanswered(
         &mut self,
         now: Time,

@@ -1,6 +1,6 @@
-//! The verdicts on the latest SYNs: a retransmission gets the same one.
+//! Remembers the verdicts on the latest SYNs, so a retransmission gets the same verdict.
 //!
-//! Invariant: at most [`VERDICTS_MAX`] are kept; the oldest are dropped first. Begin at [`Verdicts::find`].
+//! Invariant: up to [`VERDICTS_MAX`] verdicts are kept. The oldest ones are dropped first. Begin at [`Verdicts::find`].
 
 use std::collections::{HashMap, VecDeque};
 
@@ -9,7 +9,7 @@ use intercept::{FourTuple, Verdict};
 /// Limit on the verdicts kept for retransmitted SYNs.
 const VERDICTS_MAX: usize = 8192;
 
-/// The verdicts, by addresses, each with its SYN's initial sequence number.
+/// The verdicts by flow, each with its SYN's initial sequence number.
 #[derive(Default)]
 pub(super) struct Verdicts {
     known: HashMap<FourTuple, (u32, Verdict)>,

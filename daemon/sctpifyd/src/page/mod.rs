@@ -9,7 +9,7 @@ use ops::{Page, PageAnswer, PageRequest};
 
 use crate::control_server::Desk;
 
-/// The paths served.
+/// Names that the page offers to a reader who requests an unknown one.
 const NAMES: &str = "/, /metrics, /status.json and /rules.json";
 
 /// Serves until the process ends.
@@ -40,7 +40,7 @@ fn answer(desk: &Desk, request: &PageRequest<'_>) -> Option<PageAnswer> {
     })
 }
 
-/// Formats the response as on the control socket.
+/// Formats the response as JSON, as on the control socket.
 fn json(response: &Response) -> PageAnswer {
     let mut body = Vec::new();
     match control::write_response(&mut body, response) {

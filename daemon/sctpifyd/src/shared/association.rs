@@ -1,9 +1,10 @@
-//! One shared association: the channels on it, the addresses that it has proven, and the connections that it takes.
+//! Holds the state of one shared association: its channels, its confirmed addresses, and the connections that it accepts.
 //!
-//! An address does not prove who is at the other end: a peer may list addresses of others, and those answer heartbeats in good
-//! faith. Without a shared key, therefore, only the two addresses of the handshake speak for the hosts. A connection is requested
-//! only on an association that this host opened between these very addresses, and admitted only from the peer's address of the
-//! handshake. Other addresses are only paths for data. Hosts that prove a shared key speak for all their proven addresses.
+//! A confirmed address does not prove the identity of the host there: a peer may list another host's address, and that host
+//! answers heartbeats in good faith. Without a shared key, therefore, only the two addresses of the handshake identify the
+//! hosts. This host requests connections only on an association that it opened between exactly these addresses. It admits
+//! connections only from the peer's address of the handshake. Other addresses are only paths for data. With a proven shared
+//! key, all confirmed addresses identify the peer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -16,44 +17,44 @@ use sctp::{AssociationId, AuthConfig, Endpoint, PathInfo, Ppid, SendOptions, Str
 
 use crate::connection::ConnectionId;
 
-/// Limit on the messages taken off one shared association in one turn.
+/// Limit on the messages taken from one shared association in one turn.
 const MESSAGES_PER_TURN: usize = 1024;
-/// Limit on the remembered destinations that need their own associations.
+/// Limit on the remembered destinations that need their own associations. At the limit, all of them are forgotten.
 const ALONE_MAX: usize = 1024;
 
 /// One shared association.
 pub(crate) struct SharedAssociation {
     mux: Mux,
-    /// Its number in the daemon's reports.
+    /// The association's number in the daemon's reports.
     number: ConnectionId,
     began: Time,
     /// The owner of each channel.
     owners: BTreeMap<ChannelId, ConnectionId>,
     /// The addresses of the handshake.
     handshake: Ends,
-    /// Pairs of our and the peer's addresses that the handshake or a heartbeat has proven, and the carrier of packets between
-    /// them.
+    /// Confirmed pairs of a local and a remote address, with the carrier of packets between them. The handshake or a heartbeat
+    /// confirms a pair.
     proven: BTreeMap<Ends, Carrier>,
-    /// Addresses of this host that the peer does not know as ours.
+    /// Local addresses from which the peer does not accept this host's connections.
     barred: BTreeSet<IpAddr>,
     /// Destinations that need their own associations.
     alone: BTreeSet<SocketAddr>,
     /// Connections that wait for room in the send buffer.
     waiting: BTreeSet<ConnectionId>,
-    /// Time since when it carries nothing.
+    /// Start of the time in which the association has had no connections.
     idle_since: Time,
-    /// A timer watches that.
+    /// A timer for this time is set.
     is_watched: bool,
-    /// Authentication of its packets, where the hosts share a key.
+    /// Authentication of the association's packets; set if the hosts share a key.
     auth: Option<AuthConfig>,
-    /// It gave no sign when one was due: new connections do not wait for it until it gives one.
+    /// The peer did not answer in time. New connections do not use the association until the peer gives a sign.
     is_silent: bool,
     side: Side,
-    /// It takes no new connections, because it ends or has ended.
+    /// The association takes no new connections, because it is ending or has ended.
     is_closing: bool,
 }
 
-/// An address of this host and one of the peer's.
+/// An address of this host and an address of the peer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Ends {
     pub(crate) local: IpAddr,
@@ -71,7 +72,7 @@ impl Ends {
 }
 
 impl SharedAssociation {
-    /// Creates one whose handshake is over.
+    /// Creates the state of an association whose handshake has ended.
     pub(super) fn new(
         now: Time,
         number: ConnectionId,
@@ -98,7 +99,7 @@ impl SharedAssociation {
         }
     }
 
-    /// Takes received messages, up to the limit of a turn; reports whether more may be left.
+    /// Takes up to [`MESSAGES_PER_TURN`] received messages. Reports whether more may be left.
     pub(super) fn take_messages(
         &mut self,
         now: Time,
@@ -114,22 +115,22 @@ impl SharedAssociation {
         Ok(true)
     }
 
-    /// Returns the messages of its channels, to move a connection's bytes.
+    /// Returns the multiplexer of the channels, through which a connection's bytes move.
     pub(crate) const fn mux(&mut self) -> &mut Mux {
         &mut self.mux
     }
 
-    /// Returns the bytes that a channel may send at once.
+    /// Returns the number of bytes that a channel may send now.
     pub(crate) fn send_room(&self, channel: ChannelId) -> usize {
         self.mux.send_room(channel)
     }
 
-    /// Reports whether its windows may grow, or messages of its channels wait to be sent.
+    /// Reports whether the windows of channels may grow, or messages of channels wait to be sent.
     pub(super) fn is_due(&self) -> bool {
         self.mux.has_stopped() || self.mux.has_out()
     }
 
-    /// Returns the bytes that may wait for slow programs.
+    /// Returns the sum of the channels' windows: the bytes that may wait for slow programs.
     pub(super) fn windows(&self) -> usize {
         self.mux.windows()
     }
@@ -144,7 +145,7 @@ impl SharedAssociation {
         self.owners.get(&channel).copied()
     }
 
-    /// Returns the connections that it carries.
+    /// Returns the connections that this association carries.
     pub(crate) fn owners(&self) -> impl ExactSizeIterator<Item = ConnectionId> {
         self.owners.values().copied()
     }
@@ -157,18 +158,18 @@ impl SharedAssociation {
         }
     }
 
-    /// Copies bytes that have waited for programs since the last call; returns the connections that they belong to.
+    /// Copies bytes that have waited for programs since the last call. Returns the connections of these bytes.
     pub(super) fn keep_what_waits(&mut self) -> impl Iterator<Item = ConnectionId> {
         let kept = self.mux.keep_what_waits();
         kept.into_iter().filter_map(|channel| self.owners.get(&channel).copied())
     }
 
-    /// Takes the connections that wait for room in the send buffer.
+    /// Removes and returns the connections that wait for room in the send buffer.
     pub(super) fn take_waiting(&mut self) -> BTreeSet<ConnectionId> {
         std::mem::take(&mut self.waiting)
     }
 
-    /// Returns its number in the daemon's reports.
+    /// Returns the association's number in the daemon's reports.
     pub(crate) const fn number(&self) -> ConnectionId {
         self.number
     }
@@ -181,7 +182,7 @@ impl SharedAssociation {
         self.side
     }
 
-    /// Reports whether a connection from `local` to `remote` may be requested on it.
+    /// Reports whether a connection from `local` to `remote` may be requested on this association.
     pub(super) fn takes(&self, local: IpAddr, remote: SocketAddr) -> bool {
         self.mux.is_ready()
             && !self.is_closing
@@ -190,7 +191,7 @@ impl SharedAssociation {
             && !self.alone.contains(&remote)
     }
 
-    /// Takes over the addresses that a heartbeat or the handshake has proven.
+    /// Updates the confirmed addresses from `paths`. Also forgets the peer's refusals of local addresses, and its silence.
     pub(super) fn learn_proven(&mut self, paths: &[PathInfo]) {
         let proven = paths.iter().filter(|path| path.confirmed);
         self.proven = proven.map(|path| (Ends::of(&path.route), path.route.carrier)).collect();
@@ -198,29 +199,30 @@ impl SharedAssociation {
         self.is_silent = false;
     }
 
-    /// Reports whether it takes no new connections, because it ends or has ended.
+    /// Reports whether the association takes no new connections, because it is ending or has ended.
     pub(super) const fn is_closing(&self) -> bool {
         self.is_closing
     }
 
-    /// Takes no new connections from now on.
+    /// Makes the association take no new connections from now on.
     pub(super) const fn close(&mut self) {
         self.is_closing = true;
     }
 
-    /// Notes that it carries nothing from now on; reports whether a timer must watch that from now on.
+    /// Notes that the association has no connections from now on. Reports whether the caller must set a timer for the idle
+    /// time.
     pub(super) const fn begin_idling(&mut self, now: Time) -> bool {
         self.idle_since = now;
         matches!(self.side, Side::Initiator) && !std::mem::replace(&mut self.is_watched, true)
     }
 
-    /// Handles the timer that watches it: returns the end of its idle time, if it carries nothing.
+    /// Handles the timer for the idle time. Returns the end of the idle time, if the association has no connections.
     pub(super) fn end_of_idling(&mut self, limit: Duration) -> Option<Time> {
         self.is_watched = false;
         (self.owners.is_empty() && !self.is_closing).then_some(self.idle_since + limit)
     }
 
-    /// Notes that a timer watches it again.
+    /// Notes that a timer for the idle time is set again.
     pub(super) const fn watch(&mut self) {
         self.is_watched = true;
     }
@@ -238,24 +240,25 @@ impl SharedAssociation {
         self.handshake
     }
 
-    /// Reports whether the peer speaks for this address: it is that of the handshake, or a proven one of a host that has proven
-    /// its key.
+    /// Reports whether a confirmed address identifies the peer: it is the address of the handshake, or the peer has proven its
+    /// key.
     pub(crate) fn speaks_for(&self, remote: IpAddr) -> bool {
         let is_proven = self.proven.keys().any(|ends| ends.remote == remote);
         is_proven && (self.is_keyed() || remote == self.handshake.remote)
     }
 
-    /// Returns the encapsulation between these addresses, if each is proven to reach the other.
+    /// Returns the carrier between these addresses, if the path between them is confirmed.
     pub(crate) fn carrier_between(&self, ends: Ends) -> Option<Carrier> {
         self.proven.get(&ends).copied()
     }
 
-    /// Reports whether the peer may request connections on it: each host dials for itself, unless both have proven a key.
+    /// Reports whether the peer may request connections on this association. Without a proven key, only the host that opened
+    /// the association may.
     pub(crate) fn takes_openings(&self) -> bool {
         self.is_keyed() || self.side == Side::Acceptor
     }
 
-    /// Reports whether a peer needs privileges to claim a port below 1024 as the source of a connection on it.
+    /// Reports whether a peer needs privileges to claim a port below 1024 as the source of a connection on this association.
     pub(crate) fn vouches_for_ports(&self) -> bool {
         self.is_keyed() || self.carrier_between(self.handshake) == Some(Carrier::Ip)
     }
@@ -265,33 +268,34 @@ impl SharedAssociation {
         self.auth.as_ref().is_some_and(|auth| auth.required)
     }
 
-    /// Returns the pairs of addresses between which connections may be requested on it.
+    /// Returns the pairs of addresses between which this host may request connections on the association.
     pub(super) fn dialled(&self) -> impl Iterator<Item = Ends> {
         let (is_keyed, is_ours, handshake) = (self.is_keyed(), self.side == Side::Initiator, self.handshake);
         self.proven.keys().copied().filter(move |ends| is_keyed || (is_ours && *ends == handshake))
     }
 
-    /// Reports whether connections to a host with this key may use it: one to another address may need another key, or any.
+    /// Reports whether connections that need this key may use the association. Another address of the peer may need another
+    /// key, or none.
     pub(crate) fn has_key(&self, auth: &Option<AuthConfig>) -> bool {
         self.auth == *auth
     }
 
-    /// Records that it gave no sign when one was due.
+    /// Records that the peer did not answer in time.
     pub(crate) fn note_silence(&mut self) {
         self.is_silent = true;
     }
 
-    /// Records that the peer does not take connections from this address for ours.
+    /// Records that the peer does not accept connections from this local address as this host's.
     pub(crate) fn bar(&mut self, local: IpAddr) {
         self.barred.insert(local);
     }
 
-    /// Returns addresses of this host that the peer knows by others: a NAT changes them on the way.
+    /// Returns local addresses that a NAT on the path translates, so the peer sees other addresses.
     pub(crate) fn barred(&self) -> impl Iterator<Item = IpAddr> {
         self.barred.iter().copied()
     }
 
-    /// Records that this destination needs its own associations.
+    /// Records that connections to this destination need their own associations.
     pub(crate) fn leave_alone(&mut self, remote: SocketAddr) {
         if self.alone.len() >= ALONE_MAX {
             self.alone.clear();
@@ -305,7 +309,7 @@ impl SharedAssociation {
     }
 }
 
-/// Sends the shared association's pending messages; returns true if all of them went.
+/// Sends the shared association's pending messages. Returns true if none is left.
 pub(crate) fn flush(now: Time, engine: &mut Endpoint, association: AssociationId, mux: &mut Mux) -> bool {
     while let Some((stream, ppid, bytes)) = mux.next_out() {
         let sent = engine.send(now, association, StreamId(stream), Ppid(ppid), bytes, SendOptions::default());

@@ -1,9 +1,9 @@
-//! Shared associations: associations that carry many connections between this host and another that runs sctpify.
+//! Manages shared associations, which carry many connections between this host and another one that runs sctpify.
 //!
-//! The first connection to a host has its own association, which shows that sctpify runs there. The daemon then opens a
-//! shared association in the background, and later connections are channels of it ([`crate::driver`]). A shared association belongs to
-//! no connection: it ends after being idle for the time set by `shared_idle_s`, and only the end that began it ends it for that
-//! reason. If it is lost, every connection on it is reset.
+//! The first connection to a host has its own association, which shows that sctpify runs there. The daemon then opens a shared
+//! association in the background. Later connections are channels of the shared association ([`crate::driver`]). A shared
+//! association outlives its connections. After it has been idle for `shared_idle_s` seconds, the host that opened it shuts it
+//! down. If it is lost, every connection on it is reset.
 //!
 //! Each host opens associations for its own connections. Begin at [`SharedAssociations::want`].
 
@@ -32,33 +32,35 @@ use crate::probes::random_port_of;
 use crate::timers::{Timer, Timers};
 use crate::timing;
 
-/// The SCTP port of shared associations at the accepting end. Programs are reached by the ports of their TCP listeners; the
-/// Adaptation Layer Indication distinguishes a shared association from a connection to a program on this port.
+/// SCTP port of shared associations at the accepting end. A program may also listen on this port: the Adaptation Layer
+/// Indication distinguishes a shared association from a connection to that program.
 pub(crate) const SHARED_PORT: u16 = 9899;
-/// The SCTP ports of shared associations at the opening end: the larger the range, the harder a port is to guess. A program's connection may
-/// have the same port, because it goes elsewhere than to [`SHARED_PORT`].
+/// SCTP ports of shared associations at the opening end. A large range makes a port hard to guess. A program's connection may
+/// have the same local port, because its remote port is not [`SHARED_PORT`].
 const PORTS: RangeInclusive<u16> = 10_000..=65_535;
 /// Limit on concurrent shared associations.
 const SHARED_MAX: usize = 1024;
-/// Limit on those opened by others: the rest is reserved for those that this host opens.
+/// Limit on shared associations that peers open. The rest is reserved for those that this host opens.
 const INCOMING_MAX: usize = SHARED_MAX / 4 * 3;
-/// Limit on those opened by one peer: each of its addresses opens its own, and its restarts may overlap.
+/// Limit on shared associations that one peer opens. Each of its addresses opens a separate one, and restarts may overlap.
 const INCOMING_PER_PEER_MAX: usize = 4;
-/// Limit on the handshake of a shared association: nobody waits for it.
+/// Time limit for the handshake of a shared association. No connection waits for it.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Time for which a host that refused a shared association is not asked again.
+/// Time after a refusal in which this host does not ask the peer for a shared association again.
 const REFUSED_PAUSE: Duration = Duration::from_secs(600);
-/// The same for a host that took the association, which then ended before its keys: handshakes of others may have filled its places.
+/// Shorter pause after a peer accepted the association, which then ended before its keys were agreed. Other hosts' handshakes
+/// may have filled the peer's limits.
 const KEYLESS_PAUSE: Duration = Duration::from_secs(10);
-/// Limit on the hosts remembered to have refused; beyond it the memory starts anew.
+/// Limit on the remembered refusals. At the limit, all of them are forgotten.
 const REFUSED_MAX: usize = 4096;
-/// Interval of the check for idle shared associations: the setting may have changed.
+/// Maximum interval between checks of an idle shared association, because the setting may change.
 const IDLE_LOOK: Duration = Duration::from_secs(5);
-/// Waiting bytes may hold the packets that they came in for this time, or up to twice as long: no more is held than arrives in it.
-/// Programs that read in bulk fall behind for milliseconds, and copies made then cost 2 % of the throughput.
+/// Interval at which waiting bytes are copied out of their packets. Waiting bytes therefore hold their packets in memory for up
+/// to twice this time. The memory is limited to the packets that arrive in that time. Programs that read in bulk fall behind
+/// for milliseconds, and earlier copies would cost 2 % of the throughput.
 const KEEP_AFTER: Duration = Duration::from_millis(50);
 
-/// A shared association whose handshake is under way.
+/// A shared association whose handshake is in progress.
 #[derive(Clone, Copy)]
 struct Opening {
     ends: Ends,
@@ -68,22 +70,22 @@ struct Opening {
 /// All shared associations.
 pub(crate) struct SharedAssociations {
     all: BTreeMap<AssociationId, SharedAssociation>,
-    /// Those whose handshake is under way.
+    /// Associations whose handshake is in progress.
     opening: BTreeMap<AssociationId, Opening>,
-    /// Those of them that others opened: they hold a place without proof of a key.
+    /// Associations in `opening` that peers opened. They hold a place before any key is proven.
     incoming: ByHost,
-    /// Those on which connections between two addresses may be requested.
+    /// Associations on which this host may request connections, by the two addresses.
     by_ends: BTreeMap<Ends, BTreeSet<AssociationId>>,
     refused: BTreeMap<IpAddr, Time>,
-    /// Those that may have messages to take.
+    /// Associations that may have messages to take.
     readable: BTreeSet<AssociationId>,
     windows: ChannelWindows,
-    /// Time of the last look for waiting bytes.
+    /// Time of the last check for waiting bytes.
     kept_at: Time,
 }
 
 impl SharedAssociations {
-    /// Creates an empty set; `memory` is the limit for all associations.
+    /// Creates an empty set. `memory` is the limit for all associations, in bytes.
     pub(crate) fn new(memory: usize) -> SharedAssociations {
         SharedAssociations {
             all: BTreeMap::new(),
@@ -120,7 +122,8 @@ impl SharedAssociations {
         between.iter().copied().find(|id| self.all.get(id).is_some_and(|state| state.takes(local, remote)))
     }
 
-    /// Reports whether our shared association between these addresses exists or is being opened, or the host refused one lately.
+    /// Reports whether no shared association must be opened between these addresses: one exists or is being opened, or the peer
+    /// refused one recently.
     fn is_settled(&self, ends: Ends, now: Time) -> bool {
         let is_ours = |opening: &Opening| opening.side == Side::Initiator && opening.ends == ends;
         self.by_ends.contains_key(&ends)
@@ -128,7 +131,8 @@ impl SharedAssociations {
             || self.refused.get(&ends.remote).is_some_and(|until| now < *until)
     }
 
-    /// Reports whether a peer at this address may open one more. Handshakes under way do not count ([`Self::make_room_for`]).
+    /// Reports whether a peer at this address may open one more shared association. Handshakes in progress have a separate
+    /// limit ([`Self::make_room_for`]).
     pub(crate) fn has_room_for(&self, peer: IpAddr) -> bool {
         let incoming = || self.all.values().filter(|state| state.side() == Side::Acceptor);
         let of_peer =
@@ -136,13 +140,13 @@ impl SharedAssociations {
         self.has_room() && of_peer < INCOMING_PER_PEER_MAX && incoming().count() < INCOMING_MAX
     }
 
-    /// Reports whether there is room for one more beside those that are up and those that this host opens.
+    /// Reports whether the limit allows one more. Established associations and this host's handshakes count.
     fn has_room(&self) -> bool {
         let ours = self.opening.len() - self.incoming.len();
         self.all.len() + ours < SHARED_MAX
     }
 
-    /// Removes and returns the handshake that gives way to another one of this peer, if a limit is reached.
+    /// Removes and returns the handshake that must make room for another one of this peer, if a limit is reached.
     fn make_room_for(&mut self, peer: IpAddr) -> Option<AssociationId> {
         let oldest = self.incoming.giving_way(peer)?;
         self.take_opening(oldest).map(|_| oldest)
@@ -155,13 +159,14 @@ impl SharedAssociations {
         self.opening.insert(association, opening);
     }
 
-    /// Removes and returns a handshake that is under way.
+    /// Removes and returns a handshake in progress.
     fn take_opening(&mut self, association: AssociationId) -> Option<Opening> {
         self.incoming.remove(association);
         self.opening.remove(&association)
     }
 
-    /// Allows connections to be requested on the shared association between these addresses only, no longer between `former` ones.
+    /// Replaces the pairs of addresses between which this host may request connections on a shared association: `former` by
+    /// `dialled`.
     fn set_dialled(&mut self, association: AssociationId, former: &[Ends], dialled: &[Ends]) {
         for ends in former.iter().filter(|ends| !dialled.contains(ends)) {
             if let Entry::Occupied(mut shared) = self.by_ends.entry(*ends) {
@@ -176,8 +181,8 @@ impl SharedAssociations {
         }
     }
 
-    /// Records that a shared association was refused, or broke. If this host opened it, it does not ask the peer for another one before
-    /// `pause` is over.
+    /// Records that a shared association was refused or failed. If this host opened it, this host asks the peer for another one
+    /// only after `pause`.
     fn on_failed(&mut self, opening: Opening, now: Time, pause: Duration) {
         if opening.side == Side::Acceptor {
             return;
@@ -188,8 +193,8 @@ impl SharedAssociations {
         self.refused.insert(opening.ends.remote, now + pause);
     }
 
-    /// Runs a change of the shared association's windows, which may grow only by the spare bytes, and counts them; None if there is no such
-    /// shared association.
+    /// Runs a change of the shared association's windows, and counts the change. The windows may grow only by the spare bytes.
+    /// Returns `None` if the shared association does not exist.
     pub(crate) fn with_windows<R>(
         &mut self,
         association: AssociationId,
@@ -210,8 +215,8 @@ impl SharedAssociations {
         }
     }
 
-    /// Opens a shared association if one is needed, and returns it: a connection to a host with sctpify is up, and later ones should share an
-    /// association.
+    /// Opens a shared association for later connections, if none exists, and returns it. The caller has a connection to a host
+    /// with sctpify between the addresses `ends`.
     pub(crate) fn want(
         &mut self,
         now: Time,
@@ -244,8 +249,8 @@ impl SharedAssociations {
         }
     }
 
-    /// Handles the request for a shared association from a host with sctpify whose address is now proven. Other checks ran at its
-    /// INIT; limits that count only proven addresses are checked now.
+    /// Handles the request for a shared association from a host with sctpify. The host's address is now confirmed, so limits
+    /// that count only confirmed addresses are checked here. All other checks ran at the INIT.
     pub(crate) fn on_incoming(
         &mut self,
         now: Time,
@@ -258,7 +263,7 @@ impl SharedAssociations {
         if !self.has_room_for(route.remote) {
             return refuse_at_limit(now, association, route.remote, engine);
         }
-        // The last rule may have gone since the INIT.
+        // The last rule that allows connections may have been removed since the INIT.
         if !policy.rules().serves_any() {
             return engine.refuse(now, association, AbortCause::user("nothing is served"));
         }
@@ -273,8 +278,8 @@ impl SharedAssociations {
         engine.accept(now, association);
     }
 
-    /// Handles an association that is up with so many streams each way, if it is a shared one; returns the peer's address and this
-    /// host's side. `lacks_key`: it is sealed without the hosts' shared key.
+    /// Handles an established association with `streams` streams in each direction, if it is a shared one. Returns the peer's
+    /// address and this host's side. `lacks_key` is true if the association is sealed without the hosts' shared key.
     pub(crate) fn on_established(
         &mut self,
         now: Time,
@@ -299,7 +304,7 @@ impl SharedAssociations {
         engine.set_timing(now, association, timing::timing(Peer::Shim, self.len()));
         engine.set_initial_packets(now, association, timing::initial_packets(Peer::Shim));
         engine.set_scheduler(now, association, timing::SHARED_SCHEDULER);
-        // The rules may have come to require a key, or another one, since it began.
+        // Since the start of the handshake, the rules may have begun to require a key, or another key.
         let auth = policy.rules().auth_for(ends.remote);
         let is_proven = |auth: &AuthConfig| !lacks_key && engine.is_keyed_by(association, auth);
         let auth = auth.filter(|auth| !auth.required || is_proven(auth));
@@ -310,7 +315,7 @@ impl SharedAssociations {
         Some((ends.remote, side))
     }
 
-    /// Takes over addresses that a heartbeat or the handshake has proven since.
+    /// Updates the addresses that a heartbeat or the handshake has confirmed.
     pub(crate) fn learn_proven(&mut self, association: AssociationId, engine: &Endpoint) {
         let Some(info) = engine.info(association) else { return };
         let Some(state) = self.all.get_mut(&association) else { return };
@@ -320,7 +325,7 @@ impl SharedAssociations {
         self.set_dialled(association, &former, &dialled);
     }
 
-    /// Gives up the handshake of a shared association that takes too long; `awaits_keys`: only its keys are missing.
+    /// Ends the handshake of a shared association that takes too long. `awaits_keys` is true if only its keys are missing.
     pub(crate) fn on_opening_late(
         &mut self,
         now: Time,
@@ -339,21 +344,21 @@ impl SharedAssociations {
         self.readable.insert(association);
     }
 
-    /// Reports whether messages may wait.
+    /// Reports whether messages may wait on any shared association.
     pub(crate) fn has_readable(&self) -> bool {
         !self.readable.is_empty()
     }
 
-    /// Begins to serve the shared associations: returns those that may have messages.
+    /// Begins to serve the shared associations. Removes and returns those that may have messages.
     pub(crate) fn take_readable(&mut self) -> BTreeSet<AssociationId> {
         self.windows.recount(self.all.values().map(|state| (state.handshake().remote, state.windows())));
         std::mem::take(&mut self.readable)
     }
 
-    /// Takes messages off a shared association; returns false if it does not exist.
+    /// Takes messages from a shared association. Returns false if it does not exist.
     ///
     /// # Errors
-    /// The peer has sent something that this version never sends.
+    /// Fails if the peer has sent something that this version of the protocol never sends.
     pub(crate) fn take_messages(
         &mut self,
         now: Time,
@@ -369,7 +374,7 @@ impl SharedAssociations {
         Ok(true)
     }
 
-    /// Records that the peer of a shared association has violated the protocol; returns the peer's address.
+    /// Records that the peer of a shared association has violated the protocol. Returns the peer's address.
     pub(crate) fn on_fault(&mut self, now: Time, association: AssociationId) -> Option<IpAddr> {
         let state = self.all.get(&association)?;
         let opening = Opening { ends: state.handshake(), side: state.side() };
@@ -382,7 +387,7 @@ impl SharedAssociations {
         self.all.get_mut(&association)?.mux().poll_event()
     }
 
-    /// Grows windows after programs took data, and sends the shared associations' pending messages.
+    /// Grows windows after programs have taken data, and sends all pending messages of shared associations.
     pub(crate) fn flush_all(&mut self, now: Time, engine: &mut Endpoint) {
         let due = self.all.iter().filter(|(_, state)| state.is_due()).map(|(id, _)| *id);
         for association in due.collect::<Vec<_>>() {
@@ -394,14 +399,14 @@ impl SharedAssociations {
     /// Sends the pending messages of a shared association.
     pub(crate) fn flush(&mut self, now: Time, association: AssociationId, engine: &mut Endpoint) {
         if let Some(state) = self.all.get_mut(&association) {
-            // The rest goes when there is room.
+            // Messages that have no room in the send buffer stay pending.
             flush(now, engine, association, state.mux());
             engine.set_user_memory(association, state.mux().memory());
         }
     }
 
-    /// Copies bytes that have waited for programs since the last look; returns the connections that they belong to. For younger
-    /// bytes, holding their packets costs less than a copy.
+    /// Copies bytes that have waited for programs since the last check. Returns the connections of these bytes. The packets of
+    /// more recent bytes are kept, because that costs less than a copy.
     pub(crate) fn keep_what_waits(&mut self, now: Time) -> Vec<ConnectionId> {
         if now < self.kept_at + KEEP_AFTER {
             return Vec::new();
@@ -410,7 +415,7 @@ impl SharedAssociations {
         self.all.values_mut().flat_map(|state| state.keep_what_waits()).collect()
     }
 
-    /// Uses the room that an association has again, if it is a shared one; returns the connections that waited for it.
+    /// Uses new room in an association's send buffer, if it is a shared one. Returns the connections that waited for room.
     pub(crate) fn on_writable(
         &mut self,
         now: Time,
@@ -436,7 +441,7 @@ impl SharedAssociations {
         }
     }
 
-    /// Starts the idle timer of a shared association that carries nothing; forgets the shared association if it has ended.
+    /// Starts the idle timer of a shared association without connections. If the association has ended, removes it.
     pub(crate) fn note_idle(
         &mut self,
         now: Time,
@@ -456,7 +461,8 @@ impl SharedAssociations {
         }
     }
 
-    /// Handles the timer of a shared association that may be idle; shuts it down if it was idle for long enough, and reports that.
+    /// Handles the idle timer of a shared association. If the association was idle for long enough, shuts it down and returns
+    /// true.
     pub(crate) fn on_idle(
         &mut self,
         now: Time,
@@ -477,7 +483,7 @@ impl SharedAssociations {
         true
     }
 
-    /// Closes a shared association to new connections; returns those that it carries.
+    /// Closes a shared association to new connections. Returns the connections that it carries.
     pub(crate) fn close(&mut self, association: AssociationId) -> Vec<ConnectionId> {
         let Some(state) = self.all.get_mut(&association) else { return Vec::new() };
         state.close();
@@ -486,14 +492,14 @@ impl SharedAssociations {
         owners
     }
 
-    /// Handles the end of an association whose handshake was under way; `awaits_keys`: only its keys were missing.
+    /// Handles the end of an association during its handshake. `awaits_keys` is true if only its keys were missing.
     pub(crate) fn on_closed(&mut self, now: Time, association: AssociationId, awaits_keys: bool) {
         if let Some(opening) = self.take_opening(association) {
             self.on_failed(opening, now, pause_after(awaits_keys));
         }
     }
 
-    /// Takes an association off those that may have messages; reports whether it was one of them.
+    /// Removes an association from the ones that may have messages. Reports whether it was one of them.
     pub(crate) fn was_readable(&mut self, association: AssociationId) -> bool {
         self.readable.remove(&association)
     }
@@ -505,7 +511,7 @@ impl SharedAssociations {
         }
     }
 
-    /// Reports whether the shared association's host has been granted so much that it gets no further connection on a shared association.
+    /// Reports whether the windows of the shared association's host leave no room for a further connection.
     pub(crate) fn has_granted_all(&self, association: AssociationId) -> bool {
         self.all.get(&association).is_some_and(|state| self.windows.is_full(state.handshake().remote))
     }
@@ -525,7 +531,7 @@ fn idle_limit(settings: &Settings) -> Duration {
     Duration::from_secs(u64::from(settings.shared_idle_s))
 }
 
-/// Returns the pause after a handshake that came to nothing; `awaits_keys`: only its keys were missing.
+/// Returns the pause after a failed handshake. `awaits_keys` is true if only its keys were missing.
 fn pause_after(awaits_keys: bool) -> Duration {
     if awaits_keys { KEYLESS_PAUSE } else { REFUSED_PAUSE }
 }
