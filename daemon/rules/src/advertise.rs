@@ -1,5 +1,5 @@
-//! Form and interval of the send-buffer advertisement: the words of the setting `advertise` and of the rules' `--advertise`, and
-//! the interval of its timer.
+//! Defines the forms of the send-buffer advertisement (setting `advertise`, and option `--advertise` of rules), and the
+//! interval of the timer form.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,10 +12,10 @@ use crate::nearest;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Advertise {
-    /// Nothing.
+    /// No advertisement.
     #[default]
     Off,
-    /// Bytes and percent, once in each [`AdvertiseInterval`], with data or without.
+    /// Bytes and percent, once in each [`AdvertiseInterval`], with or without data.
     Timer,
     /// Bytes and percent, in every packet with data.
     Backlog,
@@ -25,7 +25,7 @@ pub enum Advertise {
     Quantised,
     /// Tens of percent, when they change and in every eighth packet.
     Economical,
-    /// Tenths of the used part, in every packet with data, as in the patch of 2016.
+    /// Tenths of the used part of the buffer, in every packet with data, as in the patch of 2016.
     SeedCompat,
 }
 
@@ -34,7 +34,7 @@ pub enum Advertise {
 #[serde(try_from = "u32", into = "u32")]
 pub struct AdvertiseInterval(u32);
 
-/// Not an interval of advertisements.
+/// Error: a value is not an interval of advertisements.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("invalid advertisement interval `{0}`: it takes {min} to {max} ms", min = AdvertiseInterval::MIN_MS, max = AdvertiseInterval::MAX_MS)]
 pub struct AdvertiseIntervalError(String);
@@ -95,7 +95,7 @@ pub struct Advertisement {
     pub interval: AdvertiseInterval,
 }
 
-/// A word that names no form.
+/// Error: a word names no form.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("invalid advertisement form `{word}`: expected one of {}{}", Advertise::WORDS.join(", "), hint(.word))]
 pub struct AdvertiseError {

@@ -1,4 +1,4 @@
-//! The rules table and the settings together: decisions about SCTP, and their causes.
+//! Combines the rules table and the settings into decisions about SCTP, and states their causes.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -9,14 +9,15 @@ use crate::{
     Settings, UnixMs, print_rule,
 };
 
-/// Settings and table, and the decisions made from them.
+/// The settings and the rules table, which together decide on connections.
 ///
-/// A decision takes the default policy of the chain, then searches the rules that are exceptions to it, first
-/// match first. By default both policies are disable: only listeners that local-enable rules name are reachable
-/// over SCTP, and only destinations that remote-enable rules name are tried.
+/// A decision starts from the default policy of the chain. It then searches the rules that are exceptions to this policy, and
+/// the first match decides. Enable rules that request more than SCTP also decide if the default policy is enable. Both default
+/// policies are disable unless the operator changes them. SCTP then reaches only listeners that local-enable rules name, and
+/// only destinations that remote-enable rules name are tried.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Rulebook {
-    /// The settings; the default policies are two of them.
+    /// The settings. They include the default policies.
     pub settings: Settings,
     /// The exceptions to the default policies.
     pub table: RulesTable,
@@ -26,9 +27,9 @@ pub struct Rulebook {
 /// A decision and its cause.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Decision {
-    /// SCTP where the peer has it, or plain TCP.
+    /// SCTP if the peer supports it (enable), or plain TCP (disable).
     pub policy: Policy,
-    /// The cause.
+    /// The cause of the decision.
     pub because: Because,
 }
 
@@ -37,15 +38,15 @@ pub struct Decision {
 pub enum Because {
     /// The setting `enable` is 0.
     DisabledGlobally,
-    /// No rule matched: the chain's default policy.
+    /// No rule matched, so the chain's default policy decided.
     Default(Chain),
     /// The first rule that matched.
     Rule {
         /// The rule's chain.
         chain: Chain,
-        /// Its policy.
+        /// The rule's policy.
         policy: Policy,
-        /// Its place in the chain, from 1.
+        /// The rule's place in the chain, from 1.
         number: usize,
         /// The rule itself.
         rule: Arc<Rule>,
@@ -53,33 +54,33 @@ pub enum Because {
 }
 
 impl Decision {
-    /// Reports whether the deciding rule names a single host or requires SCTP: nothing learned overrules it.
+    /// Reports whether the deciding rule names a single host or requires SCTP. Such a rule overrides learned entries.
     pub fn is_order(&self) -> bool {
         self.rule().is_some_and(|rule| rule.refuses_plain() || rule.address.is_some_and(IpNet::is_host))
     }
 
-    /// Reports whether the connection is carried over SCTP or fails.
+    /// Reports whether the connection fails if it cannot be carried over SCTP.
     pub fn is_required(&self) -> bool {
         self.rule().is_some_and(Rule::refuses_plain)
     }
 
-    /// Returns the encryption that the deciding rule asks for; `None`: according to the setting.
+    /// Returns the encryption that the deciding rule requests; `None` means the setting's encryption.
     pub fn secure(&self) -> Option<&Secure> {
         self.rule().and_then(|rule| rule.secure.as_ref())
     }
 
-    /// Returns the protocol each of whose messages a native peer gets as one message; `None`: bytes as they come.
+    /// Returns the protocol whose messages a native peer gets as one SCTP message each; `None` means bytes without framing.
     pub fn framing(&self) -> Option<Framing> {
         self.rule().and_then(|rule| rule.framing)
     }
 
-    /// Reports whether the deciding rule requires a separate association for each connection. A connection that advertises by a
-    /// rule has one: on a shared association the chunk would describe all its connections.
+    /// Reports whether the deciding rule requires a separate association for each connection. This includes rules with an
+    /// advertisement, because the chunk on a shared association would describe all its connections.
     pub fn wants_own(&self) -> bool {
         self.rule().is_some_and(|rule| rule.own || rule.advertise.is_some())
     }
 
-    /// Returns the advertisement of the send buffer: that of the deciding rule, or else of the setting.
+    /// Returns the advertisement of the send buffer, from the deciding rule or else from the settings.
     pub fn advertisement(&self, settings: &Settings) -> Advertisement {
         match self.rule() {
             Some(Rule { advertise: Some(form), advertise_interval, .. }) => Advertisement {
@@ -98,14 +99,14 @@ impl Decision {
     }
 }
 
-/// Rules that require SCTP, for a firewall, in their order.
+/// Entry of a firewall's list that refuses plain TCP where rules require SCTP. The first matching entry decides.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Guarded {
-    /// The destinations; `None` is any.
+    /// Addresses of the destinations; `None` is any address.
     pub address: Option<IpNet>,
-    /// Their ports; `None` is any.
+    /// Ports of the destinations; `None` is any port.
     pub ports: Option<PortRange>,
-    /// True if plain TCP is refused there; else it passes, whatever follows.
+    /// True if plain TCP is refused. Otherwise plain TCP passes, regardless of later entries.
     pub is_refused: bool,
 }
 
@@ -122,21 +123,22 @@ impl Rulebook {
         Rulebook { settings, table, default_hits: [0; 2] }
     }
 
-    /// Decides for a program that listens on (chain local) or connects to (chain remote) this address and port,
-    /// and counts a hit for the rule or the default that decided.
+    /// Decides on a program that listens on (chain `local`) or connects to (chain `remote`) this address and port. Counts a hit
+    /// for the rule or the default that decided.
     pub fn decide(&mut self, chain: Chain, address: IpAddr, port: u16) -> Decision {
         let decision = self.explain(chain, address, port);
         self.count(&decision.because, 1);
         decision
     }
 
-    /// Counts connections to this address and port that a firewall has let pass, as [`Rulebook::decide`] would have.
+    /// Counts connections to this address and port that a firewall has let pass, as [`Rulebook::decide`] would have counted
+    /// them.
     pub fn count_passed(&mut self, address: IpAddr, port: u16, connections: u64) {
         let decision = self.explain(Chain::Remote, address, port);
         self.count(&decision.because, connections);
     }
 
-    /// Counts the same for connections to destinations that no rule names.
+    /// Counts connections that a firewall has let pass to destinations that no rule names.
     pub fn count_unnamed(&mut self, connections: u64) {
         if self.settings.enable {
             self.count(&Because::Default(Chain::Remote), connections);
@@ -156,14 +158,14 @@ impl Rulebook {
         }
     }
 
-    /// Returns the result of [`Rulebook::decide`]; counts nothing.
+    /// Returns the result of [`Rulebook::decide`], but counts nothing.
     pub fn explain(&self, chain: Chain, address: IpAddr, port: u16) -> Decision {
         if !self.settings.enable {
             return Decision { policy: Policy::Disable, because: Because::DisabledGlobally };
         }
         let default = self.default_policy(chain);
         let exception = self.table.find(chain, default.opposite(), address, port);
-        // A rule that asks for more than SCTP goes beyond a default that allows it.
+        // A rule that requests more than SCTP decides even if the default allows SCTP.
         let required = || {
             self.table.find(chain, Policy::Enable, address, port).filter(|found| found.rule.asks_for_more())
         };
@@ -173,8 +175,8 @@ impl Rulebook {
         }
     }
 
-    /// Returns the obstacle that keeps a program that listens there from asking for SCTP itself: the switch, or a disable rule,
-    /// whatever the default is.
+    /// Returns the obstacle that keeps a program from requesting SCTP for its listener there. The obstacle is the setting
+    /// `enable`, or a disable rule, regardless of the default.
     pub fn forbids_asking(&self, address: IpAddr, port: u16) -> Option<Because> {
         let decision = self.explain(Chain::Local, address, port);
         match decision.because {
@@ -193,7 +195,8 @@ impl Rulebook {
         self.settings.enable && (is_default || enabled.next().is_some())
     }
 
-    /// Returns the rules that decide whether a destination must be reached over SCTP; none if no rule requires that.
+    /// Returns the entries that decide whether a destination must be reached over SCTP. The list is empty if no rule requires
+    /// SCTP.
     pub fn guarded(&self) -> Vec<Guarded> {
         let guard = |policy: Policy| {
             self.table.list(Some(Chain::Remote), Some(policy)).map(|found| Guarded {
@@ -211,13 +214,13 @@ impl Rulebook {
         all
     }
 
-    /// Counts the outcome of a connection for the rule that decided about it.
+    /// Counts the outcome of a connection for the rule that decided on it.
     pub fn record(&mut self, chain: Chain, address: IpAddr, port: u16, now: UnixMs, outcome: Outcome) {
         let exception = self.default_policy(chain).opposite();
         self.table.record(chain, exception, address, port, now, outcome);
     }
 
-    /// Returns the policy for connections that no rule names.
+    /// Returns the policy for connections that no rule matches.
     pub fn default_policy(&self, chain: Chain) -> Policy {
         Policy::from_enabled(match chain {
             Chain::Local => self.settings.default_local_enable,

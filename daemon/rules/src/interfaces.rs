@@ -1,7 +1,8 @@
-//! Interfaces and addresses of this host that SCTP uses, as configured by the operator.
+//! Selects the interfaces and addresses of this host that SCTP uses, as the operator has configured them.
 //!
-//! Written as words: the name of an interface (`eth0`, `wwan*`), an address or a network (`192.0.2.0/24`), each preceded by `!`
-//! to exclude it. If no word matches an address, the caller decides. Begin with [`Interfaces::of`].
+//! The configuration is a list of words. Each word is the name of an interface (`eth0`, `wwan*`), an address, or a network
+//! (`192.0.2.0/24`). A word with a leading `!` excludes its interfaces or addresses. If the words give no verdict on an
+//! address, the caller decides. Begin with [`Interfaces::of`].
 
 use std::fmt;
 use std::net::IpAddr;
@@ -13,21 +14,21 @@ use crate::IpNet;
 
 /// Maximum number of words.
 pub const INTERFACES_MAX: usize = 32;
-/// Maximum length in bytes of an interface name (IFNAMSIZ without its end).
+/// Maximum length in bytes of an interface name (IFNAMSIZ without the terminating zero).
 const NAME_BYTES_MAX: usize = 15;
 
-/// The verdict of the words on an address.
+/// Verdict of the words on an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Listed {
-    /// Nothing: the caller's own policy decides.
+    /// No verdict: the caller's own policy decides.
     Unsaid,
-    /// It is used, and any peer may learn it.
+    /// The address is used, and any peer may learn it.
     Used,
-    /// It is not used.
+    /// The address is not used.
     LeftOut,
 }
 
-/// The words. Invariant: [`INTERFACES_MAX`] at most.
+/// The words. Invariant: up to [`INTERFACES_MAX`] words.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Interfaces(Vec<Word>);
 
@@ -39,14 +40,14 @@ struct Word {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Pattern {
-    /// `*` and `?` in it stand for other characters.
+    /// Pattern of interface names, with the wildcards `*` and `?`.
     Name(String),
     Network(IpNet),
 }
 
 impl Interfaces {
-    /// Returns the verdict on this address of the interface with that name. A word that excludes it overrides one that includes
-    /// it; if any word includes something, everything else is excluded.
+    /// Returns the verdict on this address of the interface with that name. A word that excludes the address overrides a word
+    /// that includes it. If any word includes something, everything that no word includes is excluded.
     pub fn of(&self, interface: &str, address: IpAddr) -> Listed {
         let speaks = |word: &&Word| match &word.pattern {
             Pattern::Name(pattern) => WildMatch::new(pattern).matches(interface),
@@ -88,7 +89,7 @@ impl FromStr for Word {
         let (is_left_out, text) = text.strip_prefix('!').map_or((false, text), |rest| (true, rest));
         let pattern = match text.parse::<IpNet>() {
             Ok(network) => Pattern::Network(network),
-            // Interface names contain neither colon nor slash: it was meant as an address.
+            // Interface names contain neither colon nor slash, so such a text was meant as an address.
             Err(_)
                 if text.is_empty() || text.len() > NAME_BYTES_MAX || text.contains(['/', ':', '!', ',']) =>
             {

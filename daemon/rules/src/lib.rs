@@ -1,14 +1,16 @@
-//! Decisions about SCTP for connections: the rules table of the shim, its default policies and its settings.
+//! Decides whether connections may use SCTP, from the rules table of the shim, its default policies and its settings.
 //!
-//! Pure: no clock, no files, no sockets. [`Rulebook::decide`] decides about one connection and counts the hit,
-//! [`Rulebook::explain`] returns the same decision and counts nothing. The outcome of connections is counted per rule ([`Usage`])
-//! and learned per destination ([`LearnedTable`]).
+//! The crate uses no clock, no files and no sockets. [`Rulebook::decide`] decides on one connection and counts the hit.
+//! [`Rulebook::explain`] returns the same decision and counts nothing. The outcomes of connections are counted per rule
+//! ([`Usage`]) and learned per destination ([`LearnedTable`]).
 //!
-//! Refuses: rules that cannot be printed and read back, unknown settings (naming the nearest), and more than [`MAX_RULES`] rules.
-//! Invariants: addresses are kept normalised (IPv4-mapped IPv6 is IPv4, host bits are zero); only the [`Settings`] hold the
-//! default policies; printing a table and reading it back gives the same table.
+//! The crate refuses rules that cannot be printed and read back, unknown settings (the error names the nearest one), and more
+//! than [`MAX_RULES`] rules. Invariants:
+//! - Addresses are normalised: an IPv4-mapped IPv6 address is the IPv4 address, and host bits are zero.
+//! - Only the [`Settings`] hold the default policies.
+//! - A printed table reads back as the same table.
 //!
-//! Begin with [`Rulebook`]; the line syntax is in [`RuleLine`], the settings in [`SETTINGS`].
+//! Begin with [`Rulebook`]. The line syntax is in [`RuleLine`], and the settings are in [`SETTINGS`].
 
 #![forbid(unsafe_code)]
 

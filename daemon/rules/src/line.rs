@@ -1,7 +1,7 @@
-//! Rules as lines in the syntax of `shimrules`: `-A -c remote -p enable -d 10.1.2.0/24 -P 22 --name ssh`.
+//! Parses and prints rules as lines in the syntax of `shimrules`: `-A -c remote -p enable -d 10.1.2.0/24 -P 22 --name ssh`.
 //!
-//! The rules file consists of such lines; [`parse_table`] reads back the output of [`print_table`] unchanged (hit counts are not
-//! rules and are left out).
+//! The rules file consists of such lines. [`parse_table`] reads back the output of [`print_table`] unchanged. Hit counts are
+//! not part of the rules, and are left out.
 
 use std::fmt::Write;
 
@@ -29,19 +29,19 @@ pub struct RuleLine {
     pub action: Action,
     /// The rule's chain.
     pub chain: Chain,
-    /// Its policy.
+    /// The rule's policy.
     pub policy: Policy,
     /// The rule.
     pub rule: Rule,
 }
 
-/// Errors of a line.
+/// Fault of a line.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum LineError {
     /// A quote is not closed.
     #[error("the quote {0} is not closed")]
     OpenQuote(char),
-    /// An option needs a value and the line ends.
+    /// The line ends where an option needs a value.
     #[error("`{0}` needs a value after it")]
     NoValue(&'static str),
     /// An unknown option.
@@ -50,7 +50,7 @@ pub enum LineError {
         /// The word as given.
         word: String,
     },
-    /// An option given twice.
+    /// An option is given twice.
     #[error("`{0}` is given twice")]
     Twice(&'static str),
     /// A mandatory part is missing.
@@ -59,13 +59,13 @@ pub enum LineError {
     /// Neither local nor remote, or neither enable nor disable.
     #[error(transparent)]
     Word(#[from] WordError),
-    /// A protocol whose messages cannot be separated.
+    /// Not a framing that sctpify supports.
     #[error(transparent)]
     Framing(#[from] FramingWordError),
-    /// Not an address.
+    /// Not an address or a network.
     #[error(transparent)]
     Net(#[from] NetError),
-    /// Not a port.
+    /// Not a port or a range of ports.
     #[error(transparent)]
     Ports(#[from] PortsError),
     /// Not a form of advertisement.
@@ -74,7 +74,7 @@ pub enum LineError {
     /// Not an interval of advertisements.
     #[error(transparent)]
     Interval(#[from] AdvertiseIntervalError),
-    /// Not an encryption.
+    /// Not an encryption of a rule.
     #[error(transparent)]
     Secure(#[from] SecureError),
     /// An invalid name or comment.
@@ -83,10 +83,10 @@ pub enum LineError {
     /// The table refuses the rule.
     #[error(transparent)]
     Table(#[from] TableError),
-    /// The chain has a rule with the same match already.
+    /// The chain already has a rule with the same match.
     #[error("rule {0} of this chain already has this address and ports: the new one would never match")]
     Doubled(usize),
-    /// A rules file contains only rules.
+    /// A line of a rules file is not an `-A` line.
     #[error("a rules file may contain only `-A` lines")]
     NotAdd,
 }
@@ -121,10 +121,10 @@ struct Fields {
 }
 
 impl RuleLine {
-    /// Parses a line, including quotes. A line that is empty or only a comment (`# ...`) is `None`.
+    /// Parses a line, including quotes. Returns `None` for an empty line, and for a line that is only a comment (`# ...`).
     ///
     /// # Errors
-    /// When the line is not a whole rule.
+    /// Fails if the line is not a complete rule.
     pub fn parse(line: &str) -> Result<Option<RuleLine>, LineError> {
         let words = split(line)?;
         if words.is_empty() {
@@ -138,7 +138,7 @@ impl RuleLine {
         fields.finish().map(Some)
     }
 
-    /// Prints the line in a form that reads back as this one.
+    /// Prints the line in a form that reads back as the same line.
     pub fn print(&self) -> String {
         let action = match self.action {
             Action::Add => ADD,
@@ -201,7 +201,7 @@ fn put<T>(slot: &mut Option<T>, option: &'static str, value: T) -> Result<(), Li
     }
 }
 
-/// Splits a word into the option that it names and the attached value (`-cremote`, `--name=ssh`).
+/// Splits a word into the option that it names and the attached value, if any (`-cremote`, `--name=ssh`).
 fn split_option(word: &str) -> Option<(&'static str, Option<&str>)> {
     OPTION_NAMES.into_iter().find_map(|option| {
         let rest = word.strip_prefix(option)?;
@@ -214,8 +214,8 @@ fn split_option(word: &str) -> Option<(&'static str, Option<&str>)> {
     })
 }
 
-/// Splits a line into words: spaces separate them, quotes join them, `\` in double quotes keeps the next letter, `#` at the start
-/// of a word begins a comment.
+/// Splits a line into words. Spaces separate words, and quotes join them. In double quotes, `\` keeps the next character. `#`
+/// at the start of a word begins a comment.
 fn split(line: &str) -> Result<Vec<String>, LineError> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
@@ -255,8 +255,8 @@ fn quoted(word: &str) -> String {
     format!("\"{}\"", word.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
-/// Prints the specification of a rule: its match, name and comment, without chain and policy. Empty for a rule that matches
-/// everything and has no name.
+/// Prints a rule without its chain and policy. The result is empty for a rule that matches everything and has no other
+/// property.
 pub fn print_rule(rule: &Rule) -> String {
     let mut parts = Vec::new();
     parts.extend(rule.address.map(|a| format!("{ADDRESS} {a}")));
@@ -272,7 +272,7 @@ pub fn print_rule(rule: &Rule) -> String {
     parts.join(" ")
 }
 
-/// Prints the whole table as lines, each ended, in the search order of the chains.
+/// Prints the whole table, one line per rule, in the search order of the chains.
 pub fn print_table(table: &RulesTable) -> String {
     table.list(None, None).fold(String::new(), |mut text, r| {
         let line =
@@ -282,10 +282,10 @@ pub fn print_table(table: &RulesTable) -> String {
     })
 }
 
-/// Parses a table from lines as printed by [`print_table`]; empty lines and comments may occur between them.
+/// Parses a table from lines as printed by [`print_table`]. Empty lines and comments may occur between them.
 ///
 /// # Errors
-/// The number of the first faulty line (from 1), and its fault.
+/// Returns the number of the first faulty line (from 1), and its fault.
 pub fn parse_table(text: &str) -> Result<RulesTable, (usize, LineError)> {
     let mut table = RulesTable::default();
     for (i, line) in text.lines().enumerate() {

@@ -1,7 +1,7 @@
-//! Policies of this host's links, as configured by the operator: their names, their use for data, and what they may cost.
+//! Parses the operator's policies for this host's links: their names, their use for data, and the interval of their heartbeats.
 //!
-//! A link is an interface. Written as `wwan* name=lte use=backup heartbeat_s=30; eth1 name=fibre`, or as tables `[[link]]` of the
-//! configuration file with the same keys. Begin with [`Links::of`].
+//! A link is an interface. Policies are written as `wwan* name=lte use=backup heartbeat_s=30; eth1 name=fibre`, or as tables
+//! `[[link]]` of the configuration file with the same keys. Begin with [`Links::of`].
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,10 +14,9 @@ use crate::nearest;
 pub const LINKS_MAX: usize = 32;
 /// Range of the interval of heartbeats, in seconds.
 pub const LINK_HEARTBEAT_S: std::ops::RangeInclusive<u32> = 1..=600;
-/// The interval of heartbeats on an idle backup, in seconds, where its policy does not set it: within the lifetime of most NATs'
-/// UDP mappings.
+/// Default interval of heartbeats on an idle backup link, in seconds. It is within the lifetime of most NATs' UDP mappings.
 const BACKUP_HEARTBEAT_S: u32 = 30;
-/// Maximum length in bytes of an interface name (IFNAMSIZ without its end).
+/// Maximum length in bytes of an interface name (IFNAMSIZ without the terminating zero).
 const PATTERN_BYTES_MAX: usize = 15;
 /// Maximum length in characters of a link's name.
 const NAME_CHARS_MAX: usize = 32;
@@ -25,14 +24,14 @@ const NAME_CHARS_MAX: usize = 32;
 /// The use of a link for data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum LinkUse {
-    /// Carries data as long as it works.
+    /// Carries data while it works.
     Primary,
-    /// Carries data while no primary link works, and together with them if all paths carry data at once.
+    /// Carries data while no primary link works. If all paths carry data at once, it joins the primary links.
     #[default]
     Secondary,
     /// Carries data only while no other link works.
     Backup,
-    /// Carries no SCTP at all.
+    /// Carries no SCTP.
     Never,
 }
 
@@ -40,7 +39,7 @@ impl LinkUse {
     /// All uses, best first.
     pub const ALL: [LinkUse; 4] = [LinkUse::Primary, LinkUse::Secondary, LinkUse::Backup, LinkUse::Never];
 
-    /// Returns the word for it.
+    /// Returns the word for this use.
     pub const fn name(self) -> &'static str {
         match self {
             LinkUse::Primary => "primary",
@@ -54,7 +53,7 @@ impl LinkUse {
 /// The policy of the links whose interface matches a pattern.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct LinkPolicy {
-    /// `*` and `?` in it stand for other characters.
+    /// Pattern of interface names, with the wildcards `*` and `?`.
     pattern: String,
     name: Option<String>,
     usage: LinkUse,
@@ -82,10 +81,10 @@ pub enum LinkError {
         /// The accepted values.
         takes: String,
     },
-    /// The policy does not say for which interfaces it is.
+    /// The policy names no interface.
     #[error("a link needs `match`, the name of its interface: eth1, or wwan* for several")]
     NoPattern,
-    /// The text has two interfaces in one policy.
+    /// One policy names two interfaces.
     #[error("a link has one interface: put `;` between links")]
     TwoPatterns,
     /// There are too many policies.
@@ -100,7 +99,7 @@ impl LinkPolicy {
     /// Sets one key.
     ///
     /// # Errors
-    /// When the key is unknown or does not take the value; the policy is unchanged.
+    /// Fails if the key is unknown or does not take the value. The policy is then unchanged.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), LinkError> {
         let refused = |key, takes: &str| LinkError::Value { key, value: value.into(), takes: takes.into() };
         match key {
@@ -150,18 +149,18 @@ impl LinkPolicy {
         self.usage
     }
 
-    /// Returns the interval of heartbeats while the link is idle, in seconds; none if it is as usual.
+    /// Returns the interval of heartbeats while the link is idle, in seconds; `None` means the usual interval.
     pub fn heartbeat_s(&self) -> Option<u32> {
         self.heartbeat_s.or((self.usage == LinkUse::Backup).then_some(BACKUP_HEARTBEAT_S))
     }
 }
 
-/// The policies. Invariants: [`LINKS_MAX`] at most, each with a pattern.
+/// The policies. Invariants: up to [`LINKS_MAX`] policies, each with a pattern.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Links(Vec<LinkPolicy>);
 
 impl Links {
-    /// Returns the policy of an interface: the first one that matches.
+    /// Returns the first policy that matches an interface.
     pub fn of(&self, interface: &str) -> Option<&LinkPolicy> {
         self.0.iter().find(|policy| WildMatch::new(&policy.pattern).matches(interface))
     }
@@ -171,10 +170,10 @@ impl Links {
         self.0.iter()
     }
 
-    /// Adds a policy after the others.
+    /// Adds a policy after the existing ones.
     ///
     /// # Errors
-    /// When it has no pattern, or there are too many.
+    /// Fails if the policy has no pattern, or there are too many policies.
     pub fn push(&mut self, policy: LinkPolicy) -> Result<(), LinkError> {
         if policy.pattern.is_empty() {
             return Err(LinkError::NoPattern);

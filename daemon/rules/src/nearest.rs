@@ -1,7 +1,8 @@
-//! The known word nearest to an unknown one, for error texts.
+//! Finds the known word that is nearest to an unknown one, for error texts.
 
-/// Returns the candidate nearest to `word`, if it is near enough to be the intended one: no more than a third of its letters
-/// (two, if it is short) differ, or it is the beginning (three letters or more) of a candidate.
+/// Returns the candidate nearest to `word`, if it is near enough to be the intended word:
+/// - up to a third of the letters of `word` differ (up to two letters in a short word), or
+/// - the candidate begins with `word`, which has three letters or more.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = word.to_ascii_lowercase();
     let limit = (word.chars().count() / 3).max(2);
@@ -17,7 +18,7 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         .map(|(_, c)| c)
 }
 
-/// Computes Levenshtein's distance row by row.
+/// Computes the Levenshtein distance row by row.
 fn edit_distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();

@@ -1,4 +1,4 @@
-//! Addresses and prefixes in normalised form.
+//! Normalises addresses and networks.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 /// An address, or a network of addresses.
 ///
-/// Invariant: normalised. Host bits are zero and an IPv4-mapped IPv6 network is the IPv4 network.
+/// Invariant: host bits are zero, and an IPv4-mapped IPv6 network is stored as the IPv4 network.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct IpNet {
@@ -16,7 +16,7 @@ pub struct IpNet {
     prefix_len: u8,
 }
 
-/// Errors of a network.
+/// Fault of a network's text.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NetError {
     /// The part before the slash is not an address.
@@ -24,36 +24,36 @@ pub enum NetError {
         "`{0}` is not an IPv4 or IPv6 address (names are not resolved: give 10.1.2.3, 10.1.2.0/24 or 2001:db8::/32)"
     )]
     Address(String),
-    /// The part after the slash is neither a length nor a netmask.
+    /// The part after the slash is neither a prefix length nor a netmask.
     #[error("`/{0}` is neither a prefix length nor a netmask")]
     Prefix(String),
-    /// The length exceeds the bits of the address.
+    /// The prefix length exceeds the number of bits of the address.
     #[error("prefix length {prefix_len} is out of range: {address} allows 0 to {max}")]
     TooLong {
         /// The address as given.
         address: IpAddr,
         /// The length as given.
         prefix_len: u8,
-        /// The greatest length in this family.
+        /// The maximum length for this family.
         max: u8,
     },
-    /// A prefix that covers addresses beyond the IPv4-mapped block.
+    /// An IPv4-mapped prefix covers addresses beyond the IPv4-mapped block.
     #[error(
         "an IPv4-mapped network needs a prefix length of 96 to 128, not {0}: write it as an IPv4 network"
     )]
     MappedTooShort(u8),
 }
 
-/// Returns the address as rules compare it: an IPv4-mapped IPv6 address becomes the IPv4 address.
+/// Returns the form of the address that rules compare: an IPv4-mapped IPv6 address becomes the IPv4 address.
 pub fn normalise(address: IpAddr) -> IpAddr {
     address.to_canonical()
 }
 
 impl IpNet {
-    /// Creates the network of `prefix_len` bits that contains `address`.
+    /// Creates the network that contains `address` and has a prefix of `prefix_len` bits.
     ///
     /// # Errors
-    /// When the length does not fit the family, or cuts through the IPv4-mapped block.
+    /// Fails if the length does not fit the family, or the network extends beyond the IPv4-mapped block.
     pub fn new(address: IpAddr, prefix_len: u8) -> Result<IpNet, NetError> {
         let max = if address.is_ipv4() { 32 } else { 128 };
         if prefix_len > max {
@@ -78,20 +78,20 @@ impl IpNet {
         self.prefix_len
     }
 
-    /// Creates the network of this address alone.
+    /// Creates the network that contains only this address.
     pub fn host(address: IpAddr) -> IpNet {
         let address = normalise(address);
         IpNet { address, prefix_len: if address.is_ipv4() { 32 } else { 128 } }
     }
 
-    /// Reports whether the network contains `address`; an IPv4-mapped address is compared as IPv4.
+    /// Reports whether the network contains `address`. An IPv4-mapped address is compared as IPv4.
     pub fn contains(self, address: IpAddr) -> bool {
         let address = normalise(address);
         address.is_ipv4() == self.address.is_ipv4()
             && clear_host_bits(address, self.prefix_len) == self.address
     }
 
-    /// Reports whether this is a single address.
+    /// Reports whether the network is a single address.
     pub fn is_host(self) -> bool {
         self.prefix_len == if self.address.is_ipv4() { 32 } else { 128 }
     }

@@ -1,4 +1,4 @@
-//! One port or a range of ports.
+//! Parses one port or a range of ports.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// A range of TCP ports, both ends included.
 ///
-/// Invariant: the first is not after the last.
+/// Invariant: the first port is not after the last one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct PortRange {
@@ -15,13 +15,13 @@ pub struct PortRange {
     last: u16,
 }
 
-/// Errors of a port or a range.
+/// Fault of a port or a range.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PortsError {
     /// Not a number from 0 to 65535.
     #[error("`{0}` is not a port: give a number from 0 to 65535, or a range such as 1:1024")]
     NotAPort(String),
-    /// The range runs backwards.
+    /// The first port of the range is after the last one.
     #[error("the range {0}:{1} is reversed: write {1}:{0}")]
     Backwards(u16, u16),
 }
@@ -30,7 +30,7 @@ impl PortRange {
     /// Creates the range from `first` to `last`.
     ///
     /// # Errors
-    /// When `first` is after `last`.
+    /// Fails if `first` is after `last`.
     pub fn new(first: u16, last: u16) -> Result<PortRange, PortsError> {
         if first > last {
             return Err(PortsError::Backwards(first, last));
@@ -52,7 +52,7 @@ impl PortRange {
 impl FromStr for PortRange {
     type Err = PortsError;
 
-    /// Reads `22`, `1:1024` or `1-1024`.
+    /// Parses `22`, `1:1024` or `1-1024`.
     fn from_str(text: &str) -> Result<PortRange, PortsError> {
         let port = |part: &str| part.parse::<u16>().map_err(|_| PortsError::NotAPort(text.into()));
         match text.split_once([':', '-']) {

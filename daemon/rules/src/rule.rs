@@ -1,4 +1,4 @@
-//! One rule, and the words for its chain and policy.
+//! Defines a rule, and the words for its chain and policy.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -8,18 +8,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Advertise, AdvertiseInterval, IpNet, PortRange, Secure, nearest};
 
-/// Length of the longest rule name.
+/// Maximum length of a rule's name, in bytes.
 pub const MAX_NAME_BYTES: usize = 64;
-/// Length of the longest rule comment.
+/// Maximum length of a rule's comment, in bytes.
 pub const MAX_COMMENT_BYTES: usize = 256;
 
 /// The chain of a rule.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Chain {
-    /// Programs that listen here; address and port are the listener's.
+    /// Programs that listen here. Address and port are the listener's.
     Local,
-    /// Programs that connect elsewhere; address and port are the peer's.
+    /// Programs that connect elsewhere. Address and port are the peer's.
     Remote,
 }
 
@@ -27,13 +27,13 @@ pub enum Chain {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Policy {
-    /// Use SCTP where the peer has it.
+    /// Use SCTP if the peer supports it.
     Enable,
     /// Stay plain TCP.
     Disable,
 }
 
-/// A word that is neither of the two allowed ones.
+/// Error: a word is neither of the two allowed ones.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("`{word}` is not a {what}: expected {choices}{}", did_you_mean(.word, &[.choices.0, .choices.1]))]
 pub struct WordError {
@@ -63,7 +63,7 @@ impl Chain {
     /// Both chains, in listing order.
     pub const ALL: [Chain; 2] = [Chain::Local, Chain::Remote];
 
-    /// Returns the word of the command line.
+    /// Returns the chain's word on the command line.
     pub const fn word(self) -> &'static str {
         match self {
             Chain::Local => "local",
@@ -76,7 +76,7 @@ impl Policy {
     /// Both policies, in listing order.
     pub const ALL: [Policy; 2] = [Policy::Enable, Policy::Disable];
 
-    /// Returns the word of the command line.
+    /// Returns the policy's word on the command line.
     pub const fn word(self) -> &'static str {
         match self {
             Policy::Enable => "enable",
@@ -132,15 +132,15 @@ impl fmt::Display for Policy {
     }
 }
 
-/// The protocol each of whose messages a native peer expects as one SCTP message.
+/// Protocol whose messages a native peer expects as one SCTP message each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Framing {
-    /// RFC 4168.
+    /// SIP over SCTP (RFC 4168).
     Sip,
 }
 
-/// A protocol whose messages sctpify cannot separate.
+/// Error: sctpify cannot separate the messages of this protocol.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("`{0}` is not a supported framing: expected `sip`")]
 pub struct FramingWordError(String);
@@ -161,7 +161,7 @@ impl fmt::Display for Framing {
     }
 }
 
-/// One exception to a default policy. A field that is `None` matches everything.
+/// One exception to a default policy. An `address` or `ports` of `None` matches everything.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Rule {
     /// The address or network; `None` is any address of either family.
@@ -170,49 +170,52 @@ pub struct Rule {
     /// The port or ports; `None` is any port.
     #[serde(default)]
     pub ports: Option<PortRange>,
-    /// The connections of a remote-enable rule have their own associations, and share none.
+    /// True if the connections of a remote-enable rule have their own associations, and share none.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub own: bool,
-    /// A short name, shown where the rule decides; at most [`MAX_NAME_BYTES`].
+    /// Short name, shown with the rule's decisions; up to [`MAX_NAME_BYTES`] bytes.
     #[serde(default)]
     pub name: Option<String>,
-    /// A note for people; at most [`MAX_COMMENT_BYTES`].
+    /// Note for people; up to [`MAX_COMMENT_BYTES`] bytes.
     #[serde(default)]
     pub comment: Option<String>,
-    /// Its connections are carried over SCTP or fail: they never fall back to TCP. For remote-enable rules only.
+    /// True if the rule's connections fail when they cannot be carried over SCTP, and never fall back to TCP. For remote-enable
+    /// rules only.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub require: bool,
-    /// Advertisement of its connections' send buffers; `None`: according to the setting. For enable rules only.
+    /// Form of the send-buffer advertisement of the rule's connections; `None` means the setting's form. For enable rules only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub advertise: Option<Advertise>,
-    /// Interval, for the form [`Advertise::Timer`] only; `None`: according to the setting.
+    /// Interval of advertisements of the form [`Advertise::Timer`] only; `None` means the setting's interval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub advertise_interval: Option<AdvertiseInterval>,
-    /// The protocol each of whose messages a native peer gets as one message; `None`: bytes as they come. For enable rules only.
+    /// Protocol whose messages a native peer gets as one SCTP message each; `None` means bytes without framing. For enable
+    /// rules only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub framing: Option<Framing>,
-    /// Encryption of its connections; `None`: according to the setting. For enable rules only, and for local ones only if it is required.
+    /// Encryption of the rule's connections; `None` means the setting's encryption. For enable rules only. A local rule can
+    /// only require encryption.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secure: Option<Secure>,
 }
 
-/// An invalid name or comment.
+/// Fault of a name or comment.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RuleError {
-    /// Too many bytes.
+    /// The text has too many bytes.
     #[error("the {what} has {bytes} bytes: up to {max} are allowed")]
     TooLong {
-        /// Name or comment.
+        /// Kind of text: name or comment.
         what: &'static str,
-        /// Its length in bytes.
+        /// Length of the text, in bytes.
         bytes: usize,
-        /// The limit.
+        /// The limit, in bytes.
         max: usize,
     },
-    /// Empty, or has a control character such as a line end.
+    /// The text is empty, or has a control character such as a line end.
     #[error("the {what} must not be empty and must not contain control characters such as line ends")]
     Unprintable {
-        /// Name or comment.
+        /// Kind of text: name or comment.
         what: &'static str,
     },
 }
@@ -223,12 +226,12 @@ impl Rule {
         self.address.is_none_or(|net| net.contains(address)) && self.ports.is_none_or(|p| p.contains(port))
     }
 
-    /// Reports whether the other rule matches exactly the same connections; names, comments and further requests do not count.
+    /// Reports whether the other rule matches exactly the same connections. Names, comments and further requests are ignored.
     pub fn has_same_match(&self, other: &Rule) -> bool {
         (self.address, self.ports) == (other.address, other.ports)
     }
 
-    /// Reports whether the rule asks for something beyond SCTP, which a default that allows SCTP does not imply.
+    /// Reports whether the rule requests something beyond SCTP, which a default that allows SCTP does not imply.
     pub(crate) const fn asks_for_more(&self) -> bool {
         self.require
             || self.own
@@ -237,15 +240,15 @@ impl Rule {
             || self.secure.is_some()
     }
 
-    /// Reports whether connections that match are never plain TCP.
+    /// Reports whether matching connections are never plain TCP.
     pub fn refuses_plain(&self) -> bool {
         self.require || self.secure.as_ref().is_some_and(Secure::is_required)
     }
 
-    /// Checks that name and comment can be kept, printed and read back.
+    /// Checks that name and comment can be stored, printed and read back.
     ///
     /// # Errors
-    /// When one of them is empty, too long or contains control characters.
+    /// Fails if one of them is empty, too long or contains control characters.
     pub fn check(&self) -> Result<(), RuleError> {
         check_words("name", self.name.as_deref(), MAX_NAME_BYTES)?;
         check_words("comment", self.comment.as_deref(), MAX_COMMENT_BYTES)

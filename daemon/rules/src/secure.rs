@@ -1,4 +1,4 @@
-//! Encryption that a rule asks for, instead of the setting `encryption`.
+//! Parses the encryption that a rule requests in place of the setting `encryption`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,13 +13,13 @@ const REQUIRE_PEER: &str = "require=";
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Secure {
-    /// As the setting with this value would have it.
+    /// The encryption that this value of the setting `encryption` means.
     As(Encryption),
-    /// With one peer only; connections with any other one are refused.
+    /// Encryption with one peer only. Connections with any other peer are refused.
     WithPeer(String),
 }
 
-/// A text is no encryption of a rule.
+/// Error: a text is not an encryption of a rule.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "`{0}` is no encryption of a rule: expected off, try, require or require=PEER, where PEER is a name or a key that `sctpify peers` lists"
@@ -27,7 +27,7 @@ pub enum Secure {
 pub struct SecureError(String);
 
 impl Secure {
-    /// Returns the setting that stands for it.
+    /// Returns the equivalent value of the setting `encryption`.
     pub const fn encryption(&self) -> Encryption {
         match self {
             Secure::As(encryption) => *encryption,
@@ -40,7 +40,7 @@ impl Secure {
         matches!(self.encryption(), Encryption::Require)
     }
 
-    /// Returns the name or the key of the only peer.
+    /// Returns the name or the key of the only allowed peer, if the rule names one.
     pub fn peer(&self) -> Option<&str> {
         match self {
             Secure::As(_) => None,

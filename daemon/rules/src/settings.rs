@@ -1,4 +1,4 @@
-//! The settings of the shim, in one table: names, types, ranges, defaults and documentation.
+//! Defines the settings of the shim in one table: names, types, ranges, defaults and documentation.
 //!
 //! `sctpify get` and `set`, the configuration file, its manual page and its printed default all read [`SETTINGS`].
 
@@ -14,7 +14,7 @@ use crate::{
     Multipath, Streams, Weights,
 };
 
-/// Prefix that the papers' FreeBSD kernel gives to the names of settings; accepted and dropped.
+/// Prefix of settings' names in the papers' FreeBSD kernel. It is accepted and dropped.
 const SYSCTL_PREFIX: &str = "net.inet.sctp.shim.";
 
 /// The values of all settings.
@@ -22,27 +22,27 @@ const SYSCTL_PREFIX: &str = "net.inet.sctp.shim.";
 /// Invariant: every value is in the range given by [`SETTINGS`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settings {
-    /// The global switch; if off, no connection is touched.
+    /// Global switch. If it is off, all new connections stay plain TCP.
     pub enable: bool,
-    /// Default policy for programs that listen here.
+    /// Default policy for programs that listen on this host.
     pub default_local_enable: bool,
-    /// Default policy for programs that connect elsewhere.
+    /// Default policy for programs that connect to other hosts.
     pub default_remote_enable: bool,
-    /// Retransmissions of an INIT before the connection falls back to TCP; 0 to 20.
+    /// Number of retransmissions of an INIT before the connection falls back to TCP; 0 to 12.
     pub init_rtx_max: u32,
-    /// A listener bound to one address is offered on all addresses of the host.
+    /// True if a listener bound to one address is offered on all addresses of the host.
     pub force_bindall: bool,
     /// Limit on the wait for SCTP before a connection falls back to TCP, in milliseconds; 10 to 3000.
     pub race_timer_ms: u32,
-    /// The UDP port of SCTP in UDP, here and (until learned otherwise) at the peer; 1 to 65535.
+    /// UDP port of SCTP in UDP on this host and, until a packet shows another one, at the peer; 1 to 65535.
     pub udp_port: u16,
     /// Encapsulations of SCTP packets.
     pub carriers: Carriers,
-    /// The interfaces and addresses used, and reported to peers.
+    /// Interfaces and addresses that SCTP uses and announces to peers.
     pub interfaces: Interfaces,
     /// Limit on the memory of all associations together, in MiB; 16 to 1048576.
     pub memory_mib: u32,
-    /// The TCP port of 127.0.0.1 that serves the page and the metrics; 0 for none.
+    /// TCP port on 127.0.0.1 of the status page and the metrics; 0 for no page.
     pub page_port: u16,
     /// The address and TCP port on which other hosts get the metrics, with the token; none for no such listener.
     pub metrics_listen: Option<SocketAddr>,
@@ -50,55 +50,57 @@ pub struct Settings {
     pub metrics_token: String,
     /// Destinations that have no SCTP are learned.
     pub learn: bool,
-    /// Failures in a row that disable a destination which has worked within a day; 1 to 100.
+    /// Number of consecutive failures that disable a destination which has worked within a day; 1 to 100.
     pub learned_failures: u32,
     /// Time for which a failing destination is kept on TCP at first, in seconds; 1 to 86400.
     pub learned_hold_s: u32,
-    /// Limit on that time, in seconds; 1 to 604800.
+    /// Limit on the time for which a destination is kept on TCP, in seconds; 1 to 604800.
     pub learned_hold_max_s: u32,
-    /// The store through which several hosts share learned entries: a URL of Redis; empty for none.
+    /// URL of the Redis server through which several hosts share learned entries; empty for none.
     pub learned_store: String,
-    /// The file with the trusted roots for the store's certificate; empty for those of the system.
+    /// File with the trusted roots for the store's certificate; empty for the system's roots.
     pub learned_store_roots: String,
     /// Use of several paths for data.
     pub multipath: Multipath,
-    /// The share of each path when they share by weight.
+    /// Weights of the paths if `multipath` is weighted.
     pub multipath_weights: Weights,
     /// Congestion control.
     pub congestion: Congestion,
-    /// Rules apply to connections of this host to itself.
+    /// True if the rules also apply to connections of this host to itself.
     pub loopback: bool,
-    /// The packet mark of connections that must be carried over SCTP whatever the rules say; 0 for none.
+    /// Packet mark of connections that are tried over SCTP regardless of the rules; 0 for none.
     pub manual_mark: u32,
-    /// Users may ask for SCTP for their own listeners.
+    /// True if users may expose their own listeners to SCTP.
     pub manual_listen: bool,
-    /// The file with the keys shared with other hosts; empty for none.
+    /// File with the keys that this host shares with other hosts; empty for none.
     pub peer_keys: String,
-    /// Hosts that have a key must prove it.
+    /// True if hosts that have a key in `peer_keys` must prove it.
     pub peer_key_required: bool,
     /// Encryption of associations.
     pub encryption: Encryption,
-    /// The daemon gives up the capabilities that it does not need.
+    /// True if the daemon gives up the capabilities that it does not need.
     pub confine_capabilities: bool,
-    /// The daemon is restricted to the system calls that it needs.
+    /// True if the daemon is restricted to the system calls that it needs.
     pub confine_system_calls: bool,
-    /// The daemon is restricted to its own files.
+    /// True if the daemon is restricted to its own files.
     pub confine_files: bool,
-    /// The user of the daemon's worker; empty: `sctpify`, or else an unassigned user id.
+    /// User of the daemon's worker. If empty: the user `sctpify`, or else an unassigned user id.
     pub worker_user: String,
-    /// SCTP over IP may bypass the parts of the kernel that would do nothing with it.
+    /// True if SCTP over IP may bypass the parts of the kernel that have no effect on it.
     pub ip_shortcuts: bool,
-    /// Connections of peers may arrive by our own interface if they cannot by the peers'.
+    /// True if peers' connections may arrive through the shim's own interface when they cannot arrive through the peers'
+    /// interfaces.
     pub deliver_by_shim: bool,
     /// Sharing of associations by connections to one host.
     pub streams: Streams,
     /// Time without connections after which a shared association ends, in seconds; 1 to 86400.
     pub shared_idle_s: u32,
-    /// Advertisement of connections' send buffers, where no rule sets it.
+    /// Form of the advertisement of connections' send buffers, unless a rule sets it.
     pub advertise: Advertise,
-    /// Interval of the timer form, where no rule sets it.
+    /// Interval of advertisements of the timer form, unless a rule sets it.
     pub advertise_interval: AdvertiseInterval,
-    /// The chunk type of advertisements; 133 to 190: not assigned yet, and skipped silently (RFC 9260 section 3.2).
+    /// Chunk type of advertisements; 133 to 190. These types are not assigned, and receivers skip them silently (RFC 9260
+    /// section 3.2).
     pub advertise_type: u8,
     /// Policies of this host's links.
     pub links: Links,
@@ -154,13 +156,13 @@ impl Default for Settings {
 /// One row of the table of settings.
 #[derive(Debug)]
 pub struct Setting {
-    /// The name, as in `sctpify set NAME=VALUE` and in the configuration file.
+    /// Name, as in `sctpify set NAME=VALUE` and in the configuration file.
     pub name: &'static str,
-    /// Its values.
+    /// Type and range of the values.
     pub kind: Kind,
-    /// Its description, in full sentences.
+    /// Description, in full sentences.
     pub doc: &'static str,
-    /// A change waits for the next start of the daemon.
+    /// True if a change takes effect only at the next start of the daemon.
     pub needs_restart: bool,
     read: fn(&Settings) -> String,
     write: fn(&mut Settings, &str) -> Option<()>,
@@ -617,13 +619,13 @@ fn hint(nearest: &Option<&'static str>) -> String {
 
 /// Schemes of a store's URL.
 const STORES: &[&str] = &["redis://", "rediss://", "redis+unix://"];
-/// Length of the longest URL, in bytes.
+/// Maximum length of a URL, in bytes.
 const URL_BYTES_MAX: usize = 512;
 
-/// Length of the longest accepted path, in bytes.
+/// Maximum length of a path, in bytes.
 const PATH_BYTES_MAX: usize = 4096;
 
-/// Length of the longest user name, in bytes.
+/// Maximum length of a user's name, in bytes.
 const USER_BYTES_MAX: usize = 32;
 
 fn is_path(value: &str) -> bool {
@@ -631,7 +633,7 @@ fn is_path(value: &str) -> bool {
     value.is_empty() || (is_absolute && !value.contains(char::is_control))
 }
 
-/// Accepts names as useradd(8) does, and numbers.
+/// Reports whether the text is empty, a user's name as useradd(8) accepts it, or a number.
 fn is_user(value: &str) -> bool {
     let is_name_byte = |b: u8| b.is_ascii_alphanumeric() || b"_-.$".contains(&b);
     value.len() <= USER_BYTES_MAX && !value.starts_with('-') && value.bytes().all(is_name_byte)
@@ -660,7 +662,7 @@ fn number(value: bool) -> String {
     u8::from(value).to_string()
 }
 
-/// Parses 0, 1, true, false, on, off, yes, no; as with the papers' switches, any other whole number is true.
+/// Parses 0, 1, true, false, on, off, yes and no. Any other whole number is true, as with the papers' switches.
 pub fn parse_bool(text: &str) -> Option<bool> {
     match text.to_ascii_lowercase().as_str() {
         "true" | "on" | "yes" => Some(true),
@@ -672,7 +674,7 @@ pub fn parse_bool(text: &str) -> Option<bool> {
 /// Returns the row of a setting. Accepts the papers' full names (`net.inet.sctp.shim.init_rtx_max`).
 ///
 /// # Errors
-/// When no setting has this name; the error states the nearest name.
+/// Fails if no setting has this name. The error states the nearest name.
 pub fn find_setting(name: &str) -> Result<&'static Setting, SettingError> {
     let last = name.strip_prefix(SYSCTL_PREFIX).unwrap_or(name);
     SETTINGS.iter().find(|s| s.name == last).ok_or_else(|| SettingError::Unknown {
@@ -690,20 +692,20 @@ impl Setting {
         names_a_place || self.name.starts_with("confine_") || admits
     }
 
-    /// Returns the value in these settings, as `set` reads it.
+    /// Returns the setting's value in `settings`, as `set` parses it.
     pub fn value(&self, settings: &Settings) -> String {
         (self.read)(settings)
     }
 
-    /// Returns the value if nothing is configured.
+    /// Returns the value that applies if nothing is configured.
     pub fn default_value(&self) -> String {
         self.value(&Settings::default())
     }
 
-    /// Changes the value in these settings.
+    /// Changes the setting's value in `settings`.
     ///
     /// # Errors
-    /// When the value is of the wrong type or out of range; the settings are unchanged.
+    /// Fails if the value is of the wrong type or out of range. The settings are then unchanged.
     pub fn change(&self, settings: &mut Settings, value: &str) -> Result<(), SettingError> {
         let value = value.trim();
         if self.is_in_range(value) && (self.write)(settings, value).is_some() {
@@ -742,7 +744,7 @@ impl Settings {
     /// Returns the value of the setting with this name.
     ///
     /// # Errors
-    /// When no setting has this name.
+    /// Fails if no setting has this name.
     pub fn get(&self, name: &str) -> Result<String, SettingError> {
         find_setting(name).map(|s| s.value(self))
     }
@@ -750,14 +752,15 @@ impl Settings {
     /// Changes the setting with this name, and returns its row.
     ///
     /// # Errors
-    /// When no setting has this name, or the value does not fit; the settings are unchanged.
+    /// Fails if no setting has this name, or the value does not fit. The settings are then unchanged.
     pub fn set(&mut self, name: &str, value: &str) -> Result<&'static Setting, SettingError> {
         let setting = find_setting(name)?;
         setting.change(self, value)?;
         Ok(setting)
     }
 
-    /// Returns these settings with only the changes that take effect at once; those that wait for a restart are as in `running`.
+    /// Returns these settings with only the changes that take effect at once. Settings that need a restart have their values of
+    /// `running`.
     #[must_use]
     pub fn until_restart(&self, running: &Settings) -> Settings {
         let mut in_force = self.clone();

@@ -1,16 +1,16 @@
-//! The four chains of rules, searched in order until a rule matches.
+//! Holds the four chains of rules. A lookup searches one chain in order until a rule matches.
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::{Advertise, Chain, Outcome, Policy, Rule, RuleError, UnixMs, Usage};
 
-/// Limit on the rules of a table, over all four chains: a lookup walks one chain, so this bounds it.
+/// Limit on the rules of a table, over all four chains. A lookup walks one chain, so this also limits its time.
 pub const MAX_RULES: usize = 4096;
 
 /// The rules table: local-enable, local-disable, remote-enable and remote-disable.
 ///
-/// Knows nothing of default policies: see [`crate::Rulebook`].
+/// The table has no default policies: see [`crate::Rulebook`].
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct RulesTable {
     chains: [Vec<Counted>; 4],
@@ -26,28 +26,28 @@ struct Counted {
 /// A rule with its place in the table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RuleMatch<'a> {
-    /// Its chain.
+    /// The rule's chain.
     pub chain: Chain,
-    /// Its policy.
+    /// The rule's policy.
     pub policy: Policy,
-    /// Its place in the chain, from 1.
+    /// The rule's place in the chain, from 1.
     pub number: usize,
     /// The rule.
     pub rule: &'a Arc<Rule>,
-    /// Number of its decisions.
+    /// Number of decisions by the rule.
     pub hits: u64,
-    /// Outcomes of the connections that it decided on.
+    /// Outcomes of the connections on which the rule decided.
     pub usage: Usage,
 }
 
 /// Result of adding a rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Added {
-    /// The rule is now the last of its chain, at this number.
+    /// The rule is now the last one of its chain, with this number.
     New(usize),
-    /// The same rule existed already, at this number; nothing changed.
+    /// The same rule exists already, with this number. Nothing changed.
     Same(usize),
-    /// A rule with the same match existed, at this number, and took the new name and comment.
+    /// A rule with the same match exists, with this number. The new rule has replaced it.
     Renamed(usize),
 }
 
@@ -57,33 +57,33 @@ pub enum TableError {
     /// The name or comment is invalid.
     #[error(transparent)]
     Rule(#[from] RuleError),
-    /// [`MAX_RULES`] reached.
+    /// The limit [`MAX_RULES`] is reached.
     #[error("the table is full ({MAX_RULES} rules): delete one, or use a wider prefix")]
     Full,
-    /// Only outgoing connections that may be carried over SCTP can require it.
+    /// Only outgoing connections that may be carried over SCTP can require SCTP.
     #[error("--require goes with remote-enable rules only")]
     RequireElsewhere,
     /// Only connections that may be carried over SCTP can advertise.
     #[error("--advertise goes with enable rules only")]
     AdvertiseElsewhere,
-    /// The other forms advertise by packets, not by time.
+    /// Forms other than the timer advertise by packets, not by time.
     #[error("--advertise-interval goes with --advertise timer only")]
     IntervalElsewhere,
-    /// Connections that stay plain TCP have no messages.
+    /// Connections that stay plain TCP have no SCTP messages.
     #[error("--framing goes with enable rules only")]
     FramingElsewhere,
     /// Connections that stay plain TCP are not encrypted.
     #[error("--secure goes with enable rules only")]
     SecureElsewhere,
-    /// Associations that peers begin follow the setting; a rule can only refuse some.
+    /// Associations that peers begin follow the setting. A local rule can only refuse some of them.
     #[error(
         "local rules take --secure require or --secure require=PEER only: the setting encryption is for all listeners"
     )]
     SecureLocal,
-    /// No rule with this match.
+    /// The chain has no rule with this match.
     #[error("no such rule in {0}-{1}: `shimrules -L -c {0} -p {1}` lists its rules")]
     NoSuchRule(Chain, Policy),
-    /// No rule with this number.
+    /// The chain has no rule with this number.
     #[error("{chain}-{policy} has no rule {number}: it has {len}")]
     NoSuchNumber {
         /// The chain.
@@ -118,15 +118,16 @@ impl RulesTable {
         self.chains.iter().map(Vec::len).sum()
     }
 
-    /// Reports whether there is no rule.
+    /// Reports whether the table has no rules.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Appends a rule to its chain. A rule with the same match is not added twice: the second could never decide.
+    /// Appends a rule to its chain. If the chain has a rule with the same match, the new rule replaces that one, because a
+    /// second one could never decide.
     ///
     /// # Errors
-    /// When the table is full or the rule is invalid.
+    /// Fails if the table is full or the rule is invalid.
     pub fn add(&mut self, chain: Chain, policy: Policy, rule: Rule) -> Result<Added, TableError> {
         rule.check()?;
         if rule.require && (chain, policy) != (Chain::Remote, Policy::Enable) {
@@ -165,10 +166,10 @@ impl RulesTable {
         Ok(Added::New(rules.len()))
     }
 
-    /// Removes the rule with the same match, and returns it. Names and comments do not count.
+    /// Removes the rule with the same match, and returns it. Names and comments are ignored.
     ///
     /// # Errors
-    /// When no rule has this match.
+    /// Fails if no rule has this match.
     pub fn delete(&mut self, chain: Chain, policy: Policy, rule: &Rule) -> Result<Arc<Rule>, TableError> {
         let rules = &mut self.chains[slot(chain, policy)];
         let i = rules.iter().position(|r| r.rule.has_same_match(rule));
@@ -178,7 +179,7 @@ impl RulesTable {
     /// Removes the rule with this number (from 1), and returns it.
     ///
     /// # Errors
-    /// When the chain has fewer rules.
+    /// Fails if the chain has fewer rules.
     pub fn delete_number(
         &mut self,
         chain: Chain,
@@ -193,7 +194,7 @@ impl RulesTable {
         }
     }
 
-    /// Removes all rules of the matching chains, and returns their number; `None` matches both.
+    /// Removes all rules of the matching chains, and returns their number. `None` matches both values.
     pub fn flush(&mut self, chain: Option<Chain>, policy: Option<Policy>) -> usize {
         let before = self.len();
         for c in Chain::ALL.into_iter().filter(|&c| chain.is_none_or(|w| w == c)) {
@@ -204,7 +205,7 @@ impl RulesTable {
         before - self.len()
     }
 
-    /// Returns the rules of the matching chains, in search order; `None` matches both.
+    /// Returns the rules of the matching chains, in search order. `None` matches both values.
     pub fn list(&self, chain: Option<Chain>, policy: Option<Policy>) -> impl Iterator<Item = RuleMatch<'_>> {
         let fits = move |&(c, p): &(Chain, Policy)| {
             chain.is_none_or(|wanted| wanted == c) && policy.is_none_or(|wanted| wanted == p)
@@ -223,7 +224,7 @@ impl RulesTable {
         Some(rules[i].at(chain, policy, i))
     }
 
-    /// Counts the outcome of a connection for the rule that matches it; nothing if none does.
+    /// Counts the outcome of a connection for the first rule that matches it, if any.
     pub(crate) fn record(
         &mut self,
         chain: Chain,
@@ -239,7 +240,7 @@ impl RulesTable {
         }
     }
 
-    /// Counts decisions of a rule; a number that does not exist counts nothing.
+    /// Counts decisions of a rule. Has no effect if no rule has this number.
     pub(crate) fn count_hits(&mut self, chain: Chain, policy: Policy, number: usize, decisions: u64) {
         let rule = number.checked_sub(1).and_then(|i| self.chains[slot(chain, policy)].get_mut(i));
         if let Some(rule) = rule {
@@ -247,8 +248,8 @@ impl RulesTable {
         }
     }
 
-    /// Carries the counts of `old` over to the rules of this table that match the same connections. Takes time linear in the
-    /// number of rules, as long as most keep the order of `old`.
+    /// Copies the counts of `old` to the rules of this table with the same match. Takes time linear in the number of rules if
+    /// most of them keep the order of `old`.
     pub fn keep_hits_of(&mut self, old: &RulesTable) {
         for (rules, old_rules) in self.chains.iter_mut().zip(&old.chains) {
             let mut next = 0;

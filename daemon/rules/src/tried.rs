@@ -1,33 +1,33 @@
-//! Destinations that may be carried over SCTP, in a form that a firewall's sets can hold: non-overlapping ranges of addresses and ports.
+//! Computes the destinations that may be carried over SCTP, in a form that a firewall's sets can hold: non-overlapping ranges
+//! of addresses and ports.
 //!
-//! Agrees with [`Rulebook::explain`] for every destination, or returns [`Tried::Everything`] if that would take more than
-//! [`DESTINATIONS_MAX`] ranges. Each range lies within the one rule that decides about all of it. Refuses nothing. Begin with
-//! [`Rulebook::tried`].
+//! The result agrees with [`Rulebook::explain`] for every destination. If it would take more than [`DESTINATIONS_MAX`] ranges,
+//! it is [`Tried::Everything`]. One rule decides on all destinations of a range. Begin with [`Rulebook::tried`].
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::{Chain, IpNet, Policy, Rule, Rulebook};
 
-/// Limit on the ranges: more take a kernel too long.
+/// Limit on the ranges. A kernel takes too long for more.
 pub const DESTINATIONS_MAX: usize = 1024;
-/// Limit on the comparisons of two ranges, which keeps this to a few milliseconds.
+/// Limit on the comparisons of two ranges, which limits the computation to a few milliseconds.
 const COMPARISONS_MAX: usize = 1 << 20;
 
-/// The destinations that the rules may send over SCTP; a mark may also ask for it (setting `manual_mark`).
+/// Destinations that the rules may send over SCTP. A mark may also request SCTP (setting `manual_mark`).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Tried {
-    /// All destinations; or the rules cannot be expressed by few ranges.
+    /// All destinations; also if few ranges cannot express the rules.
     Everything,
-    /// Only these.
+    /// Only these destinations.
     Only(Vec<Destinations>),
-    /// All but these.
+    /// All destinations except these.
     AllBut(Vec<Destinations>),
 }
 
 /// A range of addresses of one family, with a range of ports.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Destinations {
-    /// Addresses as numbers: an IPv4 address has 32 bits.
+    /// First and last address, as numbers. An IPv4 address has 32 bits.
     addresses: (u128, u128),
     ports: (u16, u16),
     is_ipv4: bool,
@@ -43,7 +43,7 @@ impl Destinations {
         Destinations { addresses: (first, first | hosts), ports, is_ipv4: address.is_ipv4() }
     }
 
-    /// Returns the destinations that a rule matches, in each family.
+    /// Returns the destinations that a rule matches, in one range for each address family.
     fn of_rule(rule: &Rule) -> impl Iterator<Item = Destinations> {
         let any = [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
         let ports = rule.ports.map_or((0, u16::MAX), crate::PortRange::ends);
@@ -70,7 +70,7 @@ impl Destinations {
         self.ports
     }
 
-    /// Reports whether this is one of them.
+    /// Reports whether the range contains this destination.
     pub fn contains(&self, address: IpAddr, port: u16) -> bool {
         let host = IpNet::host(address);
         self.overlaps(&Self::of_network(host.address(), host.prefix_len(), (port, port)))
@@ -84,14 +84,14 @@ impl Destinations {
             && other.ports.0 <= self.ports.1
     }
 
-    /// Adds to `rest` the part of this that is not in `other`: up to four ranges.
+    /// Adds to `rest` the part of this range that is not in `other`, in up to four ranges.
     fn without(self, other: &Destinations, rest: &mut Vec<Destinations>) {
         if !self.overlaps(other) {
             rest.push(self);
             return;
         }
         let ((first, last), (low, high)) = (self.addresses, self.ports);
-        // They overlap, so nothing here overflows: a number less than another is not the greatest.
+        // The ranges overlap, so nothing here overflows: a number that is less than another one is not the greatest.
         if first < other.addresses.0 {
             rest.push(Destinations { addresses: (first, other.addresses.0 - 1), ..self });
         }
@@ -127,8 +127,8 @@ impl Rulebook {
     }
 }
 
-/// Splits the destinations into ranges that do not overlap, each within the first of `all` that contains it. None if that takes
-/// too many.
+/// Splits the destinations into ranges that do not overlap. Each range lies within the first element of `all` that contains it.
+/// Returns `None` if this takes too many ranges or comparisons.
 fn disjoint(all: impl Iterator<Item = Destinations>) -> Option<Vec<Destinations>> {
     let (mut earlier, mut found) = (Vec::new(), Vec::new());
     let mut comparisons = 0;
@@ -166,7 +166,7 @@ mod tests {
         Rulebook::new(settings, parse_table(table).expect(table))
     }
 
-    /// Returns the decision of a kernel with these sets.
+    /// Returns the decision of a kernel that has these sets.
     fn is_tried(tried: &Tried, address: IpAddr, port: u16) -> bool {
         let names = |ranges: &[Destinations]| ranges.iter().any(|range| range.contains(address, port));
         match tried {
@@ -243,7 +243,7 @@ mod tests {
         assert_eq!(book(&(ports + &networks), false).tried(), Tried::Everything);
     }
 
-    /// Few addresses and ports, so that rules overlap and adjoin.
+    /// Generates destinations from few addresses and ports, so rules overlap and adjoin.
     fn destination() -> impl Strategy<Value = (IpAddr, u16)> {
         let address = prop_oneof![
             (0u8..4, any::<bool>())
@@ -304,7 +304,7 @@ mod tests {
             let (Tried::Only(ranges) | Tried::AllBut(ranges)) = tried else { return Ok(()) };
             for (n, range) in ranges.iter().enumerate() {
                 prop_assert!(!ranges[..n].iter().any(|other| other.overlaps(range)), "{ranges:?}");
-                // The rule that decides about its first destination decides about its last.
+                // The rule that decides on the first destination of a range also decides on the last one.
                 let ((first, last), (low, high)) = (range.addresses(), range.ports());
                 let at = |address, port| book.explain(Chain::Remote, address, port).because;
                 prop_assert_eq!(at(first, low), at(last, high));

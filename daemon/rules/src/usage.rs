@@ -1,7 +1,7 @@
-//! Usage counters of a rule or a destination: the dynamic rules table's date, calls today, failures
-//! today and last call, with the round trip and the reason of the last failure.
+//! Counts the usage of a rule or a destination: the dynamic rules table's date, calls today, failures today and last call. Also
+//! holds the round trip, and the reason of the last failure.
 //!
-//! A day is a UTC day. Invariant: `calls_today` and `failures_today` belong to the day `day`; a later event on another day
+//! A day is a UTC day. Invariant: `calls_today` and `failures_today` are counts of the day `day`. An event on another day
 //! restarts both.
 
 use std::fmt;
@@ -11,18 +11,18 @@ use serde::{Deserialize, Serialize};
 /// Milliseconds in a day.
 const DAY_MS: u64 = 86_400_000;
 
-/// A point in time, in milliseconds since 1970. The caller passes the time: nothing here reads a clock.
+/// Point in time, in milliseconds since 1970. The caller passes the time, because this module reads no clock.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct UnixMs(pub u64);
 
 impl UnixMs {
-    /// Returns the milliseconds from `earlier` to this time; zero if it is not later.
+    /// Returns the milliseconds from `earlier` to this time; zero if this time is not later.
     pub const fn since(self, earlier: UnixMs) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
 
-    /// Returns a time this much later.
+    /// Returns the time `ms` milliseconds later.
     #[must_use]
     pub const fn plus(self, ms: u64) -> UnixMs {
         UnixMs(self.0.saturating_add(ms))
@@ -34,28 +34,28 @@ impl UnixMs {
     }
 }
 
-/// The reason why an attempt over SCTP failed, as far as it says something about the destination.
+/// Reason why an attempt over SCTP failed, if it is evidence about the destination.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Failure {
-    /// No INIT ACK in the time for which a connection waits.
+    /// No INIT ACK arrived in the time for which a connection waits.
     NoAnswer,
-    /// ICMP: nobody listens on the UDP port of SCTP there.
+    /// ICMP: no program listens on the UDP port of SCTP there.
     PortUnreachable,
-    /// ICMP: the host has no SCTP.
+    /// ICMP: the host does not support SCTP.
     ProtocolUnreachable,
-    /// ICMP: a filter forbids it.
+    /// ICMP: a filter forbids the packet.
     Prohibited,
     /// The host answers an INIT, but later than a connection waits.
     TooSlow,
-    /// ABORT in answer to INIT: the host has SCTP, but not on this port.
+    /// ABORT in answer to INIT: the host supports SCTP, but not on this port.
     Refused,
     /// The host answered the INIT, but the association failed before it could be used.
     HandshakeFailed,
 }
 
 impl Failure {
-    /// Reports whether the failure concerns the whole host; else only the requested port.
+    /// Reports whether the failure concerns the whole host. Otherwise it concerns only the requested port.
     pub const fn is_of_host(self) -> bool {
         !matches!(self, Failure::Refused | Failure::HandshakeFailed)
     }
@@ -78,14 +78,14 @@ impl fmt::Display for Failure {
 /// Outcome of one connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// It is carried over SCTP.
+    /// The connection is carried over SCTP.
     Sctp {
-        /// Time from INIT to INIT ACK, in microseconds; none where this host answered.
+        /// Time from INIT to INIT ACK, in microseconds; `None` if this host answered the INIT.
         rtt_us: Option<u64>,
     },
-    /// It fell back to TCP.
+    /// The connection fell back to TCP. The failure is the evidence about the destination, if any.
     Tcp(Option<Failure>),
-    /// It was TCP at once, because its destination was learned to have no SCTP.
+    /// The connection was TCP at once, because its destination is cached as not supporting SCTP.
     KeptOnTcp,
 }
 
@@ -99,12 +99,12 @@ pub struct Usage {
     pub calls_today: u64,
     /// Connections of that day that fell back to TCP.
     pub failures_today: u64,
-    /// Time of the last connection, in milliseconds since 1970; none if there was none.
+    /// Time of the last connection, in milliseconds since 1970; `None` before the first connection.
     #[serde(rename = "last_call_unix_ms")]
     pub last_call: Option<UnixMs>,
-    /// Time from INIT to INIT ACK of the last connection that had both, in microseconds.
+    /// Time from INIT to INIT ACK of the last connection or probe with both, in microseconds.
     pub rtt_us: Option<u64>,
-    /// The reason of the last failure.
+    /// Reason of the last failure.
     pub last_failure: Option<Failure>,
 }
 
@@ -124,7 +124,7 @@ impl Usage {
         }
     }
 
-    /// Returns the counts as of `now`: zero if the day has ended.
+    /// Returns the counts as of `now`: zero if another day has begun.
     #[must_use]
     pub fn at(mut self, now: UnixMs) -> Usage {
         self.turn_to(now);

@@ -1,7 +1,7 @@
-//! Weights of paths, by network.
+//! Parses weights of paths, by network.
 //!
-//! Written as `10.1.0.0/16=3 2001:db8::/32=1`, with weights from 1 to 65,535. Refuses any other text, and more than [`WEIGHTS_MAX`]
-//! networks. Begin with [`Weights::of`].
+//! Weights are written as `10.1.0.0/16=3 2001:db8::/32=1`, with values from 1 to 65,535. Any other text is refused, as are more
+//! than [`WEIGHTS_MAX`] networks. Begin with [`Weights::of`].
 
 use std::fmt;
 use std::net::IpAddr;
@@ -15,7 +15,7 @@ use crate::IpNet;
 /// Limit on the networks that can have a weight.
 pub const WEIGHTS_MAX: usize = 32;
 
-/// Weights of networks, in the order in which they are tried. Invariant: at most [`WEIGHTS_MAX`].
+/// Weights of networks, in search order. Invariant: up to [`WEIGHTS_MAX`] networks.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Weights(Vec<(IpNet, NonZeroU16)>);
 

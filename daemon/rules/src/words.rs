@@ -1,4 +1,4 @@
-//! The settings whose values are words. Case is ignored.
+//! Defines the settings whose values are words. Case is ignored.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,7 +12,7 @@ pub enum Carriers {
     Udp,
     /// IP protocol 132 only.
     Ip132,
-    /// Both, raced: the first to answer wins.
+    /// Both at once: the first answer wins.
     Both,
 }
 
@@ -56,14 +56,14 @@ impl FromStr for Carriers {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Multipath {
-    /// One at a time; the others take over when it fails.
+    /// One path at a time. Another path takes over when it fails.
     #[default]
     Off,
-    /// All at once, quick ones first.
+    /// All paths at once, fast ones first.
     LowestRtt,
-    /// All at once, each with its share.
+    /// All paths at once, each with its share by weight.
     Weighted,
-    /// All of them carry all data.
+    /// All paths carry all data.
     Redundant,
 }
 
@@ -97,12 +97,12 @@ impl FromStr for Multipath {
 /// Encryption of associations with other sctpify hosts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Encryption {
-    /// None is offered.
+    /// Encryption is not offered.
     Off,
-    /// With peers that offer it, too.
+    /// Encryption is used with peers that also offer it.
     #[default]
     Try,
-    /// Peers without it get no association.
+    /// Encryption is required: peers without it get no association.
     Require,
 }
 
@@ -117,7 +117,7 @@ impl Encryption {
         }
     }
 
-    /// Reports whether it is offered.
+    /// Reports whether encryption is offered.
     pub const fn is_offered(self) -> bool {
         !matches!(self, Encryption::Off)
     }
@@ -140,12 +140,12 @@ impl FromStr for Encryption {
 /// Congestion control: the data in flight, and the reaction to loss.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Congestion {
-    /// CUBIC (RFC 9438), as in most TCPs.
+    /// CUBIC (RFC 9438), as in most TCP implementations.
     #[default]
     Cubic,
-    /// The window of RFC 9260, like TCP Reno's.
+    /// The congestion window of RFC 9260, like TCP Reno's.
     Rfc9260,
-    /// By a model of the path: lost packets alone mean nothing.
+    /// A model of the path: a lost packet alone is no sign of congestion.
     LossTolerant,
 }
 
@@ -178,10 +178,10 @@ impl FromStr for Congestion {
 /// Sharing of associations by connections to one host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Streams {
-    /// They share one, if the host runs sctpify.
+    /// Connections share an association if the host runs sctpify.
     #[default]
     Shared,
-    /// Each has its own association.
+    /// Each connection has its own association.
     Own,
 }
 

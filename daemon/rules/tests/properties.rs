@@ -1,4 +1,4 @@
-//! Properties of the rules table that hold for any rules.
+//! Tests properties of the rules table that hold for any rules.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

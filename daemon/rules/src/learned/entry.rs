@@ -1,4 +1,4 @@
-//! Capability cache entry of one destination. Begin with [`LearnedEntry::on_failure`].
+//! Defines the capability cache's entry of one destination. Begin with [`LearnedEntry::on_failure`].
 
 use std::net::IpAddr;
 
@@ -7,20 +7,20 @@ use serde::{Deserialize, Serialize};
 use super::LearnPolicy;
 use crate::usage::{Failure, Outcome, UnixMs, Usage};
 
-/// Failures this close together count as one: many connections at once see the same lost packets.
+/// Time in milliseconds within which failures count as one, because simultaneous connections see the same lost packets.
 const BURST_MS: u64 = 1_000;
-/// Time for which a success protects a destination from being disabled by one failure.
+/// Time in milliseconds for which a success keeps one failure from disabling a destination.
 const TRUST_MS: u64 = 86_400_000;
 
-/// Entry of a host, or of one of its ports where that differs.
+/// Entry of a host, or of one of its ports.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct LearnedEntry {
     /// The host.
     pub host: IpAddr,
-    /// The port; none for the host as a whole.
+    /// The port; `None` for the whole host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
-    /// The last port that a connection went to; probes use it.
+    /// Port of the last connection. Probes use it.
     pub asked_port: u16,
     /// Connections and their outcomes.
     #[serde(rename = "tally")]
@@ -28,41 +28,42 @@ pub struct LearnedEntry {
     /// Time of the last connection that was carried over SCTP.
     #[serde(default, rename = "worked_unix_ms", skip_serializing_if = "Option::is_none")]
     pub worked: Option<UnixMs>,
-    /// Other addresses at which it was reachable, the latest last; at most [`OTHERS_MAX`](super::OTHERS_MAX).
+    /// Other addresses at which the host was reachable, the latest one last; up to [`OTHERS_MAX`](super::OTHERS_MAX).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub others: Vec<IpAddr>,
-    /// Number of consecutive failures since the last success or enabling; failures within [`BURST_MS`] count once.
+    /// Number of consecutive failures since the last success or enabling. Failures within [`BURST_MS`] count once.
     #[serde(default)]
     pub failures_in_row: u32,
-    /// Time of the last of these failures.
+    /// Time of the last counted failure of this series.
     #[serde(default, rename = "failed_unix_ms")]
     pub failed: UnixMs,
-    /// Duration of its last disabling, in milliseconds; zero if it never was disabled, or has worked since.
+    /// Duration of the last disabling, in milliseconds. Zero if the destination has not been disabled since its last connection
+    /// over SCTP.
     #[serde(default)]
     pub hold_ms: u64,
-    /// Start, end and reason of disabling; none if SCTP is tried.
+    /// Start, end and reason of disabling; `None` if SCTP is tried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disabled: Option<Disabled>,
     /// Time of the last evidence from an attempt or a probe.
     #[serde(default, rename = "judged_unix_ms")]
     pub judged: UnixMs,
-    /// A connection was kept on TCP since the last attempt: a probe is worth its packets.
+    /// A connection has been kept on TCP since the last attempt, so a probe is worth its packets.
     #[serde(default)]
     pub wanted: bool,
-    /// A probe is under way.
+    /// A probe is in progress.
     #[serde(skip)]
     pub probing: bool,
 }
 
-/// The reason and the duration for which a destination is kept on TCP.
+/// Reason for which a destination is kept on TCP, and the time limits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Disabled {
-    /// Outcome of the last attempt or probe.
+    /// Failure of the last attempt or probe.
     pub failure: Failure,
-    /// Time when it was first found.
+    /// Time at which the destination was disabled first.
     #[serde(rename = "since_unix_ms")]
     pub since: UnixMs,
-    /// Time from which it may be probed.
+    /// Time from which the destination may be probed.
     #[serde(rename = "until_unix_ms")]
     pub until: UnixMs,
 }
@@ -86,19 +87,20 @@ impl LearnedEntry {
         }
     }
 
-    /// Reports whether it is disabled and its time has expired. An end further ahead than the duration of disabling counts as
-    /// expired: the clock was set back.
+    /// Reports whether the destination is disabled and its time has expired. An end that is further ahead than `hold_ms` also
+    /// counts as expired, because the clock was set back.
     pub fn is_expired(&self, now: UnixMs) -> bool {
         self.disabled.is_some_and(|d| now >= d.until || d.until.since(now) > self.hold_ms)
     }
 
-    /// Returns the time of its last use: the order in which a full table forgets.
+    /// Returns the time of the last use. A full table forgets the least recently used entry first.
     pub(super) fn last_used(&self) -> UnixMs {
         self.usage.last_call.unwrap_or_default()
     }
 
-    /// Replaces this entry with the one of another machine for the same destination, if its evidence is later; returns whether it did.
-    /// Keeps the counts and `others` of this machine: connections go to those addresses, so no other machine may set them.
+    /// Replaces this entry with another machine's entry for the same destination, if that one has later evidence. Reports
+    /// whether it did. Keeps this machine's counts and `others`: connections go to those addresses, so no other machine may set
+    /// them.
     pub(super) fn take_over(&mut self, other: LearnedEntry) -> bool {
         let is_newer = other.judged > self.judged;
         if is_newer {
@@ -118,11 +120,11 @@ impl LearnedEntry {
         self.hold_ms = 0;
     }
 
-    /// Handles a failed connection, which the caller counts. Disables the destination if it is not known to have worked, or has
-    /// failed too often in a row.
+    /// Handles a failed connection. The caller counts it. Disables the destination after `policy.failures` consecutive
+    /// failures, or after the first one if the destination has not worked within [`TRUST_MS`].
     pub(super) fn on_failure(&mut self, now: UnixMs, failure: Failure, policy: &LearnPolicy) {
         if self.disabled.is_some() {
-            // A connection that began earlier.
+            // The connection began before the destination was disabled.
             return;
         }
         let is_same_burst = self.failures_in_row > 0 && now.since(self.failed) < BURST_MS;
@@ -136,7 +138,8 @@ impl LearnedEntry {
         }
     }
 
-    /// Disables it: first for `policy.hold_ms`, then for twice the previous duration, up to `policy.longest_hold_ms()`.
+    /// Disables the destination, first for `policy.hold_ms`, then for twice the previous duration, up to
+    /// `policy.longest_hold_ms()`.
     pub(super) fn disable(&mut self, now: UnixMs, failure: Failure, policy: &LearnPolicy) {
         self.hold_ms = self.hold_ms.saturating_mul(2).clamp(policy.hold_ms, policy.longest_hold_ms());
         let since = self.disabled.map_or(now, |d| d.since);
@@ -146,7 +149,7 @@ impl LearnedEntry {
         self.probing = false;
     }
 
-    /// Enables SCTP again. The duration of disabling is remembered until a connection has been carried over SCTP.
+    /// Enables SCTP again. The duration of the last disabling is kept until a connection has been carried over SCTP.
     pub(super) fn enable(&mut self, now: UnixMs) {
         self.judged = now;
         self.disabled = None;

@@ -1,15 +1,16 @@
-//! The learned table: destinations without SCTP, found by trying, so that connections to them are plain TCP at once.
+//! Remembers destinations that do not support SCTP, so connections to them are plain TCP at once.
 //!
 //! This is the dynamic rules table of the second paper: a destination that fails moves from remote-enable to remote-disable. It
-//! is disabled for a time that doubles with each failure, up to a limit. After that it is probed if a connection to it was
-//! requested meanwhile. Connections stay TCP until a probe is answered, so no application ever waits for a destination that is
-//! known to have failed. Evidence about the host (no answer, ICMP) disables the host; evidence about a port (a refusal) disables
-//! that port. A destination that has worked within a day is disabled only after several failures in a row.
+//! is disabled for a time that doubles with each failure, up to a limit. After that time, it is probed if a connection to it
+//! was requested meanwhile. Connections stay TCP until a probe is answered, so no application waits for a destination that is
+//! known to have failed. Evidence about the host (no answer, ICMP) disables the host. Evidence about a port (a refusal, a
+//! failed handshake) disables that port. A destination that has worked within a day is disabled only after several consecutive
+//! failures.
 //!
-//! Refuses: more than [`MAX_LEARNED`] entries (the least recently used goes), and addresses that are no destinations of
-//! connections. Reads no clock and has no randomness. Invariants: a port has an entry only while it differs from its host;
-//! nothing that a rule disables is enabled here. The caller must vouch for the evidence: local timeouts, and packets that carried
-//! our own tag.
+//! The table holds up to [`MAX_LEARNED`] entries, and forgets the least recently used one first. It refuses addresses to which
+//! connections cannot go. It reads no clock and has no randomness. Invariants: a port has an entry only after a failure that
+//! concerned this port alone. The table enables nothing that a rule disables. The caller must vouch for the evidence: local
+//! timeouts, and packets that carried this host's own tag.
 //!
 //! Begin with [`LearnedTable::call`].
 
@@ -25,10 +26,10 @@ pub use entry::{Disabled, LearnedEntry};
 use crate::usage::{Failure, Outcome, UnixMs, Usage};
 use crate::{Settings, normalise};
 
-/// Limit on the destinations remembered.
+/// Limit on the remembered destinations.
 pub const MAX_LEARNED: usize = 4096;
 
-/// Limit on the other addresses remembered for a host.
+/// Limit on the remembered other addresses of a host.
 pub const OTHERS_MAX: usize = 8;
 
 /// Limit on the duration of disabling in a restored entry, in milliseconds: the maximum of `learned_hold_max_s`.
@@ -37,11 +38,11 @@ const HOLD_LIMIT_MS: u64 = 604_800_000;
 /// Settings of the table's learning.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LearnPolicy {
-    /// Failures in a row that disable a destination which has worked within a day; at least 1.
+    /// Number of consecutive failures that disable a destination which has worked within a day; at least 1.
     pub failures: u32,
     /// Duration of the first disabling, in milliseconds.
     pub hold_ms: u64,
-    /// Limit on the duration, in milliseconds.
+    /// Limit on the duration of disabling, in milliseconds.
     pub hold_max_ms: u64,
 }
 
@@ -63,14 +64,14 @@ impl LearnPolicy {
 /// Capability cache of the destinations of this host's connections.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct LearnedTable {
-    /// The entry of a whole host precedes its ports, since `None` sorts first.
+    /// Entries by host and port. The entry of a whole host precedes its ports, because `None` sorts first.
     entries: BTreeMap<(IpAddr, Option<u16>), LearnedEntry>,
     is_changed: bool,
 }
 
 impl LearnedTable {
-    /// Notes the start of a connection to `to`. Returns `Some` if it must be TCP at once: the connection is counted, and the
-    /// entry states the reason.
+    /// Notes the start of a connection to `to`. If the connection must be TCP at once, counts it and returns the entry that
+    /// states the reason.
     pub fn call(&mut self, now: UnixMs, to: SocketAddr) -> Option<&LearnedEntry> {
         let key = self.verdict(to)?;
         self.is_changed = true;
@@ -97,7 +98,7 @@ impl LearnedTable {
         self.entries.get(&(normalise(host), None))
     }
 
-    /// Notes that a host with an entry was also reached at another of its addresses: a path to it was proven.
+    /// Notes that a path to another address of a host was confirmed. Has no effect on a host without an entry.
     pub fn note_address(&mut self, host: IpAddr, other: IpAddr) {
         let (host, other) = (normalise(host), normalise(other));
         let Some(entry) = self.entries.get_mut(&(host, None)) else { return };
@@ -108,7 +109,7 @@ impl LearnedTable {
         }
     }
 
-    /// Returns other addresses at which a host was reached.
+    /// Returns the other addresses at which a host was reached.
     pub fn others(&self, host: IpAddr) -> &[IpAddr] {
         self.host(host).map_or(&[], |entry| &entry.others)
     }
@@ -119,7 +120,7 @@ impl LearnedTable {
         keys.into_iter().find(|key| self.entries.get(key).is_some_and(|entry| entry.disabled.is_some()))
     }
 
-    /// Notes that a connection to `to` is carried over SCTP; `rtt_us` is the time from INIT to INIT ACK, in microseconds.
+    /// Notes that a connection to `to` is carried over SCTP. `rtt_us` is the time from INIT to INIT ACK, in microseconds.
     pub fn on_success(&mut self, now: UnixMs, to: SocketAddr, rtt_us: Option<u64>) {
         let host = normalise(to.ip());
         self.entries.remove(&(host, Some(to.port())));
@@ -137,7 +138,7 @@ impl LearnedTable {
             entry.on_failure(now, failure, policy);
             return;
         }
-        // A host that refuses exists.
+        // A host that refuses a port supports SCTP.
         entry.enable(now);
         let worked = entry.worked;
         if let Some(entry) = self.entry(host, Some(to.port()), to.port()) {
@@ -147,8 +148,8 @@ impl LearnedTable {
         }
     }
 
-    /// Returns a wanted destination whose time has expired, if any. It counts as being probed until [`LearnedTable::on_probe`]
-    /// reports the result.
+    /// Returns a wanted destination whose time has expired, if any. The destination counts as being probed until
+    /// [`LearnedTable::on_probe`] reports the result.
     pub fn next_probe(&mut self, now: UnixMs) -> Option<SocketAddr> {
         let is_due = |entry: &&mut LearnedEntry| entry.wanted && !entry.probing && entry.is_expired(now);
         let entry = self.entries.values_mut().find(is_due)?;
@@ -156,8 +157,9 @@ impl LearnedTable {
         Some(SocketAddr::new(entry.host, entry.asked_port))
     }
 
-    /// Notes the result of a probe of `to`: the time to its INIT ACK in microseconds, or the cause of its failure. An answer that
-    /// takes longer than a connection waits (`patience_us`) is also a failure. An entry forgotten meanwhile stays forgotten.
+    /// Notes the result of a probe of `to`: the time to its INIT ACK in microseconds, or the cause of its failure. An answer
+    /// after `patience_us` or more is also a failure, because connections do not wait for it. An entry that was forgotten
+    /// meanwhile stays forgotten.
     pub fn on_probe(
         &mut self,
         now: UnixMs,
@@ -194,13 +196,13 @@ impl LearnedTable {
         }
     }
 
-    /// Forgets a host and its ports; returns the number of entries removed.
+    /// Forgets a host and its ports. Returns the number of removed entries.
     pub fn forget(&mut self, host: IpAddr) -> usize {
         let host = normalise(host);
         self.retain(|entry| entry.host != host)
     }
 
-    /// Forgets everything; returns the number of entries removed.
+    /// Forgets everything. Returns the number of removed entries.
     pub fn clear(&mut self) -> usize {
         self.retain(|_| false)
     }
@@ -212,7 +214,7 @@ impl LearnedTable {
         before - self.entries.len()
     }
 
-    /// Returns all entries, by address; a host before its ports.
+    /// Returns all entries in the order of addresses, each host before its ports.
     pub fn iter(&self) -> impl Iterator<Item = &LearnedEntry> {
         self.entries.values()
     }
@@ -227,7 +229,7 @@ impl LearnedTable {
         self.entries.is_empty()
     }
 
-    /// Takes in a saved entry, in place of one for the same destination; false if it is invalid.
+    /// Takes in a saved entry, in place of an existing one for the same destination. Returns false if it is invalid.
     pub fn restore(&mut self, mut entry: LearnedEntry) -> bool {
         entry.host = normalise(entry.host);
         entry.probing = false;
@@ -245,8 +247,8 @@ impl LearnedTable {
         true
     }
 
-    /// Takes in another host's entry if that is newer than the known one; false if nothing was taken. An entry from the future
-    /// counts as of now. A host's other addresses are never taken from elsewhere.
+    /// Takes in another host's entry if it is newer than the known one. Returns false if nothing was taken. A time in the
+    /// future counts as the present. The other addresses of a host are never taken from another host.
     pub fn merge(&mut self, now: UnixMs, mut entry: LearnedEntry) -> bool {
         entry.judged = entry.judged.min(now);
         let key = (normalise(entry.host), entry.port);
@@ -257,7 +259,7 @@ impl LearnedTable {
         merged.take_over(entry) && self.restore_probing(merged)
     }
 
-    /// Replaces an existing entry, whose probe goes on.
+    /// Replaces an existing entry, and keeps the state of its probe.
     fn restore_probing(&mut self, entry: LearnedEntry) -> bool {
         let (key, probing) = ((normalise(entry.host), entry.port), entry.probing);
         let is_taken = self.restore(entry);
@@ -268,7 +270,7 @@ impl LearnedTable {
         is_taken
     }
 
-    /// Forgets one destination: a host as a whole without its ports, or one port.
+    /// Forgets one destination: a whole host without its ports, or one port.
     pub fn forget_one(&mut self, host: IpAddr, port: Option<u16>) {
         self.is_changed |= self.entries.remove(&(normalise(host), port)).is_some();
     }
@@ -278,7 +280,7 @@ impl LearnedTable {
         std::mem::take(&mut self.is_changed)
     }
 
-    /// Returns the entry of a destination, and creates a missing one; none for an address that is no destination.
+    /// Returns the entry of a destination, and creates a missing one. Returns `None` if connections cannot go to the address.
     fn entry(&mut self, host: IpAddr, port: Option<u16>, asked_port: u16) -> Option<&mut LearnedEntry> {
         if !is_destination(host) {
             return None;
@@ -304,7 +306,7 @@ impl LearnedTable {
     }
 }
 
-/// Removes the oldest of too many addresses.
+/// Removes the oldest addresses beyond [`OTHERS_MAX`].
 fn keep_last(others: &mut Vec<IpAddr>) {
     others.drain(..others.len().saturating_sub(OTHERS_MAX));
 }

@@ -1,11 +1,11 @@
-//! The learned table at given times.
+//! Tests the learned table at given times.
 
 use super::*;
 
 const POLICY: LearnPolicy = LearnPolicy { failures: 3, hold_ms: 60_000, hold_max_ms: 3_600_000 };
 const PATIENCE_US: u64 = 250_000;
 const MINUTE: u64 = 60_000;
-/// Some day, at noon.
+/// An arbitrary point in time.
 const T0: UnixMs = UnixMs(1_700_000_000_000);
 
 fn to(text: &str) -> SocketAddr {
@@ -18,7 +18,7 @@ fn table_after(failure: Failure) -> LearnedTable {
     table
 }
 
-/// Returns the times in minutes of the probes of a destination that is always wanted, if every probe fails.
+/// Returns the minutes in which a destination is probed, if it is always wanted and every probe fails.
 fn probe_minutes(mut table: LearnedTable, minutes: u64) -> Vec<u64> {
     let mut probes = Vec::new();
     for minute in 0..=minutes {

@@ -1,4 +1,4 @@
-//! The table of settings: its defaults, ranges and names.
+//! Tests the table of settings: its defaults, ranges and names.
 
 use super::*;
 
