@@ -7,12 +7,12 @@ use ops::Docs;
 
 /// SIP proxy and registrar over UDP, TCP, TLS and SCTP; also a stateless proxy or a redirect server
 ///
-/// Registers the users of its domains, and forwards requests to them and to other proxies. SCTP (RFC 4168) uses the project's
-/// own stack; over IP protocol 132 it requires root (CAP_NET_RAW), in UDP it does not. Runs in the foreground.
+/// Registers the users of its domains, and forwards requests to them and to other proxies. SCTP (RFC 4168) uses the project's own stack.
+/// SCTP over IP protocol 132 requires root (CAP_NET_RAW), but SCTP over UDP does not. Runs in the foreground.
 ///
-/// On SIGTERM it drains: new requests get 503, and it exits when the pending transactions have ended, or after drain_s (32)
-/// seconds. On a second SIGTERM, or on SIGINT, it exits at once: pending requests get 503, and ringing phones get CANCEL. On
-/// SIGHUP it reads the configuration again.
+/// On SIGTERM it drains: new requests get 503. It exits when the pending transactions have ended, or after drain_s seconds (default: 32).
+/// On a second SIGTERM, or on SIGINT, it exits at once: pending requests get 503, and ringing phones get CANCEL. On SIGHUP it reads the
+/// configuration again.
 ///
 /// Exit status: 0 stopped, 1 refused or failed, 2 usage error.
 #[derive(Parser, Debug)]
@@ -36,7 +36,7 @@ pub struct SipArgs {
     #[arg(long, value_name = "FILTER", env = "SCTPIFY_SIP_LOG", default_value = "info")]
     pub log: String,
 
-    /// Query a running proxy instead
+    /// Query a running proxy instead of starting one
     #[command(subcommand)]
     pub command: Option<Command>,
 }
@@ -56,8 +56,8 @@ pub enum Command {
     Connections(Ask),
     /// Show messages live, until interrupted
     ///
-    /// Requires root or the proxy's user. Text output omits Authorization values. A pcapng file, for Wireshark, contains them,
-    /// and shows each message as a UDP datagram, whatever its transport.
+    /// Requires root or the proxy's user. Text output omits Authorization values. A pcapng file, for Wireshark, contains them. It shows
+    /// each message as a UDP datagram, regardless of the transport.
     Trace(Trace),
     /// Manual pages and completions of sctpify-sip and sctpify-ua
     #[command(flatten)]
@@ -67,7 +67,7 @@ pub enum Command {
 /// Address of the running proxy.
 #[derive(Args, Clone, Debug)]
 pub struct ControlSocket {
-    /// Control socket; the key `control` of the configuration sets its path
+    /// Control socket of the running proxy, at the path that the key `control` of its configuration sets
     #[arg(
         long,
         value_name = "FILE",
@@ -105,7 +105,7 @@ pub struct Trace {
     pub pcapng: Option<PathBuf>,
 }
 
-/// Options of the request.
+/// Options of a query.
 #[derive(Args, Clone, Debug)]
 pub struct Ask {
     /// Address of the running proxy

@@ -1,10 +1,10 @@
-//! The clocks: the only place that reads the time.
+//! The program's clocks. No other module reads the time.
 
 use std::time::{Duration, Instant, SystemTime};
 
 use base::Time;
 
-/// Time since the start of the program, and the time of day.
+/// Clock that counts from the start of the program.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     start: Instant,
@@ -23,7 +23,7 @@ impl Clock {
     }
 }
 
-/// Returns the time since 1970.
+/// Returns the time since 1970-01-01 00:00 UTC.
 #[allow(
     clippy::disallowed_methods,
     reason = "bindings outlive the program, so they expire by the time of day"

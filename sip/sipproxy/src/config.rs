@@ -1,4 +1,4 @@
-//! The configuration file: TOML, checked before anything is opened.
+//! The configuration file: TOML, checked before any socket or store is opened.
 //!
 //! Unknown keys are errors. Begin with [`Config::read`]; `file` has the tables and their checks.
 
@@ -19,28 +19,28 @@ use crate::store::StoreAddress;
 use crate::transport::TlsContext;
 use file::File;
 
-/// The checked contents of the file.
+/// Checked contents of the configuration file.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
-    /// Settings of the core.
+    /// Settings of the proxy core.
     pub(crate) proxy: ProxyConfig,
-    /// The store of bindings; `None`: memory only.
+    /// Address of the store of bindings. `None` keeps bindings in memory only.
     pub(crate) store: Option<StoreAddress>,
-    /// The control socket; `None`: disabled.
+    /// Path of the control socket; `None` disables it.
     pub(crate) control: Option<PathBuf>,
-    /// The port of 127.0.0.1 for metrics; 0: none.
+    /// Port on 127.0.0.1 for the page and the metrics; 0 disables them.
     pub(crate) page_port: u16,
     /// Limit on connections per transport.
     pub(crate) connections: usize,
-    /// SCTP settings.
+    /// Settings of SCTP.
     pub(crate) sctp: SctpConfig,
-    /// Name servers; empty: names are not looked up.
+    /// Addresses of name servers. If the list is empty, the proxy looks up no names.
     pub(crate) name_servers: Vec<SocketAddr>,
     /// Time limit for draining.
     pub(crate) drain: Duration,
-    /// The HEP collector, and our capture agent number there.
+    /// Address of the HEP collector, and this proxy's capture agent number there.
     pub(crate) hep: Option<(SocketAddr, u32)>,
-    /// TLS settings, if there is a TLS listener.
+    /// TLS settings; `None` without the table `[tls]`.
     pub(crate) tls: Option<TlsContext>,
 }
 
@@ -48,23 +48,23 @@ pub(crate) struct Config {
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct SctpConfig {
-    /// The carrier of associations.
+    /// Carrier of associations.
     pub(crate) carrier: SctpCarrier,
-    /// Our UDP port of RFC 6951.
+    /// Local UDP port for SCTP over UDP (RFC 6951).
     pub(crate) udp_port: u16,
-    /// The peers' UDP port.
+    /// UDP port of the peers for SCTP over UDP.
     pub(crate) peer_udp_port: u16,
-    /// Our addresses for associations, in addition to the listener's.
+    /// Local addresses of associations, in addition to the listener's address.
     pub(crate) addresses: Vec<IpAddr>,
-    /// Streams to request.
+    /// Number of outgoing streams to request.
     pub(crate) streams: u16,
-    /// The order of messages.
+    /// Set of messages that keep their order.
     pub(crate) order: SctpOrder,
-    /// The congestion control of paths.
+    /// Congestion control of paths.
     pub(crate) congestion: SctpCongestion,
-    /// True if all paths carry messages, false if one at a time does.
+    /// Use of the paths for messages: one path at a time, or all paths with a scheduler.
     pub(crate) multipath: Multipath,
-    /// The parts of the paths where these are weighted.
+    /// Weights of the paths with `multipath = "weighted"`.
     pub(crate) multipath_weights: Weights,
 }
 
@@ -82,19 +82,19 @@ pub(crate) enum SctpCarrier {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum SctpCongestion {
-    /// RFC 9438, as in TCP.
+    /// CUBIC (RFC 9438), as in TCP.
     Cubic,
-    /// For private links that lose packets without congestion.
+    /// An algorithm for private links that lose packets without congestion.
     LossTolerant,
 }
 
-/// The messages that arrive in the order in which they were sent.
+/// Set of messages that arrive in the order in which they were sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum SctpOrder {
-    /// Messages of one dialog, which share a stream.
+    /// Messages of one dialog. They share a stream.
     Dialog,
-    /// No ordering: all go unordered on stream 0, as RFC 4168 section 5.1 recommends.
+    /// No messages. All are sent unordered on stream 0, as RFC 4168 section 5.1 recommends.
     None,
 }
 
@@ -118,7 +118,7 @@ impl Config {
     /// Reads and checks a file.
     ///
     /// # Errors
-    /// The first fault: the file, the key, and a valid value.
+    /// The first fault, with the file, the key and a valid value.
     pub(crate) fn read(path: &Path) -> Result<Config, SipError> {
         let text = std::fs::read_to_string(path)
             .map_err(|source| SipError::Read { path: path.to_owned(), source })?;
@@ -127,7 +127,7 @@ impl Config {
 
     fn parse(path: &Path, text: &str) -> Result<Config, SipError> {
         let file: File = toml::from_str(text).map_err(|error| {
-            // The line itself is omitted, since it may contain a password, and this goes to the log.
+            // The error omits the text of the line: it goes to the log, and the line may contain a password.
             let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
             let line = before.matches('\n').count() + 1;
             SipError::Toml { path: path.to_owned(), problem: format!("line {line}: {}", error.message()) }
@@ -141,7 +141,7 @@ impl Config {
 }
 
 impl Config {
-    /// Returns the first changed key that is read only at startup.
+    /// Returns the first key that has changed, among those that take effect only at startup.
     pub(crate) fn fixed_change(&self, new: &Config) -> Option<&'static str> {
         let key = |config: &Config| config.proxy.dialog_secret;
         let messages = |config: &Config| (config.proxy.messages.message, config.proxy.messages.headers);

@@ -1,10 +1,12 @@
-//! The control socket, which `sctpify-sip status`, `contacts`, `dialogs` and `trace` query.
+//! The control socket, which the commands of `sctpify-sip` query, such as `status`, `contacts`, `dialogs` and `trace`.
 //!
-//! It uses lines of JSON as on sctpifyd's (`ops::write_line`), with [`crate::words`] of its own. The socket has mode 0660 from the
-//! start (umask before bind), and its owner and group. Anyone who may open it sees numbers and lists; only root and the proxy's own
-//! user see messages, which contain what people write to each other, judged by the kernel's credentials of the caller (SO_PEERCRED). A
-//! thread serves each client, up to [`SERVED_MAX`] at once, each line within [`CLIENT_LIMIT`]; the loop answers between two turns.
-//! Begin with [`ControlSocket::open`] for the proxy and [`ask`] for the command.
+//! The socket carries lines of JSON, as sctpifyd's control socket does (`ops::write_line`). [`crate::words`] defines their contents. The
+//! socket has the proxy's owner and group, and mode 0660 from the start, because a umask is set before bind. Each client that may open the
+//! socket can read numbers and lists. Only root and the proxy's own user can trace messages, because messages contain private
+//! communication. The kernel reports the client's user (SO_PEERCRED).
+//!
+//! A thread serves each client, up to [`SERVED_MAX`] at once, and waits for each line up to [`CLIENT_LIMIT`]. The event loop answers
+//! questions between two turns. Begin with [`ControlSocket::open`] for the proxy and [`ask`] for the commands.
 
 use std::fs;
 use std::io::{self, BufReader, ErrorKind};
@@ -26,24 +28,24 @@ use crate::trace::{Ear, Filter};
 use crate::whole::whole;
 use crate::words::{Answer, Question, Wanted};
 
-/// The token of questions, distinct from the plug-ins' tokens.
+/// Token of the waker that other threads use for questions and results. It is distinct from the plug-ins' tokens.
 pub(crate) const QUESTIONS: Token = Token(usize::MAX - 1);
-/// Time limit for a client's line, and for the loop's answer.
+/// Time limit for each line of a client, and for the loop's answer to a question.
 const CLIENT_LIMIT: Duration = Duration::from_secs(5);
 /// Limit on clients served at once.
 const SERVED_MAX: usize = 16;
-/// Limit on waiting questions: more than the clients of this socket and of the page can ask.
+/// Limit on waiting questions. It exceeds the number that the clients of this socket and of the page can ask at once.
 pub(crate) const ASKED_MAX: usize = 64;
 
-/// A question for the loop.
+/// A question for the event loop, with the channel for its answer.
 pub(crate) enum Asked {
     /// A read-only question.
     Look(Question, SyncSender<Answer>),
-    /// A request for a queue of messages; `None` if there are too many.
+    /// A request for a queue of traced messages. The answer is `None` if too many traces are running.
     Listen(SyncSender<Option<Ear>>),
 }
 
-/// The handle for submitting questions to the loop.
+/// Handle for submitting questions to the event loop.
 #[derive(Clone)]
 pub(crate) struct Desk {
     to_loop: SyncSender<Asked>,
@@ -51,25 +53,25 @@ pub(crate) struct Desk {
 }
 
 impl Desk {
-    /// Creates a desk, and the loop's end of it. [`QUESTIONS`] becomes ready with each question.
+    /// Creates a desk, and the receiver of its questions for the loop. [`QUESTIONS`] becomes ready with each question.
     ///
     /// # Errors
-    /// If the kernel has no room for a waker.
+    /// If the kernel cannot create a waker.
     pub(crate) fn open(registry: &Registry) -> io::Result<(Desk, Receiver<Asked>)> {
         let waker = Arc::new(Waker::new(registry, QUESTIONS)?);
         let (to_loop, asked) = sync_channel(ASKED_MAX);
         Ok((Desk { to_loop, waker }, asked))
     }
 
-    /// Returns the waker of the loop, for [`QUESTIONS`].
+    /// Returns the waker that makes [`QUESTIONS`] ready.
     pub(crate) fn waker(&self) -> &Arc<Waker> {
         &self.waker
     }
 
-    /// Returns the loop's answer to a read-only question. It answers whole lists piece by piece.
+    /// Returns the loop's answer to a read-only question. A whole list is assembled from several answers.
     ///
     /// # Errors
-    /// If the proxy is stopping.
+    /// If the proxy is stopping, or does not answer within [`CLIENT_LIMIT`].
     pub(crate) fn look(&self, question: Question) -> io::Result<Answer> {
         let (kind, part): (fn(Part) -> Question, &Part) = match &question {
             Question::Contacts(part) => (Question::Contacts, part),
@@ -97,23 +99,23 @@ impl Desk {
     }
 }
 
-/// The socket.
+/// The listening control socket.
 pub(crate) struct ControlSocket {
     listener: UnixListener,
     desk: Desk,
 }
 
 impl ControlSocket {
-    /// Creates the socket, replacing a dead proxy's.
+    /// Creates the socket, and replaces the file of a proxy that no longer runs.
     ///
     /// # Errors
-    /// If a live proxy uses it, or it cannot be created.
+    /// If a running proxy uses the path, or the socket cannot be created.
     pub(crate) fn open(path: &Path, desk: Desk) -> Result<ControlSocket, SipError> {
         let failed = |source| SipError::Control { path: path.to_owned(), source };
         Ok(ControlSocket { listener: bind(path).map_err(failed)?, desk })
     }
 
-    /// Serves until the process ends.
+    /// Serves clients until the process ends.
     pub(crate) fn run(self) {
         let served = Arc::new(AtomicUsize::new(0));
         for stream in self.listener.incoming().flatten() {
@@ -128,13 +130,13 @@ impl ControlSocket {
                     tracing::debug!(%error, "a client of the control socket");
                 }
             };
-            // If no thread can be started, the client is turned away, and its slot is free again.
+            // If no thread can be started, the client's connection is closed and its slot becomes free.
             let _ = std::thread::Builder::new().name("control client".to_owned()).spawn(serve);
         }
     }
 }
 
-/// The place of one of the clients served at once.
+/// A place among the [`SERVED_MAX`] clients that are served at once.
 struct Slot(Arc<AtomicUsize>);
 
 impl Drop for Slot {
@@ -173,7 +175,7 @@ fn serve(stream: &UnixStream, desk: &Desk) -> Result<(), LineError> {
     Ok(())
 }
 
-/// Reports whether this user may see messages.
+/// Reports whether the user `caller` may see messages. `own` is the proxy's user.
 fn may_trace(caller: Uid, own: Uid) -> bool {
     caller.is_root() || caller == own
 }
@@ -194,10 +196,10 @@ fn trace(stream: &UnixStream, desk: &Desk, caller: Uid, wanted: &Wanted) -> Resu
     Ok(ear.write_to(stream, &filter)?)
 }
 
-/// Asks a running proxy; also returns the connection, for data after the answer.
+/// Asks a running proxy. Also returns the connection, which may carry data after the answer.
 ///
 /// # Errors
-/// If no proxy answers there, or it refuses.
+/// If no proxy answers at `path`, or the proxy refuses.
 pub(crate) fn ask(path: &Path, question: &Question) -> Result<(Answer, BufReader<UnixStream>), SipError> {
     let failed = |source| SipError::Control { path: path.to_owned(), source };
     let stream = UnixStream::connect(path).map_err(failed)?;

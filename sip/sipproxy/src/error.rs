@@ -1,4 +1,4 @@
-//! The errors: each names the fault, its place, and a remedy.
+//! Errors of the programs. The text of an error names the fault, its place and usually a remedy.
 
 use std::io;
 use std::net::SocketAddr;
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 /// An error of `sctpify-sip`.
 #[derive(Debug, thiserror::Error)]
 pub enum SipError {
-    /// A file that cannot be read.
+    /// A configuration file that cannot be read.
     #[error("{path}: {source}; name another file with --config")]
     Read {
         /// The file.
@@ -15,15 +15,15 @@ pub enum SipError {
         /// The kernel's error.
         source: io::Error,
     },
-    /// An invalid configuration file.
+    /// A configuration file that is not valid TOML, or has unknown keys.
     #[error("{path}: {problem}")]
     Toml {
         /// The file.
         path: PathBuf,
-        /// The position in it, and the expected form.
+        /// The line, and the parser's message.
         problem: String,
     },
-    /// An invalid value.
+    /// A key with an invalid value.
     #[error("{path}: {key}: {problem}")]
     Config {
         /// The file.
@@ -33,7 +33,7 @@ pub enum SipError {
         /// The fault, and a valid value.
         problem: String,
     },
-    /// An address that cannot be bound.
+    /// A listener's address that cannot be bound.
     #[error("cannot listen at {transport} {address}: {source}; see `listen` in the configuration")]
     Listen {
         /// The transport.
@@ -58,29 +58,29 @@ pub enum SipError {
     /// Manual pages or completions that cannot be written.
     #[error(transparent)]
     Docs(#[from] ops::DocsError),
-    /// TLS without a certificate and key.
+    /// A TLS listener without certificate and key.
     #[error("transport tls needs certificate and key in [tls]")]
     NoCertificate,
-    /// The kernel's own SCTP would answer instead of us.
+    /// SCTP of the kernel, which would also answer the packets for this program.
     #[error("{0}; or set carrier = \"udp\" in [sctp]")]
     KernelSctp(String),
-    /// The store of bindings.
+    /// A failure of the store of bindings.
     #[error("store {address}: {problem}; see `store` in the configuration")]
     Store {
-        /// Its file, or its URL without secrets.
+        /// The store's file, or its URL without secrets.
         address: String,
-        /// Its error.
+        /// The store's error.
         problem: String,
     },
-    /// The control socket.
+    /// A failure of the control socket.
     #[error("control socket {path}: {source}; see `control` in the configuration, and --control")]
     Control {
-        /// Its path.
+        /// The path of the socket.
         path: PathBuf,
-        /// The error of the kernel or the other side.
+        /// The error of the kernel or of the other side.
         source: io::Error,
     },
-    /// The port of the metrics.
+    /// A port for the page and the metrics that cannot be bound.
     #[error("port {port} of 127.0.0.1: {source}; see `page_port` in the configuration")]
     Page {
         /// The port.
@@ -91,10 +91,10 @@ pub enum SipError {
     /// Invalid use of the user agent's command line.
     #[error("{0}")]
     Usage(String),
-    /// The user agent's calls or registration did not all succeed.
+    /// Calls or registrations of the user agent that failed.
     #[error("{0}")]
     Calls(String),
-    /// The kernel refused something else.
+    /// Another operation that the kernel refused.
     #[error("cannot {what}: {source}")]
     System {
         /// The failed action.

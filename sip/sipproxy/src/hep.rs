@@ -1,7 +1,7 @@
 //! Mirrors messages to a collector such as Homer (HEP version 3).
 //!
-//! Each message is one datagram, complete and unredacted: the collector is trusted. Sending never blocks, and nothing is retransmitted:
-//! datagrams that the kernel or the collector does not accept are lost. Begin with [`Hep::open`].
+//! Each message is sent in one datagram, complete and with all secrets, because the collector is trusted. Sending never blocks, and nothing
+//! is retransmitted. A datagram that the kernel or the collector does not accept is lost. Begin with [`Hep::open`].
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -12,10 +12,10 @@ use sip::Transport;
 use crate::clock::since_1970;
 use crate::trace::Direction;
 
-/// The longest datagram: longer ones are not sent.
+/// Limit on the length of a datagram, in bytes. Longer ones are not sent.
 const DATAGRAM_MAX: usize = 65_507;
 
-/// The types of chunks without a vendor.
+/// Types of the HEP chunks with vendor ID 0.
 mod chunk {
     pub(super) const FAMILY: u16 = 1;
     pub(super) const PROTOCOL: u16 = 2;
@@ -32,7 +32,7 @@ mod chunk {
     pub(super) const PAYLOAD: u16 = 15;
 }
 
-/// The value of [`chunk::KIND`] for SIP.
+/// Value of [`chunk::KIND`] that denotes SIP.
 const SIP: u8 = 1;
 
 /// The socket to a collector.
@@ -43,10 +43,10 @@ pub(crate) struct Hep {
 }
 
 impl Hep {
-    /// Opens the socket to a collector; `agent` is the number by which it distinguishes captures.
+    /// Opens the socket to a collector, which distinguishes capture agents by the number `agent`.
     ///
     /// # Errors
-    /// If the kernel has no route to it.
+    /// If the kernel cannot open a socket, or has no route to the collector.
     pub(crate) fn open(collector: SocketAddr, agent: u32) -> io::Result<Hep> {
         let any: IpAddr =
             if collector.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
@@ -56,7 +56,7 @@ impl Hep {
         Ok(Hep { socket, agent })
     }
 
-    /// Mirrors a message.
+    /// Mirrors a message, unless its datagram would exceed [`DATAGRAM_MAX`].
     pub(crate) fn note(
         &self,
         direction: Direction,
@@ -68,7 +68,7 @@ impl Hep {
         let (from, to) = if direction == Direction::In { (peer, local) } else { (local, peer) };
         let datagram = datagram(self.agent, since_1970(), transport, from, to, message);
         if datagram.len() <= DATAGRAM_MAX {
-            // An unavailable collector is no reason to stop.
+            // An error is ignored, because the proxy must work without a collector.
             let _ = self.socket.send(&datagram);
         }
     }
@@ -119,7 +119,7 @@ fn in_ipv6(address: IpAddr) -> Ipv6Addr {
     }
 }
 
-/// Returns the protocol number below SIP in an IP header.
+/// Returns the IP protocol number of the transport.
 fn protocol(transport: Transport) -> u8 {
     match transport {
         Transport::Udp => 17,

@@ -1,8 +1,12 @@
-//! A SIP proxy and registrar, which adds sockets, a clock and a store to the core `sip`, and a user agent (`ua`).
+//! A SIP proxy and registrar, and a user agent (`ua`). This crate adds sockets, a clock and a store to the core `sip`.
 //!
-//! One thread runs one event loop ([`run`], `server`). Each transport is a plug-in behind one interface (`transport::Plugin`), as in
-//! the thesis that added SCTP to Partysip (docs/sip.md compares its functions with ours). All SIP decisions are made in `sip`.
-//! Invariants: a binding is in the store before the response that confirms it is sent; the loop never waits for a server.
+//! One thread runs one event loop ([`run`], `server`). Each transport is a plug-in behind one interface (`transport::Plugin`), as in the
+//! thesis that added SCTP to Partysip. docs/sip.md compares the functions of both. The core `sip` makes all SIP decisions.
+//!
+//! Invariants:
+//!
+//! - A binding is in the store before the response that confirms it is sent.
+//! - The loop never waits for a server.
 
 #![forbid(unsafe_code)]
 
@@ -39,10 +43,10 @@ use ops::Part;
 
 use words::{Question, Wanted};
 
-/// Executes the command line; returns once the proxy was told to stop.
+/// Executes the command line. Without a command, the proxy runs until a signal stops it.
 ///
 /// # Errors
-/// If the configuration is wrong, or an address or the store cannot be opened.
+/// If the configuration is invalid, an address or the store cannot be opened, or a command fails.
 pub fn run(args: &SipArgs) -> Result<(), SipError> {
     if let Some(command) = &args.command {
         return show(command);
@@ -69,7 +73,7 @@ fn print(text: &[u8]) -> Result<(), SipError> {
     std::io::Write::write_all(&mut std::io::stdout(), text).map_err(SipError::system("print"))
 }
 
-/// Executes a command: most ask a running proxy and print its answer.
+/// Executes a command. Most commands query a running proxy and print its answer.
 fn show(command: &Command) -> Result<(), SipError> {
     let (question, how) = match command {
         Command::Status(how) => (Question::Status, how),
@@ -94,12 +98,12 @@ fn show(command: &Command) -> Result<(), SipError> {
     print(text.as_bytes())
 }
 
-/// Copies messages from a running proxy to the chosen output, until it stops or this program is interrupted.
+/// Copies messages from a running proxy to the chosen output, until the proxy stops or this program is interrupted.
 fn follow(how: &Trace) -> Result<(), SipError> {
     let Trace { socket, method, user, call_id, peer, pcapng } = how.clone();
     let wanted = Wanted { pcapng: pcapng.is_some(), method, user, call_id, peer };
     let (_, mut from) = control_socket::ask(&socket.control, &Question::Trace(wanted))?;
-    // There may be no messages for a long time.
+    // Reading has no time limit, because messages may be rare.
     from.get_ref().set_read_timeout(None).map_err(SipError::system("wait for messages"))?;
     let mut to: Box<dyn std::io::Write> = match pcapng.filter(|path| path.as_os_str() != "-") {
         Some(path) => {

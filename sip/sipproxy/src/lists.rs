@@ -1,4 +1,4 @@
-//! Contacts, dialogs and connections for the control socket and the page: whole, or part by part.
+//! Lists contacts, dialogs and connections for the control socket and the page, as a whole or in parts.
 
 use base::{Carrier, Time};
 use mio::Token;
@@ -11,7 +11,7 @@ use crate::config::Config;
 use crate::transport::{ListenerIndex, Plugin, Seen};
 use crate::words::{Answer, Connection, Contact, Dialog, Path};
 
-/// Lists users' unexpired contacts, ordered by user. A user's contacts are all in one part.
+/// Lists the unexpired contacts of users, ordered by user. All contacts of a user are in one part.
 pub(crate) fn contacts(now: Time, proxy: &Proxy, part: &Part) -> Answer {
     let row = |user: &str, binding: &Binding| Contact {
         user: part.text(user.as_bytes()),
@@ -33,7 +33,7 @@ pub(crate) fn contacts(now: Time, proxy: &Proxy, part: &Part) -> Answer {
 /// Lists dialogs, the most recently active first.
 ///
 /// # Errors
-/// A sentence if `after` is not a position in the list.
+/// A sentence, if `after` is not a position in the list.
 pub(crate) fn dialogs(now: Time, proxy: &Proxy, part: &Part) -> Result<Answer, String> {
     let row = |dialog: &proxy::Dialog| Dialog {
         kind: if dialog.is_call { "call" } else { "subscription" }.to_owned(),
@@ -59,10 +59,10 @@ fn side(hop: &Hop) -> String {
     format!("{} {}", hop.transport.as_lower_str(), hop.address)
 }
 
-/// Lists connections and associations, listener by listener, the oldest first.
+/// Lists connections and associations by listener, the oldest first.
 ///
 /// # Errors
-/// A sentence if `after` is not a position in the list.
+/// A sentence, if `after` is not a position in the list.
 pub(crate) fn connections(
     plugins: &[Box<dyn Plugin>],
     config: &Config,

@@ -1,6 +1,7 @@
-//! SIP performance metrics (RFC 6076): as JSON for the control socket, for Prometheus, and as a table for people.
+//! SIP performance metrics (RFC 6076): JSON for the control socket, metrics for Prometheus, and a table for people.
 //!
-//! Only the table has ratios: programs can compute them from the counts over any period (docs/sip.md). Begin with [`Performance::of`].
+//! Only the table contains ratios. Programs can compute them from the counts, over any period (docs/sip.md). Begin with
+//! [`Performance::of`].
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,12 +10,12 @@ use ops::MetricsText;
 use serde::{Deserialize, Serialize};
 use sip::proxy::{self, Attempt, Attempts};
 
-/// All metrics since the start.
+/// All metrics since the start of the proxy.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Performance {
-    /// REGISTERs by outcome.
+    /// Numbers of REGISTERs, by outcome.
     registrations: BTreeMap<String, u64>,
-    /// INVITEs outside of dialogs, by outcome.
+    /// Numbers of INVITEs outside of dialogs, by outcome.
     sessions: BTreeMap<String, u64>,
     registration_request_delay: Histogram,
     session_request_delay: Times,
@@ -22,7 +23,7 @@ pub(crate) struct Performance {
     session_duration: Times,
 }
 
-/// Durations of successes, and of failures.
+/// Durations of successes and of failures.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 struct Times {
     successful: Histogram,
@@ -32,11 +33,11 @@ struct Times {
 /// A histogram of durations.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 struct Histogram {
-    /// The upper bound of each bucket; the last bucket has none.
+    /// Upper bounds of the buckets, in milliseconds. The last bucket has no bound.
     bounds_ms: Vec<u64>,
-    /// The number in each bucket; not cumulative.
+    /// Number of durations in each bucket, not cumulative.
     counts: Vec<u64>,
-    /// The sum, in microseconds.
+    /// Sum of all durations, in microseconds.
     sum_us: u64,
 }
 
@@ -94,11 +95,11 @@ impl Performance {
         }
     }
 
-    /// Formats a table with the RFC's names, short and long.
+    /// Formats a table with the short and long names of the RFC.
     pub(crate) fn to_text(&self) -> String {
         use Attempt::{Declined, Failed, Ineffective, Redirected, Successful};
         let Performance { registrations, sessions, .. } = self;
-        // A challenged attempt comes again, and counts once.
+        // A challenged request is repeated with credentials, and only the repetition counts as an attempt.
         let all = [Successful, Redirected, Declined, Ineffective, Failed];
         let not_redirected = [Successful, Declined, Ineffective, Failed];
         let completed = self.session_duration.successful.count();

@@ -1,7 +1,8 @@
-//! Rate-limits the questions of the control socket and the page, so that the loop keeps its time for messages.
+//! Limits the rate of questions from the control socket and the page, which leaves the event loop time for messages.
 //!
-//! After an answer the next question waits [`REST`] times the duration of that answer, so all clients together get a tenth of
-//! the loop's time. Invariant: one answer per turn, after the turn's messages. Begin with [`Questions::look`] and [`Questions::next`].
+//! After an answer, the next question waits [`REST`] times as long as the answer took. All clients together therefore get a tenth of the
+//! loop's time. Invariant: the loop answers one question per turn, after the messages of the turn. Begin with [`Questions::look`] and
+//! [`Questions::next`].
 
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
@@ -10,38 +11,38 @@ use base::Time;
 
 use crate::control_socket::Asked;
 
-/// The pause after an answer, as a multiple of the answer's duration.
+/// Pause after an answer, as a multiple of the time that the answer took.
 const REST: u32 = 9;
-/// Limit on that pause: a very long answer means that the machine was suspended, not the loop busy.
+/// Limit on the pause after an answer. A very long answer means that the machine was suspended, and not that the loop was busy.
 const REST_MAX: Duration = Duration::from_millis(200);
 
-/// Waiting questions.
+/// Questions that wait for the event loop.
 pub(crate) struct Questions {
     asked: Receiver<Asked>,
-    /// The next question.
+    /// Next question to answer, already taken from the queue.
     first: Option<Asked>,
     rest_until: Time,
 }
 
 impl Questions {
-    /// Takes questions from this queue.
+    /// Creates an instance that takes its questions from this queue.
     pub(crate) fn new(asked: Receiver<Asked>) -> Questions {
         Questions { asked, first: None, rest_until: Time::ZERO }
     }
 
-    /// Looks for a new question.
+    /// Takes a question from the queue, unless the next one is already known.
     pub(crate) fn look(&mut self) {
         if self.first.is_none() {
             self.first = self.asked.try_recv().ok();
         }
     }
 
-    /// Returns the time at which the next question is due.
+    /// Returns the time at which the next question is due, or never if no question waits.
     pub(crate) fn next_timeout(&self) -> Time {
         if self.first.is_some() { self.rest_until } else { Time::NEVER }
     }
 
-    /// Returns the question that is due.
+    /// Takes the next question, if it is due.
     pub(crate) fn next(&mut self, now: Time) -> Option<Asked> {
         if now < self.rest_until {
             return None;
@@ -49,7 +50,7 @@ impl Questions {
         self.first.take()
     }
 
-    /// Records the time that an answer took.
+    /// Records the time that an answer took, and looks for the next question.
     pub(crate) fn answered(&mut self, began: Time, ended: Time) {
         self.rest_until = ended + (ended.since(began) * REST).min(REST_MAX);
         self.look();
@@ -85,7 +86,7 @@ mod tests {
         assert_eq!(questions.next_timeout(), Time::ZERO);
         assert!(questions.next(ms(100)).is_some() && questions.next(ms(100)).is_none());
         questions.answered(ms(100), ms(102));
-        // The waiting question becomes due by itself, whatever woke the loop for both.
+        // One wake-up of the loop may announce both questions, so the second one becomes due without another wake-up.
         assert_eq!(questions.next_timeout(), ms(120));
         assert!(questions.next(ms(119)).is_none() && questions.next(ms(120)).is_some());
         questions.answered(ms(120), ms(120));

@@ -14,9 +14,9 @@ use crate::words::{Answer, Question, Status};
 
 /// The state of the store.
 pub(crate) struct StoreReport {
-    /// The store and its state, in words; empty without one.
+    /// The store's name and state, for people. Empty without a store.
     text: String,
-    /// For a server: true if it is reachable, and the number of failures.
+    /// True if the store's server is reachable, and the number of failures. `None` if the store is not on a server.
     server: Option<(bool, u64)>,
 }
 
@@ -33,7 +33,7 @@ impl StoreReport {
     }
 }
 
-/// Answers a read-only question; there is one plug-in per listener.
+/// Answers a read-only question. `plugins` has one plug-in per listener.
 pub(crate) fn answer(
     question: &Question,
     now: Time,

@@ -1,9 +1,15 @@
-//! DNS lookups by RFC 3263: NAPTR, SRV, then addresses.
+//! Looks up SIP domains in DNS by RFC 3263: NAPTR, SRV, then addresses.
 //!
-//! A few threads query the configured name servers over UDP, and over TCP if an answer was truncated; the loop never waits.
-//! `hickory-proto` parses and writes DNS messages. The proxy core does the caching. Invariants: each [`Lookup`] is answered once, with
-//! no targets if DNS has none or did not answer; at most [`QUEUE_MAX`] wait, and no answer has more than [`TARGETS_MAX`] targets. Begin
-//! with [`Resolver::open`].
+//! A few threads query the configured name servers over UDP, and over TCP if an answer was truncated. The loop never waits for a thread.
+//! `hickory-proto` parses and writes DNS messages. The proxy core caches the results.
+//!
+//! Invariants:
+//!
+//! - Each [`Lookup`] gets one result. It has no targets if DNS has none or does not answer.
+//! - Up to [`QUEUE_MAX`] lookups wait.
+//! - A result has up to [`TARGETS_MAX`] targets.
+//!
+//! Begin with [`Resolver::open`].
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
@@ -26,43 +32,45 @@ const THREADS: usize = 4;
 const QUEUE_MAX: usize = 10_000;
 /// Limit on targets per name.
 const TARGETS_MAX: usize = 16;
-/// Limit on SRV records or NAPTR services examined per name.
+/// Limit on the SRV records or NAPTR services that are examined per name.
 const RECORDS_MAX: usize = 32;
-/// Time limit for one answer of one name server, and number of rounds over all servers.
+/// Time limit for one answer of one name server.
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);
+/// Number of rounds over all name servers.
 const TRIES: usize = 2;
-/// Maximum lifetime of an answer, and lifetime of a negative one.
+/// Limit on the lifetime of a result.
 const GOOD_MAX: Duration = Duration::from_secs(3600);
+/// Lifetime of a result without targets.
 const GOOD_FOR_NONE: Duration = Duration::from_secs(30);
 
 /// The result of a lookup.
 pub(crate) struct Resolved {
-    /// The query.
+    /// The lookup that this result answers.
     pub(crate) lookup: Lookup,
-    /// The addresses, the best first.
+    /// The targets, the preferred one first.
     pub(crate) targets: Vec<ResolvedTarget>,
     /// Lifetime of the result.
     pub(crate) good_for: Duration,
 }
 
-/// The loop's end.
+/// The event loop's handle to the resolver threads.
 pub(crate) struct Resolver {
     asked: SyncSender<Lookup>,
     resolved: Receiver<Resolved>,
 }
 
 impl Resolver {
-    /// Starts the threads, which wake the loop with each answer.
+    /// Starts the threads, which wake the loop with each result.
     ///
     /// # Errors
-    /// If the kernel has no room for threads.
+    /// If the kernel cannot start a thread.
     pub(crate) fn open(
         servers: &[SocketAddr],
         listeners: &[Listener],
         waker: &Arc<Waker>,
     ) -> Result<Resolver, SipError> {
         let (asked, lookups) = sync_channel::<Lookup>(QUEUE_MAX);
-        // Capacity for all lookups that wait or are in progress: a thread never waits for the loop.
+        // The channel has room for all lookups that wait or are in progress, so a thread never waits for the loop.
         let (answer, resolved) = sync_channel(QUEUE_MAX + THREADS);
         let lookups = Arc::new(Mutex::new(lookups));
         for _ in 0..THREADS {
@@ -86,7 +94,7 @@ impl Resolver {
         Ok(Resolver { asked, resolved })
     }
 
-    /// Submits a lookup; returns an empty result at once if there is no room.
+    /// Submits a lookup. If the queue is full, returns an empty result at once.
     pub(crate) fn ask(&self, lookup: Lookup) -> Option<Resolved> {
         let refused = self.asked.try_send(lookup).err()?;
         let (std::sync::mpsc::TrySendError::Full(lookup)
@@ -94,13 +102,13 @@ impl Resolver {
         Some(Resolved { lookup, targets: Vec::new(), good_for: Duration::ZERO })
     }
 
-    /// Returns the next result.
+    /// Returns the next result, if one is ready.
     pub(crate) fn next(&self) -> Option<Resolved> {
         self.resolved.try_recv().ok()
     }
 }
 
-/// Targets, and the lowest TTL of the records that led there, in seconds.
+/// Targets of a lookup, and the lowest TTL in seconds of the records that led to them.
 #[derive(Debug, Default)]
 struct Found {
     targets: Vec<ResolvedTarget>,
@@ -120,14 +128,14 @@ impl Found {
     }
 }
 
-/// The servers to query, and the listeners that limit the usable results.
+/// The servers to query, and the listeners, which limit the usable transports and address families.
 struct Dns {
     servers: Vec<SocketAddr>,
     listeners: Vec<Listener>,
 }
 
 impl Dns {
-    /// Resolves by RFC 3263 sections 4.1 and 4.2.
+    /// Resolves a lookup by RFC 3263 sections 4.1 and 4.2.
     fn targets(&self, lookup: &Lookup) -> Found {
         let mut found = Found::default();
         let usual =
@@ -156,7 +164,7 @@ impl Dns {
         found
     }
 
-    /// Returns the transports of our listeners, each once, in the configuration's order.
+    /// Returns the transports of the proxy's listeners, each once, in the configuration's order.
     fn transports(&self) -> Vec<Transport> {
         let mut known = Vec::new();
         for listener in &self.listeners {
@@ -167,7 +175,8 @@ impl Dns {
         known
     }
 
-    /// Returns transports with the names of their SRV records, by order and preference; only transports that we support.
+    /// Returns the transports that the NAPTR records offer, each with the name of its SRV records, by order and preference. Transports
+    /// without a listener are left out.
     fn naptr(&self, name: &str, found: &mut Found) -> Vec<(Transport, String)> {
         let ours = self.transports();
         let mut services = Vec::new();
@@ -184,12 +193,12 @@ impl Dns {
         services.into_iter().take(RECORDS_MAX).map(|(_, transport, name)| (transport, name)).collect()
     }
 
-    /// Returns targets with their ports, by priority and weight (RFC 2782).
+    /// Returns the targets of the SRV records with their ports, ordered by priority and weight (RFC 2782).
     fn srv(&self, name: &str, found: &mut Found) -> Vec<(String, u16)> {
         let mut targets = Vec::new();
         for record in self.ask(name, RecordType::SRV).iter().take(RECORDS_MAX) {
             let RData::SRV(srv) = record.data() else { continue };
-            // "A Target of "." means that the service is decidedly not available".
+            // Skips root targets: "A Target of "." means that the service is decidedly not available".
             if !srv.target().is_root() {
                 found.note(record);
                 targets.push(Weighed {
@@ -223,7 +232,7 @@ impl Dns {
         }
     }
 
-    /// Returns the answer's records; none if the name does not exist, or no server answers.
+    /// Returns the records of the first valid answer. Returns none if the name does not exist, or no server answers.
     fn ask(&self, name: &str, kind: RecordType) -> Vec<Record> {
         let Ok(mut name) = Name::from_ascii(name) else { return Vec::new() };
         name.set_fqdn(true);
@@ -264,7 +273,7 @@ fn naptr_service(transport: Transport) -> &'static [u8] {
     }
 }
 
-/// One SRV record.
+/// An SRV record.
 #[derive(Clone, Debug)]
 struct Weighed {
     priority: u16,
@@ -272,9 +281,10 @@ struct Weighed {
     target: (String, u16),
 }
 
-/// Sorts by priority, and draws among equal ones at random by weight. `draw` returns a number from 0 to its argument.
+/// Sorts records by priority, and orders records of equal priority at random, by weight. `draw` returns a random number from 0 to its
+/// argument.
 fn in_turn(mut records: Vec<Weighed>, mut draw: impl FnMut(u32) -> u32) -> Vec<(String, u16)> {
-    // Weight 0 comes first, so that only 0 draws it.
+    // Records of weight 0 come first among their priority, so only a draw of 0 selects them.
     records.sort_by_key(|record| (record.priority, record.weight));
     let mut ordered = Vec::new();
     while let Some(priority) = records.first().map(|record| record.priority) {
@@ -307,7 +317,7 @@ fn ask_by_udp(server: SocketAddr, bytes: &[u8], question: &Message) -> io::Resul
     socket.set_read_timeout(Some(ANSWER_LIMIT))?;
     socket.send(bytes)?;
     let mut buffer = [0; 4096];
-    // Foreign datagrams are skipped, but only a few.
+    // Datagrams that do not answer the question are skipped, but no more than eight are read.
     for _ in 0..8 {
         let length = socket.recv(&mut buffer)?;
         if let Some(answer) = answer_to(question, &buffer[..length]) {
@@ -329,7 +339,8 @@ fn ask_by_tcp(server: SocketAddr, bytes: &[u8], question: &Message) -> io::Resul
     answer_to(question, &answer).ok_or(io::ErrorKind::InvalidData.into())
 }
 
-/// Parses a message that answers this question: nobody else knows its ID and source port.
+/// Parses a message, and returns it if it answers this question. An attacker off the path knows neither the question's ID nor its source
+/// port.
 fn answer_to(question: &Message, bytes: &[u8]) -> Option<Message> {
     let answer = Message::from_vec(bytes).ok()?;
     (answer.id() == question.id() && answer.queries() == question.queries()).then_some(answer)

@@ -1,4 +1,4 @@
-//! The main loop: plug-ins deliver messages to the core, and the core's actions are stored and sent.
+//! The event loop of the proxy: plug-ins deliver messages to the core, and the loop stores and sends the core's outputs.
 
 use std::io::{self, Read as _};
 use std::os::unix::net::UnixStream as StdUnixStream;
@@ -28,18 +28,19 @@ use crate::store::{Own, Store};
 use crate::trace::{Direction, Taps};
 use crate::transport::{self, Bounds, Inbox, ListenerIndex, Plugin};
 
-/// The token of termination signals, distinct from the plug-ins' tokens; in the proxy only SIGINT's.
+/// Token of SIGINT in the proxy, and of SIGINT and SIGTERM in the user agent. It is distinct from the plug-ins' tokens.
 pub(crate) const SIGNALS: Token = Token(usize::MAX);
-/// The token of SIGTERM.
+/// Token of SIGTERM in the proxy.
 const TERMINATIONS: Token = Token(usize::MAX - 3);
-/// The token of SIGHUP.
+/// Token of SIGHUP.
 const HANGUPS: Token = Token(usize::MAX - 2);
-/// Limit on rounds of sending and its consequences in one turn; the rest waits for the next.
+/// Limit on the rounds of a turn. Each round sends messages and handles the consequences of the previous one; the rest waits for the next
+/// turn.
 const ROUNDS_MAX: usize = 64;
 
-/// Interval at which free memory goes back to the kernel; the same as the core's sweep of its tables.
+/// Interval at which free memory returns to the kernel. The core sweeps its tables at the same interval.
 const GIVE_BACK_EVERY: Duration = Duration::from_secs(60);
-/// Niceness of the threads that answer people.
+/// Niceness of the threads that serve the control socket and the page.
 const NICENESS: i32 = 10;
 
 /// A running proxy.
@@ -53,23 +54,24 @@ pub(crate) struct Server {
     taps: Taps,
     hep: Option<Hep>,
     resolver: Option<Resolver>,
-    /// The settings from the file, and its path.
+    /// Settings from the configuration file.
     config: Config,
+    /// Path of the configuration file.
     path: PathBuf,
     proxy: Proxy,
     store: Store,
     plugins: Vec<Box<dyn Plugin>>,
     inbox: Inbox,
-    /// Time at which free memory next goes back to the kernel; the core's own timers wake the loop often enough.
+    /// Time at which free memory next returns to the kernel. No timer is needed, because a wait of the loop ends after 60 seconds.
     give_back_at: Time,
     stage: Stage,
 }
 
 impl Server {
-    /// Opens everything that the configuration names.
+    /// Opens the sockets, the store and everything else that the configuration names.
     ///
     /// # Errors
-    /// If an address or the store cannot be opened.
+    /// If an address, the store or another resource cannot be opened.
     pub(crate) fn open(config: Config, path: &Path) -> Result<Server, SipError> {
         let clock = Clock::start();
         let poll = Poll::new().map_err(SipError::system("create a poll"))?;
@@ -129,7 +131,7 @@ impl Server {
         })
     }
 
-    /// Runs until SIGTERM or SIGINT, and until pending work has ended or its time is up.
+    /// Runs until SIGTERM or SIGINT, and then until pending work has ended or its time limit has passed.
     ///
     /// # Errors
     /// If the poll or the store fails.
@@ -174,7 +176,7 @@ impl Server {
         }
     }
 
-    /// Handles SIGTERM or SIGINT, perhaps several at once.
+    /// Handles SIGTERM or SIGINT. Several signals may have arrived at once.
     fn end_by(&mut self, now: Time, wish: Wish) -> Result<(), SipError> {
         let pipe = if wish == Wish::End { &mut self.terminations } else { &mut self.interrupts };
         for _ in 0..taken(pipe) {
@@ -202,7 +204,7 @@ impl Server {
         }
     }
 
-    /// Rejects the remaining requests, then shuts down connections where the transport has a message for that.
+    /// Rejects the remaining requests, then shuts down connections whose transport has a message for that.
     fn take_leave(&mut self, now: Time) -> Result<(), SipError> {
         let requests = self.proxy.cut_off(now);
         if requests > 0 {
@@ -217,7 +219,7 @@ impl Server {
         Ok(())
     }
 
-    /// Announces our state to the proxies that share our users.
+    /// Announces this proxy's state to the proxies that share its users.
     fn say(&self, presence: Presence) {
         if let Some(store) = self.store.shared() {
             store.say(presence);
@@ -233,7 +235,7 @@ impl Server {
         }
     }
 
-    /// Handles SIGHUP by rereading the file. Work in progress continues; an invalid file changes nothing.
+    /// Handles SIGHUP: reads the configuration file again. Work in progress continues, and an invalid file changes nothing.
     fn reload(&mut self) {
         taken(&mut self.hangups);
         let new = match Config::read(&self.path) {
@@ -251,7 +253,7 @@ impl Server {
         tracing::info!("reloaded");
     }
 
-    /// Answers the next question, unless its sender has gone.
+    /// Answers the next question. If the requester has gone, the answer is discarded.
     fn answer_question(&mut self) {
         let now = self.clock.now();
         let Some(asked) = self.questions.next(now) else { return };
@@ -274,7 +276,7 @@ impl Server {
         self.questions.answered(now, self.clock.now());
     }
 
-    /// Returns free memory to the kernel: a burst of messages fragments the heap, and would otherwise keep most of it.
+    /// Returns free memory to the kernel. After a burst of messages the heap is fragmented, and the allocator would keep most of it.
     fn give_back_memory(&mut self, now: Time) {
         if now >= self.give_back_at {
             self.give_back_at = now + GIVE_BACK_EVERY;
@@ -303,7 +305,7 @@ impl Server {
         plugins.chain(own).min().unwrap_or(Time::NEVER)
     }
 
-    /// Runs one turn: timers, then messages, then their consequences.
+    /// Runs one turn: timers, then messages, then the consequences of both.
     fn turn(&mut self, now: Time) -> Result<(), SipError> {
         for plugin in &mut self.plugins {
             if plugin.next_timeout() <= now {
@@ -349,7 +351,7 @@ impl Server {
         }
     }
 
-    /// Passes a message to the tracers.
+    /// Passes a message to the tracers and to the HEP collector.
     fn note(&mut self, direction: Direction, hop: Hop, bytes: &Bytes) {
         if let Some(listener) = self.config.proxy.listeners.get(hop.listener) {
             self.taps.note(direction, hop.transport, listener.address, hop.address, bytes);
@@ -359,7 +361,7 @@ impl Server {
         }
     }
 
-    /// Stores, then sends: a response never confirms anything that is not persistent.
+    /// Stores changes, then sends messages. A response therefore never confirms a change that is not persistent.
     fn deliver(&mut self, now: Time) -> Result<(), SipError> {
         let (mut changes, mut messages) = (Vec::new(), Vec::new());
         while let Some(output) = self.proxy.poll_output() {
@@ -383,7 +385,7 @@ impl Server {
     }
 }
 
-/// Returns this proxy's identity; the configuration was checked to have the required values.
+/// Returns this proxy's identity among the proxies that share its users.
 fn own(config: &Config) -> Result<Own, SipError> {
     let first = config.proxy.listeners.first();
     let address = first.ok_or(SipError::Usage("no listener is configured".to_owned()))?.address;
@@ -391,16 +393,16 @@ fn own(config: &Config) -> Result<Own, SipError> {
     Ok(Own { address, fingerprint })
 }
 
-/// Binds the page; `None` if the port is 0.
+/// Binds the page's port. Returns `None` if the port is 0.
 fn bind_page(port: u16) -> Result<Option<Page>, SipError> {
     let bound = (port != 0).then(|| Page::bind(port)).transpose();
     bound.map_err(|source| SipError::Page { port, source })
 }
 
-/// Starts a thread of low priority, which its own threads inherit: serializing long lists must not delay messages.
+/// Starts a thread of low priority, because the serialization of long lists must not delay messages. Its own threads inherit the priority.
 fn spawn_behind(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), SipError> {
     spawn(name, move || {
-        // This affects only the calling thread (setpriority(2), NOTES); raising the niceness is always permitted.
+        // The call affects only the calling thread (setpriority(2), NOTES). Raising the niceness is always permitted.
         let _ = rustix::process::setpriority_process(None, NICENESS);
         run();
     })
@@ -422,7 +424,7 @@ fn open_plugin(
     transport::open(index, *listener, limits, &config.sctp, config.tls.as_ref(), poll.registry())
 }
 
-/// Empties a pipe of [`signal_pipe`], and returns the number of signals in it.
+/// Empties a pipe of [`signal_pipe`], and returns the number of signals that were in it.
 fn taken(pipe: &mut UnixStream) -> usize {
     let mut all = 0;
     while let Ok(length @ 1..) = pipe.read(&mut [0; 64]) {
@@ -448,7 +450,7 @@ fn signal_pipe(poll: &Poll, signals: &[i32], token: Token) -> io::Result<UnixStr
     Ok(read)
 }
 
-/// Rounds up to the poll's resolution, so that no turn comes before anything is due.
+/// Rounds a wait up to the poll's resolution, so the poll does not end before an event is due. Limits the wait to 60 seconds.
 pub(crate) fn in_whole_milliseconds(wait: Duration) -> Duration {
     let wait = wait.min(Duration::from_secs(60));
     Duration::from_millis(u64::try_from(wait.as_micros().div_ceil(1000)).unwrap_or(0))

@@ -1,5 +1,7 @@
-//! The stages of shutdown. On SIGTERM the program drains, until no work is pending or the time is up; then it
-//! closes its connections. SIGINT, and each further signal, advances it one stage at once.
+//! The stages of shutdown.
+//!
+//! On SIGTERM the program drains until no work is pending or the time limit has passed. Then it closes its connections. SIGINT skips the
+//! drain. Each further signal advances the program by one stage at once.
 
 use std::time::Duration;
 
@@ -22,14 +24,14 @@ pub(crate) enum Wish {
 pub(crate) enum Stage {
     /// Normal operation.
     Running,
-    /// No new work is accepted; pending work has until then.
+    /// No new work is accepted, and pending work has until then to end.
     Draining { until: Time },
-    /// Connections are being closed, and have until then.
+    /// The connections are being closed, and have until then to end.
     Leaving { until: Time },
 }
 
 impl Stage {
-    /// Returns the stage after a signal; `patience` is the time limit for draining.
+    /// Returns the stage after a signal. `patience` is the time limit for draining.
     pub(crate) fn after(self, wish: Wish, now: Time, patience: Duration) -> Stage {
         match (self, wish) {
             (Stage::Running, Wish::End) => Stage::Draining { until: now + patience },
@@ -38,12 +40,12 @@ impl Stage {
         }
     }
 
-    /// Returns the stage after draining.
+    /// Returns the stage that follows draining.
     pub(crate) fn leaving(now: Time) -> Stage {
         Stage::Leaving { until: now + LEAVE_LIMIT }
     }
 
-    /// Returns the time at which this stage ends by itself.
+    /// Returns the time limit of this stage.
     pub(crate) fn next_timeout(self) -> Time {
         match self {
             Stage::Running => Time::NEVER,
@@ -51,7 +53,7 @@ impl Stage {
         }
     }
 
-    /// Returns its name in `status`.
+    /// Returns the stage's name in the output of `status`.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Stage::Running => "running",

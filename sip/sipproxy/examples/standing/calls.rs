@@ -1,4 +1,4 @@
-//! Calls between phones: the outcome of each, and the timed actions of its two phones.
+//! Calls between phones: their planned outcomes, and the timed actions of caller and callee.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use sip::{Message, Name};
 use super::phone::{Side, Wanted, contact_of, routes_of, text_of};
 use super::world::{Event, World};
 
-/// Half of this passes between two refreshes of a session (RFC 4028 section 7.4).
+/// Session interval that callers request. The caller refreshes a session after half of it (RFC 4028 section 7.4).
 const SESSION_EXPIRES: Duration = Duration::from_secs(180);
-/// Time a caller lets it ring before giving up.
+/// Time between the first ringing response and the caller's CANCEL.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Limit on the time until a call is answered or rejected: more than the proxy's timer C.
+/// Time limit for the answer or rejection of a call. It exceeds the proxy's timer C.
 const CALLING_MAX: Duration = Duration::from_secs(200);
 /// Limit on the wait for the response to BYE (RFC 3261 timer F).
 const LEAVING_MAX: Duration = Duration::from_secs(32);
@@ -22,9 +22,9 @@ const LEAVING_MAX: Duration = Duration::from_secs(32);
 enum Fate {
     Answered,
     Busy,
-    /// It rings until the caller gives up.
+    /// The callee's phone rings until the caller gives up.
     Cancelled,
-    /// The called phone does not respond at all.
+    /// The callee's phone sends no response.
     Ignored,
 }
 
@@ -44,11 +44,11 @@ pub(crate) struct Call {
     caller: Side,
     callee: Side,
     cseq: [u32; 2],
-    /// The INVITE as the callee received it, until it is answered.
+    /// INVITE that the callee has received and not yet answered.
     invite: Option<Message>,
-    /// The INVITE's last branch, for ACK and CANCEL.
+    /// Branch of the last INVITE. CANCEL repeats it, and so does the ACK of a rejection.
     branch: String,
-    /// Target and Routes of each side's requests: the caller's, then the callee's.
+    /// Request-URI and Route fields: first for the caller's requests, then for the callee's.
     remotes: [(String, String); 2],
 }
 
@@ -60,7 +60,7 @@ pub(crate) enum Step {
     GiveUp,
     Refresh,
     HangUp,
-    /// A phone that has heard nothing treats the call as ended.
+    /// The time limit has passed, so the call counts as ended.
     TimeOut,
 }
 
@@ -102,7 +102,8 @@ impl World {
         self.send_invite(id, "");
     }
 
-    /// Sends the caller's INVITE, initial or repeated.
+    /// Sends the caller's INVITE: the first one, one with credentials, or a refresh. `more` holds further header fields, each with its line
+    /// end.
     fn send_invite(&mut self, id: u64, more: &str) {
         let Some(call) = self.calls.get_mut(&id) else { return };
         call.branch = format!("z9hG4bKi{id}.{}", call.cseq[0] + 1);
@@ -110,7 +111,7 @@ impl World {
         self.send_within(id, "INVITE", true, &more);
     }
 
-    /// Sends a request from one side.
+    /// Sends a request from one side. `more` holds further header fields, each with its line end.
     fn send_within(&mut self, id: u64, method: &str, is_caller: bool, more: &str) {
         let Some(call) = self.calls.get_mut(&id) else { return };
         let side = usize::from(!is_caller);
@@ -141,7 +142,7 @@ impl World {
         let method = request.method().map(|method| method.as_bytes().to_vec()).unwrap_or_default();
         let known = id_of(&request).filter(|id| self.calls.contains_key(id));
         let Some(id) = known else {
-            // For example a retransmitted BYE.
+            // The request may be a retransmitted BYE of a call that has ended.
             if method != b"ACK" {
                 self.answer(to, &request, 481);
             }
@@ -160,7 +161,7 @@ impl World {
         if call.state == State::Up {
             return self.answer(to, &request, 200);
         }
-        // An INVITE to two contacts of a user rings at the first.
+        // A user may have two contacts, and the proxy sends the INVITE to both. Only the first one rings.
         if call.invite.is_some() || call.fate == Fate::Ignored {
             return;
         }
@@ -262,7 +263,7 @@ impl World {
         let is_up = call.state == State::Up;
         let is_current = cseq.split(' ').next() == Some(call.cseq[0].to_string().as_str());
         let (caller, uri, branch) = (call.caller.user, call.remotes[0].0.clone(), call.branch.clone());
-        // Hop by hop: the branch and the To of the rejected INVITE (RFC 3261 section 17.1.1.3).
+        // The ACK of a rejection is hop by hop: it repeats the INVITE's branch (RFC 3261 section 17.1.1.3).
         let ack = Wanted {
             method: "ACK",
             uri: &uri,
@@ -280,13 +281,13 @@ impl World {
         match response.status() {
             _ if !is_current => {}
             401 | 407 => self.send_invite(id, &credentials),
-            // "the UAC SHOULD" end the dialog (section 12.2.1.2).
+            // "the UAC SHOULD" end a dialog whose refresh is rejected (section 12.2.1.2).
             _ if is_up => self.on_step(id, Step::HangUp),
             _ => self.end_call(id),
         }
     }
 
-    /// Ends a call; another takes its place.
+    /// Ends a call, and schedules a new one to take its place.
     fn end_call(&mut self, id: u64) {
         if let Some(call) = self.calls.remove(&id) {
             self.up -= u32::from(call.state == State::Up);

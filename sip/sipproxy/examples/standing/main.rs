@@ -1,9 +1,9 @@
-//! A proxy's memory over an hour of virtual time: constant numbers of registered users and concurrent calls, while calls come and go.
+//! Measures a proxy's memory over an hour of virtual time, with constant numbers of registered users and concurrent calls.
 //!
-//! `cargo run --release -p sipproxy --example standing` drives the core with its SQLite store, and phones that register with a
-//! password, again and again, restart and vanish, call, ring, reject, cancel, refresh sessions and hang up. Every minute it samples
-//! allocated and resident memory, and disk space. Exit status 1 if the last quarter's mean exceeds the second's by more than the goals
-//! allow.
+//! `cargo run --release -p sipproxy --example standing` drives the proxy core with its SQLite store. Phones register with a password again
+//! and again, and some restart or disappear. They call, ring, reject, cancel, refresh sessions and hang up. Every minute the program
+//! samples allocated memory, resident memory and disk space. The exit status is 1 if the mean of the last quarter exceeds the mean of the
+//! second quarter by more than `GOALS` permits.
 
 mod calls;
 mod phone;
@@ -18,11 +18,11 @@ use samples::{Sample, growth};
 use watch::watch;
 use world::Size;
 
-/// One figure of a sample.
+/// Function that selects a figure of a sample.
 type Figure = fn(&Sample) -> f64;
 
-/// Permitted growth of the last quarter's mean: of allocated memory; of resident memory and disk space, which also depend on the
-/// allocator and SQLite.
+/// Permitted ratio of the last quarter's mean to the second quarter's mean. Resident memory and disk space also depend on the allocator and
+/// on SQLite, so their goals are looser.
 const GOALS: [(&str, Figure, f64); 3] = [
     ("allocated", |sample| sample.live, 1.01),
     ("resident", |sample| sample.resident, 1.02),

@@ -6,37 +6,37 @@ use bytes::Bytes;
 use sip::digest;
 use sip::{Address, ConnectionId, Header, Hop, Message, Name, Transport};
 
-/// The only domain.
+/// Domain of the proxy and of all users.
 pub(crate) const DOMAIN: &str = "example.com";
-/// The proxy's address, for each of [`TRANSPORTS`].
+/// Address of the proxy on each of [`TRANSPORTS`].
 pub(crate) const PROXY: &str = "192.0.2.1:5060";
-/// The proxy's listeners, in their order; phones take turns.
+/// Transports of the proxy's listeners, in the order of the listeners. Each phone uses one of them.
 pub(crate) const TRANSPORTS: [Transport; 3] = [Transport::Udp, Transport::Tcp, Transport::Sctp];
-/// The body of all offers and answers.
+/// SDP body of all offers and answers.
 const SESSION: &str = "v=0\r\no=- 1 1 IN IP4 10.0.0.1\r\ns=-\r\nc=IN IP4 10.0.0.1\r\nt=0 0\r\nm=audio 4000 RTP/AVP 0 8 101\r\n\
                        a=rtpmap:0 PCMU/8000\r\na=rtpmap:101 telephone-event/8000\r\na=ptime:20\r\na=sendrecv\r\n";
 
-/// One user's phone, at an address of its own.
+/// A user's phone, with its own address.
 #[derive(Clone, Debug)]
 pub(crate) struct Phone {
     pub(crate) number: u32,
-    /// Changes with each restart, along with the port, the connection and the Call-ID of registrations.
+    /// Number of restarts. The port, the connection and the Call-ID of registrations change with each restart.
     pub(crate) restarts: u16,
     pub(crate) cseq: u32,
-    /// Registration lifetime to ask for, in seconds; 0 unregisters.
+    /// Registration lifetime to request, in seconds. 0 removes the registration.
     pub(crate) wanted_s: u32,
-    /// A phone that is off receives nothing.
+    /// True if the phone is on. Otherwise it receives nothing.
     pub(crate) is_on: bool,
 }
 
-/// The identity of one side of a call in From and To.
+/// Identity of one side of a call, as in From and To.
 #[derive(Clone, Debug)]
 pub(crate) struct Side {
     pub(crate) user: u32,
     pub(crate) tag: Option<String>,
 }
 
-/// A request, before it has its fields.
+/// Contents of a request to build.
 pub(crate) struct Wanted<'a> {
     pub(crate) method: &'a str,
     pub(crate) uri: &'a str,
@@ -45,7 +45,7 @@ pub(crate) struct Wanted<'a> {
     pub(crate) call_id: &'a str,
     pub(crate) cseq: u32,
     pub(crate) branch: &'a str,
-    /// Further fields, each with its line end.
+    /// Further header fields, each with its line end.
     pub(crate) more: &'a str,
 }
 
@@ -58,7 +58,7 @@ impl Phone {
         user(self.number)
     }
 
-    /// Reports whether it registers a flow (RFC 5626), as every other phone does.
+    /// Reports whether the phone registers a flow (RFC 5626). Half of the phones do.
     fn is_by_flow(&self) -> bool {
         self.number / 3 % 2 == 1
     }
@@ -76,14 +76,14 @@ impl Phone {
         (Ipv4Addr::new(10, a, b, c), 5060 + self.restarts % 1000).into()
     }
 
-    /// Returns the hop its messages come from.
+    /// Returns the hop from which the phone's messages come.
     pub(crate) fn hop(&self) -> Hop {
         let number = (u64::from(self.number) << 16) | u64::from(self.restarts);
         let connection = self.transport().is_reliable().then_some(ConnectionId(number));
         Hop { listener: self.listener(), transport: self.transport(), address: self.address(), connection }
     }
 
-    /// Reports whether messages to `hop` arrive here.
+    /// Reports whether a message to `hop` reaches this phone.
     pub(crate) fn hears(&self, hop: Hop) -> bool {
         self.is_on && hop.address == self.address()
     }
@@ -98,7 +98,7 @@ impl Phone {
         self.cseq = 0;
     }
 
-    /// Builds a REGISTER.
+    /// Builds a REGISTER. `credentials` is a header field with its line end, or empty.
     pub(crate) fn register(&mut self, credentials: &str) -> String {
         self.cseq += 1;
         let own = Side { user: self.number, tag: Some(format!("r{}", self.restarts)) };
@@ -140,7 +140,7 @@ impl Phone {
         )
     }
 
-    /// Builds a response of this phone, with the dialog's fields if it accepts.
+    /// Builds this phone's response to a request. Responses 180 to 299 to an INVITE also carry Record-Route and Contact.
     pub(crate) fn answer(&self, request: &Message, status: u16, tag: &str) -> Bytes {
         let mut response = request.response(status, "Answer", tag);
         let is_invite = request.method().is_some_and(|method| method.as_bytes() == b"INVITE");
@@ -158,7 +158,7 @@ impl Phone {
         response.to_bytes()
     }
 
-    /// Builds the field that answers a challenge.
+    /// Builds the header field that answers a challenge, with its line end.
     pub(crate) fn credentials(&self, challenged: &Message, method: &str, uri: &str) -> String {
         let (asked, answered) = match challenged.status() {
             401 => (Name::WwwAuthenticate, Name::Authorization),
@@ -196,7 +196,7 @@ pub(crate) fn number_at(address: SocketAddr) -> Option<u32> {
     }
 }
 
-/// Builds a request's Routes from a message's Record-Route: the caller visits them in reverse.
+/// Builds the Route fields of a request from a message's Record-Route. The caller needs them in reverse order.
 pub(crate) fn routes_of(message: &Message, is_caller: bool) -> String {
     let mut recorded: Vec<&[u8]> = message.elements(Name::RecordRoute).collect();
     if is_caller {
@@ -211,7 +211,7 @@ pub(crate) fn contact_of(message: &Message) -> String {
     contact.map(|contact| String::from_utf8_lossy(contact.uri).into_owned()).unwrap_or_default()
 }
 
-/// Returns a field's value.
+/// Returns a header field's first value, or an empty text.
 pub(crate) fn text_of(message: &Message, name: Name) -> String {
     message.first(name).map(|value| String::from_utf8_lossy(value).into_owned()).unwrap_or_default()
 }

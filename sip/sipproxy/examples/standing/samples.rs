@@ -1,16 +1,16 @@
-//! Samples of a world's memory, and the check that it stays constant.
+//! Samples of a world's memory, and the ratio that measures its growth.
 
 use std::fmt;
 
-/// One sample.
+/// Memory and counts of a world at one minute.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sample {
     pub(crate) minute: u32,
-    /// Allocated bytes of proxy and phones together.
+    /// Bytes allocated by the proxy and the phones together.
     pub(crate) live: f64,
-    /// Resident memory of the process, SQLite's cache included.
+    /// Resident memory of the process in bytes, including SQLite's cache.
     pub(crate) resident: f64,
-    /// Size of the store's files.
+    /// Size of the store's files in bytes.
     pub(crate) stored: f64,
     pub(crate) users: usize,
     pub(crate) standing: u32,
@@ -38,7 +38,7 @@ impl fmt::Display for Sample {
     }
 }
 
-/// Returns the ratio of the last quarter's mean to the second's: 1 if nothing grows.
+/// Returns the ratio of the last quarter's mean to the second quarter's mean. The ratio is 1 if nothing grows.
 pub(crate) fn growth(samples: &[Sample], of: fn(&Sample) -> f64) -> f64 {
     let quarter = samples.len() / 4;
     let mean = |part: &[Sample]| part.iter().map(of).sum::<f64>() / part.len().max(1) as f64;

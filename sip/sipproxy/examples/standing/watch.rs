@@ -9,10 +9,11 @@ use sipproxy::Sqlite;
 use super::samples::Sample;
 use super::world::{Size, World};
 
-/// Minutes before the first sample: phones and calls are set up, and their first transactions are forgotten.
+/// Minutes before the first sample. Meanwhile phones register, calls begin, and the first transactions end.
 const SETTLING: u32 = 15;
 
-/// Runs a world for this many minutes; returns it with the samples. `each_minute` is called as well; its allocations count.
+/// Runs a world for [`SETTLING`] minutes, then samples it for `minutes` more. Returns the world and the samples. `each_minute` runs at the
+/// end of every minute, and its allocations count as the world's.
 pub(crate) fn watch(
     size: Size,
     seed: u64,
@@ -60,7 +61,7 @@ fn look(world: &World, minute: u32, live: i64, file: &Path) -> Sample {
     }
 }
 
-/// Returns this process's resident memory according to the kernel.
+/// Returns the resident memory of this process in bytes, as reported by the kernel.
 fn resident_bytes() -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

@@ -1,7 +1,7 @@
 //! A proxy with its store, and phones that register and call, in virtual time.
 //!
-//! Everything the proxy sends arrives a little later, all in memory. The same seed gives the same hour.
-//! Begin with [`World::run_until`].
+//! The proxy's messages arrive after a delay, without sockets. The same seed gives the same sequence of events. Begin with
+//! [`World::run_until`].
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -16,13 +16,13 @@ use sipproxy::Sqlite;
 use super::calls::{Call, Step};
 use super::phone::{DOMAIN, PROXY, Phone, TRANSPORTS, number_at, password, user};
 
-/// Delay between phone and proxy, in each direction.
+/// Delay of the proxy's messages to a phone. Messages to the proxy arrive without delay.
 const DELAY: Duration = Duration::from_millis(10);
-/// The lifetime that phones register for; they refresh after half of it.
+/// Registration lifetime that phones request, in seconds. They refresh before half of it has passed.
 const EXPIRES_S: u32 = 3600;
-/// Time over which the phones first register.
+/// Time span over which the phones register for the first time.
 const ARRIVAL: Duration = Duration::from_secs(240);
-/// One message in this many is duplicated.
+/// Mean number of messages to the proxy per duplicated one.
 const REPEATED: u32 = 100;
 
 /// The size of a world.
@@ -31,14 +31,14 @@ pub(crate) struct Size {
     pub(crate) users: u32,
     /// Concurrent calls, including those being set up.
     pub(crate) calls: u32,
-    /// Mean duration of a call.
+    /// Mean duration of a call in seconds, not counting the first second.
     pub(crate) talk_s: f64,
 }
 
-/// An event.
+/// An event of the simulation.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// A phone registers, again or for the first time.
+    /// A phone registers, or refreshes its registration.
     Register(u32),
     /// A phone is switched on again.
     SwitchOn(u32),
@@ -65,7 +65,7 @@ pub(crate) struct World {
     pub(crate) answered: u64,
     /// Messages received by the proxy.
     pub(crate) messages: u64,
-    /// Responses received by phones, by method.
+    /// Responses that phones have received, by method and status.
     pub(crate) statuses: BTreeMap<(String, u16), u64>,
 }
 
@@ -85,7 +85,7 @@ fn config(users: u32) -> ProxyConfig {
 }
 
 impl World {
-    /// Creates phones that arrive one after the other, and calls that begin then.
+    /// Creates the phones, which register one after the other, and the calls, which begin after that.
     pub(crate) fn new(size: Size, store: Sqlite, seed: u64) -> World {
         let mut world = World {
             size,
@@ -122,7 +122,7 @@ impl World {
         self.events.insert((self.now + time, number), event);
     }
 
-    /// Advances the time.
+    /// Handles all events and timers up to `end`.
     pub(crate) fn run_until(&mut self, end: Time) {
         loop {
             let timer = self.proxy.next_timeout();
@@ -154,7 +154,8 @@ impl World {
         }
     }
 
-    /// Registers a phone again; some are switched off instead, and some come back with another port.
+    /// Registers a phone or refreshes its registration. At random, some phones switch off or unregister instead, and some first restart
+    /// with another port.
     fn register(&mut self, number: u32) {
         let chance = self.rng.u32(..1000);
         let phone = &mut self.phones[number as usize];
@@ -190,7 +191,7 @@ impl World {
             200 if is_removal => self.after(Duration::from_secs(60), Event::Register(to)),
             200 => {
                 let half = u64::from(EXPIRES_S) / 2;
-                // The first refresh falls at a random moment of that half, so that the load is uniform.
+                // The first refresh is due at a random moment of that time, so the load is uniform.
                 let from = if self.now < Time::ZERO + 2 * ARRIVAL { 1 } else { half - 60 };
                 let wait = Duration::from_secs(self.rng.u64(from..half));
                 self.after(wait, Event::Register(to));
@@ -199,7 +200,7 @@ impl World {
         }
     }
 
-    /// Delivers a phone's message to the proxy, now and then twice.
+    /// Delivers a phone's message to the proxy, sometimes twice.
     pub(crate) fn send(&mut self, from: Hop, bytes: Bytes) {
         let times = 1 + u64::from(self.rng.u32(..REPEATED) == 0);
         for _ in 0..times {
@@ -209,7 +210,7 @@ impl World {
         }
     }
 
-    /// Works like the program: first stores changes, then sends messages.
+    /// Executes the proxy's outputs in the order of the real program: changes are stored before messages are sent.
     fn deliver(&mut self) {
         let mut outgoing = VecDeque::new();
         loop {
@@ -227,7 +228,8 @@ impl World {
         }
     }
 
-    /// Delivers a message to its phone. If that is absent, a datagram is lost, and a connection fails.
+    /// Delivers a message to its phone after [`DELAY`]. If the phone does not hear it, a datagram is lost, and a message on a connection
+    /// fails.
     fn pass_on(&mut self, message: Outgoing) {
         let Outgoing { hop, bytes, on_failure, .. } = message;
         let is_heard = number_at(hop.address)

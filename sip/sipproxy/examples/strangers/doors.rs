@@ -1,4 +1,4 @@
-//! The transports to a proxy.
+//! Transports over which messages reach the proxy.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream, UdpSocket};
@@ -9,22 +9,22 @@ use bytes::Bytes;
 use peer::options::{CarrierKind, Mode, Options};
 use peer::talk::Talk;
 
-/// Time to wait for the proxy's answer before asking again.
+/// Time limit for an answer to OPTIONS, after which the request is repeated.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Limit on the number of questions.
+/// Limit on the transmissions of an OPTIONS request.
 const QUESTIONS_MAX: u32 = 20;
-/// Messages per TCP connection: a mutation in one spoils those after it.
+/// Messages per TCP connection. The number is small, because a mutated message may make the rest of its connection unreadable.
 const OF_A_CONNECTION: usize = 4;
 
-/// One transport.
+/// A transport to the proxy.
 pub(crate) trait Door {
     fn name(&self) -> &'static str;
 
-    /// Makes the proxy read all of these.
+    /// Sends messages, and returns once the proxy has read them or closed the connection.
     fn send(&mut self, messages: &[Vec<u8>]) -> Result<()>;
 }
 
-/// Builds a request to the proxy itself.
+/// Builds an OPTIONS request that is addressed to the proxy itself.
 fn question(transport: &str, local: SocketAddr, proxy: SocketAddr, number: u32) -> String {
     format!(
         "OPTIONS sip:{proxy} SIP/2.0\r\nVia: SIP/2.0/{transport} {local};rport;branch=z9hG4bKask{number}\r\n\
@@ -54,7 +54,7 @@ impl UdpDoor {
         Ok(UdpDoor { socket, proxy, number: 0, asked_again: 0 })
     }
 
-    /// Asks until the answer comes.
+    /// Repeats an OPTIONS request until the proxy answers, up to [`QUESTIONS_MAX`] times.
     pub(crate) fn ask(&mut self) -> Result<()> {
         self.number += 1;
         let question = question("UDP", self.socket.local_addr()?, self.proxy, self.number);
@@ -90,7 +90,7 @@ impl Door for UdpDoor {
     }
 }
 
-/// A TCP connection for every few messages.
+/// The TCP transport, with a new connection for every few messages.
 pub(crate) struct TcpDoor {
     proxy: SocketAddr,
 }
@@ -100,11 +100,11 @@ impl TcpDoor {
         TcpDoor { proxy }
     }
 
-    /// Sends, and waits until the proxy has read everything and closed as well.
+    /// Sends messages on a new connection, and waits until the proxy closes it. If sending fails, the proxy has closed it already.
     fn connection(&self, messages: &[Vec<u8>]) -> Result<()> {
         let mut stream = TcpStream::connect(self.proxy)?;
         stream.set_read_timeout(Some(PATIENCE * QUESTIONS_MAX))?;
-        // A proxy that received a malformed message may close before it has read everything.
+        // The proxy may close the connection after a malformed message, before it has read the rest.
         let told = messages.iter().try_for_each(|message| stream.write_all(message));
         if told.and_then(|()| stream.shutdown(Shutdown::Write)).is_err() {
             return Ok(());
@@ -128,7 +128,7 @@ impl Door for TcpDoor {
     }
 }
 
-/// One association.
+/// The SCTP transport: one association.
 pub(crate) struct SctpDoor {
     talk: Talk,
     local: IpAddr,

@@ -1,9 +1,9 @@
 //! Fuzzes a running proxy with the messages of RFC 4475, mutated at random, over UDP, TCP and SCTP in turn.
 //!
-//! `cargo run --release -p sipproxy --example strangers -- --local ADDRESS --proxy ADDRESS:5060 --watch PID` sends them in batches.
-//! After each batch the proxy must answer OPTIONS, which shows that it lives and has processed the batch. Prints as JSON the number of
-//! messages per transport, the number of repeated OPTIONS, and the proxy's memory over time. Exit status 1 if the proxy no longer
-//! answers.
+//! `cargo run --release -p sipproxy --example strangers -- --local ADDRESS --proxy ADDRESS:5060 --watch PID` sends the messages in batches.
+//! After each batch the proxy must answer OPTIONS, which shows that it still runs and has processed the batch. The program prints JSON: the
+//! number of messages per transport, the number of repeated OPTIONS requests, and the proxy's memory over time. The exit status is 1 if the
+//! proxy no longer answers.
 
 mod doors;
 
@@ -17,14 +17,14 @@ use doors::{Door, SctpDoor, TcpDoor, UdpDoor};
 use fuzzing::torture::{changed, corpus};
 use serde_json::json;
 
-/// Messages per batch: as many as fit a socket's buffer.
+/// Messages per batch, limited by the size of a socket's buffer.
 const BATCH: u64 = 32;
-/// Total number of memory samples.
+/// Number of memory samples over the whole run.
 const LOOKS: u64 = 100;
 
 #[derive(Parser)]
 struct Args {
-    /// Local address; must differ from the proxy's, because each program receives all SCTP packets of its address
+    /// Local address, which must differ from the proxy's: a program receives all SCTP packets that arrive at its address
     #[arg(long, value_name = "ADDRESS")]
     local: IpAddr,
 
@@ -36,8 +36,8 @@ struct Args {
     #[arg(long, default_value_t = 1_000_000)]
     messages: u64,
 
-    /// Limit on messages per second. It bounds the proxy's state, which lasts some seconds per message, and the ports used by
-    /// closed connections
+    /// Limit on messages per second. It bounds the proxy's state, which lasts some seconds per message, and the number of ports that closed
+    /// connections occupy
     #[arg(long, default_value_t = 4000, value_parser = clap::value_parser!(u32).range(1..))]
     rate: u32,
 
@@ -92,7 +92,7 @@ fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// The pace of batches. Time lost is not made up for by a burst.
+/// The pace of batches. A late batch does not shorten the pauses after it.
 struct Pace {
     due: Instant,
     between: Duration,
@@ -114,7 +114,7 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// Returns a process's resident memory according to the kernel.
+/// Returns a process's resident memory in KiB, as reported by the kernel.
 fn resident_kib(process: u32) -> Result<u64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status"));
     let status = status.with_context(|| format!("no process {process}"))?;

@@ -76,7 +76,8 @@ impl ModeName {
     }
 }
 
-/// 64 × T1, the time for which a transaction waits for a response (RFC 3261 table 4, timers B and F).
+/// Returns the default of `drain_s` in seconds: 64 × T1, the time for which a transaction waits for a response (RFC 3261 table 4, timers B
+/// and F).
 fn drain_s() -> u32 {
     32
 }
@@ -105,7 +106,8 @@ impl Default for NameServers {
 }
 
 impl NameServers {
-    /// Returns the configured servers, or the system's if none are configured.
+    /// Returns the configured servers, or up to three of the system's servers if none are configured. If lookups are disabled, returns
+    /// none.
     fn of_system(self) -> Vec<SocketAddr> {
         if !self.enabled || !self.servers.is_empty() {
             return if self.enabled { self.servers } else { Vec::new() };
@@ -139,11 +141,11 @@ impl Tls {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Listen {
-    /// As in the thesis: UDP by default.
+    /// Name of the transport. The default is UDP, as in the thesis.
     #[serde(default = "udp")]
     transport: String,
     address: SocketAddr,
-    /// A replacement for the address in Record-Route.
+    /// Name, with or without a port, that replaces the address in Record-Route.
     record_route: Option<String>,
 }
 
@@ -190,9 +192,10 @@ impl Users {
     }
 }
 
-/// Default requests per second of one source: some thousand telephones behind one address.
+/// Default limit on the requests per second of one source. It suffices for thousands of telephones behind one address.
 const REQUESTS_PER_S: u32 = 200;
-/// Default burst: five hundred telephones register, each after a challenge, after a power failure.
+/// Default burst. After a power failure, 500 telephones behind one address can register at once, with two requests each because of the
+/// challenge.
 const BURST: u32 = 1000;
 
 /// The table `[access]`.
@@ -300,7 +303,7 @@ impl Default for T1 {
     }
 }
 
-/// A key and its fault.
+/// A key, and the fault of its value.
 pub(super) type Wrong = (&'static str, String);
 
 impl File {
@@ -322,7 +325,7 @@ impl File {
                            digest response is already used";
             return Err(("authentication", problem.to_owned()));
         }
-        // The proxy would have to keep a request that waits for a name.
+        // A stateless proxy looks up no names: it would have to keep the request until the answer arrives.
         let name_servers = if is_stateless { Vec::new() } else { self.dns.of_system() };
         let proxy = ProxyConfig {
             mode: self.mode.mode(),
@@ -410,7 +413,7 @@ fn record_names(listen: &[Listen]) -> Result<BTreeMap<usize, RecordName>, Wrong>
     named.map(|(at, text)| Ok((at, record_name(text)?))).collect()
 }
 
-/// Parses `NAME`, which is looked up with its port, or `NAME:PORT`.
+/// Parses `NAME` or `NAME:PORT`. Other hosts look up the port of a plain `NAME` in DNS.
 fn record_name(text: &str) -> Result<RecordName, Wrong> {
     const KEY: &str = "listen.record_route";
     let Some((host, port)) = text.split_once(':') else {
@@ -452,7 +455,7 @@ fn domain(key: &'static str, name: &str) -> Result<String, Wrong> {
     Ok(name.to_ascii_lowercase())
 }
 
-/// Parses 64 hexadecimal digits: anyone who sees a mark could guess a password.
+/// Parses the key from 64 hexadecimal digits. A passphrase is not accepted, because an observer of the dialog marks could guess it.
 fn dialog_key(text: &str) -> Result<[u8; 32], Wrong> {
     let wrong = || {
         ("dialog_key", "must be 64 hexadecimal digits: generate them with `openssl rand -hex 32`".to_owned())

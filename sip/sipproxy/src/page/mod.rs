@@ -1,4 +1,5 @@
-//! The proxy's state for people, Prometheus and other programs, on 127.0.0.1 only: [`ops::Page`] serves it and controls access.
+//! Serves the proxy's state to people, Prometheus and other programs, on 127.0.0.1 only. [`ops::Page`] is the HTTP server and controls
+//! access.
 
 use std::io;
 
@@ -12,7 +13,7 @@ use crate::words::{Answer, Question, Status};
 /// The available paths.
 const NAMES: &str = "/, /metrics, /status.json, /performance.json, and /contacts.json, /dialogs.json and /connections.json (?search=TEXT&count=NUMBER&after=NEXT)";
 
-/// Serves until the process ends.
+/// Serves requests until the process ends.
 pub(crate) fn run(page: Page, desk: Desk) {
     page.run(NAMES, move |request| answer(&desk, request));
 }
@@ -46,7 +47,7 @@ fn metrics(status: &Status, performance: &Performance) -> MetricsText {
     metrics
 }
 
-/// Returns the reference page of the metrics, including those of a drain and of a shared store.
+/// Returns the reference page of the metrics, including those that exist only during a drain or with a shared store.
 pub(crate) fn metrics_reference() -> String {
     let status = Status { transactions_left: Some(0), store_up: Some(true), ..Status::default() };
     format!(
@@ -57,7 +58,7 @@ pub(crate) fn metrics_reference() -> String {
     )
 }
 
-/// Returns the same line as on the control socket.
+/// Returns an answer as the line of JSON that the control socket would send.
 fn json(answer: io::Result<Answer>) -> PageAnswer {
     let answer = match answer {
         Ok(Answer::Refused { reason }) => return PageAnswer::text("400 Bad Request", reason),
