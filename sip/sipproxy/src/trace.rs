@@ -1,9 +1,12 @@
 //! Live traces of messages, for `sctpify-sip trace`: as text, or as a pcapng file.
 //!
-//! The loop copies messages into queues ([`Taps`]), and a thread per tracer writes the wanted ones to its control
-//! connection ([`Ear`]). The loop never waits: messages that do not fit are counted, and the next one reports them. Without
-//! a tracer nothing is copied. Text omits the values of Authorization fields; a pcapng file has everything. In a pcapng file each
-//! message is a synthetic UDP datagram with the real transport in its comment, so that Wireshark shows TLS and SCTP alike.
+//! The loop copies messages into queues ([`Taps`]). A thread per tracer writes the selected messages to its control connection ([`Ear`]).
+//! The loop never waits: it counts the messages that do not fit, and the next message reports the count. Without a tracer, nothing is
+//! copied.
+//!
+//! Text output omits the values of Authorization and Proxy-Authorization fields, but a pcapng file contains everything. In a pcapng file,
+//! each message is a synthetic UDP datagram. Wireshark therefore also shows messages over TLS and SCTP. A comment of the datagram names the
+//! real transport.
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -23,35 +26,35 @@ pub(crate) use wire::pcapng::Direction;
 use crate::clock::since_1970;
 use crate::words::Wanted;
 
-/// Limit on messages that wait to be written.
+/// Limit on messages that wait in a tracer's queue.
 const QUEUE_MAX: usize = 4096;
 /// Limit on concurrent tracers.
 const EARS_MAX: usize = 8;
-/// Interval at which the tracer's connection is checked.
+/// Interval between checks of the client's connection, while no messages arrive.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// Time limit for that check.
+/// Time limit for such a check.
 const LOOK_LIMIT: Duration = Duration::from_millis(1);
 
-/// One message.
+/// A message that the proxy received or sent.
 #[derive(Clone, Debug)]
 pub(crate) struct Passed {
     /// Time since 1970.
     pub(crate) at: Duration,
-    /// Its direction.
+    /// Direction of the message.
     pub(crate) direction: Direction,
     /// The transport.
     pub(crate) transport: Transport,
-    /// Our listener's address.
+    /// Address of the proxy's listener.
     pub(crate) local: SocketAddr,
     /// The peer's address.
     pub(crate) peer: SocketAddr,
     /// The message.
     pub(crate) bytes: Bytes,
-    /// Messages dropped before it.
+    /// Number of messages that were dropped before this one.
     missed: u64,
 }
 
-/// The queues for traced messages.
+/// The queues of all tracers.
 #[derive(Debug, Default)]
 pub(crate) struct Taps(Vec<Tap>);
 
@@ -62,7 +65,7 @@ struct Tap {
     missed: u64,
 }
 
-/// The other end of a queue. Dropping it closes the tap.
+/// The receiving end of a tracer's queue. The queue is removed after this end is dropped.
 #[derive(Debug)]
 pub(crate) struct Ear {
     queue: Receiver<Passed>,
@@ -70,7 +73,7 @@ pub(crate) struct Ear {
 }
 
 impl Taps {
-    /// Adds a tracer; `None` if there are too many.
+    /// Adds a tracer. Returns `None` if there are too many.
     pub(crate) fn open(&mut self) -> Option<Ear> {
         self.0.retain(|tap| tap.ear.strong_count() > 0);
         if self.0.len() >= EARS_MAX {
@@ -82,7 +85,7 @@ impl Taps {
         Some(Ear { queue, _alive: alive })
     }
 
-    /// Copies a message to all tracers.
+    /// Copies a message to the queues of all tracers.
     pub(crate) fn note(
         &mut self,
         direction: Direction,
@@ -105,10 +108,10 @@ impl Taps {
 }
 
 impl Ear {
-    /// Writes the wanted messages, until the other side disconnects.
+    /// Writes the selected messages to the client, until it disconnects.
     ///
     /// # Errors
-    /// If writing fails, as when the other side has gone.
+    /// If writing fails, for example because the client has disconnected.
     pub(crate) fn write_to(&self, mut to: &UnixStream, filter: &Filter) -> io::Result<()> {
         to.set_read_timeout(Some(LOOK_LIMIT))?;
         let mut buffer = Vec::new();
@@ -140,7 +143,7 @@ pub(crate) struct Filter {
 }
 
 impl Filter {
-    /// Converts a request on the control socket.
+    /// Creates the filter that a client requests on the control socket.
     ///
     /// # Errors
     /// A sentence about the invalid part.
@@ -170,7 +173,7 @@ impl Filter {
     }
 }
 
-/// Reports whether From or To is this user.
+/// Reports whether this user is in From or To. The user is a name, with or without a domain.
 fn is_about(message: &Message, user: &str) -> bool {
     [Name::From, Name::To].into_iter().any(|name| {
         let address = message.first(name).and_then(|value| Address::parse(value).ok());
@@ -208,7 +211,7 @@ impl Passed {
         pcapng::write(out, &captured)
     }
 
-    /// Writes a line about the transmission, then the message, then an empty line.
+    /// Writes a line about the transmission, then the message and an empty line.
     fn write_text(&self, out: &mut Vec<u8>) -> io::Result<()> {
         if self.missed > 0 {
             writeln!(out, "# {} messages are missing here", self.missed)?;
@@ -231,7 +234,7 @@ impl Passed {
             let name = line.split(':').next().unwrap_or_default().trim();
             let is_secret =
                 ["Authorization", "Proxy-Authorization"].iter().any(|n| name.eq_ignore_ascii_case(n));
-            // A message must not send control characters to a terminal.
+            // Control characters in a message must not reach the terminal.
             let shown = line.chars().map(|c| if c.is_control() && c != '\t' { '\u{fffd}' } else { c });
             match is_secret {
                 true => writeln!(out, "{name}: (omitted)")?,

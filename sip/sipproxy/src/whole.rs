@@ -1,7 +1,7 @@
-//! Assembles whole lists from pieces, between which the loop handles messages.
+//! Assembles whole lists from pieces. The loop handles messages between two pieces.
 //!
-//! Items that move meanwhile may be missing or duplicated. Invariant: no more than [`LISTED_MAX`] rows are kept, nor more than
-//! [`BYTES_MAX`]; those beyond are counted. Begin with [`whole`].
+//! Entries that move within the list meanwhile may be missing or duplicated. Invariant: up to [`LISTED_MAX`] rows and [`BYTES_MAX`] bytes
+//! are kept, and the other rows are counted. Begin with [`whole`].
 
 use std::io;
 
@@ -10,13 +10,13 @@ use serde::Serialize;
 
 use crate::words::Answer;
 
-/// Limit on the size of all rows as JSON: half of the limit of a reader of the control socket.
+/// Limit on the size of all rows as JSON, in bytes. It is half of the limit for readers of the control socket.
 const BYTES_MAX: usize = 32 << 20;
 
-/// Returns the whole list that `part` asks for; `ask` makes the loop answer one piece.
+/// Returns the whole list that `part` requests. `ask` makes the loop answer one piece.
 ///
 /// # Errors
-/// Those of `ask`.
+/// The errors of `ask`.
 pub(crate) fn whole(part: &Part, mut ask: impl FnMut(Part) -> io::Result<Answer>) -> io::Result<Answer> {
     let mut piece = ask(part.piece(part.after.clone()))?;
     let Some(mut all) = empty_like(&piece) else { return Ok(piece) };
@@ -27,7 +27,7 @@ pub(crate) fn whole(part: &Part, mut ask: impl FnMut(Part) -> io::Result<Answer>
     Ok(all)
 }
 
-/// Creates an empty list of the same kind; `None` if the answer is not a list.
+/// Creates an empty list of the same kind. Returns `None` if the answer is not a list.
 fn empty_like(piece: &Answer) -> Option<Answer> {
     match piece {
         Answer::Contacts { .. } => Some(Answer::Contacts { contacts: Vec::new(), left_out: 0, next: None }),
@@ -39,7 +39,7 @@ fn empty_like(piece: &Answer) -> Option<Answer> {
     }
 }
 
-/// Appends a piece; returns the start of the next one.
+/// Appends a piece. Returns the start of the next piece, if there is one.
 fn join(all: &mut Answer, piece: Answer, bytes: &mut usize) -> Option<String> {
     match (all, piece) {
         (Answer::Contacts { contacts, left_out, .. }, Answer::Contacts { contacts: more, next, .. }) => {
@@ -57,12 +57,12 @@ fn join(all: &mut Answer, piece: Answer, bytes: &mut usize) -> Option<String> {
             *left_out += fill(connections, more, bytes);
             next
         }
-        // The loop answered the same question with another kind, which cannot happen.
+        // This does not occur, because the loop answers the same question with the same kind of list.
         _ => None,
     }
 }
 
-/// Appends rows while there is room for them; returns the number left out.
+/// Appends rows while there is room for them. Returns the number of rows that were left out.
 fn fill<T: Serialize>(rows: &mut Vec<T>, more: Vec<T>, bytes: &mut usize) -> usize {
     let mut left_out = 0;
     for row in more {
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
     use crate::words::Contact;
 
-    /// Builds a list of contacts with URIs of this length, in pieces of a thousand.
+    /// Builds a list of contacts with URIs of this length, in pieces of 1,000 rows.
     fn answer(part: &Part, users: usize, length: usize) -> Answer {
         let row = |n: usize| Contact {
             user: n.to_string(),

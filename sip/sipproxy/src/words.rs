@@ -9,13 +9,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::performance::Performance;
 
-/// A question.
+/// A question to a running proxy.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Question {
-    /// Numbers.
+    /// The state and the counts of the proxy.
     Status,
-    /// The performance of registrations and calls.
+    /// The performance metrics of registrations and calls.
     Performance,
     /// The registered contacts.
     Contacts(Part),
@@ -23,14 +23,14 @@ pub(crate) enum Question {
     Dialogs(Part),
     /// The current connections and associations.
     Connections(Part),
-    /// Live messages; the answer is followed by text or a pcapng file, until the client disconnects.
+    /// Live messages. After the answer, text or a pcapng file follows, until the client disconnects.
     Trace(Wanted),
 }
 
-/// The filter and format of a trace; everything by default.
+/// Filter and format of a trace. The default is all messages, as text.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Wanted {
-    /// A pcapng file instead of text.
+    /// True for a pcapng file, false for text.
     #[serde(default)]
     pub(crate) pcapng: bool,
     /// Only requests of this method, and their responses.
@@ -43,49 +43,49 @@ pub(crate) struct Wanted {
     pub(crate) peer: Option<String>,
 }
 
-/// An answer.
+/// An answer to a question.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "response", rename_all = "snake_case")]
 pub(crate) enum Answer {
-    /// To [`Question::Status`].
+    /// The answer to [`Question::Status`].
     Status(Box<Status>),
-    /// To [`Question::Performance`].
+    /// The answer to [`Question::Performance`].
     Performance(Box<Performance>),
-    /// To [`Question::Contacts`].
+    /// The answer to [`Question::Contacts`].
     Contacts {
-        /// Ordered by user.
+        /// The contacts, ordered by user.
         contacts: Vec<Contact>,
-        /// Contacts beyond [`ops::LISTED_MAX`], which are not listed.
+        /// Number of contacts that are not listed, because the list is too long ([`ops::LISTED_MAX`]).
         left_out: usize,
-        /// Start of the next part, if this is a part and not the last.
+        /// Start of the next part; `None` after the last part or a whole list.
         #[serde(default)]
         next: Option<String>,
     },
-    /// To [`Question::Dialogs`].
+    /// The answer to [`Question::Dialogs`].
     Dialogs {
-        /// The most recently active first.
+        /// The dialogs, the most recently active first.
         dialogs: Vec<Dialog>,
-        /// Dialogs beyond [`ops::LISTED_MAX`], which are not listed.
+        /// Number of dialogs that are not listed, because the list is too long ([`ops::LISTED_MAX`]).
         left_out: usize,
-        /// Start of the next part, if this is a part and not the last.
+        /// Start of the next part; `None` after the last part or a whole list.
         #[serde(default)]
         next: Option<String>,
     },
-    /// To [`Question::Connections`].
+    /// The answer to [`Question::Connections`].
     Connections {
-        /// Listener by listener, the oldest first.
+        /// The connections by listener, the oldest first.
         connections: Vec<Connection>,
-        /// Connections beyond [`ops::LISTED_MAX`], which are not listed.
+        /// Number of connections that are not listed, because the list is too long ([`ops::LISTED_MAX`]).
         left_out: usize,
-        /// Start of the next part, if this is a part and not the last.
+        /// Start of the next part; `None` after the last part or a whole list.
         #[serde(default)]
         next: Option<String>,
     },
-    /// To [`Question::Trace`]: it follows.
+    /// The answer to [`Question::Trace`]. The messages follow.
     Tracing,
-    /// The question is refused, with a reason.
+    /// A refusal of the question, with a reason.
     Refused {
-        /// A sentence.
+        /// The reason, as a sentence.
         reason: String,
     },
 }
@@ -98,38 +98,38 @@ pub(crate) struct Status {
     pub(crate) version: String,
     /// Seconds since the start.
     pub(crate) uptime_s: u64,
-    /// `running`; `draining` from SIGTERM on, while work is pending; then `leaving`.
+    /// `running`, `draining` after SIGTERM while work is pending, or `leaving` after that.
     #[serde(default)]
     pub(crate) state: String,
-    /// Pending transactions while draining; `None` otherwise.
+    /// Pending transactions; `None` unless the proxy drains.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) transactions_left: Option<usize>,
-    /// Seconds until draining is cut short; `None` unless it drains.
+    /// Seconds until the time limit of the drain; `None` unless the proxy drains.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) drain_ends_in_s: Option<u64>,
     /// Transport and address of each listener.
     pub(crate) listeners: Vec<String>,
     /// Users with contacts.
     pub(crate) users: usize,
-    /// Their contacts.
+    /// Contacts of these users.
     pub(crate) contacts: usize,
-    /// Server transactions, including those that only wait to end.
+    /// Server transactions, including completed ones.
     pub(crate) server_transactions: usize,
-    /// Client transactions, counted likewise.
+    /// Client transactions, including completed ones.
     pub(crate) client_transactions: usize,
     /// Well-formed new requests since the start; the counters below also count since the start.
     pub(crate) requests: u64,
     /// Retransmitted messages.
     pub(crate) retransmissions: u64,
-    /// Messages that could not be parsed, or match no transaction.
+    /// Messages that could not be parsed, or that match no transaction.
     pub(crate) dropped: u64,
-    /// Requests rejected for lack of room.
+    /// Requests rejected because of overload.
     pub(crate) overloads: u64,
     /// REGISTERs answered with 200.
     pub(crate) registrations: u64,
     /// INVITEs answered with 2xx.
     pub(crate) calls: u64,
-    /// Client transactions that got no response.
+    /// Client transactions that received no response.
     pub(crate) timeouts: u64,
     /// Requests rejected because of their source address.
     #[serde(default)]
@@ -139,25 +139,25 @@ pub(crate) struct Status {
     pub(crate) limited: u64,
     /// New INVITEs outside of dialogs.
     pub(crate) invites: u64,
-    /// Responses by class, 1xx first.
+    /// Responses to new requests by class, 1xx first.
     pub(crate) responses: [u64; 6],
     /// Known calls and subscriptions.
     pub(crate) dialogs: usize,
     /// Connections or associations of each listener.
     pub(crate) connections: Vec<usize>,
-    /// The store of bindings, and a server's state; empty: memory only.
+    /// The store of bindings, with the state of its server. Empty if bindings are in memory only.
     #[serde(default)]
     pub(crate) store: String,
-    /// True if the shared store is reachable; `None` without one.
+    /// True if the shared store is reachable; `None` without a shared store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) store_up: Option<bool>,
-    /// Number of its failures since the start.
+    /// Failures of the shared store since the start.
     #[serde(default)]
     pub(crate) store_failures: u64,
-    /// Requests that wait for it.
+    /// Requests that wait for the shared store.
     #[serde(default)]
     pub(crate) store_waiting: usize,
-    /// Requests for which it did not answer, since the start.
+    /// Requests that the shared store did not answer, since the start.
     #[serde(default)]
     pub(crate) unanswered: u64,
     /// Requests rejected because the proxy drains.
@@ -170,9 +170,9 @@ pub(crate) struct Status {
 pub(crate) struct Dialog {
     /// `call` or `subscription`.
     pub(crate) kind: String,
-    /// `early` until it is answered, then `confirmed`.
+    /// `early` until the dialog is answered, then `confirmed`.
     pub(crate) state: String,
-    /// Seconds since its first request, or since the answer.
+    /// Seconds since the answer. Before the answer, seconds since the first request.
     pub(crate) age_s: u64,
     /// The caller, as in From.
     pub(crate) from: String,
@@ -182,7 +182,7 @@ pub(crate) struct Dialog {
     pub(crate) call_id: String,
     /// Transport and address of the caller's side.
     pub(crate) caller: String,
-    /// The same for the callee's sides.
+    /// Transport and address of each callee's side.
     pub(crate) callees: Vec<String>,
 }
 
@@ -206,11 +206,11 @@ pub(crate) struct Contact {
 pub(crate) struct Connection {
     /// The transport.
     pub(crate) transport: String,
-    /// Our listener's address.
+    /// Address of the proxy's listener.
     pub(crate) local: String,
-    /// The peer's address; for an association the first one.
+    /// Address of the peer. For an association, its first address.
     pub(crate) peer: String,
-    /// `connecting`, then `connected`; for an association RFC 9260's name.
+    /// `connecting`, then `connected`. For an association, the name of its state in RFC 9260.
     pub(crate) state: String,
     /// Bytes that wait to be sent.
     pub(crate) waiting_bytes: usize,
@@ -221,23 +221,23 @@ pub(crate) struct Connection {
 /// One path of an association.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Path {
-    /// Our address; none while the kernel chooses it.
+    /// Local address; `None` while the kernel chooses it.
     pub(crate) local: Option<IpAddr>,
     /// The peer's address.
     pub(crate) remote: IpAddr,
-    /// `sctp`, or `sctp-udp` in UDP.
+    /// `sctp`, or `sctp-udp` for SCTP over UDP.
     pub(crate) carrier: String,
     /// `unconfirmed`, `active`, `potentially_failed` or `inactive`.
     pub(crate) state: String,
     /// True for the primary path.
     pub(crate) primary: bool,
-    /// True if new data uses it.
+    /// True if new data uses this path.
     pub(crate) in_use: bool,
-    /// Smoothed round-trip time in microseconds, once measured.
+    /// Smoothed round-trip time in microseconds; `None` before the first measurement.
     pub(crate) srtt_us: Option<u64>,
-    /// Bytes of messages first sent on it.
+    /// Bytes of messages that were first sent on this path.
     pub(crate) data_sent_bytes: u64,
-    /// DATA chunks retransmitted.
+    /// Retransmitted DATA chunks.
     pub(crate) retransmissions: u64,
     /// Retransmission timeouts.
     pub(crate) timeouts: u64,
@@ -268,7 +268,7 @@ impl Connection {
 }
 
 impl Answer {
-    /// Formats the answer for people: a line for each number or contact.
+    /// Formats the answer for people, with a line for each number or entry.
     pub(crate) fn to_text(&self) -> String {
         match self {
             Answer::Status(status) => status.to_text(),
@@ -301,7 +301,7 @@ impl Answer {
 }
 
 impl Status {
-    /// Formats a line for each number, by its name in JSON.
+    /// Formats a line for each number, with its name in JSON.
     fn to_text(&self) -> String {
         let labelled = |names: &[String], counts: &[u64]| -> String {
             let pairs = names.iter().zip(counts).map(|(name, count)| format!("{name}: {count}"));
@@ -323,7 +323,7 @@ impl Status {
     }
 }
 
-/// Formats a line for each item below a heading, or `none`.
+/// Formats a heading and a line for each item, or `none` if there are no items.
 fn list<T>(items: &[T], heading: &str, none: &str, line: impl FnMut(&T) -> String) -> String {
     match items.is_empty() {
         true => none.to_owned(),

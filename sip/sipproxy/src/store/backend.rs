@@ -1,7 +1,8 @@
-//! The interface of servers through which proxies share users; each kind has its own module.
+//! The interface of the servers through which proxies share users. Each kind of server has its own module.
 //!
-//! A backend moves texts and decides nothing: `record` defines their contents, and `shared` decides when to ask and how to handle
-//! failure. Every call returns within a few times [`LIMIT`], whatever the server does. Failures are sentences without secrets.
+//! A backend transfers texts and makes no decisions. `record` defines the contents of the texts. `shared` decides when to query the server,
+//! and how to handle failures. Each request to the server has the time limit [`LIMIT`]. A call makes a few requests, except
+//! [`News::load`], which makes many. [`News::next`] has its own limit. Errors are sentences without secrets.
 
 use std::time::Duration;
 
@@ -16,26 +17,26 @@ pub(super) enum Command {
         /// The user's key.
         key: String,
     },
-    /// Replaces a record if it still has this version.
+    /// Replaces a record if it still has the expected version.
     Replace {
         /// The user's key.
         key: String,
-        /// The expected version; 0: there is no record.
+        /// The expected version; 0 if no record exists.
         version: u64,
-        /// The text for the notification, also stored unless `is_gone`.
+        /// The new text of the record. The notification carries it, and it is stored unless `is_gone` is true.
         text: String,
-        /// True if the record is to be deleted.
+        /// True if the record must be deleted.
         is_gone: bool,
-        /// Time after which the record may be forgotten, in milliseconds since 1970.
+        /// Time after which the server may delete the record, in milliseconds since 1970.
         expires_ms: u64,
     },
-    /// Records a use of a nonce, if its count is higher than any before.
+    /// Records a use of a nonce, if its count exceeds all earlier counts of this nonce.
     Use {
         /// The nonce.
         nonce: String,
-        /// At least 1.
+        /// The count of the use, at least 1.
         count: u32,
-        /// Time after which it may be forgotten, in milliseconds since 1970.
+        /// Time after which the server may forget the nonce, in milliseconds since 1970.
         expires_ms: u64,
     },
 }
@@ -43,9 +44,9 @@ pub(super) enum Command {
 /// The server's answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Reply {
-    /// The record's version and text; `None` if there is none.
+    /// The record's version and text; `None` if no record exists. Also the reply to a replacement that expected another version.
     Is(Option<(u64, String)>),
-    /// The record was replaced, and has this version.
+    /// The new version of the replaced record.
     Replaced(u64),
     /// True if the use was recorded.
     IsFirst(bool),
@@ -54,13 +55,13 @@ pub(super) enum Reply {
 /// A notification from the server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Event {
-    /// A record has this new version; the text is as in [`Command::Replace`].
+    /// The new version of a record, and its text as in [`Command::Replace`].
     Changed(u64, String),
     /// A proxy's announcement of its state.
     Presence(String),
 }
 
-/// The error, for people.
+/// Text of an error, for people.
 pub(super) type Failure = String;
 
 /// A kind of server, and its address.
@@ -68,32 +69,33 @@ pub(super) trait Backend: Send + Sync {
     /// Connects for commands.
     fn connect(&self) -> Result<Box<dyn Commands>, Failure>;
 
-    /// Connects for notifications, which are kept from this moment on.
+    /// Connects for notifications. They are queued from this moment on.
     fn listen(&self) -> Result<Box<dyn News>, Failure>;
 }
 
 /// A connection for commands.
 pub(super) trait Commands: Send {
-    /// Executes all of these, each atomically, and answers in their order. Replacements survive a crash of the server's process.
+    /// Executes the commands, each atomically, and returns the replies in the same order. Replacements survive a crash of the server's
+    /// process, unless [`Commands::warnings`] reports a setting that prevents this.
     fn run(&mut self, commands: &[Command]) -> Result<Vec<Reply>, Failure>;
 
-    /// Announces this proxy's state, and forgets expired records; returns the server's time in milliseconds since 1970.
+    /// Announces this proxy's state (`who`), and may delete expired records. Returns the server's time in milliseconds since 1970.
     fn beat(&mut self, who: &str) -> Result<u64, Failure>;
 
-    /// Returns warnings about the server's configuration, asked once.
+    /// Returns warnings about the server's configuration. The caller asks for them once.
     fn warnings(&mut self) -> Vec<String>;
 }
 
 /// A connection for notifications.
 pub(super) trait News: Send {
-    /// Delivers version and text of all records, in any order.
+    /// Passes the version and text of each record to `each`, in any order.
     fn load(&mut self, each: &mut dyn FnMut(u64, String)) -> Result<(), Failure>;
 
-    /// Returns the next notification; `None` if there was none within the limit.
+    /// Returns the next notification, or `None` if none arrives within the limit.
     fn next(&mut self, limit: Duration) -> Result<Option<Event>, Failure>;
 }
 
-/// Parses an event from one text: its version, 0 for [`Event::Presence`], a line end, and the rest.
+/// Parses an event from a text of three parts: the version (0 for [`Event::Presence`]), a line feed, and the contents.
 pub(super) fn event_of(text: &str) -> Option<Event> {
     let (version, rest) = text.split_once('\n')?;
     match version.parse().ok()? {

@@ -1,7 +1,8 @@
-//! Persistence of bindings: in memory only, in a file of this host, or on a server that several proxies share.
+//! Persistence of bindings: in memory only, in a file on this host, or on a server that several proxies share.
 //!
-//! A file ([`Sqlite`]) is written before the messages of the same pass of the event loop are sent. Separate threads query a server ([`Shared`]), and the loop never
-//! waits for it; Redis and PostgreSQL are behind one interface, [`backend::Backend`]. Begin with [`StoreAddress`] and [`Store::open`].
+//! The loop writes to a file ([`Sqlite`]) before it sends the messages that depend on the change. Separate threads query a server
+//! ([`Shared`]), and the loop never waits for them. Redis and PostgreSQL are behind one interface, [`backend::Backend`]. Begin with
+//! [`StoreAddress`] and [`Store::open`].
 
 mod backend;
 mod own;
@@ -28,7 +29,7 @@ pub use sqlite::Sqlite;
 /// The location of the store.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum StoreAddress {
-    /// A file of this host.
+    /// A file on this host.
     File(PathBuf),
     /// A Redis server.
     Redis(ServerAddress),
@@ -40,7 +41,7 @@ pub(crate) enum StoreAddress {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct ServerAddress {
     url: SecretUrl,
-    /// The file with the roots for its certificate, if the URL asks for TLS.
+    /// File with the trusted root certificates, if the URL requests TLS.
     roots: PathBuf,
 }
 
@@ -54,7 +55,7 @@ impl SecretUrl {
     }
 }
 
-/// Shows only scheme, host and path: both the part before `@` and the part after `?` may be secret.
+/// Shows only scheme, host and path, because the parts before `@` and after `?` may be secret.
 impl fmt::Display for SecretUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (scheme, rest) = self.0.split_once("://").unwrap_or(("", &self.0));
@@ -80,10 +81,11 @@ impl fmt::Display for StoreAddress {
 }
 
 impl StoreAddress {
-    /// Parses the configured value; `roots` is the file with the roots for TLS.
+    /// Parses the configured value. `roots` is the file with the trusted root certificates for TLS.
     ///
     /// # Errors
-    /// A text for the user if it is empty or an invalid URL; for an unknown kind of URL, with the valid forms.
+    /// A text for the user, if the value is empty, the URL is invalid, or the root certificates cannot be read. For an unknown kind of URL,
+    /// the text lists the valid forms.
     pub(crate) fn parse(text: &str, roots: &Path) -> Result<StoreAddress, String> {
         let server = ServerAddress { url: SecretUrl(text.to_owned()), roots: roots.to_owned() };
         match text.split_once("://").map(|(scheme, _)| scheme) {
@@ -102,7 +104,7 @@ impl StoreAddress {
         }
     }
 
-    /// Reports whether it uses TLS.
+    /// Reports whether the store uses TLS.
     pub(crate) fn has_tls(&self) -> bool {
         match self {
             StoreAddress::File(_) => false,
@@ -111,7 +113,7 @@ impl StoreAddress {
         }
     }
 
-    /// Reports whether the store is on a server, which other proxies can use, too.
+    /// Reports whether the store is on a server, which other proxies can also use.
     pub(crate) fn is_shared(&self) -> bool {
         !matches!(self, StoreAddress::File(_))
     }
@@ -119,19 +121,19 @@ impl StoreAddress {
 
 /// An open store.
 pub(crate) enum Store {
-    /// Bindings end with the program.
+    /// No store: bindings end with the program.
     Memory,
-    /// A file of this host.
+    /// A file on this host.
     Local(Sqlite),
-    /// A server.
+    /// A server that proxies share.
     Shared(Shared),
 }
 
 impl Store {
-    /// Opens the store; for a server, connects and asks for its time.
+    /// Opens the store. For a server, connects and reads the server's time.
     ///
     /// # Errors
-    /// If the file cannot be used, or the server cannot be reached or refuses.
+    /// If the file cannot be used, or the server cannot be reached or refuses the connection.
     pub(crate) fn open(
         address: Option<&StoreAddress>,
         own: Own,
@@ -145,10 +147,10 @@ impl Store {
         }
     }
 
-    /// Loads the whole store into a proxy with this many listeners and no bindings; returns the number of bindings.
+    /// Loads the whole store into a proxy that has this many listeners and no bindings. Returns the number of bindings.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// If the store cannot be read.
     pub(crate) fn restore(
         &mut self,
         clock: Clock,
@@ -169,7 +171,7 @@ impl Store {
         }
     }
 
-    /// Returns the store on a server, if it is one.
+    /// Returns the shared store, or `None` if the store is of another kind.
     pub(crate) fn shared(&self) -> Option<&Shared> {
         match self {
             Store::Shared(store) => Some(store),

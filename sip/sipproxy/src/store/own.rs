@@ -1,19 +1,19 @@
-//! Announcements of proxies that share users: `ADDRESS FINGERPRINT`, optionally followed by ` draining` or ` gone`.
+//! Announcements of the proxies that share users: `ADDRESS FINGERPRINT`, optionally followed by ` draining` or ` gone`.
 
 use std::net::SocketAddr;
 
 use sip::proxy::Presence;
 
-/// The identity of a proxy among those that share its users.
+/// The identity of a proxy among the proxies that share users.
 pub(crate) struct Own {
-    /// Its first listener.
+    /// Address of the proxy's first listener.
     pub(crate) address: SocketAddr,
-    /// The fingerprint of its key, which must be the same in all.
+    /// Fingerprint of the proxy's key, which must be the same in all proxies.
     pub(crate) fingerprint: String,
 }
 
 impl Own {
-    /// Formats its announcement.
+    /// Formats this proxy's announcement.
     pub(super) fn to_text(&self, presence: Presence) -> String {
         format!("{} {}{}", self.address, self.fingerprint, suffix_of(presence))
     }
@@ -30,7 +30,7 @@ impl Own {
     }
 }
 
-/// Returns the suffix of an announcement.
+/// Returns the suffix of an announcement of this state.
 fn suffix_of(presence: Presence) -> &'static str {
     match presence {
         Presence::Here => "",

@@ -1,9 +1,9 @@
-//! PostgreSQL as the store: a table with version and text for each user, and `NOTIFY` for notifications.
+//! PostgreSQL as the store: a table with a version and a text for each user, and `NOTIFY` for notifications.
 //!
-//! Missing tables are created. One statement replaces a record: it compares, writes and notifies. Commands that wait together form
-//! one transaction, ordered by key, so two proxies never deadlock. Versions grow with the server's clock, so a deleted version
-//! does not recur. The library is asynchronous; each connection has a small runtime of its own, which runs only during a
-//! call, so every wait has a limit.
+//! Missing tables are created. One statement replaces a record: it compares, writes and notifies. Commands that wait together form one
+//! transaction, in the order of their keys, which prevents deadlocks between proxies. Versions grow with the server's clock, so the version
+//! of a deleted record does not recur. The library is asynchronous. Each connection has its own small runtime, which runs only during a
+//! call, so every wait has a time limit.
 
 use std::future::Future;
 use std::time::Duration;
@@ -19,18 +19,18 @@ use super::ServerAddress;
 use super::backend::{Backend, Command, Commands, Event, Failure, LIMIT, News, Reply, event_of};
 use super::postgres_tls::{Tls, TlsSocket};
 
-/// The channel of notifications; the number is the format's.
+/// Channel of notifications. The number is the version of the format.
 const CHANNEL: &str = "sctpify_sip_1";
-/// The longest text in a notification: `NOTIFY` takes 7999 bytes.
+/// Limit on the length of a text in a notification, in bytes. `NOTIFY` accepts 7999 bytes.
 const TOLD_MAX: usize = 7900;
-/// Records read at once.
+/// Number of records that one query reads.
 const PAGE: i64 = 1000;
-/// Limit on notifications not yet taken from the connection.
+/// Limit on notifications that wait to be processed.
 const NEWS_MAX: usize = 1000;
 /// Number of heartbeats between deletions of expired rows.
 const BEATS: u32 = 30;
 
-/// Created under a lock: two proxies may start at once.
+/// Statements that create the tables. They run under a lock, because two proxies may start at once.
 const SCHEMA: &str = "
     SELECT pg_advisory_xact_lock(50604168);
     CREATE TABLE IF NOT EXISTS sctpify_sip_user (
@@ -73,7 +73,7 @@ const FORGET: &str = "
     DELETE FROM sctpify_sip_user WHERE expires_ms <= extract(epoch FROM clock_timestamp()) * 1000;
     DELETE FROM sctpify_sip_nonce WHERE expires_ms <= extract(epoch FROM clock_timestamp()) * 1000";
 
-/// Checks that a URL is one of PostgreSQL with supported options, and that its roots can be read.
+/// Checks that a URL is a PostgreSQL URL with supported options, and that its root certificates can be read.
 pub(super) fn check(address: &ServerAddress) -> Result<(), String> {
     Postgres::new(address).map(drop)
 }
@@ -91,7 +91,7 @@ pub(super) struct Postgres {
 impl Postgres {
     pub(super) fn new(address: &ServerAddress) -> Result<Postgres, String> {
         let (url, mode) = take_ssl_mode(address.url.as_str())?;
-        // The library's message might contain a part of the URL.
+        // The library's message is not shown, because it might contain a part of the URL.
         let wrong =
             |_| "is not a PostgreSQL URL: expected postgres://USER:PASSWORD@HOST:PORT/DATABASE".to_owned();
         let mut config: Config = url.parse().map_err(wrong)?;
@@ -104,7 +104,8 @@ impl Postgres {
     }
 }
 
-/// Splits the URL into the rest and its `sslmode`. The library has no `verify-full`; a certificate is always checked like that.
+/// Splits the URL into its `sslmode` and the rest. The library has no `verify-full`, but all certificates are checked as `verify-full`
+/// demands.
 fn take_ssl_mode(url: &str) -> Result<(String, SslMode), String> {
     const KEY: &str = "sslmode=";
     let Some(at) = url.rmatch_indices(KEY).map(|(at, _)| at).find(|at| url[..*at].ends_with(['?', '&']))
@@ -133,7 +134,7 @@ fn text(error: tokio_postgres::Error) -> Failure {
     }
 }
 
-/// A connection with its runtime.
+/// A connection with its own runtime.
 struct Session {
     runtime: Runtime,
     client: Client,
@@ -148,14 +149,14 @@ impl Session {
         Ok((Session { runtime, client }, connection))
     }
 
-    /// Opens a connection without notifications.
+    /// Opens a connection that ignores notifications.
     fn open_quiet(server: &Postgres) -> Result<Session, Failure> {
         let (session, connection) = Session::open(server)?;
         session.runtime.spawn(async move { drop(connection.await) });
         Ok(session)
     }
 
-    /// Waits for this, with a time limit.
+    /// Runs `work` with the time limit [`LIMIT`].
     fn within<T>(&self, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
         within(&self.runtime, work)
     }
@@ -198,7 +199,7 @@ async fn query(
 impl Backend for Postgres {
     fn connect(&self) -> Result<Box<dyn Commands>, Failure> {
         let session = Session::open_quiet(self)?;
-        // A role that may use tables may not always create them.
+        // A role may lack the permission to create tables, even if it may use them.
         if !session.one::<bool>(HAS_SCHEMA)? {
             session.execute(SCHEMA)?;
         }
@@ -287,7 +288,7 @@ impl Statements {
         rows.first().map(record_of).transpose().map(Reply::Is)
     }
 
-    /// Returns the new version if the record had the expected one.
+    /// Replaces a record that has the expected version, and returns the new version. Returns `None` if the version differs.
     async fn replace(&self, client: &Client, command: &Command) -> Result<Option<u64>, Failure> {
         let Command::Replace { key, version, text, is_gone, expires_ms } = command else { return Ok(None) };
         let told = if text.len() > TOLD_MAX { format!("!{key}") } else { text.clone() };
@@ -328,7 +329,7 @@ impl Commands for PostgresCommands {
     }
 }
 
-/// Returns the sort key that gives all proxies the same order of locks, which prevents deadlocks.
+/// Returns the sort key of a command. All proxies lock rows in this order, which prevents deadlocks.
 fn key_of(command: &Command) -> (u8, &str) {
     match command {
         Command::Use { nonce, .. } => (0, nonce),
@@ -350,7 +351,7 @@ fn signed(number: u64) -> i64 {
 }
 
 struct PostgresNews {
-    /// Runs the connection that delivers `news`.
+    /// Session with the runtime of the connection that delivers `news`.
     session: Session,
     news: Receiver<String>,
     records: Session,
@@ -386,7 +387,8 @@ impl News for PostgresNews {
 }
 
 impl PostgresNews {
-    /// Reads a record that was too long for its notification; if it was deleted meanwhile, another notification follows.
+    /// Reads a record that was too long for its notification. If the record has been deleted meanwhile, returns an event without effect,
+    /// because another notification follows.
     fn read(&self, key: &str) -> Result<Option<Event>, Failure> {
         let rows = self.records.query(&self.read, &[&key])?;
         let Some(row) = rows.first() else { return Ok(Some(Event::Presence(String::new()))) };

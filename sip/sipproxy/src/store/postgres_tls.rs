@@ -1,7 +1,7 @@
 //! TLS for PostgreSQL: a connector for `tokio-postgres`, with rustls.
 //!
-//! The server must prove to be the host of the URL with a certificate from our roots, whatever `sslmode` asks for: encryption to an
-//! unknown peer keeps no secret. There is no channel binding.
+//! The server must prove that it is the host of the URL, with a certificate from the trusted roots. This also holds for `sslmode=require`,
+//! because encryption to an unknown peer keeps no secret. Channel binding is not used.
 
 use std::future::Future;
 use std::io;
@@ -18,7 +18,7 @@ use tokio_postgres::Socket;
 use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
 use tokio_rustls::TlsConnector;
 
-/// The TLS configuration of connections; `None` without TLS.
+/// TLS configuration of connections; `None` without TLS.
 #[derive(Clone)]
 pub(super) struct Tls(Option<(Arc<ClientConfig>, Roots)>);
 
@@ -27,7 +27,7 @@ impl Tls {
         Tls(None)
     }
 
-    /// Reads the roots.
+    /// Reads the trusted root certificates.
     pub(super) fn with_roots(path: &Path) -> Result<Tls, String> {
         let roots = Roots::read(path)?;
         Ok(Tls(Some((roots.client_config()?, roots))))
@@ -44,7 +44,7 @@ impl MakeTlsConnect<Socket> for Tls {
     }
 }
 
-/// The connector for a host.
+/// Connector to a host.
 pub(super) struct ToHost {
     tls: Tls,
     host: String,

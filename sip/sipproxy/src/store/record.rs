@@ -1,8 +1,8 @@
-//! A user's bindings in a store that several proxies share: JSON, the same in all of them.
+//! Encoding of a user's bindings in a store that several proxies share. All proxies use the same JSON.
 //!
-//! Bytes of SIP, which need not be text, are stored as ISO 8859-1 characters, so that nothing is lost and ASCII
-//! stays readable. Times are milliseconds since 1970 by the store's clock. Unknown fields are ignored, so that a later version can add
-//! some. Begin with [`encode`] and [`decode`].
+//! The bytes of a SIP message need not be valid text. They are stored as ISO 8859-1 characters, which loses nothing and keeps ASCII
+//! readable. Times are milliseconds since 1970 by the store's clock. Unknown fields are ignored, so a later version can add some. Begin
+//! with [`encode`] and [`decode`].
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use sip::proxy::Record;
 use sip::{Binding, Hop, Transport};
 
-/// The longest text to write or read, in bytes: more than a thousand bindings.
+/// Limit on the length of a text to write or read, in bytes. It suffices for more than a thousand bindings.
 pub(super) const TEXT_MAX: usize = 1 << 20;
 
 #[derive(Serialize, Deserialize)]
@@ -43,7 +43,7 @@ fn most() -> u16 {
     1000
 }
 
-/// Encodes a user's bindings; `today` is the time of day at `now`.
+/// Encodes a user's bindings. `today` is the time since 1970 at `now`, by the store's clock.
 pub(super) fn encode(user: &str, bindings: &[Binding], now: Time, today: Duration) -> String {
     let stored = bindings.iter().map(|binding| StoredBinding {
         uri: text_of(&binding.uri),
@@ -61,7 +61,7 @@ pub(super) fn encode(user: &str, bindings: &[Binding], now: Time, today: Duratio
     serde_json::to_string(&User { user: user.to_owned(), bindings: stored.collect() }).unwrap_or_default()
 }
 
-/// Decodes the output of [`encode`], with its user; `None` for anything else.
+/// Decodes the output of [`encode`], and returns the user and the record. Returns `None` for any other text.
 pub(super) fn decode(version: u64, text: &str, now: Time, today: Duration) -> Option<(String, Record)> {
     if text.len() > TEXT_MAX {
         return None;
@@ -81,7 +81,7 @@ fn binding_of(stored: StoredBinding, now: Time, today: Duration) -> Option<Bindi
         path: stored.path.iter().map(|value| bytes_of(value)).collect::<Option<_>>()?,
         instance: stored.instance.as_deref().map(bytes_of).map_or(Some(None), |bytes| bytes.map(Some))?,
         q: stored.q,
-        // The listener and the connection belong to the other proxy, and are known only there.
+        // Only the proxy that wrote the binding knows the listener and the connection.
         flow: Hop {
             listener: 0,
             transport: Transport::from_bytes(stored.transport.as_bytes())?,
@@ -92,7 +92,7 @@ fn binding_of(stored: StoredBinding, now: Time, today: Duration) -> Option<Bindi
     })
 }
 
-/// Returns the expiry of the last binding, in milliseconds since 1970.
+/// Returns the time at which the last of the bindings expires, in milliseconds since 1970.
 pub(super) fn end_of(bindings: &[Binding], now: Time, today: Duration) -> u64 {
     let last = bindings.iter().map(|binding| binding.expires).max().unwrap_or(now);
     milliseconds(today + last.since(now))
@@ -102,7 +102,7 @@ pub(super) fn milliseconds(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Returns the user's key in the store: text without control characters, which an address-of-record may contain.
+/// Returns the user's key in the store. Control characters, which an address-of-record may contain, are escaped.
 pub(super) fn key_of(user: &str) -> String {
     user.escape_default().to_string()
 }

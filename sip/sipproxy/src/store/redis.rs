@@ -1,7 +1,8 @@
-//! Redis as the store: a hash with version and text for each user, which expires with the last binding, and a channel for notifications.
+//! Redis as the store: a hash with a version and a text for each user, and a channel for notifications. A hash expires with its last
+//! binding.
 //!
-//! A script replaces a record, so that comparing, writing and notifying are one step. Its answer is as durable as Redis's
-//! own settings (`appendonly`). Versions grow with the server's clock, so a forgotten version does not recur.
+//! A script replaces a record, so comparing, writing and notifying are one step. A replacement is as durable as Redis's own settings make
+//! it (`appendonly`). Versions grow with the server's clock, so the version of a forgotten record does not recur.
 
 use std::time::Duration;
 
@@ -11,16 +12,16 @@ use stores::{RedisConnection, RedisServer};
 use super::ServerAddress;
 use super::backend::{Backend, Command, Commands, Event, Failure, LIMIT, News, Reply, event_of};
 
-/// Prefix of each user's key; the number is the format's.
+/// Prefix of each user's key. The number is the version of the format.
 const USERS: &str = "sctpify:sip:1:user:";
-/// Prefix of each used nonce.
+/// Prefix of the key of each used nonce.
 const NONCES: &str = "sctpify:sip:1:nonce:";
-/// Prefix of the database's number: channels are common to all databases of a server.
+/// Prefix of the channel's name, which ends with the database's number. Channels are common to all databases of a server.
 const CHANNEL: &str = "sctpify:sip:1:changes:";
-/// Keys per scan step.
+/// Number of keys to request in one step of a scan.
 const SCANNED: usize = 1000;
 
-/// KEYS: the record. ARGV: expected version, text, 1 to delete the record, expiry in ms, channel.
+/// Script that replaces a record. KEYS: the record. ARGV: expected version, text, 1 to delete the record, expiry in ms since 1970, channel.
 const REPLACE: &str = "
 local v = redis.call('HGET', KEYS[1], 'version') or '0'
 if v ~= ARGV[1] then return {0, v, redis.call('HGET', KEYS[1], 'text') or ''} end
@@ -34,13 +35,13 @@ end
 redis.call('PUBLISH', ARGV[5], n .. '\\n' .. ARGV[2])
 return {1, n, ''}";
 
-/// KEYS: the nonce. ARGV: count, expiry in ms.
+/// Script that records the use of a nonce. KEYS: the nonce. ARGV: count, expiry in ms since 1970.
 const USE: &str = "
 if tonumber(redis.call('GET', KEYS[1]) or '0') >= tonumber(ARGV[1]) then return 0 end
 redis.call('SET', KEYS[1], ARGV[1], 'PXAT', ARGV[2])
 return 1";
 
-/// Checks that a URL is one of Redis, and that its roots can be read.
+/// Checks that a URL is a Redis URL, and that its root certificates can be read.
 pub(super) fn check(address: &ServerAddress) -> Result<(), String> {
     Redis::new(address).map(drop)
 }
@@ -91,8 +92,9 @@ impl Backend for Redis {
 
 struct RedisCommands {
     connection: RedisConnection,
-    /// The server's hashes of [`REPLACE`] and [`USE`].
+    /// The server's hash of [`REPLACE`].
     replace: String,
+    /// The server's hash of [`USE`].
     note: String,
     channel: String,
 }
@@ -130,7 +132,7 @@ impl Commands for RedisCommands {
     }
 
     fn warnings(&mut self) -> Vec<String> {
-        // Hosted servers often do not reveal their settings.
+        // An error is ignored, because hosted servers often do not reveal their settings.
         let mut setting = |name: &str| -> Option<String> {
             let asked = redis::cmd("CONFIG").arg("GET").arg(name).query(&mut self.connection);
             let (_, value): (String, String) = asked.ok()?;
@@ -173,7 +175,7 @@ fn reply_of(command: &Command, value: Value) -> Result<Reply, Failure> {
 
 struct RedisNews {
     news: RedisConnection,
-    /// A subscribed connection cannot execute other commands.
+    /// Connection for reading records, because a subscribed connection cannot execute other commands.
     records: RedisConnection,
 }
 

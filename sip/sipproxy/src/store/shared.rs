@@ -1,10 +1,16 @@
-//! A store that several proxies share, as the loop sees it: asynchronous queries and results.
+//! The event loop's access to a store that several proxies share: asynchronous queries and results.
 //!
-//! One thread has a connection for commands: it sends all waiting queries together to the server, and announces this proxy's state
-//! every two seconds, and at once when that changes. Another has one for notifications: each record as it changes, and all of them
-//! after each reconnection. Both reconnect by themselves, with a delay that doubles from 100 ms to 5 s; meanwhile queries fail at
-//! once. Invariants: each query is answered once; no more than [`QUEUE_MAX`] wait, nor more notifications than that. Begin with
-//! [`Shared::open`].
+//! One thread has a connection for commands. It sends all waiting queries to the server together. It announces this proxy's state every two
+//! seconds, and at once when the state changes. Another thread has a connection for notifications. It delivers each record that changes,
+//! and all records after a reconnection. Both threads reconnect by themselves, with a delay that doubles from 100 ms to 5 s. Without a
+//! connection for commands, queries fail at once.
+//!
+//! Invariants:
+//!
+//! - Each query is answered once.
+//! - Up to [`QUEUE_MAX`] queries wait, and up to twice as many results and notifications together.
+//!
+//! Begin with [`Shared::open`].
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -25,22 +31,22 @@ use super::redis::Redis;
 use crate::clock::Clock;
 use crate::error::SipError;
 
-/// Limit on waiting queries, and on results that the loop has not yet taken.
+/// Limit on waiting queries. The queue of results and notifications for the loop has twice this size.
 const QUEUE_MAX: usize = 10_000;
 /// Limit on queries sent to the server together.
 const BATCH_MAX: usize = 128;
-/// Results that the loop takes in one turn.
+/// Limit on results that the loop takes in one turn.
 const TURN_MAX: usize = 1000;
 /// Interval of this proxy's heartbeats.
 const BEAT: Duration = Duration::from_secs(2);
-/// Time without notifications, even our own heartbeats, after which the connection counts as dead.
+/// Time without any notification, including this proxy's own heartbeats, after which the connection counts as dead.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
-/// Delay before the next attempt to connect: initial and maximum.
+/// Delay before the next attempt to connect: its initial value and its maximum.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
-/// The longest key for queries: PostgreSQL indexes none that are much longer.
+/// Limit on the length of a key in queries, in bytes. PostgreSQL cannot index much longer keys.
 const KEY_MAX: usize = 1024;
 
-/// The state of the store, for people and metrics.
+/// State of the connections to the store, for people and metrics.
 #[derive(Debug, Default)]
 pub(crate) struct StoreState {
     takes_commands: AtomicBool,
@@ -55,17 +61,17 @@ impl StoreState {
         self.takes_commands.load(Ordering::Relaxed) && self.reports_changes.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of failed connections.
+    /// Returns the number of failures since the start: lost connections, and failed attempts to connect or to query.
     pub(crate) fn failures(&self) -> u64 {
         self.failures.load(Ordering::Relaxed)
     }
 
-    /// Returns the last error.
+    /// Returns the text of the last error.
     pub(crate) fn problem(&self) -> String {
         self.problem.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Logs once that a connection fails, and once that it works again.
+    /// Records whether a connection works, and counts failures. Logs once that it fails, and once that it works again.
     fn note(&self, connection: Connection, store: &str, result: Result<(), &str>) {
         let flag = match connection {
             Connection::Commands => &self.takes_commands,
@@ -86,11 +92,11 @@ impl StoreState {
     }
 }
 
-/// A connection with the store.
+/// A connection to the store.
 #[derive(Clone, Copy)]
 enum Connection {
     Commands,
-    /// The one that reports changes (SUBSCRIBE).
+    /// The connection that reports changes (`SUBSCRIBE` or `LISTEN`).
     Changes,
 }
 
@@ -112,22 +118,22 @@ impl Connection {
     }
 }
 
-/// A result from the threads to the loop.
+/// A result or notification for the event loop, from the threads.
 enum Told {
     Found(u64, Finding),
-    /// All records follow.
+    /// Start of a transfer of all records.
     Begin,
     Record(String, Record),
-    /// Those were all.
+    /// End of the transfer of all records.
     End,
-    /// A proxy's state.
+    /// State of a proxy.
     Presence(SocketAddr, Presence),
 }
 
-/// The server's clock relative to ours.
+/// The server's clock, computed from this program's clock.
 struct StoreClock {
     clock: Clock,
-    /// Its reading at the start of ours, in milliseconds since 1970.
+    /// Reading of the server's clock at the start of this program's clock, in milliseconds since 1970.
     origin_ms: AtomicU64,
 }
 
@@ -137,7 +143,7 @@ impl StoreClock {
         (now, Duration::from_millis(self.origin_ms.load(Ordering::Relaxed) + now.as_millis()))
     }
 
-    /// Adjusts to the server's time.
+    /// Adjusts this clock to the server's time, in milliseconds since 1970.
     fn set(&self, server_ms: u64) {
         self.origin_ms.store(server_ms.saturating_sub(self.clock.now().as_millis()), Ordering::Relaxed);
     }
@@ -148,21 +154,22 @@ struct Question {
     command: Command,
 }
 
-/// A request from the loop to the command thread.
+/// A request from the event loop to the command thread.
 enum Errand {
     Ask(Question),
-    /// Announces this proxy's state.
+    /// An announcement of this proxy's state.
     Beat,
 }
 
-/// The state common to both threads.
+/// State that both threads share.
 struct Common {
     backend: Box<dyn Backend>,
-    /// The store's name without secrets.
+    /// Name of the store, without secrets.
     name: String,
     own: Own,
-    /// This proxy's state, and whether its end was announced, or cannot be.
+    /// This proxy's state.
     presence: Mutex<Presence>,
+    /// True once this proxy's end has been announced, or could not be.
     has_left: AtomicBool,
     clock: StoreClock,
     state: Arc<StoreState>,
@@ -170,20 +177,20 @@ struct Common {
     waker: Arc<Waker>,
 }
 
-/// The loop's end.
+/// The event loop's handle to the store.
 pub(crate) struct Shared {
     common: Arc<Common>,
     errands: SyncSender<Errand>,
     told: Receiver<Told>,
-    /// The resources for the threads, until they start.
+    /// Resources for the command thread, until it starts.
     start: Option<(Box<dyn Commands>, Receiver<Errand>)>,
 }
 
 impl Shared {
-    /// Connects, and asks for the time.
+    /// Connects to the server, and reads its time.
     ///
     /// # Errors
-    /// If the server cannot be reached, or refuses.
+    /// If the server cannot be reached, or refuses the connection.
     pub(crate) fn open(
         address: &StoreAddress,
         own: Own,
@@ -213,7 +220,7 @@ impl Shared {
         Ok(Shared { common, errands, told, start: Some((commands, asked)) })
     }
 
-    /// Returns the reading of the server's clock at the start of this program's.
+    /// Returns the reading of the server's clock at the start of this program's clock.
     pub(crate) fn origin(&self) -> Duration {
         Duration::from_millis(self.common.clock.origin_ms.load(Ordering::Relaxed))
     }
@@ -226,7 +233,7 @@ impl Shared {
     /// Loads all records into the proxy, and starts the threads.
     ///
     /// # Errors
-    /// If they cannot be read.
+    /// If the records cannot be read, or a thread cannot be started.
     pub(super) fn begin(&mut self, proxy: &mut Proxy) -> Result<(), SipError> {
         let common = &self.common;
         let failed = || super::failed(&common.name);
@@ -247,7 +254,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Submits a query; returns a failure at once if it cannot be answered.
+    /// Submits a query. Returns a finding at once if the key or text is too long, or the queue is full.
     pub(crate) fn ask(&self, query: Query) -> Option<Finding> {
         let (now, today) = self.common.clock.now();
         let command = match query.wanted {
@@ -279,16 +286,16 @@ impl Shared {
     /// Announces this proxy's new state to the other proxies.
     pub(crate) fn say(&self, presence: Presence) {
         *self.common.presence.lock().unwrap_or_else(PoisonError::into_inner) = presence;
-        // If the queue is full, it goes with the next heartbeat.
+        // If the queue is full, the next heartbeat announces the state.
         let _ = self.errands.try_send(Errand::Beat);
     }
 
-    /// Reports whether shutdown need not wait: this proxy's end was announced, or cannot be.
+    /// Reports whether shutdown need not wait for the store: this proxy's end has been announced, or could not be.
     pub(crate) fn has_left(&self) -> bool {
         self.common.has_left.load(Ordering::Relaxed)
     }
 
-    /// Delivers results to the proxy, up to a turn's limit; if there may be more, wakes the loop again.
+    /// Delivers results to the proxy, up to [`TURN_MAX`]. If there may be more, wakes the loop again.
     pub(crate) fn tell(&self, now: Time, proxy: &mut Proxy) {
         let mut heard = 0;
         for told in self.told.try_iter().take(TURN_MAX) {
@@ -307,25 +314,25 @@ impl Shared {
             }
         }
         if heard == TURN_MAX {
-            // Wakes are coalesced, so there may be no other one for the remaining results.
+            // Wake-ups are coalesced, so no other one may come for the remaining results.
             let _ = self.common.waker.wake();
         }
     }
 }
 
 impl Common {
-    /// Decodes a record and its user; invalid ones are ignored.
+    /// Decodes a record and its user. Returns `None` for an invalid text.
     fn decode(&self, version: u64, text: &str) -> Option<(String, Record)> {
         let (now, today) = self.clock.now();
         decode(version, text, now, today)
     }
 
-    /// Sends a result to the loop; returns false if that has ended.
+    /// Sends a result to the loop. Returns false if the loop has ended.
     fn tell(&self, told: Told) -> bool {
         self.told.send(told).is_ok() && self.waker.wake().is_ok()
     }
 
-    /// Returns the delay before the next attempt, and doubles it.
+    /// Returns the delay before the next attempt, and doubles it up to the maximum.
     fn back_off(wait: &mut Duration) -> Duration {
         std::mem::replace(wait, (*wait * 2).min(BACKOFF.1))
     }
@@ -384,7 +391,7 @@ impl Common {
         self.state.note(connection, &self.name, result);
     }
 
-    /// Answers queries, and announces this proxy's state if due; without a connection fails the queries, and returns `None`.
+    /// Answers queries, and announces this proxy's state if `due` is set. Without a connection, fails the queries and returns `None`.
     fn serve(
         &self,
         commands: Option<&mut (dyn Commands + 'static)>,
@@ -416,7 +423,7 @@ impl Common {
             Reply::IsFirst(is_first) => Finding::IsFirst(*is_first),
             Reply::Is(None) => Finding::Is(Record::default()),
             Reply::Is(Some((version, text))) => {
-                // Another program's data counts as no bindings; the next REGISTER of this user replaces it.
+                // An invalid text counts as no bindings. It may come from another program. The user's next REGISTER replaces it.
                 let found = self.decode(*version, text).map(|(_, record)| record);
                 Finding::Is(found.unwrap_or(Record { version: *version, bindings: Vec::new() }))
             }
@@ -445,7 +452,7 @@ impl Common {
         }
     }
 
-    /// Reconnects, and delivers all records: some may have changed meanwhile.
+    /// Reconnects, and delivers all records, because some may have changed meanwhile.
     fn listen_again(&self) -> Result<Box<dyn News>, Failure> {
         let mut news = self.backend.listen()?;
         self.tell(Told::Begin);
@@ -459,7 +466,7 @@ impl Common {
         Ok(news)
     }
 
-    /// Handles the next notification; returns false if the loop has ended.
+    /// Handles the next notification. Returns false if the loop has ended.
     fn hear(&self, news: &mut dyn News, stranger: &mut Option<SocketAddr>) -> Result<bool, Failure> {
         match news.next(SILENCE_MAX)? {
             None => Err(format!("no message for {} s", SILENCE_MAX.as_secs())),

@@ -1,7 +1,7 @@
-//! The bindings on disk: one SQLite table, one transaction per turn of the loop.
+//! Bindings in a file: one SQLite table, and one transaction per call of [`Sqlite::write`].
 //!
-//! Committed changes survive any end of the process. A crash of the whole system may lose the last
-//! transactions, never the file: SQLite's write-ahead log with synchronous = NORMAL.
+//! Committed changes survive any end of the process. A crash of the whole system may lose the last transactions, but does not damage the
+//! file: SQLite uses a write-ahead log with synchronous = NORMAL.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -33,7 +33,7 @@ const SCHEMA: &str = "
 ";
 
 impl Sqlite {
-    /// Opens a store, and creates it if it is missing.
+    /// Opens a store, and creates its file if it is missing.
     ///
     /// # Errors
     /// If the file cannot be used.
@@ -44,7 +44,7 @@ impl Sqlite {
         Ok(Sqlite { path: path.to_owned(), connection })
     }
 
-    /// Loads all unexpired bindings, at the time `now` of this run, for this number of listeners.
+    /// Deletes expired bindings, and loads the others. `now` is the current time of this run, and `listeners` is the number of listeners.
     ///
     /// # Errors
     /// If the file cannot be read.
@@ -60,7 +60,7 @@ impl Sqlite {
         let rows = query.query_map([], |row| read(row, now, today))?;
         let mut changes = Vec::new();
         for change in rows {
-            // Skip bindings of a transport or listener that is no longer configured.
+            // Skips bindings with an unknown transport or an invalid address, and bindings of listeners that are no longer configured.
             if let Some(change) = change?.filter(|change| is_reachable(change, listeners)) {
                 changes.push(change);
             }
@@ -68,7 +68,7 @@ impl Sqlite {
         Ok(changes)
     }
 
-    /// Writes changes, all or none.
+    /// Writes changes in one transaction: all of them or none.
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -96,7 +96,7 @@ impl Sqlite {
     }
 }
 
-/// Adds columns that earlier versions lack.
+/// Adds columns that the files of earlier versions lack.
 fn add_missing(to: &Connection) -> rusqlite::Result<()> {
     let known = to.prepare("SELECT q FROM binding LIMIT 0");
     match known {
@@ -116,7 +116,7 @@ fn put(to: &Connection, user: &str, binding: &Binding, now: Time, today: Duratio
         i64::try_from(expires.as_millis()).unwrap_or(i64::MAX),
         &binding.call_id[..],
         binding.cseq,
-        // The only line ends in a Path value are folds.
+        // The separator is unambiguous: a line end within a Path value is a fold, so a space or tab follows it.
         binding.path.join(&b"\n\n"[..]),
         binding.instance.as_deref(),
         binding.flow.transport.as_lower_str(),

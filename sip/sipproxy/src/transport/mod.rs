@@ -1,8 +1,12 @@
-//! Transports as plug-ins: each implements [`Plugin`], the loop's only interface to it.
+//! Transports as plug-ins. Each of them implements [`Plugin`], which is the loop's only interface to it.
 //!
-//! Each plug-in has an index in the configuration's order; its tokens in the poll, and the numbers of its connections, begin with that
-//! index ([`ListenerIndex`]). Invariants: a message handed to [`Plugin::send`] is sent, or its failure reported once; no connection has
-//! more than [`WAITING_MAX`] bytes waiting, the last three quarters of which are reserved for work in progress.
+//! A plug-in has an index in the configuration's order. Its poll tokens and the numbers of its connections begin with this index
+//! ([`ListenerIndex`]).
+//!
+//! Invariants:
+//!
+//! - A message passed to [`Plugin::send`] is sent, or its failure is reported once. A message over UDP may also be lost.
+//! - Up to [`WAITING_MAX`] bytes wait for a connection. The last three quarters of them are reserved for work in progress.
 
 mod sctp;
 mod sctp_host;
@@ -29,11 +33,11 @@ use tcp::Tcp;
 pub(crate) use tls::{TlsContext, TlsFiles};
 use udp::Udp;
 
-/// Limit on bytes that wait for one connection when a message that begins new work is added.
+/// Limit on bytes that wait for one connection, applied to messages that begin new work.
 const WAITING_MAX_NEW: usize = 1 << 20;
 /// Limit on bytes that wait for one connection.
 const WAITING_MAX: usize = 4 * WAITING_MAX_NEW;
-/// Bits of a token or connection number below the plug-in's index.
+/// Number of bits below the plug-in's index in a token or connection number.
 const INDEX_SHIFT: u32 = 48;
 
 /// A plug-in's index among the listeners.
@@ -41,47 +45,47 @@ const INDEX_SHIFT: u32 = 48;
 pub(crate) struct ListenerIndex(pub(crate) usize);
 
 impl ListenerIndex {
-    /// Returns the plug-in's token of this number.
+    /// Returns the plug-in's token with this number.
     pub(crate) fn token(self, number: usize) -> Token {
         Token((self.0 << INDEX_SHIFT) | number)
     }
 
-    /// Splits a token into its plug-in's index and its number there.
+    /// Splits a token into the index of its plug-in and the number within the plug-in.
     pub(crate) fn of_token(token: Token) -> (ListenerIndex, usize) {
         (ListenerIndex(token.0 >> INDEX_SHIFT), token.0 & ((1 << INDEX_SHIFT) - 1))
     }
 
-    /// Returns the plug-in's connection of this number.
+    /// Returns the plug-in's connection with this number.
     pub(crate) fn connection(self, number: usize) -> ConnectionId {
         ConnectionId(self.token(number).0 as u64)
     }
 
-    /// Returns the number of one of the plug-in's own connections.
+    /// Returns the number of a connection, if it is one of this plug-in's connections.
     pub(crate) fn number_of(self, connection: ConnectionId) -> Option<usize> {
         let (index, number) = ListenerIndex::of_token(Token(usize::try_from(connection.0).ok()?));
         (index == self).then_some(number)
     }
 }
 
-/// Output of the plug-ins.
+/// Messages and failures that the plug-ins report to the loop.
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
-    /// Messages, with their sources.
+    /// Received messages, with their sources.
     pub(crate) messages: Vec<(Hop, Bytes)>,
     /// The [`Outgoing::on_failure`] values of messages that could not be sent.
     pub(crate) failures: Vec<u64>,
-    /// The same for messages rejected because too much already waits.
+    /// The [`Outgoing::on_failure`] values of messages that were rejected because too many bytes already wait.
     pub(crate) refused: Vec<u64>,
-    /// Number of those so far.
+    /// Number of messages rejected for this reason since the start.
     turned_away: u64,
-    /// The reason why the last association ended.
+    /// Reason for the most recent end of an association.
     pub(crate) ended: Option<&'static str>,
-    /// Datagrams that ICMP reports as undeliverable: destination and beginning.
+    /// Datagrams that ICMP reports as undeliverable: the destination and the beginning of each.
     pub(crate) unreachable: Vec<(SocketAddr, Bytes)>,
 }
 
 impl Inbox {
-    /// Reports whether it is empty.
+    /// Reports whether nothing waits for the loop.
     pub(crate) fn is_empty(&self) -> bool {
         self.messages.is_empty()
             && self.failures.is_empty()
@@ -89,21 +93,21 @@ impl Inbox {
             && self.unreachable.is_empty()
     }
 
-    /// Takes the failures of both kinds.
+    /// Takes the failures and the rejected messages.
     pub(crate) fn take_failures(&mut self) -> Vec<u64> {
         let mut all = std::mem::take(&mut self.failures);
         all.append(&mut self.refused);
         all
     }
 
-    /// Reports whether a message may wait for a connection behind this many bytes; if not, records the failure.
+    /// Reports whether a message may wait behind this many bytes for its connection. If not, records the failure.
     fn lets_wait(&mut self, message: &Outgoing, behind: usize) -> bool {
         let most = if message.is_new { WAITING_MAX_NEW } else { WAITING_MAX };
         if behind + message.bytes.len() <= most {
             return true;
         }
         self.turned_away += 1;
-        // Logs the first, then exponentially fewer: there may be very many.
+        // Logs the first rejection, then exponentially fewer, because there may be very many.
         if self.turned_away.is_power_of_two() {
             let (peer, transport, so_far) =
                 (message.hop.address, message.hop.transport.as_str(), self.turned_away);
@@ -116,22 +120,22 @@ impl Inbox {
 
 /// One transport at one address.
 pub(crate) trait Plugin {
-    /// Handles readiness of one of its tokens.
+    /// Handles readiness of the plug-in's token with this number.
     fn handle_ready(&mut self, now: Time, number: usize, inbox: &mut Inbox);
 
-    /// Sends a message, now or once its connection is established.
+    /// Sends a message at once, or when its connection is established.
     fn send(&mut self, now: Time, message: Outgoing, inbox: &mut Inbox);
 
-    /// Ends a turn: all its messages were handed over.
+    /// Ends a round of sending: all messages have been passed to [`Plugin::send`].
     fn finish_turn(&mut self, now: Time, inbox: &mut Inbox);
 
-    /// Begins shutdown: notifies peers, if the transport has a message for that.
+    /// Begins shutdown. Notifies peers if the transport has a message for that.
     fn begin_close(&mut self, now: Time);
 
-    /// Reports whether nothing is left to be sent, and peers were notified.
+    /// Reports whether nothing is left to send, and peers have been notified.
     fn is_closed(&self) -> bool;
 
-    /// Handles its timers; call it at [`Plugin::next_timeout`].
+    /// Handles the plug-in's timers, at the time of [`Plugin::next_timeout`].
     fn handle_timeout(&mut self, now: Time, inbox: &mut Inbox);
 
     /// Sets the TLS context of future connections.
@@ -140,23 +144,23 @@ pub(crate) trait Plugin {
     /// Returns the number of connections or associations.
     fn connections(&self) -> usize;
 
-    /// Iterates over those with a greater number than this, in ascending order.
+    /// Iterates over the connections or associations with a greater number than this, in ascending order.
     fn seen(&self, _after: usize) -> Box<dyn Iterator<Item = Seen> + '_> {
         Box::new(std::iter::empty())
     }
 
-    /// Returns the time for [`Plugin::handle_timeout`]; at once while more input is left than one turn takes.
+    /// Returns the time for [`Plugin::handle_timeout`]. If more input is left than one turn takes, the time is in the past.
     fn next_timeout(&self) -> Time;
 }
 
 /// The visible state of a connection or association.
 #[derive(Debug)]
 pub(crate) struct Seen {
-    /// Its number.
+    /// Number of the connection.
     pub(crate) number: usize,
-    /// The peer's address; for an association the first one.
+    /// Address of the peer. For an association, its first address.
     pub(crate) peer: SocketAddr,
-    /// `connecting`, then `connected`; for an association RFC 9260's name.
+    /// `connecting`, then `connected`. For an association, the name of its state in RFC 9260.
     pub(crate) state: &'static str,
     /// Bytes that wait to be sent.
     pub(crate) waiting_bytes: usize,
@@ -169,14 +173,14 @@ pub(crate) struct Seen {
 pub(crate) struct Bounds {
     /// Limits on each message.
     pub(crate) messages: Limits,
-    /// Connections or associations.
+    /// Limit on connections or associations.
     pub(crate) connections: usize,
 }
 
 /// Opens the plug-in of a listener.
 ///
 /// # Errors
-/// If its address is not ours or in use, privileges are missing, or the kernel's SCTP interferes.
+/// If the address is not local or is in use, privileges are missing, or the kernel's SCTP interferes.
 pub(crate) fn open(
     index: ListenerIndex,
     listener: Listener,

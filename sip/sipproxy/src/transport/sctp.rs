@@ -1,8 +1,8 @@
-//! SIP over SCTP (RFC 4168): one SIP message is one SCTP message; an association serves both directions and persists.
+//! SIP over SCTP (RFC 4168): each SIP message is one SCTP message. An association serves both directions and persists.
 //!
-//! Associations that we begin also use the listener's port, so two proxies have one association, not one per
-//! direction. Messages of a dialog share a stream and keep their order, without head-of-line blocking by other dialogs; with `order =
-//! "none"` all go unordered on stream 0. Invariant: no more associations than configured.
+//! Outgoing associations also use the listener's port, so two proxies share one association for both directions. Messages of a dialog share
+//! a stream and keep their order, without head-of-line blocking by other dialogs. With `order = "none"`, all messages are sent unordered on
+//! stream 0. Invariant: there are no more associations than configured.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -23,7 +23,7 @@ use super::sctp_host::{SctpHost, association_config, init_route};
 use super::{Inbox, ListenerIndex, Plugin, Seen};
 use crate::config::{SctpConfig, SctpOrder};
 
-/// The listener with its associations.
+/// A listener with its associations.
 pub(crate) struct Sctp {
     index: ListenerIndex,
     address: SocketAddr,
@@ -40,19 +40,19 @@ pub(crate) struct Sctp {
 struct Association {
     id: AssociationId,
     peer: SocketAddr,
-    /// Outgoing streams; 0 until it is established.
+    /// Number of outgoing streams; 0 until the association is established.
     streams: u16,
     unsent: VecDeque<Outgoing>,
     unsent_bytes: usize,
-    /// The failure number of the message that went with our COOKIE ECHO, for use if it is not established.
+    /// Failure number of the message that is bundled with the COOKIE ECHO, until the association is established.
     first: Option<u64>,
 }
 
 impl Sctp {
-    /// Listens.
+    /// Opens the sockets of the listener.
     ///
+    /// # Errors
     /// If privileges are missing, or the UDP port is in use.
-    /// When rights are missing, or the UDP port is taken.
     pub(crate) fn open(
         index: ListenerIndex,
         address: SocketAddr,
@@ -89,8 +89,8 @@ impl Sctp {
         number
     }
 
-    /// Begins an association with a message, which is bundled with our COOKIE ECHO (RFC 9260 section 5.1 allows that) and so arrives a
-    /// round trip earlier than after the handshake. `None` if there can be no association.
+    /// Begins an association with a message. The message is bundled with the COOKIE ECHO, as RFC 9260 section 5.1 allows, and so arrives a
+    /// round trip earlier than after the handshake. Returns `None` if no association is possible.
     fn connect(&mut self, now: Time, message: &Outgoing) -> Option<()> {
         let peer = message.hop.address;
         if self.associations.len() >= self.associations_max {
@@ -111,14 +111,14 @@ impl Sctp {
         Some(())
     }
 
-    /// Returns the association that a message belongs to, or one to the same address.
+    /// Returns the association that a message belongs to, or otherwise an association with the same address.
     fn association_for(&self, hop: &Hop) -> Option<usize> {
         let own = hop.connection.and_then(|connection| self.index.number_of(connection));
         let own = own.filter(|number| self.associations.contains_key(number));
         own.or_else(|| self.by_address.get(&hop.address).copied())
     }
 
-    /// Hands waiting messages to the engine, as far as it accepts them.
+    /// Passes waiting messages to the engine, until it accepts no more.
     fn flush(&mut self, now: Time, number: usize, inbox: &mut Inbox) {
         let Some(association) = self.associations.get_mut(&number).filter(|a| a.streams > 0) else { return };
         while let Some(message) = association.unsent.front() {
@@ -154,10 +154,10 @@ impl Sctp {
                 Event::PathSwitched { from, to, reason } => {
                     tracing::info!(?from, ?to, ?reason, "SCTP path switched");
                 }
-                // The peer is shutting down; so do we, once our data is sent.
+                // The peer shuts down. This side also shuts down, once its data is sent.
                 Event::PeerShutdown => {}
                 Event::Closed(reason) => self.on_closed(now, id, &reason, inbox),
-                // The other events need no action here, or come of what is not offered: protection, for one.
+                // The other events need no action here, or belong to features that are not used, such as protection.
                 Event::KeyMessage { .. }
                 | Event::Protected { .. }
                 | Event::KeysWorn
@@ -186,16 +186,16 @@ impl Sctp {
         self.host.engine.accept(now, id);
     }
 
-    /// Gives a path its part of the messages.
+    /// Sets the weight of a path, if the configuration weights the paths.
     fn weigh_path(&mut self, now: Time, id: AssociationId, route: &Route) {
         if self.config.multipath == Multipath::Weighted {
             let weight = self.config.multipath_weights.of(route.local, route.remote);
-            // An association that has just ended needs none.
+            // An error is ignored: an association that has just ended needs no weight.
             let _ = self.host.engine.set_path_weight(now, id, route.local, route.remote, weight);
         }
     }
 
-    /// From now on all of the peer's addresses lead to this association.
+    /// Handles the end of a handshake. All addresses of the peer now lead to this association, except addresses that lead to another one.
     fn on_established(
         &mut self,
         now: Time,
@@ -227,7 +227,7 @@ impl Sctp {
             connection: Some(self.index.connection(number)),
         };
         while let Some(message) = self.host.engine.recv(now, id) {
-            // Fragments of a message beyond the receive buffer, which exceeds the limit on SIP messages.
+            // Fragments are dropped: the message exceeds the receive buffer, which is larger than the limit on SIP messages.
             if message.begin && message.end {
                 inbox.messages.push((hop, copy_of(message)));
             }
@@ -247,12 +247,12 @@ impl Sctp {
     }
 }
 
-/// Copies the message: its transaction outlives the engine's blocks.
+/// Copies a message, because its transaction outlives the engine's blocks.
 fn copy_of(message: Message) -> Bytes {
     Bytes::from(message.pieces.concat())
 }
 
-/// Describes the end of an association, for people.
+/// Describes the reason for the end of an association, for people.
 fn words_for(reason: &CloseReason) -> &'static str {
     match reason {
         CloseReason::NoAnswer => "no answer",
@@ -264,7 +264,7 @@ fn words_for(reason: &CloseReason) -> &'static str {
     }
 }
 
-/// Returns stream and order of a message.
+/// Returns the stream and the order of a message.
 fn stream_of(message: &Outgoing, order: SctpOrder, streams: u16) -> (StreamId, SendOptions) {
     match order {
         SctpOrder::Dialog => {

@@ -1,4 +1,4 @@
-//! The SCTP engine with its sockets: packets in, packets out. Independent of SIP.
+//! The SCTP engine with its sockets. It is independent of SIP.
 
 use std::io;
 use std::net::IpAddr;
@@ -14,30 +14,32 @@ use sctp::{
 
 use crate::config::{SctpCarrier, SctpConfig, SctpCongestion};
 
-/// Initial congestion window in packets: as in TCP (RFC 6928).
+/// Initial congestion window in packets, as in TCP (RFC 6928).
 const INITIAL_PACKETS: u8 = 10;
-/// Delay before a full send buffer is retried, unless the poll reports it earlier.
+/// Delay before the next attempt to send after a send buffer was full, unless the poll reports room earlier.
 const RETRY: Duration = Duration::from_millis(1);
 
-/// Engine and sockets.
+/// The engine and its sockets.
 pub(super) struct SctpHost {
     pub(super) engine: Endpoint,
     io: PacketIo,
     door: Door,
-    /// The time for the next attempt to send what has found a send buffer full.
+    /// Time of the next attempt to send the packets for which a send buffer was full.
     retry: Time,
 }
 
-/// Admits INITs for our port, and other packets addressed to it.
+/// Filter that admits INITs for the listener's port, and other packets addressed to it.
 struct Door {
     port: u16,
     addresses: Vec<IpAddr>,
 }
 
 impl Door {
-    /// Reports whether we may answer a packet, even with ABORT. In UDP all are ours, since the UDP port is ours. Over IP every SCTP
-    /// program on this host receives every packet, so packets for other ports are ignored: an ABORT of ours would end their
-    /// associations (RFC 9260 section 8.4 assumes a host with one SCTP). All our associations use the one port.
+    /// Reports whether this program may answer a packet, even with ABORT.
+    ///
+    /// Over UDP, all packets belong to this program, because it owns the UDP port. Over IP, every SCTP program on this host receives every
+    /// packet. Packets for other ports are ignored, because an ABORT would end the associations of other programs. RFC 9260 section 8.4
+    /// assumes a host with only one SCTP stack. All associations of this program use the one port.
     fn is_ours(&self, route: &Route, packet: &[u8]) -> bool {
         let is_our_port = packet.get(2..4).is_some_and(|port| port == self.port.to_be_bytes());
         !matches!(route.carrier, Carrier::Ip) || (is_our_port && self.addresses.contains(&route.local))
@@ -54,8 +56,9 @@ impl Listener for Door {
     }
 }
 
-/// Returns the settings of associations. Signalling is thin and must not wait: a silent path is suspected at once, probed each second
-/// while idle, and fails after a few timeouts; RFC 9260 section 16 leaves all of these to the application.
+/// Returns the settings of associations. Signalling is sparse and must not wait. A silent path is therefore suspected at once, and fails
+/// after a few timeouts. An idle path is probed about every five seconds. RFC 9260 section 16 leaves all of these values to the
+/// application.
 pub(super) fn association_config(config: &SctpConfig) -> AssociationConfig {
     AssociationConfig {
         timing: Timing {
@@ -85,7 +88,7 @@ pub(super) fn association_config(config: &SctpConfig) -> AssociationConfig {
 }
 
 impl SctpHost {
-    /// Opens the carrier; accepts associations at `port` of these addresses.
+    /// Opens the carrier, and accepts associations at `port` of these addresses.
     pub(super) fn open(
         config: &SctpConfig,
         port: u16,
@@ -118,7 +121,7 @@ impl SctpHost {
         self.io.note_ready(index);
     }
 
-    /// Receives packets of the sockets that may have some.
+    /// Receives packets from the sockets that may have some.
     pub(super) fn receive(&mut self, now: Time) {
         let door = &mut self.door;
         let received = self.io.receive(now, &mut self.engine, |engine, route, ecn, packet| {
@@ -143,7 +146,7 @@ impl SctpHost {
     }
 }
 
-/// Returns the route of a first INIT to a host.
+/// Returns the route of the first INIT to a host.
 pub(super) fn init_route(config: &SctpConfig, local: IpAddr, remote: IpAddr) -> Route {
     let carrier = match config.carrier {
         SctpCarrier::Udp => Carrier::Udp { peer_port: config.peer_udp_port },

@@ -4,20 +4,20 @@ use std::io::{self, ErrorKind, Read as _, Write as _};
 
 use mio::net::TcpStream;
 
-/// Limit on bytes held by a TLS session before the kernel has accepted them.
+/// Limit on the bytes that a TLS session holds until the kernel accepts them.
 const HELD_MAX: usize = 64 * 1024;
 
-/// One connection.
+/// The stream of one connection.
 #[derive(Debug)]
 pub(super) enum Stream {
-    /// Unencrypted.
+    /// A stream without encryption.
     Plain(TcpStream),
-    /// Encrypted.
+    /// A stream over TLS.
     Tls(TcpStream, Box<rustls::Connection>),
 }
 
 impl Stream {
-    /// Creates a stream, over TLS if there is a session.
+    /// Creates a stream. It uses TLS if there is a session.
     pub(super) fn new(socket: TcpStream, session: Option<rustls::Connection>) -> Stream {
         match session {
             None => Stream::Plain(socket),
@@ -35,7 +35,8 @@ impl Stream {
         }
     }
 
-    /// Like read(2): 0 at the end. [`ErrorKind::InvalidData`] if the peer violates TLS, or fails authentication.
+    /// Reads like read(2), and returns 0 at the end of the stream. Fails with [`ErrorKind::InvalidData`] if the peer violates TLS or fails
+    /// authentication.
     pub(super) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let (socket, session) = match self {
             Stream::Plain(socket) => return socket.read(buffer),
@@ -50,7 +51,7 @@ impl Stream {
                 return Ok(0);
             }
             if let Err(error) = session.process_new_packets() {
-                // Sends the alert with the reason.
+                // Sends the TLS alert with the reason.
                 let _ = session.write_tls(socket);
                 return Err(io::Error::new(ErrorKind::InvalidData, error));
             }
@@ -58,7 +59,7 @@ impl Stream {
         }
     }
 
-    /// Like write(2). Nothing is accepted before the peer is authenticated.
+    /// Writes like write(2). Accepts no bytes before the end of the TLS handshake.
     pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let (socket, session) = match self {
             Stream::Plain(socket) => return socket.write(bytes),
@@ -73,7 +74,7 @@ impl Stream {
         if written == 0 { Err(ErrorKind::WouldBlock.into()) } else { Ok(written) }
     }
 
-    /// Writes the session's pending bytes, as far as the kernel accepts them.
+    /// Writes the session's pending bytes, until the kernel accepts no more.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         match self {
             Stream::Plain(_) => Ok(()),
@@ -81,12 +82,12 @@ impl Stream {
         }
     }
 
-    /// Reports whether written bytes wait for the kernel.
+    /// Reports whether the session holds bytes that the kernel has not accepted.
     pub(super) fn holds(&self) -> bool {
         matches!(self, Stream::Tls(_, session) if session.wants_write())
     }
 
-    /// Tells the peer that nothing more comes, if the protocol has a message for that.
+    /// Notifies the peer of the end of the stream, if the protocol has a message for that.
     pub(super) fn say_goodbye(&mut self) {
         if let Stream::Tls(socket, session) = self {
             session.send_close_notify();

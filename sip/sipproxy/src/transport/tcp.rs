@@ -1,9 +1,16 @@
-//! SIP over TCP and TLS (RFC 3261 section 18): connections are kept and used in both directions. Outgoing TLS connections are for the
-//! domain they were made for; incoming ones only carry responses, since their peers are not authenticated (RFC 5923).
+//! SIP over TCP and TLS (RFC 3261 section 18). Connections are kept, and used in both directions.
 //!
-//! A message for a lost connection uses another one to the same address, which is opened if necessary.
-//! Invariants: no more than the configured number of connections; one that is not established within [`CONNECT_TIMEOUT`] is closed,
-//! and so is a client that is silent for [`SILENCE_MAX`], and a peer that no longer responds ([`watch`]).
+//! A message for a lost connection uses another connection to the same address, which is opened if necessary. An outgoing TLS connection
+//! only carries messages for the domain that its peer has proven. The peer of an incoming TLS connection is not authenticated (RFC 5923).
+//! Such a connection carries responses, and messages for the flow that its client has registered, but no other messages to the same
+//! address.
+//!
+//! Invariants:
+//!
+//! - There are no more connections than configured.
+//! - An outgoing connection is closed if it is not established within [`CONNECT_TIMEOUT`].
+//! - An incoming connection is closed if no complete message arrives within [`SILENCE_MAX`].
+//! - A connection is closed if its peer no longer responds ([`watch`]).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -24,10 +31,11 @@ use super::{Inbox, ListenerIndex, Plugin, Seen};
 
 /// Time limit for establishing a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Time a client may stay connected without a complete message: until a transaction would have timed out (64 × T1).
+/// Time limit for the first message of a client: the time after which a transaction fails (64 × T1).
 const SILENCE_MAX: Duration = Duration::from_secs(32);
-/// Idle time before TCP keep-alive, as long as the peer's own keep-alives may be apart (RFC 5626
-/// section 4.4.1), and its interval. Otherwise phones that vanish silently would eventually use up all of `limits.connections`.
+/// Idle time before the first TCP keep-alive probe, and the interval of the probes. The idle time equals the longest interval between the
+/// peer's own keep-alives (RFC 5626 section 4.4.1). Without probes, phones that vanish silently would eventually use up all of
+/// `limits.connections`.
 const KEEPALIVE: (Duration, Duration) = (Duration::from_secs(120), Duration::from_secs(10));
 /// Limit on bytes read from one connection in one turn.
 const READ_PER_TURN: usize = 256 * 1024;
@@ -41,23 +49,23 @@ pub(crate) struct Tcp {
     registry: Registry,
     limits: Limits,
     connections_max: usize,
-    /// By number; 0 is the listener.
+    /// Connections by number. Number 0 is the listener.
     connections: BTreeMap<usize, Connection>,
-    /// By the peer's address and, with TLS, the domain it has proven.
+    /// Numbers of connections, by the peer's address and, with TLS, the domain that the peer has proven.
     by_address: BTreeMap<Peer, usize>,
-    /// Set for TLS, `None` for plain TCP.
+    /// TLS configuration; `None` for plain TCP.
     tls: Option<TlsContext>,
     next_number: usize,
     buffer: Box<[u8]>,
-    /// Connections with unread input left from a turn.
+    /// Connections with input that was left unread in a turn.
     unread: VecDeque<usize>,
-    /// Outgoing connections with their deadlines for being established; the earliest first, as all have the same limit.
+    /// Times by which outgoing connections must be established. They are in ascending order, because all connections have the same limit.
     deadlines: VecDeque<(Time, usize)>,
-    /// Incoming connections with their deadlines for a message, ordered likewise.
+    /// Times by which incoming connections must have delivered a message, in ascending order.
     silent: VecDeque<(Time, usize)>,
 }
 
-/// The peer of a connection.
+/// The peer of a connection: its address and, with TLS, its domain.
 type Peer = (SocketAddr, Option<Arc<str>>);
 
 #[derive(Debug)]
@@ -67,7 +75,7 @@ struct Connection {
     framer: Framer,
     unsent: VecDeque<(Bytes, Option<u64>)>,
     unsent_bytes: usize,
-    /// True until it is established.
+    /// True until the connection is established.
     is_connecting: bool,
     /// True once a complete message has arrived.
     has_spoken: bool,
@@ -77,7 +85,7 @@ impl Tcp {
     /// Opens the listener.
     ///
     /// # Errors
-    /// If the address is not ours, or in use.
+    /// If the address is not local, or is in use.
     pub(crate) fn open(
         index: ListenerIndex,
         address: SocketAddr,
@@ -109,7 +117,7 @@ impl Tcp {
     fn accept(&mut self, now: Time) {
         loop {
             match self.listener.accept() {
-                // Beyond the limit a connection is closed at once: the client sees it and tries elsewhere.
+                // Above the limit, a connection is closed at once. The client notices this and tries elsewhere.
                 Ok(_) if self.connections.len() >= self.connections_max => {
                     tracing::warn!(
                         limit = self.connections_max,
@@ -118,7 +126,7 @@ impl Tcp {
                 }
                 Ok((stream, peer)) => {
                     let session = self.tls.as_ref().map(TlsContext::accept);
-                    // Without a certificate we cannot accept connections.
+                    // Incoming connections need a certificate.
                     if matches!(session, Some(None)) {
                         continue;
                     }
@@ -162,7 +170,7 @@ impl Tcp {
         Ok(number)
     }
 
-    /// Connects from our own address, so that the peer sees the one in Via.
+    /// Connects from the listener's address, so the peer sees the address that is in Via.
     fn connect(&mut self, now: Time, to: Peer) -> io::Result<usize> {
         let peer = to.0;
         if self.connections.len() >= self.connections_max {
@@ -191,7 +199,7 @@ impl Tcp {
         }
     }
 
-    /// Returns the connection that a message belongs to, or one to the same address.
+    /// Returns the connection that a message belongs to, or otherwise a connection to the same address. Opens it if necessary.
     fn connection_for(&mut self, now: Time, hop: &Hop, domain: Option<Arc<str>>) -> io::Result<usize> {
         let own = hop.connection.and_then(|connection| self.index.number_of(connection));
         let own = own.filter(|number| self.connections.contains_key(number));
@@ -264,7 +272,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads up to a turn's share; returns true if there may be more. An error or the end of the stream ends the connection.
+    /// Reads up to [`READ_PER_TURN`] bytes. Returns true if there may be more. An error or the end of the stream ends the connection.
     fn read(&mut self, buffer: &mut [u8], mut take: impl FnMut(Bytes)) -> io::Result<bool> {
         let mut total = 0;
         while total < READ_PER_TURN {
@@ -287,7 +295,7 @@ impl Connection {
     fn take_messages(&mut self, take: &mut impl FnMut(Bytes)) -> io::Result<()> {
         loop {
             if self.framer.take_ping() {
-                // "the server … sends back a single CRLF" (RFC 5626 section 4.4.1); a full socket needs no pong.
+                // "the server … sends back a single CRLF" (RFC 5626 section 4.4.1). If the socket is full, no pong is needed.
                 let _ = self.stream.write(b"\r\n");
                 continue;
             }
@@ -303,8 +311,8 @@ impl Connection {
     }
 }
 
-/// Makes the kernel end a connection whose peer no longer responds: neither to keep-alive probes when idle, nor, for a transaction's
-/// time-out, to data.
+/// Makes the kernel end a connection whose peer no longer responds. An idle peer must answer keep-alive probes. Data must be acknowledged
+/// within the time limit of a transaction.
 fn watch(stream: &TcpStream) {
     let (idle, interval) = KEEPALIVE;
     let socket = socket2::SockRef::from(stream);
@@ -313,7 +321,7 @@ fn watch(stream: &TcpStream) {
 }
 
 pub(super) fn is_in_progress(error: &io::Error) -> bool {
-    // EINPROGRESS of connect(2) has no `ErrorKind` of its own.
+    // `ErrorKind` has no stable value for EINPROGRESS of connect(2).
     error.kind() == io::ErrorKind::WouldBlock || error.raw_os_error() == Some(115)
 }
 
@@ -325,7 +333,7 @@ impl Plugin for Tcp {
         }
         self.write(number, inbox);
         self.read(number, inbox);
-        // Sends messages that waited for the end of a handshake.
+        // Sends messages that waited for the end of a TLS handshake.
         if self.tls.is_some() {
             self.write(number, inbox);
         }

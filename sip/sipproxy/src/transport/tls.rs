@@ -1,9 +1,11 @@
-//! TLS for SIP: our certificate, and the identity that a peer must prove (RFC 5922).
+//! TLS for SIP: this program's certificate, and the identity that a peer must prove (RFC 5922).
 //!
-//! Files are PEM, and reread at SIGHUP. The peer of an outgoing connection must prove the domain that the message is meant for: with
-//! a `sip:` URI in its certificate's subjectAltName, or if there is none with a DNS name, compared exactly and without wildcards (section
-//! 7). Clients need no certificate: users have passwords. TLS 1.2 and 1.3; a client's identity decides nothing.
-//! Begin with [`TlsContext::load`].
+//! The files are PEM, and are read again at SIGHUP. The peer of an outgoing connection must prove the domain that the message is meant for.
+//! The subjectAltName of its certificate must have a `sip:` URI with this domain. If it has no such URIs, a DNS name suffices. Names are
+//! compared exactly and without wildcards (section 7).
+//!
+//! TLS 1.2 and 1.3 are supported. Clients need no certificate, because users have passwords. A certificate of a client has no effect. Begin
+//! with [`TlsContext::load`].
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -21,12 +23,12 @@ use rustls::{
 };
 use stores::Roots;
 
-/// The paths of the files.
+/// Paths of the files.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct TlsFiles {
-    /// Our certificate chain without the root, and its key; `None`: no incoming connections.
+    /// This program's certificate chain without the root, and its key. `None`: incoming connections are not accepted.
     pub(crate) own: Option<(PathBuf, PathBuf)>,
-    /// The roots that peers' certificates must come from.
+    /// File with the trusted roots of the peers' certificates.
     pub(crate) roots: PathBuf,
 }
 
@@ -35,7 +37,7 @@ pub(crate) struct TlsFiles {
 pub(crate) struct TlsContext {
     server: Option<Arc<ServerConfig>>,
     client: Arc<ClientConfig>,
-    /// The domain that peers must prove if the message names none.
+    /// Domain that peers must prove if the message names none.
     pub(crate) domain: Option<Arc<str>>,
 }
 
@@ -66,7 +68,7 @@ impl TlsContext {
             .map_err(wrong)?
             .dangerous()
             .with_custom_certificate_verifier(verifier);
-        // Other proxies may want to authenticate us.
+        // Other proxies may require a certificate of this client.
         let client = match own {
             Some((chain, key)) => builder.with_client_auth_cert(chain, key).map_err(wrong)?,
             None => builder.with_no_client_auth(),
@@ -74,12 +76,13 @@ impl TlsContext {
         Ok(TlsContext { server, client: Arc::new(client), domain: None })
     }
 
-    /// Creates a session for an incoming connection; `None` without a certificate.
+    /// Creates a session for an incoming connection. Returns `None` without a certificate.
     pub(super) fn accept(&self) -> Option<rustls::Connection> {
         ServerConnection::new(self.server.clone()?).ok().map(Into::into)
     }
 
-    /// Creates a session for a connection to a domain, or to an address that must prove itself.
+    /// Creates a session for an outgoing connection. The peer must prove `domain`, or `address` if there is no domain. Returns `None` if
+    /// the domain is not a valid name.
     pub(super) fn connect(&self, domain: Option<&str>, address: IpAddr) -> Option<rustls::Connection> {
         let name = match domain {
             Some(domain) => ServerName::try_from(domain.to_owned()).ok()?,
@@ -147,7 +150,8 @@ impl ServerCertVerifier for Verifier {
     }
 }
 
-/// RFC 5922 section 7.1: "sip" URIs without a user part are the identities; DNS names count "if and only if" there are none.
+/// Checks that a certificate proves a domain (RFC 5922 section 7.1). The identities are "sip" URIs without a user part. DNS names count
+/// "if and only if" there are no such URIs.
 fn check_domain(end_entity: &CertificateDer<'_>, domain: &str) -> Result<(), Error> {
     let bad = |_| Error::InvalidCertificate(CertificateError::BadEncoding);
     let parsed = webpki::EndEntityCert::try_from(end_entity).map_err(bad)?;

@@ -1,4 +1,4 @@
-//! SIP over UDP: one message per datagram. Nothing is queued: datagrams that the kernel does not accept are lost, as on the wire.
+//! SIP over UDP: one message per datagram. Nothing is queued. A datagram that the kernel does not accept is lost, as on the wire.
 
 use std::io;
 use std::net::SocketAddr;
@@ -12,12 +12,12 @@ use sip::{Hop, Transport};
 
 use super::{Inbox, ListenerIndex, Plugin, udp_errors};
 
-/// Limit on datagrams per turn, so that other sockets get their turn.
+/// Limit on datagrams per turn, which leaves time for other sockets.
 const DATAGRAMS_PER_TURN: usize = 64;
-/// Receive buffer to request, in bytes: it must hold the datagrams that arrive during a long turn.
+/// Size of the receive buffer to request, in bytes. The buffer must hold the datagrams that arrive during a long turn.
 const RECEIVE_BUFFER: usize = 4 << 20;
 
-/// A socket.
+/// A UDP socket.
 #[derive(Debug)]
 pub(crate) struct Udp {
     index: ListenerIndex,
@@ -30,10 +30,10 @@ impl Udp {
     /// Binds a socket.
     ///
     /// # Errors
-    /// If the address is not ours, or in use.
+    /// If the address is not local, or is in use.
     pub(crate) fn open(index: ListenerIndex, address: SocketAddr, registry: &Registry) -> io::Result<Udp> {
         let mut socket = UdpSocket::bind(address)?;
-        // A smaller buffer is acceptable.
+        // A failure is acceptable: the socket then has a smaller buffer.
         let _ = socket2::SockRef::from(&socket).set_recv_buffer_size(RECEIVE_BUFFER);
         udp_errors::enable(&socket, address.is_ipv4())?;
         registry.register(&mut socket, index.token(0), Interest::READABLE)?;
@@ -50,7 +50,7 @@ impl Udp {
                     inbox.messages.push((hop, Bytes::copy_from_slice(&self.buffer[..length])));
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // An ICMP error for an earlier datagram, reported once in place of a datagram.
+                // The kernel reports an ICMP error for an earlier datagram once, in place of a datagram.
                 Err(_) => udp_errors::take(&self.socket, &mut inbox.unreachable),
             }
         }
@@ -66,11 +66,11 @@ impl Plugin for Udp {
     fn send(&mut self, _: Time, message: Outgoing, inbox: &mut Inbox) {
         let mut sent = self.socket.send_to(&message.bytes, message.hop.address);
         if sent.as_ref().is_err_and(|error| error.kind() != io::ErrorKind::WouldBlock) {
-            // The error may be of an earlier datagram, as the kernel reports it to the next caller.
+            // The error may belong to an earlier datagram, because the kernel reports it to the next caller.
             udp_errors::take(&self.socket, &mut inbox.unreachable);
             sent = self.socket.send_to(&message.bytes, message.hop.address);
         }
-        // A full buffer loses the datagram; a missing route, or a message beyond 64 KiB, is permanent.
+        // If the buffer is full, the datagram is lost. Other errors are permanent, such as a missing route or a message above 64 KiB.
         if sent.is_err_and(|error| error.kind() != io::ErrorKind::WouldBlock) {
             inbox.failures.extend(message.on_failure);
         }
@@ -119,7 +119,7 @@ mod tests {
         }
     }
 
-    /// Returns an address at which nobody listens any more.
+    /// Returns an address at which no socket listens any more.
     fn closed() -> SocketAddr {
         std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
     }

@@ -1,7 +1,7 @@
-//! ICMP errors for datagrams that we sent, from a socket's error queue (ip(7), IP_RECVERR).
+//! ICMP errors for datagrams that this program sent, from a socket's error queue (ip(7), IP_RECVERR).
 //!
-//! Only those that RFC 3261 section 18.4 wants reported: unreachable hosts, networks, ports and protocols, and parameter problems.
-//! "Source quench and TTL exceeded" are ignored, and so are reports of a smaller MTU: the kernel fragments the next datagram.
+//! Only the errors that RFC 3261 section 18.4 wants are reported: unreachable hosts, networks, ports and protocols, and parameter problems.
+//! "Source quench and TTL exceeded" are ignored. Reports of a smaller MTU are also ignored, because the kernel fragments the next datagram.
 
 use std::io::{self, IoSliceMut};
 use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6};
@@ -14,21 +14,21 @@ use nix::sys::socket::{
     sockopt::Ipv6RecvErr,
 };
 
-/// Limit on reports per turn; the rest waits for the next error.
+/// Limit on reports per turn. The others stay in the queue until the next error.
 const REPORTS_PER_TURN: usize = 64;
-/// Bytes of a datagram to examine: ICMP quotes no more than an IPv6 minimum MTU.
+/// Limit on the bytes of a datagram to examine. ICMP quotes no more than the minimum MTU of IPv6.
 const QUOTE_MAX: usize = 1280;
-/// Room for the kernel's control messages.
+/// Size of the buffer for the kernel's control messages, in bytes.
 const CONTROL_MAX: usize = 256;
 
-/// Makes the kernel keep reports for a socket of this family.
+/// Makes the kernel queue reports for a socket of this address family.
 pub(super) fn enable(socket: &impl AsFd, is_ipv4: bool) -> io::Result<()> {
     let enabled =
         if is_ipv4 { setsockopt(socket, Ipv4RecvErr, &true) } else { setsockopt(socket, Ipv6RecvErr, &true) };
     Ok(enabled?)
 }
 
-/// Takes the reports: each datagram's destination and beginning.
+/// Takes the queued reports: the destination and the beginning of each datagram.
 pub(super) fn take(socket: &impl AsFd, reports: &mut Vec<(SocketAddr, Bytes)>) {
     let mut quote = [0; QUOTE_MAX];
     for _ in 0..REPORTS_PER_TURN {

@@ -11,8 +11,8 @@ use stores::USUAL_ROOTS;
 
 /// SIP user agent for tests and load: registers, calls, answers, sends a tone
 ///
-/// Registers a user, then makes calls at a rate (--call), or answers calls until stopped. At the end it prints JSON: the
-/// durations of registrations, call setups and hang-ups, and the received share of the sound.
+/// Registers a user, then makes calls at a rate (--call), or answers calls until it is stopped. At the end it prints JSON: the durations of
+/// registrations, call setups and hang-ups, and counts of RTP packets.
 ///
 /// Example: sctpify-ua --local 192.0.2.1:5070 --proxy 192.0.2.2:5060 --user alice@example.com --call sip:bob@example.com
 ///
@@ -48,7 +48,7 @@ pub struct UaArgs {
     #[arg(long, value_name = "NUMBER", default_value_t = 1, conflicts_with = "no_register")]
     pub registrations: u32,
 
-    /// Only register this number of users, USER1 and following
+    /// Only register this number of users: USER1@DOMAIN, USER2@DOMAIN and so on
     #[arg(long, value_name = "NUMBER", group = "load", conflicts_with_all = ["no_register", "call", "tone"])]
     pub users: Option<u32>,
 
@@ -88,11 +88,11 @@ pub struct UaArgs {
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub stop_after: Option<Duration>,
 
-    /// Limit on concurrent calls; no call starts while it is reached
+    /// Limit on concurrent calls; while it is reached, no new call starts
     #[arg(long, value_name = "NUMBER", default_value_t = 10_000)]
     pub calls_max: usize,
 
-    /// Use SCTP in UDP, from and to this port, instead of IP protocol 132
+    /// Use SCTP over UDP, from and to this port, instead of IP protocol 132
     #[arg(long, value_name = "PORT")]
     pub sctp_udp_port: Option<u16>,
 

@@ -1,4 +1,4 @@
-//! The main loop of the user agent: transport, RTP, timers, and the schedule of calls.
+//! The event loop of the user agent: transport, RTP, timers, and the schedule of calls.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -23,13 +23,13 @@ use crate::error::SipError;
 use crate::server::{SIGNALS, in_whole_milliseconds, signals};
 use crate::transport::{self, Bounds, Inbox, ListenerIndex, Plugin, TlsContext, TlsFiles};
 
-/// The token of the RTP socket.
+/// Token of the RTP socket.
 const SOUND: Token = Token(usize::MAX - 1);
 /// Limit on RTP packets read in one turn.
 const PACKETS_PER_TURN: usize = 256;
-/// The registration lifetime to request.
+/// Registration lifetime to request.
 const EXPIRES: Duration = Duration::from_secs(300);
-/// Time limit for the end: hanging up, unregistering, closing.
+/// Time limit for the end of the program: hanging up, unregistering and closing.
 const END_LIMIT: Duration = Duration::from_secs(5);
 
 /// The phase of the program.
@@ -37,10 +37,13 @@ const END_LIMIT: Duration = Duration::from_secs(5);
 enum Phase {
     /// Waiting for the registration.
     Registering,
+    /// Making and answering calls.
     Working,
-    /// No new calls; the current ones end.
+    /// Waiting for the end of the current calls. No new ones begin.
     HangingUp,
+    /// Waiting for the response to the removal of the registration.
     Unregistering,
+    /// Closing the connection.
     Closing,
 }
 
@@ -53,15 +56,15 @@ pub(super) struct Driver<'a> {
     agent: Agent,
     plugin: Box<dyn Plugin>,
     inbox: Inbox,
-    /// The RTP socket for calls' tones, if any.
+    /// RTP socket for the tones of calls; `None` without `--tone`.
     sound: Option<UdpSocket>,
     senders: BTreeMap<CallId, Sender>,
     tone: [u8; 160],
-    /// Established outgoing calls, with the times to hang them up.
+    /// Established outgoing calls, with the times at which to hang up.
     up: BTreeMap<CallId, Time>,
     next_call: Time,
     phase: Phase,
-    /// The deadline of the end, once it has begun.
+    /// Time limit for the end of the program, once the end has begun.
     end_at: Time,
     statistics: Statistics,
 }
@@ -102,7 +105,7 @@ impl<'a> Driver<'a> {
         })
     }
 
-    /// Runs until all calls are done, the time is up, or a signal comes.
+    /// Runs until all calls have ended, the time limit has passed, or a signal arrives.
     pub(super) fn run(mut self) -> Result<Statistics, SipError> {
         let mut ready = Events::with_capacity(256);
         let stop_at = self.args.stop_after.map_or(Time::NEVER, |after| self.clock.now() + after);
@@ -165,7 +168,7 @@ impl<'a> Driver<'a> {
             for failure in self.inbox.take_failures() {
                 self.agent.handle_send_failure(now, failure);
             }
-            // The agent waits for responses instead: ICMP may be forged.
+            // ICMP reports are ignored, because they may be forged. The agent waits for responses instead.
             self.inbox.unreachable.clear();
             let mut is_done = true;
             while let Some(output) = self.agent.poll_output() {
@@ -184,7 +187,7 @@ impl<'a> Driver<'a> {
 
     fn on_event(&mut self, now: Time, event: AgentEvent) {
         tracing::info!(?event);
-        // The response to unregistering is not counted.
+        // The response to the removal of the registration is not counted.
         if self.phase != Phase::Unregistering {
             self.statistics.note(&event);
         }
@@ -224,7 +227,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Describes the reason why there is no response.
+    /// Describes the reason for the missing response.
     fn silence(&self) -> String {
         let (proxy, transport) = (self.args.proxy, self.args.transport);
         let is_up = self.plugin.seen(0).any(|seen| matches!(seen.state, "ESTABLISHED" | "connected"));
@@ -256,7 +259,7 @@ impl<'a> Driver<'a> {
 
     fn begin_calls(&mut self, now: Time) {
         while self.may_call() && self.next_call <= now {
-            // If there are too many calls, this one begins when another ends.
+            // At the limit on concurrent calls, this call begins when another one ends.
             if !self.has_room() {
                 self.next_call = now;
                 return;
@@ -279,7 +282,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Enters the next phase, if this one has ended.
+    /// Enters the next phase, if the current one has ended.
     fn go_on(&mut self, now: Time) {
         let has_called = self.args.call.is_some() && self.statistics.begun >= self.args.calls;
         if self.phase == Phase::Working && has_called && self.agent.calls() == 0 {
@@ -329,7 +332,7 @@ impl<'a> Driver<'a> {
                 Err(_) => return,
             }
         }
-        // Edge-triggered: reregister to be notified of the rest.
+        // The poll is edge-triggered: registering the socket again reports the rest.
         let _ = self.poll.registry().reregister(sound, SOUND, Interest::READABLE);
     }
 }
@@ -380,7 +383,7 @@ fn agent_config(args: &UaArgs, listener: Listener, rtp: Option<SocketAddr>) -> R
     })
 }
 
-/// Builds the TLS context: the proxy must prove the user's domain; there are no incoming connections.
+/// Builds the TLS context. The proxy must prove the user's domain. Incoming connections are not accepted.
 pub(super) fn tls(args: &UaArgs) -> Result<TlsContext, SipError> {
     let context = TlsContext::load(&TlsFiles { own: None, roots: args.roots.clone() });
     let mut context = context.map_err(SipError::Usage)?;

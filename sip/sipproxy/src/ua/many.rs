@@ -1,7 +1,7 @@
-//! `--users`: registers many users from one address, with limited concurrency or at a fixed rate, and reports the speed; repeatedly, if
-//! asked to. Does not support passwords.
+//! `--users`: registers many users from one address, and reports the speed. It limits the concurrency, or begins registrations at
+//! a fixed rate. The registrations can be repeated in rounds. Passwords are not supported.
 //!
-//! Each user is registered once per round: nothing is retransmitted, so over UDP a lost message is a failure. Begin with [`run`].
+//! Each user is registered once per round. Nothing is retransmitted, so a message that is lost over UDP is a failure. Begin with [`run`].
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -24,9 +24,9 @@ use crate::transport::{self, Bounds, Inbox, ListenerIndex, Plugin};
 
 /// Time limit for the registration of one user.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
-/// Default concurrency.
+/// Default limit on concurrent registrations.
 const AT_ONCE: usize = 32;
-/// Time limit for closing.
+/// Time limit for closing the connection.
 const CLOSE_LIMIT: Duration = Duration::from_secs(2);
 
 /// The state of the run.
@@ -36,31 +36,31 @@ struct Many<'a> {
     domain: &'a str,
     plugin: Box<dyn Plugin>,
     inbox: Inbox,
-    /// Makes the Call-IDs unique to this run.
+    /// Random number that makes the Call-IDs unique to this run.
     run: u64,
     users: u32,
     round: Round,
 }
 
-/// One round over all users.
+/// A round over all users.
 #[derive(Default)]
 struct Round {
-    /// Its number, from 1 on.
+    /// Number of the round, from 1 on.
     number: u32,
     begun: u32,
     /// Time of the next request.
     next: Time,
-    /// Users with pending requests, and the times of those.
+    /// Users with pending requests, and the times at which the requests were sent.
     waiting: BTreeMap<u32, Time>,
     took: Vec<Duration>,
     failed: u32,
     seconds: f64,
 }
 
-/// Registers all users; returns the report, and the number of failures.
+/// Registers all users. Returns the report and the number of failures.
 ///
 /// # Errors
-/// If the address cannot be used, or the user is invalid.
+/// If the address cannot be used, the user is invalid, or the poll fails.
 pub(super) fn run(args: &UaArgs, users: u32) -> Result<(Value, u32), SipError> {
     let (clock, mut poll) = (Clock::start(), Poll::new().map_err(SipError::system("create a poll"))?);
     let Some((user, domain)) = args.user.split_once('@') else {
@@ -110,7 +110,7 @@ impl Many<'_> {
         Ok(Round { seconds, ..std::mem::take(&mut self.round) })
     }
 
-    /// Returns the concurrency: unlimited with a rate, unless the command line limits it.
+    /// Returns the limit on concurrent registrations. The default is [`AT_ONCE`], or no limit with a rate.
     fn at_once(&self) -> usize {
         let any = if self.args.rate.is_some() { usize::MAX } else { AT_ONCE };
         self.args.at_once.unwrap_or(any)

@@ -1,7 +1,7 @@
-//! `sctpify-ua`: the agent of `sip` with a transport, a clock and RTP. Registers, calls at a rate, answers, and reports the
-//! delays as JSON.
+//! `sctpify-ua`: the user agent of `sip`, with a transport, a clock and RTP. It registers, makes calls at a rate, answers calls, and
+//! reports the delays as JSON.
 //!
-//! Begin with [`run`]; `driver` has the loop, `many` the registrations of many users, `rtp` the audio, `statistics` the report.
+//! Begin with [`run`]. `driver` has the event loop, `many` registers many users, `rtp` has the audio, and `statistics` has the report.
 
 mod args;
 mod driver;
@@ -13,7 +13,7 @@ pub use args::UaArgs;
 
 use crate::error::SipError;
 
-/// Rewords the error for this program, whose only configuration is its command line.
+/// Rewords an error for this program, which is configured only on its command line.
 fn in_flags(error: SipError) -> SipError {
     match error {
         SipError::Listen { transport, address, source } => {
@@ -24,7 +24,7 @@ fn in_flags(error: SipError) -> SipError {
     }
 }
 
-/// Executes the command line; prints statistics at the end.
+/// Executes the command line, and prints statistics at the end.
 ///
 /// # Errors
 /// If the command line is invalid, an address cannot be used, or a registration or call failed.

@@ -1,6 +1,6 @@
-//! Audio over RTP (RFC 3550): a PCMU tone, 20 ms per packet; incoming packets are counted, not played.
+//! Audio over RTP (RFC 3550): a PCMU tone with 20 ms per packet. Incoming packets are counted, and not played.
 //!
-//! Invariant: no more than [`SOURCES_MAX`] sources are distinguished.
+//! Invariant: up to [`SOURCES_MAX`] sources are distinguished.
 
 use std::collections::BTreeMap;
 use std::f64::consts::TAU;
@@ -13,14 +13,14 @@ use base::Time;
 pub(super) const PACKET: Duration = Duration::from_millis(20);
 /// Samples per packet, at 8,000 per second.
 const SAMPLES: usize = 160;
-/// Frequency of the tone, in Hz: eight periods per packet, so that all packets have the same payload.
+/// Frequency of the tone, in Hz. A packet holds eight periods, so all packets have the same payload.
 const PITCH: f64 = 400.0;
 /// Bytes of the fixed header (RFC 3550 section 5.1).
 const HEADER: usize = 12;
-/// Limit on distinguished sources; packets of others are only counted.
+/// Limit on distinguished sources. Packets of other sources only count in the total.
 const SOURCES_MAX: usize = 100_000;
 
-/// A G.711 µ-law octet: sign, exponent and mantissa of the sample plus a bias, all inverted.
+/// Encodes a sample as a G.711 µ-law octet. The octet holds sign, exponent and mantissa of the biased sample, inverted.
 fn mu_law(sample: i16) -> u8 {
     let magnitude = u32::from(sample.unsigned_abs()).min(32_635) + 132;
     let exponent = magnitude.ilog2().saturating_sub(7);
@@ -37,7 +37,7 @@ pub(super) fn tone() -> [u8; SAMPLES] {
     })
 }
 
-/// One call's outgoing stream.
+/// The outgoing stream of one call.
 #[derive(Clone, Debug)]
 pub(super) struct Sender {
     pub(super) peer: SocketAddr,
@@ -53,10 +53,10 @@ impl Sender {
         Sender { peer, next: now, source, sequence: 0, timestamp: 0 }
     }
 
-    /// Returns the due packet, and schedules the next.
+    /// Returns the packet that is due, and schedules the next one.
     pub(super) fn packet(&mut self, payload: &[u8; SAMPLES]) -> [u8; HEADER + SAMPLES] {
         let mut packet = [0; HEADER + SAMPLES];
-        // Version 2, no padding, extension or sources; the first packet is marked (RFC 3551 section 4.1). PCMU is type 0.
+        // Version 2, without padding, extension or contributing sources. The first packet is marked (RFC 3551 section 4.1). PCMU is type 0.
         packet[0] = 0x80;
         packet[1] = if self.sequence == 0 && self.timestamp == 0 { 0x80 } else { 0 };
         packet[2..4].copy_from_slice(&self.sequence.to_be_bytes());
@@ -91,7 +91,7 @@ pub(super) struct Receiver {
 }
 
 impl Receiver {
-    /// Counts a packet; anything but RTP is ignored.
+    /// Counts a packet, unless it is not RTP.
     pub(super) fn handle(&mut self, now: Time, packet: &[u8]) {
         if packet.len() < HEADER || packet[0] >> 6 != 2 {
             return;
@@ -115,13 +115,14 @@ impl Receiver {
         known.note(sequence, transit);
     }
 
-    /// Returns the number of packets missing between the first and the last of each source.
+    /// Returns the number of lost packets, summed over all sources. A packet counts as lost if it did not arrive, but lies between the
+    /// first and the last packet of its source.
     pub(super) fn lost(&self) -> u64 {
         let lost = |s: &Source| u64::from(s.highest - s.first + 1).saturating_sub(s.received);
         self.sources.values().map(lost).sum()
     }
 
-    /// Returns the greatest jitter of a source, in ms.
+    /// Returns the greatest jitter of all sources, in ms.
     pub(super) fn jitter_ms_max(&self) -> f64 {
         self.sources.values().map(|source| source.jitter / 8.0).fold(0.0, f64::max)
     }
@@ -147,7 +148,7 @@ mod tests {
 
     #[test]
     fn samples_become_the_octets_of_g_711() {
-        // Zero, the greatest, the least, and one of each segment's beginning.
+        // Zero and -1, the greatest and the least sample, and the beginnings of two segments.
         for (sample, octet) in
             [(0, 0xff), (-1, 0x7f), (32_767, 0x80), (-32_768, 0x00), (124, 0xef), (380, 0xdf)]
         {

@@ -1,4 +1,4 @@
-//! Statistics, for people and for experiments.
+//! Statistics of a run, for people and for experiments.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use sip::agent::AgentEvent;
 use super::args::UaArgs;
 use super::rtp::Receiver;
 
-/// Limit on recorded times of one kind; later ones are only counted.
+/// Limit on the recorded times of one kind. Later times are ignored, even in the count.
 const TIMES_MAX: usize = 1_000_000;
 
-/// Counts and times.
+/// Counts and times of registrations, calls and RTP packets.
 #[derive(Debug, Default)]
 pub(super) struct Statistics {
     registered: Vec<Duration>,
@@ -22,14 +22,15 @@ pub(super) struct Statistics {
     answered: Vec<Duration>,
     taken: u64,
     ended: u64,
-    /// Start of the first outgoing call, and end of the last.
+    /// Start of the first outgoing call, and end of the last one.
     pub(super) calling: Option<(Time, Time)>,
-    /// Ended calls, without those ended because the program was told to stop.
+    /// Calls that have ended, except calls that ended because the program stopped.
     pub(super) completed: u64,
     hung_up: Vec<Duration>,
     failed: u64,
     last_failure: Option<u16>,
-    /// The reason why the last failure had no response; the program's own status is not the proxy's.
+    /// Reason why the last failed request got no response; `None` if it got one. Reports show the reason instead of the status, which the
+    /// program itself generated.
     pub(super) silence: Option<String>,
     pub(super) sent: u64,
     pub(super) receiver: Receiver,
@@ -88,7 +89,7 @@ impl Statistics {
         })
     }
 
-    /// Returns the error if anything that the command line asked for failed.
+    /// Returns the error text, if a registration or call that the command line requested has failed.
     pub(super) fn verdict(&self, args: &UaArgs) -> Option<String> {
         if !args.no_register && self.registered.is_empty() {
             let refusal =
@@ -108,7 +109,7 @@ impl Statistics {
     }
 }
 
-/// Formats the number of times, and statistics of them in ms.
+/// Formats the number of the times, and their statistics in ms.
 pub(super) fn times(times: &[Duration]) -> Value {
     let mut ms: Vec<f64> = times.iter().map(|time| time.as_secs_f64() * 1e3).collect();
     ms.sort_by(f64::total_cmp);
