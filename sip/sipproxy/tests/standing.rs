@@ -1,4 +1,5 @@
-//! The small form of `examples/standing`: nothing grows in an hour of registrations and calls, and nothing is left when all have gone.
+//! The small form of `examples/standing`: nothing grows in an hour of registrations and calls, and nothing is left when all phones have
+//! gone.
 
 #[path = "../examples/standing/calls.rs"]
 mod calls;
@@ -23,7 +24,8 @@ use world::{Size, World};
 const SIZE: Size = Size { users: 300, calls: 60, talk_s: 20.0 };
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// The world after an hour, and what its last quarter has of the second's memory; `each_minute` happens beside.
+/// Runs a world for an hour. Returns the world, and the ratio of its memory in the last quarter to the second quarter. `each_minute` runs
+/// every minute.
 fn an_hour(each_minute: impl Fn()) -> (World, f64) {
     let dir = tempfile::tempdir().unwrap();
     let (world, samples) = watch(SIZE, 1, &dir.path().join("sip.db"), 60, each_minute);
@@ -54,11 +56,11 @@ fn nothing_is_left_when_all_have_gone() {
     world.run_until(Time::ZERO + 30 * MINUTE);
     assert!(world.proxy.location().contacts() >= SIZE.users as usize / 2);
     assert!(world.proxy.dialog_count() > SIZE.calls as usize / 2);
-    // Nobody says anything any more.
+    // From now on, no phone sends anything.
     world.phones.iter_mut().for_each(|phone| phone.is_on = false);
     world.events.clear();
     world.calls.clear();
-    // Registrations last an hour, and dialogs of which nothing is heard a day.
+    // Registrations last an hour, and dialogs without any message last a day.
     world.run_until(world.now + 25 * 60 * MINUTE);
     assert_eq!(world.proxy.transactions(), (0, 0));
     assert_eq!((world.proxy.location().users(), world.proxy.location().contacts()), (0, 0));

@@ -1,4 +1,4 @@
-//! A notified system call, and its fate.
+//! A notified system call, and its possible outcomes.
 
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -9,12 +9,12 @@ use rustix::event::epoll::EventFlags;
 use crate::listener::Notice;
 use crate::memory::{Memory, Outcome, Span};
 
-/// A call with its program's memory.
+/// A system call, with the memory of its program.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     pub(crate) notice: Notice,
     pub(crate) memory: Memory,
-    /// The thread may bind privileged ports.
+    /// True if the thread may bind privileged ports.
     pub(crate) may_bind_low: bool,
 }
 
@@ -33,27 +33,27 @@ impl Call {
         self.int(number).cast_unsigned()
     }
 
-    /// Returns an argument that is the length of something.
+    /// Returns an argument of type `size_t`.
     pub(crate) fn length(&self, number: usize) -> usize {
         usize::try_from(self.argument(number)).unwrap_or(usize::MAX)
     }
 
-    /// Returns a buffer and its length.
+    /// Returns the buffer whose address and length are in these arguments.
     pub(crate) fn span(&self, at: usize, length: usize) -> Span {
         Span { at: self.argument(at), length: self.length(length) }
     }
 }
 
-/// The fate of a call.
+/// Outcome of a call.
 #[derive(Debug)]
 pub(crate) enum Verdict {
-    /// It ends with a result, or with errno.
+    /// The call ends with a result, or with errno.
     Answer(Outcome),
-    /// The kernel does it.
+    /// The kernel executes the call.
     Pass,
-    /// It ends with a new descriptor of this number.
+    /// The call ends with a new descriptor of this number.
     Give { fd: OwnedFd, number: u32, is_cloexec: bool },
-    /// It waits.
+    /// The call waits.
     Park(Box<Wait>),
 }
 
@@ -67,20 +67,20 @@ impl From<Outcome<Verdict>> for Verdict {
 #[derive(Debug)]
 pub(crate) struct Wait {
     pub(crate) call: Call,
-    /// The socket, of which the kernel, too, would hold a reference; or the connection to the server.
+    /// Copy of the socket's descriptor, or the connection to the server. The kernel would also hold a reference to the socket.
     pub(crate) fd: OwnedFd,
-    /// The inode of the socket.
+    /// Inode of the socket; 0 for a connection to the server.
     pub(crate) inode: u64,
     pub(crate) events: EventFlags,
-    /// The time limit of the socket, and the call's outcome after it.
+    /// Time limit of the socket, and the call's outcome after this time.
     pub(crate) limit: Option<(Duration, Outcome)>,
     pub(crate) then: Then,
-    /// Errno of the call if a signal ends it; `None`: it begins again if the signal's action wants that (`SA_RESTART`).
+    /// Errno of the call if a signal ends it. `None`: the call begins again if the signal's action requests it (`SA_RESTART`).
     pub(crate) interrupted: Option<c_int>,
 }
 
 impl Wait {
-    /// Returns the result of the call if a part of it is done: a signal or a time limit then ends it with that.
+    /// Returns the result of a call that is partly done. If a signal or a time limit ends the call, this is its result.
     pub(crate) fn done(&self) -> Option<i64> {
         match self.then {
             Then::Again { done } if done > 0 => i64::try_from(done).ok(),
@@ -90,28 +90,29 @@ impl Wait {
     }
 }
 
-/// The step that follows the events.
+/// Step that follows the awaited events.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Then {
-    /// The call is tried again. So many messages of it are done.
+    /// The call is tried again. `done` of its messages are complete.
     Again { done: u64 },
-    /// The association with this identifier is up or has failed.
+    /// The association with this identifier is established or has failed.
     Connected(c_int, Tell),
-    /// The server tells the association's identifier, or the error.
+    /// The server has reported the association's identifier, or an error.
     Attempted(Tell),
-    /// The server tells that an association is up. The message that has begun it is sent: the call ends with its length.
+    /// The server has reported that an association is established. Its first message has been sent, so the call ends with the message's
+    /// length.
     Sent(i64),
 }
 
 impl Then {
-    /// A call that begins.
+    /// Step of a call that begins.
     pub(crate) const BEGIN: Then = Then::Again { done: 0 };
 }
 
-/// How a program hears of the identifier of an association.
+/// Way in which a program learns the identifier of an association.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Tell {
-    /// Not: connect(2).
+    /// The program does not learn it: connect(2).
     Nothing,
     /// As the result (`SCTP_SOCKOPT_CONNECTX`).
     Result,
@@ -120,7 +121,7 @@ pub(crate) enum Tell {
 }
 
 impl Tell {
-    /// Tells the identifier, and returns the call's result.
+    /// Passes the identifier to the program, and returns the call's result.
     pub(crate) fn tell(self, call: &Call, id: c_int) -> Outcome {
         match self {
             Tell::Nothing => Ok(0),

@@ -1,4 +1,4 @@
-//! The system calls, done for a program.
+//! Execution of the notified system calls, on behalf of their programs.
 
 use std::io::Write;
 
@@ -12,10 +12,10 @@ use crate::programs::{Programs, copy_socket, is_in_own_network, may_bind_low, ma
 use crate::sockets::{Copied, Socket, Sockets};
 use crate::{filter, messages, setup};
 
-/// Flags that socket(2) and accept4(2) take.
+/// Flags that socket(2) and accept4(2) accept.
 const FLAGS: i32 = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
 
-/// The state of the supervisor's calls.
+/// State that the supervisor keeps between calls.
 #[derive(Default)]
 pub(crate) struct Calls {
     programs: Programs,
@@ -24,7 +24,7 @@ pub(crate) struct Calls {
 }
 
 impl Calls {
-    /// Does a call, or decides that it waits.
+    /// Executes a call, or decides that it waits.
     pub(crate) fn handle(&mut self, notice: Notice, is_waiting: impl Fn() -> bool) -> Verdict {
         if notice.call == libc::SYS_socket {
             return self.open(&notice).into();
@@ -46,10 +46,10 @@ impl Calls {
             Ok(memory) => memory,
             Err(error) => return Verdict::Answer(Err(error)),
         };
-        // Only these calls ask for it.
+        // Only these calls need this right.
         let may_bind_low =
             matches!(notice.call, libc::SYS_bind | libc::SYS_setsockopt) && may_bind_low(notice.thread);
-        // Copy, memory and rights are those of the thread that waits, and not of another one with its number.
+        // The copy, the memory and the rights must belong to the thread that waits, and not to a later thread with the same number.
         if !is_waiting() {
             return Verdict::Answer(Err(libc::EINTR));
         }
@@ -61,18 +61,18 @@ impl Calls {
         }
     }
 
-    /// `socket(2)`.
+    /// Executes `socket(2)`.
     fn open(&mut self, notice: &Notice) -> Outcome<Verdict> {
         let (domain, kind) = (notice.int(0), notice.int(1));
         if kind & !(0xf | FLAGS) != 0 {
             return Err(libc::EINVAL);
         }
-        // The kernel's answer on a host without SCTP, where the supervisor could not do the next calls.
+        // The supervisor could not execute the next calls. The error is the kernel's error on a host without SCTP.
         may_look_at(notice.thread).map_err(|error| {
             self.warn_of(error);
             libc::EPROTONOSUPPORT
         })?;
-        // The server makes sockets in its own network namespace.
+        // The server creates sockets in its own network namespace.
         if !is_in_own_network(notice.thread) {
             return Err(libc::ENETDOWN);
         }
@@ -82,10 +82,10 @@ impl Calls {
         Ok(Verdict::Give { fd, number, is_cloexec: kind & libc::SOCK_CLOEXEC != 0 })
     }
 
-    /// Tells once that programs cannot be looked at. A reader of standard error may have stopped, and nobody waits for it.
+    /// Warns once that a program cannot be accessed. A thread writes the warning, because the reader of standard error may have stopped.
     fn warn_of(&mut self, error: i32) {
         if error == libc::EPERM && !std::mem::replace(&mut self.has_warned, true) {
-            // Without a thread nobody is told.
+            // If the thread cannot be started, the warning is lost.
             let thread = std::thread::Builder::new();
             let _ = thread.spawn(|| {
                 let _ = writeln!(
@@ -97,7 +97,7 @@ impl Calls {
         }
     }
 
-    /// Goes on with a call that has waited, and still does.
+    /// Continues a call that has waited. Its thread must still wait for the answer.
     pub(crate) fn resume(&mut self, wait: Wait) -> Verdict {
         let Wait { call, fd, inode, then, .. } = wait;
         if let Then::Sent(length) = then {
@@ -151,9 +151,9 @@ fn dispatch(call: &Call, socket: Socket<'_>, programs: &mut Programs, then: Then
             call.memory.write(call.argument(2), &length.to_ne_bytes())?;
             Ok(0)
         }),
-        // Bytes that go around the headers.
+        // These calls would pass bytes without the headers of the server's protocol.
         libc::SYS_sendfile | libc::SYS_splice => Err(libc::EINVAL),
-        // dup2(2) and dup3(2).
+        // The call is dup2(2) or dup3(2).
         _ => return setup::replace(call, &socket),
     };
     Verdict::Answer(outcome.map(i64::from))

@@ -1,20 +1,21 @@
-//! The filter: which system calls of a program the supervisor hears of.
+//! The seccomp filter, which selects the system calls that the supervisor is notified of.
 //!
-//! A filter sees numbers, not files. Sockets of ours therefore have descriptors from [`FIRST_DESCRIPTOR`] on, where programs seldom
-//! have others, and calls on lower ones cost nothing.
+//! A filter sees descriptor numbers, not files. The supervisor's sockets therefore have descriptors from [`FIRST_DESCRIPTOR`] on, where
+//! programs seldom have other files. Calls on lower descriptors run at full speed.
 
 use std::collections::HashMap;
 
 use libc::{c_long, sock_filter};
 
-/// Lowest descriptor of a socket of ours.
+/// Lowest descriptor of a socket that the supervisor provides.
 pub(crate) const FIRST_DESCRIPTOR: u32 = 512;
 
-/// Offsets in `struct seccomp_data`.
+/// Offset of the system call's number in `struct seccomp_data`.
 const NUMBER: u32 = 0;
+/// Offset of the architecture in `struct seccomp_data`.
 const ARCHITECTURE: u32 = 4;
 
-/// Returns the offset of an argument's lower half: the kernel's functions take an `int` each of those that are looked at.
+/// Returns the offset of an argument's lower half. The kernel uses only this half of the examined arguments, as an `int`.
 const fn argument(number: u32) -> u32 {
     16 + 8 * number
 }
@@ -55,7 +56,7 @@ const ON_DESCRIPTOR: &[c_long] = &[
     libc::SYS_dup2,
 ];
 
-/// The place where a jump ends.
+/// Target of a jump.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Label {
     Socket,
@@ -69,11 +70,11 @@ enum Label {
     Next(u8),
 }
 
-/// A filter that is being written.
+/// A filter under construction.
 #[derive(Default)]
 struct Program {
     instructions: Vec<sock_filter>,
-    /// Instructions that jump to a label if their comparison is true.
+    /// Positions of the instructions that jump if their comparison is true, with the labels.
     jumps: Vec<(usize, Label)>,
     places: HashMap<Label, usize>,
 }
@@ -96,13 +97,13 @@ impl Program {
         self.put(libc::BPF_RET | libc::BPF_K, action);
     }
 
-    /// Jumps if the value is this one.
+    /// Adds a jump that is taken if the loaded value equals `value`.
     fn if_equal(&mut self, value: u32, label: Label) {
         self.jumps.push((self.instructions.len(), label));
         self.put(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, value);
     }
 
-    /// Jumps if the value is this one or greater.
+    /// Adds a jump that is taken if the loaded value is `value` or greater.
     fn if_at_least(&mut self, value: u32, label: Label) {
         self.jumps.push((self.instructions.len(), label));
         self.put(libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K, value);
@@ -112,20 +113,20 @@ impl Program {
         self.places.insert(label, self.instructions.len());
     }
 
-    /// Notifies if the argument is a descriptor that may be a socket of ours, and goes on otherwise.
+    /// Adds a notification for an argument that may be the descriptor of an SCTP socket. For other arguments, the filter continues.
     fn notify_of(&mut self, number: u32, next: u8) {
         self.load(argument(number));
-        // Negative numbers are no descriptors.
+        // Negative numbers are not descriptors.
         self.if_at_least(1 << 31, Label::Next(next));
         self.if_at_least(FIRST_DESCRIPTOR, Label::Notify);
         self.label(Label::Next(next));
     }
 
-    /// Fills in the jumps' distances.
+    /// Fills in the distances of the jumps, and returns the instructions.
     fn resolve(mut self) -> Vec<sock_filter> {
         for (at, label) in &self.jumps {
             let distance = self.places.get(label).and_then(|place| place.checked_sub(at + 1));
-            // A filter of fewer than 256 instructions that jumps forward has no other distances; the tests run each of them.
+            // Each distance fits: the filter has fewer than 256 instructions and only jumps forward. The tests execute each jump.
             self.instructions[*at].jt =
                 distance.and_then(|distance| u8::try_from(distance).ok()).unwrap_or(0);
         }
@@ -133,17 +134,17 @@ impl Program {
     }
 }
 
-/// Returns a system call's number as filters compare it.
+/// Returns a system call's number in the form that filters compare.
 fn number(call: c_long) -> u32 {
     u32::try_from(call).unwrap_or(u32::MAX)
 }
 
-/// Returns an `int` as filters compare it.
+/// Returns an `int` in the form that filters compare.
 fn word(value: i32) -> u32 {
     value.cast_unsigned()
 }
 
-/// Returns the filter. Programs of another architecture (32 bits) pass: they get no SCTP sockets.
+/// Returns the filter. Calls of another architecture (32 bits) pass, so such programs get no SCTP sockets from the supervisor.
 pub(crate) fn program() -> Vec<sock_filter> {
     let mut filter = Program::default();
     filter.load(ARCHITECTURE);
@@ -158,7 +159,7 @@ pub(crate) fn program() -> Vec<sock_filter> {
     filter.if_equal(number(libc::SYS_fcntl), Label::FileControl);
     filter.if_equal(number(libc::SYS_ioctl), Label::DeviceControl);
     filter.if_equal(number(libc::SYS_splice), Label::Splice);
-    // Its calls would pass the filter.
+    // io_uring is refused, because its operations would bypass the filter.
     filter.if_equal(number(libc::SYS_io_uring_setup), Label::Refuse);
     filter.finish(libc::SECCOMP_RET_ALLOW);
 
@@ -170,7 +171,7 @@ pub(crate) fn program() -> Vec<sock_filter> {
     filter.label(Label::Next(1));
     filter.load(argument(2));
     filter.if_equal(word(libc::IPPROTO_SCTP), Label::Next(2));
-    // SOCK_SEQPACKET is SCTP, even without a protocol.
+    // SOCK_SEQPACKET means SCTP, even without a protocol.
     filter.if_equal(0, Label::Next(3));
     filter.finish(libc::SECCOMP_RET_ALLOW);
     filter.label(Label::Next(2));
@@ -207,7 +208,7 @@ pub(crate) fn program() -> Vec<sock_filter> {
     filter.resolve()
 }
 
-/// The request of `ioctl(2)` for the unread bytes.
+/// The request of `ioctl(2)` for the number of unread bytes.
 #[allow(clippy::cast_possible_truncation, reason = "it is a number of 16 bits")]
 pub(crate) const FIONREAD: u32 = libc::FIONREAD as u32;
 
@@ -295,7 +296,7 @@ mod tests {
     #[test]
     fn io_uring_is_refused_and_other_architectures_pass() {
         assert_eq!(of(libc::SYS_io_uring_setup, &[8, 0]), libc::SECCOMP_RET_ERRNO | word(libc::ENOSYS));
-        // AUDIT_ARCH_I386.
+        // The architecture is AUDIT_ARCH_I386.
         assert_eq!(run(0x4000_0003, libc::SYS_socket, [2, 1, 132, 0, 0, 0]), ALLOW);
     }
 }

@@ -1,14 +1,15 @@
-//! SCTP sockets for programs that no preloaded library reaches: static ones, and those that make system calls by themselves (Go).
+//! SCTP sockets for programs that no preloaded library reaches: static programs, and programs that make system calls themselves (Go).
 //!
-//! A seccomp filter ([`Listener::install`]) lets the supervisor ([`supervise`]) hear of the program's calls on SCTP sockets before the
-//! kernel does them (seccomp_unotify(2)). It does each by a copy of the program's descriptor and of its memory, with the same
-//! functions that the preloaded library uses ([`sockclient`]), and answers in the kernel's place. All other calls run at full speed.
+//! A seccomp filter ([`Listener::install`]) notifies the supervisor ([`supervise`]) of the program's calls on SCTP sockets, before the
+//! kernel executes them (seccomp_unotify(2)). The supervisor executes each call on a copy of the program's descriptor, and copies data from
+//! and to the program's memory. It uses the same functions as the preloaded library ([`sockclient`]), and answers in the kernel's place.
+//! All other calls run at full speed.
 //!
-//! The filter sees numbers, not files: sockets have descriptors from 512 on. A socket with a lower number, which another process
-//! passed, is out of the supervisor's hearing.
+//! The filter sees numbers, not files, so the sockets have descriptors from 512 on. A socket that another process passed may have a lower
+//! number. The supervisor is not notified of calls on such a socket.
 //!
-//! This is no sandbox: a program can get around the filter, and harms its own sockets by that. Memory and descriptors are those of the
-//! thread that waits for the answer, also if another program takes its number meanwhile.
+//! This is no sandbox. A program can bypass the filter, but it only harms its own sockets. The supervisor uses the memory and descriptors
+//! of the thread that waits for the answer, even if another program takes the thread's number meanwhile.
 #![allow(unsafe_code, reason = "seccomp's ioctls take pointers")]
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
@@ -32,13 +33,13 @@ use std::process::{Child, Command};
 pub use listener::{InstallError, Listener};
 pub use supervisor::supervise;
 
-/// The reason why a program did not start.
+/// Reason why a program did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum SpawnError {
-    /// It could not be put under the filter.
+    /// The filter could not be installed.
     #[error("{0}")]
     Filter(#[from] InstallError),
-    /// It could not be run.
+    /// The program could not be executed.
     #[error("{0}")]
     Command(io::Error),
 }
@@ -48,7 +49,7 @@ pub enum SpawnError {
 /// # Errors
 /// See [`SpawnError`].
 pub fn spawn(command: &mut Command) -> Result<(Child, Listener), SpawnError> {
-    // A filter holds for a thread and those that it starts. This one ends at once: the supervisor has none.
+    // A filter applies to a thread and its later children. A temporary thread installs it, because the supervisor must not have it.
     let spawn = || {
         let listener = Listener::install()?;
         Ok((command.spawn().map_err(SpawnError::Command)?, listener))

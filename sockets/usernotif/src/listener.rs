@@ -1,4 +1,4 @@
-//! The kernel's side of user notification: ioctls on the listener (seccomp_unotify(2)).
+//! The kernel's interface of user notification: ioctls on the listener (seccomp_unotify(2)).
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -11,10 +11,10 @@ use crate::filter;
 /// `SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP`.
 const SYNC_WAKE_UP: c_ulong = 1;
 
-/// The reason why programs cannot be supervised.
+/// Reason why programs cannot be supervised.
 #[derive(Debug, thiserror::Error)]
 pub enum InstallError {
-    /// Another supervisor hears of this process's calls.
+    /// Another supervisor is already notified of this process's calls.
     #[error(
         "another seccomp supervisor has this process already (a container runtime, or `sctpify run --sctp --seccomp` around this one): \
          a filter tree has one listener"
@@ -28,11 +28,11 @@ pub enum InstallError {
     Other(#[from] io::Error),
 }
 
-/// One system call of a program, which waits for its answer.
+/// A system call of a program, which waits for its answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Notice {
     pub(crate) id: u64,
-    /// The thread, as this process's PID namespace numbers it.
+    /// Number of the thread in this process's PID namespace.
     pub(crate) thread: i32,
     pub(crate) call: i64,
     pub(crate) arguments: [u64; 6],
@@ -46,14 +46,14 @@ impl Notice {
     }
 }
 
-/// The descriptor by which the supervisor hears of calls.
+/// Descriptor through which the supervisor is notified of calls.
 #[derive(Debug)]
 pub struct Listener(OwnedFd);
 
 impl Listener {
-    /// Sets the filter for the calling thread, its later children and threads. It cannot be removed.
+    /// Installs the filter for the calling thread, and for its later threads and children. The filter cannot be removed.
     ///
-    /// Without `CAP_SYS_ADMIN` the thread and its children give up gaining privileges by `exec` (`PR_SET_NO_NEW_PRIVS`).
+    /// Without `CAP_SYS_ADMIN`, the thread and its children can no longer gain privileges through `exec` (`PR_SET_NO_NEW_PRIVS`).
     ///
     /// # Errors
     /// See [`InstallError`].
@@ -84,15 +84,16 @@ impl Listener {
         let fd = RawFd::try_from(result).ok().filter(|fd| *fd >= 0).ok_or_else(io::Error::last_os_error)?;
         // SAFETY: the kernel has just made the descriptor.
         let listener = Listener(unsafe { OwnedFd::from_raw_fd(fd) });
-        // The program's processor serves the call: a sleeping one takes longer to wake. Linux 6.6 brings it.
+        // The program's processor serves the call, because a sleeping processor takes longer to wake. An error is ignored, because this
+        // flag requires Linux 6.6.
         // SAFETY: the argument is a number.
         unsafe { libc::ioctl(fd, libc::SECCOMP_IOCTL_NOTIF_SET_FLAGS, SYNC_WAKE_UP) };
         Ok(listener)
     }
 
-    /// Takes the next call. `None`: it has ended meanwhile.
+    /// Receives the next call. Returns `None` if the call has ended meanwhile.
     pub(crate) fn receive(&self) -> io::Result<Option<Notice>> {
-        // SAFETY: zeroes are a valid structure, which the kernel asks for.
+        // SAFETY: a structure of zeroes is valid, and the kernel requires zeroes.
         let mut notice: seccomp_notif = unsafe { MaybeUninit::zeroed().assume_init() };
         // SAFETY: the structure is the one that this request fills in.
         match unsafe { self.control(libc::SECCOMP_IOCTL_NOTIF_RECV, (&raw mut notice).cast()) } {
@@ -107,7 +108,7 @@ impl Listener {
         }
     }
 
-    /// Reports whether a call still waits. Until then its thread's number is its own.
+    /// Reports whether a call still waits. While it waits, no other thread gets its thread's number.
     pub(crate) fn is_waiting(&self, id: u64) -> bool {
         let mut id = id;
         // SAFETY: the request reads the number.
@@ -123,7 +124,7 @@ impl Listener {
         self.send(seccomp_notif_resp { id, val: value, error, flags: 0 });
     }
 
-    /// Lets the kernel do a call as if there was no filter.
+    /// Lets the kernel execute a call as if there were no filter.
     pub(crate) fn pass(&self, id: u64) {
         // The constant's type differs from the field's.
         let flags = u32::try_from(libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE).unwrap_or(0);
@@ -131,12 +132,12 @@ impl Listener {
     }
 
     fn send(&self, mut response: seccomp_notif_resp) {
-        // The program may have been killed meanwhile.
+        // An error is ignored, because the program may have been killed meanwhile.
         // SAFETY: the structure is the one that this request reads.
         let _ = unsafe { self.control(libc::SECCOMP_IOCTL_NOTIF_SEND, (&raw mut response).cast()) };
     }
 
-    /// Puts a copy of a descriptor into the program, as this number, and ends the call with it.
+    /// Puts a copy of a descriptor into the program under this number, and ends the call with the number.
     pub(crate) fn give(&self, id: u64, fd: BorrowedFd<'_>, number: u32, is_cloexec: bool) -> io::Result<()> {
         let flags = libc::SECCOMP_ADDFD_FLAG_SETFD | libc::SECCOMP_ADDFD_FLAG_SEND;
         let mut wanted = seccomp_notif_addfd {
@@ -151,9 +152,9 @@ impl Listener {
     }
 
     /// # Safety
-    /// The argument is one of this request.
+    /// The argument must be a pointer that is valid for this request.
     unsafe fn control(&self, request: libc::Ioctl, argument: *mut libc::c_void) -> io::Result<c_int> {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees a valid argument.
         match unsafe { libc::ioctl(self.0.as_raw_fd(), request, argument) } {
             result if result < 0 => Err(io::Error::last_os_error()),
             result => Ok(result),

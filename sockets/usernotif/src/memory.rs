@@ -1,13 +1,13 @@
-//! The memory of a program: hostile, so each part is copied once and then looked at.
+//! The memory of a program, which may be hostile. Each part is therefore copied once before it is examined.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 
-/// Most buffers of one call (`UIO_MAXIOV`).
+/// Limit on the buffers of one call (`UIO_MAXIOV`).
 const BUFFERS_MAX: usize = 1024;
-/// Length of `struct iovec`.
+/// Length of `struct iovec`, in bytes.
 const BUFFER_LENGTH: usize = 16;
 
 /// A result of a call: a value, or errno.
@@ -20,12 +20,12 @@ pub(crate) struct Span {
     pub(crate) length: usize,
 }
 
-/// The memory of a program as it is when this is opened: after an `exec` nothing can be read or written any more.
+/// The memory of the program that a thread runs when this value is created. After an `exec`, nothing can be read or written any more.
 #[derive(Clone, Debug)]
 pub(crate) struct Memory(Rc<File>);
 
 impl Memory {
-    /// Opens the memory of the program that a thread runs now. Errors: `EPERM` if this process may not.
+    /// Opens the memory of the program that a thread runs now. Errors: `EPERM` if this process lacks the permission.
     pub(crate) fn of(thread: i32) -> Outcome<Memory> {
         let file = File::options().read(true).write(true).open(format!("/proc/{thread}/mem"));
         match file {
@@ -35,7 +35,7 @@ impl Memory {
         }
     }
 
-    /// Copies a span. Errors: `EFAULT`, as of the kernel.
+    /// Copies a span. Errors: `EFAULT`, as from the kernel.
     pub(crate) fn read(&self, at: u64, length: usize) -> Outcome<Vec<u8>> {
         self.gather(&[Span { at, length }])
     }
@@ -51,7 +51,7 @@ impl Memory {
         self.read_array(at).map(u32::from_ne_bytes)
     }
 
-    /// Copies several spans behind each other.
+    /// Copies several spans, one after the other.
     pub(crate) fn gather(&self, spans: &[Span]) -> Outcome<Vec<u8>> {
         let mut bytes = vec![0; total(spans)];
         let mut rest = &mut bytes[..];
@@ -68,7 +68,7 @@ impl Memory {
         self.0.write_all_at(bytes, at).map_err(fault)
     }
 
-    /// Writes bytes into several spans, as far as they go.
+    /// Writes bytes into several spans, one after the other, until the bytes or the spans end.
     pub(crate) fn scatter(&self, spans: &[Span], bytes: &[u8]) -> Outcome<()> {
         let mut rest = bytes;
         for span in spans {
@@ -79,14 +79,15 @@ impl Memory {
         Ok(())
     }
 
-    /// Reads a list of buffers (`struct iovec`). Errors: `EINVAL` or `EMSGSIZE` as `too_many` says; `EFAULT`.
+    /// Reads a list of buffers (`struct iovec`). Errors: `too_many` for more than [`BUFFERS_MAX`] buffers, `EINVAL` for a negative length,
+    /// and `EFAULT`.
     pub(crate) fn buffers(&self, at: u64, count: u64, too_many: i32) -> Outcome<Vec<Span>> {
         let count = usize::try_from(count).ok().filter(|count| *count <= BUFFERS_MAX).ok_or(too_many)?;
         let list = self.read(at, count * BUFFER_LENGTH)?;
         list.chunks_exact(BUFFER_LENGTH)
             .map(|buffer| {
                 let (at, length) = (long(buffer, 0), long(buffer, 8));
-                // A length that is negative as ssize_t.
+                // The length must not be negative as `ssize_t`.
                 let length = isize::try_from(length).ok().and_then(|length| usize::try_from(length).ok());
                 Ok(Span { at, length: length.ok_or(libc::EINVAL)? })
             })
@@ -94,12 +95,12 @@ impl Memory {
     }
 }
 
-/// Returns the spans' length together.
+/// Returns the total length of the spans, in bytes.
 pub(crate) fn total(spans: &[Span]) -> usize {
     spans.iter().fold(0, |total, span| total.saturating_add(span.length))
 }
 
-/// An address without memory gives `EIO` here, and `EFAULT` as a system call's argument.
+/// Converts an error to `EFAULT`. At an address without memory the file reports `EIO`, but a system call reports `EFAULT`.
 fn fault(_: io::Error) -> i32 {
     libc::EFAULT
 }

@@ -1,4 +1,4 @@
-//! Receiving and sending.
+//! The system calls that receive and send messages.
 
 use libc::c_int;
 use sockclient::behalf::{self, CONTROL_MAX, Message, Taken};
@@ -10,13 +10,14 @@ use crate::programs::break_pipe;
 use crate::setup::{name, write_name};
 use crate::sockets::{ParkedAs, READABLE, Socket, WRITABLE};
 
-/// Length of `struct msghdr`, and of `struct mmsghdr`.
+/// Length of `struct msghdr`, in bytes.
 const MESSAGE_HEADER: usize = 56;
+/// Length of `struct mmsghdr`, in bytes.
 const MESSAGE_STRIDE: u64 = 64;
-/// Most messages of one call.
+/// Limit on the messages of one call.
 const MESSAGES_MAX: u64 = 1024;
 
-/// Does a call that receives. `done` messages of it are received.
+/// Executes a call that receives. `done` of its messages have already been received.
 pub(crate) fn receive(call: &Call, socket: Socket<'_>, mut done: u64) -> Verdict {
     let fd = socket.number();
     let flags = match call.notice.call {
@@ -27,7 +28,7 @@ pub(crate) fn receive(call: &Call, socket: Socket<'_>, mut done: u64) -> Verdict
     let outcome = match call.notice.call {
         libc::SYS_recvmsg => take_message(call, fd, call.argument(1), flags),
         libc::SYS_recvmmsg => several(call, &mut done, |at, number| {
-            // From the second one on such a call does not wait.
+            // With MSG_WAITFORONE, the call waits for its first message only.
             let waits = number == 0 || flags & libc::MSG_WAITFORONE == 0;
             let own = flags & !libc::MSG_WAITFORONE;
             take_message(call, fd, at, if waits { own } else { own | libc::MSG_DONTWAIT })
@@ -46,7 +47,7 @@ pub(crate) fn receive(call: &Call, socket: Socket<'_>, mut done: u64) -> Verdict
     }
 }
 
-/// `read(2)`, `readv(2)` and `preadv2(2)`.
+/// Executes `read(2)`, `readv(2)` and `preadv2(2)`.
 fn take_bytes(call: &Call, fd: c_int) -> Outcome {
     let buffers = buffers(call)?;
     if total(&buffers) == 0 {
@@ -67,7 +68,7 @@ fn buffers(call: &Call) -> Outcome<Vec<Span>> {
     }
 }
 
-/// Where a received message's name and control data go.
+/// Addresses for a received message's name and control data.
 #[derive(Clone, Copy, Default)]
 struct Ancillary {
     name: u64,
@@ -77,9 +78,9 @@ struct Ancillary {
     control_length: usize,
 }
 
-/// Takes one message into a program's buffers.
+/// Receives one message into a program's buffers.
 fn take(call: &Call, fd: c_int, buffers: &[Span], ancillary: Ancillary, flags: c_int) -> Outcome<Taken> {
-    // A message of a pair is no longer; a buffer may be.
+    // The message is no longer than `PART_MAX`, but the program's buffers may be.
     let mut room = vec![0; total(buffers).min(PART_MAX)];
     let mut control = vec![0; ancillary.control_length.min(CONTROL_MAX)];
     let mut address = [0; SOCKADDR_MAX];
@@ -95,7 +96,7 @@ fn take(call: &Call, fd: c_int, buffers: &[Span], ancillary: Ancillary, flags: c
     Ok(taken)
 }
 
-/// Receives into a `struct msghdr`.
+/// Receives one message into a `struct msghdr`.
 fn take_message(call: &Call, fd: c_int, at: u64, flags: c_int) -> Outcome {
     let header = call.memory.read_array::<MESSAGE_HEADER>(at)?;
     let buffers = call.memory.buffers(long(&header, 16), long(&header, 24), libc::EMSGSIZE)?;
@@ -114,8 +115,8 @@ fn take_message(call: &Call, fd: c_int, at: u64, flags: c_int) -> Outcome {
     Ok(count(taken.length))
 }
 
-/// Goes on with a list of `struct mmsghdr` behind those that are done, and returns how many are. An error ends the list, and is told if none
-/// is done. If the next one has to wait, so does the call.
+/// Continues with a list of `struct mmsghdr` after the messages that are done, and returns the number of messages that are done. An error
+/// ends the list. The error is returned only if no message is done, or if the next message has to wait (`EAGAIN`).
 fn several(call: &Call, done: &mut u64, mut one: impl FnMut(u64, u64) -> Outcome) -> Outcome {
     while *done < u64::from(call.unsigned(2)).min(MESSAGES_MAX) {
         let at = call.argument(1).checked_add(*done * MESSAGE_STRIDE).ok_or(libc::EFAULT)?;
@@ -142,7 +143,7 @@ struct Outgoing {
     name: Vec<u8>,
 }
 
-/// Does a call that sends. `done` messages of it are sent.
+/// Executes a call that sends. `done` of its messages have already been sent.
 pub(crate) fn send(call: &Call, socket: Socket<'_>, mut done: u64) -> Verdict {
     let fd = socket.number();
     let flags = match call.notice.call {

@@ -13,38 +13,39 @@ use crate::filter::FIRST_DESCRIPTOR;
 use crate::memory::Outcome;
 use crate::sockets::{Copied, Sockets, inode_of};
 
-/// Descriptors from here on do not fit `fd_set`: they are given if there is no other.
+/// End of the descriptors that fit `fd_set`. Higher descriptors are given only if no lower one is free.
 const END_OF_SET: u32 = 1024;
-/// Highest descriptor that is given, plus one: a process has a table as long as its highest one.
+/// End of the descriptors that are given. A process's table is as long as its highest descriptor.
 const END: u32 = 1 << 16;
-/// Processes whose next free descriptor is remembered.
+/// Limit on processes whose next free descriptor is remembered.
 const REMEMBERED: usize = 4096;
-/// `PIDFD_THREAD` of pidfd_open(2), which Linux 6.9 brings.
+/// `PIDFD_THREAD` of pidfd_open(2), which requires Linux 6.9.
 const PIDFD_THREAD: PidfdFlags = PidfdFlags::from_bits_retain(libc::O_EXCL.cast_unsigned());
-/// Searches after which a full region is looked at again.
+/// Number of searches after which a full region is searched again.
 const SKIPS: u32 = 256;
 const CAP_NET_BIND_SERVICE: u64 = 1 << 10;
 
 /// The programs under the filter.
 #[derive(Debug, Default)]
 pub(crate) struct Programs {
-    /// The descriptors, by process, below which the search for a free one begins: in `fd_set`, and above it.
+    /// Hints for the search of a free descriptor, by process.
     next: HashMap<i32, Hints>,
 }
 
-/// Where the search for a free descriptor begins.
+/// Start of the search for a free descriptor.
 #[derive(Debug)]
 struct Hints {
+    /// Descriptors below which the search begins: within `fd_set`, and above it.
     next: [u32; 2],
-    /// Searches for which the numbers of `fd_set` come last, because they were all taken.
+    /// Number of searches that try the numbers of `fd_set` last, because all of them were in use.
     skips: u32,
 }
 
 impl Programs {
-    /// Returns a free descriptor number for a socket, from `least` on. Errors: `EMFILE`; `EINVAL` if `least` is above the limit.
+    /// Returns a free descriptor number for a socket, `least` or higher. Errors: `EMFILE`, and `EINVAL` if `least` reaches the limit.
     ///
-    /// The highest ones come first, because the kernel gives a program the lowest ones: a number that is taken meanwhile is lost to the
-    /// program.
+    /// The highest numbers come first, because the kernel gives a program the lowest ones. If the program opens a file under the returned
+    /// number meanwhile, it loses this file.
     pub(crate) fn free_number(&mut self, thread: i32, least: u32) -> Outcome<u32> {
         let limit = descriptor_limit(thread)?;
         if least >= limit {
@@ -78,9 +79,10 @@ impl Programs {
     }
 }
 
-/// Copies the descriptor of a socket of ours. `None`: it is none. Errors: `EPERM` if this process may not, `EMFILE` and so on.
+/// Copies the descriptor of a socket that the supervisor has provided. Returns `None` for any other file. Errors: `EPERM` if this process
+/// lacks the permission, `EMFILE` and others.
 ///
-/// Other files are not copied: closing a copy may take as long as the program wants (`SO_LINGER`).
+/// Other files are not copied, because closing a copy may take as long as the program wants (`SO_LINGER`).
 pub(crate) fn copy_socket(sockets: &Sockets, thread: i32, fd: u32) -> Outcome<Option<Copied>> {
     if inode(thread, fd)?.is_none_or(|inode| !sockets.has(inode)) {
         return Ok(None);
@@ -93,32 +95,32 @@ pub(crate) fn copy_socket(sockets: &Sockets, thread: i32, fd: u32) -> Outcome<Op
     if let Some(inode) = inode_of(&copy).filter(|inode| sockets.has(*inode)) {
         return Ok(Some(Copied { fd: copy, inode }));
     }
-    // Another thread of the program has replaced it meanwhile.
+    // Another thread of the program has replaced the socket meanwhile.
     close_elsewhere(copy);
     Ok(None)
 }
 
-/// Closes a file in another thread, since that may take as long as a program wants. Files behind one that takes long wait for it.
+/// Closes a file in another thread, because closing may take as long as a program wants. Files after a slow one wait for it.
 fn close_elsewhere(file: OwnedFd) {
     static CLOSER: LazyLock<Sender<OwnedFd>> = LazyLock::new(|| {
         let (sender, receiver) = channel::<OwnedFd>();
         let thread = std::thread::Builder::new().name("closer".to_owned());
-        // Without the thread, sending fails.
+        // If the thread cannot be started, sending fails.
         drop(thread.spawn(move || receiver.into_iter().for_each(drop)));
         sender
     });
     if let Err(SendError(file)) = CLOSER.send(file) {
-        // The supervisor must not wait: it keeps the descriptor.
+        // The supervisor must not wait, so it keeps the descriptor.
         std::mem::forget(file);
     }
 }
 
-/// Checks that this process may look at a thread's descriptors and memory. Errors: `EPERM`.
+/// Checks that this process may access a thread's descriptors and memory. Errors: `EPERM`.
 pub(crate) fn may_look_at(thread: i32) -> Outcome<()> {
     inode_or_file(thread, 0).map(drop)
 }
 
-/// Returns a descriptor of a thread's own, by which its files are reached.
+/// Returns a pidfd of a thread, through which its descriptors are copied. Before Linux 6.9, returns a pidfd of its process.
 fn handle(thread: i32) -> Outcome<OwnedFd> {
     let of = |id: i32, flags| {
         let pid = Pid::from_raw(id).ok_or(libc::ESRCH)?;
@@ -130,13 +132,13 @@ fn handle(thread: i32) -> Outcome<OwnedFd> {
     }
 }
 
-/// Returns the inode of a descriptor that is a socket. `None`: it is no socket, or not there.
+/// Returns the inode of a socket. Returns `None` if the descriptor is no socket, or does not exist.
 fn inode(thread: i32, fd: u32) -> Outcome<Option<u64>> {
     let link = inode_or_file(thread, fd)?;
     Ok(link.and_then(|link| link.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()))
 }
 
-/// Returns the name that proc(5) gives a descriptor's file. `None`: there is none.
+/// Returns the name that proc(5) gives to a descriptor's file, or `None` if the descriptor does not exist.
 fn inode_or_file(thread: i32, fd: u32) -> Outcome<Option<String>> {
     match fs::read_link(format!("/proc/{thread}/fd/{fd}")) {
         Ok(link) => Ok(Some(link.to_string_lossy().into_owned())),
@@ -146,11 +148,11 @@ fn inode_or_file(thread: i32, fd: u32) -> Outcome<Option<String>> {
     }
 }
 
-/// Returns the soft limit on descriptors.
+/// Returns the soft limit on a process's descriptors.
 fn descriptor_limit(thread: i32) -> Outcome<u32> {
     let text = read(&format!("/proc/{thread}/limits"))?;
     let soft = field(&text, "Max open files").and_then(|rest| rest.split_whitespace().next());
-    // Without a number there is no limit.
+    // The limit may be the word `unlimited`.
     Ok(soft.ok_or(libc::EMFILE)?.parse().unwrap_or(u32::MAX))
 }
 
@@ -158,15 +160,15 @@ fn process_of(thread: i32) -> Outcome<i32> {
     field(&status(thread)?, "Tgid:").and_then(|id| id.parse().ok()).ok_or(libc::ESRCH)
 }
 
-/// Sends `SIGPIPE` to a thread, as the kernel does to one that sends to nobody.
+/// Sends `SIGPIPE` to a thread, as the kernel does if the thread sends on a closed connection.
 pub(crate) fn break_pipe(thread: i32) {
     if let Ok(process) = process_of(thread) {
-        // SAFETY: no pointers. A thread that has ended gets no signal.
+        // SAFETY: the call takes no pointers. A thread that has ended gets no signal.
         unsafe { libc::syscall(libc::SYS_tgkill, process, thread, libc::SIGPIPE) };
     }
 }
 
-/// Reports whether a thread is in this process's network namespace, whose server makes the sockets.
+/// Reports whether a thread is in this process's network namespace, in which the server creates sockets.
 pub(crate) fn is_in_own_network(thread: i32) -> bool {
     is_in_own_namespace(thread, "net")
 }
@@ -177,7 +179,7 @@ fn is_in_own_namespace(thread: i32, kind: &str) -> bool {
     own.is_some() && own == namespace(&thread.to_string())
 }
 
-/// Reports whether a thread may bind privileged ports. The server only sees the supervisor's own rights.
+/// Reports whether a thread may bind privileged ports. The server cannot check this, because it only sees the supervisor's rights.
 pub(crate) fn may_bind_low(thread: i32) -> bool {
     let capabilities = status(thread).ok().and_then(|text| mask(&text, "CapEff:"));
     capabilities.is_some_and(|mask| mask & CAP_NET_BIND_SERVICE != 0) && is_in_own_namespace(thread, "user")
@@ -189,20 +191,20 @@ pub(crate) fn first_unprivileged_port() -> u16 {
     text.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(1024)
 }
 
-/// Whether a thread that sleeps has a signal to handle.
+/// Presence of a signal that a sleeping thread has to handle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Signalled {
-    /// It has not.
+    /// The thread has no signal.
     No,
-    /// It has.
+    /// The thread has a signal.
     Yes,
-    /// The process has one, which the kernel may have given to this thread or to another one.
+    /// The process has a signal, which the kernel may have given to this thread or to another one.
     Perhaps,
 }
 
-/// Reports whether a signal waits for a thread that it does not block.
+/// Reports whether a thread has a pending signal that it does not block.
 ///
-/// The kernel wakes one thread for a signal that was sent to a process: the main thread, if that does not block the signal.
+/// The kernel wakes one thread for a signal to a process. It chooses the main thread, unless that thread blocks the signal.
 pub(crate) fn signalled(thread: i32) -> Signalled {
     let Ok(text) = status(thread) else { return Signalled::No };
     let bits = |text: &str, name| mask(text, name).unwrap_or(0);
@@ -233,16 +235,16 @@ fn status(thread: i32) -> Outcome<String> {
     read(&format!("/proc/{thread}/status"))
 }
 
-/// Reads a file of proc(5). The name of a program may be no text.
+/// Reads a file of proc(5). The name of a program in the file need not be valid text.
 fn read(path: &str) -> Outcome<String> {
-    // Longer than most: each further read makes the kernel go on in the middle.
+    // The capacity suffices to read most files at once, because each further read makes the kernel resume in the middle.
     let mut text = Vec::with_capacity(4096);
     let read = File::open(path).and_then(|mut file| file.read_to_end(&mut text));
     read.map_err(|_| libc::ESRCH)?;
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
-/// Returns what follows a name at the beginning of a line.
+/// Returns the rest of the line that begins with a name.
 fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
 }

@@ -1,14 +1,14 @@
-//! Calls that wait, and the order in which they are looked at.
+//! Calls that wait, and the order in which the supervisor checks them.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
-/// Things by number, each of which has its turn as often as the others.
+/// Items by number, each of which has its turn as often as the others.
 ///
-/// Invariant: each of them is in the order once, however often it is taken out and put back.
+/// Invariant: each item is in the order once, regardless of how often it is removed and inserted again.
 #[derive(Debug)]
 pub(crate) struct Rounds<T> {
     all: HashMap<u64, T>,
-    /// Numbers in the order of their turns. Some may have been taken out.
+    /// Numbers in the order of their turns. Some of their items may have been removed.
     order: VecDeque<u64>,
     queued: HashSet<u64>,
 }
@@ -24,7 +24,7 @@ impl<T> Rounds<T> {
         self.all.is_empty()
     }
 
-    /// Puts one in. One that was taken out keeps its turn.
+    /// Inserts an item. A removed item that is inserted again keeps its turn.
     pub(crate) fn insert(&mut self, number: u64, it: T) {
         self.all.insert(number, it);
         if self.queued.insert(number) {
@@ -40,7 +40,7 @@ impl<T> Rounds<T> {
         self.all.remove(&number)
     }
 
-    /// Returns those whose turn it is, `most` at most. Their next turn comes after all others'.
+    /// Returns up to `most` numbers whose turn it is. Their next turn comes after all others.
     pub(crate) fn next(&mut self, most: usize) -> Vec<u64> {
         let mut due = Vec::new();
         for _ in 0..self.order.len() {
@@ -66,7 +66,7 @@ mod tests {
     #[test]
     fn all_have_their_turn_and_those_that_are_gone_cost_none() {
         let mut rounds = Rounds::default();
-        // One is taken out and put back all the time, others come and go.
+        // One item is removed and inserted again all the time, while others come and go.
         rounds.insert(1, ());
         for number in 10..10_000 {
             rounds.remove(1).unwrap();

@@ -1,4 +1,4 @@
-//! Naming, connecting and accepting sockets, their options, and copies of descriptors.
+//! The system calls that name, connect and accept sockets, access their options, and copy descriptors.
 
 use libc::c_int;
 use sockclient::{behalf, table};
@@ -11,12 +11,12 @@ use crate::memory::{Memory, Outcome, long};
 use crate::programs::{Programs, first_unprivileged_port};
 use crate::sockets::{ParkedAs, READABLE, Socket, WRITABLE};
 
-/// Longest name of a socket (`struct sockaddr_storage`).
+/// Limit on the length of a socket's name (`struct sockaddr_storage`), in bytes.
 const NAME_MAX: usize = 128;
-/// Longest value of an option, in bytes.
+/// Limit on the length of an option's value, in bytes.
 const OPTION_MAX: usize = 16 << 10;
 
-/// `bind(2)`.
+/// Executes `bind(2)`.
 pub(crate) fn bind(call: &Call, socket: &Socket<'_>) -> Outcome<c_int> {
     let address = address(call, 1, 2)?;
     may_bind(call, &address)?;
@@ -27,13 +27,13 @@ pub(crate) fn bind(call: &Call, socket: &Socket<'_>) -> Outcome<c_int> {
 fn address(call: &Call, at: usize, length: usize) -> Outcome<Vec<u8>> {
     let length = usize::try_from(call.int(length)).map_err(|_| libc::EINVAL)?;
     let mut address = name(&call.memory, call.argument(at), length)?;
-    // Programs pass the length of larger structures.
+    // Programs may pass the length of a larger structure.
     let whole = SockAddr::read(&address).map_err(|_| libc::EINVAL)?.as_bytes().len();
     address.truncate(whole);
     Ok(address)
 }
 
-/// Reads a socket's name, which may be missing.
+/// Reads a socket's name. Returns an empty one if the program passes none.
 pub(crate) fn name(memory: &Memory, at: u64, length: usize) -> Outcome<Vec<u8>> {
     match (at, length) {
         (0, _) | (_, 0) => Ok(Vec::new()),
@@ -42,7 +42,7 @@ pub(crate) fn name(memory: &Memory, at: u64, length: usize) -> Outcome<Vec<u8>> 
     }
 }
 
-/// Refuses a privileged port to a thread without the right: the server only sees the supervisor's rights.
+/// Refuses a privileged port to a thread without the right. The server cannot check this, because it only sees the supervisor's rights.
 fn may_bind(call: &Call, addresses: &[u8]) -> Outcome<()> {
     let first = first_unprivileged_port();
     let mut ports = sockproto::read_addresses(addresses).flatten().map(|address| address.port());
@@ -50,14 +50,14 @@ fn may_bind(call: &Call, addresses: &[u8]) -> Outcome<()> {
     if is_low && !call.may_bind_low { Err(libc::EACCES) } else { Ok(()) }
 }
 
-/// Writes the name of a socket as getsockname(2) does.
+/// Writes the name of a socket into the program's memory, as getsockname(2) does.
 pub(crate) fn tell_name(call: &Call, name: Outcome<([u8; SOCKADDR_MAX], usize)>) -> Outcome<c_int> {
     let (name, length) = name?;
     write_name(&call.memory, call.argument(1), call.argument(2), &name[..length])?;
     Ok(0)
 }
 
-/// Writes a name, as much of it as there is room for, and its length.
+/// Writes as much of a name as there is room for, and the name's full length.
 pub(crate) fn write_name(memory: &Memory, at: u64, length: u64, name: &[u8]) -> Outcome<()> {
     let room = usize::try_from(memory.read_u32(length)?.cast_signed()).map_err(|_| libc::EINVAL)?;
     memory.write(at, &name[..name.len().min(room)])?;
@@ -65,7 +65,7 @@ pub(crate) fn write_name(memory: &Memory, at: u64, length: u64, name: &[u8]) -> 
     memory.write(length, &whole.to_ne_bytes())
 }
 
-/// `accept4(2)`.
+/// Executes `accept(2)` and `accept4(2)`.
 pub(crate) fn accept(call: &Call, mut socket: Socket<'_>, programs: &mut Programs, flags: c_int) -> Verdict {
     let (name_at, length_at) = (call.argument(1), call.argument(2));
     if name_at != 0
@@ -73,7 +73,7 @@ pub(crate) fn accept(call: &Call, mut socket: Socket<'_>, programs: &mut Program
     {
         return Verdict::Answer(Err(error));
     }
-    // An association that is taken out of the queue must find a descriptor.
+    // The number is chosen first, because an association that is taken out of the queue must get a descriptor.
     let number = match programs.free_number(call.notice.thread, 0) {
         Ok(number) => number,
         Err(error) => return Verdict::Answer(Err(error)),
@@ -90,7 +90,7 @@ pub(crate) fn accept(call: &Call, mut socket: Socket<'_>, programs: &mut Program
     noted.map(|()| Verdict::Give { fd, number, is_cloexec: flags & libc::SOCK_CLOEXEC != 0 }).into()
 }
 
-/// `connect(2)`.
+/// Executes `connect(2)`.
 pub(crate) fn connect(call: &Call, socket: Socket<'_>) -> Verdict {
     match address(call, 1, 2) {
         Ok(address) => connect_to(call, socket, &address, Tell::Nothing),
@@ -98,7 +98,7 @@ pub(crate) fn connect(call: &Call, socket: Socket<'_>) -> Verdict {
     }
 }
 
-/// Connects to a packed list of addresses.
+/// Connects a socket to a packed list of addresses.
 fn connect_to(call: &Call, socket: Socket<'_>, addresses: &[u8], tell: Tell) -> Verdict {
     let fd = socket.number();
     if table::is_one_to_many(fd) && !behalf::is_nonblocking(fd) {
@@ -108,7 +108,7 @@ fn connect_to(call: &Call, socket: Socket<'_>, addresses: &[u8], tell: Tell) -> 
     match behalf::connect(fd, addresses, &mut id) {
         Ok(id) => Verdict::Answer(tell.tell(call, id)),
         Err(libc::EINPROGRESS) if id != 0 => {
-            // libsctp wants the identifier before the association is up.
+            // libsctp expects the identifier before the association is established.
             if tell == Tell::Value
                 && let Err(error) = tell.tell(call, id)
             {
@@ -122,7 +122,7 @@ fn connect_to(call: &Call, socket: Socket<'_>, addresses: &[u8], tell: Tell) -> 
     }
 }
 
-/// Lets a call wait until the server says how an attempt of a one-to-many socket has ended. The socket itself is writable meanwhile.
+/// Lets a call wait until the server reports the end of a one-to-many socket's attempt. The socket itself is writable meanwhile.
 fn attempt(call: &Call, socket: &Socket<'_>, addresses: &[u8], tell: Tell) -> Outcome<Verdict> {
     let limit = behalf::time_limit(socket.number(), true);
     Ok(Verdict::Park(Box::new(Wait {
@@ -136,7 +136,7 @@ fn attempt(call: &Call, socket: &Socket<'_>, addresses: &[u8], tell: Tell) -> Ou
     })))
 }
 
-/// `setsockopt(2)`, by which libsctp also binds and connects.
+/// Executes `setsockopt(2)`, which libsctp also uses to bind and connect.
 pub(crate) fn set_option(call: &Call, socket: Socket<'_>) -> Verdict {
     let (level, name) = (call.int(1), call.int(2));
     if !behalf::is_of_server(level, name) && name != libc::SO_SNDBUF {
@@ -165,7 +165,7 @@ fn option_value(memory: &Memory, at: u64, length: c_int) -> Outcome<Vec<u8>> {
     memory.read(at, length)
 }
 
-/// `getsockopt(2)`, by which libsctp also connects and peels off.
+/// Executes `getsockopt(2)`, which libsctp also uses to connect and to peel off associations.
 pub(crate) fn option(call: &Call, socket: Socket<'_>, programs: &mut Programs) -> Verdict {
     let (level, name) = (call.int(1), call.int(2));
     if !behalf::is_of_server(level, name) {
@@ -195,7 +195,7 @@ pub(crate) fn option(call: &Call, socket: Socket<'_>, programs: &mut Programs) -
     Verdict::Answer(told.map(|()| 0))
 }
 
-/// `sctp_connectx` of libsctp: `struct sctp_getaddrs_old` has a list's length and address, and takes the identifier.
+/// Executes `sctp_connectx` of libsctp. `struct sctp_getaddrs_old` holds the length and the address of a list, and receives the identifier.
 fn connect_list(call: &Call, socket: Socket<'_>, list: &[u8]) -> Verdict {
     if list.len() < 16 {
         return Verdict::Answer(Err(libc::EINVAL));
@@ -207,7 +207,7 @@ fn connect_list(call: &Call, socket: Socket<'_>, list: &[u8]) -> Verdict {
     }
 }
 
-/// `sctp_peeloff`: the structure takes the new socket's descriptor, and the call returns it.
+/// Executes `sctp_peeloff`. The structure receives the new socket's descriptor, and the call returns it.
 fn peel_off(call: &Call, mut socket: Socket<'_>, programs: &mut Programs, value: &[u8]) -> Outcome<Verdict> {
     let number = programs.free_number(call.notice.thread, 0)?;
     let int = |at: usize| {
@@ -222,7 +222,7 @@ fn peel_off(call: &Call, mut socket: Socket<'_>, programs: &mut Programs, value:
     Ok(Verdict::Give { fd, number, is_cloexec: flags & libc::SOCK_CLOEXEC != 0 })
 }
 
-/// `dup(2)`, and `fcntl(2)` with `F_DUPFD`: the copy has a high number as well.
+/// Executes `dup(2)`, and `fcntl(2)` with `F_DUPFD`. The copy also has a high number.
 pub(crate) fn duplicate(call: &Call, socket: &Socket<'_>, programs: &mut Programs) -> Verdict {
     let is_fcntl = call.notice.call == libc::SYS_fcntl;
     let least = if is_fcntl { call.unsigned(2) } else { 0 };
@@ -233,7 +233,7 @@ pub(crate) fn duplicate(call: &Call, socket: &Socket<'_>, programs: &mut Program
     copied.into()
 }
 
-/// `dup2(2)` and `dup3(2)`: onto a high number only. The supervisor would not hear of calls on a lower one.
+/// Executes `dup2(2)` and `dup3(2)`, but only onto a high number. The supervisor would not be notified of calls on a lower one.
 pub(crate) fn replace(call: &Call, socket: &Socket<'_>) -> Verdict {
     let number = call.unsigned(1);
     let is_dup3 = call.notice.call == libc::SYS_dup3;

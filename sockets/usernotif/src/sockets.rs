@@ -1,4 +1,4 @@
-//! The sockets that programs were given, and what is known of them.
+//! The sockets that were given to programs, and the facts that are known of them.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -14,21 +14,23 @@ use sockproto::SockAddr;
 use crate::call::{Call, Then, Verdict, Wait};
 use crate::memory::Outcome;
 
-/// Sockets from which on those that are closed are looked for.
+/// Number of sockets from which on the supervisor looks for closed ones.
 const LOOK_AT: usize = 65_536;
 
-/// Events of a socket that has a message, and of one that has room for one.
+/// Event of a socket that has a message.
 pub(crate) const READABLE: EventFlags = EventFlags::IN;
+/// Event of a socket that has room for a message.
 pub(crate) const WRITABLE: EventFlags = EventFlags::OUT;
 
-/// The sockets that programs were given, by inode.
+/// Sockets that were given to programs, by inode.
 #[derive(Debug)]
 pub(crate) struct Sockets {
     known: HashMap<u64, Facts>,
-    /// The peers to which each socket has sent.
+    /// Inodes of sockets, with the peers to which each socket has sent.
     peers: HashSet<(u64, Vec<u8>)>,
+    /// Number of sockets at which the supervisor next looks for closed ones.
     look_at: usize,
-    /// The number of the next socket.
+    /// Number of the latest socket; it wraps around.
     next: u16,
 }
 
@@ -43,7 +45,7 @@ impl Sockets {
         self.known.contains_key(&inode)
     }
 
-    /// Notes a socket that a program gets.
+    /// Records a socket that is given to a program.
     pub(crate) fn note(&mut self, socket: impl AsFd, facts: Facts) -> Outcome<()> {
         let inode = inode_of(socket).ok_or(libc::ENOBUFS)?;
         if self.known.len() >= self.look_at {
@@ -54,9 +56,9 @@ impl Sockets {
         Ok(())
     }
 
-    /// Nobody tells the supervisor of a close: the kernel's list has the sockets that are open.
+    /// Forgets closed sockets. The supervisor is not notified of a close, so it reads the open sockets from the kernel's list.
     fn forget_closed(&mut self) {
-        // A socket's name may be no text.
+        // The name of a socket need not be valid text.
         let text = fs::read("/proc/self/net/unix").unwrap_or_default();
         let open: HashSet<u64> = String::from_utf8_lossy(&text)
             .lines()
@@ -70,7 +72,7 @@ impl Sockets {
     }
 }
 
-/// Returns the inode of an open socket. `None`: it is another file, which may have the same number.
+/// Returns the inode of an open socket. Returns `None` for any other file, whose inode may have the same number.
 pub(crate) fn inode_of(file: impl AsFd) -> Option<u64> {
     let status =
         fstat(file).ok().filter(|status| FileType::from_raw_mode(status.st_mode) == FileType::Socket)?;
@@ -84,7 +86,7 @@ pub(crate) struct Copied {
     pub(crate) inode: u64,
 }
 
-/// A socket in a call: the supervisor's copy of its descriptor. The facts go back when it is dropped.
+/// A socket in a call: the supervisor's copy of its descriptor. When it is dropped, its facts return to [`Sockets`].
 pub(crate) struct Socket<'a> {
     fd: OwnedFd,
     inode: u64,
@@ -92,7 +94,7 @@ pub(crate) struct Socket<'a> {
 }
 
 impl<'a> Socket<'a> {
-    /// Takes a copy of a program's descriptor. `None`: it is no socket of ours.
+    /// Takes over a copy of a program's descriptor. Returns `None` if it is not a socket that the supervisor has provided.
     pub(crate) fn adopt(copy: Copied, sockets: &'a mut Sockets) -> Option<Socket<'a>> {
         let Copied { fd, inode } = copy;
         table::put(fd.as_raw_fd(), sockets.known.get(&inode)?);
@@ -103,18 +105,18 @@ impl<'a> Socket<'a> {
         self.fd.as_raw_fd()
     }
 
-    /// Returns another copy.
+    /// Returns another copy of the descriptor.
     pub(crate) fn copy(&self) -> Outcome<Copied> {
         let fd = self.fd.try_clone().map_err(|error| error.raw_os_error().unwrap_or(libc::EMFILE))?;
         Ok(Copied { fd, inode: self.inode })
     }
 
-    /// Notes a socket that this one has brought forth.
+    /// Records a socket that was created from this socket.
     pub(crate) fn note(&mut self, socket: &OwnedFd, facts: Facts) -> Outcome<()> {
         self.sockets.note(socket, facts)
     }
 
-    /// Lets a call wait that ended with this error, if it is one of waiting and the program wants to.
+    /// Lets a call wait, if it ended with an error that means waiting, and the program wants to wait. Otherwise answers the call.
     pub(crate) fn park(self, call: &Call, error: c_int, call_waits: bool, wait: ParkedAs) -> Verdict {
         let is_waiting = matches!(error, libc::EAGAIN | libc::EINPROGRESS);
         let done = match wait.then {
@@ -126,7 +128,7 @@ impl<'a> Socket<'a> {
         }
         let limit = behalf::time_limit(self.number(), wait.events.contains(WRITABLE));
         let ParkedAs { events, then, interrupted } = wait;
-        // The facts go back, and the copy stays.
+        // The facts return to [`Sockets`], and the copy stays in the waiting call.
         let parked = self.copy().map(|Copied { fd, inode }| {
             let limit = limit.map(|limit| (limit, done));
             Verdict::Park(Box::new(Wait { call: call.clone(), fd, inode, events, limit, then, interrupted }))
@@ -134,14 +136,15 @@ impl<'a> Socket<'a> {
         parked.into()
     }
 
-    /// Ends a call that has sent a message to a peer. The first one of a one-to-many socket waits until the association is up.
+    /// Ends a call that has sent a message to a peer. On a one-to-many socket, the first such call waits until the association is
+    /// established.
     pub(crate) fn await_peer(self, call: &Call, peer: &[u8], length: i64) -> Verdict {
         let fd = self.number();
-        // Programs pass the length of larger structures.
+        // Programs may pass the length of a larger structure.
         let Ok(peer) = SockAddr::read(peer) else { return Verdict::Answer(Ok(length)) };
         let peer = peer.as_bytes();
         if self.sockets.peers.len() >= LOOK_AT {
-            // Calls to those that are known already wait for a request.
+            // The next call to each known peer then waits for a request to the server.
             self.sockets.peers.clear();
         }
         let is_new = table::is_one_to_many(fd)
@@ -163,7 +166,7 @@ impl<'a> Socket<'a> {
     }
 }
 
-/// How a call waits: see [`Wait`].
+/// The way in which a call waits; see [`Wait`].
 pub(crate) struct ParkedAs {
     pub(crate) events: EventFlags,
     pub(crate) then: Then,
@@ -171,7 +174,7 @@ pub(crate) struct ParkedAs {
 }
 
 impl ParkedAs {
-    /// Waits for a message, or for room for one, and is tried again.
+    /// Returns a wait for a message, or for room for one, after which the call is tried again. `done` of its messages are complete.
     pub(crate) fn again(events: EventFlags, done: u64) -> ParkedAs {
         ParkedAs { events, then: Then::Again { done }, interrupted: None }
     }

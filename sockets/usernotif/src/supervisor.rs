@@ -1,4 +1,4 @@
-//! The supervisor's loop: calls come in, are done or wait, and are answered.
+//! The supervisor's event loop: it receives calls, executes them or lets them wait, and answers them.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -14,20 +14,20 @@ use crate::memory::Outcome;
 use crate::programs::{Signalled, signalled};
 use crate::rounds::Rounds;
 
-/// How often calls that wait are looked at: for signals, time limits and programs that have ended.
+/// Interval between checks of the calls that wait, for signals, time limits and programs that have ended.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// Calls that are looked at each time. One costs some 20 us, so more of them have their turn later.
+/// Limit on the calls that are checked each time. A check costs some 20 us, so further calls are checked later.
 const LOOKS: usize = 64;
-/// Events by turn.
+/// Limit on the events of one turn.
 const EVENTS: usize = 64;
-/// The listener's number among the events. Calls have those of the kernel, which begin at random ones.
+/// Number of the listener among the events. Calls have the kernel's numbers, which begin at a random one.
 const LISTENER: u64 = 0;
-/// `ERESTARTSYS`: the kernel gives `EINTR` or begins the call again, as the signal's action says.
+/// `ERESTARTSYS`: the kernel returns `EINTR` or begins the call again, depending on the signal's action.
 const RESTART: i32 = 512;
 
-/// Looks at a thread that perhaps has a signal, after which its call ends with `EINTR`.
+/// Number of checks after which a call whose thread may have a signal ends with `EINTR`.
 const DOUBTS: u8 = 3;
-/// Longest time that a request to the server may take.
+/// Time limit for a request to the server.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 
 /// A call that waits.
@@ -37,10 +37,10 @@ struct Parked {
     doubts: u8,
 }
 
-/// Does the calls of all programs under the listener's filter, until the last one has ended.
+/// Executes the calls of all programs under the listener's filter, until the last program has ended.
 ///
 /// # Errors
-/// Those of the listener, and of epoll(7).
+/// The errors of the listener and of epoll(7).
 pub fn supervise(listener: &Listener) -> io::Result<()> {
     raise_descriptor_limit();
     sockclient::ask::set_limit(ANSWER_LIMIT);
@@ -61,7 +61,7 @@ struct Supervisor<'a> {
 }
 
 impl Supervisor<'_> {
-    /// Waits for something to do and does it. False: no program is left.
+    /// Waits for events and handles them. Returns false if no program is left.
     fn turn(&mut self) -> io::Result<bool> {
         let mut events = Vec::with_capacity(EVENTS);
         let limit = Timespec { tv_sec: 0, tv_nsec: LOOK_EVERY.subsec_nanos().into() };
@@ -96,7 +96,7 @@ impl Supervisor<'_> {
         Ok(())
     }
 
-    /// Goes on with a call, unless its thread has ended: then nobody would get the message.
+    /// Continues a call, unless its thread has ended. In that case, no program would get the message.
     fn resume(&mut self, call: u64, parked: Parked) {
         if self.listener.is_waiting(call) {
             let verdict = self.calls.resume(*parked.wait);
@@ -104,7 +104,7 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Answers a call, or lets it wait. One that has waited before keeps its time limit.
+    /// Answers a call, or lets it wait. A call that has waited before keeps its time limit.
     fn finish(&mut self, call: u64, verdict: Verdict, waited: Option<Option<Instant>>) {
         match verdict {
             Verdict::Answer(outcome) => self.listener.answer(call, outcome),
@@ -131,12 +131,12 @@ impl Supervisor<'_> {
 
     fn unpark(&mut self, call: u64) -> Option<Parked> {
         let parked = self.parked.remove(call)?;
-        // It was added, so it is there.
+        // The descriptor was added, so its removal succeeds.
         let _ = epoll::delete(&self.ready, &parked.wait.fd);
         Some(parked)
     }
 
-    /// Ends calls whose time is over, or whose thread has a signal to handle.
+    /// Ends calls whose time limit has passed, or whose thread has a signal to handle.
     fn look(&mut self) {
         self.looked_at = now();
         for id in self.parked.next(LOOKS) {
@@ -147,11 +147,11 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Returns the outcome with which a call ends now; `None`: it goes on waiting, or does not wait any more.
+    /// Returns the outcome with which a call ends now. Returns `None` if the call continues to wait, or no longer waits.
     fn end_of(&mut self, id: u64) -> Option<Outcome> {
         let Parked { wait, deadline, doubts } = self.parked.get_mut(id)?;
         if !self.listener.is_waiting(id) {
-            // Its thread has ended, and nobody gets the answer.
+            // The thread has ended, and no program gets the answer.
             return Some(Err(libc::EINTR));
         }
         if let Some((_, outcome)) = wait.limit
@@ -159,28 +159,29 @@ impl Supervisor<'_> {
         {
             return Some(outcome);
         }
-        // With a time limit a call does not begin again, as with the kernel's sockets.
+        // With a time limit, a call does not begin again after a signal, as with the kernel's sockets.
         let again = if wait.limit.is_some() { libc::EINTR } else { RESTART };
         match signalled(wait.call.notice.thread) {
             Signalled::No => *doubts = 0,
             Signalled::Yes => return Some(wait.done().ok_or(wait.interrupted.unwrap_or(again))),
-            // Without a signal RESTART would reach the program. Several threads that wait are rarely asked for one signal.
+            // Without a signal, RESTART would reach the program. Several waiting threads rarely compete for one signal.
             Signalled::Perhaps => *doubts += 1,
         }
         (*doubts >= DOUBTS).then(|| wait.done().ok_or(libc::EINTR))
     }
 }
 
-/// Allows as many descriptors as the system lets and the table of descriptors has: each call that waits takes two.
+/// Raises the limit on descriptors to the system's maximum, or to the size of the descriptor table if that is lower. Each call that waits
+/// takes two.
 fn raise_descriptor_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
-    // Without it fewer calls can wait.
+    // If this fails, fewer calls can wait.
     let most = limit.maximum.unwrap_or(u64::MAX).min(sockclient::table::REMEMBERED as u64);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(most), ..limit });
 }
 
-/// The real clock: this crate serves real programs.
+/// Returns the time of the real clock, because this crate serves real programs.
 #[allow(clippy::disallowed_methods, reason = "this crate serves real programs")]
 fn now() -> Instant {
     Instant::now()

@@ -1,4 +1,4 @@
-//! Our user agent, with the proxy and with SIPp at the other end.
+//! Tests of the project's user agent, with the proxy and with SIPp at the other end.
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -8,7 +8,7 @@ use crate::world::{LIMIT, Site};
 
 const USERS: &str = "[authentication]\nusers = { alice = \"secret\", bob = \"geheim\" }\n";
 
-/// A proxy with all transports at alpha, and another host.
+/// A proxy over UDP, TCP and SCTP on host alpha, and another host.
 struct World {
     site: Site,
     far: Host,
@@ -37,7 +37,7 @@ impl World {
         command
     }
 
-    /// Bob, who answers at the other host.
+    /// Starts Bob's agent on the other host, where it answers calls.
     fn bob(&self, transport: &str) -> Process {
         let words = ["--transport", transport, "--ring", "0.05", "--tone"];
         let mut command = self.agent(&self.far, "10.77.1.2:5070", "bob", &words);
@@ -48,7 +48,7 @@ impl World {
     }
 }
 
-/// Tells an agent to stop; what it says then.
+/// Stops an agent, and returns its statistics.
 fn stop(agent: Process) -> Value {
     agent.signal(Signal::SIGTERM).unwrap();
     let told = agent.finish(LIMIT).unwrap().good().unwrap();

@@ -1,4 +1,4 @@
-//! Two proxies joined by one association (RFC 4168): what the thesis left open in its chapter 6.
+//! Tests of two proxies that share one association (RFC 4168), which the thesis left open in its chapter 6.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -12,13 +12,13 @@ use testbed::{Capture, DelayedLink, Host, Lab, Link, Offloads, Process};
 use crate::framed::{Message, messages};
 use crate::world::{LIMIT, Site};
 
-/// Two sites on two links; the first is where SIPp and the proxies are.
+/// Two sites joined by two links. SIPp and the proxies use the addresses of the first link.
 struct Pair {
     a: Site,
     b: Site,
     links: [Link; 2],
     _emulators: Vec<DelayedLink>,
-    // Last: the sites' hosts are its.
+    // Last field: the lab owns the sites' hosts, and must be dropped after them.
     _lab: Lab,
 }
 
@@ -29,7 +29,7 @@ impl Pair {
         })
     }
 
-    /// The same a few milliseconds apart, as proxies are.
+    /// Creates a pair whose links have a delay, as is usual between proxies.
     fn apart() -> Pair {
         let linkemu = Tools::find().unwrap().linkemu;
         Pair::joined(|lab, a, b| {
@@ -48,7 +48,7 @@ impl Pair {
         Pair { a, b, links, _emulators: emulators, _lab: lab }
     }
 
-    /// The proxy of one site, which reaches the other by SCTP.
+    /// Starts the proxy of `site`, which reaches the other site over SCTP.
     fn proxy(&self, site: &Site, other: &Site, sctp: &str) -> Process {
         let next_hop = format!(
             "[[next_hop]]\ndomain = \"{}\"\ntransport = \"sctp\"\naddress = \"{}:5060\"\n",
@@ -59,7 +59,7 @@ impl Pair {
         site.proxy(&[site.with_control(), site.listen("udp"), site.listen("sctp"), next_hop, sctp])
     }
 
-    /// Returns the first proxy's path from a link's address to the other end's; null if there is none.
+    /// Returns the first proxy's path between the two addresses of a link, or null if there is no such path.
     fn path(&self, link: usize) -> Value {
         let told: Value = serde_json::from_str(&self.a.told(&["connections", "--json"])).unwrap();
         let ends = (self.links[link].left_v4().to_string(), self.links[link].right_v4().to_string());
@@ -78,7 +78,7 @@ fn associations(proxy: &Process) -> usize {
     proxy.stderr().matches("association up").count()
 }
 
-/// The messages that crossed, in their order.
+/// Makes calls in both directions. Returns the messages that crossed the first link, in their order.
 fn calls_both_ways(sctp: &str, carrier: &str) -> Vec<Message> {
     let pair = Pair::new();
     let [a, b] = pair.proxies(sctp);
@@ -99,7 +99,7 @@ fn calls_both_ways(sctp: &str, carrier: &str) -> Vec<Message> {
 #[ignore = "needs root: makes network namespaces"]
 fn calls_cross_one_association_over_ip_in_both_directions_each_dialog_on_its_stream() {
     let seen = calls_both_ways("", "sctp");
-    // The message that the association is made for goes with the COOKIE ECHO, on stream 0.
+    // The first message is bundled with the COOKIE ECHO, on stream 0.
     assert_eq!(seen[0].method, "INVITE");
     let mut streams: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for message in &seen[1..] {
@@ -123,7 +123,7 @@ fn calls_cross_one_association_in_udp_in_both_directions() {
 fn calls_go_through_unordered_on_stream_zero_too() {
     let seen = calls_both_ways("order = \"none\"\n", "sctp");
     let is_as_told = |message: &Message| message.is_unordered && message.stream == "0x0000";
-    // But for the one with the COOKIE ECHO.
+    // The first message is excluded, because it is bundled with the COOKIE ECHO.
     assert!(seen.len() > 1000 && seen[1..].iter().all(is_as_told), "{seen:?}");
 }
 
@@ -142,12 +142,12 @@ fn a_proxy_that_is_stopped_takes_leave_of_its_peers() {
     assert!(b.stderr().contains("Graceful"), "{}", b.stderr());
 }
 
-/// Traffic of the first proxy when it carries calls.
+/// Traffic of the first proxy while it carries calls.
 #[derive(Debug)]
 struct Sent {
     /// Bytes of frames, by link.
     by_link: [f64; 2],
-    /// Bytes of messages, by the path from one link's address to the other end's.
+    /// Bytes of messages, by the path between the two addresses of a link.
     by_path: [f64; 2],
 }
 
@@ -175,7 +175,7 @@ fn messages_go_by_one_path_by_weight_or_by_all_paths_as_the_configuration_says()
     let ratio = weighted.by_path[0] / weighted.by_path[1];
     assert!((2.5..3.5).contains(&ratio), "{ratio}: {weighted:?}");
     let redundant = sent("multipath = \"redundant\"\n");
-    // Every message goes to both of the peer's addresses. Several paths may share a link, and then it carries several copies.
+    // Every message is sent to both addresses of the peer. Several paths may share a link, which then carries several copies.
     let ratio = redundant.by_link[0] / redundant.by_link[1];
     assert!(
         (0.2..5.0).contains(&ratio) && redundant.by_link.iter().all(|&sent| sent > 100_000.0),
@@ -190,7 +190,7 @@ fn a_dead_path_costs_no_call() {
     let [a, _b] = pair.proxies("");
     let _callee = pair.b.callee("udp");
     pair.b.register("bob", "udp");
-    // The callee's answers and the caller's requests stay on their hosts; only SCTP crosses the links.
+    // The callee's answers and the caller's requests stay on their hosts. Only SCTP crosses the links.
     let command = pair.a.caller("bob", pair.b.domain, "udp", 500, 50);
     let caller = pair.a.host.spawn("caller", command).unwrap();
     assert!(wait_for(LIMIT, || associations(&a) == 1), "an association");

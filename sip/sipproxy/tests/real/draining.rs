@@ -1,4 +1,4 @@
-//! SIGTERM: a call that rings is answered, what would begin is refused, and a second signal ends what rings still.
+//! Tests SIGTERM: a ringing call is still answered, new calls are rejected, and a second signal ends the calls that still ring.
 
 use std::process::Command;
 
@@ -16,7 +16,7 @@ struct World {
 }
 
 impl World {
-    /// A proxy by UDP alone, which may drain for longer than anything here takes.
+    /// Starts a proxy over UDP. Its time limit for draining exceeds the duration of the test.
     fn new() -> World {
         let lab = Lab::new().unwrap();
         let site = Site::alone(&lab);
@@ -33,14 +33,14 @@ impl World {
         command
     }
 
-    /// A user who rings for so many seconds before answering.
+    /// Starts the agent of a user, which answers after `ring` seconds.
     fn callee(&self, user: &str, port: u16, ring: &str) -> Process {
         let mut callee = self.site.host.spawn(user, self.agent(user, port, &["--ring", ring])).unwrap();
         callee.wait_until("registered", LIMIT, |callee| callee.stderr().contains("Registered")).unwrap();
         callee
     }
 
-    /// A call that is hung up as soon as it is answered.
+    /// Starts a call that is hung up as soon as it is answered.
     fn call(&self, user: &str, port: u16, to: &str) -> Process {
         let to = format!("sip:{to}@example.com");
         let command = self.agent(user, port, &["--no-register", "--call", &to, "--duration", "0"]);
@@ -48,7 +48,7 @@ impl World {
     }
 }
 
-/// Returns the number of calls that a caller has hung up, and the cause of a failure.
+/// Returns the number of calls that a caller has hung up, and the status of its last failure.
 fn outcome(caller: Process) -> (u64, Value) {
     let told = caller.finish(LIMIT).unwrap();
     let told: Value = serde_json::from_str(&told.stdout).unwrap();
@@ -71,7 +71,7 @@ fn a_call_that_rings_at_sigterm_is_answered_and_another_ends_with_the_second_one
     let status = world.site.told(&["status"]);
     assert!(status.contains("transactions left") && status.contains("drain ends in s"), "{status}");
     assert_eq!(outcome(world.call("erin", 5075, "bob")), (0, Value::from(503)));
-    // Answered, acknowledged and hung up while the proxy drains.
+    // The call is answered, acknowledged and hung up while the proxy drains.
     assert_eq!(outcome(alice), (1, Value::Null));
     assert!(world.site.told(&["status"]).contains("draining"));
     world.proxy.signal(Signal::SIGTERM).unwrap();

@@ -1,4 +1,4 @@
-//! Programs that know SIP on TCP only, and talk by the shim to a proxy that expects a message of SCTP for each of theirs.
+//! Tests of SIP through the shim, between programs that use TCP and peers that use SCTP. Each SIP message must become one SCTP message.
 
 use std::collections::BTreeSet;
 
@@ -6,13 +6,13 @@ use testbed::{Capture, Daemon, Lab, Link, Offloads, Programs};
 
 use crate::world::{LIMIT, Site};
 
-/// A proxy at alpha, which has SCTP, and a host whose programs reach it by the shim.
+/// A proxy with SCTP on host alpha, and a host whose programs reach the proxy through the shim.
 pub(crate) struct World {
     pub(crate) proxys: Site,
     pub(crate) callers: Site,
     pub(crate) link: Link,
     shim: Daemon,
-    // Last: the sites' hosts are its.
+    // Last field: the lab owns the sites' hosts, and must be dropped after them.
     pub(crate) lab: Lab,
 }
 
@@ -29,38 +29,38 @@ impl World {
     }
 }
 
-/// Calls by SIPp on one TCP connection.
+/// Number of calls that SIPp makes on one TCP connection.
 const CALLS: u32 = 50;
 
-/// A message of SCTP with a message of SIP, or a fragment of one.
+/// A DATA chunk that holds a SIP message, or a fragment of one.
 #[derive(Debug)]
 pub(crate) struct Message {
-    /// Of the last fragment alone.
+    /// Method in CSeq. Only the last fragment of a message has it.
     pub(crate) method: String,
     begins: bool,
     ends: bool,
-    /// As tshark writes it.
+    /// Stream identifier, as tshark prints it.
     pub(crate) stream: String,
     pub(crate) is_unordered: bool,
-    /// Its Call-ID, of the last fragment alone.
+    /// Call-ID. Only the last fragment of a message has it.
     pub(crate) dialog: String,
 }
 
 impl Message {
-    /// It is both the first and the last fragment.
+    /// Reports whether this chunk is both the first and the last fragment.
     fn is_whole(&self) -> bool {
         self.begins && self.ends
     }
 }
 
-/// Reports whether each message of SIP is one of SCTP; a long one may have fragments.
+/// Reports whether each SIP message is one SCTP message, which may have several fragments.
 pub(crate) fn are_each_one(seen: &[Message]) -> bool {
     let begins = seen.iter().filter(|message| message.begins).count();
     let ends = seen.iter().filter(|message| message.ends).count();
     begins == ends && seen.iter().all(|message| message.ends != message.method.is_empty())
 }
 
-/// All of a capture, each TSN once; where a message of SCTP has more than one of SIP, this fails.
+/// Returns the messages of a capture, each TSN once. Panics if an SCTP message holds more than one SIP message.
 pub(crate) fn messages(capture: Capture) -> Vec<Message> {
     let chunk = ["sctp.data_b_bit", "sctp.data_e_bit", "sip.CSeq.method", "sctp.data_tsn_raw"];
     let fields = [&chunk[..], &["sctp.data_sid", "sctp.data_u_bit", "sip.Call-ID", "ip.src"]].concat();
@@ -72,7 +72,7 @@ pub(crate) fn messages(capture: Capture) -> Vec<Message> {
     told.lines().flat_map(|line| messages_of(line, &mut seen)).collect()
 }
 
-/// Those of a packet that were not seen in one before.
+/// Returns the messages of a packet whose TSNs are not in `seen` yet.
 fn messages_of(line: &str, seen: &mut BTreeSet<(String, String)>) -> Vec<Message> {
     let (chunks, source) = line.rsplit_once('\t').unwrap();
     let columns: Vec<Vec<&str>> = chunks.split('\t').map(|column| column.split(',').collect()).collect();

@@ -1,4 +1,4 @@
-//! Kamailio and SIPp with the Linux kernel's SCTP, in a guest: registrations and calls in both directions.
+//! Tests of Kamailio and SIPp with the Linux kernel's SCTP, in a guest: registrations, and calls in both directions.
 
 use std::path::Path;
 
@@ -9,15 +9,16 @@ use testbed::{Guest, Host, Lab, Process};
 
 use crate::world::{LIMIT, Site, scenario};
 
-/// Kamailio's address, in the guest, and ours beside it.
+/// Kamailio's address in the guest.
 const THEIRS: &str = "10.60.0.11";
+/// The proxy's address, outside of the guest.
 const OURS: &str = "10.60.0.1";
-/// Path of Debian's module for SCTP.
+/// Path of Kamailio's SCTP module in Debian.
 const MODULE: &str = "/usr/lib/x86_64-linux-gnu/kamailio/modules/sctp.so";
-/// Limit on its run, in seconds.
+/// Time limit of a program in the guest, in seconds.
 const RUN_S: u64 = 120;
 
-/// Registrar of `k.example`; what is for our domain goes to our proxy.
+/// Kamailio's configuration. It is the registrar of `k.example`, and forwards requests for our domain to our proxy.
 const CONFIGURATION: &str = r#"#!KAMAILIO
 debug=2
 log_stderror=yes
@@ -55,18 +56,18 @@ request_route {
 }
 "#;
 
-/// Kamailio in a guest, and our proxy with an agent of each beside it.
+/// Kamailio in a guest, and our proxy on a host outside of the guest.
 struct World {
     ours: Host,
     lab: Lab,
     _proxy: Process,
     kamailio: Process,
-    // Last: its namespaces are what the others are in.
+    // Last field: the other fields use the guest's namespaces.
     guest: Guest,
 }
 
 impl World {
-    /// None where there is no guest, or no Kamailio for it.
+    /// Starts the guest, Kamailio and the proxy. Returns `None` if there is no guest, or no Kamailio for it.
     fn new() -> Option<World> {
         let missing = Guest::missing().or_else(|| (!Path::new(MODULE).exists()).then_some(MODULE));
         if let Some(what) = missing {
@@ -91,7 +92,7 @@ impl World {
         Some(World { ours, lab, _proxy: proxy, kamailio, guest })
     }
 
-    /// The shell line for SIPp in the guest, by one association.
+    /// Returns the shell command for SIPp in the guest, over one association.
     fn sipp(&self, name: &str, words: &str) -> String {
         let file = self.guest.dir().join(name);
         std::fs::copy(scenario(name), &file).unwrap();
@@ -114,7 +115,7 @@ impl World {
         agent
     }
 
-    /// Ten calls of one user to another; all must succeed.
+    /// Makes ten calls from one user to another. All of them must succeed.
     fn calls(&self, user: &str, proxy: &str, port: u16, to: &str) {
         let words = ["--call", to, "--calls", "10", "--rate", "10", "--duration", "0.1"];
         let told = self.agent(user, proxy, port, &words).finish(LIMIT).unwrap();
@@ -124,7 +125,7 @@ impl World {
     }
 }
 
-/// Reports whether somebody in the guest listens at a port of SCTP.
+/// Reports whether a program in the guest listens on this SCTP port.
 fn listens(guest: &Guest, port: u16) -> bool {
     guest.run("cat /proc/net/sctp/eps").is_ok_and(|told| told.contains(&format!(" {port} ")))
 }
@@ -155,7 +156,7 @@ fn calls_go_between_our_users_and_kamailios_over_the_kernels_sctp_in_both_direct
     let bob = world.callee("bob@k.example", THEIRS, 5072);
     world.calls("carol@a.example", OURS, 5073, "sip:bob@k.example");
     world.calls("dave@k.example", THEIRS, 5074, "sip:alice@a.example");
-    // And among Kamailio's own users.
+    // Kamailio's own users can also call each other.
     world.calls("erin@k.example", THEIRS, 5075, "sip:bob@k.example");
     for agent in [alice, bob] {
         agent.signal(Signal::SIGTERM).unwrap();

@@ -1,4 +1,4 @@
-//! The page that shows registrations, calls and associations: a browser draws what strangers wrote, and nothing of it is more than text.
+//! Tests of the page that shows registrations, calls and associations. A browser must not interpret the text of unknown hosts as HTML.
 
 use serde_json::Value;
 use testbed::process::wait_for;
@@ -7,14 +7,14 @@ use testbed::{Browser, Lab, Offloads, Process};
 use crate::world::{LIMIT, Site};
 
 const PAGE: &str = "http://127.0.0.1:9898/";
-/// More users than a part of a list has rows.
+/// Number of users, which exceeds the rows of one part of a list.
 const USERS: usize = 60;
-/// More users than several pieces of a whole list have.
+/// Number of users, which exceeds the rows of several pieces of a whole list.
 const MANY_USERS: usize = 600;
-/// A caller's display name.
+/// A caller's display name that contains HTML and a script.
 const HOSTILE: &str = "<img src=x onerror=document.title='owned'><script>document.title='owned'</script>";
 
-/// Registers users, and has one of them call with a display name; what is answered is printed.
+/// Python program that registers users, and calls from one of them with a display name. It prints the responses.
 const STRANGER: &str = r#"
 import socket, sys
 name, users = sys.argv[1], int(sys.argv[2])
@@ -33,7 +33,7 @@ while True:
     print(s.recv(65536).split(b"\r\n")[0].decode(), flush=True)
 "#;
 
-/// Two proxies with an association of two paths, and a call through both that stands.
+/// Two proxies joined by an association over two links, and an established call through both.
 struct World {
     a: Site,
     _running: [Process; 4],
@@ -112,7 +112,7 @@ fn lists_come_part_by_part_and_what_is_no_part_is_refused() {
     let told = world.get("contacts.json");
     let whole = told["contacts"].as_array().unwrap().iter().map(|row| row["user"].clone());
     assert_eq!((whole.collect::<Vec<_>>(), &told["left_out"]), (users, &0.into()));
-    // All who ask at once have their answers, though each has to wait for those before.
+    // All clients that ask at once get their answers, although each answer waits for the previous ones.
     let urls = vec![format!("{PAGE}contacts.json"); 8];
     let words = ["-Z", "-s", "--max-time", "4", "-w", "%{http_code} "];
     let urls = urls.iter().flat_map(|url| ["-o", "/dev/null", url]);

@@ -1,4 +1,4 @@
-//! The proxy judged by others' programs: SIPp, sipsak and tshark, in network namespaces.
+//! Tests of the proxy with foreign programs such as SIPp, sipsak and tshark, in network namespaces.
 
 #![forbid(unsafe_code)]
 

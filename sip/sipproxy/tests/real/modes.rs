@@ -1,10 +1,10 @@
-//! The proxy's other modes, by SIPp.
+//! Tests of the proxy's other modes with SIPp.
 
 use testbed::Lab;
 
 use crate::world::{LIMIT, Site};
 
-/// A caller who follows what a redirect server says: SIPp takes the user's place from the 302.
+/// Tests a caller that follows the response of a redirect server: SIPp takes the user's contact from the 302.
 #[test]
 #[ignore = "needs root: makes a network namespace"]
 fn callers_of_a_redirect_server_are_told_the_contact_and_call_there() {

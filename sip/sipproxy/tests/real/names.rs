@@ -1,4 +1,4 @@
-//! Domains in DNS, with a name server that others made (RFC 3263).
+//! Tests of domains in DNS, with a foreign name server (RFC 3263).
 
 use nix::sys::signal::Signal;
 use testbed::process::wait_for;
@@ -7,7 +7,7 @@ use testbed::{Host, Lab, Link, Offloads, Process};
 use crate::store_server::{KEY, Kind, PASSWORD, PORT, Server};
 use crate::world::{LIMIT, Site};
 
-/// Two sites that know of each other by DNS alone.
+/// Two sites. The first one finds the other only through DNS.
 struct World {
     a: Site,
     b: Site,
@@ -54,7 +54,7 @@ impl World {
         World { a, b, near, _rest: (server, far, callee, link, lab) }
     }
 
-    /// Alice calls; whether somebody answered.
+    /// Makes calls from Alice, and reports whether they succeeded.
     fn call(&self, uri: &str) -> bool {
         let mut command = self.a.host.command(env!("CARGO_BIN_EXE_sctpify-ua"));
         command.args(["--local", "10.77.1.1:5070", "--proxy", "10.77.1.1:5060", "--user", "alice@a.example"]);
@@ -75,7 +75,7 @@ fn naptr_and_srv_lead_to_sctp() {
     assert!(world.call("sip:bob@b.example"));
     assert!(world.near.stderr().contains("association up"), "{}", world.near.stderr());
     assert_eq!(world.b.domain, "b.example");
-    // A name that there is not is answered for, not waited for.
+    // A call to a name that does not exist fails without a long wait.
     assert!(!world.call("sip:bob@nowhere.example"));
 }
 
@@ -103,7 +103,7 @@ fn without_srv_the_names_own_address_and_the_usual_port_are_taken() {
     assert!(!world.call("sip:bob@b.example:5999"));
 }
 
-/// Calls that stand when the proxy that they were begun through is killed.
+/// Number of established calls when their proxy is killed.
 const STANDING: usize = 5;
 
 #[test]
@@ -141,7 +141,7 @@ fn calls_are_ended_through_the_other_proxy_behind_the_name_that_both_record() {
         command.args(["--local", local, "--proxy", proxy, "--user", user, "--log", "info"]);
         command
     };
-    // Not SIPp: that answers whoever called, not whom Via says.
+    // The callee is not SIPp, which would answer the sender's address instead of the address in Via.
     let mut bob =
         one.host.spawn("bob", agent("127.0.0.4:5070", "127.0.0.1:5060", "bob@example.com")).unwrap();
     bob.wait_until("registered", LIMIT, |bob| bob.stderr().contains("Registered")).unwrap();
@@ -164,7 +164,7 @@ fn calls_are_ended_through_the_other_proxy_behind_the_name_that_both_record() {
     first.signal(Signal::SIGKILL).unwrap();
     first.stop();
     alice.finish(LIMIT).unwrap().good().unwrap();
-    // The other one received their ends, each of which was answered.
+    // The other proxy received a BYE for each call, and each BYE was answered.
     let status = other.told(&["status"]);
     for heard in [
         format!("requests             {STANDING}\n"),

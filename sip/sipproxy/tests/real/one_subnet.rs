@@ -1,5 +1,5 @@
-//! Figure 5.9 of the thesis as it was built: a proxy with two cards and one with one card on a hub, all in one subnet, and a cable
-//! pulled at the hub.
+//! Tests the network of figure 5.9 of the thesis. A proxy with two network cards and a proxy with one card share a hub and a subnet. A
+//! cable is pulled at the hub.
 
 use std::time::Duration;
 
@@ -8,10 +8,11 @@ use testbed::{Host, Lab, Process};
 
 use crate::world::{LIMIT, Site};
 
-/// The addresses of the first proxy's cards.
+/// Addresses of the first proxy's cards.
 const CARDS: [&str; 2] = ["10.77.1.1", "10.77.1.3"];
-/// Calls, and how many a second.
+/// Number of calls.
 const CALLS: u32 = 400;
+/// Calls per second.
 const RATE: u32 = 50;
 
 /// Two hosts on a hub.
@@ -19,7 +20,7 @@ struct World {
     two_cards: Site,
     one_card: Site,
     hub: Host,
-    // Last: the hosts are its.
+    // Last field: the lab owns the hosts, and must be dropped after them.
     _lab: Lab,
 }
 
@@ -38,7 +39,7 @@ impl World {
         world
     }
 
-    /// Joins a host's card to a port of the hub.
+    /// Connects a host's card to a port of the hub.
     fn plug(&self, host: &Host, port: &str, card: &str, address: &str) {
         self.hub
             .ip(&["link", "add", port, "type", "veth", "peer", "name", card, "netns", host.namespace()])
@@ -57,8 +58,8 @@ impl World {
         site.proxy(&[site.listen("udp"), site.listen("sctp"), next_hop, sctp])
     }
 
-    /// Calls by way of both proxies while the first card's cable is pulled: how many requests SIP or SCTP did not bring there in time
-    /// for SIPp, and what the first proxy says.
+    /// Makes calls through both proxies, and pulls the first card's cable meanwhile. The result is true if all calls succeeded, together
+    /// with the log of the first proxy.
     fn calls_while_a_cable_is_pulled(&self, addresses: &[&str]) -> (bool, String) {
         let a = self.proxy(&self.two_cards, &self.one_card, addresses);
         let _b = self.proxy(&self.one_card, &self.two_cards, &[]);

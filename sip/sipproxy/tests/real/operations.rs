@@ -1,4 +1,4 @@
-//! The operator's view: dialogs, messages as they pass, metrics; and the access to them.
+//! Tests of the operator's view: dialogs, live messages and metrics, and the access to them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,7 +16,7 @@ struct World {
 }
 
 impl World {
-    /// A proxy that can be asked, and bob, whom SIPp is.
+    /// Starts a proxy with a control socket and a page, and SIPp as Bob.
     fn new() -> World {
         let lab = Lab::new().unwrap();
         let site = Site::alone(&lab);
@@ -28,7 +28,7 @@ impl World {
         World { site, _proxy: proxy, _callee: callee, _lab: lab }
     }
 
-    /// A call of alice's that stands for so many seconds.
+    /// Starts a call from Alice, which lasts this number of seconds.
     fn call(&self, seconds: &str) -> Process {
         let mut command = self.site.host.command(env!("CARGO_BIN_EXE_sctpify-ua"));
         command.args([
@@ -88,7 +88,7 @@ fn messages_are_traced_as_text_and_as_a_file_that_tshark_reads() {
     let text = world.site.host.spawn("text", world.site.ask(&["trace", "--method", "bye"])).unwrap();
     let saved = world.site.ask(&["trace", "--user", "alice", "--pcapng", &file.display().to_string()]);
     let saved = world.site.host.spawn("saved", saved).unwrap();
-    // The file's head is there once messages are.
+    // The file exists once the trace has begun.
     assert!(wait_for(LIMIT, || std::fs::metadata(&file).is_ok()));
     std::thread::sleep(Duration::from_millis(300));
     world.call("0").finish(LIMIT).unwrap().good().unwrap();
@@ -102,7 +102,7 @@ fn messages_are_traced_as_text_and_as_a_file_that_tshark_reads() {
         seen.sort();
         seen
     };
-    // In and out.
+    // The file has each message twice: on arrival and on departure.
     assert!(
         wait_for(LIMIT, || methods() == ["ACK", "ACK", "BYE", "BYE", "INVITE", "INVITE"]),
         "{:?}",
@@ -120,7 +120,7 @@ fn the_socket_lets_others_than_its_owner_and_group_see_nothing() {
     command.args([env!("CARGO_BIN_EXE_sctpify-sip"), "status", "--control"]).arg(world.site.control());
     let told = world.site.host.run("nobody", command, LIMIT).unwrap();
     assert!(!told.status.success() && told.stderr.contains("ermission denied"), "{told:?}");
-    // Its group may look at numbers, but sees no messages.
+    // The socket's group may read counts, but no messages.
     let mut command = world.site.host.command("setpriv");
     command.args(["--reuid", "65534", "--regid", "0", "--clear-groups"]);
     command.args([env!("CARGO_BIN_EXE_sctpify-sip"), "trace", "--control"]).arg(world.site.control());
@@ -128,7 +128,7 @@ fn the_socket_lets_others_than_its_owner_and_group_see_nothing() {
     assert!(told.stderr.contains("may not trace messages"), "{told:?}");
 }
 
-/// The chunks of a HEP 3 datagram in hexadecimal digits, by their types.
+/// Parses the chunks of a HEP 3 datagram from hexadecimal digits, by their types.
 fn chunks(hex: &str) -> BTreeMap<u16, Vec<u8>> {
     let bytes: Vec<u8> =
         (0..hex.len() / 2).map(|at| u8::from_str_radix(&hex[2 * at..2 * at + 2], 16).unwrap()).collect();
@@ -155,7 +155,7 @@ fn a_collector_is_sent_each_message_with_how_it_passed() {
     let mut collector = world.site.host.spawn("collector", command).unwrap();
     collector.wait_until("ready", LIMIT, |collector| collector.stdout().contains("ready")).unwrap();
     world.call("0").finish(LIMIT).unwrap().good().unwrap();
-    // INVITE, 100, 180 or none, 200, ACK and BYE with its 200, most of them in and out.
+    // The messages are INVITE, 100, perhaps 180, 200, ACK, BYE and its 200. Most of them are mirrored on arrival and on departure.
     assert!(wait_for(LIMIT, || collector.stdout().lines().count() > 9), "{}", collector.stdout());
     let told = collector.stdout();
     let first = chunks(told.lines().nth(1).unwrap());

@@ -1,4 +1,4 @@
-//! Softphones that know nothing of us: baresip registers with a password, calls, and hears the callee.
+//! Tests with baresip, a softphone that is independent of this project. It registers with a password, calls, and hears the callee.
 
 use std::fs;
 
@@ -8,14 +8,14 @@ use testbed::{Capture, Host, Lab, Offloads, Process};
 use crate::framed::World;
 use crate::world::{LIMIT, Site};
 
-/// A user of a.example with a phone.
+/// A phone of a user of a.example.
 struct Phone {
     user: &'static str,
     password: &'static str,
     transport: &'static str,
-    /// Its address.
+    /// Address of the phone.
     address: &'static str,
-    /// Treatment of calls to it: `auto` answers.
+    /// Treatment of calls to the phone: `auto` answers them.
     answers: &'static str,
 }
 
@@ -29,12 +29,12 @@ module_app menu.so
 ";
 
 impl Phone {
-    /// Starts baresip with this phone's account; `more` goes on its command line.
+    /// Starts baresip with this phone's account. `more` holds further arguments.
     fn start(&self, lab: &Lab, host: &Host, more: &[&str]) -> Process {
         let Phone { user, password, transport, address, answers } = self;
         let dir = lab.dir().join(user);
         fs::create_dir_all(&dir).unwrap();
-        // A phone plays its recording: aubridge joins the two.
+        // aubridge connects the phone's player to its source, so a phone plays and sends the same audio.
         let sound = format!("audio_player aubridge,{user}\naudio_source aubridge,{user}\n");
         fs::write(dir.join("config"), format!("sip_listen {address}:5070\n{sound}{CONFIG}")).unwrap();
         let outbound = format!("outbound=\"sip:10.77.1.1;transport={transport}\"");
@@ -43,7 +43,7 @@ impl Phone {
         );
         fs::write(dir.join("accounts"), account).unwrap();
         fs::write(dir.join("contacts"), "").unwrap();
-        // baresip finds its address by the default route.
+        // baresip finds its own address through the default route.
         host.ip(&["route", "add", "default", "via", "10.77.1.250"]).unwrap();
         let mut command = host.command("baresip");
         command.arg("-f").arg(&dir).args(["-t", "50"]).args(more);
@@ -76,7 +76,7 @@ fn two_phones_register_with_passwords_and_the_caller_hears_the_callee_from_udp_t
     for phone in [&alice, &bob] {
         assert!(wait_for(LIMIT, || phone.stdout().contains("Call established")), "{}", phone.stdout());
     }
-    // Only what is played is sent on: the caller's bridge has nothing yet.
+    // Only the caller's reception is checked: a phone sends only audio that it has played, and the caller has not played any yet.
     let hears = || alice.stdout().contains("incoming rtp for 'audio' established");
     assert!(wait_for(LIMIT, hears), "{}", alice.stdout());
     alice.stop();

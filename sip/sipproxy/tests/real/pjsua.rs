@@ -1,4 +1,5 @@
-//! Telephones made of PJSUA, PJSIP's user agent library: by UDP and TCP, and over SCTP by the shim without knowing of it.
+//! Tests with telephones made of PJSUA, PJSIP's user agent library. They use UDP and TCP. The shim
+//! also carries their TCP over SCTP, without their knowledge.
 
 use testbed::process::wait_for;
 use testbed::{Capture, Host, Lab, Offloads, Process};
@@ -6,19 +7,19 @@ use testbed::{Capture, Host, Lab, Offloads, Process};
 use crate::framed::{World, are_each_one, messages};
 use crate::world::{LIMIT, Site};
 
-/// Directory in which scripts/setup.sh puts the library.
+/// Directory into which scripts/setup.sh installs the library.
 const PACKAGES: &str = "/usr/local/lib/sctpify-tests";
 const PHONE: &str = include_str!("pjsua.py");
 const USERS: &str = "[authentication]\nusers = { alice = \"secret\", bob = \"geheim\" }\n";
 
-/// Python in a host, which finds the library.
+/// Returns a command for Python on a host, with access to the library.
 fn python(host: &Host) -> std::process::Command {
     let mut command = host.command("python3");
     command.env("PYTHONPATH", PACKAGES);
     command
 }
 
-/// Reports whether there is PJSUA; else the test is told to be skipped.
+/// Reports whether PJSUA is installed. If not, marks the test as skipped.
 fn is_there(host: &Host) -> bool {
     let mut command = python(host);
     command.args(["-c", "import pjsua2"]);
@@ -29,7 +30,7 @@ fn is_there(host: &Host) -> bool {
     is_there
 }
 
-/// A user's telephone at this address, which answers, and calls another user if one is named.
+/// Starts a user's telephone at this address. It answers calls, and calls another user if one is named.
 fn phone(
     host: &Host,
     (user, password): (&str, &str),
@@ -44,12 +45,12 @@ fn phone(
     host.spawn(user, command).unwrap()
 }
 
-/// Until a telephone has said this.
+/// Waits until a telephone has printed these words.
 fn waits(phone: &Process, words: &str) {
     assert!(wait_for(LIMIT, || phone.stdout().contains(words)), "{words}: {}", phone.stdout());
 }
 
-/// Alice calls Bob by these transports; both hear the other, and Alice hangs up.
+/// Makes a call from Alice to Bob, each over one of these transports. Both must hear the other, and Alice hangs up.
 fn call(alice: &str, bob: &str) {
     let lab = Lab::new().unwrap();
     let site = Site::new(&lab, "alpha", "10.77.1.1", "a.example");

@@ -1,4 +1,4 @@
-//! TLS: calls by it, certificates that openssl made, and what openssl sees of them.
+//! Tests of TLS: calls over TLS, and certificates that openssl creates and inspects.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -17,12 +17,12 @@ fn openssl(dir: &Path, words: &str, more: &[&str]) {
 
 const KEY: &str = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=test";
 
-/// A root of certificates in `dir`.
+/// Creates a root certificate in `dir`.
 pub(crate) fn make_root(dir: &Path) {
     openssl(dir, KEY, &["-keyout", "root.key", "-out", "root.pem"]);
 }
 
-/// A certificate with these names.
+/// Creates a certificate with these names, signed by the root.
 pub(crate) fn make(dir: &Path, file: &str, names: &str) {
     let words =
         ["-keyout", &format!("{file}.key"), "-out", &format!("{file}.pem"), "-CA", "root.pem", "-CAkey"];
@@ -31,7 +31,7 @@ pub(crate) fn make(dir: &Path, file: &str, names: &str) {
     openssl(dir, KEY, &[&words[..], &more[..]].concat());
 }
 
-/// TLS at port 5061, with a certificate of this name.
+/// Returns the configuration of a TLS listener at port 5061, with the certificate of this name.
 pub(crate) fn tls(site: &Site, file: &str) -> String {
     let path = |name: &str| site.dir.join(name).display().to_string();
     let (certificate, key, roots) =
@@ -43,7 +43,7 @@ pub(crate) fn tls(site: &Site, file: &str) -> String {
     )
 }
 
-/// An agent that reaches its proxy by TLS.
+/// Returns a command for a user agent that reaches its proxy over TLS.
 pub(crate) fn agent(site: &Site, user: &str, port: u16, more: &[&str]) -> Command {
     let mut command = site.host.command(env!("CARGO_BIN_EXE_sctpify-ua"));
     let address = &site.address;
@@ -71,7 +71,7 @@ fn agents_register_and_call_by_tls_and_reach_others_by_udp() {
     let _bob = bob(&site);
     let call = ["--call", "sips:bob@example.com", "--calls", "20", "--rate", "20", "--duration", "0"];
     site.host.run("alice", agent(&site, "alice", 5080, &call), LIMIT).unwrap().good().unwrap();
-    // Bob's connection is the way to him for callers by UDP, too.
+    // Callers over UDP also reach Bob through his connection.
     site.call("bob", site.domain, "udp", 20);
     let mut probe = site.host.command("sh");
     probe.args(["-c", "printf 'OPTIONS sip:example.com SIP/2.0\\r\\nVia: SIP/2.0/TLS 127.0.0.1;branch=z9hG4bK1\\r\\n\
@@ -89,7 +89,7 @@ fn a_peer_has_to_prove_the_domain_that_a_call_is_for() {
         ("DNS:b.example", true),
         ("DNS:evil.example", false),
         ("DNS:*.example", false),
-        // A SIP URI says all: DNS names beside it are of other services.
+        // A SIP URI is decisive: DNS names in the same certificate belong to other services.
         ("URI:sip:evil.example,DNS:b.example", false),
     ] {
         let lab = Lab::new().unwrap();

@@ -1,4 +1,4 @@
-//! Two proxies behind one domain, with one store: a real server, which is killed, too.
+//! Tests of two proxies behind one domain that share one store. The store is a real server, which some tests kill.
 
 use std::process::Command;
 
@@ -10,10 +10,10 @@ use testbed::{Lab, Process};
 use crate::store_server::{KEY, Kind, PASSWORD, PORT, Server};
 use crate::world::{LIMIT, Site};
 
-/// A port at which nothing listens.
+/// A port on which nothing listens.
 const NO_PORT: u16 = 7002;
 
-/// Two proxies on one host; nobody needs a password of theirs.
+/// Two proxies on one host, whose users need no passwords.
 struct World {
     sites: [Site; 2],
     proxies: Vec<Option<Process>>,
@@ -54,19 +54,19 @@ impl World {
         self.proxies[at].as_ref().unwrap().stderr()
     }
 
-    /// Nobody is promised anything without the store.
+    /// Checks that the proxy confirms no registration without the store.
     fn refuses_registrations(&self) {
         let refused = self.sites[0].sipsak(&["-C", "sip:alice@127.0.0.1:6666", "-x", "120", "-U", "-v"]);
         assert!(refused.contains("503 Location Store Unavailable"), "{refused}");
     }
 
-    /// Until both proxies have said so often that the store does not answer.
+    /// Waits until both proxies have reported this often that the store does not answer.
     fn notices(&self, times: usize) {
         let count = |at| self.log(at).matches("the store does not answer").count();
         assert!(wait_for(LIMIT, || [0, 1].map(count) == [times; 2]), "{}", self.log(1));
     }
 
-    /// Until both proxies have found it again.
+    /// Waits until both proxies have found the store again.
     fn waits_for_store(&self) {
         let reachable = format!("{} reachable", self.server.kind.shown(PORT));
         for at in [0, 1] {
@@ -78,26 +78,26 @@ impl World {
         }
     }
 
-    /// To the store's process and its children: those of PostgreSQL are in groups of their own.
+    /// Sends a signal to the store's process and to its children. PostgreSQL's children are in their own process groups.
     fn signal_store(&self, signal: Signal) {
         let process = self.process.as_ref().unwrap();
         let id = process.id();
         let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap();
         process.signal(signal).unwrap();
         for child in children.split_whitespace() {
-            // One may have ended meanwhile.
+            // A child may have ended meanwhile.
             let _ = kill(Pid::from_raw(child.parse().unwrap()), signal);
         }
     }
 
-    /// The store is gone without a word.
+    /// Kills the store without notice.
     fn kill_store(&mut self) {
         let process = self.process.take().unwrap();
         process.signal(Signal::SIGKILL).unwrap();
         process.stop();
     }
 
-    /// Registers a user with the first proxy, at a contact of so many bytes; the answer.
+    /// Registers a user with the first proxy, and returns the response. The contact has a parameter of this length in bytes.
     fn register_long(&self, user: &str, length: usize) -> String {
         let script = format!(
             "import socket\ns = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\ns.bind(('127.0.0.1', 6670))\n\
@@ -113,7 +113,7 @@ impl World {
         self.sites[0].host.run("register", command, LIMIT).unwrap().good().unwrap().stdout
     }
 
-    /// A user agent of ours, registered with one of the proxies, that answers after so many seconds.
+    /// Starts a user agent of this project. It registers with one of the proxies, and answers calls after `ring` seconds.
     fn agent(&self, at: usize, user: &str, port: u16, transport: &str, ring: &str) -> Process {
         let site = &self.sites[at];
         let local = format!("{}:{port}", site.address);
@@ -144,9 +144,9 @@ fn call_users_of_the_other(kind: Kind) {
     let world = World::new(kind);
     let _callee = world.sites[0].callee("udp");
     world.sites[0].register("bob", "udp");
-    // At once: whatever the news have told by then.
+    // The call is made at once, whether or not the notification has arrived.
     world.sites[1].call("bob", "example.com", "udp", 50);
-    // By the connection that only the first has.
+    // The call reaches Carol over a connection that only the first proxy has.
     let _carol = world.agent(0, "carol", 5070, "tcp", "0.05");
     world.sites[1].call("carol", "example.com", "udp", 50);
     world.sites[0].call("carol", "example.com", "udp", 50);
@@ -154,7 +154,7 @@ fn call_users_of_the_other(kind: Kind) {
         let contacts = world.told(at, "contacts");
         assert!(contacts.contains("bob@example.com") && contacts.contains("carol@example.com"), "{contacts}");
     }
-    // Longer than PostgreSQL tells with its news.
+    // The contact is too long for one of PostgreSQL's notifications.
     assert!(world.register_long("dave", 20_000).contains("SIP/2.0 200"));
     let has_all = || world.told(1, "contacts").contains(&"x".repeat(20_000));
     assert!(wait_for(LIMIT, has_all), "{}", world.told(1, "contacts"));
@@ -171,7 +171,7 @@ fn kill_the_store(kind: Kind) {
     let _callee = world.sites[0].callee("udp");
     world.sites[0].register("bob", "udp");
     assert!(wait_for(LIMIT, || world.told(1, "contacts").contains("bob@")));
-    // It stands still, and goes on.
+    // The store stops, and continues.
     world.signal_store(Signal::SIGSTOP);
     world.refuses_registrations();
     world.notices(1);
@@ -180,7 +180,7 @@ fn kill_the_store(kind: Kind) {
     world.kill_store();
     world.notices(2);
     world.refuses_registrations();
-    // A known user can be called.
+    // A known user can still be called.
     world.sites[1].call("bob", "example.com", "udp", 10);
     let status = world.told(1, "status");
     assert!(status.contains(&format!("{} not reachable: ", kind.shown(PORT))), "{status}");
@@ -190,7 +190,7 @@ fn kill_the_store(kind: Kind) {
     world.sites[0].register("carol", "udp");
     world.sites[1].call("carol", "example.com", "udp", 10);
     world.sites[1].call("bob", "example.com", "udp", 10);
-    // Once each time, not for each request or attempt.
+    // The log has a line for each failure of the store, and not for each request or attempt.
     let log = world.log(1);
     assert_eq!(log.matches("the store does not answer").count(), 2, "{log}");
     assert_eq!(log.matches("the store answers again").count(), 2, "{log}");
@@ -247,7 +247,7 @@ fn a_proxy_that_is_killed_takes_no_registration_and_no_call_with_it() {
     Kind::ALL.into_iter().for_each(kill_a_proxy);
 }
 
-/// Calls that stand while it happens.
+/// Number of established calls when the proxy is killed.
 const STANDING: usize = 20;
 
 fn kill_a_proxy(kind: Kind) {
@@ -272,19 +272,19 @@ fn kill_a_proxy(kind: Kind) {
     registering.stop();
     let answered = answered();
     assert!(count(&answered) < 4000, "it was killed in the middle");
-    // Nothing that was promised is lost.
+    // No confirmed registration is lost.
     let is_known = |contacts: &str| {
         let users = answered.lines().filter_map(|line| line.split("registered ").nth(1));
         let missing: Vec<_> = users.filter(|user| !contacts.contains(&format!("{user}@"))).collect();
         missing.is_empty()
     };
     assert!(wait_for(LIMIT, || is_known(&world.told(1, "contacts"))), "{answered}");
-    // Established dialogs go on: INVITE again, and BYE, through the other proxy.
+    // Established dialogs continue through the other proxy, with another INVITE and BYE.
     caller.finish(LIMIT).unwrap().good().unwrap();
-    // Users of the dead one can be called, and register.
+    // Users of the killed proxy can be called, and can register again.
     world.sites[1].call("u7", "example.com", "udp", 20);
     world.sites[1].register("u7", "udp");
-    // It comes back, and knows all.
+    // The killed proxy starts again, and knows all registrations.
     let back = world.start(0);
     assert!(is_known(&world.told(0, "contacts")));
     world.sites[0].call("u8", "example.com", "udp", 10);
@@ -304,7 +304,7 @@ fn drain_a_proxy(kind: Kind) {
     command.args([script, "carol", "127.0.0.1"]);
     let mut carol = world.sites[0].host.spawn("carol", command).unwrap();
     carol.wait_until("registered", LIMIT, |carol| carol.stdout().contains("200 OK")).unwrap();
-    // It does not end while somebody rings.
+    // The proxy does not end while a call rings.
     let _dave = world.agent(0, "dave", 5071, "udp", "1000");
     let mut command = world.sites[0].host.command(env!("CARGO_BIN_EXE_sctpify-ua"));
     command.args(["--local", "127.0.0.1:5072", "--rtp-port", "6072", "--proxy", "127.0.0.1:5060"]);
@@ -315,7 +315,7 @@ fn drain_a_proxy(kind: Kind) {
     assert!(wait_for(LIMIT, || world.log(1).contains("Draining")), "{}", world.log(1));
     world.sites[1].call("carol", "example.com", "udp", 20);
     assert!(world.told(0, "status").contains("draining"), "{}", world.told(0, "status"));
-    // The second signal ends it, with who rings still.
+    // The second signal ends the proxy and the calls that still ring.
     let proxy = world.proxies[0].take().unwrap();
     proxy.signal(Signal::SIGTERM).unwrap();
     proxy.finish(LIMIT).unwrap().good().unwrap();

@@ -1,4 +1,4 @@
-//! The store that proxies share, by TLS: with a private CA, and where its certificate proves nothing. And users with TLS whom they share.
+//! Tests of a shared store over TLS, with a private CA and with certificates that prove nothing. Also tests shared users with TLS.
 
 use testbed::Lab;
 use testbed::process::wait_for;
@@ -7,7 +7,7 @@ use crate::secure::{agent, bob, make, make_root, tls};
 use crate::store_server::{KEY, Kind, PASSWORD, PORT, Server};
 use crate::world::{LIMIT, Site};
 
-/// A proxy's configuration beside its store and its listener: the roots of this file.
+/// Returns lines of a proxy's configuration: the file of the trusted roots, and the common key.
 fn roots(site: &Site, file: &str) -> String {
     format!("store_roots = \"{}\"\n{KEY}", site.dir.join(file).display())
 }
@@ -32,7 +32,7 @@ fn share(kind: Kind) {
     let _callee = one.callee("udp");
     one.register("bob", "udp");
     other.call("bob", "example.com", "udp", 20);
-    // It is found again, by TLS.
+    // The proxies find the store again, over TLS.
     process.stop();
     let count = |words: &str| proxies.iter().filter(|proxy| proxy.stderr().contains(words)).count();
     assert!(wait_for(LIMIT, || count("the store does not answer") == 2), "{}", proxies[0].stderr());
@@ -59,7 +59,7 @@ fn a_store_that_cannot_prove_who_it_is_is_an_error_with_its_cause() {
     }
 }
 
-/// Returns the error of a proxy that does not start, because a store with these names in its certificate is judged by the roots of this file.
+/// Returns the error of a proxy that does not start. The store's certificate has these names, and the proxy trusts the roots in this file.
 fn refusal(kind: Kind, names: &str, file: &str) -> String {
     let lab = Lab::new().unwrap();
     let site = Site::alone(&lab);
@@ -74,7 +74,7 @@ fn refusal(kind: Kind, names: &str, file: &str) -> String {
     told.stderr
 }
 
-/// The root of another CA.
+/// Creates the root certificate of another CA.
 fn make_root_beside(site: &Site) {
     let dir = site.dir.join("stranger");
     std::fs::create_dir(&dir).unwrap();

@@ -1,4 +1,4 @@
-//! A Redis or PostgreSQL server of a test's own, which proxies share their users by.
+//! A Redis or PostgreSQL server for one test, through which proxies share their users.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -8,12 +8,12 @@ use testbed::{Host, Process};
 
 use crate::world::{LIMIT, Site};
 
-/// Of the store; nobody may see it.
+/// Password of the store, which no output may show.
 pub(crate) const PASSWORD: &str = "geheimnis";
 pub(crate) const KEY: &str =
     "dialog_key = \"00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff\"\n";
 
-/// Of which kind the store is.
+/// Kind of the store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     Redis,
@@ -23,7 +23,7 @@ pub(crate) enum Kind {
 impl Kind {
     pub(crate) const ALL: [Kind; 2] = [Kind::Redis, Kind::Postgres];
 
-    /// As `store` has it.
+    /// Returns the store's URL, as the key `store` expects it.
     pub(crate) fn url(self, password: &str, port: u16) -> String {
         match self {
             Kind::Redis => format!("redis://:{password}@127.0.0.1:{port}/3"),
@@ -31,7 +31,7 @@ impl Kind {
         }
     }
 
-    /// The same with TLS.
+    /// Returns the store's URL with TLS.
     pub(crate) fn tls_url(self) -> String {
         let url = self.url(PASSWORD, PORT);
         match self {
@@ -40,7 +40,7 @@ impl Kind {
         }
     }
 
-    /// As it may be shown.
+    /// Returns the store's URL as programs may show it.
     pub(crate) fn shown(self, port: u16) -> String {
         match self {
             Kind::Redis => format!("redis://127.0.0.1:{port}/3"),
@@ -52,7 +52,7 @@ impl Kind {
 /// Port of the store.
 pub(crate) const PORT: u16 = 7001;
 
-/// A server of the test's own, in a directory of its own.
+/// A server for one test, in its own directory.
 pub(crate) struct Server {
     pub(crate) kind: Kind,
     host: Host,
@@ -71,7 +71,7 @@ impl Server {
         server
     }
 
-    /// With TLS and nothing else; the key is beside the certificate.
+    /// Creates a server that only accepts TLS. The file of the key is next to the certificate.
     pub(crate) fn with_tls(kind: Kind, site: &Site, certificate: &Path) -> Server {
         let mut server = Server::new(kind, site);
         let [own, key] = ["pem", "key"].map(|kind| {
@@ -112,7 +112,7 @@ impl Server {
         }
     }
 
-    /// PostgreSQL does not run as root.
+    /// Returns a command for a program of PostgreSQL. It runs as another user, because PostgreSQL refuses to run as root.
     fn postgres(&self, program: &str) -> Command {
         let mut versions: Vec<_> = std::fs::read_dir("/usr/lib/postgresql").unwrap().flatten().collect();
         versions.sort_by_key(std::fs::DirEntry::file_name);

@@ -1,4 +1,4 @@
-//! Floods, and changed messages of RFC 4475 at a running proxy, by UDP, TCP and SCTP (`examples/strangers`).
+//! Tests with floods, and with mutated messages of RFC 4475, over UDP, TCP and SCTP (`examples/strangers`).
 
 use std::path::Path;
 
@@ -6,10 +6,11 @@ use testbed::{Lab, Offloads, cpu};
 
 use crate::world::{LIMIT, Site};
 
-/// Messages; `./x bench sip-memory` sends a million.
+/// Number of messages. `./x bench sip-memory` sends a million.
 const MESSAGES: &str = "6000";
 
-/// Sends calls of strangers' to a user, with 60,000 octets of body each: argv[1] is the proxy's address, argv[2] the user, argv[3] how many.
+/// Python program that sends INVITEs with bodies of 60,000 octets. argv[1] is the proxy's address, argv[2] the user, and argv[3] the number
+/// of INVITEs.
 const FLOOD: &str = "
 import socket, sys, time
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind(('', 5070))
@@ -27,7 +28,7 @@ print('sent')
 #[ignore = "needs root: makes network namespaces"]
 fn a_flood_of_long_requests_leaves_memory_within_the_budget_and_an_honest_call_served() {
     const BUDGET_MIB: u64 = 64;
-    /// 360 MB, each of them kept three times where nothing bounds it.
+    /// Number of INVITEs, 360 MB in total. Without limits, the proxy would keep each of them three times.
     const REQUESTS: &str = "6000";
     let lab = Lab::new().unwrap();
     let site = Site::new(&lab, "proxy", "10.77.1.2", "example.com");

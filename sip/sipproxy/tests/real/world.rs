@@ -1,4 +1,4 @@
-//! Hosts with a proxy each, and what calls by way of them.
+//! Hosts with a proxy each, and the programs that call through the proxies.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -6,9 +6,9 @@ use std::time::Duration;
 use testbed::process::wait_for;
 use testbed::{Host, Lab, Process};
 
-/// Limit on any step.
+/// Time limit of any step.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
-/// Port of those who answer calls.
+/// Port at which SIPp answers calls.
 const CALLEE_PORT: &str = "6666";
 
 /// A host with a proxy for one domain, at port 5060 of one of its addresses.
@@ -19,12 +19,12 @@ pub(crate) struct Site {
     pub(crate) domain: &'static str,
 }
 
-/// Returns the path of a scenario of SIPp.
+/// Returns the path of a SIPp scenario.
 pub(crate) fn scenario(name: &str) -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "tests/real/scenarios", name].iter().collect()
 }
 
-/// One listener, as the configuration has it.
+/// Returns the configuration of a listener.
 pub(crate) fn listen(transport: &str, address: &str) -> String {
     format!("[[listen]]\ntransport = \"{transport}\"\naddress = \"{address}:5060\"\n")
 }
@@ -35,33 +35,33 @@ impl Site {
         Site { host: lab.host(name).unwrap(), dir: dir.to_owned(), address: address.to_owned(), domain }
     }
 
-    /// On a host that is there already.
+    /// Creates a site on an existing host.
     pub(crate) fn at(host: Host, dir: &Path, address: &str, domain: &'static str) -> Site {
         Site { host, dir: dir.to_owned(), address: address.to_owned(), domain }
     }
 
-    /// The only one of its lab, at a loopback address.
+    /// Creates the only site of a lab, at a loopback address.
     pub(crate) fn alone(lab: &Lab) -> Site {
         Site::new(lab, "sip", "127.0.0.1", "example.com")
     }
 
-    /// Another proxy on the same host.
+    /// Creates another site on the same host.
     pub(crate) fn beside(&self, address: &str, domain: &'static str) -> Site {
         Site { host: self.host.clone(), dir: self.dir.clone(), address: address.to_owned(), domain }
     }
 
-    /// A listener at the site's address.
+    /// Returns the configuration of a listener at the site's address.
     pub(crate) fn listen(&self, transport: &str) -> String {
         listen(transport, &self.address)
     }
 
-    /// Starts a proxy with these listeners; its bindings are in a file of its own.
+    /// Starts a proxy with these lines of configuration. Its bindings are in a file.
     pub(crate) fn proxy(&self, more: &[String]) -> Process {
         let store = self.dir.join(format!("{}.db", self.domain));
         self.proxy_with_store(&store.display().to_string(), more)
     }
 
-    /// The same with its bindings elsewhere.
+    /// Starts a proxy with its bindings in this store.
     pub(crate) fn proxy_with_store(&self, store: &str, more: &[String]) -> Process {
         let command = self.proxy_command(store, more);
         let mut proxy = self.host.spawn(self.domain, command).unwrap();
@@ -72,7 +72,7 @@ impl Site {
     /// Returns the command that starts a proxy.
     pub(crate) fn proxy_command(&self, store: &str, more: &[String]) -> std::process::Command {
         let path = self.dir.join(format!("{}-{}.toml", self.domain, self.address));
-        // Load comes from one address; a test of the rate says another.
+        // All load comes from one address, so the rate is unlimited. A test of the rate has its own table `[access]`.
         let has_access = more.iter().any(|text| text.contains("[access]"));
         let access = if has_access { "" } else { "access.requests_per_s = 0\n" };
         let head = format!("domains = [\"{}\"]\nstore = \"{store}\"\n{access}", self.domain);
@@ -82,29 +82,29 @@ impl Site {
         command
     }
 
-    /// Returns the control socket of its proxy, if it has one.
+    /// Returns the path of the control socket. It exists if the configuration has the line of [`Site::with_control`].
     pub(crate) fn control(&self) -> PathBuf {
         self.dir.join(format!("control-{}", self.address))
     }
 
-    /// The line that tells it so.
+    /// Returns the line of configuration that sets the control socket.
     pub(crate) fn with_control(&self) -> String {
         format!("control = \"{}\"\n", self.control().display())
     }
 
-    /// A command of the proxy's program that asks the proxy.
+    /// Returns a command of `sctpify-sip` that queries the running proxy.
     pub(crate) fn ask(&self, words: &[&str]) -> std::process::Command {
         let mut command = self.host.command(env!("CARGO_BIN_EXE_sctpify-sip"));
         command.args(words).arg("--control").arg(self.control());
         command
     }
 
-    /// Returns the proxy's answer.
+    /// Queries the running proxy, and returns its answer.
     pub(crate) fn told(&self, words: &[&str]) -> String {
         self.host.run("ask", self.ask(words), LIMIT).unwrap().good().unwrap().stdout
     }
 
-    /// "address:port" of the proxy.
+    /// Returns the proxy's address and port.
     pub(crate) fn proxy_address(&self) -> String {
         format!("{}:5060", self.address)
     }
@@ -126,12 +126,12 @@ impl Site {
         command
     }
 
-    /// SIPp answers calls.
+    /// Starts SIPp, which answers calls.
     pub(crate) fn callee(&self, transport: &str) -> Process {
         self.callee_by("answer.xml", transport, CALLEE_PORT)
     }
 
-    /// The same as a scenario has it, by UDP at another port.
+    /// Starts SIPp, which answers calls by this scenario, over UDP at another port.
     pub(crate) fn callee_of(&self, scenario: &str, port: &str) -> Process {
         self.callee_by(scenario, "udp", port)
     }
@@ -145,19 +145,19 @@ impl Site {
         callee
     }
 
-    /// SIPp that begins a scenario by UDP at the proxy.
+    /// Starts SIPp with a scenario that sends requests to the proxy over UDP.
     pub(crate) fn spawn_scenario(&self, scenario: &str, words: &[&str]) -> Process {
         let proxy = self.proxy_address();
         let words = [words, &["-key", "to", self.domain, "-timeout", "50", &proxy]].concat();
         self.host.spawn(scenario, self.sipp(scenario, "udp", &words)).unwrap()
     }
 
-    /// SIPp registers a user at the callee of this transport.
+    /// Registers a user with SIPp. The contact is the callee of this transport.
     pub(crate) fn register(&self, user: &str, transport: &str) {
         self.register_at(user, transport, CALLEE_PORT);
     }
 
-    /// The same at another port.
+    /// Registers a user with SIPp. The contact has this port.
     pub(crate) fn register_at(&self, user: &str, transport: &str, port: &str) {
         let contact = self.dir.join(format!("{}-contact.csv", self.domain));
         std::fs::write(&contact, format!("SEQUENTIAL\n{port};{transport}\n")).unwrap();
@@ -167,7 +167,7 @@ impl Site {
         self.host.run("register", command, LIMIT).unwrap().good().unwrap();
     }
 
-    /// SIPp that calls a user so many times, at this rate.
+    /// Returns a command for SIPp, which calls a user this number of times, at this rate per second.
     pub(crate) fn caller(
         &self,
         user: &str,
@@ -179,7 +179,7 @@ impl Site {
         self.caller_by(&self.proxy_address(), user, domain, transport, calls, rate)
     }
 
-    /// The same by way of another site's proxy.
+    /// Returns a command for SIPp, which calls a user through the proxy at this address.
     pub(crate) fn caller_by(
         &self,
         proxy: &str,
@@ -197,7 +197,7 @@ impl Site {
         self.sipp("call.xml", transport, &words)
     }
 
-    /// The same, a hundred a second; all calls must succeed.
+    /// Calls a user with SIPp, at 100 calls per second. All calls must succeed.
     pub(crate) fn call(&self, user: &str, domain: &str, transport: &str, calls: u32) {
         let command = self.caller(user, domain, transport, calls, 100);
         self.host.run("call", command, LIMIT).unwrap().good().unwrap();
