@@ -141,7 +141,7 @@ impl Config {
 }
 
 impl Config {
-    /// Returns the first key that has changed, among those that take effect only at startup.
+    /// Returns the first changed key among the keys that take effect only at startup.
     pub(crate) fn fixed_change(&self, new: &Config) -> Option<&'static str> {
         let key = |config: &Config| config.proxy.dialog_secret;
         let messages = |config: &Config| (config.proxy.messages.message, config.proxy.messages.headers);

@@ -43,7 +43,7 @@ pub enum SipError {
         /// The kernel's error.
         source: io::Error,
     },
-    /// An address of the user agent's command line that cannot be bound.
+    /// An address on the user agent's command line that cannot be bound.
     #[error("cannot listen at {transport} {address}: {source}; see {flag}")]
     Flag {
         /// The transport.

@@ -117,7 +117,7 @@ pub(crate) struct Status {
     pub(crate) server_transactions: usize,
     /// Client transactions, including completed ones.
     pub(crate) client_transactions: usize,
-    /// Well-formed new requests since the start; the counters below also count since the start.
+    /// Well-formed new requests since the start. The counters below also count from the start.
     pub(crate) requests: u64,
     /// Retransmitted messages.
     pub(crate) retransmissions: u64,

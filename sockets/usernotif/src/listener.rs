@@ -77,7 +77,7 @@ impl Listener {
         let length = u16::try_from(filter.len()).map_err(io::Error::other)?;
         let program = sock_fprog { len: length, filter: filter.as_mut_ptr() };
         let flags = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
-        // SAFETY: the program lives during the call.
+        // SAFETY: the filter program lives during the call.
         let result = unsafe {
             libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &raw const program)
         };

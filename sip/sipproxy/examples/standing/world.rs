@@ -29,7 +29,7 @@ const REPEATED: u32 = 100;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Size {
     pub(crate) users: u32,
-    /// Concurrent calls, including those being set up.
+    /// Concurrent calls, including calls that are being set up.
     pub(crate) calls: u32,
     /// Mean duration of a call in seconds, not counting the first second.
     pub(crate) talk_s: f64,
@@ -228,7 +228,7 @@ impl World {
         }
     }
 
-    /// Delivers a message to its phone after [`DELAY`]. If the phone does not hear it, a datagram is lost, and a message on a connection
+    /// Delivers a message to its phone after [`DELAY`]. If the phone is off or has moved, a datagram is lost, and a message on a connection
     /// fails.
     fn pass_on(&mut self, message: Outgoing) {
         let Outgoing { hop, bytes, on_failure, .. } = message;

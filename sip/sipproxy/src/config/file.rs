@@ -76,8 +76,8 @@ impl ModeName {
     }
 }
 
-/// Returns the default of `drain_s` in seconds: 64 × T1, the time for which a transaction waits for a response (RFC 3261 table 4, timers B
-/// and F).
+/// Returns the default of `drain_s` in seconds. It is 64 × T1, the time for which a transaction waits for a response (RFC 3261 table 4,
+/// timers B and F).
 fn drain_s() -> u32 {
     32
 }

@@ -23,7 +23,7 @@ fn a_domain_and_an_address_are_enough_and_the_transport_is_udp() {
 fn floods_are_bounded_where_the_file_says_nothing_of_them() {
     let proxy = parse(LEAST).unwrap().proxy;
     assert_eq!((proxy.access.rate, proxy.access.burst), (200, 1000));
-    // The unit's MemoryMax is 2 GiB, and resident memory may reach one and a half times the counted bytes.
+    // The systemd unit's MemoryMax is 2 GiB, and resident memory may reach one and a half times the counted bytes.
     assert!(proxy.limits.kept_bytes <= (2 << 30) / 3 * 2);
     let proxy = parse(&format!("access.requests_per_s = 0\nlimits.kept_mib = 32\n{LEAST}")).unwrap().proxy;
     assert_eq!((proxy.access.rate, proxy.limits.kept_bytes), (0, 32 << 20));

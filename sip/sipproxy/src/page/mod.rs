@@ -47,7 +47,7 @@ fn metrics(status: &Status, performance: &Performance) -> MetricsText {
     metrics
 }
 
-/// Returns the reference page of the metrics, including those that exist only during a drain or with a shared store.
+/// Returns the reference page of all metrics. Some of them exist only during a drain or with a shared store.
 pub(crate) fn metrics_reference() -> String {
     let status = Status { transactions_left: Some(0), store_up: Some(true), ..Status::default() };
     format!(

@@ -64,7 +64,7 @@ pub(super) enum Event {
 /// Text of an error, for people.
 pub(super) type Failure = String;
 
-/// A kind of server, and its address.
+/// A server of one kind, at its address.
 pub(super) trait Backend: Send + Sync {
     /// Connects for commands.
     fn connect(&self) -> Result<Box<dyn Commands>, Failure>;

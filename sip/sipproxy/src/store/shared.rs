@@ -37,7 +37,7 @@ const QUEUE_MAX: usize = 10_000;
 const BATCH_MAX: usize = 128;
 /// Limit on results that the loop takes in one turn.
 const TURN_MAX: usize = 1000;
-/// Interval of this proxy's heartbeats.
+/// Interval between this proxy's heartbeats, which announce its state.
 const BEAT: Duration = Duration::from_secs(2);
 /// Time without any notification, including this proxy's own heartbeats, after which the connection counts as dead.
 const SILENCE_MAX: Duration = Duration::from_secs(10);

@@ -217,7 +217,7 @@ impl Many<'_> {
         }
     }
 
-    /// Closes the connection to the registrar, if the transport has a message for that.
+    /// Closes the connection to the registrar, and waits for the end up to [`CLOSE_LIMIT`].
     fn close(&mut self, clock: &Clock, poll: &mut Poll) -> Result<(), SipError> {
         self.users = 0;
         let until = clock.now() + CLOSE_LIMIT;

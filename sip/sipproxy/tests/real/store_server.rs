@@ -93,7 +93,7 @@ impl Server {
         server
     }
 
-    /// Returns the arguments that make the server speak TLS.
+    /// Returns the arguments that make the server use TLS.
     fn tls_words(&self) -> Vec<String> {
         let Some(own) = &self.certificate else { return Vec::new() };
         let (own, key) = (own.display().to_string(), own.with_extension("key").display().to_string());

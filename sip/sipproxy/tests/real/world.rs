@@ -109,7 +109,7 @@ impl Site {
         format!("{}:5060", self.address)
     }
 
-    /// Returns the output of sipsak's request to the proxy, as alice if it concerns a user.
+    /// Returns the output of sipsak for a request to the proxy. A request about a user names alice.
     pub(crate) fn sipsak(&self, words: &[&str]) -> String {
         let user = if words.contains(&"-U") { "alice@" } else { "" };
         let mut command = self.host.command("sipsak");
