@@ -1,4 +1,4 @@
-//! name-addr and addr-spec: To, From, Contact, Route, Record-Route and Path (RFC 3261 section 20.10).
+//! Parses the addresses (`name-addr` and `addr-spec`) of To, From, Contact, Route, Record-Route and Path (RFC 3261 section 20.10).
 
 use crate::cursor::{Cursor, Params, is_space, is_token, split_list, trim};
 use crate::fault::Fault;
@@ -15,7 +15,7 @@ impl<'a> Address<'a> {
     /// Parses one address.
     ///
     /// # Errors
-    /// 400 if it does not follow the grammar.
+    /// Returns 400 if the value does not follow the grammar.
     pub fn parse(value: &'a [u8]) -> Result<Address<'a>, Fault> {
         let mut cursor = Cursor::new(trim(value));
         let uri = if cursor.rest.first() == Some(&b'"') {
@@ -40,12 +40,12 @@ impl<'a> Address<'a> {
         }
     }
 
-    /// Returns a parameter's value; the inner `None` means that it has none.
+    /// Returns the value of a parameter. The inner `None` means that the parameter has no value.
     pub fn param(&self, name: &str) -> Option<Option<&'a [u8]>> {
         self.params.get(name)
     }
 
-    /// The `tag` parameter.
+    /// Returns the value of the `tag` parameter.
     pub fn tag(&self) -> Option<&'a [u8]> {
         self.param("tag").flatten()
     }
@@ -54,7 +54,7 @@ impl<'a> Address<'a> {
 /// Parses all addresses in one field value, or in the joined values of several fields.
 ///
 /// # Errors
-/// As [`Address::parse`].
+/// Returns the same errors as [`Address::parse`].
 pub fn addresses(value: &[u8]) -> Result<Vec<Address<'_>>, Fault> {
     split_list(value).map(Address::parse).collect()
 }
@@ -68,7 +68,8 @@ fn bracketed<'a>(cursor: &mut Cursor<'a>) -> Result<&'a [u8], Fault> {
     if uri.iter().any(|&b| is_space(b)) { Err(Fault::bad("Space In URI")) } else { Ok(uri) }
 }
 
-/// Parses an address without brackets: its parameters belong to the field, and a comma or question mark is not allowed (section 20).
+/// Parses an address without brackets. Parameters after the URI belong to the field. The URI must not contain a comma or question mark
+/// (section 20).
 fn bare<'a>(cursor: &mut Cursor<'a>) -> Result<&'a [u8], Fault> {
     let uri = cursor.take_while(|b| b != b';' && !is_space(b));
     match uri {

@@ -1,7 +1,7 @@
-//! Reads grammar elements of RFC 3261 section 25.1 off the front of a byte slice.
+//! Reads grammar elements of RFC 3261 section 25.1 from the front of a byte slice.
 //!
-//! A header field's value may still be folded: CR LF counts as white space, since the line parser has verified that a
-//! space or tab follows it.
+//! A header field's value can still be folded. CR LF therefore counts as white space. The line parser has verified that a space or tab
+//! follows each CR LF.
 
 use crate::fault::Fault;
 
@@ -25,7 +25,7 @@ pub(crate) fn trim(bytes: &[u8]) -> &[u8] {
     &bytes[start..end]
 }
 
-/// Parses an unsigned decimal number; `None` if it does not fit.
+/// Parses an unsigned decimal number. Returns `None` if other characters occur, or if the number exceeds 64 bits.
 pub(crate) fn number(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return None;
@@ -33,17 +33,17 @@ pub(crate) fn number(digits: &[u8]) -> Option<u64> {
     digits.iter().try_fold(0u64, |sum, &d| sum.checked_mul(10)?.checked_add(u64::from(d - b'0')))
 }
 
-/// `name` or `name=value` pairs, in order; values as received, quotes included.
+/// Parameters of the form `name` or `name=value`, in their order. Values are as received, including quotes.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Params<'a>(Vec<(&'a [u8], Option<&'a [u8]>)>);
 
 impl<'a> Params<'a> {
-    /// Returns the value of a parameter; the inner `None` means that it has none. Names are case-insensitive.
+    /// Returns the value of a parameter. The inner `None` means that the parameter has no value. Names are case-insensitive.
     pub(crate) fn get(&self, name: &str) -> Option<Option<&'a [u8]>> {
         self.0.iter().find(|(n, _)| n.eq_ignore_ascii_case(name.as_bytes())).map(|(_, value)| *value)
     }
 
-    /// All of them.
+    /// Iterates over all parameters.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)> + '_ {
         self.0.iter().copied()
     }
@@ -57,7 +57,7 @@ impl<'a> Params<'a> {
     }
 }
 
-/// The unread bytes.
+/// A reader of a byte slice, which holds the bytes not yet read.
 #[derive(Clone, Copy)]
 pub(crate) struct Cursor<'a> {
     pub(crate) rest: &'a [u8],
@@ -79,7 +79,7 @@ impl<'a> Cursor<'a> {
         taken
     }
 
-    /// Consumes the byte and the white space around it, if it is next (SLASH, SEMI, EQUAL and the like).
+    /// Consumes a separator and the white space around it (SLASH, SEMI, EQUAL and the like). Returns false if the separator is not next.
     pub(crate) fn eat(&mut self, byte: u8) -> bool {
         let mut ahead = *self;
         ahead.skip_space();
@@ -103,7 +103,7 @@ impl<'a> Cursor<'a> {
         Some(token)
     }
 
-    /// Reads a quoted string, quotes included; `None` if it is not terminated.
+    /// Reads a quoted string, including its quotes. Returns `None` if no string begins here, or if its end is missing.
     pub(crate) fn quoted(&mut self) -> Option<&'a [u8]> {
         if self.rest.first() != Some(&b'"') {
             return None;
@@ -124,7 +124,7 @@ impl<'a> Cursor<'a> {
         None
     }
 
-    /// Reads all `;name[=value]` that follow, up to the end or a comma.
+    /// Reads all parameters of the form `;name[=value]` that follow, and the white space after them.
     pub(crate) fn params(&mut self) -> Result<Params<'a>, Fault> {
         let mut params = Params::default();
         while self.eat(b';') {
@@ -146,7 +146,8 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// Splits a comma-separated list, except within quotes and angle brackets; elements are trimmed, empty ones included.
+/// Splits a list at its commas, except commas within quotes or angle brackets. White space around elements is removed. Empty elements are
+/// included.
 pub(crate) fn split_list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = Some(value);
     std::iter::from_fn(move || {

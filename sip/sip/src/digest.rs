@@ -1,6 +1,6 @@
-//! Digest authentication (RFC 3261 section 22, RFC 8760): challenges, and answers to them.
+//! Digest authentication (RFC 3261 section 22, RFC 8760): challenges and their answers.
 //!
-//! This module has the hashes and the fields; [`Nonces`] judges the nonce of an answer.
+//! This module computes the hashes, and reads and writes the fields. [`Nonces`] judges the nonce of an answer.
 
 mod nonces;
 
@@ -23,10 +23,10 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
-    /// All algorithms, the best first: a client uses the first that it supports (RFC 8760 section 2.4).
+    /// All algorithms, the strongest first. A client uses the first algorithm that it supports (RFC 8760 section 2.4).
     pub const ALL: [Algorithm; 2] = [Algorithm::Sha256, Algorithm::Md5];
 
-    /// Its name in header fields.
+    /// Returns the algorithm's name in header fields.
     pub fn as_str(self) -> &'static str {
         match self {
             Algorithm::Sha256 => "SHA-256",
@@ -34,12 +34,12 @@ impl Algorithm {
         }
     }
 
-    /// Parses a name from a header field, in any case.
+    /// Parses an algorithm's name from a header field. Case does not matter.
     pub fn from_bytes(name: &[u8]) -> Option<Algorithm> {
         Algorithm::ALL.into_iter().find(|a| name.eq_ignore_ascii_case(a.as_str().as_bytes()))
     }
 
-    /// Hashes the parts, joined by colons, to hexadecimal.
+    /// Returns the hash of the parts, joined by colons, in hexadecimal.
     fn hash(self, parts: &[&[u8]]) -> String {
         let text = parts.join(&b':');
         match self {
@@ -62,19 +62,19 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 pub struct Credentials<'a> {
     /// The user's name.
     pub username: &'a [u8],
-    /// The realm of that user.
+    /// The user's realm.
     pub realm: &'a [u8],
     nonce: &'a [u8],
     uri: &'a [u8],
     response: &'a [u8],
     algorithm: Algorithm,
-    /// cnonce and nc, if qop is `auth`.
+    /// The cnonce and nc, if qop is `auth`.
     qop: Option<(&'a [u8], &'a [u8])>,
 }
 
 impl<'a> Credentials<'a> {
-    /// Parses the value of Authorization or Proxy-Authorization; `None` for unsupported schemes and algorithms
-    /// (RFC 4475 section 3.3.7).
+    /// Parses the value of Authorization or Proxy-Authorization. Returns `None` for malformed values, and for unsupported schemes and
+    /// algorithms (RFC 4475 section 3.3.7).
     pub fn parse(value: &'a [u8]) -> Option<Credentials<'a>> {
         let found = digest_params(value)?;
         let get =
@@ -99,23 +99,23 @@ impl<'a> Credentials<'a> {
         })
     }
 
-    /// The URI for which the client claims to ask (`digest-uri`).
+    /// Returns the URI for which the client computed its answer (`digest-uri`).
     pub fn uri(&self) -> &'a [u8] {
         self.uri
     }
 
-    /// The hash algorithm used.
+    /// Returns the hash algorithm of the answer.
     pub fn algorithm(&self) -> Algorithm {
         self.algorithm
     }
 
-    /// Returns the client's count of uses of the nonce, this one included; 1 without qop.
+    /// Returns how many times the client has used the nonce, including this use. Without qop the count is 1.
     pub fn nonce_count(&self) -> u32 {
         let nc = self.qop.and_then(|(_, nc)| std::str::from_utf8(nc).ok());
         nc.map_or(1, |nc| u32::from_str_radix(nc, 16).unwrap_or(0))
     }
 
-    /// Reports whether the sender knows the password.
+    /// Reports whether the sender knew the password.
     pub fn is_by(&self, password: &[u8], method: &[u8]) -> bool {
         let hash = |parts: &[&[u8]]| self.algorithm.hash(parts);
         let a1 = hash(&[self.username, self.realm, password]);
@@ -129,7 +129,7 @@ impl<'a> Credentials<'a> {
     }
 }
 
-/// Returns the parameters after `Digest`; `None` for other schemes.
+/// Returns the parameters after `Digest`. Returns `None` for other schemes and malformed values.
 fn digest_params(value: &[u8]) -> Option<Vec<(&[u8], &[u8])>> {
     let mut cursor = Cursor::new(value);
     if !cursor.token()?.eq_ignore_ascii_case(b"Digest") {
@@ -150,8 +150,8 @@ fn digest_params(value: &[u8]) -> Option<Vec<(&[u8], &[u8])>> {
     }
 }
 
-/// Builds the answer to a challenge, as the value of Authorization or Proxy-Authorization; `None` if the challenge's scheme,
-/// algorithm or protection is unsupported: try the next one (RFC 8760 section 2.4).
+/// Builds the answer to a challenge, which is the value of Authorization or Proxy-Authorization. Returns `None` if the scheme, the
+/// algorithm or the qop of the challenge is unsupported. The caller then tries the next challenge (RFC 8760 section 2.4).
 pub fn answer(
     challenge: &[u8],
     user: &str,
@@ -192,10 +192,10 @@ fn unquoted(value: &[u8]) -> &[u8] {
     value.strip_prefix(b"\"").and_then(|v| v.strip_suffix(b"\"")).unwrap_or(value)
 }
 
-/// The password is right, but the credentials are for another request.
+/// The rejection of credentials that have the right password, but are for another request.
 pub(crate) const OTHER_URI: Fault = Fault { status: 403, reason: "Credentials Are For Another URI" };
 
-/// The password is right, but the user is not authorized.
+/// The rejection of a user who has the right password, but is not authorized.
 pub(crate) const FORBIDDEN: Fault = Fault { status: 403, reason: "Not Your Address" };
 
 #[cfg(test)]
@@ -204,7 +204,7 @@ mod tests {
 
     use super::*;
 
-    /// RFC 8760 has no worked example; RFC 7616 section 3.9.1 has one for both algorithms.
+    /// RFC 8760 has no worked example. RFC 7616 section 3.9.1 has an example for both algorithms.
     #[test]
     fn the_example_of_rfc_7616_is_right_by_both_algorithms() {
         for (algorithm, response) in [

@@ -9,16 +9,16 @@ use crate::header::Name;
 use crate::message::{Message, Method};
 use crate::via::Via;
 
-/// Max-Forwards for a message without it (RFC 3261 section 16.6, step 3).
+/// Max-Forwards of a message that does not have this field (RFC 3261 section 16.6, step 3).
 pub(crate) const MAX_FORWARDS: u8 = 70;
 
-/// Max-Breadth for a message without it, and the upper limit for all others (RFC 5393 section 5.3.3).
+/// Max-Breadth of a message that does not have this field, and upper limit for all other messages (RFC 5393 section 5.3.3).
 pub(crate) const MAX_BREADTH: u8 = 60;
 
 /// The CSeq field.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CSeq {
-    /// Less than 2³¹.
+    /// The sequence number, less than 2³¹.
     pub number: u32,
     /// The method.
     pub method: Method,
@@ -27,27 +27,28 @@ pub struct CSeq {
 /// The fields that identify a message's transaction and dialog.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Essentials {
-    /// The first Via's value, as received; it can be parsed.
+    /// Value of the first Via as received. Its syntax is valid.
     pub via: Bytes,
-    /// Call-ID.
+    /// Value of Call-ID.
     pub call_id: Bytes,
     /// CSeq.
     pub cseq: CSeq,
-    /// From's tag; RFC 2543 clients may omit it.
+    /// Tag of From. RFC 2543 clients may omit it.
     pub from_tag: Option<Bytes>,
-    /// To's tag.
+    /// Tag of To, if present.
     pub to_tag: Option<Bytes>,
-    /// Max-Forwards; 70 if absent.
+    /// Max-Forwards, or 70 if the field is absent.
     pub max_forwards: u8,
-    /// Max-Breadth, the limit on concurrent copies; 60 if absent or larger.
+    /// Max-Breadth, which limits concurrent copies. The value is 60 if the field is absent or larger.
     pub max_breadth: u8,
 }
 
 impl Essentials {
-    /// Parses a message's fields.
+    /// Parses these fields of a message.
     ///
     /// # Errors
-    /// 400 if one is missing, present twice, or malformed, or CSeq names another method; [`Message::fault`] takes precedence.
+    /// Returns [`Message::fault`] if the message has one. Otherwise returns 400 if a field is missing, repeated or malformed, or if CSeq
+    /// names another method.
     pub fn of(message: &Message) -> Result<Essentials, Fault> {
         if let Some(fault) = message.fault {
             return Err(fault);
@@ -60,7 +61,7 @@ impl Essentials {
             return Err(Fault::bad("Call-ID Is Malformed"));
         }
         let cseq = CSeq::parse(single(message, Name::CSeq, "Missing Or Repeated CSeq")?)?;
-        // RFC 4475 sections 3.1.2.17 and 3.1.2.18.
+        // RFC 4475 sections 3.1.2.17 and 3.1.2.18 require this rejection.
         if message.method().is_some_and(|method| *method != cseq.method) {
             return Err(Fault::bad("CSeq Names Another Method"));
         }
@@ -76,7 +77,7 @@ impl Essentials {
     }
 }
 
-/// Returns the first Via, if all Via values can be parsed.
+/// Returns the first Via value. Fails if any Via value is malformed.
 fn first_via(message: &Message) -> Result<Bytes, Fault> {
     let mut first = None;
     for header in message.all(Name::Via) {
@@ -118,10 +119,10 @@ fn max_breadth(message: &Message) -> Result<u8, Fault> {
 }
 
 impl CSeq {
-    /// Parses a value.
+    /// Parses the value of a CSeq field.
     ///
     /// # Errors
-    /// 400 if it is not a number below 2³¹ and a token.
+    /// Returns 400 if the value is not a number below 2³¹ followed by a method.
     pub fn parse(value: &Bytes) -> Result<CSeq, Fault> {
         const BAD: Fault = Fault::bad("CSeq Is Malformed");
         let mut cursor = Cursor::new(value);

@@ -11,7 +11,7 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// 400: the request does not follow the grammar.
+    /// Returns a 400, for a request that does not follow the grammar.
     pub const fn bad(reason: &'static str) -> Fault {
         Fault { status: 400, reason }
     }

@@ -4,28 +4,28 @@ use bytes::{Buf, Bytes, BytesMut};
 
 use crate::parse::{Limits, ParseError, stream_length};
 
-/// The reason why a byte stream has no next message and must be closed.
+/// The reason why a byte stream cannot be read further and must be closed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FrameError {
     /// A message longer than [`Limits::message`].
     #[error("a message exceeds {0} bytes")]
     TooLong(usize),
-    /// No valid Content-Length: the start of the next message is unknown.
+    /// A message without a valid Content-Length. The start of the next message is therefore unknown.
     #[error("a message has no Content-Length")]
     NoLength,
-    /// An invalid header.
+    /// A malformed header.
     #[error("{0}")]
     Parse(#[from] ParseError),
 }
 
-/// Extracts messages from a stream. Holds the bytes of at most one message, plus the last read.
+/// Extracts messages from a byte stream. Holds up to one message and the bytes of the last read.
 #[derive(Debug)]
 pub struct Framer {
     limits: Limits,
     buffer: BytesMut,
-    /// Bytes already searched for the header's end.
+    /// Number of bytes already searched for the end of the header.
     searched: usize,
-    /// Full length of the message at the front, once its header is complete.
+    /// Full length in bytes of the first message, once its header is complete.
     length: Option<usize>,
 }
 
@@ -40,12 +40,13 @@ impl Framer {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// Reports whether no partial message is left.
+    /// Reports whether the buffer contains no bytes of an incomplete message.
     pub fn is_empty(&self) -> bool {
         self.buffer.is_empty()
     }
 
-    /// Removes a leading double CR LF: a keep-alive, which must be answered with CR LF (RFC 5626 section 4.4.1).
+    /// Removes a double CR LF from the front, and reports whether there was one. This keep-alive must be answered with CR LF (RFC 5626
+    /// section 4.4.1).
     pub fn take_ping(&mut self) -> bool {
         let is_ping = self.length.is_none() && self.buffer.starts_with(b"\r\n\r\n");
         if is_ping {
@@ -55,10 +56,10 @@ impl Framer {
         is_ping
     }
 
-    /// Returns the next complete message; `None` if it has not fully arrived.
+    /// Returns the next complete message, or `None` if it has not fully arrived.
     ///
     /// # Errors
-    /// If no further message can be found.
+    /// Fails if the stream contains no further valid message.
     pub fn next_message(&mut self) -> Result<Option<Bytes>, FrameError> {
         let length = match self.length {
             Some(length) => length,
@@ -75,7 +76,7 @@ impl Framer {
     }
 
     fn find_length(&mut self) -> Result<Option<usize>, FrameError> {
-        // A single CR LF is the reply to a keep-alive of ours, or precedes a message.
+        // A single CR LF is the answer to our keep-alive, or precedes a message.
         while self.buffer.starts_with(b"\r\n")
             && !self.buffer.starts_with(b"\r\n\r\n")
             && self.buffer.len() > 2
@@ -103,14 +104,14 @@ impl Framer {
     }
 }
 
-/// Returns a standalone message in the form required in a stream: with a Content-Length, which may be absent in a datagram
+/// Converts a message to the form that a stream requires. In a stream, Content-Length is mandatory; in a datagram it may be absent
 /// (RFC 3261 section 20.14).
 pub fn in_stream(message: Bytes) -> Bytes {
-    // A message of line ends only is a keep-alive.
+    // A message that consists of line ends is a keep-alive.
     let end = message.windows(4).position(|four| four == b"\r\n\r\n").filter(|end| *end > 0);
     let Some(end) = end else { return message };
     let (header, body) = (message.slice(..end + 4), &message[end + 4..]);
-    // Messages that have a length, right or wrong, and malformed messages stay as they are.
+    // Messages that already have a Content-Length, valid or not, and malformed messages stay unchanged.
     match stream_length(&header, &Limits::default()) {
         Ok(None) => {
             let length = format!("Content-Length: {}\r\n\r\n", body.len());

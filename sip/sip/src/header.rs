@@ -4,16 +4,16 @@ use bytes::Bytes;
 
 macro_rules! names {
     ($($variant:ident $long:literal $short:literal $doc:literal,)*) => {
-        /// A header field name: one known to this crate, or any other.
+        /// A header field name that this crate knows, or any other.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         pub enum Name {
             $(#[doc = $doc] $variant,)*
-            /// Any other; its name is in [`Header::raw`].
+            /// Any other name, which [`Header::raw`] contains.
             Other,
         }
 
         impl Name {
-            /// Parses the long or the compact form, in any case (RFC 3261 section 7.3.3).
+            /// Parses the long or the compact form of a name (RFC 3261 section 7.3.3). Case does not matter.
             pub fn from_bytes(name: &[u8]) -> Name {
                 $(if name.eq_ignore_ascii_case($long.as_bytes()) { return Name::$variant; })*
                 if let [letter] = name {
@@ -23,7 +23,7 @@ macro_rules! names {
                 Name::Other
             }
 
-            /// Returns the long form; empty for [`Name::Other`].
+            /// Returns the long form of the name. The result is empty for [`Name::Other`].
             pub fn as_str(self) -> &'static str {
                 match self { $(Name::$variant => $long,)* Name::Other => "" }
             }
@@ -62,16 +62,16 @@ names! {
 /// One header field: a line with its continuation lines.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Header {
-    /// Its name.
+    /// The field's name.
     pub name: Name,
-    /// The whole field as received, name and CR LF included.
+    /// The whole field as received, including its name and CR LF.
     pub raw: Bytes,
-    /// Its value, with folds but without white space at both ends.
+    /// The field's value, with folds but without white space at both ends.
     pub value: Bytes,
 }
 
 impl Header {
-    /// Creates a field; `value` must contain no line ends.
+    /// Creates a field. `value` must not contain line ends.
     pub fn new(name: Name, value: &str) -> Header {
         let raw = Bytes::from(format!("{}: {value}\r\n", name.as_str()));
         let start = name.as_str().len() + 2;

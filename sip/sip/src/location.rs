@@ -1,8 +1,8 @@
 //! The location service: a registrar's bindings (RFC 3261 section 10), in memory.
 //!
-//! For persistence, the driver writes down each [`Change`]. If several proxies share a store, this is a cache of it: a user's
-//! bindings are replaced all together, with their version in the store ([`Location::replace`]). Invariants: [`Location::apply`] gives
-//! no user more than [`LocationLimits::contacts`] bindings, and there are no more than [`LocationLimits::users`] users.
+//! For persistence, the driver stores each [`Change`]. If several proxies share a store, this service is a cache of that store.
+//! [`Location::replace`] then replaces all bindings of a user, and records their version in the store. The registrar checks
+//! [`LocationLimits`] before it applies a change. [`Location::apply`] does not check them.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -16,9 +16,9 @@ use crate::uri::Uri;
 /// Limits on bindings.
 #[derive(Clone, Copy, Debug)]
 pub struct LocationLimits {
-    /// Bindings of one user.
+    /// Limit on the bindings of one user.
     pub contacts: usize,
-    /// Users with bindings.
+    /// Limit on users with bindings.
     pub users: usize,
 }
 
@@ -35,37 +35,37 @@ pub struct Binding {
     pub uri: Box<[u8]>,
     /// Expiry time.
     pub expires: Time,
-    /// Call-ID of the REGISTER that made it.
+    /// Call-ID of the REGISTER that made the binding.
     pub call_id: Box<[u8]>,
     /// CSeq of that REGISTER.
     pub cseq: u32,
     /// Values of Path (RFC 3327), in the order in which they are visited.
     pub path: Vec<Box<[u8]>>,
-    /// `+sip.instance` with `reg-id` (RFC 5626), if given.
+    /// Values of `+sip.instance` and `reg-id` (RFC 5626), if both are present.
     pub instance: Option<Box<[u8]>>,
-    /// Preference among the user's contacts, in thousandths: 1000 if `q` is absent.
+    /// Preference among the user's contacts, in thousandths. The value is 1000 if `q` is absent.
     pub q: u16,
-    /// The source of the REGISTER. With `through`, its listener and connection are meaningless.
+    /// Source of the REGISTER. If `through` is set, the listener and connection of this hop are meaningless.
     pub flow: Hop,
-    /// A Route to `flow` through the proxy that took the registration, if proxies share users.
+    /// Route to `flow` through the proxy that accepted the REGISTER. Set if proxies share users.
     pub through: Option<Box<[u8]>>,
 }
 
 /// A change to a user's bindings.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Change {
-    /// This binding is new, or changed.
+    /// A binding is new, or has changed.
     Put {
         /// The user's address-of-record.
         user: String,
         /// The binding.
         binding: Binding,
     },
-    /// The binding with this URI was removed.
+    /// A binding was removed.
     Remove {
         /// The user's address-of-record.
         user: String,
-        /// The contact's URI.
+        /// The contact's URI in the removed binding.
         uri: Box<[u8]>,
     },
 }
@@ -82,13 +82,13 @@ pub struct Location {
     sources: BTreeMap<IpAddr, usize>,
 }
 
-/// One user's entry; it has at least one binding.
+/// One user's entry, which has at least one binding.
 #[derive(Debug, Default)]
 struct User {
     bindings: Vec<Binding>,
-    /// Version of the bindings in a shared store; 0 without one.
+    /// Version of the bindings in a shared store. The value is 0 without such a store.
     version: u64,
-    /// The reload in which the store last confirmed this entry.
+    /// Number of the reload in which the store last confirmed this entry.
     round: u32,
 }
 
@@ -105,7 +105,7 @@ impl Location {
         Location { limits, ..Location::default() }
     }
 
-    /// Changes the limits, for future bindings.
+    /// Sets the limits for future bindings.
     pub(crate) fn set_limits(&mut self, limits: LocationLimits) {
         self.limits = limits;
     }
@@ -115,17 +115,17 @@ impl Location {
         self.known(user).iter().filter(move |binding| binding.expires > now)
     }
 
-    /// Returns the number of users with bindings, including expired ones that were not looked up since.
+    /// Returns the number of users with bindings. Users who have only expired bindings count until those bindings are removed.
     pub fn users(&self) -> usize {
         self.users.len()
     }
 
-    /// Returns the number of bindings, counted likewise.
+    /// Returns the number of bindings. Expired bindings count until they are removed.
     pub fn contacts(&self) -> usize {
         self.contacts
     }
 
-    /// Reports whether a binding was made from this address.
+    /// Reports whether a REGISTER from this address made one of the bindings.
     pub(crate) fn is_registered_from(&self, address: IpAddr) -> bool {
         self.sources.contains_key(&address)
     }
@@ -135,7 +135,7 @@ impl Location {
         self.after(None)
     }
 
-    /// Iterates likewise over the users after a given one.
+    /// Iterates over users with their bindings, ordered by user. If `user` is given, begins after that user.
     pub fn after(&self, user: Option<&str>) -> impl Iterator<Item = (&str, &[Binding])> {
         let from = user.map_or(Bound::Unbounded, Bound::Excluded);
         let users = self.users.range::<str, _>((from, Bound::Unbounded));
@@ -146,12 +146,13 @@ impl Location {
         self.users.get(user).map_or(&[], |user| &user.bindings)
     }
 
-    /// Returns the version of a user's bindings in a shared store; 0 if there are none.
+    /// Returns the version of a user's bindings in a shared store, or 0 if the user has no bindings.
     pub(crate) fn version_of(&self, user: &str) -> u64 {
         self.users.get(user).map_or(0, |user| user.version)
     }
 
-    /// Replaces a user's bindings with those in a shared store. Without room for another user nothing is kept; lookups then ask the store.
+    /// Replaces a user's bindings with those of a shared store. If there is no room for another user, no bindings are kept, and lookups
+    /// query the store.
     pub(crate) fn replace(&mut self, user: &str, version: u64, bindings: Vec<Binding>) {
         if let Some(old) = self.users.remove(user) {
             self.contacts -= old.bindings.len();
@@ -167,7 +168,7 @@ impl Location {
         self.users.insert(user.to_owned(), User { bindings, version, round: self.round });
     }
 
-    /// Notes that the store still has this user's entry as it is here.
+    /// Records that the store's entry for this user still equals the local one.
     pub(crate) fn confirm(&mut self, user: &str) {
         if let Some(user) = self.users.get_mut(user) {
             user.round = self.round;
@@ -179,7 +180,7 @@ impl Location {
         self.round = self.round.wrapping_add(1);
     }
 
-    /// Ends the reload: users not mentioned since [`Location::begin_round`] are removed.
+    /// Ends the reload. Removes users that were neither replaced nor confirmed since [`Location::begin_round`].
     pub(crate) fn end_round(&mut self) {
         let is_old = |user: &User| user.round != self.round;
         let gone: Vec<String> =
@@ -187,7 +188,7 @@ impl Location {
         gone.iter().for_each(|user| self.replace(user, 0, Vec::new()));
     }
 
-    /// Checks that this many bindings of a user are within the limits.
+    /// Checks that a user may have this many bindings.
     pub(crate) fn has_room(&self, user: &str, contacts: usize) -> Result<(), Full> {
         if contacts > self.limits.contacts {
             return Err(Full::Contacts);
@@ -198,7 +199,7 @@ impl Location {
         Ok(())
     }
 
-    /// Applies a change, whether new or read from a store.
+    /// Applies a change that is new or was read from a store.
     pub fn apply(&mut self, change: &Change) {
         match change {
             Change::Put { user, binding } => {
@@ -243,7 +244,7 @@ impl Location {
         changes
     }
 
-    /// Removes all expired bindings.
+    /// Removes all expired bindings, and returns them as changes.
     pub(crate) fn expire_all(&mut self, now: Time) -> Vec<Change> {
         let is_old = |bindings: &[Binding]| bindings.iter().any(|binding| binding.expires <= now);
         let users: Vec<_> =
@@ -263,7 +264,8 @@ fn forget_source(sources: &mut BTreeMap<IpAddr, usize>, binding: &Binding) {
 }
 
 impl Binding {
-    /// Reports whether this replaces the other: same instance and `reg-id` (RFC 5626 section 6), or same contact.
+    /// Reports whether this binding replaces the other. Two bindings with an instance need the same instance and `reg-id` (RFC 5626
+    /// section 6). Other pairs need the same contact.
     pub fn is_same(&self, other: &Binding) -> bool {
         match (&self.instance, &other.instance) {
             (Some(one), Some(two)) => one == two,
@@ -272,8 +274,8 @@ impl Binding {
     }
 }
 
-/// Compares contacts by user, host, port and transport, the parts of RFC 3261 section 19.1.4 that distinguish registered
-/// contacts; other parameters do not.
+/// Reports whether two contacts have the same scheme, user, host, port and transport. Of the parts in RFC 3261 section 19.1.4, these
+/// distinguish registered contacts. Other parameters do not.
 fn is_same_contact(one: &[u8], two: &[u8]) -> bool {
     if one == two {
         return true;

@@ -1,4 +1,4 @@
-//! Incoming requests: calls, BYE, CANCEL, OPTIONS (RFC 3261 sections 8.2, 11, 13.3 and 15.1.2).
+//! Answers incoming requests: INVITE, BYE, CANCEL and OPTIONS (RFC 3261 sections 8.2, 11, 13.3 and 15.1.2).
 
 use base::Time;
 use bytes::Bytes;
@@ -41,7 +41,7 @@ impl Agent {
 
     fn on_invite(&mut self, now: Time, server: u64, request: &Message, known: &Essentials) {
         if known.to_tag.is_some() {
-            // The agent does not modify sessions (section 14.2).
+            // The agent does not support changes to an existing session (section 14.2).
             return self.reply(now, server, request, 488, "Not Acceptable Here");
         }
         if self.calls.len() >= self.config.calls_max {
@@ -86,7 +86,7 @@ impl Agent {
         response
     }
 
-    /// Answers a ringing call when its time has come, or retransmits the 200.
+    /// Answers a call whose ring time has elapsed. Retransmits the 200 of an answered call, or ends that call if no ACK arrives in time.
     pub(super) fn wake_call(&mut self, now: Time, id: CallId) {
         let t2 = self.config.timers.t2;
         let Some(call) = self.calls.get_mut(&id) else { return };
@@ -129,7 +129,7 @@ impl Agent {
         self.wake_at(resend, Sleeper::Call(id));
     }
 
-    /// Handles the ACK for our 200: the call is established.
+    /// Handles the ACK for our 200, which establishes the call.
     pub(super) fn on_ack(&mut self, now: Time, known: &Essentials) {
         let Some(id) = self.call_of(known) else { return };
         let Some(call) = self.calls.get_mut(&id) else { return };

@@ -1,4 +1,4 @@
-//! Outgoing calls: INVITE, ACK, BYE (RFC 3261 sections 13.2 and 15).
+//! Makes and ends calls: INVITE, ACK and BYE (RFC 3261 sections 13.2 and 15).
 
 use base::Time;
 use bytes::Bytes;
@@ -13,7 +13,7 @@ use crate::uri::{Scheme, Uri};
 use crate::via::parse_ip;
 
 impl Agent {
-    /// Calls a URI such as `sip:bob@example.com`; returns `None` if there are already too many calls.
+    /// Calls a URI such as `sip:bob@example.com`. Returns `None` if the number of calls has reached its limit.
     pub fn call(&mut self, now: Time, uri: &str) -> Option<CallId> {
         if self.calls.len() >= self.config.calls_max {
             return None;
@@ -51,7 +51,8 @@ impl Agent {
         Some(id)
     }
 
-    /// Ends a call; one that is not yet established ends as soon as it is.
+    /// Ends an established call with BYE. An outgoing call without an answer ends as soon as it is answered. An incoming call before its
+    /// ACK is not ended.
     pub fn hang_up(&mut self, now: Time, id: CallId) {
         let Some(call) = self.calls.get_mut(&id) else { return };
         match &mut call.state {
@@ -74,7 +75,7 @@ impl Agent {
             return;
         };
         let Some(call) = self.calls.get_mut(&id) else { return };
-        // A retransmitted 2xx means that its ACK was lost.
+        // A retransmitted 2xx means that our ACK was lost.
         let is_first = call.ack.is_none();
         if is_first {
             call.learn(response, true);
@@ -93,7 +94,7 @@ impl Agent {
         }
     }
 
-    /// Builds the ACK for the 2xx (section 13.2.2.4) and determines the hop for requests in the dialog.
+    /// Builds the ACK for the 2xx (section 13.2.2.4), and determines the hop for requests in the dialog.
     fn acknowledge(&mut self, id: CallId) {
         let Some(call) = self.calls.get(&id) else { return };
         let hop = self.hop_in_dialog(call);
@@ -116,7 +117,7 @@ impl Agent {
         }
     }
 
-    /// Handles any final response to BYE: the dialog has ended (section 15.1.1).
+    /// Handles any final response to BYE, which ends the dialog (section 15.1.1).
     pub(super) fn on_bye_final(&mut self, now: Time, id: CallId) {
         let Some(call) = self.calls.get(&id) else { return };
         let took = match call.state {
@@ -133,7 +134,8 @@ impl Agent {
         }
     }
 
-    /// Returns the first Route or the remote target if its address can be reached over our transport, and the proxy otherwise.
+    /// Returns the hop for requests in a dialog: the address in the first Route, or in the remote target if there is no Route. Returns
+    /// the proxy if the URI contains a name, or needs a transport other than ours.
     pub(super) fn hop_in_dialog(&self, call: &Call) -> Hop {
         let route = call.routes.first().and_then(|route| Address::parse(route).ok());
         let uri = route.map_or(&call.target[..], |address| address.uri);
@@ -150,7 +152,7 @@ impl Agent {
     }
 }
 
-/// Returns the transport for requests to a URI; `None` if it is unknown.
+/// Returns the transport for requests to a URI, or `None` if the URI names an unknown transport.
 fn transport_of(uri: &Uri<'_>) -> Option<Transport> {
     match (uri.scheme, uri.transport()) {
         (Scheme::Sips, _) => Some(Transport::Tls),

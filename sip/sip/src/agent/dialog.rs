@@ -14,18 +14,18 @@ use crate::transport::Hop;
 /// The state of a call.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum State {
-    /// An outgoing call.
+    /// An outgoing call that is not established.
     Calling {
         since: Time,
         hang_up: bool,
     },
-    /// An incoming call.
+    /// An incoming call that is not answered.
     Ringing {
         since: Time,
         answer_at: Time,
         server: u64,
     },
-    /// Answered: the 200 is retransmitted until the ACK arrives (section 13.3.1.4).
+    /// An incoming call that is answered. The 200 is retransmitted until the ACK arrives (section 13.3.1.4).
     Answered {
         since: Time,
         resend: Time,
@@ -35,7 +35,7 @@ pub(super) enum State {
         hop: Hop,
     },
     Up,
-    /// BYE has been sent.
+    /// A call for which BYE was sent.
     Leaving {
         since: Time,
     },
@@ -45,18 +45,18 @@ pub(super) enum State {
 #[derive(Clone, Debug)]
 pub(super) struct Call {
     pub(super) call_id: Bytes,
-    /// Our tag.
+    /// Our tag in the dialog.
     pub(super) tag: Bytes,
-    /// From of our requests.
+    /// Value of From in our requests.
     pub(super) local: Bytes,
-    /// To of our requests.
+    /// Value of To in our requests.
     pub(super) remote: Bytes,
-    /// Request-URI of our requests.
+    /// Request-URI of our requests, which is the peer's Contact.
     pub(super) target: Bytes,
-    /// The route set, in the order in which our requests visit it.
+    /// Route set, in the order in which our requests traverse it.
     pub(super) routes: Vec<Bytes>,
     pub(super) cseq: u32,
-    /// The ACK for the 2xx, which is sent again for each retransmission of it.
+    /// ACK for the 2xx. It is sent again for each retransmitted 2xx.
     pub(super) ack: Option<Bytes>,
     pub(super) hop: Hop,
     pub(super) state: State,
@@ -68,7 +68,7 @@ impl Call {
         self.cseq
     }
 
-    /// Builds a request within the dialog with From, To, Call-ID, CSeq and Routes (section 12.2.1.1).
+    /// Builds a request within the dialog, with From, To, Call-ID, CSeq and Route (section 12.2.1.1).
     pub(super) fn request(&self, method: Method, cseq: u32) -> Message {
         let line = [cseq.to_string().as_bytes(), b" ", method.as_bytes()].concat();
         let mut headers = vec![
@@ -81,7 +81,8 @@ impl Call {
         super::request(method, self.target.clone(), headers, Bytes::new())
     }
 
-    /// Takes the remote target and route set from a message; `backwards` for outgoing calls (sections 12.1.1 and 12.1.2).
+    /// Sets the remote target and the route set from a message (sections 12.1.1 and 12.1.2). A caller sets `backwards`, which reverses
+    /// the order of Record-Route.
     pub(super) fn learn(&mut self, message: &Message, backwards: bool) {
         if let Some(uri) = contact_of(message) {
             self.target = uri;

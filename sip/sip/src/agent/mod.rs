@@ -1,8 +1,9 @@
-//! A user agent (RFC 3261 sections 8, 10, 12 to 15) that registers, calls and answers: one user, any number of calls.
+//! A user agent (RFC 3261 sections 8, 10, 12 to 15) that registers one user, makes calls and answers calls.
 //!
-//! Commands and messages in, [`AgentOutput`] out, as with the proxy. All requests outside of dialogs go to one proxy. It rejects
-//! unsupported requests: re-INVITE with 488, other methods with 405. Invariants: a call ends once, with [`AgentEvent::Ended`]
-//! or [`AgentEvent::Failed`]; there are never more calls than [`AgentConfig::calls_max`]. Begin with [`Agent::call`].
+//! The driver gives the agent commands and received messages, and takes [`AgentOutput`] from it. All requests outside of dialogs go to
+//! one proxy. The agent rejects re-INVITE with 488, and other methods that it does not support with 405. Each call ends once, with
+//! [`AgentEvent::Ended`] or [`AgentEvent::Failed`]. There are never more calls than [`AgentConfig::calls_max`]. Begin with
+//! [`Agent::call`].
 
 mod answering;
 mod calling;
@@ -41,79 +42,79 @@ pub struct AgentConfig {
     pub user: String,
     /// The user's domain.
     pub domain: String,
-    /// The digest password; with `None` a challenge makes the request fail.
+    /// Password for digest authentication. Without one, a challenged request fails.
     pub password: Option<String>,
     /// The agent's own listener.
     pub listener: Listener,
-    /// The proxy that gets requests outside of dialogs.
+    /// Proxy that receives the agent's requests outside of dialogs.
     pub proxy: Hop,
-    /// Address for incoming RTP; `None`: calls have no audio.
+    /// Address for incoming RTP. With `None`, calls have no audio.
     pub rtp: Option<SocketAddr>,
-    /// Time it rings before it answers.
+    /// Time that an incoming call rings before the agent answers.
     pub ring: Duration,
-    /// Limit on concurrent calls; further ones are answered with 486.
+    /// Limit on concurrent calls. Further incoming calls are rejected with 486.
     pub calls_max: usize,
     /// Transaction timers.
     pub timers: Timers,
 }
 
-/// A call's number; never reused.
+/// Number of a call. A number is never reused.
 pub type CallId = u64;
 
-/// An event.
+/// An event that the agent reports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AgentEvent {
     /// The registrar has answered with 200.
     Registered {
-        /// Since [`Agent::register`].
+        /// Time since [`Agent::register`].
         took: Duration,
     },
-    /// The registrar refused, did not answer (408), or was not reached (503).
+    /// The registrar rejected the REGISTER, did not respond (408), or could not be reached (503).
     NotRegistered {
-        /// Its status.
+        /// Status of the response, or 408 or 503.
         status: u16,
-        /// True if it arrived in a response.
+        /// True if the status is from a response.
         is_answer: bool,
     },
     /// A call is established.
     Answered {
         /// The call.
         call: CallId,
-        /// True if we called.
+        /// True for an outgoing call.
         is_caller: bool,
-        /// From INVITE to 2xx for outgoing calls, from INVITE to ACK for incoming ones.
+        /// Time from INVITE to 2xx for an outgoing call, and from INVITE to ACK for an incoming call.
         took: Duration,
-        /// The peer's address for RTP.
+        /// The peer's address for RTP; `None` if the peer receives no audio.
         rtp: Option<SocketAddr>,
     },
     /// An established call has ended.
     Ended {
         /// The call.
         call: CallId,
-        /// From BYE to its response, if we hung up.
+        /// Time from BYE to its response; `None` if the peer sent the BYE.
         took: Option<Duration>,
     },
-    /// A call was not established, or was lost.
+    /// A call has ended before it was established.
     Failed {
         /// The call.
         call: CallId,
-        /// The status that ended it; 408 without a response in time, 503 if the request could not be sent.
+        /// Status that ended the call: 408 if no response or ACK arrived in time, 503 if the request could not be sent.
         status: u16,
-        /// True if the peer sent that status.
+        /// True if a response had this status. This includes our own 487 after a CANCEL.
         is_answer: bool,
     },
 }
 
-/// An action for the driver, or an event.
+/// An output of the agent, for the driver.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum AgentOutput {
-    /// Send this.
+    /// A message to send.
     Send(Outgoing),
-    /// This has happened.
+    /// An event.
     Event(AgentEvent),
 }
 
-/// The purpose of a request of ours.
+/// Purpose of a request that the agent sends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Purpose {
     Register { since: Time },
@@ -127,7 +128,7 @@ struct Client {
     purpose: Purpose,
     hop: Hop,
     request: Message,
-    /// The request, later the ACK for a rejection.
+    /// The request as sent, for retransmissions.
     bytes: Bytes,
     branch: String,
     has_credentials: bool,
@@ -159,9 +160,9 @@ pub struct Agent {
     servers: HashMap<u64, Server>,
     server_keys: HashMap<Box<[u8]>, u64>,
     calls: BTreeMap<CallId, Call>,
-    /// INVITEs that have not been answered, or whose ACK has not arrived.
+    /// Incoming INVITEs that are not answered, or whose 200 is not acknowledged.
     ringing: BTreeMap<CallId, Message>,
-    /// Calls by Call-ID and our tag.
+    /// Numbers of calls by Call-ID and our tag.
     dialogs: HashMap<(Bytes, Bytes), CallId>,
     registration: registering::Registration,
     wakes: BinaryHeap<Reverse<(Time, Sleeper)>>,
@@ -169,7 +170,7 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Creates an idle agent; `seed` must be unpredictable.
+    /// Creates an idle agent. `seed` must be unpredictable.
     pub fn new(config: AgentConfig, seed: [u8; 32]) -> Agent {
         let mut rng = ChaCha12Rng::from_seed(seed);
         let registration = registering::Registration::new(format!("{:016x}", rng.next_u64()));
@@ -205,7 +206,7 @@ impl Agent {
         self.calls.len()
     }
 
-    /// Handles a complete message that came from hop `from`. Malformed messages are dropped.
+    /// Handles a complete message from hop `from`. Malformed messages are dropped.
     pub fn handle_message(&mut self, now: Time, from: Hop, bytes: Bytes) {
         let Ok(message) = Message::parse(bytes, &Limits::default()) else { return };
         let Ok(known) = Essentials::of(&message) else { return };
@@ -216,7 +217,7 @@ impl Agent {
         }
     }
 
-    /// Reports that the request of this number could not be sent; handled as a 503.
+    /// Handles a failure to send the request with number `on_failure`, as if a 503 had arrived.
     pub fn handle_send_failure(&mut self, now: Time, on_failure: u64) {
         let Some(client) = self.clients.remove(&on_failure) else { return };
         self.on_final(now, client.purpose, 503, None);
@@ -285,7 +286,8 @@ impl Agent {
         }
     }
 
-    /// Repeats the request with an answer to the challenge (section 22.2), unless it had credentials already.
+    /// Repeats a request with an answer to its challenge (section 22.2), unless the request already had credentials. Returns true if the
+    /// request was repeated.
     fn try_with_password(&mut self, now: Time, id: u64, response: &Message) -> bool {
         let cnonce = self.token();
         let Some(client) = self.clients.get(&id).filter(|client| !client.has_credentials) else {
@@ -389,7 +391,7 @@ impl Agent {
     }
 }
 
-/// Builds a request from scratch, without Via.
+/// Builds a new request without Via.
 fn request(method: Method, uri: Bytes, headers: Vec<Header>, body: Bytes) -> Message {
     let mut headers = headers;
     headers.push(Header::new(Name::MaxForwards, "70"));
@@ -397,7 +399,7 @@ fn request(method: Method, uri: Bytes, headers: Vec<Header>, body: Bytes) -> Mes
     Message { start: Start::Request { method, uri }, headers, body, fault: None }
 }
 
-/// Returns the transaction named by a response's first Via, and its branch.
+/// Returns the number of the client transaction in the first Via of a response, and the branch of that Via.
 fn branch_of(known: &Essentials) -> Option<(u64, String)> {
     let branch = Via::parse(&known.via).ok()?.branch()?;
     let hex = branch.strip_prefix(b"z9hG4bK")?.split(|&b| b == b'.').next()?;

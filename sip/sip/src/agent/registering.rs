@@ -1,4 +1,4 @@
-//! The agent's own registration: it is refreshed at half its lifetime and can be removed.
+//! Registers the agent's user, refreshes the registration at half its lifetime, and removes it on request.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use crate::cursor::number;
 use crate::header::{Header, Name};
 use crate::message::{Message, Method};
 
-/// One registration: all its REGISTERs share a Call-ID (RFC 3261 section 10.2.4).
+/// The agent's registration. All its REGISTERs share a Call-ID (RFC 3261 section 10.2.4).
 #[derive(Debug)]
 pub(super) struct Registration {
     token: String,
     cseq: u32,
-    /// The requested lifetime; zero removes the registration.
+    /// The requested lifetime. Zero removes the registration.
     expires: Duration,
 }
 
@@ -32,7 +32,7 @@ impl Registration {
 }
 
 impl Agent {
-    /// Registers for `expires`, in whole seconds, and refreshes before that ends; zero removes the registration.
+    /// Registers for `expires`, rounded down to seconds, and refreshes the registration before it expires. Zero removes the registration.
     pub fn register(&mut self, now: Time, expires: Duration) {
         self.registration.expires = expires;
         let cseq = self.registration.next_cseq();
@@ -70,7 +70,7 @@ impl Agent {
         }
     }
 
-    /// Returns the lifetime that the registrar granted our contact.
+    /// Returns the lifetime that the registrar granted our contact, if the response contains it.
     fn granted(&self, response: &Message) -> Option<Duration> {
         let ours = self.contact();
         let is_ours = |contact: &Address<'_>| contact.uri == &ours.as_bytes()[1..ours.len() - 1];

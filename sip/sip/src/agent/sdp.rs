@@ -1,10 +1,10 @@
-//! The part of SDP (RFC 4566, RFC 3264) that a PCMU tone needs.
+//! The part of SDP (RFC 4566, RFC 3264) that a call with a PCMU tone needs.
 
 use std::net::{IpAddr, SocketAddr};
 
 use bytes::Bytes;
 
-/// Builds a session with one audio stream: PCMU to this address, in both directions.
+/// Builds a session description with one audio stream, which is PCMU in both directions. `rtp` is the address that receives.
 pub fn audio_session(rtp: SocketAddr) -> Bytes {
     let (family, ip, port) = (if rtp.is_ipv4() { "IP4" } else { "IP6" }, rtp.ip(), rtp.port());
     let text = format!(
@@ -14,7 +14,7 @@ pub fn audio_session(rtp: SocketAddr) -> Bytes {
     Bytes::from(text)
 }
 
-/// Builds a session with one inactive audio stream (RFC 3264 section 5.1); its port is the discard port.
+/// Builds a session description with one inactive audio stream (RFC 3264 section 5.1). The stream has the port of the discard protocol.
 pub(super) fn silent_session(host: IpAddr) -> Bytes {
     let family = if host.is_ipv4() { "IP4" } else { "IP6" };
     let text = format!(
@@ -24,8 +24,8 @@ pub(super) fn silent_session(host: IpAddr) -> Bytes {
     Bytes::from(text)
 }
 
-/// Returns the address for a session's first audio stream; `None` if there is no stream, it was rejected (port 0), or it receives
-/// nothing.
+/// Returns the address for a session's first audio stream. Returns `None` without an audio stream, or if the stream is rejected (port 0)
+/// or does not receive.
 pub fn audio_address(session: &[u8]) -> Option<SocketAddr> {
     let text = std::str::from_utf8(session).ok()?;
     let (mut ip, mut port) = (None, None);

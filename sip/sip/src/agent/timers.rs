@@ -1,4 +1,5 @@
-//! One heap of deadlines, as in the proxy: an entry may be too early, and is then reinserted.
+//! One heap of deadlines for all timers of the agent. When the deadline of a transaction or call changes, its old entry stays and has no
+//! effect. The new deadline has a separate entry.
 
 use std::cmp::Reverse;
 
@@ -8,12 +9,12 @@ use super::{Agent, Sleeper};
 use crate::transaction::{ClientTimeout, ServerTimeout};
 
 impl Agent {
-    /// Returns the time of the next [`Agent::handle_timeout`] call.
+    /// Returns the time at which [`Agent::handle_timeout`] must be called next.
     pub fn next_timeout(&self) -> Time {
         self.wakes.peek().map_or(Time::NEVER, |Reverse((time, _))| *time)
     }
 
-    /// Handles all timers that are due; call it at [`Agent::next_timeout`].
+    /// Handles all timers that are due. The driver calls this function at [`Agent::next_timeout`].
     pub fn handle_timeout(&mut self, now: Time) {
         while let Some(Reverse((time, sleeper))) = self.wakes.peek().copied() {
             if time > now {
@@ -53,7 +54,7 @@ impl Agent {
     fn wake_server(&mut self, now: Time, id: u64) {
         let Some(server) = self.servers.get_mut(&id) else { return };
         match server.machine.on_timeout(now) {
-            // The agent answers everything but INVITE at once.
+            // No 100 is necessary, because the agent responds to every request at once.
             ServerTimeout::Nothing | ServerTimeout::SayTrying => {}
             ServerTimeout::Resend => {
                 self.resend_response(id);

@@ -1,8 +1,9 @@
-//! Nonces: creation, recognition, and replay detection by nonce count (RFC 7616 section 3.3, `nc`).
+//! Creates and recognizes nonces, and detects replays by the nonce count (RFC 7616 section 3.3, `nc`).
 //!
-//! A nonce consists of its time and number with a keyed hash of both, so no state is kept per challenge. The only state is the
-//! highest count of each nonce that was used with the right password, for [`NONCE_LIFETIME`] and up to [`NONCES_MAX`] nonces; if
-//! one had to be forgotten, all nonces that are as old are stale. So credentials sniffed from the wire cannot be replayed.
+//! A nonce consists of its creation time, its number, and a keyed hash of both. An unanswered challenge therefore needs no state. When a
+//! client uses a nonce with the right password, the nonce's count is recorded for [`NONCE_LIFETIME`]. Up to [`NONCES_MAX`] nonces have
+//! such a record. If the oldest record must be dropped, its nonce becomes stale, and so do all unrecorded nonces that are not newer. An
+//! observer of the traffic therefore cannot replay credentials.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,7 +18,7 @@ use crate::proxy::Proof;
 /// Lifetime of a nonce.
 pub const NONCE_LIFETIME: Duration = Duration::from_secs(300);
 
-/// Limit on used nonces that are remembered.
+/// Limit on used nonces that are recorded.
 pub const NONCES_MAX: usize = 200_000;
 
 /// A nonce's creation time, in milliseconds, and its number.
@@ -26,37 +27,38 @@ type Stamp = (u64, u64);
 /// The validity of a nonce.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Nonce {
-    /// Ours, and fresh.
+    /// A valid nonce of ours.
     Good,
-    /// Ours, but too old or already used: the client need not ask its user again.
+    /// A nonce of ours that is too old or already used. The client can try again without asking its user for the password.
     Stale,
-    /// Not ours.
+    /// A nonce that is not ours.
     Foreign,
 }
 
-/// Creates nonces and recognizes them.
+/// Creates, recognizes and judges nonces.
 #[derive(Debug)]
 pub struct Nonces {
     secret: [u8; 32],
-    /// The nonce clock's reading when this program's clock starts.
+    /// The nonce clock's reading at [`Time::ZERO`] of this program.
     origin: Duration,
-    /// The number of the first nonce, and of the last.
+    /// One less than the number of the first nonce.
     first: u64,
+    /// The number of the last nonce.
     made: u64,
     /// The highest count used with each nonce.
     used: BTreeMap<Stamp, u32>,
-    /// Nonces that are not newer than this may have been forgotten.
+    /// The newest nonce that was dropped for another one. Unrecorded nonces that are not newer count as used.
     forgotten: Option<Stamp>,
 }
 
 impl Nonces {
-    /// Creates nonces with a private secret.
+    /// Creates a source of nonces with a secret that no other proxy has.
     pub fn new(secret: [u8; 32]) -> Nonces {
         Nonces { secret, origin: Duration::ZERO, first: 0, made: 0, used: BTreeMap::new(), forgotten: None }
     }
 
-    /// Creates nonces with a secret that other proxies share, and recognizes theirs. `origin` is the shared clock's reading at
-    /// [`Time::ZERO`]; the nonces from number `first` on are used by no other proxy.
+    /// Creates a source of nonces with a secret that proxies share. It also recognizes the nonces of the other proxies. `origin` is the
+    /// shared clock's reading at [`Time::ZERO`]. No other proxy may use the numbers from `first` on.
     pub fn shared(secret: [u8; 32], origin: Duration, first: u64) -> Nonces {
         Nonces { origin, first, made: first, ..Nonces::new(secret) }
     }
@@ -94,11 +96,11 @@ impl Nonces {
             None if self.forgotten.is_some_and(|forgotten| stamp <= forgotten) => return Nonce::Stale,
             None => 0,
         };
-        // "If the server detects a replay" (RFC 7616 section 3.3): the same count again, or one before it.
+        // An equal or lower count is a replay (RFC 7616 section 3.3: "If the server detects a replay").
         if is_young && credentials.nonce_count() > highest { Nonce::Good } else { Nonce::Stale }
     }
 
-    /// Records that credentials with the right password were accepted: their count, and lower ones, are no longer valid.
+    /// Records credentials with the right password as used. Their count and all lower counts are then no longer valid.
     pub fn use_up(&mut self, now: Time, credentials: &Credentials<'_>) {
         let Some(stamp) = self.stamp_of(credentials.nonce) else { return };
         let now = now + self.origin;
@@ -114,7 +116,7 @@ impl Nonces {
         }
     }
 
-    /// Describes the use of one of our nonces, in a form for other proxies that know it, with whether this proxy made it.
+    /// Describes the use of one of our nonces, for other proxies that recognize it. Returns `None` for other nonces.
     pub(crate) fn proof(&self, credentials: &Credentials<'_>) -> Option<Proof> {
         let (_, number) = self.stamp_of(credentials.nonce)?;
         let nonce = String::from_utf8_lossy(&credentials.nonce[..32]).into_owned();
@@ -122,7 +124,7 @@ impl Nonces {
         Some(Proof { nonce, count: credentials.nonce_count(), is_own })
     }
 
-    /// Returns a value for WWW-Authenticate or Proxy-Authenticate.
+    /// Returns a challenge, which is a value for WWW-Authenticate or Proxy-Authenticate.
     pub fn challenge(&mut self, now: Time, realm: &str, algorithm: Algorithm, is_stale: bool) -> String {
         let stale = if is_stale { ",stale=true" } else { "" };
         let (nonce, algorithm) = (self.make(now), algorithm.as_str());
