@@ -1,7 +1,6 @@
-//! A message as received, and the few changes that a proxy makes to it.
+//! Received messages, and the few changes that a proxy makes to them.
 //!
-//! Invariant: unchanged header fields are written byte for byte as they were received, in their order. Begin with
-//! [`Message`].
+//! Invariant: unchanged header fields are written byte for byte as received, in the received order. Begin with [`Message`].
 
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -14,7 +13,7 @@ use crate::header::{Header, Name};
 pub enum Method {
     /// Section 13.
     Invite,
-    /// Section 13 and 17.
+    /// Sections 13 and 17.
     Ack,
     /// Section 15.
     Bye,
@@ -24,12 +23,12 @@ pub enum Method {
     Register,
     /// Section 11.
     Options,
-    /// Any other token.
+    /// Any other method.
     Other(Bytes),
 }
 
 impl Method {
-    /// Parses the token on the wire.
+    /// Parses a method's token.
     pub fn from_bytes(token: Bytes) -> Method {
         match &token[..] {
             b"INVITE" => Method::Invite,
@@ -42,7 +41,7 @@ impl Method {
         }
     }
 
-    /// The token on the wire.
+    /// Returns the method's token.
     pub fn as_bytes(&self) -> &[u8] {
         match self {
             Method::Invite => b"INVITE",
@@ -59,18 +58,18 @@ impl Method {
 /// A message's first line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Start {
-    /// Of a request.
+    /// First line of a request.
     Request {
-        /// Its method.
+        /// The method.
         method: Method,
-        /// Its Request-URI, as received.
+        /// The Request-URI as received.
         uri: Bytes,
     },
-    /// Of a response.
+    /// First line of a response.
     Response {
         /// Status code, 100 to 699.
         status: u16,
-        /// Reason phrase, as received.
+        /// The reason phrase as received.
         reason: Bytes,
     },
 }
@@ -78,18 +77,18 @@ pub enum Start {
 /// A SIP message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Message {
-    /// Its first line.
+    /// The first line.
     pub start: Start,
-    /// Its header fields in their order.
+    /// The header fields in their order.
     pub headers: Vec<Header>,
-    /// Its body.
+    /// The body.
     pub body: Bytes,
-    /// A syntax fault that still allows a response; found by [`Message::parse`].
+    /// A syntax fault that still allows a response, as found by [`Message::parse`].
     pub fault: Option<Fault>,
 }
 
 impl Message {
-    /// Returns the method; `None` for a response.
+    /// Returns the method, or `None` for a response.
     pub fn method(&self) -> Option<&Method> {
         match &self.start {
             Start::Request { method, .. } => Some(method),
@@ -97,7 +96,7 @@ impl Message {
         }
     }
 
-    /// Returns the Request-URI; empty for a response.
+    /// Returns the Request-URI. The result is empty for a response.
     pub fn request_uri(&self) -> &[u8] {
         match &self.start {
             Start::Request { uri, .. } => uri,
@@ -105,7 +104,7 @@ impl Message {
         }
     }
 
-    /// Returns the status code; 0 for a request.
+    /// Returns the status code, or 0 for a request.
     pub fn status(&self) -> u16 {
         match self.start {
             Start::Request { .. } => 0,
@@ -118,17 +117,17 @@ impl Message {
         self.headers.iter().filter(move |header| header.name == name)
     }
 
-    /// Returns the first value of this name.
+    /// Returns the value of the first field of this name.
     pub fn first(&self, name: Name) -> Option<&Bytes> {
         self.all(name).next().map(|header| &header.value)
     }
 
-    /// Returns the elements of all fields of this name, whether separated by commas or in separate fields.
+    /// Returns the elements of all fields of this name. Elements can be separated by commas, or be in separate fields.
     pub fn elements(&self, name: Name) -> impl Iterator<Item = &[u8]> {
         self.all(name).flat_map(|header| split_list(&header.value))
     }
 
-    /// Inserts a field before the first of its name, or before all others if there is none.
+    /// Inserts a field before the first field of the same name. If there is no such field, inserts it before all others.
     pub fn push_front(&mut self, header: Header) {
         let at = self.headers.iter().position(|h| h.name == header.name).unwrap_or(0);
         self.headers.insert(at, header);
@@ -139,7 +138,8 @@ impl Message {
         self.headers.push(header);
     }
 
-    /// Replaces all fields of this name with one, in the position of the first.
+    /// Replaces all fields of this name with one field, at the position of the first. If there is no such field, adds it after all
+    /// others.
     pub fn set(&mut self, header: Header) {
         match self.headers.iter().position(|h| h.name == header.name) {
             Some(at) => {
@@ -180,8 +180,8 @@ impl Message {
         self.headers[at] = Header::of_bytes(name, &[element, rest].concat());
     }
 
-    /// Builds a response to this request (RFC 3261 section 8.2.6): Via, From, To, Call-ID and CSeq of the request, no body.
-    /// `to_tag` is added if To has none and this is not a 100.
+    /// Builds a response to this request (RFC 3261 section 8.2.6). The response has the request's Via, From, To, Call-ID and CSeq, and no
+    /// body. `to_tag` is added if To has no tag and the status is not 100.
     pub fn response(&self, status: u16, reason: &str, to_tag: &str) -> Message {
         let mut headers = Vec::with_capacity(8);
         for header in &self.headers {
@@ -196,7 +196,7 @@ impl Message {
         Message { start: Start::Response { status, reason }, headers, body: Bytes::new(), fault: None }
     }
 
-    /// Returns its length in bytes when serialized.
+    /// Returns the length in bytes of the serialized message.
     pub fn length(&self) -> usize {
         let headers: usize = self.headers.iter().map(|header| header.raw.len()).sum();
         let start = match &self.start {

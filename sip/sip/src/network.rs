@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-/// All addresses with the same prefix.
+/// A set of all IP addresses that have the same prefix.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Network {
     address: IpAddr,
@@ -18,7 +18,7 @@ pub struct Network {
 pub struct NetworkError(String);
 
 impl Network {
-    /// Reports whether it contains the address. An IPv4-mapped IPv6 address (RFC 4291 section 2.5.5.2) counts as IPv4.
+    /// Reports whether the network contains an address. An IPv4-mapped IPv6 address (RFC 4291 section 2.5.5.2) counts as IPv4.
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.address, address.to_canonical()) {
             (IpAddr::V4(own), IpAddr::V4(other)) => {
@@ -32,7 +32,7 @@ impl Network {
     }
 }
 
-/// Reports whether at most the `tail` last bits differ.
+/// Reports whether two values are equal, except for the last `tail` bits.
 fn same_bits(one: u128, other: u128, tail: u32) -> bool {
     (one ^ other).checked_shr(tail).unwrap_or(0) == 0
 }

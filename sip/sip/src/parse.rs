@@ -1,7 +1,7 @@
-//! Parses bytes into a [`Message`]: the first line, the lines of the header, the length of the body.
+//! Parses bytes into a [`Message`]: the first line, the header fields, and the length of the body.
 //!
-//! A message that cannot be answered is an error; one that can be is a message with a [`Fault`]. Field values are not parsed, except
-//! Content-Length. Begin with [`Message::parse`].
+//! A malformed request that can still be answered becomes a message with a [`Fault`]. Other malformed input is an error. Field values are
+//! not parsed, except Content-Length. Begin with [`Message::parse`].
 
 use bytes::Bytes;
 
@@ -14,9 +14,9 @@ use crate::uri::Uri;
 /// Limits on one message.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Bytes in the whole message.
+    /// Limit on the bytes of the whole message.
     pub message: usize,
-    /// Header fields.
+    /// Limit on header fields.
     pub headers: usize,
 }
 
@@ -26,25 +26,25 @@ impl Default for Limits {
     }
 }
 
-/// The reason why bytes are not a message, not even one to answer with 400.
+/// The reason why bytes are not a message and cannot be answered with a rejection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ParseError {
-    /// Only line ends: a keep-alive (RFC 5626 section 4.4.1).
+    /// Line ends without a message, which are a keep-alive (RFC 5626 section 4.4.1).
     #[error("no message, only line endings")]
     Empty,
-    /// Longer than [`Limits::message`].
+    /// A message longer than [`Limits::message`].
     #[error("a message exceeds {0} bytes")]
     TooLong(usize),
-    /// More fields than [`Limits::headers`].
+    /// A message with more fields than [`Limits::headers`].
     #[error("more than {0} header fields")]
     TooManyHeaders(usize),
-    /// The first line belongs neither to a request nor to a response.
+    /// A first line that belongs neither to a request nor to a response.
     #[error("the first line is not a SIP start line")]
     StartLine,
-    /// No empty line ends the header.
+    /// A header without an empty line at its end.
     #[error("the header does not end")]
     NoEnd,
-    /// A response that does not follow the grammar: there is nobody to tell.
+    /// A response that does not follow the grammar. No rejection is possible, because a response has no answer.
     #[error("a response: {0}")]
     Response(Fault),
 }
@@ -60,7 +60,7 @@ impl Message {
     /// Parses a complete message: a datagram, an SCTP message, or the output of [`Framer`](crate::Framer).
     ///
     /// # Errors
-    /// If it cannot even be rejected. Otherwise [`Message::fault`] describes the fault.
+    /// Fails if the message cannot be answered with a rejection. For all other faults, the result is a message with [`Message::fault`].
     pub fn parse(bytes: Bytes, limits: &Limits) -> Result<Message, ParseError> {
         if bytes.len() > limits.message {
             return Err(ParseError::TooLong(limits.message));
@@ -103,8 +103,8 @@ fn start_line(line: &Bytes) -> Result<(Start, Option<Fault>), ParseError> {
     Ok((Start::Request { method: Method::from_bytes(method), uri }, fault))
 }
 
-/// Checks RFC 4475 sections 3.1.2.7 to 3.1.2.11 and 3.1.2.16: exactly one space between the parts, a URI without brackets, white
-/// space or header fields, version 2.0.
+/// Checks a request line as RFC 4475 sections 3.1.2.7 to 3.1.2.11 and 3.1.2.16 require. One space must separate the parts. The URI must
+/// not contain brackets, white space or header fields. The version must be 2.0.
 fn request_line_fault(rest: &[u8], uri: &[u8], version: &[u8]) -> Result<Option<Fault>, ParseError> {
     if version.len() < 5 || !version[..4].eq_ignore_ascii_case(b"SIP/") {
         return Err(ParseError::StartLine);
@@ -125,14 +125,14 @@ fn request_line_fault(rest: &[u8], uri: &[u8], version: &[u8]) -> Result<Option<
 fn status_line(line: &Bytes) -> Result<Start, ParseError> {
     let rest = line.strip_prefix(b"SIP/2.0 ").ok_or(ParseError::StartLine)?;
     let (status, reason) = rest.split_at_checked(3).ok_or(ParseError::StartLine)?;
-    // The grammar requires the space before an empty reason phrase (RFC 4475 section 3.1.1.13); some omit it.
+    // The grammar requires a space before an empty reason phrase (RFC 4475 section 3.1.1.13). Some implementations omit the space.
     let reason =
         reason.strip_prefix(b" ").or(reason.is_empty().then_some(reason)).ok_or(ParseError::StartLine)?;
     let status = number(status).and_then(|n| u16::try_from(n).ok()).filter(|n| (100..700).contains(n));
     Ok(Start::Response { status: status.ok_or(ParseError::StartLine)?, reason: line.slice_ref(reason) })
 }
 
-/// Returns the fields from `at` on, the rest after them, and the first fault.
+/// Returns the header fields from position `at` on, the bytes after the header, and the first fault.
 fn header_lines(
     bytes: &Bytes,
     mut at: usize,
@@ -155,7 +155,7 @@ fn header_lines(
     }
 }
 
-/// Returns the position after the first CR LF that no space or tab follows.
+/// Returns the end of the field at `start`: the position after the first CR LF that no space or tab follows.
 fn field_end(bytes: &[u8], start: usize) -> Option<usize> {
     let mut at = start;
     loop {
@@ -190,7 +190,7 @@ fn is_bare_line_end(line: &[u8], at: usize, byte: u8) -> bool {
     }
 }
 
-/// Returns the body, cut to Content-Length (RFC 3261 section 18.3): excess bytes are discarded, missing ones are a fault.
+/// Returns the body, cut to Content-Length (RFC 3261 section 18.3). Excess bytes are discarded. Missing bytes are a fault.
 fn body_of(headers: &[Header], rest: Bytes) -> (Bytes, Option<Fault>) {
     match content_length(headers) {
         Err(fault) => (Bytes::new(), Some(fault)),
@@ -207,7 +207,7 @@ fn content_length(headers: &[Header]) -> Result<End, Fault> {
     for header in headers.iter().filter(|header| header.name == Name::ContentLength) {
         let length = number(&header.value).and_then(|n| usize::try_from(n).ok());
         let length = length.ok_or(Fault::bad("Invalid Content-Length"))?;
-        // RFC 4475 section 3.3.9: if two differ, the body's end is unknown.
+        // RFC 4475 section 3.3.9: if two values differ, the body's end is unknown.
         if found.is_some_and(|other| other != length) {
             return Err(Fault::bad("Several Content-Lengths"));
         }
@@ -216,7 +216,8 @@ fn content_length(headers: &[Header]) -> Result<End, Fault> {
     Ok(found.map_or(End::Datagram, End::Given))
 }
 
-/// Returns the Content-Length of a header alone, for streams, where it is mandatory (RFC 3261 section 18.3).
+/// Returns the Content-Length in the header of a message from a stream, or `None` if it is missing or malformed. Streams require this
+/// field (RFC 3261 section 18.3).
 pub(crate) fn stream_length(header: &Bytes, limits: &Limits) -> Result<Option<usize>, ParseError> {
     let end = line_end(header).ok_or(ParseError::StartLine)?;
     let (headers, ..) = header_lines(header, end, limits)?;

@@ -1,25 +1,25 @@
-//! Transports and hops as the proxy core sees them: no sockets, only sources and destinations of messages.
+//! Transports, and hops, which are the sources and destinations of messages. Sockets belong to the driver.
 
 use std::net::SocketAddr;
 
 /// A transport protocol.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Transport {
-    /// UDP: one message, one datagram.
+    /// UDP, with one message in each datagram.
     Udp,
-    /// TCP: consecutive messages, delimited by Content-Length.
+    /// TCP, with consecutive messages that Content-Length delimits.
     Tcp,
     /// TLS over TCP (RFC 3261 section 26.2.1).
     Tls,
-    /// SCTP (RFC 4168): one message, one SCTP message.
+    /// SCTP (RFC 4168), with one SIP message in each SCTP message.
     Sctp,
 }
 
 impl Transport {
-    /// All of them.
+    /// All transports.
     pub const ALL: [Transport; 4] = [Transport::Udp, Transport::Tcp, Transport::Tls, Transport::Sctp];
 
-    /// Returns the name in Via.
+    /// Returns the transport's name in Via.
     pub fn as_str(self) -> &'static str {
         match self {
             Transport::Udp => "UDP",
@@ -29,7 +29,7 @@ impl Transport {
         }
     }
 
-    /// Returns the name in URIs and the configuration.
+    /// Returns the transport's name in URIs and in the configuration.
     pub fn as_lower_str(self) -> &'static str {
         match self {
             Transport::Udp => "udp",
@@ -39,7 +39,7 @@ impl Transport {
         }
     }
 
-    /// Parses either form.
+    /// Parses a transport's name. Case does not matter.
     pub fn from_bytes(name: &[u8]) -> Option<Transport> {
         Transport::ALL.into_iter().find(|t| name.eq_ignore_ascii_case(t.as_str().as_bytes()))
     }
@@ -49,25 +49,25 @@ impl Transport {
         if self == Transport::Tls { 5061 } else { 5060 }
     }
 
-    /// Reports whether it retransmits lost data (RFC 3261 section 17; RFC 4168 section 4).
+    /// Reports whether the transport retransmits lost data (RFC 3261 section 17; RFC 4168 section 4).
     pub fn is_reliable(self) -> bool {
         self != Transport::Udp
     }
 }
 
-/// A connection or association, by the driver's number for it; numbers are never reused.
+/// The driver's number of a connection or association. A number is never reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ConnectionId(pub u64);
 
 /// The source or destination of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Hop {
-    /// Our listener, by its index in the configuration.
+    /// Index of our listener in the configuration.
     pub listener: usize,
     /// The transport.
     pub transport: Transport,
     /// The peer's address.
     pub address: SocketAddr,
-    /// The connection it came by; if that is gone, or `None`, the driver uses another one to `address`.
+    /// Connection of the message. If it is `None` or closed, the driver uses another connection to `address`.
     pub connection: Option<ConnectionId>,
 }

@@ -1,4 +1,4 @@
-//! SIP and SIPS URIs (RFC 3261 section 19.1); of other URIs only the scheme.
+//! Parses SIP and SIPS URIs (RFC 3261 section 19.1). Of other URIs, only the scheme is parsed.
 
 use crate::cursor::{Params, number};
 use crate::fault::Fault;
@@ -10,18 +10,18 @@ pub enum Scheme {
     Sip,
     /// `sips:`
     Sips,
-    /// Any other; only the scheme was parsed.
+    /// Any other scheme. The rest of the URI is not parsed.
     Other,
 }
 
 /// A URI's parts, as received.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Uri<'a> {
-    /// Its scheme.
+    /// The scheme.
     pub scheme: Scheme,
-    /// The part before the `@`, password included; still escaped.
+    /// The part before the `@`, including a password, with its escapes.
     pub user: Option<&'a [u8]>,
-    /// Host name or address; an IPv6 address with its brackets.
+    /// Host name or address. An IPv6 address includes its brackets.
     pub host: &'a [u8],
     /// Port, 1 to 65,535.
     pub port: Option<u16>,
@@ -34,7 +34,7 @@ impl<'a> Uri<'a> {
     /// Parses a URI.
     ///
     /// # Errors
-    /// 400 if it does not follow the grammar.
+    /// Returns 400 if the URI does not follow the grammar.
     pub fn parse(uri: &'a [u8]) -> Result<Uri<'a>, Fault> {
         // No URI contains "<", ">", quotes, white space or controls (RFC 3261 section 25.1).
         if uri.iter().any(|&b| b <= b' ' || b == 0x7f || b"<>\"".contains(&b)) {
@@ -60,7 +60,7 @@ impl<'a> Uri<'a> {
     }
 
     fn parts(scheme: Scheme, rest: &'a [u8]) -> Result<Uri<'a>, Fault> {
-        // The user part may contain `;`, `?` and `/`, but not `@`: the first one ends it.
+        // The user part may contain `;`, `?` and `/`, but not `@`. The first `@` therefore ends the user part.
         let (user, rest) = match rest.iter().position(|&b| b == b'@') {
             Some(0) => return Err(Fault::bad("URI With Empty User")),
             Some(at) => (Some(&rest[..at]), &rest[at + 1..]),
@@ -84,18 +84,18 @@ impl<'a> Uri<'a> {
         Ok(Uri { scheme, user, host, port, headers, params })
     }
 
-    /// Returns a parameter's value; the inner `None` means that it has none.
+    /// Returns the value of a parameter. The inner `None` means that the parameter has no value.
     pub fn param(&self, name: &str) -> Option<Option<&'a [u8]>> {
         self.params.get(name)
     }
 
-    /// The `transport` parameter.
+    /// Returns the value of the `transport` parameter.
     pub fn transport(&self) -> Option<&'a [u8]> {
         self.param("transport").flatten()
     }
 
-    /// Returns the address-of-record for the location service (RFC 3261 section 10.3, step 5): unescaped, with the
-    /// host in lower case, no parameters, and no port.
+    /// Returns the address-of-record for the location service (RFC 3261 section 10.3, step 5). It is unescaped, with the host in lower
+    /// case, and without password, parameters and port.
     pub fn address_of_record(&self) -> String {
         let user = self.user.map(|user| {
             let user = user.split(|&b| b == b':').next().unwrap_or_default();
@@ -109,13 +109,17 @@ impl<'a> Uri<'a> {
     }
 }
 
-/// Reports whether two URIs name the same resource: for SIP and SIPS the same user at the same host. This is the equivalence of RFC
-/// 3261 section 19.1.4 except for parts that proxies on the way may change: parameters, headers, a password, a port in only one of
-/// them, SIP for SIPS. Hosts accepted by `is_ours` count as one host. A telephone number is the same in `tel:` and as a user of ours
-/// or with `user=phone` (section 19.1.6). URIs of other schemes must be identical.
+/// Reports whether two URIs name the same resource. SIP and SIPS URIs must name the same user at the same host. Other URIs must be
+/// identical.
+///
+/// For SIP and SIPS, the comparison follows RFC 3261 section 19.1.4, but ignores the parts that proxies may change. These parts are
+/// parameters, headers, a password, a port in only one of the URIs, and SIP instead of SIPS. All hosts that `is_ours` accepts count as
+/// one host.
+///
+/// A telephone number in a `tel:` URI equals the same number in a SIP URI that has one of our hosts or `user=phone` (section 19.1.6).
 ///
 /// # Errors
-/// 400 if one of them does not follow the grammar.
+/// Returns 400 if one of the URIs does not follow the grammar.
 pub(crate) fn is_same_target(
     one: &[u8],
     other: &[u8],
@@ -135,13 +139,13 @@ pub(crate) fn is_same_target(
     Ok(is_one_host && a.user.map(user_of) == b.user.map(user_of))
 }
 
-/// Returns a user part without its password, unescaped.
+/// Returns a user part without escapes and password.
 fn user_of(user: &[u8]) -> Vec<u8> {
     unescape(user.split(|&b| b == b':').next().unwrap_or_default())
 }
 
-/// Returns the number of a `tel:` URI, or of a SIP URI with a number, without visual separators (RFC 3966 section 5.1.1), and
-/// its context.
+/// Returns the telephone number of a `tel:` URI, or of a SIP URI whose user is a number, and the number's context. Visual separators are
+/// removed (RFC 3966 section 5.1.1).
 fn telephone_number(
     text: &[u8],
     uri: &Uri<'_>,
@@ -170,7 +174,7 @@ fn scheme_and_rest(uri: &[u8]) -> (Vec<u8>, &[u8]) {
     (uri[..colon].to_ascii_lowercase(), uri.get(colon + 1..).unwrap_or_default())
 }
 
-/// Parses `host[:port]` of a URI or Via.
+/// Parses the `host[:port]` of a URI or Via.
 pub(crate) fn host_port(text: &[u8]) -> Result<(&[u8], Option<u16>), Fault> {
     let host_end = if text.first() == Some(&b'[') {
         text.iter().position(|&b| b == b']').map(|at| at + 1).ok_or(Fault::bad("Address Without Bracket"))?
@@ -193,7 +197,7 @@ pub(crate) fn host_port(text: &[u8]) -> Result<(&[u8], Option<u16>), Fault> {
     Ok((host, port))
 }
 
-/// Decodes `%HH`; malformed escapes stay.
+/// Decodes `%HH`. Malformed escapes stay unchanged.
 fn unescape(text: &[u8]) -> Vec<u8> {
     let hex = |b: Option<&u8>| b.and_then(|&b| (b as char).to_digit(16)).and_then(|d| u8::try_from(d).ok());
     let (mut out, mut at) = (Vec::with_capacity(text.len()), 0);

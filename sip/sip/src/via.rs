@@ -1,4 +1,4 @@
-//! One value of Via (RFC 3261 section 20.42, RFC 3581).
+//! Parses one value of Via (RFC 3261 section 20.42, RFC 3581).
 
 use std::net::IpAddr;
 
@@ -6,17 +6,17 @@ use crate::cursor::{Cursor, Params, is_token, number, trim};
 use crate::fault::Fault;
 use crate::uri::host_port;
 
-/// Prefix of RFC 3261 branches.
+/// Prefix of branches that follow RFC 3261.
 const COOKIE: &[u8] = b"z9hG4bK";
 
-/// A hop's address, and the message's transaction there.
+/// One value of Via: a hop's address, and the branch of the message's transaction at that hop.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Via<'a> {
     /// `UDP`, `TCP`, `SCTP`, or any other token.
     pub transport: &'a [u8],
     /// Host of sent-by.
     pub host: &'a [u8],
-    /// Port of sent-by.
+    /// Port of sent-by, if present.
     pub port: Option<u16>,
     sent_by: &'a [u8],
     params: Params<'a>,
@@ -26,7 +26,7 @@ impl<'a> Via<'a> {
     /// Parses one value.
     ///
     /// # Errors
-    /// 400 if it does not follow the grammar.
+    /// Returns 400 if the value does not follow the grammar.
     pub fn parse(value: &'a [u8]) -> Result<Via<'a>, Fault> {
         const BAD: Fault = Fault::bad("Via Is Malformed");
         let mut cursor = Cursor::new(trim(value));
@@ -46,7 +46,7 @@ impl<'a> Via<'a> {
         Ok(Via { transport, host, port, sent_by, params })
     }
 
-    /// Returns `branch` if it is one of RFC 3261: with the magic cookie and at least one further byte (section 8.1.1.7; RFC 4475
+    /// Returns `branch` if it has the form of RFC 3261: the magic cookie and at least one further byte (section 8.1.1.7; RFC 4475
     /// section 3.2.1).
     pub fn branch(&self) -> Option<&'a [u8]> {
         let branch = self.param("branch").flatten()?;
@@ -54,33 +54,33 @@ impl<'a> Via<'a> {
         (cookie.eq_ignore_ascii_case(COOKIE) && !rest.is_empty()).then_some(branch)
     }
 
-    /// Returns sent-by as received.
+    /// Returns sent-by (host and port) as received.
     pub fn sent_by(&self) -> &'a [u8] {
         self.sent_by
     }
 
-    /// Reports whether the client asked for the port (RFC 3581), or it was filled in.
+    /// Reports whether `rport` is present, either as a request for the port or with the port (RFC 3581).
     pub fn has_rport(&self) -> bool {
         self.param("rport").is_some()
     }
 
-    /// Returns `received`, if it is an address.
+    /// Returns `received` if it is an IP address.
     pub fn received(&self) -> Option<IpAddr> {
         parse_ip(self.param("received").flatten()?)
     }
 
-    /// Returns the port in `rport`.
+    /// Returns the port in `rport`, if present.
     pub fn rport(&self) -> Option<u16> {
         number(self.param("rport").flatten()?).and_then(|port| u16::try_from(port).ok())
     }
 
-    /// Returns a parameter's value; the inner `None` means that it has none.
+    /// Returns the value of a parameter. The inner `None` means that the parameter has no value.
     pub fn param(&self, name: &str) -> Option<Option<&'a [u8]>> {
         self.params.get(name)
     }
 
-    /// Returns the value with its real source: `received`, and the port in `rport` if the client asked for it (RFC
-    /// 3261 section 18.2.1, RFC 3581 section 4).
+    /// Returns the value with its real source in `received`. The real port is in `rport` if the client asked for it (RFC 3261
+    /// section 18.2.1, RFC 3581 section 4).
     pub fn with_source(&self, source: IpAddr, port: u16) -> Vec<u8> {
         let mut out = [b"SIP/2.0/", self.transport, b" ", self.sent_by].concat();
         let has_rport = self.has_rport();
@@ -104,7 +104,7 @@ impl<'a> Via<'a> {
     }
 }
 
-/// Parses an IP address, IPv6 with or without brackets.
+/// Parses an IP address. An IPv6 address may have brackets.
 pub(crate) fn parse_ip(host: &[u8]) -> Option<IpAddr> {
     let host = host.strip_prefix(b"[").and_then(|host| host.strip_suffix(b"]")).unwrap_or(host);
     std::str::from_utf8(host).ok()?.parse().ok()

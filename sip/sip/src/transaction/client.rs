@@ -1,4 +1,4 @@
-//! Client transactions: RFC 3261 figures 5 and 6, RFC 6026 section 7.2.
+//! Client transactions (RFC 3261 figures 5 and 6, RFC 6026 section 7.2).
 
 use std::time::Duration;
 
@@ -6,29 +6,29 @@ use base::Time;
 
 use super::{Kind, Timers};
 
-/// The handling of a response.
+/// The actions that a response requires.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ClientVerdict {
-    /// Pass it to the user.
+    /// True if the response must be passed to the user.
     pub pass: bool,
-    /// Send ACK for it (again).
+    /// True if an ACK for the response must be sent. This includes retransmitted responses.
     pub ack: bool,
 }
 
-/// The result of a time-out.
+/// The result of [`Client::on_timeout`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ClientTimeout {
-    /// Nothing yet.
+    /// No timer is due.
     Nothing,
-    /// Retransmit the request.
+    /// The request must be retransmitted.
     Resend,
-    /// No response came in time; the transaction has ended.
+    /// No final response arrived in time, and the transaction has ended.
     TimedOut,
     /// The transaction has ended.
     Ended,
 }
 
-/// A request that waits for its responses.
+/// A client transaction, which waits for the responses to its request.
 #[derive(Clone, Debug)]
 pub struct Client {
     kind: Kind,
@@ -38,14 +38,14 @@ pub struct Client {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
-    /// Calling, Trying, and Proceeding of non-INVITE.
+    /// The states Calling and Trying, and Proceeding of a non-INVITE transaction.
     Waiting {
         resend: Time,
         interval: Duration,
         give_up: Time,
         is_proceeding: bool,
     },
-    /// INVITE after a provisional response: its user runs timer C.
+    /// Proceeding of an INVITE transaction. Its user runs timer C.
     Proceeding,
     Completed {
         until: Time,
@@ -57,7 +57,7 @@ enum State {
 }
 
 impl Client {
-    /// Starts a transaction whose request was sent just now.
+    /// Starts a transaction whose request was sent at `now`.
     pub fn start(kind: Kind, timers: Timers, now: Time) -> Client {
         let resend = if kind.is_reliable { Time::NEVER } else { now + timers.t1 };
         let give_up = now + timers.long();
@@ -65,7 +65,7 @@ impl Client {
         Client { kind, timers, state }
     }
 
-    /// Handles a response.
+    /// Handles a response, and returns the required actions.
     pub fn on_response(&mut self, now: Time, status: u16) -> ClientVerdict {
         let (pass, ack) = if self.kind.is_invite {
             self.on_invite_response(now, status)
@@ -91,7 +91,7 @@ impl Client {
                 self.state = State::Completed { until };
                 (true, true)
             }
-            // 2xx of other branches and repeated ones belong to the user (RFC 6026 section 7.2).
+            // Retransmitted 2xx, and 2xx of other branches, are passed to the user (RFC 6026 section 7.2).
             (State::Accepted { .. }, 200..=299) => (true, false),
             (State::Completed { .. }, 300..) => (false, true),
             (State::Accepted { .. } | State::Completed { .. } | State::Ended, _) => (false, false),
@@ -130,7 +130,7 @@ impl Client {
         }
     }
 
-    /// Returns the time for [`Client::on_timeout`].
+    /// Returns the time at which [`Client::on_timeout`] must be called next.
     pub fn next_timeout(&self) -> Time {
         match self.state {
             State::Waiting { resend, give_up, .. } => resend.min(give_up),
@@ -139,7 +139,7 @@ impl Client {
         }
     }
 
-    /// Reports whether there was a provisional response but no final one: CANCEL may be sent (section 9.1).
+    /// Reports whether a provisional response has arrived, but no final one. In this state CANCEL may be sent (section 9.1).
     pub fn is_proceeding(&self) -> bool {
         matches!(self.state, State::Proceeding | State::Waiting { is_proceeding: true, .. })
     }
@@ -149,7 +149,7 @@ impl Client {
         self.kind.is_invite
     }
 
-    /// Reports whether no final response has come.
+    /// Reports whether no final response has arrived.
     pub fn is_pending(&self) -> bool {
         matches!(self.state, State::Proceeding | State::Waiting { .. })
     }
@@ -163,7 +163,7 @@ mod tests {
         Client::start(Kind { is_invite, is_reliable }, Timers::default(), Time::ZERO)
     }
 
-    /// Runs to the end: times of retransmissions and of the end, in ms.
+    /// Runs a transaction to its end. Returns the times of the retransmissions, the time of the end (both in ms), and the last result.
     fn run(client: &mut Client) -> (Vec<u64>, u64, ClientTimeout) {
         let mut resent = Vec::new();
         loop {

@@ -1,7 +1,8 @@
-//! The four transaction machines of RFC 3261 section 17, with RFC 6026's Accepted states. They handle times and statuses, not
-//! messages: the driver keeps the bytes, sends them on request, and observes [`Client::next_timeout`].
+//! The four transaction state machines of RFC 3261 section 17, with the Accepted states of RFC 6026. They handle times and status codes,
+//! not messages. The driver keeps the messages, sends them when a machine requests it, and observes [`Client::next_timeout`].
 //!
-//! Invariant: a machine that has not ended has a time-out, unless it waits for its user (INVITE in Proceeding).
+//! Invariant: a machine that has not ended has a next time-out, unless it waits for its user. A server without a final response waits for
+//! its user. A client for INVITE in the state Proceeding also waits for its user.
 
 mod client;
 mod server;
@@ -14,14 +15,14 @@ use std::time::Duration;
 /// Timer values (RFC 3261 section 17.1.1.2 and table 4).
 #[derive(Clone, Copy, Debug)]
 pub struct Timers {
-    /// Round-trip estimate.
+    /// T1: estimate of the round-trip time.
     pub t1: Duration,
-    /// Longest time between retransmissions of non-INVITE requests and INVITE responses.
+    /// T2: longest time between retransmissions of non-INVITE requests and of INVITE responses.
     pub t2: Duration,
-    /// Longest time a message stays in the network.
+    /// T4: longest time that a message stays in the network.
     pub t4: Duration,
-    /// Time a proxy waits for a final response after the last provisional one: timer C, more than 3 minutes (section
-    /// 16.6, step 11).
+    /// Timer C: time that a proxy waits for a final response after the last provisional response. The value exceeds 3 minutes
+    /// (section 16.6, step 11).
     pub c: Duration,
 }
 
@@ -37,10 +38,11 @@ impl Default for Timers {
 }
 
 impl Timers {
-    /// Returns the time until timer E reaches T2: 3.5 s. A non-INVITE request still unanswered by then gets 100 (RFC 4320 section 4.1).
+    /// Returns the time until timer E reaches T2, which is 3.5 s by default. A non-INVITE request that is unanswered at that time gets
+    /// 100 (RFC 4320 section 4.1).
     pub fn until_t2(&self) -> Duration {
         let (mut interval, mut all) = (self.t1, Duration::ZERO);
-        // Bounded by 64 × T1, when the client has given up.
+        // After 64 × T1 the client has given up, so a longer time is useless.
         while interval < self.t2 && all < self.long() {
             all += interval;
             interval *= 2;
@@ -48,13 +50,13 @@ impl Timers {
         all
     }
 
-    /// 64 × T1: timers B, F, H, J, L and M, and timer D over unreliable transports.
+    /// Returns 64 × T1, which is the value of timers B, F, H, J, L and M, and of timer D over unreliable transports.
     pub fn long(&self) -> Duration {
         64 * self.t1
     }
 }
 
-/// The kind of a transaction and its transport.
+/// The kind of a transaction and of its transport.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Kind {
     /// True for INVITE.
@@ -64,7 +66,7 @@ pub struct Kind {
 }
 
 impl Kind {
-    /// Returns `wait` over unreliable transports, zero over others.
+    /// Returns `wait` over unreliable transports, and zero over reliable ones.
     fn unless_reliable(self, wait: Duration) -> Duration {
         if self.is_reliable { Duration::ZERO } else { wait }
     }

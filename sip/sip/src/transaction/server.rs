@@ -1,4 +1,4 @@
-//! Server transactions: RFC 3261 figures 7 and 8, RFC 6026 section 7.1, RFC 4320 section 4.1.
+//! Server transactions (RFC 3261 figures 7 and 8, RFC 6026 section 7.1, RFC 4320 section 4.1).
 
 use std::time::Duration;
 
@@ -6,22 +6,22 @@ use base::Time;
 
 use super::{Kind, Timers};
 
-/// The result of a time-out.
+/// The result of [`Server::on_timeout`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ServerTimeout {
-    /// Nothing yet.
+    /// No timer is due.
     Nothing,
-    /// No response was sent yet: send 100.
+    /// No response was sent in time, so the user must send 100.
     SayTrying,
-    /// Retransmit the last response.
+    /// The last response must be retransmitted.
     Resend,
-    /// No ACK came in time; the transaction has ended.
+    /// No ACK arrived in time, and the transaction has ended.
     NoAck,
     /// The transaction has ended.
     Ended,
 }
 
-/// A request that is being answered.
+/// A server transaction, which answers a request.
 #[derive(Clone, Debug)]
 pub struct Server {
     kind: Kind,
@@ -36,17 +36,17 @@ enum State {
         say_so: Time,
     },
     Proceeding,
-    /// INVITE rejected, and no ACK yet.
+    /// An INVITE was rejected, and its ACK has not arrived.
     Refused {
         resend: Time,
         interval: Duration,
         give_up: Time,
     },
-    /// Answered; for INVITE: rejected, and the ACK has come.
+    /// A non-INVITE request was answered, or the ACK for a rejected INVITE has arrived.
     Done {
         until: Time,
     },
-    /// INVITE accepted.
+    /// An INVITE was accepted.
     Accepted {
         until: Time,
     },
@@ -54,13 +54,13 @@ enum State {
 }
 
 impl Server {
-    /// Starts a transaction whose request came just now. For INVITE the user sends 100 at once.
+    /// Starts a transaction whose request arrived at `now`. For INVITE, the user sends 100 at once.
     pub fn start(kind: Kind, timers: Timers, now: Time) -> Server {
         let say_so = if kind.is_invite { Time::NEVER } else { now + timers.until_t2() };
         Server { kind, timers, state: State::Trying { say_so } }
     }
 
-    /// Handles a retransmitted request; returns true if the last response must be sent again.
+    /// Handles a retransmitted request. Returns true if the last response must be sent again.
     pub fn on_request(&self) -> bool {
         match self.state {
             State::Proceeding | State::Refused { .. } => true,
@@ -77,7 +77,7 @@ impl Server {
         }
     }
 
-    /// Reports whether the user may send this response, and enters the state after it.
+    /// Reports whether the user may send this response. If so, enters the state after it.
     pub fn on_response(&mut self, now: Time, status: u16) -> bool {
         match (self.state, status) {
             (State::Trying { .. } | State::Proceeding, 100..=199) => self.state = State::Proceeding,
@@ -122,7 +122,7 @@ impl Server {
         }
     }
 
-    /// Returns the time for [`Server::on_timeout`].
+    /// Returns the time at which [`Server::on_timeout`] must be called next.
     pub fn next_timeout(&self) -> Time {
         match self.state {
             State::Refused { resend, give_up, .. } => resend.min(give_up),
@@ -137,12 +137,12 @@ impl Server {
         matches!(self.state, State::Trying { .. } | State::Proceeding)
     }
 
-    /// Reports whether an INVITE was rejected, and its ACK has not come.
+    /// Reports whether an INVITE was rejected, and its ACK has not arrived.
     pub fn awaits_ack(&self) -> bool {
         matches!(self.state, State::Refused { .. })
     }
 
-    /// Reports whether an INVITE was accepted; this transaction ignores its ACK (RFC 6026 section 7.1).
+    /// Reports whether an INVITE was accepted. This transaction ignores the ACK of an accepted INVITE (RFC 6026 section 7.1).
     pub fn is_accepted(&self) -> bool {
         matches!(self.state, State::Accepted { .. })
     }
