@@ -1,9 +1,13 @@
 //! Access control: lists of networks, and a rate limit per source.
 //!
-//! A source is an IPv4 address, or the first 64 bits of an IPv6 address, all of which belong to one subscriber. Beyond its rate a source
-//! gets 503 with Retry-After at the same rate again, then nothing: answering everything would make this proxy a reflector. Invariant:
-//! no more than [`Access::sources`] sources are remembered; the longest silent are forgotten first, half of them at once. ACK and
-//! responses are not checked: they get no answer, and the transactions they belong to were checked.
+//! A source is an IPv4 address, or the first 64 bits of an IPv6 address. All addresses with the same 64 bits belong to one subscriber.
+//! Requests beyond the rate get 503 with Retry-After, at up to the same rate. All further requests are dropped, because a proxy that
+//! answers all requests would be a reflector.
+//!
+//! Invariant: no more than [`Access::sources`] sources are remembered. The sources that were silent longest are forgotten first, half of
+//! them at once.
+//!
+//! ACKs and responses are not checked. They get no answer, and the transactions to which they belong were checked.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -16,15 +20,15 @@ use crate::network::Network;
 /// Access lists and the rate limit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Access {
-    /// If not empty, only these may send requests.
+    /// Networks that may send requests. If the list is empty, all networks may.
     pub allow: Vec<Network>,
-    /// These may not, even if listed in `allow`.
+    /// Networks that may not send requests, even if `allow` contains them.
     pub deny: Vec<Network>,
-    /// These are exempt from the rate limit, as are next hops.
+    /// Networks that are exempt from the rate limit. Next hops are also exempt.
     pub unlimited: Vec<Network>,
-    /// Requests per second of one source; 0: unlimited.
+    /// Limit on requests per second from one source. 0 means no limit.
     pub rate: u32,
-    /// Burst size after silence, at least 1.
+    /// Number of requests that a source may send at once after silence, at least 1.
     pub burst: u32,
     /// Limit on remembered sources.
     pub sources: usize,
@@ -46,24 +50,24 @@ impl Default for Access {
 /// The decision on a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Admission {
-    /// It is processed further.
+    /// The request is processed further.
     Granted,
-    /// Rejected with 403.
+    /// The request is rejected with 403.
     Denied,
-    /// Rejected with 503.
+    /// The request is rejected with 503.
     Limited,
-    /// Dropped.
+    /// The request is dropped.
     Ignored,
 }
 
-/// The theoretical arrival times of the generic cell rate algorithm (ITU-T I.371).
+/// The theoretical arrival times of the generic cell rate algorithm (ITU-T I.371), for granted and for rejected requests.
 #[derive(Clone, Copy, Debug, Default)]
 struct Source {
     granted: Time,
     refused: Time,
 }
 
-/// The known sources. New ones go to `young`; when that has half of the permitted number, it becomes `old`.
+/// The remembered sources. A new source enters `young`. When `young` has half of the permitted number, it replaces `old`.
 #[derive(Debug, Default)]
 pub(super) struct AccessControl {
     young: HashMap<u64, Source>,
@@ -109,7 +113,7 @@ impl AccessControl {
     }
 }
 
-/// Reports whether one more is within the rate, and counts it if so.
+/// Reports whether one more request is within the rate. If so, counts the request.
 fn take(taken: &mut Time, now: Time, access: &Access) -> bool {
     let interval = Duration::from_secs(1) / access.rate.max(1);
     let next = (*taken).max(now) + interval;
@@ -120,7 +124,7 @@ fn take(taken: &mut Time, now: Time, access: &Access) -> bool {
     is_within
 }
 
-/// IPv4-mapped IPv6 addresses would share their first 64 bits, so they are moved to a range without unicast addresses.
+/// Returns the key of a source. The key of an IPv4 address begins with 32 one bits. No IPv6 unicast address begins with these bits.
 fn key_of(from: IpAddr) -> u64 {
     match from.to_canonical() {
         IpAddr::V4(address) => 0xffff_ffff_0000_0000 | u64::from(address.to_bits()),

@@ -1,4 +1,4 @@
-//! Requests on their way through the proxy, with the facts found about them so far.
+//! Requests that the proxy is serving, with the facts found about them so far.
 
 use super::Id;
 use super::leg::Leg;
@@ -9,14 +9,14 @@ use crate::transport::Hop;
 /// A request to forward.
 #[derive(Debug)]
 pub(super) struct Asked {
-    /// Its server transaction.
+    /// The request's server transaction.
     pub(super) server: Id,
     pub(super) from: Hop,
     pub(super) request: Message,
     pub(super) known: Essentials,
-    /// The dialog for which one of our own Routes was marked.
+    /// Dialog that the mark in one of our own Routes identifies.
     pub(super) leg: Option<Leg>,
-    /// The loop mark for the branches of its copies: seen again here, it reveals a loop.
+    /// Loop mark in the branches of the request's copies. If the mark returns to this proxy, the request has looped.
     pub(super) mark: String,
 }
 
@@ -24,10 +24,10 @@ pub(super) struct Asked {
 #[derive(Clone, Debug)]
 pub(super) struct Ack {
     pub(super) from: Hop,
-    /// The request without the Routes that lead here.
+    /// The request without the Routes that lead to this proxy.
     pub(super) request: Message,
     pub(super) known: Essentials,
-    /// The dialog for which one of our own Routes was marked.
+    /// Dialog that the mark in one of our own Routes identifies.
     pub(super) leg: Option<Leg>,
     pub(super) mark: String,
 }

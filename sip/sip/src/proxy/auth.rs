@@ -1,10 +1,12 @@
-//! Authentication of requests (RFC 3261 section 22): REGISTER with Authorization, others with Proxy-Authorization.
+//! Authentication of requests (RFC 3261 section 22): REGISTER with Authorization, other requests with Proxy-Authorization.
 //!
-//! The proxy challenges requests outside of dialogs whose From is one of our users. The user name must match the From address, and the
-//! credentials must be for this request's target: "the server MUST assure that the resource designated by the "uri" parameter is the
-//! same as the resource specified in the Request-Line" (RFC 7616 section 3.4.6). Otherwise a callee could pass our challenge on to the
-//! caller as its own, and call somebody else with the answer. RFC 3261 section 22.4 (8) lets a server accept other URIs, since proxies
-//! forward; here [`is_same_target`] defines the permitted differences. CANCEL and ACK are never challenged.
+//! The proxy challenges requests outside of dialogs if From names one of our users. In a REGISTER, To decides instead of From. The
+//! credentials must have the name of that user, and must be for the request's target. RFC 7616 section 3.4.6: "the server MUST assure
+//! that the resource designated by the "uri" parameter is the same as the resource specified in the Request-Line".
+//!
+//! Otherwise a callee could forward our challenge to the caller as its own challenge, and use the answer for a call to another user.
+//! RFC 3261 section 22.4 (8) lets a server accept other URIs, because proxies may change the Request-URI. [`is_same_target`] defines the
+//! differences that we permit. CANCEL and ACK are never challenged.
 
 use base::Time;
 
@@ -21,9 +23,9 @@ use crate::uri::{Uri, is_same_target};
 /// A correct answer to a challenge, which must not be accepted twice.
 #[derive(Debug)]
 pub(crate) struct Proof {
-    /// The challenge, by its nonce's number.
+    /// Time and number of the challenge's nonce, in hexadecimal.
     pub(crate) nonce: String,
-    /// Number of answers to it, this one included.
+    /// Number of answers to the challenge, including this answer.
     pub(crate) count: u32,
     /// True if this proxy issued the challenge.
     pub(crate) is_own: bool,
@@ -32,13 +34,13 @@ pub(crate) struct Proof {
 /// The result of authentication.
 #[derive(Debug)]
 pub(super) enum Verdict {
-    /// It may go on.
+    /// The request may continue.
     Passed,
-    /// It may go on if no proxy has accepted this proof before.
+    /// The request may continue if no proxy has accepted this proof before.
     Unless(Proof),
 }
 
-/// The judge of credentials.
+/// The component that checks credentials and issues challenges.
 #[derive(Debug)]
 pub(super) struct Authenticator {
     nonces: Nonces,
@@ -49,8 +51,8 @@ impl Authenticator {
         Authenticator { nonces }
     }
 
-    /// Reports whether the request may go on; a rejected one leaves no state. `asked_for` is the Request-URI as received, which
-    /// differs from the current one behind a strict router.
+    /// Decides whether a request may continue. A rejected request leaves no state. `asked_for` is the Request-URI as received. It differs
+    /// from the current Request-URI if the previous hop was a strict router.
     pub(super) fn authenticate(
         &mut self,
         now: Time,
@@ -126,7 +128,7 @@ impl Authenticator {
         Ok(Check::Not { is_stale })
     }
 
-    /// Demands credentials.
+    /// Returns a rejection that demands credentials.
     pub(super) fn challenge(
         &mut self,
         now: Time,
@@ -150,7 +152,7 @@ impl Authenticator {
     }
 }
 
-/// Removes the credentials meant for us before the next hop.
+/// Removes the credentials for our realm from a request before it is forwarded.
 pub(super) fn forget_credentials(config: &ProxyConfig, request: &mut Message, is_register: bool) {
     if is_register {
         return;
@@ -164,7 +166,7 @@ pub(super) fn forget_credentials(config: &ProxyConfig, request: &mut Message, is
 
 /// The result of checking a request's credentials.
 enum Check {
-    /// Authenticated as this user; with a proof if other proxies must know of it.
+    /// Authenticated as this user. A proof is present if other proxies must know of the authentication.
     By(String, Option<Proof>),
     Not {
         is_stale: bool,

@@ -1,9 +1,10 @@
-//! Liveness of the cluster, the proxies that share users, from their heartbeats every two seconds.
+//! Liveness of the cluster members, which are proxies that share users. Each member sends a heartbeat every two seconds.
 //!
-//! A draining proxy announces it: its users are still called through it if there is no other way to them. A flow through a proxy that
-//! announced its end is treated as gone, so that nobody waits for it. So is that of a silent proxy, but only while heartbeats from
-//! others, our own included, still arrive: otherwise our subscription is broken. Invariant: silent proxies are forgotten, and no more
-//! than [`MEMBERS_MAX`] are known.
+//! A draining member announces its state. Its users are still called through it if no other way to them exists. A member that has
+//! announced its end is gone. Its flows are not used, so no request waits for that member.
+//!
+//! A silent member also counts as gone, but only while other heartbeats, including our own, arrive. If no heartbeats arrive, our own
+//! subscription is broken. Invariant: silent members are forgotten, and no more than [`MEMBERS_MAX`] members are known.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -11,32 +12,32 @@ use std::time::Duration;
 
 use base::Time;
 
-/// Three missed heartbeats, plus a second for delivery.
+/// Silence after which a member counts as gone: three missed heartbeats, and one second for delivery.
 const SILENCE_MAX: Duration = Duration::from_secs(7);
 /// Limit on known members.
 const MEMBERS_MAX: usize = 1000;
 
-/// A proxy's announced state.
+/// State that a proxy announces.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Presence {
-    /// It is running.
+    /// The proxy is running.
     Here,
-    /// It accepts new work only for users whom no other proxy can reach.
+    /// The proxy drains. It accepts new work only for users that no other proxy can reach.
     Draining,
-    /// It is about to end, and accepts nothing.
+    /// The proxy is about to shut down, and accepts no requests.
     Gone,
 }
 
-/// The known members of the cluster, each by its first listener.
+/// The known cluster members, by the address of their first listener.
 #[derive(Debug, Default)]
 pub(super) struct Cluster {
     heard: BTreeMap<SocketAddr, (Time, Presence)>,
-    /// Start of the period in which heartbeats have arrived without a gap.
+    /// Start of the current period in which heartbeats arrive without a gap.
     since: Time,
 }
 
 impl Cluster {
-    /// Records a heartbeat; returns true if the state is new.
+    /// Records a heartbeat. Returns true if the member's state is new.
     pub(super) fn note(&mut self, now: Time, address: SocketAddr, presence: Presence) -> bool {
         if !self.is_anybody_heard(now) {
             self.since = now;
@@ -52,13 +53,13 @@ impl Cluster {
         self.heard.values().any(|(at, _)| *at + SILENCE_MAX > now)
     }
 
-    /// Returns a proxy's last announced state, if recent enough.
+    /// Returns the last announced state of a member, if the member is not silent.
     fn presence(&self, now: Time, address: SocketAddr) -> Option<Presence> {
         let (at, presence) = self.heard.get(&address)?;
         (*at + SILENCE_MAX > now).then_some(*presence)
     }
 
-    /// Reports whether a proxy has announced its end, or missed its heartbeats while others arrived.
+    /// Reports whether a member has announced its end, or is silent while other heartbeats arrive.
     pub(super) fn is_gone(&self, now: Time, address: SocketAddr) -> bool {
         match self.presence(now, address) {
             Some(presence) => presence == Presence::Gone,
@@ -66,7 +67,7 @@ impl Cluster {
         }
     }
 
-    /// Reports whether a proxy should be avoided if others can do the work.
+    /// Reports whether a member drains. Its work should then go to other members.
     pub(super) fn is_draining(&self, now: Time, address: SocketAddr) -> bool {
         self.presence(now, address) == Some(Presence::Draining)
     }
@@ -101,7 +102,7 @@ mod tests {
         }
         here(&mut cluster, 115, ours);
         assert!(cluster.is_gone(second(115), other) && !cluster.is_gone(second(115), ours));
-        // Nobody is heard, so our subscription is broken; once heartbeats return, each proxy gets its full time again.
+        // Without any heartbeat, our own subscription must be broken. After heartbeats return, each member again has the full time.
         assert!(!cluster.is_gone(second(130), other));
         here(&mut cluster, 130, ours);
         assert!(!cluster.is_gone(second(130), other));

@@ -18,16 +18,16 @@ use crate::transport::Transport;
 pub struct Listener {
     /// The transport.
     pub transport: Transport,
-    /// The address in Via and Record-Route; never unspecified.
+    /// Address in Via and Record-Route. Must not be the unspecified address.
     pub address: SocketAddr,
 }
 
-/// A replacement for a listener's address in Record-Route: a name or address common to all proxies that share users.
+/// A replacement for a listener's address in Record-Route. It is a name or address that all proxies with the same users have in common.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RecordName {
-    /// A name in lower case, or an address.
+    /// Name in lower case, or address.
     pub host: String,
-    /// The port; `None`: it is looked up with the name (RFC 3263 section 4.2).
+    /// The port. With `None`, DNS provides the port together with the address (RFC 3263 section 4.2).
     pub port: Option<u16>,
 }
 
@@ -38,7 +38,7 @@ impl fmt::Display for RecordName {
     }
 }
 
-/// The route to a foreign domain.
+/// A configured route to another domain.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NextHop {
     /// The domain, in lower case.
@@ -52,23 +52,23 @@ pub struct NextHop {
 /// Digest authentication settings.
 #[derive(Clone, Debug)]
 pub struct Authentication {
-    /// The realm, shown to users.
+    /// The realm, which clients show to their users.
     pub realm: String,
     /// Passwords by user name, without domain.
     pub passwords: BTreeMap<String, String>,
-    /// The hashes to offer, the best first (RFC 8760 section 2.4). Some clients fail at an unsupported one instead of trying
-    /// the next.
+    /// Hash algorithms of the challenges, the strongest first (RFC 8760 section 2.4). Some clients fail at an unsupported algorithm
+    /// instead of trying the next one.
     pub algorithms: Vec<Algorithm>,
 }
 
 /// Limits on the lifetime of bindings (RFC 3261 section 10.3).
 #[derive(Clone, Copy, Debug)]
 pub struct Expiry {
-    /// The minimum; shorter requests are rejected with 423.
+    /// Minimum lifetime. Requests for a shorter lifetime are rejected with 423.
     pub min: Duration,
-    /// The lifetime if the client names none.
+    /// Lifetime if the client requests none.
     pub default: Duration,
-    /// The maximum; longer requests are reduced to this.
+    /// Maximum lifetime. Longer lifetimes are reduced to this value.
     pub max: Duration,
 }
 
@@ -82,7 +82,7 @@ impl Default for Expiry {
     }
 }
 
-/// Settings common to proxies that share users in a store; they also need the same [`ProxyConfig::dialog_secret`].
+/// Settings of proxies that share users in a store. These proxies also need the same [`ProxyConfig::dialog_secret`].
 #[derive(Clone, Copy, Debug)]
 pub struct Shared {
     /// The store clock's reading at [`base::Time::ZERO`].
@@ -92,30 +92,31 @@ pub struct Shared {
 /// The mode in which requests are served.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Mode {
-    /// Forwards requests to all their targets, in transactions of its own (RFC 3261 section 16).
+    /// The proxy forwards requests to all their targets, in its own transactions (RFC 3261 section 16).
     #[default]
     Stateful,
-    /// Forwards requests to one target, and keeps no state (section 16.11). Not with authentication, because a retransmission would be
-    /// rejected; nor with [`ProxyConfig::names`] or [`ProxyConfig::shared`], which would make them wait.
+    /// The proxy forwards each request to one target, and keeps no state (section 16.11). This mode excludes authentication, because a
+    /// retransmission would be rejected. It also excludes [`ProxyConfig::names`] and [`ProxyConfig::shared`], because requests would have
+    /// to wait.
     Stateless,
-    /// Redirects senders to the user's contacts (section 8.3).
+    /// The proxy redirects senders to the user's contacts (section 8.3).
     Redirect,
 }
 
-/// All settings.
+/// All settings of a proxy.
 #[derive(Clone, Debug, Default)]
 pub struct ProxyConfig {
     /// The mode in which requests are served. Cannot be changed later.
     pub mode: Mode,
     /// Domains whose users are registered here, in lower case.
     pub domains: Vec<String>,
-    /// Our addresses.
+    /// Addresses on which the proxy listens.
     pub listeners: Vec<Listener>,
     /// Replacements for listeners' addresses in Record-Route, by index into `listeners`.
     pub record_names: BTreeMap<usize, RecordName>,
     /// Routes to other domains.
     pub next_hops: Vec<NextHop>,
-    /// Authentication of users; `None`: not required.
+    /// Authentication of users. With `None`, no authentication is required.
     pub authentication: Option<Authentication>,
     /// Limits on the lifetime of bindings.
     pub expiry: Expiry,
@@ -127,32 +128,33 @@ pub struct ProxyConfig {
     pub location: LocationLimits,
     /// Limits on concurrent activity.
     pub limits: ProxyLimits,
-    /// The key of the marks that identify requests within dialogs; `None`: a random one, so that dialogs do not continue through
-    /// another proxy.
+    /// Key of the marks that identify requests within dialogs. With `None`, the key is random, and dialogs cannot continue through
+    /// another proxy or after a restart.
     pub dialog_secret: Option<[u8; 32]>,
-    /// Set if proxies share users; `None`: this proxy has users of its own.
+    /// Set if proxies share users. With `None`, this proxy has its own users.
     pub shared: Option<Shared>,
-    /// If true, names of other domains are looked up with [`Output::Resolve`](super::Output::Resolve); otherwise they get 500.
+    /// True if names of other domains are resolved ([`Output::Resolve`](super::Output::Resolve)). Otherwise requests to such names get
+    /// 500.
     pub names: bool,
     /// Access lists and rate limit.
     pub access: Access,
-    /// Permitted addresses for requests within dialogs, in addition to addresses related to the dialog or to us.
+    /// Networks to which requests within dialogs may go, in addition to addresses of the dialog, of registered users and of next hops.
     pub relay_networks: Vec<Network>,
 }
 
 /// Limits on concurrent activity.
 #[derive(Clone, Copy, Debug)]
 pub struct ProxyLimits {
-    /// Server transactions, including those that only wait to end; beyond that requests get 503.
+    /// Limit on server transactions, including those that only wait to end. Beyond the limit, requests get 503.
     pub transactions: usize,
-    /// Bytes kept of messages in all transactions together; beyond that requests get 503, and responses that do not fit are not
-    /// kept for retransmission.
+    /// Limit on bytes of messages that all transactions keep. Beyond the limit, requests get 503, and responses are not kept for
+    /// retransmission.
     pub kept_bytes: usize,
-    /// The Retry-After of those responses, in seconds.
+    /// Retry-After of these 503 responses, in seconds.
     pub retry_after: u32,
-    /// Branches per request.
+    /// Limit on branches per request.
     pub branches: usize,
-    /// Known dialogs; beyond that the one that was silent longest is forgotten.
+    /// Limit on known dialogs. Beyond the limit, the dialog that was silent longest is forgotten.
     pub dialogs: usize,
 }
 

@@ -1,4 +1,4 @@
-//! The copy of a request for one target (RFC 3261 section 16.6, steps 1 to 9). Begin with [`Copier::copy_within_udp_limit`].
+//! Builds the copy of a request for one target (RFC 3261 section 16.6, steps 1 to 9). Begin with [`Copier::copy_within_udp_limit`].
 
 use bytes::Bytes;
 
@@ -13,10 +13,11 @@ use crate::transport::{Hop, Transport};
 use crate::uri::{Scheme, Uri};
 use crate::via::{Via, parse_ip};
 
-/// Longer requests use TCP instead of UDP: "larger than 1300 bytes and the path MTU is unknown" (RFC 3261 section 18.1.1).
+/// Limit in bytes on requests over UDP. Longer requests use TCP: "larger than 1300 bytes and the path MTU is unknown" (RFC 3261
+/// section 18.1.1).
 const UDP_MAX: usize = 1300;
 
-/// The settings and the key that shape copies.
+/// The builder of copies, with the settings and the key of dialog marks.
 #[derive(Clone, Copy)]
 pub(super) struct Copier<'a> {
     config: &'a ProxyConfig,
@@ -28,7 +29,7 @@ impl<'a> Copier<'a> {
         Copier { config, marks }
     }
 
-    /// Builds the copy for a target, which switches to TCP if the copy is too long for UDP (section 18.1.1).
+    /// Builds the copy for a target. If the copy is too long for UDP, the target switches to TCP (section 18.1.1).
     pub(super) fn copy_within_udp_limit(
         &self,
         request: &Message,
@@ -86,7 +87,8 @@ impl<'a> Copier<'a> {
         copy
     }
 
-    /// Adds our address on the outgoing side, and on the incoming side if that differs (RFC 5658).
+    /// Adds Record-Route with our address on the outgoing side. If our address on the incoming side differs, also adds that address
+    /// (RFC 5658).
     fn record_route(
         &self,
         copy: &mut Message,
@@ -104,8 +106,9 @@ impl<'a> Copier<'a> {
         copy.push_front(record_of(&side_to, is_secure, &mark));
     }
 
-    /// Returns our address or name on a hop's side, and our transport as the peer there sees it. A shim on the path may translate
-    /// TCP to SCTP. The peer then knows only the transport in its Via or Contact, and can send requests back only over that one.
+    /// Returns our address or name on the side of a hop, and our transport as the peer sees it. `named` is the transport in the peer's
+    /// Via or Contact. A shim on the path may translate TCP to SCTP. The peer then knows only the named transport, and can send requests
+    /// back only over that transport.
     fn side(&self, hop: Hop, named: Option<Transport>) -> (String, Transport) {
         let listener = self.config.listeners[hop.listener];
         let name = self.config.record_names.get(&hop.listener);
@@ -116,15 +119,15 @@ impl<'a> Copier<'a> {
     }
 }
 
-/// Puts our Via before the others.
+/// Inserts our Via before all other Via values.
 pub(super) fn push_via(config: &ProxyConfig, message: &mut Message, hop: Hop, branch: &str) {
     let (transport, address) = (hop.transport.as_str(), config.listeners[hop.listener].address);
     message
         .push_front(Header::new(Name::Via, &format!("SIP/2.0/{transport} {address};rport;branch={branch}")));
 }
 
-/// Builds a Record-Route field (RFC 3261 section 16.6, step 4). Its URI is SIPS if the Request-URI is SIPS and this side uses TLS:
-/// on a side without TLS, a SIPS URI would name an address at which we do not answer.
+/// Builds a Record-Route field (RFC 3261 section 16.6, step 4). Its URI is SIPS if the Request-URI is SIPS and this side uses TLS. On a
+/// side without TLS, a SIPS URI would name an address at which we do not answer.
 fn record_of((place, transport): &(String, Transport), is_secure: bool, mark: &str) -> Header {
     let uri = if is_secure && *transport == Transport::Tls {
         format!("sips:{place}")
@@ -143,7 +146,7 @@ fn named_by_via(known: &Essentials) -> Option<Transport> {
     Transport::from_bytes(Via::parse(&known.via).ok()?.transport)
 }
 
-/// Returns the transport named by the Contact that is now the Request-URI, if the copy goes directly there.
+/// Returns the transport that the callee's Contact names, if the copy goes directly to the callee. The Contact is now the Request-URI.
 fn named_by_contact(copy: &Message, target: &Target) -> Option<Transport> {
     let has_route = copy.first(Name::Route).is_some() || target.routes().next().is_some();
     let uri = Uri::parse(copy.request_uri()).ok().filter(|_| !has_route)?;
@@ -160,8 +163,8 @@ pub(super) fn may_make_dialog(method: &Method) -> bool {
     }
 }
 
-/// If the first Route is a strict router's, moves its URI to the Request-URI, and the old Request-URI to the end of Route (section
-/// 16.6, step 6).
+/// If the first Route belongs to a strict router, moves the URI of that Route to the Request-URI. Moves the old Request-URI to the end of
+/// Route (section 16.6, step 6).
 fn route_strictly_if_needed(copy: &mut Message) {
     let Some(first) = copy.elements(Name::Route).next() else { return };
     let Ok(address) = Address::parse(first) else { return };

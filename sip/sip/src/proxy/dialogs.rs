@@ -1,13 +1,23 @@
-//! Dialogs created through this proxy: the list for `sctpify-sip dialogs`, and the permitted targets of requests within one.
+//! Table of the dialogs that were created through this proxy. `sctpify-sip dialogs` lists them. The table also limits the targets of
+//! requests within dialogs.
 //!
-//! A dialog is identified by what its mark in Record-Route covers: its Call-ID and its caller's tag ([`Leg`]). It is recorded when the
-//! request that creates it is forwarded, and forgotten when that request is rejected, when BYE was answered, when it was silent for
-//! [`IDLE_MAX`], or when [`super::ProxyLimits::dialogs`] newer ones need its place. Invariant: `order` contains each dialog once, the
-//! most recently active at its end.
+//! A dialog is identified by its Call-ID and its caller's tag ([`Leg`]), which its mark in Record-Route covers. It is recorded when the
+//! request that creates it is forwarded. It is forgotten in these cases:
 //!
-//! Either end may name any address as its Contact, and so direct our messages anywhere. So a request within a dialog goes only to
-//! addresses that took part in creating the dialog, to addresses that our users are registered from, to configured next hops, and to
-//! [`super::ProxyConfig::relay_networks`].
+//! - the request that created it is rejected;
+//! - a BYE was answered or reached nobody;
+//! - the dialog was silent for [`IDLE_MAX`];
+//! - the limit [`super::ProxyLimits::dialogs`] is reached, and the dialog was silent longest.
+//!
+//! Invariant: `order` contains each dialog once, with the most recently active dialog at its end.
+//!
+//! Each end may name any address as its Contact, and could thereby direct our messages to any host. A request within a dialog therefore
+//! goes only to these addresses:
+//!
+//! - addresses that took part in creating the dialog;
+//! - addresses from which our users are registered;
+//! - configured next hops;
+//! - [`super::ProxyConfig::relay_networks`].
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -28,25 +38,25 @@ use crate::transport::Hop;
 use crate::uri::Uri;
 use crate::via::parse_ip;
 
-/// Time after which a silent dialog is forgotten: as long as the longest registration, and hence the longest subscription.
+/// Time after which a silent dialog is forgotten. By default, no registration is longer, and therefore no subscription.
 const IDLE_MAX: Duration = Duration::from_secs(86_400);
-/// Limit on dialogs that one request may create by forking, for telling BYEs apart.
+/// Limit on the callees' tags that are recorded for one forked request. The tags relate each BYE to its dialog.
 const ANSWERS_MAX: usize = 16;
-/// The rejection of a request to an address unrelated to its dialog.
+/// The rejection of a request to an address that is unrelated to its dialog.
 const NOT_OF_THIS_DIALOG: Fault = Fault { status: 403, reason: "Source Not Part Of This Dialog" };
 
-/// A user agent that talks to us directly, with no other proxy between.
+/// A user agent that exchanges messages with us directly, without another proxy in between.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct End {
-    /// The URI of its Contact: the Request-URI of requests to it.
+    /// URI of the user agent's Contact, which is the Request-URI of requests to it.
     contact: Box<[u8]>,
-    /// The hop its messages come from.
+    /// Hop from which the user agent's messages arrive.
     flow: Hop,
 }
 
 impl End {
-    /// Returns the hop to it if that differs from its Contact: its connection while there is one; its source address if it
-    /// asks for that (`ob`, RFC 5626 section 5.3), or if it does not know its own address behind a NAT.
+    /// Returns the hop to the user agent if it differs from the Contact. If the user agent is behind a NAT or asks for its source address
+    /// (`ob`, RFC 5626 section 5.3), the result is the flow. Otherwise the result is the existing connection, if any.
     fn hop(&self) -> Option<Hop> {
         let uri = Uri::parse(&self.contact).ok()?;
         let is_elsewhere = parse_ip(uri.host).is_some_and(|ip| ip != self.flow.address.ip());
@@ -59,36 +69,36 @@ impl End {
     }
 }
 
-/// One dialog, or several created by a forked request.
+/// A dialog, or all dialogs that one forked request created.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Dialog {
-    /// Its Call-ID.
+    /// The Call-ID.
     pub call_id: Box<[u8]>,
-    /// The caller, as in From.
+    /// The caller: value of From.
     pub from: Box<[u8]>,
-    /// The callee, as in To.
+    /// The callee: value of To.
     pub to: Box<[u8]>,
-    /// True if INVITE created it; otherwise it is a subscription.
+    /// True if INVITE created the dialog. Otherwise the dialog is a subscription.
     pub is_call: bool,
-    /// The source of its first request.
+    /// Source of the request that created the dialog.
     pub caller: Hop,
-    /// The destinations of that request.
+    /// Destinations of the request that created the dialog.
     pub callees: Vec<Hop>,
-    /// Arrival time of that request.
+    /// Arrival time of the request that created the dialog.
     pub began: Time,
-    /// Arrival time of the first 2xx; `None`: it is ringing.
+    /// Arrival time of the first 2xx, or `None` if the call is still ringing.
     pub answered: Option<Time>,
     /// Tags of the callees that answered.
     answers: Vec<Box<[u8]>>,
-    /// The ends that talk to us directly: the caller, then the callee.
+    /// The ends that exchange messages with us directly: first the caller, then the callee.
     ends: [Option<End>; 2],
-    /// Time of its last request.
+    /// Time of the dialog's last request.
     heard: Time,
     number: u64,
 }
 
 impl Dialog {
-    /// Returns its sequence number: greater than that of all dialogs that were active before it.
+    /// Returns the dialog's sequence number. It exceeds the numbers of all dialogs whose last activity was earlier.
     pub fn number(&self) -> u64 {
         self.number
     }
@@ -104,12 +114,12 @@ pub(super) struct Dialogs {
 }
 
 impl Dialogs {
-    /// Creates an empty table for at most `max` dialogs.
+    /// Creates an empty table for up to `max` dialogs.
     pub(super) fn new(max: usize) -> Dialogs {
         Dialogs { max, ..Dialogs::default() }
     }
 
-    /// Changes the limit, for future dialogs.
+    /// Sets the limit for future dialogs.
     pub(super) fn set_max(&mut self, max: usize) {
         self.max = max;
     }
@@ -151,7 +161,7 @@ impl Dialogs {
         }
     }
 
-    /// Returns known dialogs, the most recently active first; those after the one of a given number, if any.
+    /// Returns known dialogs, the most recently active first. If `after` is given, begins after the dialog with this number.
     pub(super) fn list(&self, after: Option<u64>) -> impl Iterator<Item = &Dialog> {
         let order = self.order.range(..after.unwrap_or(u64::MAX)).rev();
         order.filter_map(|(_, leg)| self.known.get(leg))
@@ -161,8 +171,8 @@ impl Dialogs {
         self.known.len()
     }
 
-    /// Records the destinations of a request that may create a dialog, up to `callees_max`, and returns the dialog. Requests within a
-    /// dialog add nothing.
+    /// Records the destinations of a request that may create a dialog, and returns the dialog. Repeated requests add destinations up to
+    /// `callees_max`. Requests within a dialog add nothing.
     pub(super) fn note(
         &mut self,
         now: Time,
@@ -177,7 +187,7 @@ impl Dialogs {
         }
         let leg = Leg::new(&known.call_id, known.from_tag.as_deref().unwrap_or_default());
         if let Some(dialog) = self.known.get_mut(&leg) {
-            // The same request again, with credentials or to the next group of targets.
+            // The same request has arrived again, either with credentials or as a spiral.
             dialog.callees.extend(to);
             dialog.callees.truncate(callees_max);
             self.touch(&leg, now);
@@ -202,7 +212,8 @@ impl Dialogs {
         Some(leg)
     }
 
-    /// Records the hop of a response that creates a dialog; if it comes from the callee itself, its Contact is recorded too.
+    /// Records the callee's Contact and hop from a response that creates a dialog. Does nothing if the response came through another
+    /// proxy that recorded its route.
     pub(super) fn learn_callee(&mut self, config: &ProxyConfig, leg: &Leg, from: Hop, response: &Message) {
         let recorded =
             response.elements(Name::RecordRoute).next().and_then(|route| Address::parse(route).ok());
@@ -214,7 +225,8 @@ impl Dialogs {
         }
     }
 
-    /// Returns the target of a request within a dialog: the flow of an end that talks to us directly, otherwise Route or Request-URI.
+    /// Returns the target of a request within a dialog. If the other end exchanges messages with us directly, the target is that end's
+    /// flow. Otherwise the target follows from Route or the Request-URI. Fails if the target is unrelated to the dialog.
     pub(super) fn target_within(
         &mut self,
         routing: &Routing<'_>,
@@ -228,7 +240,7 @@ impl Dialogs {
         let mut flow = None;
         if let Some(dialog) = self.known.get_mut(leg) {
             let [own, other] = if is_caller { [0, 1] } else { [1, 0] };
-            // The Contact of a target refresh request such as re-INVITE (RFC 3261 section 12.2).
+            // A target refresh request, such as re-INVITE, can change the sender's Contact (RFC 3261 section 12.2).
             if let Some(end) = end_of(from, request) {
                 dialog.ends[own] = Some(end);
             }
@@ -244,7 +256,7 @@ impl Dialogs {
         if self.may_send_within(routing, leg, target.hop()) { Ok(target) } else { Err(NOT_OF_THIS_DIALOG) }
     }
 
-    /// Reports whether a request of this dialog may be sent there.
+    /// Reports whether a request within this dialog may be sent to this hop.
     fn may_send_within(&self, routing: &Routing<'_>, leg: &Leg, to: Hop) -> bool {
         let address = to.address.ip();
         let has_part = |dialog: &Dialog| {
@@ -254,7 +266,7 @@ impl Dialogs {
         self.known.get(leg).is_some_and(has_part) || routing.is_known_address(address)
     }
 
-    /// Handles the final response to the request that created `leg`; `to_tag` is the responder's.
+    /// Handles the final response to the request that created `leg`. `to_tag` is the responder's tag.
     pub(super) fn on_answer(&mut self, now: Time, leg: &Leg, status: u16, to_tag: Option<&[u8]>) {
         let Some(dialog) = self.known.get_mut(leg) else { return };
         if status < 300 {
@@ -268,8 +280,8 @@ impl Dialogs {
         }
     }
 
-    /// Handles the final response to a BYE that came at `came`: the dialog has ended, unless credentials were demanded or the like
-    /// (RFC 3261 section 15.1.1).
+    /// Handles a response to a BYE that arrived at `came`. The statuses 2xx, 408 and 481 end the dialog (RFC 3261 section 15.1.1). Other
+    /// responses, such as a challenge, do not.
     pub(super) fn on_bye_answer(
         &mut self,
         now: Time,
@@ -287,8 +299,8 @@ impl Dialogs {
         self.end_by_bye(now, known, end, performance);
     }
 
-    /// Records that a request, if it is a BYE, reached nobody: "no response at all" (section 15.1.1), or no route to the other end. Its
-    /// sender regards the session as ended since it sent the BYE, and will not repeat it.
+    /// Handles a request that reached nobody. If the request is a BYE, it ends its dialog. The sender considers the session ended, and
+    /// does not repeat the BYE. The cause is "no response at all" (section 15.1.1), or no route to the other end.
     pub(super) fn note_undelivered(&mut self, now: Time, request: &Message, performance: &mut Performance) {
         let bye = Some(request).filter(|request| request.method() == Some(&Method::Bye));
         if let Some(Ok(known)) = bye.map(Essentials::of) {
@@ -319,7 +331,7 @@ impl Dialogs {
     }
 }
 
-/// Returns the sender of a request that has passed no other proxy, if it has a Contact.
+/// Returns the sender of a request that came through no other proxy, if the request has a Contact.
 fn end_of(from: Hop, request: &Message) -> Option<End> {
     let is_direct = request.elements(Name::Via).count() == 1;
     contact_of(request).filter(|_| is_direct).map(|contact| End { contact, flow: from })
@@ -343,7 +355,7 @@ mod tests {
         Essentials { from_tag: Some(tag(from)), to_tag: to.map(tag), ..known }
     }
 
-    /// Returns dialogs with one, from 192.0.2.7 to 192.0.2.8.
+    /// Returns a table with one dialog, from 192.0.2.7 to 192.0.2.8.
     fn dialogs() -> (Dialogs, Leg) {
         let mut dialogs = Dialogs::new(10);
         let leg = note(&mut dialogs, Time::ZERO, "caller");

@@ -1,9 +1,9 @@
-//! Flows of proxies that share users (RFC 5626 section 5.2): a user connected to one proxy is reached by the others through that
-//! proxy, with a Route whose user part is a token of the flow.
+//! Flows of proxies that share users (RFC 5626 section 5.2). A user who is connected to one proxy is reached by the other proxies through
+//! that proxy. Their requests have a Route whose user part is a token of the flow.
 //!
-//! A token encodes the source of the REGISTER, with a MAC under a key that the proxies share, so tokens cannot be forged; only the
-//! proxy that issued it uses its contents. A token is valid until its proxy restarts; one for UDP, which needs no connection, remains
-//! valid after that. Begin with [`Flows::route`] and [`Flows::flow_of`].
+//! A token encodes the source of the REGISTER. A MAC with a key that the proxies share prevents forgery. Only the proxy that issued a
+//! token uses its contents. A token is valid until its proxy restarts. A token for UDP remains valid after a restart, because UDP needs
+//! no connection. Begin with [`Flows::route`] and [`Flows::flow_of`].
 
 use std::net::SocketAddr;
 
@@ -16,10 +16,10 @@ use crate::message::Message;
 use crate::transport::{Hop, Transport};
 use crate::uri::Uri;
 
-/// The URI parameter with the TLS address of the same proxy; not from an RFC, and seen only by proxies that share users.
+/// URI parameter with the TLS address of the same proxy. It is not from an RFC. Only proxies that share users see it.
 const SECURE: &str = "tls";
 
-/// The Routes to flows.
+/// The builder and reader of Routes to flows.
 #[derive(Debug)]
 pub(super) struct Flows {
     tokens: HopTokens,
@@ -30,7 +30,7 @@ impl Flows {
         Flows { tokens }
     }
 
-    /// Builds a Route to this proxy that leads on to this flow; for a TLS flow it has our TLS address, too.
+    /// Builds a Route through this proxy to a flow. For a TLS flow, the Route also contains our TLS address.
     pub(super) fn route(&self, config: &ProxyConfig, flow: Hop) -> Option<Box<[u8]>> {
         let home = config.listeners.first()?;
         let token = self.tokens.encode(flow);
@@ -40,10 +40,10 @@ impl Flows {
         Some(format!("<sip:{token}@{address};transport={transport};lr{secure}>").into_bytes().into())
     }
 
-    /// Returns the flow that a Route of ours leads to: one of this run, or one that needs no connection.
+    /// Returns the flow to which one of our Routes leads. The flow must be from this run of the program, or need no connection.
     ///
     /// # Errors
-    /// 403 for a token that nobody here issued, 430 if its connection is of an earlier run.
+    /// Returns 403 for a token that was not issued with our key, and 430 if the token's connection is from an earlier run.
     pub(super) fn flow_of(&self, config: &ProxyConfig, route: &Uri<'_>) -> Result<Hop, Fault> {
         self.tokens.decode(&config.listeners, route.user.unwrap_or_default())
     }
@@ -57,7 +57,7 @@ impl Flows {
         })
     }
 
-    /// Returns the flow of a binding's `through`, or the reason why it has none; `None` if it leads to another proxy.
+    /// Returns the flow of a binding's `through`, or the fault of that Route. Returns `None` if the Route leads to another proxy.
     pub(super) fn own_flow(&self, config: &ProxyConfig, through: &[u8]) -> Option<Result<Hop, Fault>> {
         let address = Address::parse(through).ok()?;
         let uri = Uri::parse(address.uri).ok()?;
@@ -65,7 +65,7 @@ impl Flows {
     }
 }
 
-/// Converts a flow's Route to one over TLS only, and returns it with its hop.
+/// Converts the Route of a flow to a Route over TLS, and returns it with its hop. Returns `None` if the Route has no TLS address.
 pub(super) fn secure_route(config: &ProxyConfig, route: &[u8]) -> Option<(Box<[u8]>, Hop)> {
     let uri = Uri::parse(Address::parse(route).ok()?.uri).ok()?;
     let token = std::str::from_utf8(uri.user?).ok()?;
@@ -76,7 +76,7 @@ pub(super) fn secure_route(config: &ProxyConfig, route: &[u8]) -> Option<(Box<[u
     Some((format!("<sips:{token}@{address};lr>").into_bytes().into(), hop))
 }
 
-/// Reports whether a Route's user part looks like a token, judged by its length.
+/// Reports whether proxies share users and the user part of a Route has the length of a token.
 pub(super) fn is_flow_route(config: &ProxyConfig, route: &Uri<'_>) -> bool {
     config.is_shared() && route.user.is_some_and(|user| user.len() == HopTokens::DIGITS)
 }

@@ -1,17 +1,17 @@
-//! Hop-by-hop requests: CANCEL, and ACK for a rejection.
+//! Builds hop-by-hop requests: CANCEL, and ACK for a rejection.
 
 use bytes::Bytes;
 
 use crate::header::{Header, Name};
 use crate::message::{Message, Method, Start};
 
-/// Builds the CANCEL of a request, or the ACK for its rejection (RFC 3261 sections 9.1 and 17.1.1.3). Takes Request-URI, first Via,
-/// Routes, From, Call-ID and the number of CSeq from the request. `to` is the request's To for CANCEL, and the rejection's for ACK.
+/// Builds the CANCEL of a request, or the ACK for its rejection (RFC 3261 sections 9.1 and 17.1.1.3). The result has the request's
+/// Request-URI, first Via, Routes, From, Call-ID and CSeq number. `to` is the request's To for CANCEL, and the rejection's To for ACK.
 pub(crate) fn hop_request(request: &Message, method: Method, to: Option<Header>) -> Message {
     let mut headers = Vec::with_capacity(8);
     for header in &request.headers {
         match header.name {
-            // Only the first Via; other headers may precede it.
+            // Only the first Via is copied. Other fields may precede it.
             Name::Via if headers.iter().all(|h: &Header| h.name != Name::Via) => headers.push(header.clone()),
             Name::From | Name::CallId | Name::Route => headers.push(header.clone()),
             Name::CSeq => {

@@ -1,4 +1,4 @@
-//! Incoming messages: finds their transaction, and checks new requests (RFC 3261 section 16.3).
+//! Handles incoming messages: finds their transactions, and checks new requests (RFC 3261 section 16.3).
 
 use std::net::SocketAddr;
 
@@ -26,7 +26,7 @@ use crate::transport::Hop;
 use crate::via::Via;
 
 impl Proxy {
-    /// Handles a complete message that came from hop `from`.
+    /// Handles a complete message from hop `from`.
     pub fn handle_message(&mut self, now: Time, from: Hop, bytes: Bytes) {
         let Ok(message) = Message::parse(bytes, &self.config.messages) else {
             self.outbox.count(Event::Dropped);
@@ -40,7 +40,7 @@ impl Proxy {
         }
     }
 
-    /// Rejects a malformed request without keeping state (section 8.2.7), if its Via names a return address.
+    /// Rejects a malformed request without keeping state (section 8.2.7), if its Via contains a return address.
     fn refuse_malformed(&mut self, from: Hop, message: &Message, fault: Fault) {
         self.outbox.count(Event::Dropped);
         let via = message.elements(Name::Via).next().map(Via::parse);
@@ -51,7 +51,8 @@ impl Proxy {
         }
     }
 
-    /// Handles a response. One that matches no branch is dropped (RFC 6026 section 7.3 forbids proxies to forward it).
+    /// Handles a response. A response that matches no branch is dropped, except in stateless mode. RFC 6026 section 7.3 forbids stateful
+    /// proxies to forward it.
     fn handle_response(&mut self, now: Time, response: Message, known: &Essentials) {
         let mut stateful = self.stateful(now);
         if let Some(id) = stateful.branch_of(known) {
@@ -61,21 +62,21 @@ impl Proxy {
         }
     }
 
-    /// Handles a driver's failure to send the request of this branch: as if 503 had come (section 16.9).
+    /// Handles the driver's failure to send a request, as if 503 had arrived (section 16.9). An ACK goes to its next alternative hop.
     pub fn handle_send_failure(&mut self, now: Time, on_failure: u64) {
         self.stateful(now).fail_branch(on_failure);
         self.send_ack_elsewhere(now, on_failure);
     }
 
-    /// Handles a request that the driver did not send because too much already waits for its next hop. If there is no alternative,
-    /// the sender gets 503 with Retry-After.
+    /// Handles a request that the driver did not send because the queue of its next hop is full. If no alternative exists, the sender
+    /// gets 503 with Retry-After.
     pub fn handle_congestion(&mut self, now: Time, on_failure: u64) {
         self.stateful(now).handle_congestion(on_failure);
     }
 
-    /// Handles an ICMP report that a datagram to `address` can never arrive: "inform the transport user of a failure in
-    /// sending" (section 18.4). `quoted` is its beginning. Since ICMP can be forged, it must contain our unpredictable branch;
-    /// shorter quotations are ignored.
+    /// Handles an ICMP report that a datagram to `address` cannot arrive: "inform the transport user of a failure in sending"
+    /// (section 18.4). `quoted` is the beginning of the datagram. It must contain our unpredictable branch, because ICMP can be forged.
+    /// Shorter quotations are ignored.
     pub fn handle_unreachable(&mut self, now: Time, address: SocketAddr, quoted: &[u8]) {
         let mut stateful = self.stateful(now);
         if let Some(id) = stateful.branch_quoted(address, quoted) {
@@ -135,11 +136,11 @@ impl Proxy {
         }
         let vetted = match self.vet(now, &request, &known) {
             Ok(vetted) => Ok(vetted),
-            // The dialog of a BYE is known.
+            // A rejected BYE also gets a transaction, because its rejection can end the dialog.
             Err(refusal) if known.cseq.method == Method::Bye && refusal.fields.is_empty() => {
                 Err(refusal.fault)
             }
-            // A flood of those costs no memory. A retransmission is checked anew.
+            // Other rejections keep no state, so a flood of such requests costs no memory. A retransmission is checked again.
             Err(refusal) => {
                 let status = refusal.fault.status;
                 self.outbox.performance_mut().note_refused(now, &known, status);
@@ -150,11 +151,11 @@ impl Proxy {
         let id = self.transactions.start_server(now, timers, arrival, &mut self.outbox);
         let served = vetted.and_then(|vetted| self.serve_vetted(now, id, from, vetted, known));
         self.stateful(now).refuse_if_failed(id, served);
-        // A request that waits may later need a 100 to its sender.
+        // If the request still waits, its sender may later need a 100.
         self.transactions.schedule_server(id);
     }
 
-    /// Reports whether a request is processed further; if not, it was rejected without keeping state.
+    /// Reports whether a request may be processed further. Otherwise it was rejected or dropped without keeping state.
     fn admit(&mut self, now: Time, from: Hop, request: &Message, via: &Via<'_>) -> bool {
         let address = from.address.ip();
         let fault = match self.access_control.judge(now, &self.config.access, address) {
@@ -188,7 +189,8 @@ impl Proxy {
         begins && self.transactions.is_draining() && !self.flows.leads_by_flow(&self.config, request)
     }
 
-    /// Checks a request by section 16.3, in its order, and 16.4; an error rejects it. Nothing is kept of it yet.
+    /// Checks a request in the order of section 16.3, and removes our own Routes as 16.4 requires. An error rejects the request. No state
+    /// is kept yet.
     fn vet(&mut self, now: Time, request: &Message, known: &Essentials) -> Result<Vetted, Refusal> {
         if known.max_forwards == 0 {
             return Err(Fault { status: 483, reason: "Too Many Hops" }.into());
@@ -208,7 +210,7 @@ impl Proxy {
         let Taken { leg, flow } =
             take_own_routes(&self.config, &self.marks, &self.flows, &mut request, known)?;
         let verdict = match flow {
-            // The proxy that sent it here has authenticated the caller.
+            // The proxy that sent the request here has authenticated the caller.
             Some(_) => Verdict::Passed,
             None => {
                 let is_in_dialog = leg.is_some();
@@ -225,7 +227,7 @@ impl Proxy {
         Ok(Vetted { request, leg, flow, mark, verdict })
     }
 
-    /// Serves a checked request: section 16.5 and on.
+    /// Serves a checked request, as section 16.5 and the sections after it require.
     fn serve_vetted(
         &mut self,
         now: Time,
@@ -247,11 +249,11 @@ impl Proxy {
 
 /// A checked request.
 struct Vetted {
-    /// The request without the Routes that lead here, and without credentials for us.
+    /// The request without the Routes that lead to this proxy. Its credentials are removed if they were accepted.
     request: Message,
-    /// The dialog for which one of those Routes was marked.
+    /// Dialog that the mark in one of those Routes identifies.
     leg: Option<Leg>,
-    /// The flow for which another proxy sent this here.
+    /// Flow to which another proxy directs the request.
     flow: Option<Hop>,
     mark: String,
     verdict: Verdict,

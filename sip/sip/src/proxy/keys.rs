@@ -5,19 +5,19 @@ use sha2::Sha256;
 
 use crate::digest::hex;
 
-/// Returns a fingerprint for comparing keys between proxies without revealing them: 16 hexadecimal digits.
+/// Returns a fingerprint of 16 hexadecimal digits, which permits a comparison of proxies' keys without revealing the keys.
 pub fn fingerprint(secret: &[u8; 32]) -> String {
     hex(&derived(secret, "fingerprint")[..8])
 }
 
-/// Derives a separate key for each use of the shared one.
+/// Derives a separate key for one purpose from the shared key.
 pub(super) fn derived(secret: &[u8; 32], purpose: &str) -> [u8; 32] {
     let mut mac = keyed(secret);
     mac.update(purpose.as_bytes());
     mac.finalize().into_bytes().into()
 }
 
-/// Pads a key shorter than the hash's block with zeros (RFC 2104 section 2).
+/// Returns an HMAC with a key. The key is padded with zeros to the hash's block size (RFC 2104 section 2).
 pub(super) fn keyed(secret: &[u8; 32]) -> Hmac<Sha256> {
     let mut key = [0; 64];
     key[..32].copy_from_slice(secret);

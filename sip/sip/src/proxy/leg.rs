@@ -1,4 +1,4 @@
-//! The identity of a dialog, as its mark in Record-Route covers it.
+//! The identity of a dialog, which its mark in Record-Route covers.
 
 /// The identity of a dialog: Call-ID and the caller's tag.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -6,7 +6,7 @@ pub(super) struct Leg(Box<[u8]>);
 
 impl Leg {
     pub(super) fn new(call_id: &[u8], caller_tag: &[u8]) -> Leg {
-        // A Call-ID contains no zero byte.
+        // The zero byte separates the parts, because a Call-ID contains none.
         Leg([call_id, &[0], caller_tag].concat().into())
     }
 }

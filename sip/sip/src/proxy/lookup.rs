@@ -7,23 +7,23 @@ use crate::transport::Transport;
 use crate::uri::{Scheme, Uri};
 use crate::via::parse_ip;
 
-/// The name is not resolved yet: never sent as a response.
+/// The fault of a name that is not resolved yet. It makes the request wait, and is not sent as a response.
 pub(super) const UNRESOLVED: Fault = Fault { status: 500, reason: "Name Not Looked Up" };
 
-/// A query: a URI's host with the other inputs of RFC 3263 section 4.
+/// A query for a URI's host, with the other inputs of RFC 3263 section 4.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Lookup {
     /// The host, in lower case.
     pub name: String,
-    /// The port, if given: then SRV is not used.
+    /// The port, if given. SRV records are then not used.
     pub port: Option<u16>,
     /// The transport, if given.
     pub transport: Option<Transport>,
-    /// True if only TLS will do (SIPS).
+    /// True if TLS is required (SIPS).
     pub is_secure: bool,
 }
 
-/// One address that a name resolves to, with its transport (RFC 3263 section 4).
+/// An address that a name resolves to, with its transport (RFC 3263 section 4).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ResolvedTarget {
     /// The transport.
@@ -33,7 +33,7 @@ pub struct ResolvedTarget {
 }
 
 impl Lookup {
-    /// Returns the query for a URI; `None` if its host is an address.
+    /// Returns the query for a URI, or `None` if its host is an IP address.
     pub(super) fn of(uri: &Uri<'_>) -> Option<Lookup> {
         let host = uri.param("maddr").flatten().unwrap_or(uri.host);
         if parse_ip(host).is_some() {

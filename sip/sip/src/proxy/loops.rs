@@ -1,4 +1,5 @@
-//! Loops and spirals (RFC 5393 section 4): the same request again, either unchanged or changed.
+//! Detection of loops (RFC 5393 section 4). A request that returns unchanged is a loop. A request that returns with another target is a
+//! spiral, which is permitted.
 
 use sha2::{Digest as _, Sha256};
 
@@ -8,7 +9,7 @@ use crate::header::Name;
 use crate::message::Message;
 use crate::via::Via;
 
-/// The loop marks in our branches.
+/// The source of loop marks, which our branches contain.
 #[derive(Debug)]
 pub(super) struct Loops {
     secret: [u8; 32],
@@ -19,13 +20,13 @@ impl Loops {
         Loops { secret }
     }
 
-    /// Hashes the parts of a request as received that decide its route: "the Request-URI, … Route header fields, … Proxy-Require" and the
-    /// dialog (RFC 3261 section 16.6, step 8). A key keeps others from faking a loop.
+    /// Hashes the parts of a received request that decide its route: "the Request-URI, … Route header fields, … Proxy-Require" and the
+    /// dialog (RFC 3261 section 16.6, step 8). A secret prevents others from faking a loop.
     pub(super) fn mark(&self, request: &Message, known: &Essentials) -> String {
         self.mark_of(request, known, known.to_tag.as_deref().unwrap_or_default())
     }
 
-    /// Computes the mark common to a request and the ACK for its rejection, which has another tag.
+    /// Computes a mark that a request shares with the ACK for its rejection. The mark excludes the To tag, which only the ACK has.
     pub(super) fn mark_without_to_tag(&self, request: &Message, known: &Essentials) -> String {
         self.mark_of(request, known, &[])
     }
@@ -48,7 +49,7 @@ impl Loops {
     }
 }
 
-/// Reports whether a request with this mark has passed here before.
+/// Reports whether a request with this mark has passed this proxy before.
 pub(super) fn is_loop(config: &ProxyConfig, request: &Message, mark: &str) -> bool {
     request.elements(Name::Via).filter_map(|via| Via::parse(via).ok()).any(|via| {
         let is_marked = via.branch().is_some_and(|branch| branch.ends_with(mark.as_bytes()));
