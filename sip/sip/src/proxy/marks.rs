@@ -1,8 +1,8 @@
-//! Marks in our Record-Route, so that only participants of a dialog through this proxy can send requests in it.
+//! Marks in our Record-Route. With them, only participants of a dialog through this proxy can send requests within that dialog.
 //!
-//! Anybody can forge a Route with our address and a To tag; a proxy that takes that for a dialog is an open relay.
-//! So our Record-Route URIs carry a MAC over the dialog's Call-ID and its caller's tag, which the user agents return in
-//! their Routes (RFC 3261 section 12.1). Requests without a valid mark are treated as outside of dialogs.
+//! Anybody can forge a To tag, and a Route with our address. A proxy that accepts these as proof of a dialog is an open relay. Our
+//! Record-Route URIs therefore contain a MAC over the dialog's Call-ID and its caller's tag. The user agents return the MAC in their
+//! Routes (RFC 3261 section 12.1). Requests without a valid mark are treated as outside of dialogs.
 
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
@@ -13,13 +13,13 @@ use crate::digest::hex;
 use crate::essentials::Essentials;
 use crate::uri::Uri;
 
-/// The URI parameter; not from an RFC.
+/// URI parameter that contains the mark. It is not from an RFC.
 pub(super) const PARAM: &str = "dialog";
 
-/// Bytes of the MAC: half of the hash, the minimum in RFC 2104 section 5.
+/// Length of the MAC in bytes: half of the hash, which is the minimum in RFC 2104 section 5.
 const LENGTH: usize = 16;
 
-/// The marks of dialogs.
+/// The maker and verifier of marks.
 #[derive(Debug)]
 pub(super) struct DialogMarks {
     secret: [u8; 32],
@@ -36,8 +36,8 @@ impl DialogMarks {
         hex(&mac.into_bytes()[..LENGTH])
     }
 
-    /// Returns the dialog for which a URI of ours was marked, if it is this request's. The caller is in From in its own requests, in
-    /// To in the callee's.
+    /// Returns the dialog that the mark in one of our URIs identifies, if the request belongs to that dialog. The caller's tag is in From
+    /// in the caller's requests, and in To in the callee's requests.
     pub(super) fn marked(&self, uri: &Uri<'_>, known: &Essentials) -> Option<Leg> {
         let mark = uri.param(PARAM).flatten().and_then(bytes_of::<LENGTH>)?;
         let tags = [&known.from_tag, &known.to_tag];

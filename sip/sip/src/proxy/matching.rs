@@ -1,11 +1,11 @@
-//! The fields of a request that identify its transaction, and the way back to its sender.
+//! The key of a request's transaction, and the hop for the responses to a request.
 
 use crate::essentials::Essentials;
 use crate::message::{Message, Method};
 use crate::transport::{Hop, Transport};
 use crate::via::Via;
 
-/// Returns the hop for responses to a request (section 18.2.2, RFC 3581 section 4), and the Via value with its source noted.
+/// Returns the hop for responses to a request (section 18.2.2, RFC 3581 section 4), and the Via value with the request's source added.
 pub(crate) fn response_hop(from: Hop, via: &Via<'_>) -> (Hop, Vec<u8>) {
     let value = via.with_source(from.address.ip(), from.address.port());
     let mut hop = from;
@@ -15,12 +15,12 @@ pub(crate) fn response_hop(from: Hop, via: &Via<'_>) -> (Hop, Vec<u8>) {
     (hop, value)
 }
 
-/// Returns the key of a server transaction (section 17.2.3). `method` is the request's; for ACK it is INVITE.
+/// Returns the key of a server transaction (section 17.2.3). `method` is the method of the request. An ACK has the key of its INVITE.
 pub(crate) fn server_key(request: &Message, known: &Essentials, via: &Via<'_>, method: &Method) -> Box<[u8]> {
     let method = if *method == Method::Ack { Method::Invite } else { method.clone() };
     let parts: Vec<&[u8]> = match via.branch() {
         Some(branch) => vec![branch, via.sent_by(), method.as_bytes()],
-        // For RFC 2543 clients; To's tag is not compared, since that of ACK differs from that of INVITE.
+        // RFC 2543 clients send no such branch. The To tag is not part of the key, because the tags of an ACK and its INVITE differ.
         None => vec![
             request.request_uri(),
             known.from_tag.as_deref().unwrap_or_default(),

@@ -1,9 +1,11 @@
 //! The memory budget for kept messages.
 //!
-//! Each transaction has a [`Charge`] for what it keeps: its request while that waits for an answer, copies, keys, the last response for
-//! retransmission. New requests get 503 when the budget is spent, long ones when half of it is; a response that does not fit is forwarded
-//! but not kept. So untrusted traffic takes no more than [`super::ProxyLimits::kept_bytes`] plus the copies of one forked request,
-//! however long its messages are. Begin with [`MemoryBudget::charge`].
+//! Each transaction has a [`Charge`] for the bytes that it keeps: a request without an answer, copies, keys, and the last response for
+//! retransmission. If the budget is spent, new requests get 503. If half of the budget is spent, new long requests get 503. A response
+//! that does not fit is forwarded, but not kept.
+//!
+//! Untrusted messages of any length therefore take no more than [`super::ProxyLimits::kept_bytes`] and the copies of one forked request.
+//! Begin with [`MemoryBudget::charge`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,26 +13,26 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::header::Header;
 use crate::message::Message;
 
-/// Bytes per transaction in addition to its messages: its entry in each table, and its timers.
+/// Bytes per transaction in addition to its messages: its table entries and its timers.
 pub(super) const TRANSACTION: usize = 1024;
 
-/// Requests above this size count as long.
+/// Size in bytes above which a request is long.
 pub(super) const LONG: usize = 16 * 1024;
 
-/// The bytes in use.
+/// The memory budget, with the number of bytes in use.
 #[derive(Debug, Default)]
 pub(super) struct MemoryBudget {
     used: Arc<AtomicUsize>,
 }
 
 impl MemoryBudget {
-    /// Charges this many bytes, even beyond the budget, until the charge is dropped.
+    /// Charges this many bytes until the charge is dropped. The charge may exceed the budget.
     pub(super) fn charge(&self, bytes: usize) -> Charge {
         self.used.fetch_add(bytes, Ordering::Relaxed);
         Charge { bytes, used: self.used.clone() }
     }
 
-    /// Reports whether this many more bytes are within the limit.
+    /// Reports whether `more` bytes fit into a budget of `max` bytes.
     pub(super) fn has_room(&self, max: usize, more: usize) -> bool {
         self.used().saturating_add(more) <= max
     }
@@ -41,7 +43,7 @@ impl MemoryBudget {
     }
 }
 
-/// Bytes that stay charged as long as this lives.
+/// Bytes that stay charged until this value is dropped.
 #[derive(Debug)]
 pub(super) struct Charge {
     bytes: usize,
@@ -49,12 +51,12 @@ pub(super) struct Charge {
 }
 
 impl Charge {
-    /// Returns its number of bytes.
+    /// Returns the number of charged bytes.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Changes its number of bytes.
+    /// Sets the number of charged bytes.
     pub(super) fn set(&mut self, bytes: usize) {
         self.used.fetch_add(bytes, Ordering::Relaxed);
         self.used.fetch_sub(self.bytes, Ordering::Relaxed);
@@ -68,7 +70,7 @@ impl Drop for Charge {
     }
 }
 
-/// Returns the memory that a message takes: its bytes, and an entry for each of its fields.
+/// Returns the memory in bytes that a message takes: its length, and an entry for each of its fields.
 pub(super) fn weight(message: &Message) -> usize {
     message.length() + message.headers.len() * size_of::<Header>()
 }

@@ -1,18 +1,18 @@
 //! The core of a proxy and registrar (RFC 3261 sections 10 and 16, with RFC 6026, 5393, 3581, 3327 and 5658).
 //!
-//! In: [`Proxy::handle_message`], [`Proxy::handle_timeout`], [`Proxy::handle_send_failure`]. Out: [`Proxy::poll_output`], until
-//! it returns `None`, and [`Proxy::next_timeout`]. Invariants: a server transaction gets one final response; a branch
-//! ends once; nothing is kept that is not counted in [`ProxyLimits`].
+//! The driver calls [`Proxy::handle_message`], [`Proxy::handle_timeout`] and [`Proxy::handle_send_failure`]. After each call, it takes
+//! actions from [`Proxy::poll_output`] until that returns `None`, and reads [`Proxy::next_timeout`]. Invariants: a server transaction
+//! gets one final response, a branch ends once, and [`ProxyLimits`] limits everything that is kept.
 //!
 //! [`Proxy`] mediates between parts that own their state:
 //!
-//! - `transactions`: requests under way, their timers, and the memory that they take;
-//! - `dialogs`, `names`, `cluster`, `registrar`: what is known of dialogs, names, other proxies and users;
+//! - `transactions`: requests in progress, their timers, and their memory;
+//! - `dialogs`, `names`, `cluster`, `registrar`: knowledge of dialogs, names, other proxies and users;
 //! - `access`, `auth`: the admission of requests;
-//! - `loops`, `marks`, `flows`, `tags`, `stateless_via`: a key each, and what it signs;
-//! - `outbox`: actions for the driver, and figures.
+//! - `loops`, `marks`, `flows`, `tags`, `stateless_via`: a key each, and the values that it signs;
+//! - `outbox`: actions for the driver, and counters.
 //!
-//! Two views borrow parts for one event: `routing` reads them to find the next hop, `stateful` forwards requests and responses in
+//! Two views borrow these parts for one event. `routing` reads them to find the next hop. `stateful` forwards requests and responses in
 //! transactions. Begin with `inbound`, then `route`. `stateless` and `redirect` implement the other modes.
 
 mod access;
@@ -101,7 +101,7 @@ use crate::location::{Change, Location};
 use crate::message::Message;
 use crate::transport::Hop;
 
-/// The number of a server or client transaction; never reused.
+/// The number of a server or client transaction. A number is never reused.
 type Id = u64;
 
 /// A proxy with its registrar.
@@ -124,7 +124,7 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Creates a proxy without bindings; `seed` must be unpredictable.
+    /// Creates a proxy without bindings. `seed` must be unpredictable.
     pub fn new(now: Time, config: ProxyConfig, seed: [u8; 32]) -> Proxy {
         let mut rng = ChaCha12Rng::from_seed(seed);
         let mut secret = || {
@@ -161,13 +161,13 @@ impl Proxy {
         }
     }
 
-    /// Applies a change read from a store.
+    /// Applies a change that was read from a store.
     pub fn restore(&mut self, change: &Change) {
         self.registrar.restore(change);
     }
 
-    /// Changes the settings; work in progress continues with its old ones. Mode, listeners, key, limits on messages and whether users
-    /// are shared cannot be changed.
+    /// Changes the settings. Work in progress continues with the old settings. These settings cannot be changed: mode, listeners and
+    /// their names in Record-Route, dialog secret, limits on messages, and whether users are shared.
     pub fn set_config(&mut self, config: ProxyConfig) {
         let old = std::mem::take(&mut self.config);
         self.registrar.set_limits(config.location);
@@ -201,12 +201,12 @@ impl Proxy {
         self.transactions.counts()
     }
 
-    /// Returns the bytes kept of messages.
+    /// Returns the number of bytes of messages that are kept.
     pub fn kept_bytes(&self) -> usize {
         self.transactions.kept_bytes()
     }
 
-    /// Returns the knowledge from which requests are routed.
+    /// Returns the view of the state from which requests are routed.
     fn routing(&self, now: Time) -> Routing<'_> {
         Routing::new(now, &self.config, &self.flows, &self.names, &self.cluster, self.registrar.location())
     }
@@ -233,7 +233,7 @@ impl Proxy {
         request: &Message,
         known: &Essentials,
     ) -> Result<Target, Fault> {
-        // Not by `routing`, which would borrow the dialogs, too.
+        // [`Proxy::routing`] would also borrow `dialogs`.
         let routing = Routing::new(
             now,
             &self.config,
@@ -245,7 +245,7 @@ impl Proxy {
         self.dialogs.target_within(&routing, leg, from, request, known)
     }
 
-    /// Returns known dialogs, the most recently active first; those after the one of a given number ([`Dialog::number`]), if any.
+    /// Returns known dialogs, the most recently active first. If `after` is given, begins after the dialog with this [`Dialog::number`].
     pub fn dialogs(&self, after: Option<u64>) -> impl Iterator<Item = &Dialog> {
         self.dialogs.list(after)
     }
@@ -260,33 +260,33 @@ impl Proxy {
         self.registrar.waiting()
     }
 
-    /// Handles a notification from the store: a user's record, which may be outdated already.
+    /// Handles a notification from the store with a user's record. The record may be outdated.
     pub fn handle_record(&mut self, user: &str, record: Record) {
         self.registrar.on_record(user, record);
     }
 
-    /// Handles a heartbeat of a proxy, named by its first listener; returns true if its state is new.
+    /// Handles a heartbeat of a proxy. `address` is the proxy's first listener. Returns true if the proxy's state is new.
     pub fn handle_presence(&mut self, now: Time, address: SocketAddr, presence: Presence) -> bool {
         self.cluster.note(now, address, presence)
     }
 
-    /// Begins a full reload after reconnecting to the store: all records follow with [`Proxy::handle_record`], then
+    /// Begins a full reload after reconnecting to the store. The driver then passes all records to [`Proxy::handle_record`], and calls
     /// [`Proxy::end_records`].
     pub fn begin_records(&mut self) {
         self.registrar.begin_records();
     }
 
-    /// Ends the reload: users not mentioned in it are removed.
+    /// Ends the reload. Removes users without a record in the reload.
     pub fn end_records(&mut self) {
         self.registrar.end_records();
     }
 
-    /// Returns the time of the next [`Proxy::handle_timeout`] call.
+    /// Returns the time at which [`Proxy::handle_timeout`] must be called next.
     pub fn next_timeout(&self) -> Time {
         self.transactions.next_timeout()
     }
 
-    /// Handles all timers that are due; call it at [`Proxy::next_timeout`].
+    /// Handles all timers that are due. The driver calls this function at [`Proxy::next_timeout`].
     pub fn handle_timeout(&mut self, now: Time) {
         while let Some(due) = self.transactions.next_due(now, &mut self.outbox) {
             match due {
@@ -312,12 +312,12 @@ impl Proxy {
         self.transactions.is_drained()
     }
 
-    /// Returns the number of pending transactions; `None` unless it drains.
+    /// Returns the number of pending transactions, or `None` if the proxy does not drain.
     pub fn transactions_left(&self) -> Option<usize> {
         self.transactions.left()
     }
 
-    /// Ends all pending work at once: requests get 503, and ringing is cancelled (RFC 3261 section 16.10). Returns the number of those
+    /// Ends all pending work at once (RFC 3261 section 16.10). Requests get 503, and ringing is cancelled. Returns the number of these
     /// requests.
     pub fn cut_off(&mut self, now: Time) -> usize {
         self.begin_drain();
@@ -325,7 +325,7 @@ impl Proxy {
     }
 }
 
-/// Returns a number common to all messages of a dialog, from its Call-ID (FNV-1a).
+/// Returns a number that is common to all messages of a dialog: the FNV-1a hash of its Call-ID.
 pub(crate) fn dialog_number(call_id: &[u8]) -> u32 {
     call_id.iter().fold(0x811c_9dc5, |hash, &byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }

@@ -1,8 +1,8 @@
-//! Cache and queue for domain names that must be resolved (RFC 3263). The driver does the lookups; this module keeps the answers, their
-//! lifetimes, and the requests that wait for them.
+//! Cache and queue for domain names that must be resolved (RFC 3263). The driver performs the lookups. This module keeps the answers with
+//! their lifetimes, and the requests that wait for answers.
 //!
-//! Invariants: each name in progress is queried once; no more than [`NAMES_MAX`] answers are kept, and no more than [`WAITING_MAX`]
-//! requests wait. Begin with [`Names::wait`] and [`Names::answer`].
+//! Invariants: a name whose lookup is in progress is not queried again. No more than [`NAMES_MAX`] answers are kept, and no more than
+//! [`WAITING_MAX`] requests wait. Begin with [`Names::wait`] and [`Names::answer`].
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -23,9 +23,9 @@ use crate::uri::Uri;
 
 /// Limit on cached answers.
 const NAMES_MAX: usize = 4096;
-/// Requests that may wait for answers at once.
+/// Limit on requests that wait for answers.
 const WAITING_MAX: usize = 10_000;
-/// Minimum lifetime of an answer: otherwise it could expire before its first use.
+/// Minimum lifetime of an answer. With a shorter lifetime, an answer could expire before its first use.
 const GOOD_MIN: Duration = Duration::from_secs(1);
 /// Cached answers and waiting requests.
 #[derive(Debug, Default)]
@@ -37,20 +37,20 @@ pub(super) struct Names {
 /// A request that waits for a name.
 #[derive(Debug)]
 pub(super) enum Waiting {
-    /// With a server transaction.
+    /// A request with a server transaction.
     Request(Asked),
-    /// Without one.
+    /// An ACK, which has no transaction.
     Ack(Ack),
 }
 
 impl Names {
-    /// Returns the addresses of a name; `None`: it must be looked up.
+    /// Returns the addresses of a name, or `None` if the name must be looked up.
     pub(super) fn targets(&self, now: Time, lookup: &Lookup) -> Option<&[ResolvedTarget]> {
         let (until, targets) = self.known.get(lookup)?;
         (*until > now).then_some(&targets[..])
     }
 
-    /// Returns the name that resolved to this address, over TLS.
+    /// Returns a name that resolved to this address, over TLS.
     pub(super) fn name_of(&self, address: SocketAddr) -> Option<&str> {
         let leads_there =
             |target: &ResolvedTarget| target.transport == Transport::Tls && target.address == address;
@@ -76,7 +76,7 @@ impl Names {
         self.waiting.remove(lookup).unwrap_or_default()
     }
 
-    /// Returns the query that a request must wait for, if it may wait.
+    /// Returns the query for which a request must wait. Fails if too many requests wait, or if the next hop is not a name.
     pub(super) fn lookup_for(&self, request: &Message) -> Result<Lookup, Fault> {
         if self.waiting.values().map(Vec::len).sum::<usize>() >= WAITING_MAX {
             return Err(Fault { status: 503, reason: "Too Many Requests Wait For Names" });
@@ -84,7 +84,7 @@ impl Names {
         next_uri(request).and_then(|uri| Lookup::of(&uri)).ok_or(UNRESOLVED)
     }
 
-    /// Queues a request until [`Names::answer`].
+    /// Queues a request until [`Names::answer`] is called for its query. The first request in a queue triggers the query.
     pub(super) fn wait(&mut self, lookup: Lookup, waiting: Waiting, outbox: &mut Outbox) {
         let queue = self.waiting.entry(lookup.clone()).or_default();
         if queue.is_empty() {
@@ -94,7 +94,7 @@ impl Names {
     }
 }
 
-/// Returns the URI that decides a request's next hop: the first Route's, or the Request-URI.
+/// Returns the URI that decides the next hop of a request: the URI of the first Route, or else the Request-URI.
 fn next_uri(request: &Message) -> Option<Uri<'_>> {
     match request.elements(Name::Route).next() {
         Some(route) => Uri::parse(Address::parse(route).ok()?.uri).ok(),

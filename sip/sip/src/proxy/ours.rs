@@ -1,4 +1,4 @@
-//! Identity of this proxy: the addresses, domains and users that are its own by its settings.
+//! Identity of this proxy: the addresses, domains and users that belong to it according to its settings.
 
 use super::config::{Listener, ProxyConfig, RecordName};
 use crate::address::Address;
@@ -49,7 +49,7 @@ impl ProxyConfig {
         found.ok_or(Fault { status: 500, reason: "No Listener For The Next Hop's Transport" })
     }
 
-    /// Returns the address-of-record; our addresses stand for the first domain, so `sip:user@ADDRESS` finds the user.
+    /// Returns the address-of-record of a URI. Our addresses count as the first domain, so `sip:user@ADDRESS` finds the user.
     pub(super) fn user_of(&self, uri: &Uri<'_>) -> String {
         let known = self.domains.iter().any(|d| uri.host.eq_ignore_ascii_case(d.as_bytes()));
         let address = uri.address_of_record();
@@ -59,7 +59,7 @@ impl ProxyConfig {
         }
     }
 
-    /// Returns 480 for known users without bindings, 404 for others, as far as users are known.
+    /// Returns 480 for a user with a password, and 404 for other users. Without authentication, no users are known, and all get 404.
     pub(super) fn nobody_there(&self, user: &str) -> Fault {
         let name = user.split('@').next().unwrap_or_default();
         let is_known = self.authentication.as_ref().is_some_and(|a| a.passwords.contains_key(name));
@@ -70,7 +70,8 @@ impl ProxyConfig {
         }
     }
 
-    /// Reports whether an out-of-dialog request may go to other domains: only if it is from one of our users.
+    /// Reports whether a request outside of dialogs may go to another domain. Its From must be in one of our domains, and the target must
+    /// be a SIP or SIPS URI.
     pub(super) fn may_relay(&self, request: &Message, to: &Uri<'_>) -> bool {
         let from = request.first(Name::From).and_then(|value| Address::parse(value).ok());
         let is_from_us = from.and_then(|a| Uri::parse(a.uri).ok()).is_some_and(|uri| self.is_ours(&uri));

@@ -1,4 +1,4 @@
-//! Output of the proxy core: actions for the driver, in their order, and the figures of its work.
+//! Output of the proxy core: actions for the driver in their order, and counters.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,31 +17,31 @@ use crate::transport::Hop;
 pub struct Outgoing {
     /// The destination.
     pub hop: Hop,
-    /// The domain that this is meant for, which a TLS peer must prove to serve (RFC 5922 section 4). `None`: its address.
+    /// Domain that a TLS peer must prove to serve (RFC 5922 section 4). With `None`, the peer must prove its address.
     pub domain: Option<Arc<str>>,
     /// The message.
     pub bytes: Bytes,
-    /// The number to pass to [`Proxy::handle_send_failure`](super::Proxy::handle_send_failure) if it cannot be sent; `None`: failures
+    /// Number for [`Proxy::handle_send_failure`](super::Proxy::handle_send_failure) if the message cannot be sent. With `None`, failures
     /// are not reported.
     pub on_failure: Option<u64>,
-    /// The same number for all messages of a dialog; selects the stream if the transport has several.
+    /// Number that is common to all messages of a dialog. It selects the stream if the transport has several streams.
     pub dialog: u32,
-    /// True if it begins new work, as an out-of-dialog request does. If too much waits for the next hop, such messages are rejected
-    /// first, with a call of [`Proxy::handle_congestion`](super::Proxy::handle_congestion), so that work in progress can finish.
+    /// True if the message begins new work, as a request outside of dialogs does. If the queue of the next hop is full, the driver
+    /// rejects such messages first, with [`Proxy::handle_congestion`](super::Proxy::handle_congestion). Work in progress can then finish.
     pub is_new: bool,
 }
 
-/// An action for the driver; actions must be executed in order.
+/// An action for the driver. The driver must execute actions in their order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Output {
-    /// Persist this before any later message is sent. Only without [`ProxyConfig::shared`](super::ProxyConfig::shared).
+    /// A change to persist before any later message is sent. Occurs only without [`ProxyConfig::shared`](super::ProxyConfig::shared).
     Store(Change),
-    /// Query the shared store, and report to [`Proxy::handle_found`](super::Proxy::handle_found). Only with
+    /// A query to the shared store. The driver passes the answer to [`Proxy::handle_found`](super::Proxy::handle_found). Occurs only with
     /// [`ProxyConfig::shared`](super::ProxyConfig::shared).
     Ask(Query),
-    /// Send this.
+    /// A message to send.
     Send(Outgoing),
-    /// Look this up, and report to [`Proxy::handle_resolved`](super::Proxy::handle_resolved). Only with
+    /// A name to look up. The driver passes the answer to [`Proxy::handle_resolved`](super::Proxy::handle_resolved). Occurs only with
     /// [`ProxyConfig::names`](super::ProxyConfig::names).
     Resolve(Lookup),
 }
@@ -49,13 +49,13 @@ pub enum Output {
 /// Event counters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
-    /// Requests that were well-formed and new.
+    /// Well-formed requests that are not retransmissions.
     pub requests: u64,
     /// Retransmitted requests and responses.
     pub retransmissions: u64,
     /// Messages that could not be parsed, and responses that match no transaction.
     pub dropped: u64,
-    /// Requests rejected for lack of room.
+    /// Requests rejected because a limit was reached, or the queue of the next hop was full.
     pub overloads: u64,
     /// REGISTERs answered with 200.
     pub registrations: u64,
@@ -73,11 +73,11 @@ pub struct Counters {
     pub unanswered: u64,
     /// Requests rejected because the proxy drains.
     pub late: u64,
-    /// Responses of server transactions by class, 1xx first.
+    /// Responses by class, 1xx first. Stateless rejections that another counter includes are not counted.
     pub responses: [u64; 6],
 }
 
-/// An event that [`Counters`] count.
+/// An event that [`Counters`] counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Event {
     Request,
@@ -96,7 +96,7 @@ pub(super) enum Event {
     Response(u16),
 }
 
-/// The actions to execute, and the figures so far.
+/// The actions to execute, and the counters so far.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     outputs: VecDeque<Output>,
@@ -125,7 +125,7 @@ impl Outbox {
         self.push(Output::Send(Outgoing { hop, domain, bytes, on_failure, dialog, is_new: false }));
     }
 
-    /// Sends a response: it goes where its request came from, and its failure concerns nobody.
+    /// Sends a response to the source of its request. A failure is not reported.
     pub(super) fn send_back(&mut self, hop: Hop, bytes: Bytes, dialog: u32) {
         self.send((hop, None), bytes, None, dialog);
     }

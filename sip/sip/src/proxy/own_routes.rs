@@ -14,19 +14,19 @@ use crate::message::{Message, Start};
 use crate::transport::Hop;
 use crate::uri::Uri;
 
-/// The contents of our own Routes.
+/// The contents of the Routes that lead to this proxy.
 #[derive(Debug)]
 pub(super) struct Taken {
-    /// The dialog for which one was marked, if it is this request's.
+    /// Dialog that the mark in one of these Routes identifies, if the request belongs to that dialog.
     pub(super) leg: Option<Leg>,
-    /// The flow for which another proxy sent this here.
+    /// Flow to which another proxy directs the request.
     pub(super) flow: Option<Hop>,
 }
 
-/// Removes the Routes that lead here (section 16.4), and returns their contents.
+/// Removes the Routes that lead to this proxy (section 16.4), and returns their contents.
 ///
-/// If proxies share users, this includes another proxy's Routes in a request that came here instead: that proxy is gone, or the
-/// user agent has other reasons. The mark proves that such a Route belongs to one of our proxies.
+/// If proxies share users, a request may arrive here although its Route names another of these proxies. That proxy may be gone, for
+/// example. Such a Route is also removed. The mark proves that the Route belongs to one of our proxies.
 pub(super) fn take_own_routes(
     config: &ProxyConfig,
     marks: &DialogMarks,
@@ -37,9 +37,9 @@ pub(super) fn take_own_routes(
     let marked = |uri: &Uri<'_>| known.to_tag.as_ref().and_then(|_| marks.marked(uri, known));
     let mut leg = Uri::parse(request.request_uri()).ok().and_then(|uri| marked(&uri));
     undo_strict_routing(config, request)?;
-    // The host of the removed Route.
+    // The host of the Route that was removed last.
     let mut host: Option<Vec<u8>> = None;
-    // Two of ours are adjacent if transports differ (RFC 5658); more than that is a loop.
+    // Two of our Routes are adjacent if the transports of both sides differ (RFC 5658). A third one is a loop.
     for _ in 0..2 {
         let Some(first) = request.elements(Name::Route).next() else { break };
         let address = Address::parse(first)?;
@@ -63,7 +63,7 @@ pub(super) fn take_own_routes(
     Ok(Taken { leg, flow: None })
 }
 
-/// Undoes strict routing: a previous hop put our Record-Route into the Request-URI, and the real one after the Routes.
+/// Undoes strict routing. A strict router has put our Record-Route URI into the Request-URI, and the real Request-URI after the Routes.
 fn undo_strict_routing(config: &ProxyConfig, request: &mut Message) -> Result<(), Fault> {
     let Ok(uri) = Uri::parse(request.request_uri()) else { return Ok(()) };
     let is_our_record = uri.user.is_none() && uri.param("lr").is_some() && config.is_ours(&uri);
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
     use crate::proxy::testing::{Knowledge, config, request};
 
-    /// Returns the Routes that are left of these, and the Request-URI.
+    /// Takes our own Routes out of a request. Returns the remaining Routes, and the Request-URI.
     fn left(uri: &str, routes: &str) -> (Vec<String>, String) {
         let mut request = request(&format!("OPTIONS {uri}\nRoute: {routes}"));
         let known = Essentials::of(&request).unwrap();

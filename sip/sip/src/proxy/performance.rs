@@ -1,8 +1,8 @@
 //! SIP performance metrics (RFC 6076) of the registrations and sessions that pass this proxy.
 //!
-//! The RFC defines them for user agents; here they cover the path from this proxy on. A delay begins when the first request arrives
-//! (the one before a challenge, if there was one) and ends when the response is sent back. Invariant: no more than [`CHALLENGED_MAX`]
-//! requests are remembered because of their challenges. Begin with [`Performance::note_final`].
+//! The RFC defines the metrics for user agents. Here they cover the path from this proxy on. A delay begins when the first request
+//! arrives, even if that request is then challenged. It ends when the response is sent back. Invariant: no more than [`CHALLENGED_MAX`]
+//! challenged requests are remembered. Begin with [`Performance::note_final`].
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -13,11 +13,11 @@ use super::dialog_number;
 use crate::essentials::Essentials;
 use crate::message::Method;
 
-/// Limit on requests remembered after a challenge; delays of further ones begin with the authenticated request.
+/// Limit on requests remembered after a challenge. Beyond the limit, a delay begins with the authenticated request.
 const CHALLENGED_MAX: usize = 100_000;
-/// Upper bounds of the delay buckets, in milliseconds: from a nearby host to 64 × T1 and twice that.
+/// Upper bounds of the delay buckets, in milliseconds. They range from the delay of a nearby host to twice 64 × T1.
 const DELAYS_MS: [u64; 14] = [5, 10, 20, 50, 100, 200, 500, 1000, 2000, 4000, 8000, 16_000, 32_000, 64_000];
-/// Upper bounds for session durations, in milliseconds.
+/// Upper bounds of the buckets for session durations, in milliseconds.
 const DURATIONS_MS: [u64; 12] = [
     1000, 10_000, 30_000, 60_000, 120_000, 300_000, 600_000, 1_200_000, 1_800_000, 3_600_000, 7_200_000,
     14_400_000,
@@ -30,13 +30,13 @@ pub enum Attempt {
     Successful,
     /// 3xx.
     Redirected,
-    /// 401, 402 or 407: the same attempt comes again with credentials.
+    /// 401, 402 or 407. The client repeats the attempt with credentials.
     Challenged,
-    /// 480, 486, 600 or 603: it was effective (RFC 6076 section 4.7), but nobody is there or wants it.
+    /// 480, 486, 600 or 603. The attempt was effective (RFC 6076 section 4.7), but the callee was absent, busy or unwilling.
     Declined,
-    /// 408, 500, 503 or 504: ineffective (section 4.8).
+    /// 408, 500, 503 or 504. The attempt was ineffective (section 4.8).
     Ineffective,
-    /// All else.
+    /// Any other status.
     Failed,
 }
 
@@ -63,7 +63,7 @@ impl Attempt {
         }
     }
 
-    /// Returns its name in lower case.
+    /// Returns the outcome's name in lower case.
     pub fn as_str(self) -> &'static str {
         match self {
             Attempt::Successful => "successful",
@@ -104,12 +104,12 @@ impl Histogram {
         Histogram { bounds_ms, counts: vec![0; bounds_ms.len() + 1].into(), sum: Duration::ZERO }
     }
 
-    /// Returns the buckets' upper bounds in milliseconds; the last bucket has none.
+    /// Returns the upper bounds of the buckets in milliseconds. The last bucket has no upper bound.
     pub fn bounds_ms(&self) -> &'static [u64] {
         self.bounds_ms
     }
 
-    /// Returns the number in each bucket; not cumulative.
+    /// Returns the number of durations in each bucket. The numbers are not cumulative.
     pub fn counts(&self) -> &[u64] {
         &self.counts
     }
@@ -145,19 +145,19 @@ impl Times {
 /// All metrics so far.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Performance {
-    /// REGISTERs.
+    /// Outcomes of REGISTERs.
     pub registrations: Attempts,
-    /// INVITEs outside of dialogs.
+    /// Outcomes of INVITEs outside of dialogs.
     pub sessions: Attempts,
-    /// RRD (section 4.1): from REGISTER to its 2xx.
+    /// RRD (section 4.1): time from REGISTER to its 2xx.
     pub registration_request_delay: Histogram,
-    /// SRD (section 4.3): from INVITE to the first provisional response other than 100, or the final one.
+    /// SRD (section 4.3): time from INVITE to the first provisional response other than 100, or else to the final response.
     pub session_request_delay: Times,
-    /// SDD (section 4.4): from BYE to its 2xx; failed: to the time-out.
+    /// SDD (section 4.4): time from BYE to its 2xx. For a failure, the time to the BYE's time-out.
     pub session_disconnect_delay: Times,
-    /// SDT (section 4.5): from the 2xx of INVITE to BYE; failed: to the BYE's time-out.
+    /// SDT (section 4.5): time from the 2xx of INVITE to BYE. For a failure, the time to the BYE's time-out.
     pub session_duration: Times,
-    /// Arrival times of challenged requests, by the dialog's number.
+    /// Arrival times of challenged requests, by dialog number.
     challenged: HashMap<u32, Time>,
 }
 
@@ -210,19 +210,19 @@ pub(super) enum SessionEnd {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Measured {
     purpose: Purpose,
-    /// Arrival time of the request, or of the challenged one before it.
+    /// Arrival time of the request, or of the challenged request before it.
     began: Time,
-    /// Time of the first indication to the caller.
+    /// Time of the first response other than 100.
     indicated: Option<Time>,
 }
 
 impl Measured {
-    /// Returns the arrival time of the request, or of the challenged one before it.
+    /// Returns the arrival time of the request, or of the challenged request before it.
     pub(super) fn began(&self) -> Time {
         self.began
     }
 
-    /// Records that a response other than 100 goes back.
+    /// Records that a response other than 100 is sent back.
     pub(super) fn note_indication(&mut self, now: Time) {
         self.indicated.get_or_insert(now);
     }
@@ -269,21 +269,21 @@ impl Performance {
         }
     }
 
-    /// Records a request that is rejected without keeping state.
+    /// Records a request that was rejected without keeping state.
     pub(super) fn note_refused(&mut self, now: Time, known: &Essentials, status: u16) {
         let dialog = dialog_number(&known.call_id);
         let measured = self.begin(now, known, dialog);
         self.note_final(now, measured, dialog, status);
     }
 
-    /// Records that a request timed out, which gets no response (RFC 4320).
+    /// Records that a request timed out. Such a request gets no response (RFC 4320).
     pub(super) fn note_silence(&mut self, now: Time, measured: Measured) {
         if measured.purpose == Purpose::Disconnect {
             self.session_disconnect_delay.failed.note(now.since(measured.began));
         }
     }
 
-    /// Records the end of a session that was answered at `answered`.
+    /// Records the end of a session whose 2xx arrived at `answered`.
     pub(super) fn note_session(&mut self, now: Time, answered: Time, end: SessionEnd) {
         match end {
             SessionEnd::By(bye) => self.session_duration.successful.note(bye.since(answered)),
@@ -291,7 +291,7 @@ impl Performance {
         }
     }
 
-    /// Forgets challenges that were not answered within `patience`.
+    /// Forgets challenged requests that arrived more than `patience` ago.
     pub(super) fn forget(&mut self, now: Time, patience: Duration) {
         self.challenged.retain(|_, began| now.since(*began) < patience);
         if self.challenged.len() < self.challenged.capacity() / 4 {

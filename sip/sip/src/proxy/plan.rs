@@ -1,5 +1,5 @@
-//! The order of attempts for one request: contacts of lower preference once those before them have rejected the request (RFC 3261
-//! section 16.6, serial forking), and contacts beyond the Max-Breadth (RFC 5393 section 5.3.3).
+//! The order of attempts for one request. Contacts of lower preference are tried after the contacts before them have rejected the request
+//! (RFC 3261 section 16.6, serial forking). Contacts that exceed the Max-Breadth also wait (RFC 5393 section 5.3.3).
 
 use std::collections::VecDeque;
 
@@ -24,7 +24,7 @@ impl Plan {
         &self.asked
     }
 
-    /// Returns the next group, whose targets share the request's breadth.
+    /// Takes the next group of targets, which share the request's Max-Breadth.
     pub(super) fn next_group(&mut self) -> Vec<Target> {
         let mut targets = self.later.pop_front().unwrap_or_default();
         share(&mut targets, self.asked.known.max_breadth);

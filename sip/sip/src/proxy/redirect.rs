@@ -1,6 +1,6 @@
-//! A redirect server (RFC 3261 section 8.3): it returns a user's contacts, and the client sends its request there itself.
+//! A redirect server (RFC 3261 section 8.3). It returns a user's contacts, and the client sends its request to them.
 //!
-//! Nothing is forwarded, so requests for anybody but our users are rejected. Begin at [`open_contacts`].
+//! The server forwards nothing, so requests that are not for our users are rejected. Begin at [`open_contacts`].
 
 use base::Time;
 
@@ -12,11 +12,11 @@ use crate::header::{Header, Name};
 use crate::location::{Binding, Location};
 use crate::uri::{Scheme, Uri};
 
-/// Returns the Contacts for a 302 to a request for `asked`: those that others can reach.
+/// Returns the Contact fields of a 302 to a request for `asked`. They name the contacts that the client can reach itself.
 ///
 /// # Errors
-/// 404 or 480 if the user is not registered, 480 if all contacts are reached only by their own connection or a Path: those lead
-/// through the registrar, and are useless to anybody else.
+/// Returns 404 or 480 if the user is not registered. Returns 480 if the client can reach no contact itself. A contact with its own
+/// connection or a Path, for example, is reached only through the registrar.
 pub(super) fn open_contacts(
     now: Time,
     config: &ProxyConfig,
@@ -32,9 +32,9 @@ pub(super) fn open_contacts(
     if open.is_empty() { Err(CUT_OFF) } else { Ok(open) }
 }
 
-/// Reports whether a client that asks for `asked` can reach a contact itself. It must not be ourselves ("a redirect server MUST
-/// NOT redirect a request to a URI equal to the one in the Request-URI"), and for a SIPS URI it must be SIPS, too (RFC 5630
-/// section 5.4).
+/// Reports whether a client that requests `asked` can reach a contact itself. The contact must not be this proxy ("a redirect server MUST
+/// NOT redirect a request to a URI equal to the one in the Request-URI"). If `asked` is a SIPS URI, the contact must also be one
+/// (RFC 5630 section 5.4).
 fn is_open(config: &ProxyConfig, binding: &Binding, asked: &Uri<'_>) -> bool {
     let Ok(contact) = Uri::parse(&binding.uri) else { return false };
     let is_secure_enough = asked.scheme != Scheme::Sips || contact.scheme == Scheme::Sips;

@@ -1,4 +1,4 @@
-//! Rejections of requests, for reasons that several parts of the proxy find.
+//! Rejections that several parts of the proxy use.
 
 use crate::fault::Fault;
 use crate::header::{Header, Name};
@@ -7,14 +7,14 @@ use crate::message::Message;
 /// The rejection of a request that concerns neither our users nor our dialogs.
 pub(super) const RELAYING_DENIED: Fault = Fault { status: 403, reason: "Relaying Denied" };
 
-/// The user is registered, but all ways there are gone or unsuitable.
+/// The rejection of a request for a user who is registered, but cannot be reached over any flow or contact.
 pub(super) const CUT_OFF: Fault = Fault { status: 480, reason: "User Unreachable" };
 
 /// The rejection of a request.
 #[derive(Debug)]
 pub(super) struct Refusal {
     pub(super) fault: Fault,
-    /// Fields of its response in addition to the standard ones.
+    /// Fields of the response in addition to the standard ones.
     pub(super) fields: Vec<Header>,
 }
 
@@ -24,7 +24,7 @@ impl From<Fault> for Refusal {
     }
 }
 
-/// Rejects all Proxy-Require options: no such extension is supported (section 16.3, step 5).
+/// Rejects a request with Proxy-Require, because no such extension is supported (section 16.3, step 5).
 pub(super) fn bad_extensions(request: &Message) -> Refusal {
     let wanted: Vec<_> = request.elements(Name::ProxyRequire).collect();
     let unsupported = Header::of_bytes(Name::Unsupported, &wanted.join(&b","[..]));

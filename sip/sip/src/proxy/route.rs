@@ -1,5 +1,6 @@
-//! Routing of requests in transactions (RFC 3261 sections 16.5 and 16.6): to the registrar, to a user's contacts, within a dialog, to
-//! other domains. A request may have to wait for a name, for the shared store, or for the use of its nonce. Begin with [`Proxy::route`].
+//! Routing of requests in transactions (RFC 3261 sections 16.5 and 16.6): to the registrar, to a user's contacts, within a dialog, or to
+//! other domains. A request may have to wait for a name, for the shared store, or for the check of its nonce. Begin with
+//! [`Proxy::route`].
 
 use std::time::Duration;
 
@@ -24,7 +25,7 @@ use crate::message::Method;
 use crate::uri::Uri;
 
 impl Proxy {
-    /// Finds the targets and forwards, or answers.
+    /// Forwards a request to its targets, or answers it.
     pub(super) fn route(&mut self, now: Time, asked: Asked) -> Result<(), Fault> {
         let uri = Uri::parse(asked.request.request_uri())?;
         let has_route = asked.request.first(Name::Route).is_some();
@@ -48,7 +49,7 @@ impl Proxy {
         Ok(())
     }
 
-    /// Serves a request for this domain.
+    /// Serves a request for one of our domains.
     fn serve(&mut self, now: Time, asked: Asked) -> Result<(), Fault> {
         let Asked { server, from, request, known, .. } = &asked;
         let uri = Uri::parse(request.request_uri())?;
@@ -97,7 +98,7 @@ impl Proxy {
         Ok(())
     }
 
-    /// Answers requests to the proxy itself: only OPTIONS (section 11.2).
+    /// Answers a request to the proxy itself. Only OPTIONS is supported (section 11.2).
     fn answer_for_ourselves(&mut self, now: Time, id: Id, known: &Essentials) -> Result<(), Fault> {
         if known.cseq.method != Method::Options {
             return Err(Fault { status: 404, reason: "No Such User" });
@@ -110,7 +111,7 @@ impl Proxy {
         Ok(())
     }
 
-    /// Queues a request whose next hop is an unresolved name, until [`Proxy::handle_resolved`].
+    /// Queues a request whose next hop is an unresolved name until [`Proxy::handle_resolved`] is called.
     fn wait_for_name(&mut self, now: Time, asked: Asked) -> Result<(), Fault> {
         let lookup = self.names.lookup_for(&asked.request)?;
         if asked.known.cseq.method == Method::Invite {
@@ -120,7 +121,7 @@ impl Proxy {
         Ok(())
     }
 
-    /// Queues a request for a user unknown here until the store has answered.
+    /// Queues a request for a user who is unknown to this proxy until the store has answered.
     fn wait_for_record(&mut self, now: Time, user: String, asked: Asked) -> Result<(), Fault> {
         let (server, is_invite) = (asked.server, asked.known.cseq.method == Method::Invite);
         let waiter = Waiter::Request { asked: Box::new(asked), user: user.clone() };
@@ -131,14 +132,14 @@ impl Proxy {
         Ok(())
     }
 
-    /// Queues a request with the right password; it continues if no proxy has seen this proof before.
+    /// Queues a request with the right password. The request continues if no proxy has accepted this proof before.
     pub(super) fn wait_for_proof(&mut self, asked: Asked, proof: Proof) -> Result<(), Fault> {
         let Proof { nonce, count, is_own } = proof;
         let wanted = Wanted::Use { nonce, count, lifetime: NONCE_LIFETIME };
         self.registrar.ask(wanted, Waiter::Proof { asked: Box::new(asked), is_own }, &mut self.outbox)
     }
 
-    /// Handles the answer to a [`Lookup`]: the addresses, the best first, or none; and its lifetime.
+    /// Handles the answer to a [`Lookup`]. `targets` has the addresses, the best first, or is empty. `good_for` is the answer's lifetime.
     pub fn handle_resolved(
         &mut self,
         now: Time,
@@ -193,7 +194,8 @@ impl Proxy {
         self.serve_at(now, asked, user, targets)
     }
 
-    /// If the store fails, a nonce of our own is valid as judged locally; another proxy's may have been used there.
+    /// Completes a request whose nonce the store has checked. If the store fails, our own nonces are valid, because this proxy has
+    /// checked them. Nonces of other proxies are challenged again, because they may have been used there.
     fn finish_proof(
         &mut self,
         now: Time,

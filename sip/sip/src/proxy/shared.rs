@@ -1,9 +1,11 @@
-//! Users that several proxies share in a store ([`ProxyConfig::shared`](super::ProxyConfig)): the queries to it, and its answers.
+//! Users that several proxies share in a store ([`ProxyConfig::shared`](super::ProxyConfig)): the queries to the store, and its answers.
 //!
-//! The store has one [`Record`] with a version per user. [`Registrar`](super::registrar::Registrar) decides a REGISTER from the local
-//! copy, and the result replaces the record if its version is unchanged. So the rules of RFC 3261 section 10.3 (order, limits,
-//! instances) hold among all proxies as they do within one. Requests for users are answered from the local copy, which notifications
-//! keep current; an unknown user is looked up in the store before being reported as absent.
+//! The store has one [`Record`] with a version for each user. [`Registrar`](super::registrar::Registrar) decides a REGISTER from the
+//! local copy. The result replaces the record if the record's version is unchanged. The rules of RFC 3261 section 10.3 (order, limits,
+//! instances) therefore hold for all proxies together.
+//!
+//! Requests for users are served from the local copy, which notifications keep current. An unknown user is looked up in the store before
+//! the request is rejected.
 
 use std::time::Duration;
 
@@ -12,7 +14,7 @@ use crate::location::Binding;
 /// A user's bindings in the store.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Record {
-    /// Grows with each change; 0: there is no record.
+    /// Version of the record, which grows with each change. 0 means that no record exists.
     pub version: u64,
     /// All bindings, possibly including expired ones.
     pub bindings: Vec<Binding>,
@@ -21,7 +23,7 @@ pub struct Record {
 /// A query to the store.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Query {
-    /// The number for [`Proxy::handle_found`](super::Proxy::handle_found); never reused.
+    /// The number for [`Proxy::handle_found`](super::Proxy::handle_found). A number is never reused.
     pub ticket: u64,
     /// The operation.
     pub wanted: Wanted,
@@ -39,18 +41,18 @@ pub enum Wanted {
     Replace {
         /// The user's address-of-record.
         user: String,
-        /// The expected version; 0: there is no record.
+        /// The expected version. 0 means that no record exists.
         version: u64,
-        /// All new bindings; if empty, the record is removed.
+        /// All bindings of the new record. If there are none, the record is removed.
         bindings: Vec<Binding>,
     },
-    /// Records the use of a nonce, unless any proxy has recorded this count, or a higher one, before.
+    /// Records the use of a nonce, unless a proxy has already recorded this count or a higher one.
     Use {
-        /// The nonce, in hexadecimal.
+        /// Time and number of the nonce, in hexadecimal.
         nonce: String,
-        /// Number of uses by its user, this one included.
+        /// Number of uses by the client, including this use.
         count: u32,
-        /// Time for which this must be remembered.
+        /// Time for which the store must remember this use.
         lifetime: Duration,
     },
 }
@@ -58,12 +60,12 @@ pub enum Wanted {
 /// The store's answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Finding {
-    /// The current record: to [`Wanted::Read`], and to [`Wanted::Replace`] if the version differs.
+    /// The current record. It answers [`Wanted::Read`], and [`Wanted::Replace`] if the version differs.
     Is(Record),
-    /// To [`Wanted::Use`]: true if it was recorded, and so is the first such use.
+    /// Answer to [`Wanted::Use`]: true if the use was recorded, because it is the first.
     IsFirst(bool),
-    /// Replaced, with this new version; the write survives a crash of the store's process.
+    /// The new version after a replacement. The write survives a crash of the store's process.
     Replaced(u64),
-    /// The store did not answer in time, or refused. A replacement may have happened or not.
+    /// The store did not answer in time, or refused. It is unknown whether a replacement took place.
     Failed,
 }

@@ -1,4 +1,4 @@
-//! The decision on a REGISTER (RFC 3261 section 10.3, RFC 3327, RFC 5626): the changes to its user's bindings, and the response.
+//! The decision on a REGISTER (RFC 3261 section 10.3, RFC 3327, RFC 5626): the changes to the user's bindings, and the response.
 //!
 //! Begin with [`decide`].
 
@@ -27,12 +27,12 @@ struct Wish {
 /// A REGISTER for one of our users.
 #[derive(Debug)]
 pub(in crate::proxy) struct Registration {
-    /// Its server transaction.
+    /// The REGISTER's server transaction.
     id: Id,
     from: Hop,
     request: Message,
     known: Essentials,
-    /// Its address-of-record.
+    /// The user's address-of-record.
     user: String,
 }
 
@@ -55,12 +55,12 @@ impl Registration {
         Ok(Registration { id, from, request: request.clone(), known: known.clone(), user })
     }
 
-    /// Returns the number of its server transaction.
+    /// Returns the number of the REGISTER's server transaction.
     pub(in crate::proxy) fn id(&self) -> Id {
         self.id
     }
 
-    /// Returns its address-of-record.
+    /// Returns the user's address-of-record.
     pub(super) fn user(&self) -> &str {
         &self.user
     }
@@ -76,13 +76,13 @@ pub(in crate::proxy) struct Answer {
 
 /// The decision on a valid REGISTER.
 pub(super) enum Decision {
-    /// 423: with the minimum.
+    /// A 423 with the minimum lifetime.
     TooBrief(Answer),
-    /// The changes; none if it is only a query.
+    /// The changes. A REGISTER that only queries has none.
     Changes(Vec<Change>),
 }
 
-/// Returns the decision on a REGISTER by its user's unexpired bindings.
+/// Returns the decision on a REGISTER. `bindings` are the user's bindings that have not expired.
 pub(super) fn decide(
     now: Time,
     config: &ProxyConfig,
@@ -103,8 +103,8 @@ pub(super) fn decide(
     Ok(Decision::Changes(changes_for(location, user, bindings, wishes)?))
 }
 
-/// Returns a 200 with all contacts (step 8), the accepted Path (RFC 3327 section 5.3), and `outbound` if the connection is kept for
-/// calls (RFC 5626 section 6).
+/// Returns a 200 with all contacts (step 8) and the accepted Path (RFC 3327 section 5.3). The response requires `outbound` if the
+/// connection is kept for calls (RFC 5626 section 6).
 pub(super) fn accept<'a>(
     now: Time,
     asked: &Registration,
@@ -161,7 +161,7 @@ fn wishes(
     Ok(wishes)
 }
 
-/// Returns the minimum lifetime if a contact's is shorter and not zero (step 7).
+/// Returns the minimum lifetime if a contact requests a shorter lifetime other than zero (step 7).
 fn too_short(config: &ProxyConfig, wishes: &[Wish]) -> Option<Duration> {
     let min = config.expiry.min;
     wishes.iter().any(|wish| wish.lifetime < min && wish.lifetime > Duration::ZERO).then_some(min)
@@ -187,7 +187,7 @@ fn changes_for(
             }
             None if lifetime.is_zero() => {}
             Some(old) => {
-                // The same instance at another address: the store identifies bindings by their URI.
+                // The instance has moved to another address. The store identifies bindings by URI, so the old binding must be removed.
                 if old.uri != binding.uri {
                     changes.push(Change::Remove { user: user.clone(), uri: old.uri.clone() });
                 }
@@ -206,7 +206,7 @@ fn changes_for(
     }
 }
 
-/// Handles `Contact: *` (step 6): valid only alone and with Expires of zero.
+/// Handles `Contact: *` (step 6). It must be the only contact, and Expires must be zero.
 fn remove_all(
     request: &Message,
     known: &Essentials,
@@ -224,7 +224,7 @@ fn remove_all(
     bindings.iter().map(removal).collect()
 }
 
-/// Step 7: a request with the same Call-ID must be newer than the one that made the binding.
+/// Checks that a request with the Call-ID of a binding is newer than the request that made the binding (step 7).
 fn check_order(old: &Binding, call_id: &[u8], cseq: u32) -> Result<(), Fault> {
     if *old.call_id == *call_id && cseq <= old.cseq {
         return Err(Fault { status: 500, reason: "Out Of Order" });
@@ -232,7 +232,8 @@ fn check_order(old: &Binding, call_id: &[u8], cseq: u32) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Parses `q` in thousandths: "0" or "1" with up to three decimal places (RFC 3261 section 25.1); 1000 if absent.
+/// Returns `q` in thousandths, or 1000 if `q` is absent. Its value begins with 0 or 1, and has up to three decimal places (RFC 3261
+/// section 25.1).
 fn preference_of(contact: &Address<'_>) -> Result<u16, Fault> {
     let Some(q) = contact.param("q") else { return Ok(1000) };
     let wrong = Fault::bad("q Is Malformed");
@@ -247,8 +248,8 @@ fn preference_of(contact: &Address<'_>) -> Result<u16, Fault> {
     }
 }
 
-/// Reports whether a user agent that asks for outbound is told to keep its flow alive, and to register again once it is gone: only with a
-/// direct connection. Over UDP it would use STUN for that, which we do not support.
+/// Reports whether the response requires `outbound`. A user agent that gets it keeps its flow alive, and registers again after the flow
+/// is lost. The user agent must support `outbound`, and have a direct connection. Over UDP it would need STUN, which we do not support.
 fn is_by_outbound(asked: &Registration) -> bool {
     let Registration { from, request, .. } = asked;
     let is_direct = from.connection.is_some() && request.elements(Name::Via).count() == 1;
@@ -259,7 +260,7 @@ fn is_by_outbound(asked: &Registration) -> bool {
         && contacts.any(|contact| instance_of(&contact).is_some())
 }
 
-/// Returns `+sip.instance` and `reg-id` together (RFC 5626 section 6); one without the other is ignored.
+/// Returns `+sip.instance` and `reg-id` together (RFC 5626 section 6). One without the other is ignored.
 fn instance_of(contact: &Address<'_>) -> Option<Box<[u8]>> {
     let (instance, flow) = (contact.param("+sip.instance").flatten()?, contact.param("reg-id").flatten()?);
     Some([instance, b";", flow].concat().into())
@@ -284,7 +285,7 @@ mod tests {
         decide(Time::ZERO, &config, &flows, location, &registration(fields, cseq), &bindings)
     }
 
-    /// Applies the changes, and returns how many contacts are left.
+    /// Applies the changes that a REGISTER requests, and returns the number of contacts.
     fn apply(location: &mut Location, fields: &str, cseq: u32) -> Result<usize, Fault> {
         let Decision::Changes(changes) = decided(location, fields, cseq)? else { panic!("too brief") };
         changes.iter().for_each(|change| location.apply(change));

@@ -1,8 +1,9 @@
 //! The registrar (RFC 3261 section 10.3): the users' bindings, and a store that proxies may share.
 //!
-//! The rules for one REGISTER are in [`decision`]. Without a shared store, its changes are applied at once. With one, the result of a
-//! decision replaces the user's record if its version is unchanged (optimistic locking); otherwise the decision is repeated from the
-//! newer record. Invariant: a user's local copy is never replaced by an older version. Begin with [`Registrar::register`].
+//! [`decision`] has the rules for one REGISTER. Without a shared store, the changes are applied at once. With a shared store, the result
+//! replaces the user's record if the record's version is unchanged (optimistic locking). Otherwise the decision is repeated from the
+//! newer record. Invariant: an older version never replaces a user's local copy. A missing record (version 0) always does. Begin with
+//! [`Registrar::register`].
 
 mod decision;
 mod waiting;
@@ -21,12 +22,12 @@ use super::{Output, ProxyConfig};
 use crate::fault::Fault;
 use crate::location::{Binding, Change, Location, LocationLimits};
 
-/// Limit on decisions of one REGISTER: it is repeated each time another proxy was faster.
+/// Limit on the decisions on one REGISTER. A decision is repeated each time another proxy has changed the record first.
 const TRIES_MAX: u32 = 8;
-/// The store does not answer, and this request needs it.
+/// The rejection of a request that needs the store while the store does not answer.
 pub(super) const NO_STORE: Fault = Fault { status: 503, reason: "Location Store Unavailable" };
 
-/// The registered users, and the requests that wait for the store of their bindings.
+/// The registered users, and the requests that wait for the shared store.
 #[derive(Debug)]
 pub(super) struct Registrar {
     location: Location,
@@ -38,7 +39,7 @@ impl Registrar {
         Registrar { location: Location::new(limits), store: StoreQueue::default() }
     }
 
-    /// Changes the limits, for future bindings.
+    /// Sets the limits for future bindings.
     pub(super) fn set_limits(&mut self, limits: LocationLimits) {
         self.location.set_limits(limits);
     }
@@ -47,7 +48,7 @@ impl Registrar {
         &self.location
     }
 
-    /// Applies a change read from a store.
+    /// Applies a change that was read from a store.
     pub(super) fn restore(&mut self, change: &Change) {
         self.location.apply(change);
     }
@@ -57,7 +58,7 @@ impl Registrar {
         note_expired(config, self.location.expire_all(now), outbox);
     }
 
-    /// Decides a REGISTER. `None`: it waits for the store, and [`Registrar::finish`] will decide.
+    /// Decides a REGISTER. Returns `None` if the request waits for the store. [`Registrar::finish`] then completes the decision.
     pub(super) fn register(
         &mut self,
         now: Time,
@@ -87,7 +88,7 @@ impl Registrar {
         }
     }
 
-    /// Decides it from this record of the shared store.
+    /// Decides a REGISTER from a record of the shared store. `tries` is the number of earlier decisions.
     #[allow(clippy::too_many_arguments, reason = "the parts of the proxy that a decision needs")]
     fn register_by(
         &mut self,
@@ -119,7 +120,7 @@ impl Registrar {
         Ok(None)
     }
 
-    /// Handles the store's answer to a REGISTER that waited for it. `None`: it waits once more.
+    /// Handles the store's answer to a REGISTER that waited for it. Returns `None` if the request must wait again.
     pub(super) fn finish(
         &mut self,
         now: Time,
@@ -154,7 +155,7 @@ impl Registrar {
         self.store.ask(wanted, waiter, outbox)
     }
 
-    /// Returns the request that waited for the answer to a query.
+    /// Removes and returns the request that waited for the answer to a query.
     pub(super) fn answered(&mut self, ticket: u64) -> Option<Waiter> {
         self.store.take(ticket)
     }
@@ -164,14 +165,14 @@ impl Registrar {
         self.store.len()
     }
 
-    /// Updates the local copy from the store; a notification may have come before.
+    /// Updates the local copy from the store, unless a notification has already delivered a newer version.
     pub(super) fn learn(&mut self, user: &str, version: u64, bindings: &[Binding]) {
         if version == 0 || version > self.location.version_of(user) {
             self.location.replace(user, version, bindings.to_vec());
         }
     }
 
-    /// Handles a notification from the store: a user's record, which may be outdated already.
+    /// Handles a notification from the store with a user's record. The record may be outdated.
     pub(super) fn on_record(&mut self, user: &str, record: Record) {
         if record.version > self.location.version_of(user) {
             self.location.replace(user, record.version, record.bindings);
@@ -185,20 +186,20 @@ impl Registrar {
         self.location.begin_round();
     }
 
-    /// Ends the reload: users not mentioned in it are removed.
+    /// Ends the reload. Removes users without a record in the reload.
     pub(super) fn end_records(&mut self) {
         self.location.end_round();
     }
 }
 
-/// Reports expired bindings to a store of our own; a shared store expires them itself.
+/// Reports expired bindings to our own store. A shared store removes expired bindings itself.
 fn note_expired(config: &ProxyConfig, changes: Vec<Change>, outbox: &mut Outbox) {
     if !config.is_shared() {
         changes.into_iter().for_each(|change| outbox.push(Output::Store(change)));
     }
 }
 
-/// Applies changes to bindings.
+/// Returns the bindings after these changes.
 fn with(mut bindings: Vec<Binding>, changes: Vec<Change>) -> Vec<Binding> {
     for change in changes {
         match change {
@@ -245,7 +246,7 @@ mod tests {
             self.registrar.register(Time::ZERO, config, flows, asked, &mut self.outbox)
         }
 
-        /// Takes the query that came out last, and returns its ticket and the version that it replaces.
+        /// Takes the next query, and returns its ticket and the version that it replaces.
         fn query(&mut self) -> (u64, Option<u64>) {
             let Some(Output::Ask(query)) = self.outbox.next() else { panic!("no query") };
             let Wanted::Replace { version, .. } = query.wanted else { return (query.ticket, None) };

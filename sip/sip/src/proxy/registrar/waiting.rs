@@ -1,5 +1,5 @@
-//! Requests that wait for the store that proxies share. Invariants: no more than [`WAITING_MAX`] requests wait; each is answered once the
-//! store has answered or failed.
+//! Requests that wait for the store that proxies share. Invariants: no more than [`WAITING_MAX`] requests wait. Each request is answered
+//! after the store has answered or failed.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::proxy::asked::Asked;
 use crate::proxy::outbox::{Event, Outbox};
 use crate::proxy::shared::{Query, Wanted};
 
-/// Requests that may wait for the store at once.
+/// Limit on requests that wait for the store.
 const WAITING_MAX: usize = 10_000;
 
 /// A REGISTER that waits for the store.
@@ -33,7 +33,7 @@ pub(in crate::proxy) enum Waiter {
         asked: Box<Asked>,
         user: String,
     },
-    /// The sender has the right password, and used this nonce.
+    /// A request with the right password. It continues if its nonce was not used before.
     Proof {
         asked: Box<Asked>,
         is_own: bool,
@@ -61,7 +61,7 @@ impl StoreQueue {
         Ok(())
     }
 
-    /// Returns the request that waits for the answer to a query.
+    /// Removes and returns the request that waits for the answer to a query.
     pub(super) fn take(&mut self, ticket: u64) -> Option<Waiter> {
         self.waiters.remove(&ticket)
     }

@@ -1,4 +1,4 @@
-//! The targets at which a user is registered: the contact's own address, the flow of its REGISTER, or the proxy that has the flow.
+//! The targets of a registered user: the contact's address, the flow of the REGISTER, or the proxy that has the flow.
 
 use std::net::IpAddr;
 
@@ -28,8 +28,8 @@ impl Routing<'_> {
             .collect()
     }
 
-    /// Restricts a SIPS URI's targets: "each hop … MUST be secured with TLS" up to its domain (section 26.2.2), then RFC 5630 section
-    /// 5.3.
+    /// Restricts the targets of a SIPS URI. Up to the URI's domain, "each hop … MUST be secured with TLS" (section 26.2.2). From the
+    /// domain to the user, RFC 5630 section 5.3 applies.
     pub(in crate::proxy) fn targets_for(&self, uri: &Uri<'_>, targets: Vec<Target>) -> Vec<Target> {
         if uri.scheme != Scheme::Sips {
             return targets;
@@ -42,7 +42,7 @@ impl Routing<'_> {
             return Some((hop, detour));
         }
         let (detour, hop) = secure_route(self.config, &detour?)?;
-        // Proxies that share users serve the same domains, and must prove it.
+        // Proxies that share users serve the same domains, and must prove one of them over TLS.
         let domain = self.config.domains.first().map(|domain| domain.as_str().into());
         Some(((hop, domain), Some(detour)))
     }
@@ -57,7 +57,7 @@ impl Routing<'_> {
     fn target_at(&self, binding: &Binding, flow: Hop) -> Result<Target, Fault> {
         let (hop, domain) = match binding.path.first() {
             Some(first) => self.hop_of(&Uri::parse(Address::parse(first)?.uri)?)?,
-            // Use the flow of the REGISTER (RFC 5626 section 5.3): a NAT lets that through.
+            // A NAT lets requests pass over the flow of the REGISTER (RFC 5626 section 5.3).
             None if is_by_flow(binding) => (flow, None),
             None => self.hop_of_contact(binding, flow)?,
         };
@@ -65,9 +65,14 @@ impl Routing<'_> {
         Ok(target.with_path(binding.path.clone()).with_preference(binding.q))
     }
 
-    /// Returns the target for a user who registered with a proxy that shares users: the flow if it is ours, the contact's address for
-    /// UDP, otherwise that proxy. A draining proxy is avoided, and a call avoids its Record-Route, if nothing seems to stand between
-    /// the user and us: its flow is then the alternative.
+    /// Returns the target for a user who registered with a proxy that shares users:
+    ///
+    /// - the flow, if this proxy has it;
+    /// - the contact's address, if the user registered over UDP;
+    /// - otherwise the proxy that has the flow, with the contact's address as its alternative.
+    ///
+    /// If the other proxy drains and no NAT seems to be in between, the contact's address comes first. The Record-Route of a call then
+    /// does not name the draining proxy, which becomes the alternative. A proxy that is gone is not used.
     fn target_through(&self, binding: &Binding, through: &[u8]) -> Result<Target, Fault> {
         let contact = || self.hop_of(&Uri::parse(&binding.uri)?);
         let has_address = !is_by_flow(binding);
@@ -95,7 +100,8 @@ impl Routing<'_> {
         })
     }
 
-    /// Returns the contact's address, with the connection of its REGISTER while that exists.
+    /// Returns the contact's address, over the connection of its REGISTER if there was one. If the contact needs another transport than
+    /// that connection, returns the flow of the REGISTER.
     fn hop_of_contact(&self, binding: &Binding, flow: Hop) -> Result<VerifiedHop, Fault> {
         let (hop, domain) = self.hop_of(&Uri::parse(&binding.uri)?).unwrap_or((flow, None));
         let is_same = hop.transport == flow.transport;
@@ -107,15 +113,15 @@ impl Routing<'_> {
     }
 }
 
-/// Reports whether a user is reachable only by the flow of the REGISTER: the contact asks for that (RFC 5626), or over UDP it names a
-/// private address but came from a public one.
+/// Reports whether a user is reachable only over the flow of the REGISTER. The contact can request this (RFC 5626). Over UDP it also
+/// applies if the contact's address is private, but the source of the REGISTER is not.
 pub(in crate::proxy) fn is_by_flow(binding: &Binding) -> bool {
     let contact = Uri::parse(&binding.uri).ok().and_then(|uri| parse_ip(uri.host));
     let is_behind_nat = contact.is_some_and(is_private) && !is_private(binding.flow.address.ip());
     binding.instance.is_some() || (binding.flow.transport == Transport::Udp && is_behind_nat)
 }
 
-/// Reports whether an address is private by RFC 1918, RFC 6598 or RFC 4193.
+/// Reports whether an address is private (RFC 1918, RFC 6598 or RFC 4193).
 fn is_private(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(address) => {

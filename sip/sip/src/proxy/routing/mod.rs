@@ -1,5 +1,5 @@
-//! The next hop of a request: by address, by the configured routes to other domains, by DNS answers (RFC 3263), or by a user's
-//! registered contact (`contacts`). Everything here only reads. Begin with [`Routing::hop_of`].
+//! Finds the next hop of a request. It follows from an IP address, a configured route to another domain, a DNS answer (RFC 3263), or a
+//! user's registered contact (`contacts`). This module only reads state. Begin with [`Routing::hop_of`].
 
 mod contacts;
 
@@ -24,10 +24,10 @@ use crate::transport::{Hop, Transport};
 use crate::uri::{Scheme, Uri};
 use crate::via::parse_ip;
 
-/// A SIPS request that would have to be sent without TLS.
+/// The rejection of a SIPS request whose next hop does not use TLS.
 const NOT_SECURE: Fault = Fault { status: 416, reason: "No Secure Transport To The Next Hop" };
 
-/// The knowledge from which requests are routed, at one time.
+/// A view of the state from which requests are routed, at one time.
 #[derive(Clone, Copy)]
 pub(super) struct Routing<'a> {
     now: Time,
@@ -55,7 +55,7 @@ impl<'a> Routing<'a> {
         self.now
     }
 
-    /// Returns the target of a request for the first Route, or for a Request-URI of another domain.
+    /// Returns the target of a request that goes to its first Route, or to a Request-URI of another domain.
     pub(super) fn target_outside(&self, request: &Message) -> Result<Target, Fault> {
         let uri = Uri::parse(request.request_uri())?;
         let first = request.elements(Name::Route).next();
@@ -68,7 +68,7 @@ impl<'a> Routing<'a> {
 
     /// Returns the next hop for a URI. Names are looked up among the configured next hops, then among DNS answers.
     pub(super) fn hop_of(&self, uri: &Uri<'_>) -> Result<VerifiedHop, Fault> {
-        // RFC 4475 section 3.3.2.
+        // RFC 4475 section 3.3.2 requires 416 for unknown schemes.
         if uri.scheme == Scheme::Other {
             return Err(Fault { status: 416, reason: "Unsupported URI Scheme" });
         }
@@ -87,7 +87,7 @@ impl<'a> Routing<'a> {
         let Some(ip) = parse_ip(host) else { return self.hop_of_name(uri) };
         let address = SocketAddr::new(ip, uri.port.unwrap_or(transport.default_port()));
         let listener = self.config.listener_for(transport, address.is_ipv4())?;
-        // A next hop in Record-Route by address must prove to be the domain that we know at that address.
+        // If a Route names a TLS peer by address, the peer must prove the domain that we know at that address.
         let mut secure = self.config.next_hops.iter().filter(|hop| hop.transport == Transport::Tls);
         let known = secure.find(|hop| transport == Transport::Tls && hop.address == address);
         let domain = known.map(|hop| hop.domain.as_str());
@@ -108,7 +108,8 @@ impl<'a> Routing<'a> {
         Ok((hop, (hop.transport == Transport::Tls).then(|| lookup.name.into())))
     }
 
-    /// Returns all DNS answers for a URI's name for which we have listeners; none for an address or a configured next hop.
+    /// Returns the hops to all DNS answers for a URI's name, if we have a listener for them. An IP address and a configured next hop have
+    /// no DNS answers.
     fn hops_of_name(&self, uri: &Uri<'_>) -> Vec<Hop> {
         let is_configured = |name: &str| self.config.next_hops.iter().any(|hop| hop.domain == name);
         let lookup = Lookup::of(uri).filter(|lookup| !is_configured(&lookup.name));
@@ -121,7 +122,7 @@ impl<'a> Routing<'a> {
         targets.iter().filter_map(hop).collect()
     }
 
-    /// Reports whether an address is known apart from any dialog: it is permitted by the settings, or a user is registered from it.
+    /// Reports whether a request may go to an address without a dialog. The settings permit the address, or a user is registered from it.
     pub(super) fn is_known_address(&self, address: IpAddr) -> bool {
         self.config.relay_networks.iter().any(|network| network.contains(address))
             || self.config.next_hops.iter().any(|hop| hop.address.ip() == address)
@@ -129,7 +130,7 @@ impl<'a> Routing<'a> {
     }
 }
 
-/// Returns the transport named by a URI; SIPS always means TLS, over TCP if that is named (RFC 3261 section 19.1.2).
+/// Returns the transport that a URI names. SIPS always means TLS, even if the URI names TCP (RFC 3261 section 19.1.2).
 fn transport_of(uri: &Uri<'_>) -> Result<Transport, Fault> {
     let unknown = Fault { status: 500, reason: "Unknown Transport Of The Next Hop" };
     let named = uri.transport().map(|name| Transport::from_bytes(name).ok_or(unknown)).transpose()?;
@@ -191,7 +192,7 @@ mod tests {
         let lookup = Lookup::of(&Uri::parse(uri.as_bytes()).unwrap()).unwrap();
         let udp =
             |address: &str| ResolvedTarget { transport: Transport::Udp, address: address.parse().unwrap() };
-        // There is no listener for the second.
+        // No listener serves the second address.
         let found = vec![udp("192.0.2.60:5060"), udp("[2001:db8::60]:5060"), udp("192.0.2.61:5060")];
         known.names.answer(Time::ZERO, &lookup, found, Duration::from_secs(60));
         assert_eq!(hop_of(&known, uri), Ok((Transport::Udp, "192.0.2.60:5060".to_owned(), None)));
