@@ -1,12 +1,12 @@
-//! Forwards messages without a transaction (RFC 3261 section 16.11). In a stateless proxy these are all messages. In the other modes
-//! they are rejections that leave no state, and the ACK for a 2xx.
+//! Forwards messages without a transaction (RFC 3261 section 16.11). A stateless proxy handles all messages in this way. In the other
+//! modes, this module sends rejections that leave no state, and forwards the ACK for a 2xx.
 //!
-//! A stateless proxy's Via carries the state that a stateful one keeps ([`super::stateless_via`]). A request goes to one target, which
-//! depends only on the request and the registered bindings; its sender retransmits it if it is lost. REGISTER and requests to the proxy
-//! itself are answered as usual. Begin at [`Proxy::pass_on`] and [`Proxy::pass_response`].
+//! The Via of a stateless proxy contains the state that a stateful proxy keeps ([`super::stateless_via`]). A request goes to one target,
+//! which depends only on the request and the registered bindings. If the request is lost, its sender retransmits it. REGISTER, and
+//! requests to the proxy itself, are answered as in the other modes. Begin at [`Proxy::pass_on`] and [`Proxy::pass_response`].
 //!
-//! The ACK for a 2xx (section 13.2.2.4) gets no response; the only possible feedback is that it could not be sent. Its alternative hops
-//! are kept while that may still happen. Begin at [`Proxy::forward_ack`].
+//! The ACK for a 2xx (section 13.2.2.4) gets no response. The only feedback is a failure to send it. The ACK's alternative hops are kept
+//! while this failure is still possible. Begin at [`Proxy::forward_ack`].
 
 use base::Time;
 
@@ -29,11 +29,11 @@ use crate::transport::Hop;
 use crate::uri::Uri;
 use crate::via::Via;
 
-/// The reason why a request is not forwarded.
+/// Reason why a request is not forwarded.
 enum Stays {
-    /// It is for the proxy itself: a REGISTER, or OPTIONS.
+    /// The request is for the proxy itself: a REGISTER, or a request without a user, such as OPTIONS.
     Ours,
-    /// It is rejected.
+    /// The request is rejected.
     Refused(Refusal),
 }
 
@@ -44,7 +44,8 @@ impl From<Fault> for Stays {
 }
 
 impl Proxy {
-    /// Forwards a request; returns false if it is for the proxy itself. Rejections leave no state, and an ACK is never rejected.
+    /// Forwards or rejects a request. Returns false if the request is for the proxy itself. Rejections leave no state. An ACK is never
+    /// rejected, so the result for an ACK is true.
     pub(super) fn pass_on(
         &mut self,
         now: Time,
@@ -81,7 +82,7 @@ impl Proxy {
         }
     }
 
-    /// Rejects a request without keeping state. `via` is its topmost Via value, with `received` and `rport` filled in.
+    /// Rejects a request without keeping state. `via` is the request's first Via value, with `received` and `rport` filled in.
     pub(super) fn refuse_statelessly(&mut self, hop: Hop, request: &Message, via: &[u8], refusal: Refusal) {
         let Refusal { fault, fields } = refusal;
         let mut response = self.tags.response(request, fault.status, fault.reason);
@@ -95,7 +96,7 @@ impl Proxy {
         self.outbox.send_back(hop, response.to_bytes(), dialog);
     }
 
-    /// Finds the single target: sections 16.3 and 16.5.
+    /// Checks a request, and finds its single target (sections 16.3 and 16.5).
     fn hop_on(
         &mut self,
         now: Time,
@@ -133,8 +134,8 @@ impl Proxy {
         Ok((onward, target, mark))
     }
 
-    /// Returns the contact with the highest q, and among equal ones the first by URI. Section 16.11: "MUST choose one and only one target
-    /// from the target set", the same one for each retransmission.
+    /// Returns the contact with the highest q. Among contacts with equal q, returns the first by URI. Section 16.11: "MUST choose one and
+    /// only one target from the target set". Each retransmission must get the same target.
     fn one_target(&self, now: Time, uri: &Uri<'_>) -> Result<Target, Fault> {
         let user = self.config.user_of(uri);
         let routing = self.routing(now);
@@ -143,8 +144,8 @@ impl Proxy {
         targets.into_iter().min_by_key(key).ok_or_else(|| self.config.nobody_there(&user))
     }
 
-    /// Forwards a response to the source of its request, as recorded in the Via that is removed; returns false if it matches no request
-    /// that was forwarded.
+    /// Forwards a response to the source of its request. Our Via, which is removed, contains that source. Returns false if the response
+    /// matches no forwarded request.
     pub(super) fn pass_response(&mut self, mut response: Message, known: &Essentials) -> bool {
         let Ok(via) = Via::parse(&known.via) else { return false };
         let Some(hop) = self.stateless_via.source_of(&self.config, &via) else { return false };
@@ -157,7 +158,7 @@ impl Proxy {
         true
     }
 
-    /// Forwards an ACK according to its Routes and Request-URI, unless it is for a rejection of ours: "a stateless UAS MUST ignore ACK
+    /// Forwards an ACK according to its Routes and Request-URI. An ACK for our own rejection is ignored: "a stateless UAS MUST ignore ACK
     /// requests" (section 8.2.7).
     pub(super) fn forward_ack(&mut self, now: Time, from: Hop, mut request: Message, known: Essentials) {
         if self.tags.is_for_own_refusal(&known) {
@@ -214,7 +215,7 @@ impl Proxy {
 
     fn send_ack(&mut self, now: Time, ack: &Ack, mut target: Target) {
         let branch = self.transactions.branch_of_ack(&ack.mark);
-        // ACK creates no dialog: the source hop does not matter to its copies.
+        // An ACK creates no dialog, so the source hop has no effect on its copy.
         let copier = Copier::new(&self.config, &self.marks);
         let copy = copier.copy_within_udp_limit(&ack.request, &ack.known, target.hop(), &mut target, &branch);
         let hop = target.verified_hop();
@@ -225,7 +226,7 @@ impl Proxy {
         self.outbox.send(hop, copy.to_bytes(), id, dialog);
     }
 
-    /// Sends an ACK to its next alternative hop after a transport failure; does nothing for other messages.
+    /// Sends an ACK to its next alternative hop after a transport failure. Does nothing for other messages.
     pub(super) fn send_ack_elsewhere(&mut self, now: Time, id: Id) {
         let Some((ack, mut target)) = self.transactions.take_ack(id) else { return };
         if target.move_on() {

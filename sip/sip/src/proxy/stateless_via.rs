@@ -1,6 +1,6 @@
-//! The state that a stateless proxy's Via carries, which each response returns (RFC 3261 section 16.11): the source of the request, with
-//! a MAC ([`PARAM`]), and a branch computed from fields common to a request, its retransmissions, its CANCEL and the ACK for its
-//! rejection, so that the next hop recognizes them.
+//! The state in the Via of a stateless proxy, which each response returns (RFC 3261 section 16.11). The parameter [`PARAM`] contains the
+//! source of the request, with a MAC. The branch is computed from fields that a request shares with its retransmissions, its CANCEL, and
+//! the ACK for its rejection. The next hop therefore recognizes these messages as one transaction.
 
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
@@ -17,12 +17,12 @@ use crate::via::Via;
 
 /// Prefix of this proxy's stateless branches.
 const BRANCH: &str = "z9hG4bKs";
-/// The Via parameter with a request's source; not from an RFC.
+/// Via parameter with the source of a request. It is not from an RFC.
 const PARAM: &str = "source";
-/// Bytes of the branch's hash.
+/// Length in bytes of the hash in a branch.
 const HASH: usize = 16;
 
-/// The writer and reader of such Vias.
+/// The writer and reader of Via values with this state.
 #[derive(Debug)]
 pub(super) struct StatelessVia {
     mac: Hmac<Sha256>,
@@ -35,8 +35,8 @@ impl StatelessVia {
         StatelessVia { mac: keyed(&derived(dialog_secret, "branches")), sources }
     }
 
-    /// Returns our Via's branch, and the parameter after it: the same branch for all messages of a transaction. Section 16.11 derives it
-    /// from the received branch, if that is unique. `back` is the hop for responses.
+    /// Returns the branch of our Via, and the parameter after it. All messages of a transaction get the same branch. Section 16.11
+    /// derives the branch from the received branch, if that is unique. `back` is the hop for responses.
     pub(super) fn branch(
         &self,
         via: &Via<'_>,
@@ -51,7 +51,7 @@ impl StatelessVia {
         format!("{BRANCH}{hash}.{mark};{PARAM}={}", self.sources.encode(back))
     }
 
-    /// Returns the source of the request for which we wrote this Via; `None` if we did not.
+    /// Returns the source of the request for which we wrote this Via, or `None` if we did not write it.
     pub(super) fn source_of(&self, config: &ProxyConfig, via: &Via<'_>) -> Option<Hop> {
         let is_ours =
             config.is_our_via(via) && via.branch().is_some_and(|b| b.starts_with(BRANCH.as_bytes()));

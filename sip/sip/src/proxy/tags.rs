@@ -1,9 +1,12 @@
 //! To tags of our own responses, which identify their ACKs without state (RFC 3261 sections 8.2.7 and 19.3).
 //!
-//! ACK for a rejection ends at the hop that rejected (section 17.1.1.3). If that hop keeps a transaction, the ACK belongs to it. If it
-//! keeps none (overload, access, drain, malformed requests), or no longer, the ACK would look like one for a 2xx, which goes on to the
-//! other end. So our tag is a MAC of fields common to the ACK and its request, and cannot be forged. A request within a dialog already
-//! has a tag: the ACK for its rejection is not recognized, and goes on to an end that ignores it. Begin with [`Tags::response`].
+//! The ACK for a rejection ends at the hop that rejected the request (section 17.1.1.3). If that hop still has the transaction, the ACK
+//! belongs to it. A rejection for overload, access, drain or a malformed request has no transaction. Without a transaction, the ACK would
+//! look like the ACK for a 2xx, and would be forwarded. Our tag is therefore a MAC of fields that the ACK and its request share. It
+//! cannot be forged.
+//!
+//! A request within a dialog already has a To tag. The ACK for its rejection is not recognized. It is forwarded to the other end, which
+//! ignores it. Begin with [`Tags::response`].
 
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
@@ -14,13 +17,13 @@ use crate::header::Name;
 use crate::message::Message;
 use crate::via::Via;
 
-/// Bytes of the MAC: more than the 32 bits of randomness required by section 19.3.
+/// Length of the MAC in bytes, which exceeds the 32 bits of randomness that section 19.3 requires.
 const LENGTH: usize = 8;
 
 /// The tags of our own responses.
 #[derive(Debug)]
 pub(super) struct Tags {
-    /// Keyed in advance, since each request needs one.
+    /// A MAC that is already keyed, because each request needs one.
     mac: Hmac<Sha256>,
 }
 
@@ -29,14 +32,14 @@ impl Tags {
         Tags { mac: keyed(secret) }
     }
 
-    /// Builds a response of ours to a request as received, or with its source noted in Via.
+    /// Builds our own response to a request. The request's Via may already contain the source of the request.
     pub(super) fn response(&self, request: &Message, status: u16, reason: &str) -> Message {
-        // 100 gets none.
+        // A 100 gets no tag.
         let tag = if status > 100 { self.tag_for(request) } else { String::new() };
         request.response(status, reason, &tag)
     }
 
-    /// Reports whether an ACK is for a rejection of ours.
+    /// Reports whether an ACK is for one of our own rejections.
     pub(super) fn is_for_own_refusal(&self, ack: &Essentials) -> bool {
         let tag = ack.to_tag.as_deref().filter(|tag| tag.len() == 2 * LENGTH);
         tag.is_some_and(|tag| *tag == *self.tag(&ack.via, &ack.call_id).as_bytes())

@@ -1,4 +1,4 @@
-//! One target of a request, and the hops to it, which are tried one after the other ([`Target::move_on`]).
+//! One target of a request, and the hops to it. The hops are tried one after the other ([`Target::move_on`]).
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
@@ -12,7 +12,7 @@ use crate::transport::{Hop, Transport};
 /// A hop, and the domain that its TLS certificate must name.
 pub(super) type VerifiedHop = (Hop, Option<Arc<str>>);
 
-/// A verified hop, and an optional Route for a request through it: a detour via the proxy that has the flow.
+/// A verified hop, and an optional Route for requests over it. The Route is a detour through the proxy that has the flow.
 pub(super) type RoutedHop = (VerifiedHop, Option<Box<[u8]>>);
 
 /// One target of a request.
@@ -28,15 +28,15 @@ pub(super) struct Target {
     domain: Option<Arc<str>>,
     /// A Route through the proxy that has the flow.
     detour: Option<Box<[u8]>>,
-    /// Alternative hops if that one fails.
+    /// Alternative hops if `hop` fails, in their order.
     alternates: Vec<Hop>,
-    /// Alternative if all hops fail, with a `detour` of its own or without one.
+    /// Alternative if all these hops fail. It replaces `detour` with its own Route, or with none.
     fallback: Option<RoutedHop>,
-    /// Preference over other targets: a contact's q, in thousandths.
+    /// Preference among targets: a contact's q, in thousandths.
     preference: u16,
-    /// Its share of the request's Max-Breadth, set by [`share`].
+    /// The target's share of the request's Max-Breadth, set by [`share`].
     breadth: u8,
-    /// True if no other transport may be used: it is a flow, or the other transport was tried.
+    /// True if no other transport may be used, because the hop is a flow or the transport has already changed.
     is_settled: bool,
 }
 
@@ -57,12 +57,12 @@ impl Target {
         }
     }
 
-    /// Creates a target that is reached by this flow only.
+    /// Creates a target that is reached only over this flow.
     pub(super) fn by_flow(uri: &[u8], flow: Hop) -> Target {
         Target::new(uri, (flow, None)).settled(true)
     }
 
-    /// Sets whether its hop's transport is the only one that may be used.
+    /// Sets whether the transport of the hop is the only one that may be used.
     pub(super) fn settled(self, is_settled: bool) -> Target {
         Target { is_settled, ..self }
     }
@@ -111,7 +111,7 @@ impl Target {
         (self.hop, self.domain.clone())
     }
 
-    /// Returns the hops that may be tried.
+    /// Returns all hops that may be tried, in no particular order.
     pub(super) fn hops(&self) -> impl Iterator<Item = Hop> {
         let fallback = self.fallback.iter().map(|((hop, _), _)| *hop);
         self.alternates.iter().copied().chain([self.hop]).chain(fallback)
@@ -121,7 +121,7 @@ impl Target {
         self.preference
     }
 
-    /// Returns its share of the request's Max-Breadth.
+    /// Returns the target's share of the request's Max-Breadth.
     pub(super) fn breadth(&self) -> u8 {
         self.breadth
     }
@@ -136,7 +136,7 @@ impl Target {
         !self.alternates.is_empty() || self.fallback.is_some()
     }
 
-    /// Advances to the next alternative; returns false if there is none.
+    /// Advances to the next alternative. Returns false if there is none.
     pub(super) fn move_on(&mut self) -> bool {
         if !self.alternates.is_empty() {
             self.hop = self.alternates.remove(0);
@@ -152,7 +152,7 @@ impl Target {
         ((self.hop, self.domain), self.detour) = (hop, detour);
     }
 
-    /// Tries this hop, which has another transport, before the current one.
+    /// Makes a hop with another transport the current hop. The former hop becomes the first alternate.
     pub(super) fn change_transport(&mut self, hop: Hop) {
         self.alternates.insert(0, self.hop);
         (self.hop, self.is_settled) = (hop, true);
@@ -163,7 +163,7 @@ impl Target {
         self.alternates.retain(|hop| may_send(*hop));
     }
 
-    /// Restricts a target to TLS; `None` if that leaves no hop. `secured` returns the TLS variant of a hop, if it has one.
+    /// Restricts a target to TLS. Returns `None` if no hop remains. `secured` returns the TLS variant of a hop, if there is one.
     pub(super) fn secured(mut self, secured: impl Fn(RoutedHop) -> Option<RoutedHop>) -> Option<Target> {
         self.alternates.retain(is_secure);
         self.fallback = self.fallback.and_then(&secured);
@@ -189,7 +189,8 @@ pub(super) fn share(targets: &mut [Target], breadth: u8) {
     }
 }
 
-/// Groups targets "in decreasing order of q-values" (RFC 3261 section 16.6): equal ones in parallel, up to `breadth`.
+/// Groups targets "in decreasing order of q-values" (RFC 3261 section 16.6). Targets with equal q are tried in parallel, up to `breadth`
+/// at a time.
 pub(super) fn groups(mut targets: Vec<Target>, breadth: u8) -> VecDeque<Vec<Target>> {
     let fits = |group: &[Target], target: &Target| {
         group[0].preference == target.preference && group.len() < usize::from(breadth)

@@ -32,7 +32,7 @@ pub(super) fn hop(address: &str) -> Hop {
     Hop { listener: 0, transport: Transport::Udp, address: address.parse().unwrap(), connection: None }
 }
 
-/// Parses a request from its method and Request-URI; further lines are put before the required fields.
+/// Returns a request with this method and Request-URI. Further lines of `text` precede the required fields.
 pub(super) fn request(text: &str) -> Message {
     let (start, fields) = text.split_once('\n').unwrap_or((text, ""));
     let (method, _) = start.split_once(' ').unwrap();

@@ -1,4 +1,4 @@
-//! Tokens of hops: a hop and the run of the program that knows it, with a MAC, so that others can return but not forge them.
+//! Tokens that encode a hop and the run of the program that knows the hop. A MAC prevents forgery when other hosts return a token.
 //!
 //! Begin with [`HopTokens::encode`].
 
@@ -13,20 +13,20 @@ use crate::digest::hex;
 use crate::fault::Fault;
 use crate::transport::{ConnectionId, Hop, Transport};
 
-/// Listener, transport, address, port, connection, run.
+/// Length in bytes of the encoded fields: listener, transport, address, port, connection, run.
 const SAID: usize = 2 + 1 + 16 + 2 + 8 + 8;
-/// Bytes of the MAC: half of the hash, the minimum in RFC 2104 section 5.
+/// Length of the MAC in bytes: half of the hash, which is the minimum in RFC 2104 section 5.
 const MAC: usize = 16;
-/// The same with the MAC.
+/// Length of a token in bytes: the encoded fields and the MAC.
 const LENGTH: usize = SAID + MAC;
-/// No connection has this number.
+/// Number that encodes a missing connection. No connection has this number.
 const NO_CONNECTION: u64 = u64::MAX;
-/// The flow is gone, or belonged to an earlier run of the proxy (RFC 5626 section 5.3.1).
+/// The rejection of a request whose flow is gone, or belonged to an earlier run of the proxy (RFC 5626 section 5.3.1).
 pub(super) const FLOW_FAILED: Fault = Fault { status: 430, reason: "Flow Failed" };
-/// "the flow token … has been tampered with" (the same).
+/// The rejection of a token that was not issued with our key: "the flow token … has been tampered with" (the same section).
 const NO_TOKEN: Fault = Fault { status: 403, reason: "No Flow Of This Proxy" };
 
-/// The tokens of one key.
+/// The encoder and decoder of tokens with one key.
 #[derive(Debug)]
 pub(super) struct HopTokens {
     secret: [u8; 32],
@@ -35,14 +35,14 @@ pub(super) struct HopTokens {
 }
 
 impl HopTokens {
-    /// Hexadecimal digits of a token.
+    /// Length of a token in hexadecimal digits.
     pub(super) const DIGITS: usize = 2 * LENGTH;
 
     pub(super) fn new(secret: [u8; 32], run: u64) -> HopTokens {
         HopTokens { secret, run }
     }
 
-    /// Encodes a hop, with a MAC, in hexadecimal digits.
+    /// Encodes a hop with a MAC, in hexadecimal digits.
     pub(super) fn encode(&self, hop: Hop) -> String {
         let transport = Transport::ALL.iter().position(|t| *t == hop.transport);
         let ip = match hop.address.ip() {
@@ -62,10 +62,11 @@ impl HopTokens {
         hex(&said) + &hex(&mac[..MAC])
     }
 
-    /// Decodes the hop of a token: one of this run, or one that needs no connection.
+    /// Decodes the hop of a token. The hop must be from this run of the program, or need no connection.
     ///
     /// # Errors
-    /// 403 for a token that nobody here issued with this key, 430 if its connection is of an earlier run.
+    /// Returns 403 for a token that was not issued with this key. Returns 430 if the hop's connection is from an earlier run, or its
+    /// listener has changed.
     pub(super) fn decode(&self, listeners: &[Listener], token: &[u8]) -> Result<Hop, Fault> {
         let token = bytes_of::<LENGTH>(token).ok_or(NO_TOKEN)?;
         let (said, mac) = token.split_at(SAID);

@@ -71,8 +71,8 @@ impl Routing<'_> {
     /// - the contact's address, if the user registered over UDP;
     /// - otherwise the proxy that has the flow, with the contact's address as its alternative.
     ///
-    /// If the other proxy drains and no NAT seems to be in between, the contact's address comes first. The Record-Route of a call then
-    /// does not name the draining proxy, which becomes the alternative. A proxy that is gone is not used.
+    /// If the other proxy drains and no NAT seems to be between the user and us, the contact's address comes first. The Record-Route of a
+    /// call then does not name the draining proxy, which becomes the alternative. A proxy that is gone is not used.
     fn target_through(&self, binding: &Binding, through: &[u8]) -> Result<Target, Fault> {
         let contact = || self.hop_of(&Uri::parse(&binding.uri)?);
         let has_address = !is_by_flow(binding);

@@ -108,7 +108,7 @@ impl<'a> Routing<'a> {
         Ok((hop, (hop.transport == Transport::Tls).then(|| lookup.name.into())))
     }
 
-    /// Returns the hops to all DNS answers for a URI's name, if we have a listener for them. An IP address and a configured next hop have
+    /// Returns the hops to those DNS answers for a URI's name for which we have a listener. An IP address and a configured next hop have
     /// no DNS answers.
     fn hops_of_name(&self, uri: &Uri<'_>) -> Vec<Hop> {
         let is_configured = |name: &str| self.config.next_hops.iter().any(|hop| hop.domain == name);
@@ -122,7 +122,7 @@ impl<'a> Routing<'a> {
         targets.iter().filter_map(hop).collect()
     }
 
-    /// Reports whether a request may go to an address without a dialog. The settings permit the address, or a user is registered from it.
+    /// Reports whether requests within any dialog may go to an address. The settings permit the address, or a user is registered from it.
     pub(super) fn is_known_address(&self, address: IpAddr) -> bool {
         self.config.relay_networks.iter().any(|network| network.contains(address))
             || self.config.next_hops.iter().any(|hop| hop.address.ip() == address)

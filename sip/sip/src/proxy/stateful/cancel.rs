@@ -1,11 +1,11 @@
-//! CANCEL (RFC 3261 sections 9 and 16.10), received and sent.
+//! Handles and sends CANCEL (RFC 3261 sections 9 and 16.10).
 
 use super::{ENDING, Stateful};
 use crate::proxy::Id;
 use crate::proxy::transactions::Departure;
 
 impl Stateful<'_> {
-    /// Handles a CANCEL: the proxy answers it itself, and cancels all branches of the INVITE.
+    /// Handles a CANCEL. The proxy answers the CANCEL itself, and cancels all branches of its INVITE.
     pub(in crate::proxy) fn handle_cancel(&mut self, id: Id, invite_key: &[u8]) {
         let Some(invite) = self.transactions.find_server(invite_key) else {
             self.reply(id, 481, "No Such Transaction", Vec::new());
@@ -32,7 +32,7 @@ impl Stateful<'_> {
         self.send_due_cancel(id);
     }
 
-    /// Sends the pending CANCEL, if it may go.
+    /// Sends a pending CANCEL if it may be sent now.
     pub(super) fn send_due_cancel(&mut self, id: Id) {
         let Some(client) = self.transactions.client(id) else { return };
         let Some(cancel) = client.due_cancel() else { return };
@@ -52,7 +52,7 @@ impl Stateful<'_> {
         }
     }
 
-    /// Ends all pending work of a drain at once: requests get 503, and ringing is cancelled (section 16.10). Returns the number of those
+    /// Ends all pending work of a drain at once (section 16.10). Requests get 503, and ringing is cancelled. Returns the number of these
     /// requests.
     pub(in crate::proxy) fn cut_off(&mut self) -> usize {
         let left = self.transactions.cut_off();

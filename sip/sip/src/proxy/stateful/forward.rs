@@ -1,8 +1,9 @@
-//! Forwards a request (RFC 3261 section 16.6): to its most preferred targets, to others once those have rejected it, and to the next hop
-//! if one cannot be reached (RFC 3263 section 4.3; section 18.1.1 for a message that is too large for UDP).
+//! Forwards a request (RFC 3261 section 16.6). Its most preferred targets come first. Other targets are tried after these have rejected
+//! the request. If a hop cannot be reached, the target's next hop is tried (RFC 3263 section 4.3; section 18.1.1 for a message that is
+//! too large for UDP).
 //!
-//! A server transaction keeps its [`Plan`] while it may need it. Invariants: no new attempt begins once a branch has succeeded, 6xx has
-//! come or the request was cancelled; no hop is tried twice. Begin with [`Stateful::forward`].
+//! A server transaction keeps its [`Plan`] while it may need further attempts. Invariants: no attempt begins after a branch has
+//! succeeded, a 6xx has arrived, or the request was cancelled. No hop is tried twice. Begin with [`Stateful::forward`].
 
 use super::Stateful;
 use crate::message::Method;
@@ -15,11 +16,11 @@ use crate::proxy::transactions::Departure;
 use crate::transport::Hop;
 
 impl Stateful<'_> {
-    /// Forwards a request to its most preferred targets in parallel; to the others once all of those have rejected it. The sender of an
-    /// INVITE gets 100 first.
+    /// Forwards a request to its most preferred targets in parallel, and to the other targets after all of those have rejected the
+    /// request. The sender of an INVITE gets 100 first.
     pub(in crate::proxy) fn forward(&mut self, asked: Asked, targets: Vec<Target>) {
         let Asked { server, from, request, known, .. } = &asked;
-        // One that waited for a name has sent its 100 already.
+        // If the request waited for a name or for the store, 100 was already sent.
         let is_told = self.transactions.server(*server).is_some_and(|server| server.last().is_some());
         if known.cseq.method == Method::Invite && !is_told {
             self.reply(*server, 100, "Trying", Vec::new());
@@ -34,7 +35,8 @@ impl Stateful<'_> {
         self.attempt(Plan::new(asked, targets));
     }
 
-    /// Forwards to a flow of ours that another proxy found; that proxy has authenticated the caller where required.
+    /// Forwards a request to one of our flows, to which another proxy has directed it. That proxy has authenticated the caller where
+    /// required.
     pub(in crate::proxy) fn follow_flow(&mut self, asked: Asked, flow: Hop) {
         if let Some(server) = self.transactions.server_mut(asked.server) {
             server.context_mut().note_flow();
@@ -43,7 +45,7 @@ impl Stateful<'_> {
         self.forward(asked, vec![target]);
     }
 
-    /// Tries the next group of a plan.
+    /// Tries the next group of targets of a plan.
     fn attempt(&mut self, mut plan: Plan) {
         let targets = plan.next_group();
         let mut is_needed = plan.has_more();
@@ -55,7 +57,7 @@ impl Stateful<'_> {
         }
     }
 
-    /// Begins the next group once all attempts so far were rejected; returns true if there was one.
+    /// Tries the next group after all attempts so far were rejected. Returns true if there is such a group.
     pub(super) fn attempt_next(&mut self, id: Id) -> bool {
         let server = self.transactions.server_mut(id);
         let Some(plan) = server.and_then(|server| server.context_mut().take_plan_with_more()) else {
@@ -65,7 +67,7 @@ impl Stateful<'_> {
         true
     }
 
-    /// Sends one copy; returns true if the target has alternative hops.
+    /// Sends one copy. Returns true if the target has alternative hops.
     fn start_branch(&mut self, asked: &Asked, mut target: Target) -> bool {
         let (id, branch) = self.transactions.new_branch(&asked.mark);
         let copier = Copier::new(self.config, self.marks);
@@ -84,7 +86,7 @@ impl Stateful<'_> {
         has_more
     }
 
-    /// Restarts a branch that reached nobody at its next hop; returns true if there was one.
+    /// Restarts a branch that reached nobody, at the next hop of its target. Returns true if there is such a hop.
     pub(super) fn try_next_hop(&mut self, id: Id) -> bool {
         let Some(client) = self.transactions.client_mut(id) else { return false };
         let (Some(server), Some(mut target)) = (client.server(), client.take_target()) else { return false };

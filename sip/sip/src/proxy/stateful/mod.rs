@@ -1,6 +1,6 @@
-//! The stateful proxy core (RFC 3261 section 16): requests are answered, or forwarded in transactions of their own.
+//! The stateful proxy core (RFC 3261 section 16). It answers requests, or forwards them in separate transactions.
 //!
-//! [`Stateful`] borrows the tables that one event may change. Invariants: a server transaction gets one final response; a branch ends
+//! [`Stateful`] borrows the tables that one event may change. Invariants: a server transaction gets one final response, and a branch ends
 //! once. Requests enter at [`Stateful::forward`], responses at [`Stateful::handle_response`].
 
 mod cancel;
@@ -23,7 +23,7 @@ use crate::message::Message;
 /// The rejection of new work while draining, and of work that did not finish in time.
 pub(super) const ENDING: Fault = Fault { status: 503, reason: "Proxy Is Stopping" };
 
-/// The transactions, with all that one event in them concerns.
+/// A view of the transactions, and of everything else that one event in them may change.
 pub(super) struct Stateful<'a> {
     pub(super) now: Time,
     pub(super) config: &'a ProxyConfig,
@@ -35,7 +35,7 @@ pub(super) struct Stateful<'a> {
 }
 
 impl Stateful<'_> {
-    /// Sends a response of a server transaction, if it may still have one.
+    /// Sends a response of a server transaction, if the state of the transaction permits it.
     fn respond(&mut self, id: Id, response: &Message) {
         let leg = self.transactions.respond(self.now, &self.config.limits, id, response, self.outbox);
         if let Some(leg) = leg {
@@ -44,7 +44,7 @@ impl Stateful<'_> {
         }
     }
 
-    /// Answers a request, with these fields in addition to the standard ones.
+    /// Answers a request. The response has these fields in addition to the standard ones.
     pub(super) fn reply(&mut self, id: Id, status: u16, reason: &str, fields: Vec<Header>) {
         let Some(request) = self.transactions.server(id).and_then(|server| server.request()) else { return };
         let mut response = self.tags.response(request, status, reason);
@@ -54,7 +54,7 @@ impl Stateful<'_> {
 
     /// Rejects a request.
     fn refuse(&mut self, id: Id, fault: Fault) {
-        // The recipient cannot be reached.
+        // These statuses mean that the recipient cannot be reached.
         if matches!(fault.status, 404 | 416 | 430 | 480 | 500) {
             self.note_undelivered(id);
         }
@@ -77,7 +77,7 @@ impl Stateful<'_> {
         }
     }
 
-    /// Fails if a request that has waited was cancelled.
+    /// Fails if a request was cancelled while it waited.
     pub(super) fn check_cancelled(&self, id: Id) -> Result<(), Fault> {
         let is_cancelled = self.transactions.server(id).is_some_and(|server| server.context().is_cancelled());
         if is_cancelled { Err(Fault { status: 487, reason: "Request Terminated" }) } else { Ok(()) }
@@ -138,7 +138,7 @@ mod tests {
             server
         }
 
-        /// Returns what went out since the last call: the ports it went to, and its first lines.
+        /// Returns the messages sent since the last call, each as its destination port and its method or status.
         fn sent(&mut self) -> Vec<(u16, String)> {
             self.messages().into_iter().map(|(port, message)| (port, first_line(&message))).collect()
         }
@@ -151,7 +151,7 @@ mod tests {
             messages
         }
 
-        /// Lets a next hop answer a request that was sent to it.
+        /// Handles a next hop's response to a request that was sent to it.
         fn answer(&mut self, request: &Message, status: u16) {
             let response = request.response(status, "x", "callee");
             let known = Essentials::of(&response).unwrap();

@@ -1,5 +1,5 @@
-//! Responses (RFC 3261 section 16.7): forwards them at once or waits for the other branches, and selects the best. A branch that ends
-//! without a response counts as one that answered 408 or 503.
+//! Handles responses (RFC 3261 section 16.7). A response is forwarded at once, or waits for the other branches until the best response is
+//! selected. A branch that ends without a response counts as a branch that answered 408 or 503.
 
 use std::net::SocketAddr;
 
@@ -15,11 +15,11 @@ use crate::proxy::transactions::Conclusion;
 use crate::via::Via;
 
 impl Stateful<'_> {
-    /// Returns the client transaction named by a response's first Via (section 17.1.3).
+    /// Returns the client transaction that the first Via of a response identifies (section 17.1.3).
     pub(in crate::proxy) fn branch_of(&self, known: &Essentials) -> Option<Id> {
         let via = Via::parse(&known.via).ok().filter(|via| self.config.is_our_via(via))?;
         let (id, client) = self.transactions.client_with(via.branch()?)?;
-        // CANCEL has the branch of the request that it cancels.
+        // A CANCEL has the branch of the request that it cancels.
         if known.cseq.method == Method::Cancel { client.cancel() } else { Some(id) }
     }
 
@@ -42,14 +42,14 @@ impl Stateful<'_> {
         self.transactions.schedule_client(id);
     }
 
-    /// Sends the hop-by-hop ACK for a rejection (section 17.1.1.3), again for each retransmission.
+    /// Sends the hop-by-hop ACK for a rejection, and again for each retransmission of the rejection (section 17.1.1.3).
     fn acknowledge(&mut self, id: Id, response: &Message) {
         let Some(client) = self.transactions.client_mut(id) else { return };
         client.acknowledge(response);
         self.outbox.send(client.verified_hop(), client.bytes().clone(), None, client.dialog());
     }
 
-    /// Records what a response means for its dialog: that it has ended, or where its callee is.
+    /// Updates the dialog of a response. The response can end the dialog, or show where the callee is.
     fn note_in_dialog(&mut self, id: Id, response: &Message, known: &Essentials) {
         let Some(client) = self.transactions.client(id) else { return };
         let server = client.server().and_then(|server| self.transactions.server(server));
@@ -83,8 +83,8 @@ impl Stateful<'_> {
         let Some(client) = self.transactions.client_mut(id) else { return };
         let is_first = client.finish(status);
         let Some(server) = client.server() else { return };
-        // "If the SIP request fails … 503 …, the client SHOULD try" the next hop (RFC 3263 section 4.3).
-        // The same for 430: a lost flow (RFC 5626 section 5.3.1) does not rule out the address in the Contact.
+        // "If the SIP request fails … 503 …, the client SHOULD try" the next hop (RFC 3263 section 4.3). This also applies to 430. After
+        // a lost flow (RFC 5626 section 5.3.1), the Contact's address can still be reachable.
         let is_begun_anew = matches!(status, 430 | 503) && self.try_next_hop(id);
         if is_first {
             self.close_branch(server);
@@ -125,7 +125,7 @@ impl Stateful<'_> {
         self.end_branch_without_response(id, 408, "Request Timeout");
     }
 
-    /// Handles timer C (section 16.8): CANCEL after a provisional response, otherwise as if 408 had come.
+    /// Handles timer C (section 16.8). After a provisional response, sends CANCEL. Otherwise ends the branch as if 408 had arrived.
     pub(in crate::proxy) fn on_timer_c(&mut self, id: Id) {
         match self.transactions.client(id) {
             Some(client) if client.is_cancelled_by_timer_c() => self.cancel_branch(id),
@@ -134,16 +134,16 @@ impl Stateful<'_> {
         }
     }
 
-    /// Handles a failure to send the request of a branch: as if 503 had come (section 16.9).
+    /// Handles a failure to send the request of a branch, as if 503 had arrived (section 16.9).
     pub(in crate::proxy) fn fail_branch(&mut self, id: Id) {
         if self.transactions.client(id).is_some_and(|client| client.is_pending()) {
             self.end_branch_without_response(id, 503, "Next Hop Cannot Be Reached");
         }
     }
 
-    /// Handles a request that was not sent because too much already waits for its next hop. If there is no alternative, the sender gets
-    /// 503 with Retry-After, and not 500 as for a broken next hop: "it knows that any subsequent requests it might proxy will also
-    /// generate a 503" (section 16.7, step 6).
+    /// Handles a request that was not sent because the queue of its next hop is full. If no alternative exists, the sender gets 503 with
+    /// Retry-After. For a broken next hop, the sender gets 500. A proxy may forward 503 if "it knows that any subsequent requests it
+    /// might proxy will also generate a 503" (section 16.7, step 6).
     pub(in crate::proxy) fn handle_congestion(&mut self, id: Id) {
         let Some(client) = self.transactions.client(id).filter(|client| client.is_pending()) else { return };
         let server = client.server();
@@ -154,14 +154,14 @@ impl Stateful<'_> {
         self.end_branch_without_response(id, 503, "Send Queue Of The Next Hop Is Full");
     }
 
-    /// Returns the branch of a request to `address` that begins as quoted. It must contain our unpredictable branch; shorter quotations
-    /// are ignored.
+    /// Returns the branch of the request to `address` that begins with `quoted`. The quotation must contain our unpredictable branch
+    /// parameter. Shorter quotations are ignored.
     pub(in crate::proxy) fn branch_quoted(&self, address: SocketAddr, quoted: &[u8]) -> Option<Id> {
         let (id, client) = self.transactions.client_with(branch_in(quoted)?)?;
         (client.hop().address == address).then_some(id)
     }
 
-    /// Ends a branch that had no final response, and will not have one.
+    /// Ends a branch that has no final response, and will get none.
     fn end_branch_without_response(&mut self, id: Id, status: u16, reason: &str) {
         let is_begun_anew = self.try_next_hop(id);
         let Some(client) = self.transactions.end_client(id) else { return };
@@ -173,14 +173,14 @@ impl Stateful<'_> {
         let Some(server) = self.transactions.server(server_id) else { return };
         if let Some(request) = server.request() {
             let mut response = self.tags.response(request, status, reason);
-            // Kept responses have our own Via, which is removed when they are forwarded.
+            // Each kept response has our own Via, which is removed before the response is forwarded.
             push_via(self.config, &mut response, client.hop(), &String::from_utf8_lossy(client.branch()));
             self.keep_best(server_id, response);
         }
         self.answer_if_all_ended(server_id);
     }
 
-    /// Step 6: keeps the best response so far.
+    /// Keeps the best response so far (step 6).
     fn keep_best(&mut self, server: Id, response: Message) {
         let response = self.within_budget(server, response);
         if let Some(server) = self.transactions.server_mut(server) {
@@ -188,7 +188,7 @@ impl Stateful<'_> {
         }
     }
 
-    /// Returns the response, or a short one of our own with the same status if there is no room to keep it.
+    /// Returns the response. If there is no room to keep it, returns our own short response with the same status.
     fn within_budget(&self, server: Id, response: Message) -> Message {
         if self.transactions.has_room(&self.config.limits, weight(&response)) {
             return response;
@@ -203,7 +203,7 @@ impl Stateful<'_> {
         short
     }
 
-    /// Sends the best response once no branch is open.
+    /// Sends the best response if no branch is open and no further targets exist.
     fn answer_if_all_ended(&mut self, id: Id) {
         let Some(server) = self.transactions.server(id) else { return };
         if server.context().is_open() || !server.is_pending() {
@@ -229,7 +229,7 @@ impl Stateful<'_> {
     }
 }
 
-/// Returns the first Via's branch at the beginning of a request that we sent, if it is complete.
+/// Returns the branch of the first Via in the quoted beginning of a request, if the branch is complete.
 fn branch_in(quoted: &[u8]) -> Option<&[u8]> {
     const NAME: &[u8] = b";branch=";
     let start = quoted.windows(NAME.len()).position(|window| window == NAME)? + NAME.len();

@@ -1,4 +1,4 @@
-//! A request that was sent.
+//! A client transaction, with the request that was sent.
 
 use base::Time;
 use bytes::Bytes;
@@ -15,14 +15,14 @@ use crate::transport::Hop;
 /// A request to send.
 #[derive(Debug)]
 pub(in crate::proxy) struct Departure {
-    /// The recipient of responses; `None`: nobody, as for CANCEL.
+    /// Server transaction that receives the responses. `None` for a CANCEL, whose responses have no recipient.
     pub(in crate::proxy) server: Option<Id>,
     pub(in crate::proxy) is_invite: bool,
     pub(in crate::proxy) hop: VerifiedHop,
     pub(in crate::proxy) request: Message,
     /// The branch parameter of our Via.
     pub(in crate::proxy) branch: String,
-    /// Alternative targets, if any.
+    /// Target with alternative hops, if any.
     pub(in crate::proxy) target: Option<Box<Target>>,
 }
 
@@ -30,25 +30,25 @@ pub(in crate::proxy) struct Departure {
 #[derive(Debug)]
 pub(in crate::proxy) struct Client {
     machine: transaction::Client,
-    /// The recipient of responses; `None`: nobody, as for CANCEL.
+    /// Server transaction that receives the responses. `None` for a CANCEL, whose responses have no recipient.
     server: Option<Id>,
     hop: VerifiedHop,
     dialog: u32,
     /// The branch parameter of our Via.
     branch: Box<[u8]>,
-    /// The request as sent, until a final response.
+    /// The request as sent, until a final response arrives.
     request: Option<Message>,
-    /// The message to retransmit: the request, later the ACK.
+    /// The message to retransmit: the request, or later the ACK.
     bytes: Bytes,
-    /// Alternative targets.
+    /// Target with alternative hops, if any.
     target: Option<Box<Target>>,
-    /// The transaction of the CANCEL for this one.
+    /// Number of the CANCEL's transaction, if a CANCEL was sent.
     cancel: Option<Id>,
-    /// CANCEL is sent as soon as a provisional response has arrived (RFC 3261 section 9.1).
+    /// True if CANCEL must be sent as soon as a provisional response has arrived (RFC 3261 section 9.1).
     wants_cancel: bool,
-    /// Timer C, for INVITEs.
+    /// Deadline of timer C, for INVITEs.
     timer_c: Time,
-    /// Time of its entry in the timer heap.
+    /// Time of the transaction's entry in the timer heap.
     wake: Time,
     charge: Charge,
 }
@@ -77,12 +77,12 @@ impl Client {
         client
     }
 
-    /// Returns the bytes that it keeps.
+    /// Returns the number of bytes that the transaction keeps.
     fn weight(&self) -> usize {
         TRANSACTION + self.request.as_ref().map_or(0, weight) + self.bytes.len()
     }
 
-    /// Returns the recipient of responses.
+    /// Returns the server transaction that receives the responses.
     pub(in crate::proxy) fn server(&self) -> Option<Id> {
         self.server
     }
@@ -108,7 +108,7 @@ impl Client {
         &self.bytes
     }
 
-    /// Returns the transaction of the CANCEL for this one.
+    /// Returns the number of the CANCEL's transaction, if a CANCEL was sent.
     pub(in crate::proxy) fn cancel(&self) -> Option<Id> {
         self.cancel
     }
@@ -117,13 +117,13 @@ impl Client {
         self.machine.is_invite()
     }
 
-    /// Reports whether no final response has come.
+    /// Reports whether no final response has arrived.
     pub(in crate::proxy) fn is_pending(&self) -> bool {
         self.machine.is_pending()
     }
 
-    /// Reports whether it must be cancelled when timer C fires, because there was a provisional response (section 16.8); otherwise it
-    /// ends as if 408 had come.
+    /// Reports whether the transaction must be cancelled when timer C fires, because a provisional response has arrived (section 16.8).
+    /// Otherwise it ends as if 408 had arrived.
     pub(in crate::proxy) fn is_cancelled_by_timer_c(&self) -> bool {
         self.machine.is_proceeding() && self.cancel.is_none()
     }
@@ -132,7 +132,7 @@ impl Client {
         self.machine.on_response(now, status)
     }
 
-    /// Makes the hop-by-hop ACK for a rejection (section 17.1.1.3) the message to retransmit.
+    /// Replaces the message to retransmit with the hop-by-hop ACK for a rejection (section 17.1.1.3).
     pub(in crate::proxy) fn acknowledge(&mut self, rejection: &Message) {
         if let Some(request) = self.request.take() {
             let to = rejection.all(Name::To).next().cloned();
@@ -141,53 +141,53 @@ impl Client {
         }
     }
 
-    /// Notes a final response; returns true if it is the first one, or no 2xx.
+    /// Records a final response. Returns false only for a 2xx after another 2xx.
     pub(in crate::proxy) fn finish(&mut self, status: u16) -> bool {
         let is_first = self.request.take().is_some() || status >= 300;
         self.charge.set(self.weight());
         is_first
     }
 
-    /// Starts timer C again, after a provisional response (section 16.7, step 2).
+    /// Restarts timer C after a provisional response (section 16.7, step 2).
     pub(in crate::proxy) fn restart_timer_c(&mut self, timer_c: Time) {
         if self.cancel.is_none() && self.timer_c != Time::NEVER {
             self.timer_c = timer_c;
         }
     }
 
-    /// Asks for a CANCEL, which may have to wait: "the CANCEL … MUST NOT be sent" before a provisional response (section 9.1).
+    /// Requests a CANCEL. It may have to wait, because "the CANCEL … MUST NOT be sent" before a provisional response (section 9.1).
     pub(in crate::proxy) fn want_cancel(&mut self) {
         if self.machine.is_pending() && self.cancel.is_none() {
             self.wants_cancel = true;
         }
     }
 
-    /// Returns the CANCEL if it is wanted and may be sent now.
+    /// Returns the CANCEL if it was requested and may be sent now.
     pub(in crate::proxy) fn due_cancel(&self) -> Option<Message> {
         let may_go = self.wants_cancel && self.cancel.is_none() && self.machine.is_proceeding();
         let request = self.request.as_ref().filter(|_| may_go)?;
         Some(hop_request(request, Method::Cancel, request.all(Name::To).next().cloned()))
     }
 
-    /// Notes that CANCEL was sent. A branch that does not answer it either ends at `timer_c` (section 9.1, last paragraph).
+    /// Records that CANCEL was sent. If the branch still gets no final response, it ends at `timer_c` (section 9.1, last paragraph).
     pub(in crate::proxy) fn note_cancel(&mut self, cancel: Id, timer_c: Time) {
         self.cancel = Some(cancel);
         self.timer_c = timer_c;
     }
 
-    /// Returns the alternative targets, unless it was cancelled.
+    /// Takes the target with alternative hops, unless a CANCEL was requested.
     pub(in crate::proxy) fn take_target(&mut self) -> Option<Box<Target>> {
         if self.wants_cancel { None } else { self.target.take() }
     }
 
-    /// Handles its timer; `None`: that is timer C.
+    /// Handles the transaction's timer. Returns `None` for timer C.
     pub(super) fn on_timeout(&mut self, now: Time) -> Option<ClientTimeout> {
         self.wake = Time::NEVER;
         let is_timer_c = self.timer_c <= now && self.machine.is_pending();
         (!is_timer_c).then(|| self.machine.on_timeout(now))
     }
 
-    /// Returns the time for an entry in the timer heap, if it needs an earlier one than it has.
+    /// Returns the time for a new entry in the timer heap, if the transaction needs an earlier entry than it has.
     pub(super) fn next_wake(&mut self) -> Option<Time> {
         let mut next = self.machine.next_timeout();
         if self.machine.is_pending() {

@@ -1,11 +1,17 @@
 //! Graceful shutdown of a proxy: it accepts no new work, and lets pending work finish.
 //!
-//! While it drains, out-of-dialog requests get 503 with Retry-After, and leave no state; requests that belong to existing work
-//! (within dialogs, ACK, CANCEL, retransmissions) are served as usual. So are requests that other proxies which share our users send
-//! for a flow of ours, because only we can reach its user agent. Work is pending while somebody waits for it: a request
-//! without its final response, here or at a next hop, a rejected INVITE whose ACK has not arrived, or an accepted one whose ACK has not
-//! passed. A transaction that only waits for retransmissions (timers D, I, J and K) is not. Invariant: `left` has all pending work. Begin
-//! with [`Transactions::begin_drain`].
+//! While the proxy drains, requests outside of dialogs get 503 with Retry-After, and leave no state. Requests that belong to existing
+//! work are served as usual: requests within dialogs, ACK, CANCEL and retransmissions. Proxies that share our users may also send
+//! requests for one of our flows. These are served, because only we can reach the user agent.
+//!
+//! Work is pending in these cases:
+//!
+//! - a request has no final response, here or at a next hop;
+//! - the ACK for a rejected INVITE has not arrived;
+//! - the ACK for an accepted INVITE was not forwarded.
+//!
+//! A transaction that only waits for retransmissions (timers D, I, J and K) is not pending. Invariant: `left` contains all pending work.
+//! Begin with [`Transactions::begin_drain`].
 
 use super::Transactions;
 use crate::proxy::Id;
@@ -13,7 +19,7 @@ use crate::proxy::Id;
 /// The pending work.
 #[derive(Debug, Default)]
 pub(super) struct Drain {
-    /// Transactions, the newest last; some may have ended.
+    /// Numbers of transactions, the newest last. Some may have ended.
     left: Vec<Id>,
 }
 
@@ -23,12 +29,12 @@ impl Drain {
         Drain { left }
     }
 
-    /// Waits for a new transaction, too.
+    /// Adds a new transaction to the pending work.
     pub(super) fn note_begun(&mut self, id: Id) {
         self.left.push(id);
     }
 
-    /// Reports whether no work is pending; forgets what has ended.
+    /// Reports whether no work is pending. Forgets transactions that have ended.
     fn is_done(&mut self, is_under_way: impl Fn(Id) -> bool) -> bool {
         while self.left.pop_if(|id| !is_under_way(*id)).is_some() {}
         self.left.is_empty()
@@ -36,7 +42,7 @@ impl Drain {
 }
 
 impl Transactions {
-    /// Begins draining: what is under way now, or begins from now on, is pending.
+    /// Begins draining. From now on, all current and later transactions count if their work is pending.
     pub(in crate::proxy) fn begin_drain(&mut self) {
         if self.drain.is_none() {
             self.drain = Some(Drain::new(self.servers.keys().chain(self.clients.keys()).copied().collect()));
@@ -55,13 +61,13 @@ impl Transactions {
         is_drained
     }
 
-    /// Returns the number of pending transactions; `None` unless it drains.
+    /// Returns the number of pending transactions, or `None` if the proxy does not drain.
     pub(in crate::proxy) fn left(&self) -> Option<usize> {
         let drain = self.drain.as_ref()?;
         Some(drain.left.iter().filter(|id| self.is_under_way(**id)).count())
     }
 
-    /// Returns the requests without a final response, and waits for nothing of today any more.
+    /// Returns the server transactions without a final response, and forgets all pending work.
     pub(in crate::proxy) fn cut_off(&mut self) -> Vec<Id> {
         let mut left = self.drain.as_mut().map(|drain| std::mem::take(&mut drain.left)).unwrap_or_default();
         left.retain(|id| self.servers.get(id).is_some_and(|server| server.is_pending()));

@@ -1,8 +1,8 @@
 //! The server and client transactions of a proxy, and the ACKs that may have to be sent again: their tables, numbers and timers.
 //!
-//! Invariants: a server transaction gets one final response; nothing is kept that is not charged to the memory budget. The decisions
-//! about requests and responses are made elsewhere (`stateful`); this only carries them out. Begin with [`Transactions::start_server`]
-//! and [`Transactions::start_client`].
+//! Invariants: a server transaction gets one final response, and everything that is kept is charged to the memory budget. The module
+//! `stateful` decides about requests and responses. This module carries out its decisions. Begin with [`Transactions::start_server`] and
+//! [`Transactions::start_client`].
 
 mod client;
 mod drain;
@@ -36,7 +36,7 @@ use crate::header::Name;
 use crate::message::{Message, Method};
 use crate::transaction::{ClientVerdict, Timers};
 
-/// The key common to an ACK for a 2xx and its INVITE: the dialog's number, and that of CSeq.
+/// The key that an ACK for a 2xx shares with its INVITE: the dialog number, and the number in CSeq.
 type AckKey = (u32, u32);
 
 /// An ACK that was sent and has alternative hops.
@@ -44,7 +44,7 @@ type AckKey = (u32, u32);
 struct SentAck {
     ack: Ack,
     target: Target,
-    /// The charge for its bytes.
+    /// Charge for the bytes of the ACK.
     _charge: Charge,
 }
 
@@ -53,12 +53,12 @@ struct SentAck {
 pub(super) struct Transactions {
     rng: ChaCha12Rng,
     next_id: Id,
-    /// The boxes here and below keep the tables' spare capacity cheap.
+    /// Server transactions. They are boxed, as in `clients`, because spare capacity of the tables then takes little memory.
     servers: HashMap<Id, Box<Server>>,
     server_keys: HashMap<Box<[u8]>, Id>,
     clients: HashMap<Id, Box<Client>>,
     acks: HashMap<Id, SentAck>,
-    /// Accepted INVITEs whose ACK has not passed; each has a transaction.
+    /// Accepted INVITEs whose ACK was not forwarded. Each has a server transaction.
     unacknowledged: HashSet<AckKey>,
     drain: Option<Drain>,
     wakes: Wakes,
@@ -66,7 +66,7 @@ pub(super) struct Transactions {
 }
 
 impl Transactions {
-    /// Creates empty tables; `rng` must be unpredictable.
+    /// Creates empty tables. `rng` must be unpredictable.
     pub(super) fn new(now: Time, rng: ChaCha12Rng) -> Transactions {
         let mut wakes = Wakes::default();
         wakes.push(now + timers::SWEEP, Sleeper::Sweep);
@@ -89,7 +89,7 @@ impl Transactions {
         (self.servers.len(), self.clients.len())
     }
 
-    /// Returns the bytes kept of messages.
+    /// Returns the number of bytes of messages that are kept.
     pub(super) fn kept_bytes(&self) -> usize {
         self.memory_budget.used()
     }
@@ -99,8 +99,8 @@ impl Transactions {
         self.memory_budget.has_room(limits.kept_bytes, bytes)
     }
 
-    /// Reports whether a new request of this many bytes may be kept. Long ones may fill half of the budget, so that a flood of them
-    /// leaves room for calls, which are short.
+    /// Reports whether a new request of this many bytes may be kept. Long requests may fill only half of the budget. A flood of them then
+    /// leaves room for calls, whose messages are short.
     pub(super) fn may_keep(&self, limits: &ProxyLimits, request: usize) -> bool {
         let half = if request > LONG { limits.kept_bytes / 2 } else { 0 };
         self.servers.len() < limits.transactions && self.has_room(limits, request.saturating_add(half))
@@ -118,17 +118,17 @@ impl Transactions {
         (id, self.branch(id, mark))
     }
 
-    /// Returns a branch for a request without a transaction.
+    /// Returns a branch for an ACK, which has no transaction.
     pub(super) fn branch_of_ack(&mut self, mark: &str) -> String {
         self.branch(0, mark)
     }
 
-    /// Builds a branch, with 64 unpredictable bits.
+    /// Builds a branch with 64 unpredictable bits.
     fn branch(&mut self, id: Id, mark: &str) -> String {
         format!("z9hG4bK{id:x}.{:016x}.{mark}", self.rng.next_u64())
     }
 
-    /// Begins to answer or forward a request.
+    /// Starts a server transaction for a new request.
     pub(super) fn start_server(
         &mut self,
         now: Time,
@@ -146,7 +146,7 @@ impl Transactions {
         id
     }
 
-    /// Sends a request, as a branch of its server transaction if it has one.
+    /// Sends a request in a new client transaction, which is a branch of the server transaction in `departure`, if any.
     pub(super) fn start_client(
         &mut self,
         now: Time,
@@ -218,7 +218,7 @@ impl Transactions {
         }
     }
 
-    /// Sends a response of a server transaction, if it may still have one. Returns the dialog that a final response concerns.
+    /// Sends a response of a server transaction, if the state of the transaction permits it. Returns the dialog of a final response.
     pub(super) fn respond(
         &mut self,
         now: Time,
@@ -260,12 +260,12 @@ impl Transactions {
         Some(self.clients.get_mut(&id)?.on_response(now, status))
     }
 
-    /// Notes that the ACK for a 2xx has passed.
+    /// Records that the ACK for a 2xx was forwarded.
     pub(super) fn note_ack(&mut self, dialog: u32, cseq: u32) {
         self.unacknowledged.remove(&(dialog, cseq));
     }
 
-    /// Ends a server transaction without a response; returns the measured request.
+    /// Ends a server transaction without a response. Returns the measured request.
     pub(super) fn end_server(&mut self, id: Id) -> Option<Measured> {
         let server = self.servers.remove(&id)?;
         self.server_keys.remove(server.key());
@@ -277,7 +277,7 @@ impl Transactions {
         self.clients.remove(&id)
     }
 
-    /// Keeps an ACK that has alternative hops, as long as a transaction may wait for an answer, and returns its number.
+    /// Keeps an ACK that has alternative hops for 64 × T1, and returns its number. Returns `None` if the ACK is not kept.
     pub(super) fn keep_ack(
         &mut self,
         now: Time,
@@ -298,7 +298,7 @@ impl Transactions {
         Some(id)
     }
 
-    /// Returns an ACK that was kept, with its target.
+    /// Removes and returns an ACK that was kept, with its target.
     pub(super) fn take_ack(&mut self, id: Id) -> Option<(Ack, Target)> {
         self.acks.remove(&id).map(|SentAck { ack, target, .. }| (ack, target))
     }

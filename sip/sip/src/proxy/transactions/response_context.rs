@@ -1,5 +1,5 @@
-//! The response context of a request (RFC 3261 section 16.7): its branches, the targets that may have to be tried later, and the best
-//! response so far.
+//! The response context of a request (RFC 3261 section 16.7): its branches, the targets that are not yet tried, and the best response so
+//! far.
 
 use crate::fault::Fault;
 use crate::header::{Header, Name};
@@ -10,31 +10,31 @@ use crate::proxy::plan::Plan;
 use crate::proxy::tokens::FLOW_FAILED;
 use bytes::Bytes;
 
-/// The outcome of a request all of whose branches have ended.
+/// Outcome of a request after all its branches have ended.
 #[derive(Debug)]
 pub(in crate::proxy) enum Conclusion {
-    /// It gets no response: its client has given up by now.
+    /// The request gets no response, because its client has already given up.
     Silence,
-    /// It gets this one, without its first Via.
+    /// The request gets this response, without the first Via.
     Response(Message),
 }
 
 /// The state of a forwarded request.
 #[derive(Debug, Default)]
 pub(in crate::proxy) struct ResponseContext {
-    /// Branches, including ended ones.
+    /// Numbers of all branches, including ended ones.
     branches: Vec<Id>,
-    /// Branches without a final response.
+    /// Number of branches without a final response.
     open: usize,
-    /// Targets that may have to be tried later.
+    /// Targets that are not yet tried.
     plan: Option<Box<Plan>>,
-    /// The best final response not forwarded.
+    /// Best final response that was not forwarded.
     best: Option<Message>,
-    /// CANCEL has come.
+    /// True if CANCEL has arrived.
     is_cancelled: bool,
-    /// A branch was not sent because too much waited for its next hop.
+    /// True if a branch was not sent because the queue of its next hop was full.
     is_congested: bool,
-    /// Another proxy sent this here for a flow of ours.
+    /// True if another proxy directed the request to one of our flows.
     is_by_flow: bool,
 }
 
@@ -44,7 +44,7 @@ impl ResponseContext {
         self.open += 1;
     }
 
-    /// Notes the end of a branch.
+    /// Records the end of a branch.
     pub(in crate::proxy) fn close_branch(&mut self) {
         self.open = self.open.saturating_sub(1);
     }
@@ -54,13 +54,13 @@ impl ResponseContext {
         self.open > 0
     }
 
-    /// Returns all branches, including ended ones, and forgets the targets that would be tried later.
+    /// Returns all branches, including ended ones, and drops the targets that are not yet tried.
     pub(in crate::proxy) fn give_up(&mut self) -> Vec<Id> {
         self.plan = None;
         self.branches.clone()
     }
 
-    /// Keeps the targets that may have to be tried later.
+    /// Keeps the targets that are not yet tried.
     pub(in crate::proxy) fn keep_plan(&mut self, plan: Box<Plan>) {
         self.plan = Some(plan);
     }
@@ -69,12 +69,12 @@ impl ResponseContext {
         self.plan.take()
     }
 
-    /// Returns the plan if it has further groups of targets.
+    /// Takes the plan if it has further groups of targets.
     pub(in crate::proxy) fn take_plan_with_more(&mut self) -> Option<Box<Plan>> {
         self.plan.take_if(|plan| plan.has_more())
     }
 
-    /// Notes that CANCEL has come.
+    /// Records that CANCEL has arrived.
     pub(in crate::proxy) fn cancel(&mut self) {
         self.is_cancelled = true;
     }
@@ -83,28 +83,28 @@ impl ResponseContext {
         self.is_cancelled
     }
 
-    /// Notes that a branch was not sent because too much waited for its next hop.
+    /// Records that a branch was not sent because the queue of its next hop was full.
     pub(in crate::proxy) fn note_congestion(&mut self) {
         self.is_congested = true;
     }
 
-    /// Notes that another proxy sent this here for a flow of ours.
+    /// Records that another proxy directed the request to one of our flows.
     pub(in crate::proxy) fn note_flow(&mut self) {
         self.is_by_flow = true;
     }
 
-    /// Forgets everything that is not needed after a final response.
+    /// Drops everything that is not needed after a final response.
     pub(super) fn finish(&mut self) {
         self.best = None;
         self.plan = None;
     }
 
-    /// Returns the bytes that it keeps.
+    /// Returns the number of bytes that the context keeps.
     pub(super) fn weight(&self) -> usize {
         self.best.as_ref().map_or(0, weight)
     }
 
-    /// Keeps the best response so far (step 6); challenges of all branches are combined (step 7).
+    /// Keeps the best response so far (step 6). Challenges of all branches are combined (step 7).
     pub(super) fn note_response(&mut self, mut response: Message) {
         let Some(best) = self.best.take() else {
             self.best = Some(response);
@@ -127,7 +127,8 @@ impl ResponseContext {
         self.best = Some(kept);
     }
 
-    /// Reports whether the best response means that nobody was reached; not in congestion, when the sender may retry.
+    /// Reports whether the best response means that the request reached nobody. The result is false after congestion, because the sender
+    /// may retry.
     pub(in crate::proxy) fn reached_nobody(&self) -> bool {
         let best = self.best.as_ref().filter(|_| !self.is_congested);
         best.is_some_and(|best| matches!(best.status(), 408 | 430 | 503))
@@ -137,7 +138,7 @@ impl ResponseContext {
     pub(in crate::proxy) fn conclude(&mut self, is_invite: bool, retry_after: u32) -> Option<Conclusion> {
         let mut best = self.best.take()?;
         let best = match best.status() {
-            // "MUST NOT send a 408 … to a non-INVITE" (RFC 4320 section 4.1): the client itself has given up by then.
+            // "MUST NOT send a 408 … to a non-INVITE" (RFC 4320 section 4.1). The client has also given up at that time.
             408 if !is_invite => return Some(Conclusion::Silence),
             503 if self.is_congested => {
                 best.set(Header::new(Name::RetryAfter, &retry_after.to_string()));
@@ -149,8 +150,8 @@ impl ResponseContext {
                 best.remove(Name::RetryAfter);
                 with_status(best, Fault { status: 500, reason: "Next Hop Unavailable" })
             }
-            // 430 is for use between proxies; it "MUST NOT be sent to" the caller (RFC 5626 section 11.5 defines it for edge proxies
-            // and registrars).
+            // 430 is a status between proxies, and must not reach the caller (RFC 5626 section 11.5 defines it for edge proxies and
+            // registrars).
             430 => with_status(best, Fault { status: 480, reason: "Flow Is Gone" }),
             _ => best,
         };
@@ -163,8 +164,8 @@ fn with_status(response: Message, Fault { status, reason }: Fault) -> Message {
     Message { start: Start::Response { status, reason }, ..response }
 }
 
-/// Ranks a status, the lower the better (step 6): first 6xx, then the lowest class; within 4xx first those that help the client try
-/// again; 503 last in its class.
+/// Returns the rank of a status. A lower rank is better (step 6). 6xx is best, followed by the lowest class. Within 4xx, statuses that
+/// help the client to retry come first. Within 5xx, 503 comes last.
 fn rank(status: u16) -> u16 {
     match status {
         600.. => 0,

@@ -1,4 +1,4 @@
-//! A request that is being answered or forwarded.
+//! A server transaction, with the request that is answered or forwarded.
 
 use base::Time;
 use bytes::Bytes;
@@ -20,7 +20,7 @@ pub(in crate::proxy) struct Arrival<'a> {
     /// The hop for responses.
     pub(in crate::proxy) hop: Hop,
     pub(in crate::proxy) key: &'a [u8],
-    /// The request, with its source noted in Via.
+    /// The request, with its source added to Via.
     pub(in crate::proxy) request: &'a Message,
     pub(in crate::proxy) known: &'a Essentials,
 }
@@ -33,7 +33,7 @@ pub(in crate::proxy) struct Server {
     /// The hop for responses.
     hop: Hop,
     dialog: u32,
-    /// The sequence number of its CSeq.
+    /// Sequence number in the request's CSeq.
     cseq: u32,
     measured: Measured,
     /// The last response.
@@ -41,9 +41,9 @@ pub(in crate::proxy) struct Server {
     /// The request, until it has its final response.
     request: Option<Message>,
     context: ResponseContext,
-    /// The dialog that it may create.
+    /// Dialog that the request may create.
     leg: Option<Leg>,
-    /// Time of its entry in the timer heap.
+    /// Time of the transaction's entry in the timer heap.
     wake: Time,
     charge: Charge,
 }
@@ -77,7 +77,7 @@ impl Server {
         server
     }
 
-    /// Returns the bytes that it keeps.
+    /// Returns the number of bytes that the transaction keeps.
     fn weight(&self) -> usize {
         let request = self.request.as_ref().map_or(0, weight);
         TRANSACTION
@@ -108,12 +108,12 @@ impl Server {
         self.measured
     }
 
-    /// Returns the arrival time of the request, or of the challenged one before it.
+    /// Returns the arrival time of the request, or of the challenged request before it.
     pub(in crate::proxy) fn began(&self) -> Time {
         self.measured.began()
     }
 
-    /// Returns the request, until it has its final response.
+    /// Returns the request, or `None` after its final response.
     pub(in crate::proxy) fn request(&self) -> Option<&Message> {
         self.request.as_ref()
     }
@@ -128,7 +128,7 @@ impl Server {
         self.last.as_ref()
     }
 
-    /// Returns the dialog that it may create.
+    /// Returns the dialog that the request may create.
     pub(in crate::proxy) fn leg(&self) -> Option<&Leg> {
         self.leg.as_ref()
     }
@@ -156,7 +156,7 @@ impl Server {
         self.machine.is_pending()
     }
 
-    /// Reports whether an INVITE was rejected, and its ACK has not come.
+    /// Reports whether an INVITE was rejected, and its ACK has not arrived.
     pub(super) fn awaits_ack(&self) -> bool {
         self.machine.awaits_ack()
     }
@@ -166,7 +166,7 @@ impl Server {
         self.machine.is_accepted()
     }
 
-    /// Handles a retransmitted request; returns true if the last response must be sent again.
+    /// Handles a retransmitted request. Returns true if the last response must be sent again.
     pub(super) fn on_request(&self) -> bool {
         self.machine.on_request()
     }
@@ -175,13 +175,14 @@ impl Server {
         self.machine.on_ack(now);
     }
 
-    /// Enters the state after a response; returns false if that must not be sent.
+    /// Enters the state after a response. Returns false if the response must not be sent.
     pub(super) fn on_response(&mut self, now: Time, status: u16) -> bool {
         self.machine.on_response(now, status)
     }
 
-    /// Keeps a response that is sent, and forgets all that its status makes unnecessary. `has_room` reports whether more bytes may be
-    /// kept; without room, retransmitted requests will get no response. Returns the measured request if this is its first final response.
+    /// Keeps a response that is sent, and drops state that its status makes unnecessary. `has_room` reports whether more bytes may be
+    /// kept. Without room, the response is not kept, and retransmitted requests get no response. Returns the measured request with its
+    /// first final response.
     pub(super) fn keep_response(
         &mut self,
         now: Time,
@@ -203,17 +204,17 @@ impl Server {
             self.last = None;
         }
         self.charge.set(self.weight());
-        // Further 2xx are no new attempts.
+        // Further 2xx belong to the same attempt.
         is_first.then_some(self.measured)
     }
 
-    /// Handles its timer.
+    /// Handles the transaction's timer.
     pub(super) fn on_timeout(&mut self, now: Time) -> ServerTimeout {
         self.wake = Time::NEVER;
         self.machine.on_timeout(now)
     }
 
-    /// Returns the time for an entry in the timer heap, if it needs an earlier one than it has.
+    /// Returns the time for a new entry in the timer heap, if the transaction needs an earlier entry than it has.
     pub(super) fn next_wake(&mut self) -> Option<Time> {
         let next = self.machine.next_timeout();
         let is_earlier = next < self.wake;

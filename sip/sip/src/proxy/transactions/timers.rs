@@ -12,19 +12,19 @@ use crate::proxy::Id;
 use crate::proxy::outbox::Outbox;
 use crate::transaction::{ClientTimeout, ServerTimeout};
 
-/// Interval at which all bindings are checked for expiry; a user's are checked at each lookup.
+/// Interval at which all expired bindings are removed. Lookups ignore expired bindings before that.
 pub(super) const SWEEP: Duration = Duration::from_secs(60);
 
 /// An event for the user of the transactions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::proxy) enum Due {
-    /// No response to this request was sent yet: send 100.
+    /// No response to this request was sent in time, so 100 must be sent.
     SayTrying(Id),
-    /// Timer C of this client transaction (RFC 3261 section 16.8).
+    /// Timer C of this client transaction has fired (RFC 3261 section 16.8).
     TimerC(Id),
-    /// No response to this client transaction arrived.
+    /// No final response to this client transaction arrived in time.
     TimedOut(Id),
-    /// [`SWEEP`] has passed: expired state must be removed.
+    /// The interval [`SWEEP`] has passed, so expired state must be removed.
     Sweep,
 }
 
@@ -34,7 +34,7 @@ impl Transactions {
         self.wakes.next()
     }
 
-    /// Handles timers that are due, up to an event for the caller, which must handle that before the next call.
+    /// Handles timers that are due, until one of them is an event for the caller. The caller must handle the event before the next call.
     pub(in crate::proxy) fn next_due(&mut self, now: Time, outbox: &mut Outbox) -> Option<Due> {
         while let Some(sleeper) = self.wakes.pop_due(now) {
             let due = match sleeper {
@@ -57,7 +57,7 @@ impl Transactions {
         None
     }
 
-    /// Shrinks tables after a burst of traffic; otherwise each keeps the capacity of its peak.
+    /// Shrinks tables after a burst of traffic. Otherwise each table would keep the capacity of its peak.
     fn shrink(&mut self) {
         fn shrink<K: Eq + Hash, V>(table: &mut HashMap<K, V>) {
             if table.len() < table.capacity() / 4 {

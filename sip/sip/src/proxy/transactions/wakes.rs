@@ -1,5 +1,5 @@
-//! One timer heap for all transactions. Each sleeper has an entry that is not later than its deadline; an entry that
-//! fires too early is reinserted.
+//! One timer heap for all transactions. Each sleeper has an entry that is not later than its deadline. An entry that fires too early is
+//! reinserted.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -8,7 +8,7 @@ use base::Time;
 
 use crate::proxy::Id;
 
-/// The recipient of a timer. Server before client, so that the order is total.
+/// The recipient of a timer. The order of the variants decides between timers of equal time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Sleeper {
     Server(Id),
@@ -41,7 +41,7 @@ impl Wakes {
         self.heap.pop().map(|Reverse((_, sleeper))| sleeper)
     }
 
-    /// Gives capacity back after a burst.
+    /// Frees spare capacity after a burst of traffic.
     pub(super) fn shrink(&mut self) {
         if self.heap.len() < self.heap.capacity() / 4 {
             self.heap.shrink_to(2 * self.heap.len());
