@@ -1,9 +1,10 @@
-//! The cases of RFC 5118: addresses of IPv6 in URIs, Via and Contact. Messages are made here, case by case, each with the RFC's verdict.
+//! The cases of RFC 5118: IPv6 addresses in URIs, Via and Contact. Each test builds the messages of a case, and expects the RFC's
+//! verdict.
 
 use bytes::Bytes;
 use sip::{Essentials, Fault, Limits, Message, Name, Uri, Via};
 
-/// A request with this Request-URI and these Via values, the first on top.
+/// Returns a request with this Request-URI and these Via values, the first value on top.
 fn request(uri: &str, vias: &[&str]) -> Message {
     let vias: String = vias.iter().map(|via| format!("Via: SIP/2.0/{via}\r\n")).collect();
     let text = format!(
@@ -78,7 +79,7 @@ fn hops_of_both_families_stand_beside_each_other() {
 
 #[test]
 fn the_three_colons_of_rfc_3261s_grammar_do_not_have_a_request_refused() {
-    // Section 4.10: they come of a fault in the grammar; what is passed on goes as it came.
+    // Section 4.10: the three colons follow from a fault in the grammar. A proxy forwards such a URI unchanged.
     let uri = "sip:user@[2001:db8:::192.0.2.1]";
     assert_eq!(judged(uri), Ok(("[2001:db8:::192.0.2.1]".to_owned(), None)));
 }

@@ -1,4 +1,4 @@
-//! The messages of RFC 4475 with octets changed, lost, doubled and put together: nothing panics, nothing grows without limit.
+//! Tests with messages of RFC 4475 whose octets are changed, removed, doubled or combined. No message causes a panic or unlimited growth.
 
 use allocation_counter::measure;
 use base::Time;
@@ -10,7 +10,7 @@ use sip::transaction::Timers;
 use sip::{Framer, Hop, Limits, LocationLimits, Message, Transport};
 use std::time::Duration;
 
-/// Messages fed to each part.
+/// Number of messages for each part.
 const MESSAGES: usize = 30_000;
 
 fn hop() -> Hop {
@@ -47,7 +47,7 @@ fn a_proxy_lives_through_changed_messages_within_its_limits() {
                 let Output::Send(out) = output else { continue };
                 let sent = Message::parse(out.bytes, &Limits::default()).expect("what goes out is a message");
                 answered += usize::from(sent.status() >= 200);
-                // Those who are called refuse.
+                // Half of the requests get a response with a random status.
                 if sent.method().is_some_and(|method| method.as_bytes() != b"ACK") && rng.bool() {
                     proxy.handle_message(now, hop(), sent.response(rng.u16(100..700), "x", "t").to_bytes());
                 }
@@ -56,7 +56,7 @@ fn a_proxy_lives_through_changed_messages_within_its_limits() {
             assert!(proxy.location().users() <= 20 && proxy.location().contacts() <= 60);
         }
         assert!(answered > MESSAGES / 10, "{answered} answers");
-        // Timer C, then what became of the CANCEL, then the ACK that does not come.
+        // The three steps let these timers expire: timer C, the time-out of the CANCEL, and the wait for the missing ACK.
         for _ in 0..3 {
             now += Duration::from_secs(4000);
             proxy.handle_timeout(now);
@@ -66,7 +66,7 @@ fn a_proxy_lives_through_changed_messages_within_its_limits() {
     }
 }
 
-/// Messages to a proxy in one go, a quarter of a millisecond between them, and time until it has forgotten what it may.
+/// Sends 20,000 messages to a proxy at intervals of 250 µs. Then lets time pass until the proxy has dropped all temporary state.
 fn storm(proxy: &mut Proxy, now: &mut Time, rng: &mut fastrand::Rng, corpus: &[Vec<u8>]) {
     for _ in 0..20_000 {
         proxy.handle_message(*now, hop(), changed(rng, corpus).into());
@@ -88,7 +88,7 @@ fn changed_messages_leave_nothing_behind_but_registrations() {
     let config = ProxyConfig {
         domains: vec!["example.com".to_owned()],
         listeners: vec![listener()],
-        // Full soon.
+        // Small limits, which are soon reached.
         location: LocationLimits { contacts: 3, users: 4 },
         timers: Timers { t1: Duration::from_millis(50), ..Timers::default() },
         ..ProxyConfig::default()

@@ -1,7 +1,7 @@
-//! The messages of RFC 4475, byte for byte from the archive in its appendix, each with the verdict that the RFC gives.
+//! The messages of RFC 4475, byte for byte from the archive in its appendix, each with the verdict of the RFC.
 //!
-//! Here are the verdicts on form, those of the parser and [`Essentials`]. The proxy's treatment of well-formed messages that it
-//! cannot serve (sections 3.3.2 to 3.3.14) is tested with the proxy.
+//! These tests cover the verdicts of the parser and of [`Essentials`] on the form of messages. The tests of the proxy cover well-formed
+//! messages that it cannot serve (sections 3.3.2 to 3.3.14).
 
 use bytes::Bytes;
 use sip::{Essentials, Limits, Message, Name, ParseError, Uri, Via};
@@ -9,11 +9,11 @@ use sip::{Essentials, Limits, Message, Name, ParseError, Uri, Via};
 /// The RFC's requirement on a receiver.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Verdict {
-    /// Well-formed.
+    /// A well-formed message.
     Good,
-    /// Refuse with this status.
+    /// A request that is rejected with this status.
     Refuse(u16),
-    /// A response that is thrown away.
+    /// A response that is dropped.
     Drop,
 }
 
@@ -51,9 +51,10 @@ messages! {
     "lwsstart" "3.1.2.9" Refuse(400),
     "trws" "3.1.2.10" Refuse(400),
     "escruri" "3.1.2.11" Refuse(400),
-    // "An element … that is interested in Date MAY reject"; a proxy is not, and must not look (RFC 3261 section 16.3).
+    // "An element … that is interested in Date MAY reject". A proxy is not interested in Date, and must not check it (RFC 3261
+    // section 16.3).
     "baddate" "3.1.2.12" Good,
-    // Contact matters to the registrar alone, which refuses it: see its tests.
+    // Only the registrar checks Contact, and rejects this message. The tests of the registrar cover it.
     "regbadct" "3.1.2.13" Good,
     "badaspec" "3.1.2.14" Refuse(400),
     "baddn" "3.1.2.15" Refuse(400),
@@ -112,7 +113,7 @@ fn a_message_goes_out_as_it_came() {
     for (name, _, bytes, _) in MESSAGES.iter().filter(|(.., verdict)| *verdict == Good) {
         let out = parse(bytes).unwrap().to_bytes();
         assert!(bytes.starts_with(&out), "{name}: {}", String::from_utf8_lossy(&out));
-        // Bytes beyond Content-Length: line ends, or the second request of the datagram.
+        // Bytes beyond Content-Length are line ends, or the second request of the datagram.
         let rest = &bytes[out.len()..];
         assert!(*name == "dblreq" || rest.iter().all(|b| b"\r\n".contains(b)), "{name}");
     }

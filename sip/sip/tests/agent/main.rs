@@ -1,4 +1,4 @@
-//! Two agents and a proxy in virtual time, over links that delay and lose: what users see.
+//! Tests of two agents and a proxy in virtual time, over links that delay and lose messages.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -16,7 +16,7 @@ use sip::{Hop, Transport};
 const PROXY: &str = "192.0.2.100:5060";
 const ALICE: &str = "192.0.2.1:5060";
 const BOB: &str = "192.0.2.2:5060";
-/// One way.
+/// One-way delay of each link.
 const DELAY: Duration = Duration::from_millis(10);
 
 fn address(text: &str) -> SocketAddr {
@@ -38,17 +38,17 @@ fn agent(user: &str, at: &str, calls_max: usize, password: &str) -> Agent {
     Agent::new(config, [at.as_bytes()[8]; 32])
 }
 
-/// Time of arrival, number, sender, recipient, and content.
+/// A message in flight: arrival time, number, sender, recipient, and content.
 type Flying = (Time, u64, SocketAddr, SocketAddr, Bytes);
 
-/// Registered agents, a proxy that asks for passwords, and what is under way between them.
+/// Registered agents, a proxy that requires passwords, and the messages in flight between them.
 struct World {
     now: Time,
     alice: Agent,
     bob: Agent,
     proxy: Proxy,
     rng: fastrand::Rng,
-    /// Of 100 messages.
+    /// Number of lost messages per 100.
     lost: u32,
     flying: BinaryHeap<Reverse<Flying>>,
     sent: u64,
@@ -166,7 +166,7 @@ fn a_call_takes_its_round_trips_and_its_ring_and_both_ends_learn_of_its_end() {
         AgentEvent::Answered { took, rtp, .. } if *who == "alice" => Some((*took, rtp.is_some())),
         _ => None,
     });
-    // A round trip to the proxy for the challenge, two links each way, a second of ring.
+    // One round trip to the proxy for the challenge, two links in each direction, and one second of ringing.
     assert_eq!(took, Some((Duration::from_millis(20 + 40 + 1000), true)));
     assert_eq!(world.count("bob", is_answered), 1);
     world.alice.hang_up(world.now, call);

@@ -1,5 +1,5 @@
-//! One attempt after the other: serial forking by q, TCP where UDP is too small, and the targets of a name (RFC 3261 sections 16.6 and
-//! 18.1.1, RFC 3263 section 4.3).
+//! Tests of successive attempts (RFC 3261 sections 16.6 and 18.1.1, RFC 3263 section 4.3). They cover serial forking by q, TCP for
+//! messages that are too long for UDP, and the targets of a name.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use sip::proxy::{ProxyConfig, ResolvedTarget};
 
 use crate::world::*;
 
-/// Bob at two contacts, the second with less preference.
+/// Calls bob, who has two contacts with different q. Returns the messages that the proxy sends.
 fn preferred() -> (World, Vec<Sent>) {
     let mut world = World::new(config());
     world.register("bob", udp(CAROL), &format!("Contact: <sip:bob@{CAROL}>;q=0.5\n"));
@@ -59,7 +59,7 @@ fn a_request_too_long_for_udp_goes_by_tcp_and_back_to_udp_if_nobody_listens_ther
     for (filling, transport) in [(700, Transport::Udp), (1300, Transport::Tcp)] {
         let mut world = World::new(config());
         world.register("bob", udp(BOB), "");
-        // Not by the flow of the REGISTER: bob said where he is.
+        // The explicit Contact makes calls use bob's address instead of the flow of the REGISTER.
         world.register("bob", udp(CAROL), &format!("Contact: <sip:bob@{BOB};transport=udp>\n"));
         let long = format!("X-Long: {}\n", "x".repeat(filling));
         let sent = world.put(udp(ALICE), &invite(udp(ALICE), &long));
@@ -83,7 +83,7 @@ fn targets(all: &[(Transport, &str)]) -> Vec<ResolvedTarget> {
     all.iter().map(target).collect()
 }
 
-/// A call to a domain that has to be looked up.
+/// Calls a domain that must be looked up. Returns the messages that the proxy sends.
 fn named(uri: &str) -> (World, Vec<Sent>) {
     let mut world = World::new(ProxyConfig { names: true, ..config() });
     let sent = world.put(udp(ALICE), &request("INVITE", uri, "alice", "zoe", "i1", udp(ALICE), ""));
@@ -139,7 +139,7 @@ fn a_call_that_is_cancelled_while_it_waits_goes_nowhere() {
     assert_eq!(summary(&world.sent()), pairs(&[("487", ALICE)]));
 }
 
-/// A call of alice's that bob has taken, and her ACK for it.
+/// Calls bob as alice, and sends her ACK. Returns the messages that the proxy sends for the ACK.
 fn acknowledged(config: ProxyConfig, uri: &str, more: &str) -> (World, Vec<Sent>) {
     let mut world = World::new(config);
     world.register("bob", udp(BOB), "");
@@ -196,7 +196,7 @@ fn an_ack_waits_for_the_target_of_its_name_and_goes_where_the_dialog_has_a_part_
     }
 }
 
-/// Alice's INVITE with this Max-Breadth, for bob at three contacts.
+/// Sends alice's INVITE with this Max-Breadth to bob, who has three contacts.
 fn in_breadth(breadth: &str) -> (World, Vec<Sent>) {
     let mut world = World::new(config());
     for contact in [BOB, CAROL, OTHER] {
@@ -223,7 +223,7 @@ fn a_request_is_not_at_more_contacts_at_once_than_its_max_breadth_says() {
     ] {
         assert_eq!(breadths(&in_breadth(breadth).1), shares, "{breadth}");
     }
-    // A user without a contact among the first is asked when those have refused.
+    // The third contact is tried after the first two have rejected the request.
     let (mut world, sent) = in_breadth("2");
     assert_eq!(summary(&sent[1..]), pairs(&[("INVITE", BOB), ("INVITE", CAROL)]));
     assert_eq!(summary(&world.put_message(udp(BOB), &sent[1].answer(486))), pairs(&[("ACK", BOB)]));

@@ -1,4 +1,4 @@
-//! Calls: forwarding, forking, CANCEL, timers (RFC 3261 sections 16.6 to 16.11).
+//! Tests of calls: forwarding, forking, CANCEL and timers (RFC 3261 sections 16.6 to 16.11).
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ fn a_call_goes_to_the_registered_contact_and_its_answers_come_back() {
     assert_eq!(world.proxy.counters().calls, 1);
 }
 
-/// Bob at two contacts; alice's INVITE was forwarded to both.
+/// Forwards alice's INVITE to two contacts of bob.
 fn forked() -> (World, Vec<Sent>) {
     let mut world = World::new(config());
     world.register("bob", udp(BOB), "");
@@ -47,7 +47,7 @@ fn when_one_branch_answers_the_other_is_cancelled() {
     assert_eq!(summary(&after), pairs(&[("200", ALICE), ("CANCEL", CAROL)]));
     assert_eq!(after[1].branch(), sent[2].branch());
     assert_eq!(after[1].value(Name::CSeq), "1 CANCEL");
-    // proxy -> ACK -> carol for the 487, which alice never sees.
+    // proxy -> ACK -> carol for the 487, which alice does not get.
     assert!(world.put_message(udp(CAROL), &after[1].answer(200)).is_empty());
     let acked = world.put_message(udp(CAROL), &sent[2].answer(487));
     assert_eq!(summary(&acked), pairs(&[("ACK", CAROL)]));
@@ -69,7 +69,7 @@ fn a_second_2xx_goes_back_too() {
     world.put_message(udp(BOB), &sent[1].answer(200));
     let after = world.put_message(udp(CAROL), &sent[2].answer(200));
     assert_eq!(summary(&after), pairs(&[("200", ALICE)]));
-    // RFC 6026: and so do their repetitions.
+    // RFC 6026: retransmissions of a 2xx are also forwarded.
     let again = world.put_message(udp(BOB), &sent[1].answer(200));
     assert_eq!(summary(&again), pairs(&[("200", ALICE)]));
 }
@@ -123,7 +123,7 @@ fn the_callers_cancel_is_answered_and_cancels_the_branches() {
     world.put_message(udp(BOB), &sent[1].answer(487));
     let last = world.put_message(udp(CAROL), &sent[2].answer(487));
     assert_eq!(summary(&last), pairs(&[("ACK", CAROL), ("487", ALICE)]));
-    // alice -> ACK -> proxy ends it.
+    // alice -> ACK -> proxy, where the ACK ends.
     let ack = invite(udp(ALICE), "").replace("INVITE", "ACK");
     assert!(world.put(udp(ALICE), &ack).is_empty());
     assert!(world.pass(Duration::from_secs(4)).iter().all(|sent| sent.to() != ALICE));
@@ -181,12 +181,12 @@ fn a_phone_that_rings_for_ever_is_cancelled_by_timer_c() {
     let sent = world.put(udp(ALICE), &invite(udp(ALICE), ""));
     world.put_message(udp(BOB), &sent[1].answer(180));
     assert!(world.pass(Duration::from_secs(180)).is_empty());
-    // A further 180 begins the time anew.
+    // A further 180 restarts timer C.
     world.put_message(udp(BOB), &sent[1].answer(180));
     assert!(world.pass(Duration::from_secs(184)).is_empty());
     let sent = world.pass(Duration::from_secs(1));
     assert_eq!(summary(&sent), pairs(&[("CANCEL", BOB)]));
-    // Bob does not answer that either.
+    // Bob does not answer the CANCEL either.
     let sent = world.pass(Duration::from_secs(40));
     assert!(sent.iter().any(|sent| sent.what() == "408" && sent.to() == ALICE));
 }

@@ -1,14 +1,14 @@
-//! Credentials are good for one request: the one that they were made for, and no other (RFC 7616 section 3.4.6, RFC 3261 section 22.4).
+//! Tests that credentials are valid only for the request for which they were made (RFC 7616 section 3.4.6, RFC 3261 section 22.4).
 
 use crate::world::*;
 
-/// A request of alice's for a URI, with more fields.
+/// Returns a request from alice to a URI, with more fields.
 fn of_alice(method: &str, uri: &str, branch: &str, more: &str) -> String {
     let contact = format!("Contact: <sip:alice@{ALICE}>\n{more}");
     request(method, uri, "alice", "bob", branch, udp(ALICE), &contact)
 }
 
-/// A proxy that asks for passwords, and bob, who is registered.
+/// Returns a proxy that requires passwords, with bob registered.
 fn guarded() -> World {
     let mut world = World::new(config());
     world.register("bob", udp(BOB), "");
@@ -16,7 +16,8 @@ fn guarded() -> World {
     world
 }
 
-/// Asks for a URI, with an answer to the challenge that was made for another one; the status that comes of it, or what went on.
+/// Sends a request for `uri` with credentials that were made for `made_for`. Returns the status of the rejection, or the forwarded
+/// method.
 fn asked(world: &mut World, method: &str, uri: &str, made_for: &str, more: &str) -> String {
     let challenge = world.put(udp(ALICE), &of_alice(method, uri, "x1", more)).remove(0);
     assert!(["401", "407"].contains(&&*challenge.what()), "{}", challenge.what());
@@ -39,7 +40,7 @@ fn an_answer_that_was_made_for_another_uri_calls_nobody() {
         for (uri, made_for) in leaks {
             let mut world = guarded();
             assert_eq!(asked(&mut world, method, uri, made_for, ""), "403", "{method} {uri} by {made_for}");
-            // She herself is served, once those transactions are over.
+            // Alice's own request is served after those transactions have ended.
             world.pass(std::time::Duration::from_secs(40));
             assert_eq!(asked(&mut world, method, uri, uri, ""), method, "{method} {uri}");
         }
@@ -97,7 +98,7 @@ fn routes_that_lead_here_do_not_matter_loose_or_strict() {
         asked(&mut world, "INVITE", "sip:zoe@other.example", "sip:zoe@other.example", loose),
         "INVITE"
     );
-    // A strict router has put its own URI, and so ours, where the Request-URI was.
+    // A strict router has put our Route URI into the Request-URI, and the real Request-URI into Route.
     let strict = "Route: <sip:zoe@other.example>\n";
     for made_for in ["sip:zoe@other.example", "sip:192.0.2.100:5060;lr"] {
         let mut world = World::new(with_password());

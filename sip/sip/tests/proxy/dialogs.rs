@@ -1,4 +1,4 @@
-//! Requests within dialogs: who may send them through the proxy, and by which way (RFC 3261 sections 12.2 and 16.4).
+//! Tests of requests within dialogs: their permitted senders, and their routes (RFC 3261 sections 12.2 and 16.4).
 
 use std::collections::BTreeMap;
 
@@ -7,13 +7,13 @@ use sip::{Hop, Name, Transport};
 
 use crate::world::*;
 
-/// Alice has called bob, who is at this hop; the INVITE that bob got.
+/// Calls bob, who is at this hop, as alice. Returns the INVITE that bob got.
 fn called(world: &mut World, bob: sip::Hop) -> Sent {
     world.register("bob", bob, "");
     world.put(udp(ALICE), &invite(udp(ALICE), "")).pop().unwrap()
 }
 
-/// A request of alice's in the dialog, to bob's own address.
+/// Returns a request from alice within the dialog.
 fn within(method: &str, uri: &str, routes: &str) -> String {
     let text = request(method, uri, "alice", "bob", &format!("{method}2"), udp(ALICE), routes);
     text.replace("bob@example.com>", "bob@example.com>;tag=t")
@@ -54,7 +54,7 @@ fn where_transports_differ_both_sides_are_recorded() {
     assert!(routes[0].starts_with(b"<sip:192.0.2.100:5060;transport=tcp;lr;"));
     assert!(routes[1].starts_with(b"<sip:192.0.2.100:5060;transport=udp;lr;"));
     assert_eq!((forwarded.hop.transport, forwarded.hop.connection), (Transport::Tcp, tcp(BOB, 9).connection));
-    // Both are taken off again.
+    // Both Routes are removed again.
     let bye = within("BYE", &format!("sip:bob@{BOB};transport=tcp"), &callers_routes(&forwarded));
     let sent = world.put(udp(ALICE), &bye);
     assert_eq!(summary(&sent), pairs(&[("BYE", BOB)]));
@@ -94,12 +94,12 @@ fn a_user_whose_tcp_contact_is_translated_to_sctp_gets_a_tcp_route() {
     }
 }
 
-/// Requests within dialogs may go to any address.
+/// Returns settings that permit requests within dialogs to any address.
 fn everywhere() -> ProxyConfig {
     ProxyConfig { relay_networks: vec!["0.0.0.0/0".parse().unwrap()], ..config() }
 }
 
-/// A stranger's request to somebody who has nothing to do with us.
+/// Returns a request from an unknown user to a user who is unrelated to this proxy.
 fn strangers(method: &str, route: &str, tag: &str) -> String {
     let text = request(method, "sip:victim@198.51.100.7", "m", "v", "m7", udp(ALICE), route);
     let text = text.replace("sip:v@example.com>", "sip:v@elsewhere.example>;tag=t");
@@ -166,7 +166,7 @@ fn with_a_configured_key_dialogs_go_on_through_the_next_proxy() {
     }
 }
 
-/// Bob answers alice's INVITE.
+/// Lets bob answer alice's INVITE. Returns the INVITE that bob got.
 fn answered(world: &mut World, bob: sip::Hop) -> Sent {
     let forwarded = called(world, bob);
     world.put_message(bob, &forwarded.answer(200));
@@ -233,7 +233,7 @@ fn a_dialog_is_over_when_nobody_answers_its_bye() {
     assert_eq!(world.proxy.dialog_count(), 0);
 }
 
-/// A call that stands, and a BYE of alice's that has this place for bob; what the proxy sends of that.
+/// Sets up a call, and sends a BYE from alice to this contact of bob. Returns the messages that the proxy sends for the BYE.
 fn bye_to(contact: &str) -> (World, Vec<Sent>) {
     let mut world = World::new(config());
     let forwarded = called(&mut world, udp(BOB));
@@ -247,7 +247,7 @@ fn bye_to(contact: &str) -> (World, Vec<Sent>) {
 #[test]
 fn a_dialog_is_over_when_its_bye_can_reach_nobody_but_not_when_it_may_come_again() {
     let there = format!("sip:bob@{BOB}");
-    // No listener has the transport: we say so ourselves.
+    // No listener has this transport, so the proxy itself rejects the BYE.
     assert_eq!(summary(&bye_to(&format!("{there};transport=sctp")).1), pairs(&[("500", ALICE)]));
     assert_eq!(summary(&bye_to("sip:bob@198.51.100.7").1), pairs(&[("403", ALICE)]));
     type Happens = fn(&mut World, &Sent);
@@ -291,7 +291,7 @@ fn record_route_says_a_listeners_name_and_what_comes_back_by_it_is_taken_off() {
     let routes = callers_routes(&forwarded).replace("sip.example.net;", "SIP.Example.NET;");
     let sent = world.put(udp(ALICE), &within("BYE", &format!("sip:bob@{BOB};transport=tcp"), &routes));
     assert_eq!((summary(&sent), sent[0].value(Name::Route)), (pairs(&[("BYE", BOB)]), String::new()));
-    // The same name with another port is somebody else.
+    // The same name with another port is not this proxy.
     let routes = routes.replace(":5080", ":5081");
     let sent = world.put(
         udp(ALICE),
@@ -336,7 +336,7 @@ fn the_dialog_that_was_silent_longest_makes_room_and_all_are_forgotten_after_a_d
     assert_eq!(world.proxy.dialog_count(), 0);
 }
 
-/// A BYE of the callee's to this contact of alice's.
+/// Returns a BYE from the callee to this contact of alice.
 fn bye_to_alice(contact: &str, routes: &str) -> String {
     let bye = request("BYE", contact, "bob", "alice", "b9", udp(BOB), routes);
     bye.replace(";tag=f", ";tag=t").replace("alice@example.com>", "alice@example.com>;tag=f")

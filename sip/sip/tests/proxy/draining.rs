@@ -1,4 +1,4 @@
-//! A proxy that is to end: what it takes still, what it waits for, and what becomes of the rest.
+//! Tests of a draining proxy: the requests that it serves, the work that it waits for, and the end of unfinished work.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use sip::Name;
 
 use crate::world::*;
 
-/// Bob rings for alice when the end begins; what bob was sent.
+/// Begins a drain while bob's phone rings for a call from alice. Returns the INVITE that bob got.
 fn ringing() -> (World, Sent) {
     let mut world = World::new(config());
     world.register("bob", udp(BOB), "");
@@ -37,16 +37,16 @@ fn a_new_request_is_refused_with_retry_after_and_leaves_no_state() {
 fn a_call_that_rings_is_answered_and_acknowledged_before_the_end() {
     let (mut world, forwarded) = ringing();
     assert_eq!((world.proxy.is_drained(), world.proxy.transactions_left()), (false, Some(2)));
-    // alice's INVITE comes again, as one of the same transaction.
+    // A retransmission of alice's INVITE belongs to the same transaction.
     assert_eq!(summary(&world.put(udp(ALICE), &invite(udp(ALICE), ""))), pairs(&[("180", ALICE)]));
     let sent = world.put_message(udp(BOB), &forwarded.answer(200));
     assert_eq!(summary(&sent), pairs(&[("200", ALICE)]));
-    // Bob would repeat his 200 in vain if the proxy ended before the ACK.
+    // If the proxy shut down before the ACK, bob would retransmit his 200 in vain.
     assert_eq!((world.proxy.is_drained(), world.proxy.transactions_left()), (false, Some(1)));
     let sent = world.put(udp(ALICE), &from_alice("ACK", 1, &forwarded));
     assert_eq!(summary(&sent), pairs(&[("ACK", BOB)]));
     assert_eq!((world.proxy.is_drained(), world.proxy.transactions_left()), (true, Some(0)));
-    // Transactions are there still, but for repetitions alone.
+    // The remaining transactions only handle retransmissions.
     assert_eq!(world.proxy.transactions(), (2, 1));
 }
 

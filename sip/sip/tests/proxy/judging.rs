@@ -1,4 +1,4 @@
-//! Refusals (RFC 3261 section 16.3, RFC 5393, RFC 4475 sections 3.3.2 to 3.3.11).
+//! Tests of rejections (RFC 3261 section 16.3, RFC 5393, RFC 4475 sections 3.3.2 to 3.3.11).
 
 use std::time::Duration;
 
@@ -96,14 +96,14 @@ fn beyond_the_limit_requests_get_503_with_a_time_to_try_again() {
     let sent = world.put(udp(ALICE), &options("sip:example.com", "").replace("o1", "o2"));
     assert_eq!(summary(&sent), pairs(&[("503", ALICE)]));
     assert_eq!(sent[0].value(Name::RetryAfter), "9");
-    // It lives on: 32 s later there is room again.
+    // After 32 s, the transaction has ended, and there is room again.
     world.pass(Duration::from_secs(33));
     assert_eq!(status_of(&mut world, &options("sip:example.com", "").replace("o1", "o3")), "200");
 }
 
 #[test]
 fn responses_go_where_rfc_3581_and_via_say() {
-    // Source port 40000, sent-by port 5060.
+    // The source port is 40000, and the port in sent-by is 5060.
     let source = udp("192.0.2.1:40000");
     for (via, port) in [(";rport", "192.0.2.1:40000"), ("", "192.0.2.1:5060")] {
         let mut world = World::new(config());
@@ -143,8 +143,8 @@ fn a_denied_address_gets_403_and_a_flood_503_with_retry_after() {
     assert_eq!((world.proxy.counters().limited, world.proxy.transactions().0), (2, 1));
 }
 
-/// Alice's INVITE is refused with this status, and she acknowledges it `later`: what goes on of her ACK, and then of the same as if another
-/// had refused her.
+/// Sends alice's INVITE, which the proxy rejects with this status, and her ACK after the time `later`. Returns the messages that the
+/// proxy sends for this ACK, and for an ACK with the To tag of another host.
 fn after_refusal(world: &mut World, invite: &str, status: &str, later: Duration) -> [Vec<Sent>; 2] {
     let sent = world.put(udp(ALICE), invite);
     let refusal = sent.last().unwrap();
@@ -175,7 +175,7 @@ fn an_ack_for_a_refusal_of_ours_of_which_nothing_is_kept_goes_no_further() {
         (config(), false, &malformed, "400", none),
         (config(), true, &again, "503", none),
         (config(), true, &of_rfc_2543, "503", none),
-        // Of this one a transaction was kept, and is over.
+        // This rejection had a transaction, which has ended.
         (config(), false, &looping, "483", over),
     ] {
         let mut world = World::new(config);
@@ -190,7 +190,7 @@ fn an_ack_for_a_refusal_of_ours_of_which_nothing_is_kept_goes_no_further() {
     }
 }
 
-/// A call from elsewhere to bob, with so many bytes of body.
+/// Returns a call from another domain to bob, with a body of this many bytes.
 fn call_from_elsewhere(number: usize, body: usize) -> String {
     let text = request("INVITE", "sip:bob@example.com", "zoe", "bob", &format!("z{number}"), udp(CAROL), "");
     let text = text.replace("sip:zoe@example.com", "sip:zoe@elsewhere.example");
@@ -239,11 +239,11 @@ fn long_messages_take_no_more_than_the_budget_and_are_refused_beyond_it_until_it
         assert!(world.proxy.kept_bytes() < BUDGET + 50_000, "{}", world.proxy.kept_bytes());
     }
     assert!(forwarded.len() > 5 && refused > 100, "{} {refused}", forwarded.len());
-    // A call is short, and served meanwhile.
+    // The messages of a call are short, so the call is served.
     let sent = world.put(udp(ALICE), &invite(udp(ALICE), ""));
     assert_eq!(summary(&sent), pairs(&[("100", ALICE), ("INVITE", BOB)]));
     world.put_message(udp(BOB), &sent[1].answer(486));
-    // Long answers find no room either; they pass.
+    // There is also no room for long answers, which are forwarded nevertheless.
     for sent in &forwarded {
         let mut answer = sent.answer(486);
         answer.headers.push(sip::Header::new(Name::Unsupported, &"x".repeat(60_000)));

@@ -1,4 +1,4 @@
-//! The other modes: a redirect server (RFC 3261 section 8.3) and a stateless proxy (section 16.11).
+//! Tests of the other modes: a redirect server (RFC 3261 section 8.3) and a stateless proxy (section 16.11).
 
 use sip::proxy::{Mode, ProxyConfig};
 use sip::{Message, Name};
@@ -9,7 +9,7 @@ fn world(mode: Mode) -> World {
     World::new(ProxyConfig { mode, ..config() })
 }
 
-/// The same request with another method, as CANCEL and the ACK for a refusal are made of an INVITE.
+/// Returns an INVITE with another method and To tag. The result is its CANCEL, or the ACK for its rejection.
 fn like_invite(method: &str, invite: &str, to_tag: &str) -> String {
     let to = format!("To: <sip:bob@example.com>{to_tag}");
     invite.replace("INVITE", method).replace("To: <sip:bob@example.com>", &to)
@@ -34,7 +34,7 @@ fn a_redirect_server_answers_with_the_users_contacts() {
     ];
     assert_eq!(contacts(&sent[0]), expected);
     assert!(sent[0].value(Name::To).contains(";tag="));
-    // Repetitions get the same, and the ACK goes nowhere.
+    // A retransmission gets the same response. The ACK is not forwarded.
     let again = world.put(udp(ALICE), &asked);
     assert_eq!(again[0].message, sent[0].message);
     let tag = sent[0].value(Name::To).split(";tag=").nth(1).unwrap().to_owned();
@@ -62,7 +62,7 @@ fn a_redirect_server_forwards_nothing() {
 #[test]
 fn contacts_that_others_cannot_reach_are_not_told_and_neither_are_our_own() {
     let mut world = world(Mode::Redirect);
-    // Behind a NAT, and by a Path.
+    // One contact is behind a NAT, and one has a Path.
     world.register("bob", udp(BOB), "Contact: <sip:bob@10.0.0.7:5060>\n");
     let by_path = "Contact: <sip:bob@192.0.2.77:5060>\nSupported: path\nPath: <sip:192.0.2.66;lr>\n";
     world.register("bob", udp(BOB), by_path);
@@ -89,7 +89,7 @@ fn a_stateless_proxy_passes_a_call_on_and_keeps_nothing_of_it() {
     }
     assert_eq!(world.proxy.transactions(), (0, 0));
     assert_eq!(world.proxy.kept_bytes(), 0);
-    // Within the dialog, by our Record-Route.
+    // Requests within the dialog follow our Record-Route.
     let ack = world.put(udp(ALICE), &from_alice("ACK", 1, &sent[0]));
     assert_eq!(summary(&ack), pairs(&[("ACK", BOB)]));
     let bye = world.put(udp(ALICE), &from_alice("BYE", 2, &sent[0]));
@@ -148,7 +148,7 @@ fn a_response_that_nobody_asked_for_goes_nowhere() {
         assert!(world.put_message(udp(CAROL), &forge(wrong)).is_empty(), "{wrong}");
     }
     assert_eq!(world.proxy.counters().dropped, 3);
-    // One of another run of the program says nothing of connections here.
+    // Another run of the program has another key, and does not accept this Via.
     let mut other = World::with_seed(ProxyConfig { mode: Mode::Stateless, ..config() }, [9; 32]);
     assert!(other.put_message(udp(BOB), &answer).is_empty());
 }
@@ -180,7 +180,7 @@ fn a_request_that_comes_back_to_a_stateless_proxy_loops() {
     let mut world = world(Mode::Stateless);
     world.register("bob", udp(BOB), "");
     let sent = world.put(udp(ALICE), &invite(udp(ALICE), ""));
-    // Bob's host sends it back as it was before.
+    // Bob's host returns the request with its original Request-URI.
     let mut back = sent[0].message.clone();
     if let sip::Start::Request { uri, .. } = &mut back.start {
         *uri = bytes::Bytes::from_static(b"sip:bob@example.com");

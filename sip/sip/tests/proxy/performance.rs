@@ -1,4 +1,4 @@
-//! Measurements of registrations and sessions (RFC 6076).
+//! Tests of the measurements of registrations and sessions (RFC 6076).
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::world::*;
 
 const NONE: (u64, u128) = (0, 0);
 
-/// Returns the number of times, and their sum in milliseconds.
+/// Returns the number of durations, and their sum in milliseconds.
 fn measured(histogram: &Histogram) -> (u64, u128) {
     (histogram.counts().iter().sum(), histogram.sum().as_millis())
 }
@@ -22,7 +22,7 @@ fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// Bob has answered alice's call after 250 ms of silence and 5 s of ringing; what he was sent.
+/// Lets bob answer alice's call after 250 ms without ringing and 5 s of ringing. Returns the INVITE that bob got.
 fn answered() -> (World, Sent) {
     let mut world = World::new(config());
     world.register("bob", udp(BOB), "");
@@ -79,7 +79,7 @@ fn a_sessions_request_delay_ends_with_the_first_response_but_100() {
 
 #[test]
 fn a_session_that_is_refused_has_a_delay_of_its_own_kind_and_an_outcome() {
-    // 503 of a next hop goes back as 500.
+    // A 503 from a next hop is forwarded as 500.
     for (status, outcome) in [(486, "declined"), (503, "ineffective"), (404, "failed")] {
         let mut world = World::new(config());
         world.register("bob", udp(BOB), "");
@@ -105,7 +105,7 @@ fn redirection_and_challenge_are_neither_success_nor_failure() {
     let performance = world.proxy.performance();
     assert_eq!(outcomes(&performance.sessions), [("redirected", 1), ("challenged", 1)]);
     assert_eq!(measured(&performance.session_request_delay.failed), NONE);
-    // The same call again, with credentials: its delay began before the challenge.
+    // The client repeats the call with credentials. Its delay began before the challenge.
     world.pass(ms(400));
     let again = invite(udp(ALICE), "").replace("bKi1", "bKi3").replace("1 INVITE", "2 INVITE");
     let forwarded = world.put(udp(ALICE), &again).pop().unwrap();

@@ -1,4 +1,4 @@
-//! REGISTER (RFC 3261 section 10.3), digest (section 22), Path (RFC 3327), flows (RFC 5626).
+//! Tests of REGISTER (RFC 3261 section 10.3), digest (section 22), Path (RFC 3327) and flows (RFC 5626).
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ fn a_binding_ends_with_its_time() {
     world.pass(Duration::from_millis(1));
     let late = invite(udp(ALICE), "").replace("i1", "i2");
     assert_eq!(summary(&world.put(udp(ALICE), &late)), pairs(&[("404", ALICE)]));
-    // The sweep tells the store, too.
+    // The sweep also reports the removal to the store.
     world.pass(Duration::from_secs(60));
     assert!(matches!(world.changes.last(), Some(Change::Remove { .. })));
     assert_eq!(world.proxy.location().contacts(), 0);

@@ -1,11 +1,11 @@
-//! SIPS URIs and TLS (RFC 3261 section 26.2, RFC 5630, RFC 5922).
+//! Tests of SIPS URIs and TLS (RFC 3261 section 26.2, RFC 5630, RFC 5922).
 
 use sip::proxy::{Listener, NextHop, ProxyConfig};
 use sip::{ConnectionId, Hop, Name, Transport};
 
 use crate::world::*;
 
-/// The usual proxy, with TLS at 5061, and secure.example reached by it.
+/// Returns the usual settings, with a TLS listener at port 5061, and with secure.example as a next hop over TLS.
 pub(crate) fn with_tls() -> ProxyConfig {
     let mut config = config();
     let address = "192.0.2.100:5061".parse().unwrap();

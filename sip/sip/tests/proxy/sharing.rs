@@ -1,4 +1,4 @@
-//! Two proxies that share users by a store: what each knows of the other's, and what the store being slow, ahead or gone does.
+//! Tests of two proxies that share users in a store: their knowledge of each other's users, and a store that is slow, newer or gone.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -10,14 +10,14 @@ use sip::{Name, Transport};
 use crate::secure::{tls, with_tls};
 use crate::world::*;
 
-/// Addresses of the proxies.
+/// Addresses of the two proxies.
 const PROXIES: [&str; 2] = ["192.0.2.100:5060", "192.0.2.101:5060"];
 
-/// A store as it is meant, and two proxies with it.
+/// A correct store, and two proxies that use it.
 struct Pair {
     worlds: [World; 2],
     records: BTreeMap<String, Record>,
-    /// Uses of each.
+    /// Highest use count of each nonce.
     nonces: BTreeMap<String, u32>,
     version: u64,
     is_gone: bool,
@@ -41,7 +41,7 @@ impl Pair {
         Pair { worlds, records: BTreeMap::new(), nonces: BTreeMap::new(), version: 0, is_gone: false }
     }
 
-    /// One answers from the store what a proxy asks, until it asks nothing more; what it sends then.
+    /// Answers the queries of a proxy from the store until the proxy has no more queries. Returns the messages that the proxy sends.
     fn serve(&mut self, at: usize) -> Vec<Sent> {
         let mut sent = Vec::new();
         while !self.worlds[at].queries.is_empty() {
@@ -60,7 +60,7 @@ impl Pair {
         match wanted {
             Wanted::Replace { user, version, mut bindings } if version == record(&user).version => {
                 self.version += 1;
-                // As they come back from a store: without what only this proxy can know.
+                // A store does not return the listener and the connection, which only this proxy knows.
                 bindings.iter_mut().for_each(|binding| {
                     (binding.flow.listener, binding.flow.connection) = (0, None);
                 });
@@ -77,14 +77,14 @@ impl Pair {
         }
     }
 
-    /// The store's news reach a proxy.
+    /// Passes all records of the store to a proxy.
     fn tell(&mut self, at: usize) {
         for (user, record) in &self.records {
             self.worlds[at].proxy.handle_record(user, record.clone());
         }
     }
 
-    /// A REGISTER; the answer.
+    /// Sends a REGISTER to a proxy, and returns the answer.
     fn register(&mut self, at: usize, user: &str, number: u32, from: sip::Hop, more: &str) -> Sent {
         let transport = from.transport.as_lower_str();
         let contact = format!("Contact: <sip:{user}@{};transport={transport}>\n", from.address);
@@ -96,14 +96,14 @@ impl Pair {
         sent.pop().unwrap()
     }
 
-    /// Handles a message and the store's answer; returns the messages sent.
+    /// Sends a message to a proxy, and answers the proxy's queries. Returns the messages that the proxy sends.
     fn put(&mut self, at: usize, from: sip::Hop, text: &str) -> Vec<Sent> {
         let mut sent = self.worlds[at].put(from, text);
         sent.extend(self.serve(at));
         sent
     }
 
-    /// Passes one proxy's messages to the other.
+    /// Passes a message from one proxy to the other.
     fn pass(&mut self, to: usize, sent: &Sent) -> Vec<Sent> {
         let mut from = udp(PROXIES[1 - to]);
         (from.transport, from.listener) = (sent.hop.transport, sent.hop.listener);
@@ -130,7 +130,7 @@ fn a_user_that_the_news_have_not_told_of_is_looked_up() {
     pair.register(0, "bob", 1, udp(BOB), "");
     let sent = pair.put(1, udp(ALICE), &invite(udp(ALICE), ""));
     assert_eq!(summary(&sent), pairs(&[("100", ALICE), ("INVITE", BOB)]));
-    // And nobody is who is not there either.
+    // A user who is not in the store does not exist.
     let other = invite(udp(ALICE), "").replace("bob@", "carol@").replace("i1", "i2");
     assert_eq!(summary(&pair.put(1, udp(ALICE), &other)), pairs(&[("100", ALICE), ("404", ALICE)]));
 }
@@ -195,7 +195,7 @@ fn a_user_with_a_connection_to_one_is_called_through_that_one() {
     assert_eq!(there[1].what(), "INVITE");
     assert_eq!(there[1].hop, tcp(BOB, 7));
     assert_eq!(there[1].value(Name::Route), "");
-    // The proxy that has the connection calls by it itself, though what it knows has been in the store.
+    // The proxy that has the connection uses it, although the proxy's local copy came from the store.
     let own = pair.put(0, udp(ALICE), &invite(udp(ALICE), "").replace("i1", "i2"));
     assert_eq!(own[1].hop, tcp(BOB, 7));
 }
@@ -213,14 +213,14 @@ fn a_sips_request_goes_to_the_proxy_that_has_the_connection_by_tls_and_else_nowh
     assert_eq!((sent[1].hop.transport, sent[1].domain.as_deref()), (Transport::Tls, Some("example.com")));
     let there = pair.pass(0, &sent[1]);
     assert_eq!((there[1].what().as_str(), there[1].hop), ("INVITE", tls(BOB, 7)));
-    // Where TLS does not lead it goes nowhere, though the contact has an address.
+    // If TLS fails, the request is not sent, although the contact has an address.
     let now = pair.worlds[1].now;
     pair.worlds[1].proxy.handle_send_failure(now, sent[1].on_failure.unwrap());
     let failed = pair.worlds[1].sent();
     assert!(failed.iter().all(|sent| sent.what() != "INVITE" || sent.hop.transport == Transport::Tls));
     let carols = sips.replace("bob@", "carol@").replace("i1", "i2");
     assert_eq!(summary(&pair.put(1, tls(ALICE, 1), &carols)), pairs(&[("480", ALICE)]));
-    // Others go by the first listener, as ever.
+    // Requests to SIP URIs use the first listener, as before.
     let sent = pair.put(1, tls(ALICE, 1), &text.replace("i1", "i3"));
     assert_eq!(summary(&sent), pairs(&[("100", ALICE), ("INVITE", PROXIES[0])]));
 }
@@ -237,7 +237,7 @@ fn a_flow_of_a_proxy_that_was_here_before_is_gone_and_one_that_is_made_up_is_non
     let digit = if &forged[at + 3..=at + 3] == "1" { "2" } else { "1" };
     let forged = format!("{}{digit}{}", &forged[..at + 3], &forged[at + 4..]).replace("z9hG4bK", "z9hG4bKx");
     assert_eq!(pair.worlds[0].put_bytes(udp(ALICE), forged.as_bytes())[0].what(), "403");
-    // It starts anew.
+    // The first proxy restarts.
     pair.worlds[0] = World::with_seed(config_at(PROXIES[0], config()), [77; 32]);
     let there = pair.pass(0, &sent[1]);
     assert_eq!(there[0].what(), "430");
@@ -316,7 +316,7 @@ fn a_dialog_goes_on_through_the_other_proxy_in_the_stead_of_its_own() {
     let sent = pair.put(1, udp(ALICE), &in_dialog("BYE", &routes));
     assert_eq!(summary(&sent), pairs(&[("BYE", BOB)]));
     assert_eq!(sent[0].value(Name::Route), "");
-    // Nobody can make such a Route up.
+    // A forged Route of this kind is not accepted.
     let forged = routes.replace("dialog=", "dialog=0");
     let sent = pair.put(1, udp(ALICE), &in_dialog("INFO", &forged).replace("b2", "b3"));
     assert_ne!(sent[0].value(Name::Route), "", "it is a Route of somebody else's: {sent:?}");
@@ -400,7 +400,7 @@ fn nobody_waits_for_a_proxy_that_has_fallen_silent() {
     assert_eq!(called(&mut pair, "i4", "bob"), ("INVITE".to_owned(), BOB.to_owned()));
 }
 
-/// Returns the result of alice's call through the second proxy, to a user registered with the first.
+/// Returns the result of a call from alice through the second proxy to a user who is registered with the first proxy.
 fn call(pair: &mut Pair, branch: &str, user: &str) -> Sent {
     let text = invite(udp(ALICE), "").replace("i1", branch).replace("sip:bob@", &format!("sip:{user}@"));
     pair.put(1, udp(ALICE), &text).pop().unwrap()
@@ -412,7 +412,7 @@ fn a_proxy_that_drains_is_called_through_only_to_those_who_are_there_by_its_conn
     let flow = format!("Contact: <sip:carol@{CAROL}>;+sip.instance=\"<urn:uuid:1>\";reg-id=1\n");
     pair.register(0, "bob", 1, tcp(BOB, 7), "");
     pair.register(0, "carol", 1, tcp(CAROL, 8), &flow);
-    // The connection comes from where his contact is not.
+    // Dave's connection comes from an address that is not his contact's address.
     pair.register(
         0,
         "dave",
@@ -431,24 +431,24 @@ fn a_proxy_that_drains_is_called_through_only_to_those_who_are_there_by_its_conn
     pair.worlds[1].proxy.handle_presence(now, first, Presence::Draining);
     let sent = calls_to_all(&mut pair, 3);
     assert_eq!([&sent[0], &sent[1], &sent[2]].map(Sent::to), [PROXIES[0], PROXIES[0], BOB]);
-    // Those that need it are served by it, and waited for.
+    // Users who need the draining proxy are served by it, and the drain waits for them.
     let there = pair.pass(0, &sent[0]);
     assert_eq!((there[1].what().as_str(), there[1].hop), ("INVITE", tcp(CAROL, 8)));
     assert!(!pair.worlds[0].proxy.is_drained());
-    // If the other way leads nowhere there is still the connection.
+    // If the contact's address cannot be reached, the call uses the connection of the draining proxy.
     pair.worlds[1].proxy.handle_send_failure(now, sent[2].on_failure.unwrap());
     let again = pair.worlds[1].sent().pop().unwrap();
     assert_eq!((again.what().as_str(), again.to().as_str()), ("INVITE", PROXIES[0]));
     let there = pair.pass(0, &again);
     assert_eq!((there[1].what().as_str(), there[1].hop), ("INVITE", tcp(BOB, 7)));
-    // Nothing else that is new, and no token that somebody made up.
+    // The draining proxy rejects other new requests, including requests with a forged token.
     let refused = pair.put(0, udp(ALICE), &invite(udp(ALICE), "").replace("i1", "i9"));
     assert_eq!(summary(&refused), pairs(&[("503", ALICE)]));
     let forged = String::from_utf8(again.message.to_bytes().to_vec()).unwrap();
     let at = forged.find("Route: <sip:").unwrap() + 12;
     let forged = forged.replace(&forged[at..at + 90], &"0".repeat(90)).replace("z9hG4bK", "z9hG4bKx");
     assert_eq!(pair.worlds[0].put_bytes(udp(PROXIES[1]), forged.as_bytes())[0].what(), "503");
-    // It takes its leave: at once nobody is sent there.
+    // The draining proxy announces its end. From then on, no requests are sent to it.
     pair.worlds[1].proxy.handle_presence(now, first, Presence::Gone);
     assert_eq!(calls_to_all(&mut pair, 4).map(|sent| sent.what()), ["480", "INVITE", "INVITE"]);
 }

@@ -1,4 +1,4 @@
-//! A proxy for example.com with its clock, and user agents that are addresses.
+//! A proxy for example.com with a virtual clock, and user agents that are represented by addresses.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -32,7 +32,7 @@ impl Sent {
         self.hop.address.to_string()
     }
 
-    /// `METHOD` or the status.
+    /// Returns the method or the status.
     pub(crate) fn what(&self) -> String {
         match self.message.method() {
             Some(method) => String::from_utf8_lossy(method.as_bytes()).into_owned(),
@@ -50,7 +50,7 @@ impl Sent {
         Via::parse(&via).unwrap().branch().unwrap().to_vec()
     }
 
-    /// The response of a user agent that was sent this request.
+    /// Returns the response of a user agent to this request.
     pub(crate) fn answer(&self, status: u16) -> Message {
         self.message.response(status, "Whatever", "uas")
     }
@@ -136,7 +136,7 @@ impl World {
                 Output::Ask(query) => self.queries.push(query),
                 Output::Send(out) => {
                     let message = Message::parse(out.bytes.clone(), &Limits::default()).unwrap();
-                    // A refusal of what is malformed repeats the malformed fields.
+                    // The rejection of a malformed request repeats the malformed fields.
                     assert!(message.status() == 400 || Essentials::of(&message).is_ok(), "{message:?}");
                     let Outgoing { hop, domain, on_failure, is_new, .. } = out;
                     sent.push(Sent { hop, domain, message, on_failure, is_new });
@@ -146,7 +146,7 @@ impl World {
         sent
     }
 
-    /// Lets time pass, timer by timer.
+    /// Lets time pass from timer to timer. Returns the messages sent.
     pub(crate) fn pass(&mut self, time: Duration) -> Vec<Sent> {
         let end = self.now + time;
         let mut sent = Vec::new();
@@ -159,7 +159,7 @@ impl World {
         sent
     }
 
-    /// Registers a user at an address; the response.
+    /// Registers a user at an address, and returns the response.
     pub(crate) fn register(&mut self, user: &str, from: Hop, more: &str) -> Sent {
         self.cseq += 1;
         let (cseq, address) = (self.cseq, from.address);
@@ -171,7 +171,7 @@ impl World {
     }
 }
 
-/// A request within example.com.
+/// Returns a request between users of example.com.
 pub(crate) fn request(
     method: &str,
     uri: &str,
@@ -192,19 +192,19 @@ pub(crate) fn request(
     )
 }
 
-/// An INVITE of alice's for bob.
+/// Returns an INVITE from alice to bob.
 pub(crate) fn invite(from: Hop, more: &str) -> String {
     let contact = format!("Contact: <sip:alice@{}>\n", from.address);
     request("INVITE", "sip:bob@example.com", "alice", "bob", "i1", from, &(contact + more))
 }
 
-/// `Route` fields as a user agent in the dialog of a request through the proxy sends them: of the caller, so in reverse.
+/// Returns the `Route` fields of the caller's requests within the dialog of a forwarded request: its Record-Route in reverse order.
 pub(crate) fn callers_routes(forwarded: &Sent) -> String {
     let routes: Vec<_> = forwarded.message.elements(Name::RecordRoute).collect();
     routes.iter().rev().map(|route| format!("Route: {}\n", String::from_utf8_lossy(route))).collect()
 }
 
-/// A request of alice's within the dialog that bob made by answering her INVITE ([`Sent::answer`]).
+/// Returns a request from alice within the dialog that bob's answer ([`Sent::answer`]) created.
 pub(crate) fn from_alice(method: &str, number: u32, forwarded: &Sent) -> String {
     let (uri, branch) = (format!("sip:bob@{BOB};transport=udp"), format!("{method}{number}"));
     let text = request(method, &uri, "alice", "bob", &branch, udp(ALICE), &callers_routes(forwarded));
@@ -224,12 +224,12 @@ fn md5(text: &str) -> String {
     Md5::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Answers a challenge by MD5 as a client without qop does, in a REGISTER to example.com.
+/// Returns an answer to a challenge, for a REGISTER to example.com. Uses MD5, and no qop.
 pub(crate) fn answer_to(challenge: &Sent, user: &str, password: &str) -> String {
     answer_for(challenge, user, password, "REGISTER", "sip:example.com")
 }
 
-/// The same in a request to this URI.
+/// Returns such an answer for a request with this method and Request-URI.
 pub(crate) fn answer_for(challenge: &Sent, user: &str, password: &str, method: &str, uri: &str) -> String {
     let (name, field) = match challenge.what().as_str() {
         "401" => (Name::WwwAuthenticate, "Authorization"),
