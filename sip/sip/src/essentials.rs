@@ -31,7 +31,7 @@ pub struct Essentials {
     pub via: Bytes,
     /// Value of Call-ID.
     pub call_id: Bytes,
-    /// CSeq.
+    /// Number and method in CSeq.
     pub cseq: CSeq,
     /// Tag of From. RFC 2543 clients may omit it.
     pub from_tag: Option<Bytes>,

@@ -37,9 +37,9 @@ pub struct Binding {
     pub expires: Time,
     /// Call-ID of the REGISTER that made the binding.
     pub call_id: Box<[u8]>,
-    /// CSeq of that REGISTER.
+    /// CSeq number of the REGISTER that made the binding.
     pub cseq: u32,
-    /// Values of Path (RFC 3327), in the order in which they are visited.
+    /// Values of Path (RFC 3327), in the order in which a request visits them.
     pub path: Vec<Box<[u8]>>,
     /// Values of `+sip.instance` and `reg-id` (RFC 5626), if both are present.
     pub instance: Option<Box<[u8]>>,

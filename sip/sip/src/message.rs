@@ -11,17 +11,17 @@ use crate::header::{Header, Name};
 /// A request's method. Methods are case-sensitive (RFC 3261 section 7.1).
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Method {
-    /// Section 13.
+    /// Request that sets up or changes a session. Section 13.
     Invite,
-    /// Sections 13 and 17.
+    /// Request that acknowledges a final response to INVITE. Sections 13 and 17.
     Ack,
-    /// Section 15.
+    /// Request that ends a session. Section 15.
     Bye,
-    /// Section 9.
+    /// Request that cancels a pending request. Section 9.
     Cancel,
-    /// Section 10.
+    /// Request that registers contacts. Section 10.
     Register,
-    /// Section 11.
+    /// Request for the capabilities of a server. Section 11.
     Options,
     /// Any other method.
     Other(Bytes),

@@ -23,7 +23,7 @@ pub struct Via<'a> {
 }
 
 impl<'a> Via<'a> {
-    /// Parses one value.
+    /// Parses one Via value.
     ///
     /// # Errors
     /// Returns 400 if the value does not follow the grammar.

@@ -6,7 +6,7 @@
 use bytes::Bytes;
 use sip::{Essentials, Limits, Message, Name, ParseError, Uri, Via};
 
-/// The RFC's requirement on a receiver.
+/// The RFC's verdict on a message.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Verdict {
     /// A well-formed message.

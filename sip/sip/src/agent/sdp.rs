@@ -39,7 +39,7 @@ pub fn audio_address(session: &[u8]) -> Option<SocketAddr> {
         } else if matches!(line, "a=inactive" | "a=sendonly") {
             return None;
         } else if let Some(connection) = line.strip_prefix("c=IN ") {
-            // A stream's own address overrides the session's.
+            // The address of a stream overrides the address of the session.
             ip = connection.split(' ').nth(1).and_then(|ip| ip.parse::<IpAddr>().ok());
         }
     }

@@ -48,7 +48,7 @@ impl Flows {
         self.tokens.decode(&config.listeners, route.user.unwrap_or_default())
     }
 
-    /// Reports whether a request's first Route leads to a flow of ours.
+    /// Reports whether a request's first Route leads to one of our flows.
     pub(super) fn leads_by_flow(&self, config: &ProxyConfig, request: &Message) -> bool {
         let first = request.elements(Name::Route).next();
         let uri = first.and_then(|route| Uri::parse(Address::parse(route).ok()?.uri).ok());

@@ -211,7 +211,7 @@ impl Proxy {
         Routing::new(now, &self.config, &self.flows, &self.names, &self.cluster, self.registrar.location())
     }
 
-    /// Returns the stateful core.
+    /// Returns the view with which the stateful core handles one event.
     fn stateful(&mut self, now: Time) -> Stateful<'_> {
         Stateful {
             now,
@@ -302,7 +302,7 @@ impl Proxy {
         }
     }
 
-    /// Begins draining: no new work is accepted.
+    /// Begins draining. The proxy then accepts no new work.
     pub fn begin_drain(&mut self) {
         self.transactions.begin_drain();
     }

@@ -53,7 +53,7 @@ pub struct Counters {
     pub requests: u64,
     /// Retransmitted requests and responses.
     pub retransmissions: u64,
-    /// Messages that could not be parsed, and responses that match no transaction.
+    /// Malformed messages, responses that match no transaction, and ACKs that cannot be forwarded.
     pub dropped: u64,
     /// Requests rejected because a limit was reached, or the queue of the next hop was full.
     pub overloads: u64,
@@ -61,7 +61,7 @@ pub struct Counters {
     pub registrations: u64,
     /// INVITEs answered with 2xx.
     pub calls: u64,
-    /// Client transactions that got no response.
+    /// Client transactions that timed out without a final response.
     pub timeouts: u64,
     /// Requests rejected because of their source address.
     pub denied: u64,

@@ -160,7 +160,7 @@ impl Proxy {
         }
     }
 
-    /// Handles the store's answer to a [`Query`](super::Query), or its failure.
+    /// Handles the store's answer to a [`Query`](super::Query), or the store's failure.
     pub fn handle_found(&mut self, now: Time, ticket: u64, finding: Finding) {
         let Some(waiter) = self.registrar.answered(ticket) else { return };
         if finding == Finding::Failed {

@@ -1,4 +1,4 @@
-//! To tags of our own responses, which identify their ACKs without state (RFC 3261 sections 8.2.7 and 19.3).
+//! To tags of our own responses, which identify the ACKs for these responses without state (RFC 3261 sections 8.2.7 and 19.3).
 //!
 //! The ACK for a rejection ends at the hop that rejected the request (section 17.1.1.3). If that hop still has the transaction, the ACK
 //! belongs to it. A rejection for overload, access, drain or a malformed request has no transaction. Without a transaction, the ACK would

@@ -126,7 +126,7 @@ impl Target {
         self.breadth
     }
 
-    /// Reports whether a transport other than the hop's may be used.
+    /// Reports whether the target may change to another transport.
     pub(super) fn may_change_transport(&self) -> bool {
         !self.is_settled
     }

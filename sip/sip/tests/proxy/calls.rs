@@ -149,7 +149,7 @@ fn a_callee_that_says_nothing_is_asked_seven_times_and_the_caller_gets_408() {
 
 #[test]
 fn a_slow_non_invite_request_gets_100_but_no_408() {
-    // RFC 4320 section 4.1.
+    // RFC 4320 section 4.1 permits a late 100, but no 408.
     let mut world = World::new(config());
     world.register("bob", udp(BOB), "");
     for (from, branch) in [(udp(ALICE), "o1"), (tcp(ALICE, 3), "o2")] {

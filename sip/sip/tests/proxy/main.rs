@@ -1,4 +1,4 @@
-//! The proxy core in virtual time: what comes out for what goes in.
+//! Tests of the proxy core in virtual time. Each test passes messages to the proxy, and checks the messages that the proxy sends.
 
 mod world;
 

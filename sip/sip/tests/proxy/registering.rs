@@ -57,7 +57,7 @@ fn an_invalid_registration_is_refused() {
     for (more, status) in [
         ("Contact: *\n", "400"),
         ("Contact: *\nContact: <sip:x@y>\nExpires: 0\n", "400"),
-        // RFC 4475 section 3.1.2.13.
+        // RFC 4475 section 3.1.2.13 requires a rejection.
         ("Contact: sip:user@example.com?Route=%3Csip:sip.example.com%3E\n", "400"),
         ("Expires: 59\n", "423"),
     ] {

@@ -14,7 +14,7 @@ use sip::{Change, ConnectionId, Essentials, Hop, Limits, Message, Name, Transpor
 pub(crate) const ALICE: &str = "192.0.2.1:5060";
 pub(crate) const BOB: &str = "192.0.2.2:5060";
 pub(crate) const CAROL: &str = "192.0.2.3:5060";
-/// The proxy of other.example.
+/// Address of the proxy of other.example.
 pub(crate) const OTHER: &str = "192.0.2.200:5060";
 
 /// A message that the proxy sent.

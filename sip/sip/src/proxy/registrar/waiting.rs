@@ -20,7 +20,7 @@ pub(in crate::proxy) struct Pending {
     pub(in crate::proxy) asked: Box<Registration>,
     /// Number of decisions so far.
     pub(super) tries: u32,
-    /// The new bindings; `None` if nothing changes.
+    /// The new bindings, or `None` if the REGISTER changes nothing.
     pub(super) bindings: Option<Vec<Binding>>,
 }
 
@@ -28,7 +28,7 @@ pub(in crate::proxy) struct Pending {
 #[derive(Debug)]
 pub(in crate::proxy) enum Waiter {
     Registration(Pending),
-    /// A request for this user.
+    /// A request for a user whose record must be read.
     Request {
         asked: Box<Asked>,
         user: String,

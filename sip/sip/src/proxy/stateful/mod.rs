@@ -122,7 +122,7 @@ mod tests {
             Stateful { now: Time::ZERO, config, marks, tags, transactions, dialogs, outbox }
         }
 
-        /// Starts a server transaction whose key is its request's text.
+        /// Starts a server transaction whose key is the text of the request.
         fn start(&mut self, text: &str) -> Id {
             let asked = asked(0, text);
             let key = text.as_bytes();

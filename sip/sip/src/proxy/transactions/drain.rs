@@ -1,4 +1,4 @@
-//! Graceful shutdown of a proxy: it accepts no new work, and lets pending work finish.
+//! Graceful shutdown of a proxy, which accepts no new work and lets pending work finish.
 //!
 //! While the proxy drains, requests outside of dialogs get 503 with Retry-After, and leave no state. Requests that belong to existing
 //! work are served as usual: requests within dialogs, ACK, CANCEL and retransmissions. Proxies that share our users may also send

@@ -112,7 +112,7 @@ impl Transactions {
         self.next_id
     }
 
-    /// Returns a number for a new client transaction, and the branch that leads back to it ([`Transactions::client_with`]).
+    /// Returns a number for a new client transaction, and the branch by which [`Transactions::client_with`] finds the transaction.
     pub(super) fn new_branch(&mut self, mark: &str) -> (Id, String) {
         let id = self.new_id();
         (id, self.branch(id, mark))
