@@ -45,8 +45,8 @@ impl Framer {
         self.buffer.is_empty()
     }
 
-    /// Removes a double CR LF from the front, and reports whether there was one. This keep-alive must be answered with CR LF (RFC 5626
-    /// section 4.4.1).
+    /// Removes a double CR LF from the front, and reports whether there was one. A double CR LF is a keep-alive, which must be answered
+    /// with CR LF (RFC 5626 section 4.4.1).
     pub fn take_ping(&mut self) -> bool {
         let is_ping = self.length.is_none() && self.buffer.starts_with(b"\r\n\r\n");
         if is_ping {

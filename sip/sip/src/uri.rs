@@ -94,8 +94,8 @@ impl<'a> Uri<'a> {
         self.param("transport").flatten()
     }
 
-    /// Returns the address-of-record for the location service (RFC 3261 section 10.3, step 5). It is unescaped, with the host in lower
-    /// case, and without password, parameters and port.
+    /// Returns the address-of-record for the location service (RFC 3261 section 10.3, step 5). The address-of-record is unescaped, with
+    /// the host in lower case, and without password, parameters and port.
     pub fn address_of_record(&self) -> String {
         let user = self.user.map(|user| {
             let user = user.split(|&b| b == b':').next().unwrap_or_default();

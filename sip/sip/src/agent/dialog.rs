@@ -56,7 +56,7 @@ pub(super) struct Call {
     /// Route set, in the order in which our requests traverse it.
     pub(super) routes: Vec<Bytes>,
     pub(super) cseq: u32,
-    /// ACK for the 2xx. It is sent again for each retransmitted 2xx.
+    /// ACK for the 2xx. Each retransmitted 2xx causes this ACK to be sent again.
     pub(super) ack: Option<Bytes>,
     pub(super) hop: Hop,
     pub(super) state: State,

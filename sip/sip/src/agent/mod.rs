@@ -100,7 +100,7 @@ pub enum AgentEvent {
         call: CallId,
         /// Status that ended the call: 408 if no response or ACK arrived in time, 503 if the request could not be sent.
         status: u16,
-        /// True if a response had this status. This includes our own 487 after a CANCEL.
+        /// True if a response had this status, including our own 487 after a CANCEL.
         is_answer: bool,
     },
 }

@@ -57,8 +57,8 @@ impl Nonces {
         Nonces { secret, origin: Duration::ZERO, first: 0, made: 0, used: BTreeMap::new(), forgotten: None }
     }
 
-    /// Creates a source of nonces with a secret that proxies share. It also recognizes the nonces of the other proxies. `origin` is the
-    /// shared clock's reading at [`Time::ZERO`]. No other proxy may use the numbers from `first` on.
+    /// Creates a source of nonces with a secret that proxies share. The source also recognizes the nonces of the other proxies. `origin`
+    /// is the shared clock's reading at [`Time::ZERO`]. No other proxy may use the numbers from `first` on.
     pub fn shared(secret: [u8; 32], origin: Duration, first: u64) -> Nonces {
         Nonces { origin, first, made: first, ..Nonces::new(secret) }
     }
@@ -100,7 +100,8 @@ impl Nonces {
         if is_young && credentials.nonce_count() > highest { Nonce::Good } else { Nonce::Stale }
     }
 
-    /// Records credentials with the right password as used. Their count and all lower counts are then no longer valid.
+    /// Records credentials with the right password as used. The nonce count in these credentials, and all lower counts, are then no
+    /// longer valid.
     pub fn use_up(&mut self, now: Time, credentials: &Credentials<'_>) {
         let Some(stamp) = self.stamp_of(credentials.nonce) else { return };
         let now = now + self.origin;

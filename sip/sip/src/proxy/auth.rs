@@ -51,8 +51,8 @@ impl Authenticator {
         Authenticator { nonces }
     }
 
-    /// Decides whether a request may continue. A rejected request leaves no state. `asked_for` is the Request-URI as received. It differs
-    /// from the current Request-URI if the previous hop was a strict router.
+    /// Decides whether a request may continue. A rejected request leaves no state. `asked_for` is the Request-URI as received, which
+    /// differs from the current Request-URI if the previous hop was a strict router.
     pub(super) fn authenticate(
         &mut self,
         now: Time,

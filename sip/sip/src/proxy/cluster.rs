@@ -1,7 +1,7 @@
 //! Liveness of the cluster members, which are proxies that share users. Each member sends a heartbeat every two seconds.
 //!
-//! A draining member announces its state. Its users are still called through it if no other way to them exists. A member that has
-//! announced its end is gone. Its flows are not used, so no request waits for that member.
+//! A draining member announces its state. The users of a draining member are still called through it if no other way to them exists. A
+//! member that has announced its end is gone. The flows of such a member are not used, so no request waits for it.
 //!
 //! A silent member also counts as gone, but only while other heartbeats, including our own, arrive. If no heartbeats arrive, our own
 //! subscription is broken. Invariant: silent members are forgotten, and no more than [`MEMBERS_MAX`] members are known.
@@ -67,7 +67,7 @@ impl Cluster {
         }
     }
 
-    /// Reports whether a member drains. Its work should then go to other members.
+    /// Reports whether a member drains. New work should then go to other members.
     pub(super) fn is_draining(&self, now: Time, address: SocketAddr) -> bool {
         self.presence(now, address) == Some(Presence::Draining)
     }

@@ -22,7 +22,7 @@ pub struct Listener {
     pub address: SocketAddr,
 }
 
-/// A replacement for a listener's address in Record-Route. It is a name or address that all proxies with the same users have in common.
+/// A name or address that replaces a listener's address in Record-Route. All proxies that share users can use the same replacement.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RecordName {
     /// Name in lower case, or address.
@@ -96,8 +96,8 @@ pub enum Mode {
     #[default]
     Stateful,
     /// The proxy forwards each request to one target, and keeps no state (section 16.11). This mode excludes authentication, because a
-    /// retransmission would be rejected. It also excludes [`ProxyConfig::names`] and [`ProxyConfig::shared`], because requests would have
-    /// to wait.
+    /// retransmission would be rejected. The mode also excludes [`ProxyConfig::names`] and [`ProxyConfig::shared`], because requests
+    /// would have to wait.
     Stateless,
     /// The proxy redirects senders to the user's contacts (section 8.3).
     Redirect,

@@ -1,8 +1,8 @@
 //! Table of the dialogs that were created through this proxy. `sctpify-sip dialogs` lists them. The table also limits the targets of
 //! requests within dialogs.
 //!
-//! A dialog is identified by its Call-ID and its caller's tag ([`Leg`]), which its mark in Record-Route covers. It is recorded when the
-//! request that creates it is forwarded. It is forgotten in these cases:
+//! A dialog is identified by its Call-ID and its caller's tag ([`Leg`]), which its mark in Record-Route covers. The dialog is recorded
+//! when the request that creates it is forwarded. The dialog is forgotten in these cases:
 //!
 //! - the request that created it is rejected;
 //! - a BYE was answered or reached nobody;
@@ -98,7 +98,7 @@ pub struct Dialog {
 }
 
 impl Dialog {
-    /// Returns the dialog's sequence number. It exceeds the numbers of all dialogs whose last activity was earlier.
+    /// Returns the dialog's sequence number. The number exceeds the numbers of all dialogs whose last activity was earlier.
     pub fn number(&self) -> u64 {
         self.number
     }

@@ -1,5 +1,5 @@
 //! Flows of proxies that share users (RFC 5626 section 5.2). A user who is connected to one proxy is reached by the other proxies through
-//! that proxy. Their requests have a Route whose user part is a token of the flow.
+//! that proxy. The requests of the other proxies have a Route whose user part is a token of the flow.
 //!
 //! A token encodes the source of the REGISTER. A MAC with a key that the proxies share prevents forgery. Only the proxy that issued a
 //! token uses its contents. A token is valid until its proxy restarts. A token for UDP remains valid after a restart, because UDP needs
@@ -16,7 +16,7 @@ use crate::message::Message;
 use crate::transport::{Hop, Transport};
 use crate::uri::Uri;
 
-/// URI parameter with the TLS address of the same proxy. It is not from an RFC. Only proxies that share users see it.
+/// URI parameter with the TLS address of the same proxy. No RFC defines this parameter. Only proxies that share users see it.
 const SECURE: &str = "tls";
 
 /// The builder and reader of Routes to flows.

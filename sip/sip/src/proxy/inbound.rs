@@ -75,8 +75,8 @@ impl Proxy {
     }
 
     /// Handles an ICMP report that a datagram to `address` cannot arrive: "inform the transport user of a failure in sending"
-    /// (section 18.4). `quoted` is the beginning of the datagram. It must contain our unpredictable branch, because ICMP can be forged.
-    /// Shorter quotations are ignored.
+    /// (section 18.4). `quoted` is the beginning of the datagram. The quotation must contain our unpredictable branch, because ICMP can
+    /// be forged. Shorter quotations are ignored.
     pub fn handle_unreachable(&mut self, now: Time, address: SocketAddr, quoted: &[u8]) {
         let mut stateful = self.stateful(now);
         if let Some(id) = stateful.branch_quoted(address, quoted) {
@@ -249,7 +249,7 @@ impl Proxy {
 
 /// A checked request.
 struct Vetted {
-    /// The request without the Routes that lead to this proxy. Its credentials are removed if they were accepted.
+    /// The request without the Routes that lead to this proxy. Accepted credentials are removed.
     request: Message,
     /// Dialog that the mark in one of those Routes identifies.
     leg: Option<Leg>,

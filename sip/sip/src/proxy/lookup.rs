@@ -7,7 +7,7 @@ use crate::transport::Transport;
 use crate::uri::{Scheme, Uri};
 use crate::via::parse_ip;
 
-/// The fault of a name that is not resolved yet. It makes the request wait, and is not sent as a response.
+/// The fault of a name that is not resolved yet. This fault makes the request wait, and is not sent as a response.
 pub(super) const UNRESOLVED: Fault = Fault { status: 500, reason: "Name Not Looked Up" };
 
 /// A query for a URI's host, with the other inputs of RFC 3263 section 4.

@@ -13,7 +13,7 @@ use crate::digest::hex;
 use crate::essentials::Essentials;
 use crate::uri::Uri;
 
-/// URI parameter that contains the mark. It is not from an RFC.
+/// URI parameter that contains the mark. No RFC defines this parameter.
 pub(super) const PARAM: &str = "dialog";
 
 /// Length of the MAC in bytes: half of the hash, which is the minimum in RFC 2104 section 5.

@@ -24,7 +24,7 @@ pub struct Outgoing {
     /// Number for [`Proxy::handle_send_failure`](super::Proxy::handle_send_failure) if the message cannot be sent. With `None`, failures
     /// are not reported.
     pub on_failure: Option<u64>,
-    /// Number that is common to all messages of a dialog. It selects the stream if the transport has several streams.
+    /// Number that is common to all messages of a dialog. The number selects the stream if the transport has several streams.
     pub dialog: u32,
     /// True if the message begins new work, as a request outside of dialogs does. If the queue of the next hop is full, the driver
     /// rejects such messages first, with [`Proxy::handle_congestion`](super::Proxy::handle_congestion). Work in progress can then finish.

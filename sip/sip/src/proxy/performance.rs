@@ -1,8 +1,8 @@
 //! SIP performance metrics (RFC 6076) of the registrations and sessions that pass this proxy.
 //!
 //! The RFC defines the metrics for user agents. Here they cover the path from this proxy on. A delay begins when the first request
-//! arrives, even if that request is then challenged. It ends when the response is sent back. Invariant: no more than [`CHALLENGED_MAX`]
-//! challenged requests are remembered. Begin with [`Performance::note_final`].
+//! arrives, even if that request is then challenged. The delay ends when the response is sent back. Invariant: no more than
+//! [`CHALLENGED_MAX`] challenged requests are remembered. Begin with [`Performance::note_final`].
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::message::Method;
 
 /// Limit on requests remembered after a challenge. Beyond the limit, a delay begins with the authenticated request.
 const CHALLENGED_MAX: usize = 100_000;
-/// Upper bounds of the delay buckets, in milliseconds. They range from the delay of a nearby host to twice 64 × T1.
+/// Upper bounds of the delay buckets, in milliseconds. The bounds range from the delay of a nearby host to twice 64 × T1.
 const DELAYS_MS: [u64; 14] = [5, 10, 20, 50, 100, 200, 500, 1000, 2000, 4000, 8000, 16_000, 32_000, 64_000];
 /// Upper bounds of the buckets for session durations, in milliseconds.
 const DURATIONS_MS: [u64; 12] = [

@@ -12,7 +12,7 @@ use crate::header::{Header, Name};
 use crate::location::{Binding, Location};
 use crate::uri::{Scheme, Uri};
 
-/// Returns the Contact fields of a 302 to a request for `asked`. They name the contacts that the client can reach itself.
+/// Returns the Contact fields of a 302 to a request for `asked`. These fields name the contacts that the client can reach itself.
 ///
 /// # Errors
 /// Returns 404 or 480 if the user is not registered. Returns 480 if the client can reach no contact itself. A contact with its own

@@ -60,7 +60,7 @@ pub enum Wanted {
 /// The store's answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Finding {
-    /// The current record. It answers [`Wanted::Read`], and [`Wanted::Replace`] if the version differs.
+    /// The current record, which answers [`Wanted::Read`], and also [`Wanted::Replace`] if the version differs.
     Is(Record),
     /// Answer to [`Wanted::Use`]: true if the use was recorded, because it is the first.
     IsFirst(bool),

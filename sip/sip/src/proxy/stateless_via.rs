@@ -17,7 +17,7 @@ use crate::via::Via;
 
 /// Prefix of this proxy's stateless branches.
 const BRANCH: &str = "z9hG4bKs";
-/// Via parameter with the source of a request. It is not from an RFC.
+/// Via parameter with the source of a request. No RFC defines this parameter.
 const PARAM: &str = "source";
 /// Length in bytes of the hash in a branch.
 const HASH: usize = 16;

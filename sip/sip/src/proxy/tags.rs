@@ -2,11 +2,11 @@
 //!
 //! The ACK for a rejection ends at the hop that rejected the request (section 17.1.1.3). If that hop still has the transaction, the ACK
 //! belongs to it. A rejection for overload, access, drain or a malformed request has no transaction. Without a transaction, the ACK would
-//! look like the ACK for a 2xx, and would be forwarded. Our tag is therefore a MAC of fields that the ACK and its request share. It
+//! look like the ACK for a 2xx, and would be forwarded. Our tag is therefore a MAC of fields that the ACK and its request share. The tag
 //! cannot be forged.
 //!
-//! A request within a dialog already has a To tag. The ACK for its rejection is not recognized. It is forwarded to the other end, which
-//! ignores it. Begin with [`Tags::response`].
+//! A request within a dialog already has a To tag. The ACK for its rejection is not recognized. Instead, that ACK is forwarded to the
+//! other end, which ignores the ACK. Begin with [`Tags::response`].
 
 use hmac::{Hmac, Mac};
 use sha2::Sha256;

@@ -30,7 +30,7 @@ pub(super) struct Target {
     detour: Option<Box<[u8]>>,
     /// Alternative hops if `hop` fails, in their order.
     alternates: Vec<Hop>,
-    /// Alternative if all these hops fail. It replaces `detour` with its own Route, or with none.
+    /// Alternative if all these hops fail. The alternative has its own Route instead of `detour`, or none.
     fallback: Option<RoutedHop>,
     /// Preference among targets: a contact's q, in thousandths.
     preference: u16,

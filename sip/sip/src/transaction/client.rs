@@ -11,7 +11,7 @@ use super::{Kind, Timers};
 pub struct ClientVerdict {
     /// True if the response must be passed to the user.
     pub pass: bool,
-    /// True if an ACK for the response must be sent. This includes retransmitted responses.
+    /// True if an ACK must be sent for the response, which may be a retransmission.
     pub ack: bool,
 }
 
@@ -45,7 +45,7 @@ enum State {
         give_up: Time,
         is_proceeding: bool,
     },
-    /// Proceeding of an INVITE transaction. Its user runs timer C.
+    /// Proceeding of an INVITE transaction. The user of the transaction runs timer C.
     Proceeding,
     Completed {
         until: Time,

@@ -105,7 +105,7 @@ fn redirection_and_challenge_are_neither_success_nor_failure() {
     let performance = world.proxy.performance();
     assert_eq!(outcomes(&performance.sessions), [("redirected", 1), ("challenged", 1)]);
     assert_eq!(measured(&performance.session_request_delay.failed), NONE);
-    // The client repeats the call with credentials. Its delay began before the challenge.
+    // The client repeats the call with credentials. The delay of the call began before the challenge.
     world.pass(ms(400));
     let again = invite(udp(ALICE), "").replace("bKi1", "bKi3").replace("1 INVITE", "2 INVITE");
     let forwarded = world.put(udp(ALICE), &again).pop().unwrap();

@@ -206,7 +206,7 @@ fn changes_for(
     }
 }
 
-/// Handles `Contact: *` (step 6). It must be the only contact, and Expires must be zero.
+/// Handles `Contact: *` (step 6). The asterisk must be the only contact, and Expires must be zero.
 fn remove_all(
     request: &Message,
     known: &Essentials,
@@ -232,8 +232,8 @@ fn check_order(old: &Binding, call_id: &[u8], cseq: u32) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Returns `q` in thousandths, or 1000 if `q` is absent. Its value begins with 0 or 1, and has up to three decimal places (RFC 3261
-/// section 25.1).
+/// Returns `q` in thousandths, or 1000 if `q` is absent. The value of `q` begins with 0 or 1, and has up to three decimal places
+/// (RFC 3261 section 25.1).
 fn preference_of(contact: &Address<'_>) -> Result<u16, Fault> {
     let Some(q) = contact.param("q") else { return Ok(1000) };
     let wrong = Fault::bad("q Is Malformed");

@@ -33,7 +33,7 @@ pub(in crate::proxy) enum Waiter {
         asked: Box<Asked>,
         user: String,
     },
-    /// A request with the right password. It continues if its nonce was not used before.
+    /// A request with the right password. The request continues if its nonce was not used before.
     Proof {
         asked: Box<Asked>,
         is_own: bool,

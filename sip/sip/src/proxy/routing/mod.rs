@@ -1,5 +1,5 @@
-//! Finds the next hop of a request. It follows from an IP address, a configured route to another domain, a DNS answer (RFC 3263), or a
-//! user's registered contact (`contacts`). This module only reads state. Begin with [`Routing::hop_of`].
+//! Finds the next hop of a request. The next hop follows from an IP address, a configured route to another domain, a DNS answer
+//! (RFC 3263), or a user's registered contact (`contacts`). This module only reads state. Begin with [`Routing::hop_of`].
 
 mod contacts;
 

@@ -1,6 +1,6 @@
-//! Forwards a request (RFC 3261 section 16.6). Its most preferred targets come first. Other targets are tried after these have rejected
-//! the request. If a hop cannot be reached, the target's next hop is tried (RFC 3263 section 4.3; section 18.1.1 for a message that is
-//! too large for UDP).
+//! Forwards a request (RFC 3261 section 16.6). The most preferred targets come first. Other targets are tried after these targets have
+//! rejected the request. If a hop cannot be reached, the target's next hop is tried (RFC 3263 section 4.3; section 18.1.1 for a message
+//! that is too large for UDP).
 //!
 //! A server transaction keeps its [`Plan`] while it may need further attempts. Invariants: no attempt begins after a branch has
 //! succeeded, a 6xx has arrived, or the request was cancelled. No hop is tried twice. Begin with [`Stateful::forward`].
@@ -35,8 +35,7 @@ impl Stateful<'_> {
         self.attempt(Plan::new(asked, targets));
     }
 
-    /// Forwards a request to one of our flows, to which another proxy has directed it. That proxy has authenticated the caller where
-    /// required.
+    /// Forwards a request to one of our flows, as another proxy has requested. That proxy has authenticated the caller where required.
     pub(in crate::proxy) fn follow_flow(&mut self, asked: Asked, flow: Hop) {
         if let Some(server) = self.transactions.server_mut(asked.server) {
             server.context_mut().note_flow();

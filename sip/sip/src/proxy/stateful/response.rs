@@ -83,8 +83,8 @@ impl Stateful<'_> {
         let Some(client) = self.transactions.client_mut(id) else { return };
         let is_first = client.finish(status);
         let Some(server) = client.server() else { return };
-        // "If the SIP request fails … 503 …, the client SHOULD try" the next hop (RFC 3263 section 4.3). This also applies to 430. After
-        // a lost flow (RFC 5626 section 5.3.1), the Contact's address can still be reachable.
+        // "If the SIP request fails … 503 …, the client SHOULD try" the next hop (RFC 3263 section 4.3). The same applies to 430. After a
+        // lost flow (RFC 5626 section 5.3.1), the Contact's address can still be reachable.
         let is_begun_anew = matches!(status, 430 | 503) && self.try_next_hop(id);
         if is_first {
             self.close_branch(server);

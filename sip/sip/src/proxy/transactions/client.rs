@@ -155,7 +155,8 @@ impl Client {
         }
     }
 
-    /// Requests a CANCEL. It may have to wait, because "the CANCEL … MUST NOT be sent" before a provisional response (section 9.1).
+    /// Requests a CANCEL. The CANCEL may have to wait, because "the CANCEL … MUST NOT be sent" before a provisional response
+    /// (section 9.1).
     pub(in crate::proxy) fn want_cancel(&mut self) {
         if self.machine.is_pending() && self.cancel.is_none() {
             self.wants_cancel = true;

@@ -2,7 +2,7 @@
 //!
 //! While the proxy drains, requests outside of dialogs get 503 with Retry-After, and leave no state. Requests that belong to existing
 //! work are served as usual: requests within dialogs, ACK, CANCEL and retransmissions. Proxies that share our users may also send
-//! requests for one of our flows. These are served, because only we can reach the user agent.
+//! requests for one of our flows. Such requests are served, because only we can reach the user agent.
 //!
 //! Work is pending in these cases:
 //!

@@ -1,7 +1,7 @@
 //! The server and client transactions of a proxy, and the ACKs that may have to be sent again: their tables, numbers and timers.
 //!
 //! Invariants: a server transaction gets one final response, and everything that is kept is charged to the memory budget. The module
-//! `stateful` decides about requests and responses. This module carries out its decisions. Begin with [`Transactions::start_server`] and
+//! `stateful` decides about requests and responses. This module carries out the decisions. Begin with [`Transactions::start_server`] and
 //! [`Transactions::start_client`].
 
 mod client;
@@ -53,7 +53,7 @@ struct SentAck {
 pub(super) struct Transactions {
     rng: ChaCha12Rng,
     next_id: Id,
-    /// Server transactions. They are boxed, as in `clients`, because spare capacity of the tables then takes little memory.
+    /// Server transactions. The boxes here and in `clients` reduce the memory that spare capacity of the tables takes.
     servers: HashMap<Id, Box<Server>>,
     server_keys: HashMap<Box<[u8]>, Id>,
     clients: HashMap<Id, Box<Client>>,
