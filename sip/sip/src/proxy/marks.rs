@@ -1,7 +1,7 @@
 //! Marks in our Record-Route. With them, only participants of a dialog through this proxy can send requests within that dialog.
 //!
-//! Anybody can forge a To tag, and a Route with our address. A proxy that accepts these as proof of a dialog is an open relay. Our
-//! Record-Route URIs therefore contain a MAC over the dialog's Call-ID and its caller's tag. The user agents return the MAC in their
+//! Any host can forge a To tag, and a Route with our address. A proxy that accepts such a request as proof of a dialog is an open relay.
+//! Our Record-Route URIs therefore contain a MAC over the dialog's Call-ID and its caller's tag. The user agents return the MAC in their
 //! Routes (RFC 3261 section 12.1). Requests without a valid mark are treated as outside of dialogs.
 
 use hmac::{Hmac, Mac};

@@ -85,7 +85,7 @@ impl Stateful<'_> {
         has_more
     }
 
-    /// Restarts a branch that reached nobody, at the next hop of its target. Returns true if there is such a hop.
+    /// Restarts a branch that failed, at the next hop of its target. Returns true if there is such a hop.
     pub(super) fn try_next_hop(&mut self, id: Id) -> bool {
         let Some(client) = self.transactions.client_mut(id) else { return false };
         let (Some(server), Some(mut target)) = (client.server(), client.take_target()) else { return false };

@@ -70,7 +70,7 @@ impl Stateful<'_> {
         }
     }
 
-    /// Records that a request reached nobody.
+    /// Records that a request reached no user agent.
     fn note_undelivered(&mut self, id: Id) {
         if let Some(request) = self.transactions.server(id).and_then(|server| server.request()) {
             self.dialogs.note_undelivered(self.now, request, self.outbox.performance_mut());

@@ -127,8 +127,8 @@ impl ResponseContext {
         self.best = Some(kept);
     }
 
-    /// Reports whether the best response means that the request reached nobody. The result is false after congestion, because the sender
-    /// may retry.
+    /// Reports whether the best response means that the request reached no user agent. The result is false after congestion, because the
+    /// sender may retry.
     pub(in crate::proxy) fn reached_nobody(&self) -> bool {
         let best = self.best.as_ref().filter(|_| !self.is_congested);
         best.is_some_and(|best| matches!(best.status(), 408 | 430 | 503))
