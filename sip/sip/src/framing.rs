@@ -104,8 +104,8 @@ impl Framer {
     }
 }
 
-/// Converts a message to the form that a stream requires. In a stream, Content-Length is mandatory; in a datagram it may be absent
-/// (RFC 3261 section 20.14).
+/// Converts a message to the form that a stream requires. In a stream, Content-Length is mandatory. In a datagram, Content-Length may be
+/// absent (RFC 3261 section 20.14).
 pub fn in_stream(message: Bytes) -> Bytes {
     // A message that consists of line ends is a keep-alive.
     let end = message.windows(4).position(|four| four == b"\r\n\r\n").filter(|end| *end > 0);

@@ -168,7 +168,7 @@ impl Location {
         self.users.insert(user.to_owned(), User { bindings, version, round: self.round });
     }
 
-    /// Records that the store's entry for this user still equals the local one.
+    /// Records that the store's entry for this user still equals the local entry.
     pub(crate) fn confirm(&mut self, user: &str) {
         if let Some(user) = self.users.get_mut(user) {
             user.round = self.round;

@@ -299,8 +299,8 @@ impl Dialogs {
         self.end_by_bye(now, known, end, performance);
     }
 
-    /// Handles a request that reached no user agent. A BYE then ends its dialog, because its sender considers the session ended, and does
-    /// not repeat the BYE. The cause is "no response at all" (section 15.1.1), or no route to the other end.
+    /// Handles a request that reached no user agent. A BYE then ends its dialog. The sender of a BYE considers the session ended, and
+    /// does not repeat the BYE. The cause is "no response at all" (section 15.1.1), or no route to the other end.
     pub(super) fn note_undelivered(&mut self, now: Time, request: &Message, performance: &mut Performance) {
         let bye = Some(request).filter(|request| request.method() == Some(&Method::Bye));
         if let Some(Ok(known)) = bye.map(Essentials::of) {

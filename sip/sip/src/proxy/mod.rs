@@ -9,7 +9,7 @@
 //! - `transactions`: requests in progress, their timers, and their memory;
 //! - `dialogs`, `names`, `cluster`, `registrar`: knowledge of dialogs, names, other proxies and users;
 //! - `access`, `auth`: the admission of requests;
-//! - `loops`, `marks`, `flows`, `tags`, `stateless_via`: a key each, and the values that it signs;
+//! - `loops`, `marks`, `flows`, `tags`, `stateless_via`: a key in each, and the values that this key signs;
 //! - `outbox`: actions for the driver, and counters.
 //!
 //! Two views borrow these parts for one event. `routing` reads them to find the next hop. `stateful` forwards requests and responses in

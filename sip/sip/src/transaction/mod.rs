@@ -1,8 +1,8 @@
 //! The four transaction state machines of RFC 3261 section 17, with the Accepted states of RFC 6026. The machines handle times and status
 //! codes, not messages. The driver keeps the messages, sends them when a machine requests it, and observes [`Client::next_timeout`].
 //!
-//! Invariant: a machine that has not ended has a next time-out, unless it waits for its user. A server without a final response waits for
-//! its user. A client for INVITE in the state Proceeding also waits for its user.
+//! Invariant: each machine has a next time-out until it ends, except while it waits for its user. A server without a final response waits
+//! for its user. A client for INVITE in the state Proceeding also waits for its user.
 
 mod client;
 mod server;

@@ -248,8 +248,8 @@ fn preference_of(contact: &Address<'_>) -> Result<u16, Fault> {
     }
 }
 
-/// Reports whether the response requires `outbound`. A user agent that gets it keeps its flow alive, and registers again after the flow
-/// is lost. The user agent must support `outbound`, and have a direct connection. Over UDP it would need STUN, which we do not support.
+/// Reports whether the response requires `outbound`. The user agent then keeps its flow alive, and registers again after the flow is
+/// lost. The user agent must support `outbound`, and have a direct connection. Over UDP it would need STUN, which we do not support.
 fn is_by_outbound(asked: &Registration) -> bool {
     let Registration { from, request, .. } = asked;
     let is_direct = from.connection.is_some() && request.elements(Name::Via).count() == 1;

@@ -100,8 +100,8 @@ impl Routing<'_> {
         })
     }
 
-    /// Returns the contact's address, over the connection of its REGISTER if there was one. If the contact needs another transport than
-    /// that connection, returns the flow of the REGISTER.
+    /// Returns the hop to the contact's address. The hop uses the connection of the REGISTER, if any. If the contact needs another
+    /// transport than that connection, the result is the flow of the REGISTER.
     fn hop_of_contact(&self, binding: &Binding, flow: Hop) -> Result<VerifiedHop, Fault> {
         let (hop, domain) = self.hop_of(&Uri::parse(&binding.uri)?).unwrap_or((flow, None));
         let is_same = hop.transport == flow.transport;

@@ -23,7 +23,7 @@ use crate::message::Message;
 /// The rejection of new work while draining, and of work that did not finish in time.
 pub(super) const ENDING: Fault = Fault { status: 503, reason: "Proxy Is Stopping" };
 
-/// A view of the transactions, and of everything else that one event in them may change.
+/// A view of the transactions, and of all other tables that one event may change.
 pub(super) struct Stateful<'a> {
     pub(super) now: Time,
     pub(super) config: &'a ProxyConfig,

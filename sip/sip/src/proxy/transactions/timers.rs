@@ -34,7 +34,7 @@ impl Transactions {
         self.wakes.next()
     }
 
-    /// Handles timers that are due, until one of them is an event for the caller. The caller must handle the event before the next call.
+    /// Handles due timers until one of them is an event for the caller. The caller must handle the event before the next call.
     pub(in crate::proxy) fn next_due(&mut self, now: Time, outbox: &mut Outbox) -> Option<Due> {
         while let Some(sleeper) = self.wakes.pop_due(now) {
             let due = match sleeper {
