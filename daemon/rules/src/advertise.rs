@@ -52,7 +52,7 @@ impl AdvertiseInterval {
 }
 
 impl Default for AdvertiseInterval {
-    /// Five seconds, the default of the 2016 project.
+    /// Returns five seconds, the default of the 2016 project.
     fn default() -> AdvertiseInterval {
         AdvertiseInterval(5000)
     }

@@ -99,7 +99,7 @@ impl Decision {
     }
 }
 
-/// Entry of a firewall's list that refuses plain TCP where rules require SCTP. The first matching entry decides.
+/// Entry of a list for a firewall, which refuses plain TCP where rules require SCTP. The first matching entry decides.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Guarded {
     /// Addresses of the destinations; `None` is any address.

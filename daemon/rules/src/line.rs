@@ -56,7 +56,7 @@ pub enum LineError {
     /// A mandatory part is missing.
     #[error("`{0}` is missing: a rule line looks like `-A -c remote -p enable -d 10.1.2.0/24 -P 22`")]
     Missing(&'static str),
-    /// Neither local nor remote, or neither enable nor disable.
+    /// Not a chain, or not a policy.
     #[error(transparent)]
     Word(#[from] WordError),
     /// Not a framing that sctpify supports.

@@ -44,11 +44,11 @@ pub struct Settings {
     pub memory_mib: u32,
     /// TCP port on 127.0.0.1 of the status page and the metrics; 0 for no page.
     pub page_port: u16,
-    /// The address and TCP port on which other hosts get the metrics, with the token; none for no such listener.
+    /// Address and TCP port of the listener that gives other hosts the metrics; none for no listener.
     pub metrics_listen: Option<SocketAddr>,
-    /// The file with the token of `metrics_listen`; empty for none.
+    /// File with the token of `metrics_listen`; empty for none.
     pub metrics_token: String,
-    /// Destinations that have no SCTP are learned.
+    /// True if destinations without SCTP are learned.
     pub learn: bool,
     /// Number of consecutive failures that disable a destination which has worked within a day; 1 to 100.
     pub learned_failures: u32,
@@ -645,7 +645,7 @@ fn is_store(value: &str) -> bool {
     value.is_empty() || (is_url && value.len() <= URL_BYTES_MAX)
 }
 
-/// Parses an address with a port; empty for none. Port 0 would be another one after each start.
+/// Parses an address with a port; an empty value means none. Refuses port 0, because the kernel would choose a port at each start.
 fn parse_listen(value: &str) -> Option<Option<SocketAddr>> {
     if value.is_empty() {
         return Some(None);
@@ -684,8 +684,9 @@ pub fn find_setting(name: &str) -> Result<&'static Setting, SettingError> {
 }
 
 impl Setting {
-    /// Reports whether only root may change it, in the file itself: it determines how far the daemon is confined, which file it
-    /// reads, whom it connects to or whom it admits or reports to. A compromised daemon must not weaken its successor.
+    /// Reports whether only root may change the setting, and only in the file itself. Such a setting determines the daemon's
+    /// confinement, the files that it reads, the servers that it connects to, or the hosts that it admits or reports to. A
+    /// compromised daemon must not weaken its successor.
     pub fn is_roots(&self) -> bool {
         let names_a_place = matches!(self.kind, Kind::Path | Kind::Url(_) | Kind::User | Kind::Listen);
         let admits = ["peer_key_required", "encryption"].contains(&self.name);
@@ -759,8 +760,8 @@ impl Settings {
         Ok(setting)
     }
 
-    /// Returns these settings with only the changes that take effect at once. Settings that need a restart have their values of
-    /// `running`.
+    /// Returns these settings with only the changes that take effect at once. Settings that need a restart keep their values
+    /// from `running`.
     #[must_use]
     pub fn until_restart(&self, running: &Settings) -> Settings {
         let mut in_force = self.clone();

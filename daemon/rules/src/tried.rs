@@ -16,7 +16,7 @@ const COMPARISONS_MAX: usize = 1 << 20;
 /// Destinations that the rules may send over SCTP. A mark may also request SCTP (setting `manual_mark`).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Tried {
-    /// All destinations; also if few ranges cannot express the rules.
+    /// All destinations, or rules that would need too many ranges.
     Everything,
     /// Only these destinations.
     Only(Vec<Destinations>),

@@ -137,7 +137,7 @@ impl FromStr for Encryption {
     }
 }
 
-/// Congestion control: the data in flight, and the reaction to loss.
+/// Congestion control, which limits the data in flight and reacts to loss.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Congestion {
     /// CUBIC (RFC 9438), as in most TCP implementations.
@@ -145,7 +145,7 @@ pub enum Congestion {
     Cubic,
     /// The congestion window of RFC 9260, like TCP Reno's.
     Rfc9260,
-    /// A model of the path: a lost packet alone is no sign of congestion.
+    /// Control by a model of the path. A lost packet alone is no sign of congestion.
     LossTolerant,
 }
 

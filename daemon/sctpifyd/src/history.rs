@@ -54,7 +54,7 @@ pub(crate) enum Line {
     Fault,
     /// Peers with a wrong key.
     WrongKey,
-    /// Handshakes that agree on no keys.
+    /// Failed key handshakes.
     Keys,
     /// Keys of new peers. Only this host's own connections find such keys.
     NewPeer,
@@ -66,7 +66,7 @@ pub(crate) enum Line {
     Port,
     /// Changes of peers' addresses.
     Address,
-    /// Peers' answers to changes of our addresses.
+    /// Peers' answers to changes of this host's addresses.
     Answer,
 }
 
@@ -212,7 +212,7 @@ impl History {
 struct LastSwitches(BTreeMap<AssociationId, VecDeque<(Ends, Time)>>);
 
 impl LastSwitches {
-    /// Records that data of the association switched paths.
+    /// Records that the association's data moved from one path to another.
     fn note(&mut self, association: AssociationId, from: &Route, to: &Route, now: Time) {
         let paths = self.0.entry(association).or_default();
         for ends in [from, to].map(Ends::of) {

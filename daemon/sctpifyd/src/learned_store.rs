@@ -1,4 +1,5 @@
-//! Shares the learned table, and keeps its file. The shard fills and follows the table. The control server shows and clears it.
+//! Shares the learned table, and keeps its file. The shard adds entries and uses them. The control server shows and clears
+//! them.
 //!
 //! A separate thread writes the file, so the event loop never waits for a disk. If the file cannot be read or written, the
 //! error is logged. Only entries that can be learned again are lost. SIGKILL loses the changes of up to [`SAVE_PAUSE`].
@@ -47,7 +48,7 @@ impl LearnedStore {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes changes periodically until the process ends. If the host has a group's store, also exchanges entries with it.
+    /// Writes changes periodically until the process ends. Also exchanges entries with the shared store, if one is configured.
     pub(crate) fn keep(&self, mut shared: Option<SharedStore>) {
         loop {
             std::thread::sleep(SAVE_PAUSE);

@@ -35,7 +35,7 @@ pub(crate) struct LinkBytes {
 }
 
 impl LinkBytes {
-    /// Adds the bytes of a path of an association with this peer.
+    /// Adds the bytes that an association with this peer exchanged on a path over this interface.
     pub(crate) fn add(&mut self, peer: IpAddr, interface: Option<String>, bytes: Bytes) {
         if bytes == Bytes::default() {
             return;

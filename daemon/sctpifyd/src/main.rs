@@ -1,8 +1,8 @@
 //! The daemon: carries this host's TCP connections over SCTP according to the rules.
 //!
-//! The program runs as two processes. The [`supervisor`] stays root. It kills a worker that stops signalling, cleans up after a
-//! killed worker, passes signals on, and reads and writes the files ([`archive`]). The [`worker`] does everything else under
-//! its own user id: one thread runs the event loop ([`shard`]), others run the [`control_server`].
+//! The program runs as two processes. The [`supervisor`] stays root. It kills a worker that hangs, cleans up after a killed
+//! worker, passes signals on, and reads and writes the files ([`archive`]). The [`worker`] does everything else under its own
+//! user id: one thread runs the event loop ([`shard`]), others run the [`control_server`].
 //!
 //! SCTP, netfilter and the rules' syntax are implemented in the crates that this one uses. Begin with [`shard`] (the loop) and
 //! [`driver`] (the life of connections). Then read the parts that the driver uses: [`policy`], [`interception`],
@@ -91,7 +91,8 @@ fn main() -> ExitCode {
 }
 
 /// Raises this process's priority to a nice value of -10. The kernel does the same work for TCP ahead of all programs. If this
-/// process waited behind busy programs, it would lose races and miss timers. A higher priority at its start is kept.
+/// process waited behind busy programs, it would lose races and miss timers. A higher priority that the process had at its
+/// start is kept.
 fn raise_priority() {
     const NICENESS: i32 = -10;
     let raised = rustix::process::getpriority_process(None).and_then(|now| {

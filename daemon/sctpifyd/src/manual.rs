@@ -1,8 +1,8 @@
 //! Grants SCTP to listeners whose own programs request it (the papers' ENABLE_MANUAL, for servers). A grant lasts as long as
 //! the requester's control connection is open and a socket of the grant listens.
 //!
-//! A user gets grants only for his own listeners. A grant covers single sockets, identified by the inode and owner that the
-//! kernel reports, and never a port. A later listener on the same port is not covered. Each connection checks the grant
+//! A user gets grants only for his own listeners. A grant covers single sockets, which the kernel's inode and owner identify.
+//! It does not cover the port: a later listener on the same port has no grant. Each connection checks the grant
 //! ([`Manual::has`]) and the rules: `local-disable` and the setting `enable` override the grant. Begin at [`Manual::ask`].
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -94,8 +94,8 @@ pub(crate) struct Grant {
 }
 
 impl Manual {
-    /// Grants SCTP to the caller's listeners on a port, or to everyone's if the caller may make rules. If an address is given,
-    /// only listeners on that address are covered. `listed` returns all listeners of the host.
+    /// Grants SCTP to the caller's listeners on a port, or to all users' listeners if the caller may make rules. If an address
+    /// is given, only listeners on that address are covered. `listed` returns all listeners of the host.
     pub(crate) fn ask(
         &self,
         now: Time,

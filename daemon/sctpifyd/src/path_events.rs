@@ -20,11 +20,12 @@ use crate::peer_links::{LinkChange, LinkStates, PeerId, PeerLinks};
 const KEPT: usize = 512;
 /// Limit on the events that `status` shows.
 const SHOWN: usize = 32;
-/// Time within which equal moves of data by a peer's associations are one event. These associations share the links.
+/// Time within which equal moves of data by a peer's associations count as one event, because these associations share the
+/// links.
 const TOGETHER: Duration = Duration::from_secs(1);
 /// Limit on the separate rates of events. When it is reached, all rates are cleared.
 const RATES_MAX: usize = 4096;
-/// Limit on the moves of data that one turn collects. Further ones are counted only.
+/// Limit on the moves of data that one turn collects. Further moves are only counted.
 const MOVES_MAX: usize = 4096;
 
 /// The latest events, newest first, and the changes that this turn has collected.
@@ -93,7 +94,7 @@ impl PathEvents {
         reason: PathReason,
     ) {
         let kind = match (from, to) {
-            // The beginning of a path is not a change.
+            // A path begins as unconfirmed. This is not a change.
             (PathState::Unconfirmed, _) | (_, PathState::Unconfirmed) => None,
             (_, PathState::Active) => Some("up"),
             (PathState::Active, _) => Some("down"),
@@ -204,7 +205,7 @@ impl PathEvents {
         }
     }
 
-    /// Publishes an event, unless the peer has reached its limit. A move of data is left out if the peer's last one within
+    /// Publishes an event, unless the peer has reached its limit. A move of data is left out if the peer's last move within
     /// [`TOGETHER`] was the same.
     fn publish(&mut self, now: Time, peer: &PeerId, change: PathChange, reason: control::PathReason) {
         let mut recent =

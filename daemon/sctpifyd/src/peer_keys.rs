@@ -50,7 +50,7 @@ impl PeerKeys {
         Ok(PeerKeys { keys: parse_peer_keys(path, text)? })
     }
 
-    /// Returns the authentication of associations with this host, or `None` if the host has no key.
+    /// Returns the authentication of associations with this host, or `None` if no key covers the host.
     pub(crate) fn auth_for(&self, peer: IpAddr, is_required: bool) -> Option<AuthConfig> {
         let key = Bytes::copy_from_slice(self.find(peer)?.secret());
         let mut auth = AuthConfig {
@@ -62,7 +62,7 @@ impl PeerKeys {
         };
         auth.keys.insert(SHARED, key.clone());
         if is_required {
-            // With this, packets under the empty key's identifier also need the secret.
+            // Packets under the empty key's identifier then also need the secret.
             auth.keys.insert(EMPTY, key);
         }
         Some(auth)

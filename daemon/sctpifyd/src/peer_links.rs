@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use control::HostKeyText;
 use sctp::AssociationId;
 
-/// Minimum number of known associations for a sweep.
+/// Minimum number of known associations before a sweep removes ended ones.
 const SWEEP_MIN: usize = 1024;
 
 /// A peer. Hosts behind one NAT have the same address, and differ in their keys.
@@ -98,7 +98,7 @@ impl PeerLinks {
         Some((peer, found.iter().filter_map(|link| known.tell(link, true)).collect()))
     }
 
-    /// Forgets associations that no longer exist, once many associations are known. Their ends were not reported.
+    /// Forgets ended associations whose ends were not reported, once many associations are known.
     pub(crate) fn sweep(&mut self, exists: impl Fn(AssociationId) -> bool) {
         if self.of.len() < self.sweep_at.max(SWEEP_MIN) {
             return;
@@ -124,8 +124,8 @@ impl PeerLinks {
 }
 
 impl KnownLinks {
-    /// Records the state of a link. Returns the change if it must be published. A new link is published only if it works and no
-    /// other known link does.
+    /// Records the state of a link. Returns the change if it must be published. A new link is published only if it works, other
+    /// links are known, and none of these works.
     fn tell(&mut self, link: &str, is_up: bool) -> Option<LinkChange> {
         let others_work = self.told.values().any(|is_up| *is_up);
         let is_first = self.told.is_empty();

@@ -124,12 +124,12 @@ impl Policy {
         self.addresses.take_link_changes()
     }
 
-    /// Leaves new connections to TCP from now on.
+    /// Makes new connections stay plain TCP from now on.
     pub(crate) const fn drain(&mut self) {
         self.draining = true;
     }
 
-    /// Leaves new connections to TCP from now on, because the daemon stops.
+    /// Makes new connections stay plain TCP from now on, because the daemon stops.
     pub(crate) const fn stop(&mut self) {
         self.stopping = true;
     }
@@ -142,7 +142,7 @@ impl Policy {
         self.stopping
     }
 
-    /// Reports whether new connections are left to TCP.
+    /// Reports whether new connections stay plain TCP.
     pub(crate) const fn is_ending(&self) -> bool {
         self.stopping || self.draining
     }

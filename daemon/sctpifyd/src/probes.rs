@@ -78,7 +78,7 @@ impl Probes {
         }
     }
 
-    /// Ends the probes that have received their INIT ACK. Callers call this before a probe's COOKIE ECHO is transmitted.
+    /// Ends the probes that have received their INIT ACK. It must be called before a probe's COOKIE ECHO is transmitted.
     pub(crate) fn take_answered(&mut self, now: Time, engine: &mut Endpoint, policy: &Policy) {
         self.running.retain(|association, probe| {
             if engine.state(*association) != Some(StateName::CookieEchoed) {

@@ -148,7 +148,7 @@ impl Report<'_> {
         }
     }
 
-    /// Returns the number of a connection's association in reports: the shared association's own number, or else the
+    /// Returns the number by which reports identify a connection's association: the shared association's number, or else the
     /// connection's number.
     fn number_of(&self, id: ConnectionId, known: &Known) -> u64 {
         let shared = known.channel().and_then(|_| self.shared.get(known.association()));

@@ -64,7 +64,7 @@ impl Roaming<'_> {
         let locals: BTreeSet<IpAddr> = info.paths.iter().map(|path| path.route.local).collect();
         let mut uses: Vec<(IpAddr, AddressUse)> =
             locals.into_iter().map(|local| (local, self.policy.addresses().usage(local))).collect();
-        // A peer that has learned a link's number keeps it: addresses come and go, and each change costs packets.
+        // A link's number that the peer has learned stays in use: addresses come and go, and each change costs packets.
         let is_told = info.paths.iter().any(|path| path.local_use.link != 0);
         if !is_told && !need_links(&uses) {
             uses.iter_mut().for_each(|(_, usage)| usage.link = 0);

@@ -1,4 +1,4 @@
-//! Shares the rulebook, and keeps its files. The shard decides by the rulebook. The control server requests changes.
+//! Shares the rulebook, and keeps its files. The shard makes decisions from the rulebook. The control server requests changes.
 //!
 //! The files are the configuration. The rulebook holds the part of it that takes effect without a restart. A change that cannot
 //! be written is not made. Only the shard changes rules and settings, because the kernel must follow each change
@@ -45,8 +45,8 @@ impl RulesStore {
     /// Loads settings and rules. Missing files mean defaults.
     pub(crate) fn load(args: &DaemonArgs, archive: Archive) -> anyhow::Result<RulesStore> {
         let serves_a_command = args.inside.is_some();
-        // This process still has its own rights, so it reads the files itself. The supervisor answers only after both processes
-        // are set up.
+        // This process has not given up its privileges yet, so it reads the files itself. It sends the supervisor no requests
+        // before both processes are set up.
         let loaded = Archive::own(args).load()?;
         let settings = for_whom(loaded.settings, serves_a_command);
         let configured = Arc::new(Mutex::new(settings.clone()));
@@ -255,8 +255,8 @@ impl RulesStore {
     }
 }
 
-/// Adapts the settings of the file to the daemon's purpose. A daemon for one command uses SCTP by default, because the user ran
-/// the command for that. Without privileges, it has only UDP.
+/// Adapts the settings of the file to the daemon's purpose. A daemon for one command uses SCTP by default, because the user has
+/// run the command for this purpose. Without privileges, it has only UDP.
 fn for_whom(settings: Settings, serves_a_command: bool) -> Settings {
     match serves_a_command {
         false => settings,

@@ -8,8 +8,8 @@
 //!    and send packets.
 //! 4. Gather reports.
 //!
-//! Only the first step waits, because every new connection of the host hangs while this thread does. The supervisor kills this
-//! process after two seconds.
+//! Only the first step waits, because every new connection of the host hangs while this thread hangs. The supervisor kills this
+//! process after two seconds of silence.
 
 use std::io::{self, Write};
 use std::net::IpAddr;
@@ -48,7 +48,7 @@ pub(crate) struct Shard {
     surveys: Surveys,
     /// Durations of turns.
     turns: Turns,
-    /// Privileges that this process has given up; empty until they are reported.
+    /// Privileges that this process has given up; empty until [`Shard::note_confinement`] is called.
     confinement: control::Confinement,
     /// Faults of this start, such as a page that has no port.
     faults: Vec<Check>,
@@ -127,7 +127,7 @@ impl Shard {
         self.next_beat = self.driver.now() + BEAT;
         self.driver.show_life();
         if let Some(out) = &mut self.heartbeat {
-            // An error means that the supervisor has gone. The end of standard input reports that.
+            // An error means that the supervisor has gone. The end of standard input reports this, too.
             let _ = out.write_all(b".").and_then(|()| out.flush());
         }
     }

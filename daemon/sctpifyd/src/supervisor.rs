@@ -1,10 +1,10 @@
 //! Runs the supervisor: the process that watches the worker.
 //!
-//! Every quarter of a second, the worker writes a byte, its heartbeat, to its standard output. A worker that sends none for two
-//! seconds hangs (a deadlock, SIGSTOP). Every new connection of the host would then hang in the queue, so the supervisor kills
-//! the worker. A worker that the kernel keeps waiting, for a processor or for a lock, gets more time ([`Vitals`]), because all
-//! connections end with it. Meanwhile SYNs pass as plain TCP: the kernel holds none for a daemon that is silent. If the worker
-//! dies without cleaning up, the supervisor removes its leftovers from the kernel.
+//! Every quarter of a second, the worker writes a byte, its heartbeat, to its standard output. A worker without a heartbeat for
+//! two seconds counts as hung (a deadlock, SIGSTOP). Connections whose SYNs wait in the worker's queue would then hang, so the
+//! supervisor kills the worker. A worker that the kernel keeps waiting, for a processor or for a lock, gets more time
+//! ([`Vitals`]), because all connections end with the worker. Meanwhile new SYNs pass as plain TCP, because the kernel holds
+//! none for a silent daemon. If the worker dies without cleaning up, the supervisor removes its leftovers from the kernel.
 //!
 //! The worker is not root. It reads and writes files through a socket on its standard input ([`crate::archive`]). Through this
 //! socket it also requests signatures with the host's key, which only the supervisor has. If the supervisor dies, the socket
@@ -187,7 +187,7 @@ struct Vitals {
 struct Condition {
     /// The thread waits in the kernel and cannot be interrupted by signals (`D` in proc_pid_stat(5)).
     is_in_kernel: bool,
-    /// Time since the thread's start in which it was runnable without a processor.
+    /// Total time in which the thread was runnable without a processor, since its start.
     run_delay: Duration,
 }
 

@@ -66,7 +66,7 @@ impl<T> Timers<T> {
         Some(first.remove())
     }
 
-    /// Returns the time of the next timer, or [`Time::NEVER`].
+    /// Returns the time of the next timer; [`Time::NEVER`] if no timer is set.
     pub(crate) fn next(&self) -> Time {
         self.due.first_key_value().map_or(Time::NEVER, |((at, _), _)| *at)
     }

@@ -14,7 +14,7 @@ use sctp::{
 /// Limit on the bytes that one association may buffer in each direction: enough for 1 Gbit/s with a round trip of 100 ms. The
 /// engine chooses the size within this limit.
 const ASSOCIATION_BUFFER: usize = 16 << 20;
-/// Number of streams requested and allowed in each direction. A connection uses one.
+/// Number of streams requested and allowed in each direction. A connection uses one in each direction.
 const STREAMS: u16 = 1;
 /// First interval between INITs, and the number of retransmissions before the interval doubles. The interval is far below RFC
 /// 9260's second, because the race timer ends the wait. Within its 250 ms, INIT and COOKIE ECHO are sent seven times in all.
@@ -25,7 +25,7 @@ const STEADY_INITS: u8 = 6;
 const FIRST_RTO: Duration = Duration::from_millis(100);
 /// Number of doublings after which the wait for an answer to INIT exceeds any race timer.
 const DOUBLINGS_MAX: u32 = 7;
-/// Number of connections for which the interval between a path's probes grows by one second.
+/// Number of connections that lengthens the interval between a path's probes by one second.
 const CONNECTIONS_PER_SECOND: usize = 64;
 /// Maximum interval between two probes of a path (HB.Interval of RFC 9260).
 const HEARTBEAT_MAX: Duration = Duration::from_secs(30);
@@ -40,7 +40,7 @@ pub(crate) fn timing(peer: Peer, connections: usize) -> Timing {
 }
 
 /// Returns the number of packets that may be in flight at first to a peer of this kind. Zero means RFC 9260's initial window,
-/// which is about three packets. Between shims, the number is the one of the TCP that they replace (RFC 6928).
+/// which is about three packets. Between shims, the number is as high as for the TCP that they replace (RFC 6928).
 pub(crate) const fn initial_packets(peer: Peer) -> u8 {
     match peer {
         Peer::Native => 0,
@@ -56,7 +56,7 @@ fn heartbeat_interval(connections: usize) -> Duration {
 /// Returns the time limit for an answer to INIT, and whether the race timer determines it.
 pub(crate) fn init_patience(settings: &Settings) -> (Duration, bool) {
     let race = Duration::from_millis(u64::from(settings.race_timer_ms));
-    // Each INIT has one wait. The last waits double, up to a wait that exceeds any race timer.
+    // One wait follows each INIT. The last waits double, until a wait exceeds any race timer.
     let wait = |n: u32| INIT_RTO * (1 << n.saturating_sub(STEADY_INITS.into()).min(DOUBLINGS_MAX));
     let tries: Duration = (0..=settings.init_rtx_max).map(wait).sum();
     (race.min(tries), race <= tries)
@@ -66,8 +66,8 @@ pub(crate) fn init_patience(settings: &Settings) -> (Duration, bool) {
 /// separate association, which also tries other paths.
 ///
 /// If the shared association has another path, the engine switches to that path after up to two round trips and the SACK delay
-/// of silence. The answer on the other path then comes sooner than a separate association, whose handshake takes two round
-/// trips. In this case, the returned time covers that answer.
+/// of silence. The answer on the other path then arrives before a separate association could be established, because a
+/// handshake takes two round trips. In this case, the returned time covers that answer.
 pub(crate) fn channel_patience(patience: Duration, round_trip: Duration, has_other_path: bool) -> Duration {
     let by_this_path = patience / 2 + round_trip;
     let by_other_path = round_trip * 13 / 4 + Timing::quick().sack_delay;

@@ -26,7 +26,7 @@ const DECLINED_MEMORY: Duration = Duration::from_secs(600);
 /// Time within which further refusals are part of the same event. Connections that a program opens at the same time meet the
 /// same backlog.
 const DECLINED_APART: Duration = Duration::from_secs(1);
-/// Limit on the remembered refusals. At the limit, old ones are removed. If that is not enough, all of them are removed.
+/// Limit on the remembered refusals. At the limit, expired ones are removed. If that is not enough, all of them are removed.
 const DECLINED_MAX: usize = 1024;
 
 /// An incoming association that a connection to a local program will use.
@@ -53,8 +53,8 @@ pub(crate) struct Unproven {
     by_host: ByHost,
     /// True while a timer is set.
     is_timed: bool,
-    /// Refusals of proven connections by a program, each with the client's address. Other addresses of its network belong to
-    /// other hosts.
+    /// Refusals of proven connections, by the program's address and the client's address. Other addresses of the client's
+    /// network belong to other hosts.
     declined: BTreeMap<(SocketAddr, IpAddr), Declined>,
 }
 

@@ -34,7 +34,7 @@ pub struct LearnedEntry {
     /// Number of consecutive failures since the last success or enabling. Failures within [`BURST_MS`] count once.
     #[serde(default)]
     pub failures_in_row: u32,
-    /// Time of the last counted failure of this series.
+    /// Time of the last failure that was counted in `failures_in_row`.
     #[serde(default, rename = "failed_unix_ms")]
     pub failed: UnixMs,
     /// Duration of the last disabling, in milliseconds. Zero if the destination has not been disabled since its last connection
@@ -55,7 +55,7 @@ pub struct LearnedEntry {
     pub probing: bool,
 }
 
-/// Reason for which a destination is kept on TCP, and the time limits.
+/// Reason for which a destination is kept on TCP, with the start and the end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Disabled {
     /// Failure of the last attempt or probe.

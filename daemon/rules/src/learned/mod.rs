@@ -138,7 +138,7 @@ impl LearnedTable {
             entry.on_failure(now, failure, policy);
             return;
         }
-        // A host that refuses a port supports SCTP.
+        // A host that answers an INIT supports SCTP.
         entry.enable(now);
         let worked = entry.worked;
         if let Some(entry) = self.entry(host, Some(to.port()), to.port()) {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Values of a setting.
+/// Type and range of a setting's values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// 0 or 1.
@@ -13,12 +13,12 @@ pub enum Kind {
         min: u32,
         /// The highest value.
         max: u32,
-        /// The unit: "ms", "times"; empty where the number is only a name.
+        /// The unit: "ms", "times"; empty if the number has no unit.
         unit: &'static str,
     },
     /// One of these words.
     Word(&'static [&'static str]),
-    /// Nothing, or a URL that begins with one of these.
+    /// Nothing, or a URL that begins with one of these schemes.
     Url(&'static [&'static str]),
     /// Nothing, or an IP address with a TCP port.
     Listen,

@@ -1,5 +1,5 @@
-//! Forwards plain TCP connections of the enclosed namespace: opens each one outside, accepts the program's end inside, and
-//! copies bytes in both directions.
+//! Forwards plain TCP connections of the enclosed namespace. Each one first has a socket to the destination outside, and then
+//! also a socket to the program inside. Bytes are copied between the two.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -18,10 +18,10 @@ use super::{Side, token_of};
 
 /// Limit on concurrent connections. Beyond it, programs get the error "network unreachable".
 const STREAMS_MAX: usize = 4096;
-/// Time after the opening outside in which the program's end must arrive.
+/// Limit on the time between the opening of the outside socket and the arrival of the inside one.
 const CLAIM_LIMIT: Duration = Duration::from_secs(5);
 
-/// All connections. Their numbers are even; conversations of datagrams have odd numbers.
+/// All connections by number. Their numbers are even; conversations of datagrams have odd numbers.
 #[derive(Default)]
 pub(super) struct Streams {
     all: BTreeMap<usize, Plain>,
@@ -35,9 +35,9 @@ pub(super) struct Streams {
 enum Stage {
     /// The destination has not answered yet.
     Opening(TcpStream),
-    /// The connection is open outside. The program's end must arrive by this time.
+    /// The outside socket is connected. The inside one must arrive by this time.
     Open(TcpStream, Time),
-    /// Both ends exist, and bytes flow.
+    /// Both sockets are connected, and bytes flow.
     Flowing(Box<Flowing>),
 }
 
@@ -78,8 +78,8 @@ impl Streams {
         Ok(())
     }
 
-    /// Takes the program's end of a connection, which has arrived. If the flow is unknown, `inside` is dropped, which resets
-    /// the connection.
+    /// Takes the inside socket of a connection. If the flow is unknown, the socket is dropped, which resets the program's
+    /// connection.
     pub(super) fn claim(&mut self, registry: &Registry, flow: FourTuple, mut inside: TcpStream) {
         let Some(&number) = self.by_flow.get(&flow) else { return };
         let Some(Plain { stage: Stage::Open(outside, _), .. }) = self.all.remove(&number) else { return };
@@ -158,7 +158,7 @@ impl Streams {
                     self.forget_flow(&flow, number);
                 }
                 Err(error) => {
-                    // The sockets are armed to reset: dropping them resets both ends.
+                    // Both sockets are armed to reset when they are dropped.
                     tracing::debug!(%flow, %error, "a plain connection is reset");
                     self.all.remove(&number);
                     self.forget_flow(&flow, number);
@@ -167,7 +167,7 @@ impl Streams {
         }
     }
 
-    /// Resets connections that no program has claimed in time.
+    /// Resets connections whose inside socket has not arrived in time.
     pub(super) fn sweep(&mut self, now: Time) {
         let is_late = |plain: &Plain| matches!(plain.stage, Stage::Open(_, until) if until <= now);
         let late: Vec<usize> =

@@ -1,7 +1,7 @@
 //! Controls which SYNs the kernel holds: only those that the rules, or a mark, may send over SCTP.
 //!
-//! To hold by name is to hold only SYNs to a list of destinations, or all SYNs except those. A change of the rules takes these
-//! steps:
+//! To hold by name is to hold only SYNs to listed destinations (the names), or all SYNs except SYNs to these. A change of the
+//! rules takes these steps:
 //!
 //! 1. The kernel holds all SYNs ([`Interception::begin_change`]).
 //! 2. The rulebook changes.
@@ -28,7 +28,7 @@ use crate::history::History;
 use crate::rules_store::RulesStore;
 use crate::timers::{Timer, Timers};
 
-/// Delay between a change of the rules and the first batch of names. Further changes often follow within it.
+/// Delay between a change of the rules and the first batch of names. Further changes often follow within this delay.
 const NAMING_PAUSE: Duration = Duration::from_millis(100);
 /// Number of names in one batch. The kernel needs some 20 us for each name, and packets wait meanwhile.
 const NAMES_AT_ONCE: usize = 32;

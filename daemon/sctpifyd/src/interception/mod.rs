@@ -53,7 +53,7 @@ pub(crate) struct Interception {
     forwarder: Option<Forwarder>,
     verdicts: Verdicts,
     diversions: Diversions,
-    /// Ended connections to local programs whose state the kernel still holds.
+    /// Ended connections to local programs. The kernel still holds their state.
     over: BTreeSet<FourTuple>,
     /// Addresses that the host has lost and that the shim's interface keeps for local programs' connections.
     kept: BTreeSet<IpAddr>,
@@ -65,7 +65,7 @@ pub(crate) struct Interception {
     guarded: Vec<Guarded>,
     /// The queue may hold SYNs that have not been taken yet.
     has_syns: bool,
-    /// For each listener: diverted connections may wait there.
+    /// For each listener, true if diverted connections may wait there.
     has_arrivals: [bool; LISTENERS_MAX],
 }
 
@@ -190,8 +190,8 @@ impl Interception {
         arrival
     }
 
-    /// Handles a retransmitted SYN: repeats its verdict, or holds it in place of the first one. Returns false if the SYN is
-    /// new.
+    /// Handles a retransmitted SYN. Repeats the earlier verdict, or, before a verdict, holds this SYN in place of the first
+    /// one. Returns false if the SYN is new.
     pub(crate) fn judge_again(&mut self, syn: &HeldSyn) -> bool {
         if let Some(verdict) = self.verdicts.find(&syn.flow, syn.isn) {
             self.give_verdict(syn, verdict);
@@ -282,7 +282,7 @@ impl Interception {
         source.map_or(flow.local(), |source| SocketAddr::new(source, flow.local().port()))
     }
 
-    /// Finds the application whose SYN is held.
+    /// Returns the state of the application whose SYN is held.
     pub(crate) fn find_client(&mut self, syn: &HeldSyn) -> io::Result<Applicant> {
         Ok(match self.interceptor.find_client(&syn.flow, syn.out_interface)? {
             ClientState::SynSent { bound_interface: None, .. } => Applicant::Waits,

@@ -13,7 +13,7 @@ use super::Interception;
 use crate::rules_store::RulesStore;
 
 impl Interception {
-    /// Removes the guard that a killed daemon may have left, if no rule requires one.
+    /// Removes the firewall rules that a killed daemon may have left, if no rule requires SCTP.
     pub(crate) fn forget_old_guard(&mut self, rules: &RulesStore) {
         if rules.lock().guarded().is_empty()
             && let Err(error) = self.interceptor.guard(&[])

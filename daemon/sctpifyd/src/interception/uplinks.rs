@@ -1,8 +1,8 @@
 //! Chooses the uplink of a connection to a local program: the interface through which it arrives. This is the interface on
 //! which the client's own packets arrive.
 //!
-//! The host's firewall therefore sees the same interface, zone and addresses as with the client's TCP, whatever carries the
-//! packets. For a connection with its own association, the uplink is the interface of the packet that opened the association.
+//! The host's firewall therefore sees the same interface, zone and addresses as with the client's TCP, regardless of the
+//! carrier. For a connection with its own association, the uplink is the interface of the packet that opened the association.
 //! For a channel, it is the interface of the path between the two addresses. If the uplink is unknown, the connection is
 //! refused and becomes plain TCP.
 //!
@@ -50,8 +50,8 @@ impl Unanswered {
 }
 
 impl Interception {
-    /// Reports whether the kernel cannot deliver connections from other hosts through their uplinks, and no setting allows
-    /// another way.
+    /// Returns true if the kernel cannot deliver connections from other hosts through their uplinks, and `deliver_by_shim` is
+    /// off.
     pub(crate) fn is_cut_off(&self, rules: &RulesStore) -> bool {
         !self.is_enclosed()
             && self.interceptor.lacks_for_uplinks().is_some()

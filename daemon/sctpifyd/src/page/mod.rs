@@ -9,7 +9,7 @@ use ops::{Page, PageAnswer, PageRequest};
 
 use crate::control_server::Desk;
 
-/// Names that the page offers to a reader who requests an unknown one.
+/// Paths that the answer to a request for an unknown path lists.
 const NAMES: &str = "/, /metrics, /status.json and /rules.json";
 
 /// Serves until the process ends.

@@ -43,11 +43,12 @@ pub(crate) struct SharedAssociation {
     waiting: BTreeSet<ConnectionId>,
     /// Start of the time in which the association has had no connections.
     idle_since: Time,
-    /// A timer for this time is set.
+    /// A timer for the idle time is set.
     is_watched: bool,
     /// Authentication of the association's packets; set if the hosts share a key.
     auth: Option<AuthConfig>,
-    /// The peer did not answer in time. New connections do not use the association until the peer gives a sign.
+    /// The peer did not answer in time. New connections do not use the association until a message arrives or an address is
+    /// confirmed.
     is_silent: bool,
     side: Side,
     /// The association takes no new connections, because it is ending or has ended.
@@ -253,7 +254,7 @@ impl SharedAssociation {
     }
 
     /// Reports whether the peer may request connections on this association. Without a proven key, only the host that opened
-    /// the association may.
+    /// the association may request them.
     pub(crate) fn takes_openings(&self) -> bool {
         self.is_keyed() || self.side == Side::Acceptor
     }

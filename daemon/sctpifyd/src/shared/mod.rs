@@ -3,7 +3,7 @@
 //! The first connection to a host has its own association, which shows that sctpify runs there. The daemon then opens a shared
 //! association in the background. Later connections are channels of the shared association ([`crate::driver`]). A shared
 //! association outlives its connections. After it has been idle for `shared_idle_s` seconds, the host that opened it shuts it
-//! down. If it is lost, every connection on it is reset.
+//! down. If a shared association is lost, every connection on it is reset.
 //!
 //! Each host opens associations for its own connections. Begin at [`SharedAssociations::want`].
 
@@ -57,7 +57,7 @@ const REFUSED_MAX: usize = 4096;
 const IDLE_LOOK: Duration = Duration::from_secs(5);
 /// Interval at which waiting bytes are copied out of their packets. Waiting bytes therefore hold their packets in memory for up
 /// to twice this time. The memory is limited to the packets that arrive in that time. Programs that read in bulk fall behind
-/// for milliseconds, and earlier copies would cost 2 % of the throughput.
+/// for milliseconds. Copies at such moments would cost 2 % of the throughput.
 const KEEP_AFTER: Duration = Duration::from_millis(50);
 
 /// A shared association whose handshake is in progress.
@@ -140,7 +140,7 @@ impl SharedAssociations {
         self.has_room() && of_peer < INCOMING_PER_PEER_MAX && incoming().count() < INCOMING_MAX
     }
 
-    /// Reports whether the limit allows one more. Established associations and this host's handshakes count.
+    /// Reports whether the limit allows one more shared association. Established associations and this host's handshakes count.
     fn has_room(&self) -> bool {
         let ours = self.opening.len() - self.incoming.len();
         self.all.len() + ours < SHARED_MAX
@@ -193,8 +193,8 @@ impl SharedAssociations {
         self.refused.insert(opening.ends.remote, now + pause);
     }
 
-    /// Runs a change of the shared association's windows, and counts the change. The windows may grow only by the spare bytes.
-    /// Returns `None` if the shared association does not exist.
+    /// Runs `work`, which may change a shared association's windows, and counts the change. The windows may grow only by the
+    /// spare bytes. Returns `None` if the shared association does not exist.
     pub(crate) fn with_windows<R>(
         &mut self,
         association: AssociationId,
@@ -215,8 +215,8 @@ impl SharedAssociations {
         }
     }
 
-    /// Opens a shared association for later connections, if none exists, and returns it. The caller has a connection to a host
-    /// with sctpify between the addresses `ends`.
+    /// Opens a shared association for later connections, if one is wanted and none exists, and returns it. The caller has a
+    /// connection to a host with sctpify between the addresses `ends`.
     pub(crate) fn want(
         &mut self,
         now: Time,
@@ -415,7 +415,8 @@ impl SharedAssociations {
         self.all.values_mut().flat_map(|state| state.keep_what_waits()).collect()
     }
 
-    /// Uses new room in an association's send buffer, if it is a shared one. Returns the connections that waited for room.
+    /// Sends the pending messages of a shared association whose send buffer has room again. Returns the connections that waited
+    /// for room.
     pub(crate) fn on_writable(
         &mut self,
         now: Time,
