@@ -300,6 +300,7 @@ impl AddressBook {
     }
 
     fn find_or_gone(&self, address: IpAddr) -> Option<&LocalAddress> {
+        let address = address.to_canonical();
         self.find(address).or_else(|| self.gone.iter().find(|gone| gone.addr == address))
     }
 

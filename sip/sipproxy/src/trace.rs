@@ -230,10 +230,16 @@ impl Passed {
             self.peer
         )?;
         let text = String::from_utf8_lossy(&self.bytes);
+        let mut is_secret = false;
         for line in text.lines() {
             let name = line.split(':').next().unwrap_or_default().trim();
-            let is_secret =
-                ["Authorization", "Proxy-Authorization"].iter().any(|n| name.eq_ignore_ascii_case(n));
+            // A line that begins with a blank continues the field before it (RFC 3261 section 7.3.1).
+            let continues = line.starts_with([' ', '\t']);
+            if continues && is_secret {
+                continue;
+            }
+            is_secret = !continues
+                && ["Authorization", "Proxy-Authorization"].iter().any(|n| name.eq_ignore_ascii_case(n));
             // Control characters in a message must not reach the terminal.
             let shown = line.chars().map(|c| if c.is_control() && c != '\t' { '\u{fffd}' } else { c });
             match is_secret {
@@ -251,7 +257,7 @@ mod tests {
 
     const MESSAGE: &str = "OPTIONS sip:bob@b.example SIP/2.0\r\nVia: SIP/2.0/UDP 192.0.2.1;branch=z9hG4bKx\r\n\
         Max-Forwards: 70\r\nFrom: <sip:alice@a.example>;tag=1\r\nTo: <sip:bob@b.example>\r\nCall-ID: c1\r\n\
-        CSeq: 1 OPTIONS\r\nAuthorization: Digest response=\"0123\"\r\nContent-Length: 0\r\n\r\n";
+        CSeq: 1 OPTIONS\r\nAuthorization: Digest realm=\"a\",\r\n\tresponse=\"0123\"\r\nContent-Length: 0\r\n\r\n";
 
     fn passed(peer: &str, text: &'static str) -> Passed {
         Passed {

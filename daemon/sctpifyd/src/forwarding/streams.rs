@@ -82,10 +82,14 @@ impl Streams {
     /// connection.
     pub(super) fn claim(&mut self, registry: &Registry, flow: FourTuple, mut inside: TcpStream) {
         let Some(&number) = self.by_flow.get(&flow) else { return };
+        if !matches!(self.all.get(&number), Some(Plain { stage: Stage::Open(..), .. })) {
+            return;
+        }
         let Some(Plain { stage: Stage::Open(outside, _), .. }) = self.all.remove(&number) else { return };
         let interests = Interest::READABLE | Interest::WRITABLE;
         if let Err(error) = registry.register(&mut inside, token_of(number, Side::Inside), interests) {
             tracing::warn!(%error, "a plain connection cannot be polled");
+            self.by_flow.remove(&flow);
             return;
         }
         let flowing = Flowing {

@@ -18,6 +18,7 @@ impl Opening {
             + heap(self.local_addresses.capacity() * size_of::<IpAddr>())
             + heap(self.init_routes.capacity() * size_of::<Route>())
             + heap(self.first_message.as_ref().map_or(0, |first| first.message.len()))
+            + heap(self.key_message.as_ref().map_or(0, Bytes::len))
             + config_memory(&self.config)
     }
 }

@@ -108,6 +108,7 @@ impl Asconf {
             + heap(self.waiting.capacity() * size_of::<AddressChange>())
             + heap(self.answer.as_ref().map_or(0, Bytes::len))
             + heap(local * size_of::<IpAddr>())
+            + heap(self.unproven.capacity() * size_of::<IpAddr>())
             + list::<(IpAddr, AddressUse)>(self.told.capacity())
     }
 

@@ -13,7 +13,8 @@ use wire::{ChunkType, SendBuffer};
 /// Interval between chunks under [`SendBufferCadence::Economical`], in packets with DATA.
 const PACKETS_BETWEEN: u32 = 8;
 
-/// Change of the occupancy, in points, after which [`SendBufferCadence::Economical`] advertises at once.
+/// Change of the occupancy, in points, after which [`SendBufferCadence::Economical`] advertises at once. With
+/// [`SendBufferForm::SeedTenths`] a change of one tenth suffices.
 const POINTS_AT_ONCE: u8 = 10;
 
 /// Divisor of the pause. A packet that carries only the chunk waits this part of the pause for a packet with DATA.
@@ -229,8 +230,9 @@ impl Advertiser {
             SendBufferCadence::Every(_) => self.pause().is_some_and(|pause| now >= at + pause),
             SendBufferCadence::Economical => {
                 let is_first = fill.outstanding == 0;
-                let points = self.occupancy(fill).abs_diff(occupancy);
-                is_first || self.packets + 1 >= PACKETS_BETWEEN || points >= POINTS_AT_ONCE
+                let change = self.occupancy(fill).abs_diff(occupancy);
+                let at_once = if self.config.form == SendBufferForm::SeedTenths { 1 } else { POINTS_AT_ONCE };
+                is_first || self.packets + 1 >= PACKETS_BETWEEN || change >= at_once
             }
         }
     }

@@ -37,6 +37,8 @@ const SILENCE_MAX: Duration = Duration::from_secs(32);
 /// peer's own keep-alives (RFC 5626 section 4.4.1). Without probes, phones that vanish silently would eventually use up all of
 /// `limits.connections`.
 const KEEPALIVE: (Duration, Duration) = (Duration::from_secs(120), Duration::from_secs(10));
+/// Pause after a failure to accept connections.
+const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 /// Limit on bytes read from one connection in one turn.
 const READ_PER_TURN: usize = 256 * 1024;
 
@@ -63,6 +65,9 @@ pub(crate) struct Tcp {
     deadlines: VecDeque<(Time, usize)>,
     /// Times by which incoming connections must have delivered a message, in ascending order.
     silent: VecDeque<(Time, usize)>,
+    /// Time of the next attempt to accept connections, after a failure such as too many open files; `NEVER` without one. The poll
+    /// does not report the waiting connections again.
+    accept_again: Time,
 }
 
 /// The peer of a connection: its address and, with TLS, its domain.
@@ -111,10 +116,12 @@ impl Tcp {
             unread: VecDeque::new(),
             deadlines: VecDeque::new(),
             silent: VecDeque::new(),
+            accept_again: Time::NEVER,
         })
     }
 
     fn accept(&mut self, now: Time) {
+        self.accept_again = Time::NEVER;
         loop {
             match self.listener.accept() {
                 // Above the limit, a connection is closed at once. The client notices this and tries elsewhere.
@@ -134,8 +141,16 @@ impl Tcp {
                         self.silent.push_back((now + SILENCE_MAX, number));
                     }
                 }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                // The client has closed this connection before it was accepted.
+                Err(error)
+                    if [io::ErrorKind::Interrupted, io::ErrorKind::ConnectionAborted]
+                        .contains(&error.kind()) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "no TCP connection can be accepted now");
+                    self.accept_again = now + ACCEPT_PAUSE;
+                    return;
+                }
             }
         }
     }
@@ -368,6 +383,9 @@ impl Plugin for Tcp {
     }
 
     fn handle_timeout(&mut self, now: Time, inbox: &mut Inbox) {
+        if self.accept_again <= now {
+            self.accept(now);
+        }
         for number in std::mem::take(&mut self.unread) {
             self.read(number, inbox);
         }
@@ -403,7 +421,7 @@ impl Plugin for Tcp {
             return Time::ZERO;
         }
         let fronts = [self.deadlines.front(), self.silent.front()];
-        fronts.into_iter().flatten().map(|(until, _)| *until).min().unwrap_or(Time::NEVER)
+        fronts.into_iter().flatten().map(|(until, _)| *until).fold(self.accept_again, Time::min)
     }
 }
 
