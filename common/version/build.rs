@@ -1,4 +1,5 @@
-//! Asks git for the commit. Builds for development do not: each commit would build every program anew.
+//! Sets the full version of the build, with the commit that git reports. Development builds omit the commit. Otherwise, each commit would
+//! rebuild every program.
 
 use std::process::Command;
 
@@ -11,9 +12,9 @@ fn main() {
     println!("cargo::rustc-env=SCTPIFY_FULL_VERSION={full}");
 }
 
-/// Time and hash of the commit that is checked out; None without git or a repository.
+/// Returns the time and hash of the commit that is checked out; `None` without git or a repository.
 fn commit() -> Option<String> {
-    // Git writes here when another commit is checked out.
+    // Git writes this file when another commit is checked out.
     println!(
         "cargo::rerun-if-changed={}",
         git(&["rev-parse", "--path-format=absolute", "--git-path", "logs/HEAD"])?
@@ -22,7 +23,7 @@ fn commit() -> Option<String> {
 }
 
 fn git(words: &[&str]) -> Option<String> {
-    // The repository may belong to another user than the one who builds, often root. It is only read.
+    // The repository may belong to another user than the user who builds, often root. Git only reads it here.
     let output =
         Command::new("git").args(["-c", "safe.directory=*"]).args(words).env("TZ", "UTC").output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?.trim().to_owned();

@@ -1,4 +1,4 @@
-//! Manual pages, reference pages and completions of programs, from the definitions of their command lines.
+//! Generates manual pages, reference pages and shell completions from the command-line definitions of programs.
 
 use std::fs;
 use std::io::{self, Write};
@@ -8,38 +8,38 @@ use clap::{Command, Subcommand};
 use clap_complete::Shell;
 use clap_mangen::Man;
 
-/// Ending of the files in Markdown.
+/// File name extension of Markdown pages.
 const MARKDOWN: &str = ".md";
 /// Width of help in the reference, in columns.
 const HELP_WIDTH: usize = 100;
 
-/// The commands for packagers; a program flattens them into its own.
+/// Commands for packagers. Each program includes them among its own commands.
 #[derive(Subcommand, Clone, Debug)]
 pub enum Docs {
     /// Write the manual pages to a directory
     #[command(hide = true)]
     Man {
-        /// The directory; made if it is missing
+        /// Output directory; created if it does not exist
         dir: PathBuf,
     },
     /// Write the reference pages, in Markdown, to a directory
     #[command(hide = true)]
     Reference {
-        /// The directory; made if it is missing
+        /// Output directory; created if it does not exist
         dir: PathBuf,
     },
     /// Print shell completions
     #[command(hide = true)]
     Completions {
-        /// The shell
+        /// Shell that will use the completions
         shell: Shell,
-        /// The program, if this one stands for several
+        /// Program whose completions are printed, if this command covers several programs
         #[arg(long = "for", value_name = "PROGRAM")]
         program: Option<String>,
     },
 }
 
-/// Reasons why pages or completions are not written.
+/// Reasons why pages or completions could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum DocsError {
     /// A file or the output cannot be written.
@@ -50,10 +50,10 @@ pub enum DocsError {
         /// The reason.
         error: io::Error,
     },
-    /// No program has the name.
+    /// No program has this name.
     #[error("unknown program `{name}`: expected {known}")]
     NoProgram {
-        /// The name.
+        /// The requested name.
         name: String,
         /// The known names.
         known: String,
@@ -61,11 +61,11 @@ pub enum DocsError {
 }
 
 impl Docs {
-    /// Executes the command for these programs, of which the first is the default, with `pages` more pages: file names and contents.
-    /// Those in Markdown (`.md`) belong to the reference, the others to the manual.
+    /// Executes the command for `programs`; the first program is the default for completions. `pages` holds additional pages as file names
+    /// and contents. Markdown pages (`.md`) belong to the reference, all other pages to the manual.
     ///
     /// # Errors
-    /// When the output cannot be written, or no program has the name.
+    /// If the output cannot be written, or no program has the requested name.
     pub fn run(
         &self,
         mut programs: Vec<Command>,
@@ -100,7 +100,7 @@ fn write_pages(dir: &Path, programs: &mut [Command], pages: &[(&str, Vec<u8>)]) 
     manual.try_for_each(|(name, page)| fs::write(dir.join(name), page))
 }
 
-/// Writes NAME.md for each program, with the help of all its commands, and the other pages in Markdown.
+/// Writes NAME.md for each program, with the help of all its visible commands. Also writes the additional Markdown pages.
 fn write_reference(dir: &Path, programs: &mut [Command], pages: &[(&str, Vec<u8>)]) -> io::Result<()> {
     fs::create_dir_all(dir)?;
     for program in programs {
@@ -114,7 +114,7 @@ fn write_reference(dir: &Path, programs: &mut [Command], pages: &[(&str, Vec<u8>
     reference.try_for_each(|(name, page)| fs::write(dir.join(name), page))
 }
 
-/// Writes NAME.8 and a page for each visible command. The command must be built.
+/// Writes NAME.8 for a command and for each of its visible subcommands. The caller must have called [`Command::build`].
 fn write_command_pages(dir: &Path, command: &Command) -> io::Result<()> {
     let name = command.get_display_name().unwrap_or(command.get_name()).to_owned();
     let mut page = Vec::new();
@@ -123,7 +123,7 @@ fn write_command_pages(dir: &Path, command: &Command) -> io::Result<()> {
     shown(command).try_for_each(|command| write_command_pages(dir, command))
 }
 
-/// Adds the help of a command and of its visible commands. The command must be built.
+/// Adds the help of a command and of its visible subcommands. The caller must have called [`Command::build`].
 fn add_help(page: &mut String, command: &Command) {
     let name = command.get_bin_name().unwrap_or(command.get_name());
     if command.get_bin_name().is_some_and(|name| name.contains(' ')) {
@@ -151,8 +151,8 @@ fn completions(shell: Shell, programs: &mut [Command], name: Option<&str>) -> Re
     Ok(if shell == Shell::Bash { with_one_name(&text, &names[found]) } else { text })
 }
 
-/// Unifies command names: for bash, clap_complete (4.6.11) names the commands of a program with a dash in two ways, so their
-/// options would not be completed.
+/// Makes the function names in a bash script consistent. If the name of a program contains a dash, clap_complete 4.6.11 spells its
+/// subcommands in two ways. Without this change, bash does not complete their options.
 fn with_one_name(text: &[u8], name: &str) -> Vec<u8> {
     let named = |separator: &str| format!("{}__subcmd__", name.replace('-', separator));
     String::from_utf8_lossy(text).replace(&named("__subcmd__"), &named("__")).into_bytes()
@@ -166,7 +166,7 @@ mod tests {
         vec![Command::new("one").subcommand(Command::new("go")), Command::new("two")]
     }
 
-    /// Runs the command for a directory; returns its files with their contents.
+    /// Runs a command that writes to a directory; returns the written files with their contents.
     fn files(kind: &str, of: impl FnOnce(PathBuf) -> Docs) -> Vec<(String, String)> {
         let dir = std::env::temp_dir().join(format!("sctpify-{kind}-{}", std::process::id()));
         let pages = [("one.conf.5", b"text".to_vec()), ("settings.md", b"text".to_vec())];

@@ -1,4 +1,5 @@
-//! Lines of JSON on a control socket: one object per line, with the version of the schema. Readers limit its length.
+//! Reads and writes lines of JSON on a control socket. Each line holds one object with the schema version. Readers limit the length of a
+//! line.
 
 use std::io::{self, BufRead, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -6,11 +7,11 @@ use std::os::unix::net::UnixStream;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Version of the schema. It changes when a field changes its meaning or is removed, not when one is added.
+/// Version of the schema. It changes when a field is removed or changes its meaning, but not when a field is added.
 pub const SCHEMA: u32 = 1;
-/// Length of the longest request, in bytes with its line end.
+/// Limit on the length of a request, in bytes, including the line end.
 pub const MAX_REQUEST_BYTES: u64 = 64 << 10;
-/// Length of the longest response, in bytes with its line end: a status that lists the most connections a program may hold.
+/// Limit on the length of a response, in bytes, including the line end. A status with the maximum number of connections fits.
 pub const MAX_RESPONSE_BYTES: u64 = 64 << 20;
 
 /// Reasons why a line was not read or written.
@@ -22,16 +23,16 @@ pub enum LineError {
     /// The line is too long.
     #[error("a line of the control socket is longer than {max} bytes")]
     TooLong {
-        /// The limit.
+        /// The limit, in bytes.
         max: u64,
     },
-    /// The stream ends before the line does.
+    /// The stream ends in the middle of the line.
     #[error("the other side closed the control socket in the middle of a line")]
     CutShort,
-    /// Not JSON, or not a request or response.
+    /// The line is not JSON, or not a valid request or response.
     #[error("not understood: {0}")]
     Json(#[from] serde_json::Error),
-    /// Another schema version.
+    /// The line has another schema version.
     #[error(
         "the line has schema {found}, this program uses schema {SCHEMA}: use the same version of both programs"
     )]
@@ -48,10 +49,10 @@ struct Outgoing<'a, T> {
     body: &'a T,
 }
 
-/// Writes a body as one line.
+/// Writes a body as one line, together with the schema version.
 ///
 /// # Errors
-/// [`LineError::Io`] if the socket fails, [`LineError::Json`] if the body is not an object.
+/// [`LineError::Io`] if the socket fails; [`LineError::Json`] if the body does not serialize to an object.
 pub fn write_line<T: Serialize>(to: &mut impl Write, body: &T) -> Result<(), LineError> {
     let mut line = serde_json::to_vec(&Outgoing { schema: SCHEMA, body })?;
     line.push(b'\n');
@@ -60,7 +61,7 @@ pub fn write_line<T: Serialize>(to: &mut impl Write, body: &T) -> Result<(), Lin
     Ok(())
 }
 
-/// Reads the next line as a value without its schema; `None` at the end of the stream.
+/// Reads the next line and returns its object without the `schema` field; `None` at the end of the stream.
 fn read_line(from: &mut impl BufRead, max: u64) -> Result<Option<Value>, LineError> {
     let mut line = Vec::new();
     from.take(max).read_until(b'\n', &mut line)?;
@@ -78,10 +79,10 @@ fn read_line(from: &mut impl BufRead, max: u64) -> Result<Option<Value>, LineErr
     Ok(Some(value))
 }
 
-/// Reads the next body, with a limit of `max` bytes on its line; `None` when the other side has closed.
+/// Reads the next body from a line of up to `max` bytes; `None` if the other side has closed the connection.
 ///
 /// # Errors
-/// When the line is too long, cut short, of another schema, or not such a body.
+/// If the socket fails, or if the line is too long, cut short, of another schema, or not a body of type `T`.
 pub fn read_body<T: for<'a> Deserialize<'a>>(
     from: &mut impl BufRead,
     max: u64,
@@ -90,8 +91,8 @@ pub fn read_body<T: for<'a> Deserialize<'a>>(
     value.map(|v| serde_json::from_value(v).map_err(LineError::from)).transpose()
 }
 
-/// Reports whether the other end of a connection has closed it. Waits for the stream's read timeout, or without limit if it has none.
-/// Discards data that arrives.
+/// Reports whether the other end has closed the connection. Waits up to the stream's read timeout, or without limit if the stream has no
+/// timeout. Discards data that arrives.
 pub fn has_hung_up(mut stream: &UnixStream) -> bool {
     match stream.read(&mut [0; 64]) {
         Ok(length) => length == 0,

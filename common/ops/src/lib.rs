@@ -1,13 +1,14 @@
-//! Shared parts of the programs for their operators.
+//! Parts that all programs share for their operators: a web page, metrics, a control socket and documentation.
 //!
 //! - [`Page`] serves a page and metrics ([`MetricsText`]) on 127.0.0.1.
-//! - [`Part`] selects a page of a long list, so that no answer takes long.
+//! - [`Part`] selects one part of a long list, which bounds the time of an answer.
 //! - [`write_line`] and [`read_body`] carry requests and responses over a control socket, one JSON object per line.
-//! - [`Docs`] are the commands that write a program's manual pages and completions.
-//! - [`LimitedBy`] has the words for the limit on a flow's sending, and [`name_servers`] reads the resolver's configuration.
+//! - [`Docs`] holds the commands that write a program's manual pages, reference pages and completions.
+//! - [`LimitedBy`] names the limit on a flow's sending rate.
+//! - [`name_servers`] reads the resolver's configuration.
 //!
-//! Knows no program: each brings its own requests, pages and command line. Invariant: whatever strangers send, an answer takes
-//! bounded time and memory.
+//! The crate does not depend on any program: each program supplies its own requests, pages and command line. Invariant: an answer takes
+//! bounded time and memory, whatever a client sends.
 
 #![forbid(unsafe_code)]
 

@@ -1,25 +1,25 @@
-//! Limit on a flow's sending: the terms shared by routers and the daemon.
+//! Terms for the limit on a flow's sending rate. Routers and the daemon share them.
 
 use serde::{Deserialize, Serialize};
 
-/// The limit on a flow's sending.
+/// Limit on a flow's sending rate.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LimitedBy {
-    /// Its program has no more data to send.
+    /// The sending program has no more data to send.
     Application,
-    /// Its path.
+    /// The network path to the receiver.
     Network,
-    /// Its receiver takes no more.
+    /// The receiver, which accepts no more data.
     Receiver,
-    /// Its path or its receiver: the receiver's window is encrypted.
+    /// The path or the receiver. The receiver's window is encrypted, so these cases look the same.
     NetworkOrReceiver,
-    /// Not known.
+    /// Unknown.
     Unknown,
 }
 
 impl LimitedBy {
-    /// All limits, in their order.
+    /// All limits, in the order of their declaration.
     pub const ALL: [LimitedBy; 5] = [
         LimitedBy::Application,
         LimitedBy::Network,

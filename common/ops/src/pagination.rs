@@ -1,8 +1,8 @@
-//! Returns long lists part by part, with search terms, a start and a length.
+//! Divides long lists into parts, which a request selects by a search text, a start and a length.
 //!
-//! A program does little else while it lists, so a part examines no more than [`LOOKED_AT_MAX`] entries, and contains the start of
-//! the next one. A whole list is joined from such parts ([`Part::piece`]). Texts of a part are cut at [`TEXT_MAX`] bytes, because
-//! they may come from the network. Begin with [`Part::take`].
+//! A program does little else while it lists entries. Therefore, a part examines no more than [`LOOKED_AT_MAX`] entries, and the answer
+//! contains the start of the next part. A whole list is assembled from pieces ([`Part::piece`]). Texts longer than [`TEXT_MAX`] bytes are
+//! truncated in parts, but not in pieces, because they may come from the network. Begin with [`Part::take`].
 
 use serde::{Deserialize, Serialize};
 
@@ -10,46 +10,46 @@ use crate::page::PageRequest;
 
 /// Limit on the rows in one answer.
 pub const LISTED_MAX: usize = 100_000;
-/// Limit on the entries examined for a part of a list.
+/// Limit on the entries examined for one part of a list.
 pub const LOOKED_AT_MAX: usize = 5000;
-/// Rows of a piece of a whole list: other work waits while they are gathered.
+/// Number of rows in a piece of a whole list. Other work waits while a piece is gathered.
 const PIECE_ROWS: usize = 250;
-/// Length of the longest text of a part, in bytes.
+/// Limit on the length of a text in a part, in bytes; longer texts are truncated.
 const TEXT_MAX: usize = 256;
 
-/// The requested part of a list; empty fields select all of it.
+/// The requested part of a list. Fields without a value select the whole list.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Part {
-    /// Only rows that contain this text, regardless of case.
+    /// Text that each row must contain, regardless of ASCII case.
     #[serde(default)]
     pub search: Option<String>,
-    /// Only entries after this one: [`ListPage::next`] of an earlier part.
+    /// Position after which the part begins: [`ListPage::next`] of an earlier part.
     #[serde(default)]
     pub after: Option<String>,
-    /// Approximate number of rows; the search examines up to [`LOOKED_AT_MAX`] entries.
+    /// Approximate number of rows; `None` requests the whole list. The search examines up to [`LOOKED_AT_MAX`] entries.
     #[serde(default)]
     pub count: Option<usize>,
-    /// Texts are not cut: it is a piece of a whole list.
+    /// The part is a piece of a whole list, so its texts are not truncated.
     #[serde(skip)]
     pub is_piece: bool,
 }
 
-/// A page of a list.
+/// Selected rows of a list.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ListPage<T> {
     /// The rows.
     pub rows: Vec<T>,
-    /// Number of rows beyond [`LISTED_MAX`], for a whole list.
+    /// Number of rows omitted from a whole list beyond [`LISTED_MAX`]; 0 for a part.
     pub left_out: usize,
-    /// Start of the next part, if this is a part and not the last.
+    /// Start of the next part; `None` for a whole list and for the last part.
     pub next: Option<String>,
 }
 
 impl Part {
-    /// Parses a query: `?search=TEXT&count=NUMBER&after=NEXT`.
+    /// Parses the query of a request: `?search=TEXT&count=NUMBER&after=NEXT`.
     ///
     /// # Errors
-    /// When the count is not a number; the text states the right form.
+    /// If the count is not a number. The error shows a valid form.
     pub fn of(request: &PageRequest<'_>) -> Result<Part, String> {
         let number =
             |text: String| text.parse().map_err(|_| "count: expected a number, such as count=50".to_owned());
@@ -67,10 +67,10 @@ impl Part {
         Part { search: self.search.clone(), after, count: Some(PIECE_ROWS), is_piece: true }
     }
 
-    /// Returns the number after which it begins, in lists with numeric positions.
+    /// Returns the position after which the part begins, in lists with numeric positions; `None` for the start of the list.
     ///
     /// # Errors
-    /// When `after` is not a number; the text states the right form.
+    /// If `after` is not a number. The error names the valid source of positions.
     pub fn number_after(&self) -> Result<Option<u64>, String> {
         let Some(after) = &self.after else { return Ok(None) };
         let problem = || {
@@ -82,7 +82,7 @@ impl Part {
         after.parse().map(Some).map_err(|_| problem())
     }
 
-    /// Returns the text as shown, cut if necessary.
+    /// Converts a text for display. In a part that is not a piece, truncates the text to [`TEXT_MAX`] bytes.
     pub fn text(&self, bytes: &[u8]) -> String {
         match bytes.get(..TEXT_MAX) {
             Some(begin) if self.count.is_some() && !self.is_piece && bytes.len() > TEXT_MAX => {
@@ -92,8 +92,8 @@ impl Part {
         }
     }
 
-    /// Takes the part. `all` holds the entries that follow `after`, each with its key in `after` and its rows; `texts` returns a
-    /// row's texts for the search. The rows of an entry stay together.
+    /// Selects the rows of this part. `all` yields the entries that follow `after`, each with its position and its rows. `texts` returns
+    /// the texts of a row that the search examines. All rows of an entry stay in one part.
     pub fn take<T>(
         &self,
         all: impl Iterator<Item = (String, Vec<T>)>,
@@ -128,7 +128,7 @@ impl Part {
 mod tests {
     use super::*;
 
-    /// Returns `count` entries of one row each, by their numbers.
+    /// Returns `count` entries of one row each, numbered from 1.
     fn entries(count: usize) -> impl Iterator<Item = (String, Vec<usize>)> {
         (1..=count).map(|n| (n.to_string(), vec![n]))
     }

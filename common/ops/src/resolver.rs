@@ -1,21 +1,22 @@
-//! Parser of the resolver's configuration: the name servers, as far as a command in an enclosed namespace needs them.
+//! Parses the name servers in the resolver's configuration, for commands in a separate network namespace.
 
 use std::net::IpAddr;
 
-/// The resolver's configuration.
+/// Path of the resolver's configuration.
 pub const RESOLV_CONF: &str = "/etc/resolv.conf";
 
-/// Returns all name servers, in their order.
+/// Returns the addresses of all name servers, in the order of the file.
 pub fn name_servers(resolv_conf: &str) -> Vec<IpAddr> {
     resolv_conf.lines().filter_map(name_server).collect()
 }
 
-/// Returns the first name server, if only the host's own loopback reaches it: another namespace has another loopback.
+/// Returns the first name server if its address is on loopback. Such a server cannot be reached from another network namespace, because
+/// each namespace has its own loopback interface.
 pub fn loopback_name_server(resolv_conf: &str) -> Option<IpAddr> {
     resolv_conf.lines().find_map(name_server).filter(IpAddr::is_loopback)
 }
 
-/// Returns the same configuration with `stand_in` in place of its name servers.
+/// Returns the configuration with `stand_in` in place of all its name servers.
 pub fn with_name_server(resolv_conf: &str, stand_in: IpAddr) -> String {
     let others = resolv_conf.lines().filter(|line| name_server(line).is_none());
     let mut text = format!("nameserver {stand_in}\n");

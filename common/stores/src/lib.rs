@@ -1,8 +1,8 @@
-//! Connections to the servers that hosts share things by: a Redis server, with TLS or without, and what any server's certificate must
-//! come from.
+//! Connects to the servers through which hosts share data, and reads the root certificates that verify such servers. The supported server
+//! is Redis, with or without TLS.
 //!
-//! Everything blocks, each step for a limited time. Nothing is known here of what is kept there. Failures are sentences without
-//! secrets. Begin with [`RedisServer`] and [`Roots`].
+//! All calls block; each TCP connect, read and write has a time limit. The crate does not interpret the stored data. Errors are sentences
+//! for people and contain no secrets. Begin with [`RedisServer`] and [`Roots`].
 
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,8 @@
-//! A Redis server and connections to it: by TCP, TLS or a Unix socket.
+//! Connects to a Redis server over TCP, TLS or a Unix socket.
 //!
-//! The commands and the values are the `redis` crate's, and the stream is ours: the crate's TLS would read all roots of the system for
-//! each connection, which a confined process cannot, and cannot say in words what is wrong with a certificate.
+//! The `redis` crate encodes commands and parses values; this module supplies the stream. With the crate's own TLS, each connection would
+//! read all root certificates of the system, which a confined process cannot do. The crate also cannot explain in words why a certificate
+//! is refused.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs as _};
@@ -16,10 +17,10 @@ use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
 use crate::roots::Roots;
 
-/// Before the URL of a server that has TLS.
+/// Scheme of the URL of a server with TLS.
 const TLS: &str = "rediss://";
 
-/// Address of a server, and its login.
+/// Address of a Redis server, and the login for it.
 pub struct RedisServer {
     address: ServerAddress,
     login: RedisConnectionInfo,
@@ -36,11 +37,11 @@ struct Tls {
 }
 
 impl RedisServer {
-    /// From `redis://USER:PASSWORD@HOST:PORT/DB`, the same with `rediss` for TLS, or `redis+unix:///SOCKET?user=…&pass=…&db=…`.
-    /// The roots of TLS are read from `roots` now.
+    /// Parses a URL: `redis://USER:PASSWORD@HOST:PORT/DB`, the same with `rediss` for TLS, or `redis+unix:///SOCKET?user=…&pass=…&db=…`.
+    /// For TLS, reads the root certificates from the file `roots` at once.
     ///
     /// # Errors
-    /// A sentence without what is secret in the URL.
+    /// A sentence about the fault in the URL or in `roots`, without the secret parts of the URL.
     pub fn new(url: &str, roots: &Path) -> Result<RedisServer, String> {
         let of_tls = url.strip_prefix(TLS);
         if of_tls.is_some_and(|rest| rest.contains('#')) {
@@ -48,7 +49,7 @@ impl RedisServer {
                 "has a `#` fragment, which has no meaning here: TLS always verifies certificates".to_owned()
             );
         }
-        // The library's message might contain a part of it.
+        // The library's message might contain a secret part of the URL.
         let wrong = |_| {
             "is not a Redis URL: expected redis://USER:PASSWORD@HOST:PORT/DB, or rediss:// for TLS".to_owned()
         };
@@ -66,15 +67,15 @@ impl RedisServer {
         Ok(RedisServer { address, login: info.redis_settings().clone() })
     }
 
-    /// The number of the database.
+    /// Returns the number of the database.
     pub fn db(&self) -> i64 {
         self.login.db()
     }
 
-    /// Connects and logs in. Each step of that, and each answer later, may take `limit`.
+    /// Connects and logs in. `limit` applies to each step, and to each later answer.
     ///
     /// # Errors
-    /// The error's text, without secrets.
+    /// The text of the error, without secrets.
     pub fn connect(&self, limit: Duration) -> Result<RedisConnection, String> {
         let stream = self.address.connect(limit)?;
         let mut connection =
@@ -135,7 +136,7 @@ fn connect_unix(path: &Path, limit: Duration) -> io::Result<UnixStream> {
     Ok(stream)
 }
 
-/// The first of the host's addresses that answers.
+/// Connects to the first of the host's addresses that accepts the connection. `limit` applies to each address.
 fn connect_tcp(host: &str, port: u16, limit: Duration) -> io::Result<TcpStream> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, format!("{host} has no address"));
     for address in (host, port).to_socket_addrs()? {
@@ -175,7 +176,7 @@ impl Stream {
         match self {
             Stream::Tcp(tcp) => tcp.write_all(bytes),
             Stream::Unix(unix) => unix.write_all(bytes),
-            // Written bytes may wait in the session.
+            // Without the flush, written bytes could stay in the TLS session.
             Stream::Tls(tls) => tls.write_all(bytes).and_then(|()| tls.flush()),
         }
     }
@@ -191,8 +192,8 @@ impl Read for &mut Stream {
     }
 }
 
-/// A connection that takes the commands of the `redis` crate. When one of them has failed for want of an answer, all others fail: an answer
-/// that is late would be taken for another command's.
+/// A connection that executes commands of the `redis` crate. After a command has failed without an answer, all later commands fail.
+/// Otherwise, a late answer would be taken for the answer to another command.
 pub struct RedisConnection {
     stream: Stream,
     parser: Parser,
@@ -201,26 +202,26 @@ pub struct RedisConnection {
 }
 
 impl RedisConnection {
-    /// Sets the limit on [`RedisConnection::receive`] and on answers from now on; not zero.
+    /// Sets the time limit on [`RedisConnection::receive`] and on later answers. The limit must not be zero.
     ///
     /// # Errors
-    /// The socket's.
+    /// The error of the socket, for example for a limit of zero.
     pub fn set_read_limit(&mut self, limit: Duration) -> RedisResult<()> {
         Ok(self.stream.set_read_limit(limit)?)
     }
 
-    /// Sends a command whose answers are taken by [`RedisConnection::receive`].
+    /// Sends a command without waiting; [`RedisConnection::receive`] returns its answers.
     ///
     /// # Errors
-    /// The stream's.
+    /// The error of the stream, or `NotConnected` after an earlier failure.
     pub fn send(&mut self, command: &Cmd) -> RedisResult<()> {
         self.send_packed(&command.get_packed_command())
     }
 
-    /// Returns the next message. After a timeout (`is_timeout`) it can be called again.
+    /// Returns the next message. The caller may call again after a timeout (`is_timeout`).
     ///
     /// # Errors
-    /// The stream's, and the server's.
+    /// The error of the stream, or the error that the server reports.
     pub fn receive(&mut self) -> RedisResult<Value> {
         self.parser.parse_value(&mut self.stream)?.extract_error()
     }
@@ -256,7 +257,7 @@ impl ConnectionLike for RedisConnection {
         count: usize,
     ) -> RedisResult<Vec<Value>> {
         self.send_packed(commands)?;
-        // Those before `offset` say only that the server has taken in a command of a transaction.
+        // The answers before `offset` only confirm that the server has queued the commands of a transaction.
         let answers = (0..offset + count).map(|_| self.answer()).collect::<RedisResult<Vec<_>>>()?;
         Ok(answers.into_iter().skip(offset).collect())
     }

@@ -1,4 +1,4 @@
-//! The roots of certificates, from a PEM file, and what is told when a server's certificate does not come from them.
+//! Reads root certificates from a PEM file, and explains why a TLS handshake with a server failed.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,10 +9,10 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{CertificateError, ClientConfig, Error, RootCertStore};
 
-/// The roots that Debian keeps (package ca-certificates).
+/// File with the root certificates of Debian (package ca-certificates).
 pub const USUAL_ROOTS: &str = "/etc/ssl/certs/ca-certificates.crt";
 
-/// The roots of a file, read once.
+/// Root certificates of a file, read once.
 #[derive(Clone, Debug)]
 pub struct Roots {
     path: PathBuf,
@@ -20,10 +20,10 @@ pub struct Roots {
 }
 
 impl Roots {
-    /// Reads a PEM file; certificates in it that are none of a root are passed over.
+    /// Reads a PEM file. Skips certificates that cannot be parsed.
     ///
     /// # Errors
-    /// A sentence with the file, where it cannot be read or has no root.
+    /// A sentence with the path, if the file cannot be read or contains no usable certificate.
     pub fn read(path: &Path) -> Result<Roots, String> {
         let mut store = RootCertStore::empty();
         let (added, _) = store.add_parsable_certificates(certificates(path)?);
@@ -33,15 +33,16 @@ impl Roots {
         Ok(Roots { path: path.to_owned(), store: Arc::new(store) })
     }
 
-    /// For whoever judges certificates by rules of its own.
+    /// Returns the root certificates, for callers with their own verification rules.
     pub fn store(&self) -> &Arc<RootCertStore> {
         &self.store
     }
 
-    /// For TLS 1.2 and 1.3 with servers that prove to be the host that is connected to; we show no certificate.
+    /// Returns the configuration of a TLS client, for TLS 1.2 and 1.3. The server must prove that it is the host to which the client
+    /// connects. The client presents no certificate.
     ///
     /// # Errors
-    /// A sentence, where the library has no such TLS.
+    /// The error text of the library, if it does not support these versions.
     pub fn client_config(&self) -> Result<Arc<ClientConfig>, String> {
         let builder = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
             .with_safe_default_protocol_versions()
@@ -49,11 +50,11 @@ impl Roots {
         Ok(Arc::new(builder.with_root_certificates(self.store.clone()).with_no_client_auth()))
     }
 
-    /// Why a handshake has failed, for people.
+    /// Explains in words why a handshake failed.
     pub fn explain(&self, error: &io::Error) -> String {
         let of_tls = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
         match of_tls {
-            // The latter where a root has the issuer's name and another key.
+            // `BadSignature` occurs if a root has the issuer's name but another key.
             Some(Error::InvalidCertificate(
                 CertificateError::UnknownIssuer | CertificateError::BadSignature,
             )) => {
@@ -79,10 +80,10 @@ impl Roots {
     }
 }
 
-/// All certificates of a PEM file, one at least.
+/// Returns all certificates of a PEM file, which must contain at least one.
 ///
 /// # Errors
-/// A sentence with the file.
+/// A sentence with the path, if the file cannot be read or contains no certificate.
 pub fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let wrong = |error| format!("{}: no certificates: {error}", path.display());
     let found: Result<Vec<_>, _> = CertificateDer::pem_file_iter(path).map_err(wrong)?.collect();

@@ -38,17 +38,17 @@ pub enum Command {
     Up(UpArgs),
     /// Run a command with its connections over SCTP, without root
     ///
-    /// Requires neither root nor a daemon, only permission to create user namespaces. The command gets its own network
-    /// namespace. Its connections to hosts that run sctpifyd use SCTP in UDP; all others use plain TCP. Refused connections
-    /// and unreachable hosts are reported to it unchanged. `run` exits with the command's status. Inside, `sctpify status`
-    /// shows the transport of each connection.
+    /// Requires neither root nor a daemon, only the permission to create user namespaces. The command gets its own network namespace. Its
+    /// connections to hosts that run sctpifyd use SCTP in UDP; all other connections use plain TCP. The command sees refused connections
+    /// and unreachable hosts as usual. `run` exits with the command's status. Within the command, `sctpify status` shows the transport of
+    /// each connection.
     ///
-    /// The command cannot accept connections from outside, reach services on this host's loopback (the host's other
-    /// addresses work), ping, receive UDP from hosts that it has not sent to, or gain privileges (sudo and other set-user-ID
-    /// programs). Its sockets show 169.254.132.1 as their local address. On the wire, connections have this host's address;
-    /// those over SCTP keep their port, others may not.
+    /// The command cannot accept connections from outside, and cannot ping. It cannot reach services on this host's loopback; the host's
+    /// other addresses work. It receives UDP only from hosts to which it has sent. It cannot gain privileges, for example with sudo and
+    /// other set-user-ID programs. Its sockets show 169.254.132.1 as their local address. On the wire, connections have this host's
+    /// address. Connections over SCTP keep their source port; other connections may get another port.
     Run(RunArgs),
-    /// Serve SCTP sockets to programs (`run --sctp` starts this)
+    /// Serve SCTP sockets to programs (`run --sctp` starts this command)
     #[command(hide = true)]
     ServeSockets(SocketArgs),
     /// Show the SCTP sockets of programs that `run --sctp` has started
@@ -66,12 +66,12 @@ pub enum Command {
     },
     /// Stop the daemon and wait until it has ended
     ///
-    /// Connections over SCTP get an error, and new ones use plain TCP. Succeeds if no daemon runs.
+    /// Open connections over SCTP get an error, and new connections use plain TCP. Also succeeds if no daemon runs.
     Down {
-        /// Leave new connections to TCP, and wait for live ones to end
+        /// Carry new connections over TCP, and wait for open connections to end before the stop
         #[arg(long)]
         drain: bool,
-        /// Limit on the wait for live connections, in seconds
+        /// Limit on the wait for open connections, in seconds
         #[arg(long, value_name = "SECONDS", default_value_t = 60, requires = "drain")]
         wait: u64,
     },
@@ -83,10 +83,11 @@ pub enum Command {
     },
     /// Show live paths, rates and events on the terminal; q or Ctrl-C quits
     Top(WatchArgs),
-    /// Print the status as JSON at an interval, one object per line; with --events, changes of paths as they come
+    /// Print the status as JSON at an interval, one object per line; with --events, print path changes when they occur
     ///
-    /// With --events it prints an object when data takes another path, a link to a peer fails or one works again, with the reason and
-    /// the number of links that are left. It begins with the next change, and waits for a daemon that restarts.
+    /// With --events, prints an object when data takes another path, when a link to a peer fails, and when such a link works again. Each
+    /// object has the reason and the number of working links. Earlier changes are not printed. If the daemon ends, the command waits for
+    /// the next daemon.
     Watch {
         /// Print changes of paths instead of the status
         #[arg(long)]
@@ -113,17 +114,17 @@ pub enum Command {
     },
     /// Report missing requirements of this host and their remedies; with HOST, also test the paths to it
     ///
-    /// Exit status 1 if something is missing.
+    /// The exit status is 1 if a requirement is missing.
     Doctor {
-        /// Peer to probe, by each link of this host: SCTP in UDP must pass there unaltered and at full size. With a port, such as
-        /// 10.1.2.3:22, also test whether the peer accepts SCTP for it. Requires the daemon
+        /// Peer to probe on each link of this host: SCTP in UDP must pass unaltered and at full packet size. With a port, such as
+        /// 10.1.2.3:22, also test whether the peer accepts SCTP for that port. Requires the daemon
         #[arg(value_name = "HOST[:PORT]")]
         host: Option<String>,
     },
-    /// Test each link of this host to a peer, again and again; q or Ctrl-C quits
+    /// Test each link of this host to a peer repeatedly; q or Ctrl-C quits
     ///
-    /// Each round sends one INIT from each address of this host that connections to the peer use, to each of the peer's addresses. The
-    /// peer keeps nothing of it. Exit status 1 if nothing has answered. Requires the daemon.
+    /// Each round sends one INIT from each uplink address of this host to each of the peer's addresses. It also tests uplinks that
+    /// connections to the peer do not use. The peer keeps no state. The exit status is 1 if no INIT was answered. Requires the daemon.
     Ping {
         /// Peer; with a port, the INITs are for that port
         #[arg(value_name = "HOST[:PORT]")]
@@ -135,15 +136,14 @@ pub enum Command {
     },
     /// Measure connection setup and throughput to a host, over SCTP and other transports
     ///
-    /// The host's operator first starts `sctpify bench --serve` there, which listens on three consecutive ports for a limited
-    /// time. A rule on each host must enable the first port (`sctpify rule add 9890 to any` here, `sctpify rule add 9890 at any`
-    /// there). The second is for plain TCP, the third for MPTCP. The report shows the transport that each connection used.
+    /// First, the host's operator starts `sctpify bench --serve` there. It listens on three consecutive ports for a limited time. A rule on
+    /// each host must enable the first port: `sctpify rule add 9890 to any` here, and `sctpify rule add 9890 at any` there. The second
+    /// port is for plain TCP, the third for MPTCP. The report shows the transport that the connections used.
     Bench(BenchArgs),
     /// Capture the daemon's SCTP packets to a file for Wireshark; Ctrl-C stops
     ///
-    /// Each record is one SCTP packet as sent or received by the daemon, with synthesized IP and UDP headers and with its
-    /// payload. After a path switch, the first packet on the new path has a comment (display filter: frame.comment). Requires
-    /// root or the daemon's user.
+    /// Each record is one SCTP packet as the daemon sent or received it, with its payload and with synthesized IP and UDP headers. After a
+    /// path switch, the first packet on the new path has a comment (display filter: frame.comment). Requires root or the daemon's user.
     Capture {
         /// Output file, pcapng; an existing file is overwritten
         #[arg(short, long, value_name = "FILE")]
@@ -152,12 +152,12 @@ pub enum Command {
         #[arg(long, value_name = "N", default_value_t = 3600, value_parser = clap::value_parser!(u32).range(1..=86_400))]
         seconds: u32,
     },
-    /// Let SCTP clients reach one of your listeners without a rule; Ctrl-C ends
+    /// Let SCTP clients reach one of your listeners without a rule; Ctrl-C ends the access
     ///
-    /// Applies to the sockets that listen there now, while this command runs. Users need the setting manual_listen and access
-    /// to the control socket (group sctpify); root may expose any listener. A program can send the request itself: it writes
-    /// {"schema":1,"request":"expose","address":null,"port":8000} as a line to the control socket, and keeps the connection
-    /// open. A local-disable rule takes precedence.
+    /// Applies to the sockets that listen there when the command starts, until the command ends. Users other than root need the setting
+    /// manual_listen and access to the control socket (group sctpify). Root may expose any listener. A program can send the request itself:
+    /// it writes {"schema":1,"request":"expose","address":null,"port":8000} as a line to the control socket, and keeps the connection open.
+    /// A local-disable rule takes precedence.
     Expose {
         /// Listener
         #[arg(
@@ -168,13 +168,13 @@ pub enum Command {
     },
     /// Change settings, now and in the configuration file
     ///
-    /// Without a daemon, only the file changes, and the daemon reads it at its next start. A value that the daemon cannot use,
-    /// such as a port in use, is refused.
+    /// Without a daemon, only the file changes, and the daemon reads it at its next start. A value that the daemon cannot use is refused,
+    /// such as a page_port in use. A udp_port in use causes a warning.
     Set {
         /// Settings and their new values, such as default_remote_enable=1
         #[arg(value_name = "NAME=VALUE", required = true)]
         assignments: Vec<String>,
-        /// Configuration file of the daemon: for settings that only root may change, and for all if no daemon runs
+        /// Configuration file of the daemon, written for settings that only root may change, and for all settings if no daemon runs
         #[arg(long, value_name = "FILE", env = "SCTPIFY_CONFIG", default_value = DEFAULT_CONFIG)]
         config: PathBuf,
     },
@@ -189,9 +189,9 @@ pub enum Command {
         #[arg(long, value_name = "FILE", env = "SCTPIFY_CONFIG", default_value = DEFAULT_CONFIG)]
         config: PathBuf,
     },
-    /// Delete a host's learned entries; its next connection tries SCTP again
+    /// Delete a host's learned entries; the next connection to the host tries SCTP again
     ///
-    /// `sctpify rule list` lists learned entries. Live connections continue.
+    /// `sctpify rule list` lists learned entries. Open connections continue.
     Forget {
         /// Host
         #[arg(
@@ -203,35 +203,35 @@ pub enum Command {
     /// List and change the rules that select connections for SCTP
     ///
     /// The first matching rule decides, so add specific rules first. Changes apply to new connections at once, and persist across
-    /// restarts. shimrules(8) does the same with the commands of the papers.
+    /// restarts. shimrules(8) offers the same functions with the command syntax of the papers.
     #[command(disable_help_subcommand = true)]
     Rule {
         /// Command to run
         #[command(subcommand)]
         command: RuleCommand,
     },
-    /// Show this host's public key, and six words that stand for it
+    /// Show this host's public key, and six words that represent it
     ///
-    /// Other hosts recognise this host by its key (setting encryption). The daemon makes the key at its first start.
+    /// Other hosts recognise this host by its key (setting encryption). The daemon creates the key at its first start.
     Key,
     /// Compare words with a host, to verify its key
     ///
-    /// Connect to the host over SCTP first, and run this at both ends while the connection lives. Both show six words for it. If those of the
-    /// other end are typed in, this host notes that people have verified the key.
+    /// First connect to the host over SCTP. While the connection is open, run this command at both ends. Both ends show six words for the
+    /// association. If you type the words that the other end shows, and the words match, this host records the key as verified.
     Pair {
         /// Host, such as 10.1.2.3 or host.example, or its name in `sctpify peers`
         #[arg(value_name = "HOST")]
         host: String,
-        /// Words that the other end shows, instead of a question on the terminal
+        /// Words that the other end shows; without this option, the command asks for them on the terminal
         #[arg(long, value_name = "WORDS")]
         words: Option<String>,
         /// Name of the host, for `sctpify status` and `sctpify peers`
         #[arg(long, value_name = "NAME")]
         name: Option<String>,
     },
-    /// List the hosts whose keys are known, give the key of one, or forget one
+    /// List the hosts whose keys are known, add the key of a host, or forget a host
     ///
-    /// The daemon writes down the key that it finds at the first encrypted connection to an address (setting encryption).
+    /// The daemon records the key that it finds at the first encrypted connection to an address (setting encryption).
     #[command(disable_help_subcommand = true)]
     Peers {
         /// Command to run
@@ -297,7 +297,7 @@ pub struct BenchArgs {
     #[arg(long = "for", value_name = "SECONDS", default_value_t = 600, requires = "serve", value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub duration: u32,
 
-    /// Transports to compare with
+    /// Transports to compare with SCTP
     #[arg(long, value_delimiter = ',', conflicts_with = "serve")]
     pub against: Vec<Other>,
 
@@ -343,23 +343,21 @@ pub struct RunArgs {
     #[arg(long, value_name = "FILTER", env = "SCTPIFY_LOG")]
     pub log: Option<String>,
 
-    /// Give an SCTP program sockets on a kernel without SCTP, instead of carrying its TCP connections
+    /// Provide SCTP sockets to an SCTP program on a kernel without SCTP, instead of carrying TCP connections
     ///
-    /// A preloaded library gives them to a program that is linked dynamically, and --seccomp to any
-    /// other. Programs that one user starts in one network namespace share a server, whose options
-    /// are those of the first.
+    /// A dynamically linked program gets the sockets from a preloaded library, and any other program through --seccomp. All programs of a
+    /// user in one network namespace share one socket server. The options of the first program apply to the server.
     #[arg(long, conflicts_with_all = ["config", "state_dir"])]
     pub sctp: bool,
 
-    /// Give sockets by seccomp user notification, without a library [default: for static programs and those of musl]
+    /// Provide sockets through seccomp user notification, without a library [default: for static programs and musl programs]
     ///
-    /// Reaches static programs and those that make system calls by themselves, such as programs in
-    /// Go, and all programs that they start. Each call on an SCTP socket costs some 40 microseconds
-    /// more. Requires Linux 5.19.
+    /// Works for static programs, for programs that make system calls directly, such as programs in Go, and for all their child processes.
+    /// Each call on an SCTP socket takes about 40 microseconds longer. Requires Linux 5.19.
     #[arg(long, requires = "sctp")]
     pub seccomp: bool,
 
-    /// Carriers and ports with --sctp
+    /// Carriers and ports of the sockets with --sctp
     #[command(flatten)]
     pub sockets: SocketArgs,
 
@@ -371,7 +369,7 @@ pub struct RunArgs {
 /// Carriers and ports of the sockets of `sctpify run --sctp`.
 #[derive(Args, Debug, Clone)]
 pub struct SocketArgs {
-    /// Carry packets over UDP, over IP as protocol 132 (root), or over both: the first answer decides
+    /// Carry packets over UDP, over IP protocol 132 (requires root), or over both: the first answer decides [default: udp]
     #[arg(long, value_enum, value_name = "CARRIERS")]
     pub carriers: Option<SocketCarriers>,
 
@@ -379,7 +377,7 @@ pub struct SocketArgs {
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub udp_port: Option<u16>,
 
-    /// UDP port of peers, where the program does not set SCTP_REMOTE_UDP_ENCAPS_PORT [default: 9899]
+    /// UDP port of peers, if the program does not set SCTP_REMOTE_UDP_ENCAPS_PORT [default: 9899]
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub peer_udp_port: Option<u16>,
 }
@@ -402,7 +400,7 @@ pub enum SocketCarriers {
     Both,
 }
 
-/// Interval and number of refreshes of `sctpify top` and `sctpify watch`.
+/// Interval and number of refreshes of `sctpify top`, `sctpify watch` and `sctpify ping`.
 #[derive(Args, Debug)]
 pub struct WatchArgs {
     /// Interval between refreshes, in milliseconds
@@ -417,10 +415,10 @@ pub struct WatchArgs {
 /// Commands of `sctpify peers`.
 #[derive(Subcommand, Debug)]
 pub enum PeersCommand {
-    /// Give the key of a host, from `sctpify key` there: connections to its addresses take no other key
+    /// Add the key of a host, as `sctpify key` prints it there; connections to its addresses accept no other key
     ///
-    /// So the first connection need not be trusted. A key that was found at one of the addresses before gives way. A host of another key that was
-    /// given must be forgotten first.
+    /// The first connection is then already authenticated. The key replaces any key that was only found at one of the addresses. If one of
+    /// the addresses belongs to a host whose key was added or verified, forget that host first.
     Add {
         /// Key of the host, as `sctpify key` prints it there
         #[arg(value_name = "KEY")]
@@ -432,7 +430,7 @@ pub enum PeersCommand {
         #[arg(long, value_name = "NAME")]
         name: Option<String>,
     },
-    /// Forget the key of a host: the next connection to it writes down the key that it finds
+    /// Forget the key of a host; the next connection to the host records the key that it finds
     Forget {
         /// Name, address or key of the host
         #[arg(value_name = "NAME|ADDRESS")]
@@ -452,7 +450,7 @@ pub enum ConfigCommand {
         #[arg(long, value_name = "FILE", env = "SCTPIFY_CONFIG", help = named_config())]
         config: Option<PathBuf>,
     },
-    /// Check the configuration file and report a wrong line
+    /// Check the configuration file and report the first faulty line
     Check {
         /// Configuration file
         #[arg(long, value_name = "FILE", env = "SCTPIFY_CONFIG", help = named_config())]
@@ -460,7 +458,7 @@ pub enum ConfigCommand {
     },
 }
 
-/// Returns the help of a file that must exist if it is named.
+/// Returns the help text of an option for a file that must exist if the user names it.
 fn named_config() -> String {
     format!("Configuration file; must exist if named [default: {DEFAULT_CONFIG}]")
 }

@@ -1,6 +1,6 @@
-//! `sctpify capture`: the packets of the daemon's carriers as a pcapng file.
+//! `sctpify capture`: writes the packets of the daemon's carriers to a pcapng file.
 //!
-//! The daemon produces the file's contents; this writes only whole blocks, so the file is valid whenever the capture ends.
+//! The daemon produces the file's contents. This module writes only whole blocks, so the file is valid whenever the capture ends.
 
 use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, Read, Write};
@@ -15,16 +15,16 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use crate::session::{ANSWER_TIMEOUT, Session, unexpected};
 use crate::{CliError, show};
 
-/// Interval of the check for Ctrl-C.
+/// Interval at which the capture checks for Ctrl-C.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Limit on the bytes read at once.
+/// Size of the read buffer, in bytes.
 const READ_BYTES: usize = 1 << 16;
-/// Limit on the length of a block: the daemon writes no longer ones.
+/// Limit on the length of a block, in bytes. The daemon writes no longer blocks.
 const BLOCK_MAX: usize = 1 << 20;
-/// The type of a block that contains a packet.
+/// pcapng type of an Enhanced Packet Block, which contains one packet.
 const PACKET: u32 = 6;
 
-/// Captures for this many seconds, or until it is stopped.
+/// Captures for this many seconds, or until a signal arrives.
 pub(crate) fn run(session: Session<'_>, file: &Path, seconds: u32) -> Result<(), CliError> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
@@ -46,7 +46,7 @@ pub(crate) fn run(session: Session<'_>, file: &Path, seconds: u32) -> Result<(),
     session.print(&Response::Done(Done::new(message)), show::answer)
 }
 
-/// Copies whole blocks until there are no more or `stop` is set; returns the number of packets.
+/// Copies whole blocks until the stream ends or `stop` is set; returns the number of packets.
 fn copy(from: &mut impl Read, to: &mut impl Write, stop: &AtomicBool) -> io::Result<u64> {
     let (mut waiting, mut packets) = (Vec::new(), 0);
     let mut bytes = vec![0; READ_BYTES];
@@ -59,7 +59,7 @@ fn copy(from: &mut impl Read, to: &mut impl Write, stop: &AtomicBool) -> io::Res
                     e.kind(),
                     ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
                 ) => {}
-            // A daemon that stops ends the capture.
+            // If the daemon stops, the capture ends without an error.
             Err(e) if e.kind() == ErrorKind::ConnectionReset => break,
             Err(e) => return Err(e),
         }
@@ -72,7 +72,7 @@ fn copy(from: &mut impl Read, to: &mut impl Write, stop: &AtomicBool) -> io::Res
     Ok(packets)
 }
 
-/// Returns the length of the whole blocks at the beginning, and the number of packets among them.
+/// Returns the length in bytes of the whole blocks at the beginning of `bytes`, and the number of packets in them.
 fn whole_blocks(bytes: &[u8]) -> io::Result<(usize, u64)> {
     let (mut at, mut packets) = (0, 0);
     while let Some((head, _)) = bytes[at..].split_first_chunk::<8>() {

@@ -1,4 +1,4 @@
-//! Implementation of each command of `sctpify`.
+//! Executes the commands of `sctpify`.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -16,7 +16,7 @@ use crate::{
     ping, rule, run, sctp, settings, show,
 };
 
-/// Runs one command.
+/// Runs one command and returns its exit status.
 pub(crate) fn run(args: &Sctpify) -> Result<ExitCode, CliError> {
     let session = Session { control: &args.control, json: args.json };
     let outcome = match &args.command {
@@ -130,7 +130,7 @@ pub(crate) fn addresses_of(host: &str) -> Result<impl Iterator<Item = IpAddr>, C
     Ok(found.map(|address| normalise(address.ip())))
 }
 
-/// Forgets all addresses of a host, each once.
+/// Asks the daemon to forget each address of a host once.
 fn forget(session: Session<'_>, host: &str) -> Result<(), CliError> {
     let addresses: BTreeSet<IpAddr> = addresses_of(host)?.collect();
     addresses.into_iter().try_for_each(|address| ask_and_show(session, &Request::Forget { address }))

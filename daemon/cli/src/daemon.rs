@@ -1,4 +1,4 @@
-//! Starts and stops the daemon.
+//! Starts and stops the daemon: `sctpify up` and `sctpify down`.
 
 use std::env;
 use std::fs::{self, File};
@@ -14,18 +14,18 @@ use control::{ClientError, Done, Request, Response};
 use crate::session::{Session, unexpected};
 use crate::{CliError, UpArgs, show};
 
-/// Interval of the checks for the daemon's start or end.
+/// Interval at which the daemon's start or end is checked.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// Limit on a daemon's start.
+/// Time limit on the daemon's start.
 const START_LIMIT: Duration = Duration::from_secs(15);
-/// Limit on a daemon's stop.
+/// Time limit on the daemon's stop.
 const STOP_LIMIT: Duration = Duration::from_secs(30);
-/// Number of log lines shown of a daemon that did not start.
+/// Number of log lines that are shown if the daemon does not start.
 const LOG_LINES: usize = 20;
 
 const DAEMON: &str = "sctpifyd";
 
-/// Starts the daemon; returns when it answers, or with its log if it does not.
+/// Starts the daemon, and returns when the daemon answers. If the daemon does not start, the error contains the end of its log.
 pub(crate) fn up(session: Session<'_>, args: &UpArgs) -> Result<(), CliError> {
     match running_pid(session) {
         Ok(pid) => return done(session, format!("sctpifyd is already running (pid {pid})")),
@@ -51,7 +51,7 @@ fn done(session: Session<'_>, message: String) -> Result<(), CliError> {
     session.print(&Response::Done(Done::new(message)), show::answer)
 }
 
-/// Repeats `look` until it returns a value, or the time has passed.
+/// Calls `look` at intervals of `every` until it returns a value. Returns `None` if `limit` passes first.
 #[allow(clippy::disallowed_methods, reason = "a program that waits for another")]
 pub(crate) fn look_until<T>(
     limit: Duration,
@@ -90,7 +90,7 @@ fn cannot_start(program: &Path, error: &io::Error) -> CliError {
     CliError::Failed(format!("cannot start {}: {error}", program.display()))
 }
 
-/// Creates an empty log; keeps the previous one as `.old`.
+/// Creates an empty log file. Renames the previous one to `sctpifyd.log.old`.
 fn make_log(log: &Path) -> Result<File, CliError> {
     let failed = |e: io::Error| {
         let advice = if e.kind() == ErrorKind::PermissionDenied { " (run this as root)" } else { "" };
@@ -138,7 +138,7 @@ pub(crate) fn end_of(log: &Path) -> String {
     last.iter().map(|l| format!("  {l}")).collect::<Vec<_>>().join("\n")
 }
 
-/// Leaves new connections to TCP, and waits up to `limit` for live ones to end.
+/// Makes the daemon carry new connections over TCP, and waits up to `limit` for open connections to end.
 fn drain(session: Session<'_>, limit: Duration) -> Result<(), CliError> {
     session.ask(&Request::Drain)?;
     let mut left = 0;
@@ -147,7 +147,7 @@ fn drain(session: Session<'_>, limit: Duration) -> Result<(), CliError> {
             left = status.connections.len();
             (left == 0).then_some(())
         }
-        // Another caller stopped it meanwhile.
+        // Another caller has stopped the daemon meanwhile.
         _ => Some(()),
     });
     if is_dry.is_none() {
@@ -157,7 +157,8 @@ fn drain(session: Session<'_>, limit: Duration) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Stops the daemon; returns when its process and its socket have gone. With `patience`, live connections may end first.
+/// Stops the daemon, and returns when its processes have ended and its socket no longer answers. `patience` is the limit on the wait for
+/// open connections to end before the stop.
 pub(crate) fn down(session: Session<'_>, patience: Option<Duration>) -> Result<(), CliError> {
     let pid = match running_pid(session) {
         Ok(pid) => pid,
@@ -187,14 +188,15 @@ pub(crate) fn down(session: Session<'_>, patience: Option<Duration>) -> Result<(
     )))
 }
 
-/// Returns the process that watches the daemon and cleans up after it: its parent, if that is also sctpifyd.
+/// Returns the daemon's supervisor, which watches the daemon and cleans up after it. The supervisor is the parent process, if that is also
+/// sctpifyd.
 fn supervisor_of(pid: u32) -> Option<u32> {
     let (_, parent) = state_and_parent(&stat(pid)?)?;
     let is_daemon = stat(parent)?.starts_with(&format!("{parent} ({DAEMON}) "));
     is_daemon.then_some(parent)
 }
 
-/// Reports whether the process runs; a zombie does not.
+/// Reports whether the process runs; a zombie does not count.
 fn is_alive(pid: u32) -> bool {
     let state = stat(pid).and_then(|s| state_and_parent(&s));
     state.is_some_and(|(state, _)| !matches!(state, 'Z' | 'X'))
@@ -204,7 +206,7 @@ fn stat(pid: u32) -> Option<String> {
     fs::read_to_string(format!("/proc/{pid}/stat")).ok()
 }
 
-/// Parses the state letter and the parent in a line of `/proc/PID/stat`: `PID (NAME) STATE PARENT ...`.
+/// Parses the state letter and the parent's process ID in a line of `/proc/PID/stat`: `PID (NAME) STATE PARENT ...`.
 fn state_and_parent(stat: &str) -> Option<(char, u32)> {
     let mut fields = stat.rsplit_once(") ")?.1.split(' ');
     Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))

@@ -1,4 +1,4 @@
-//! Requirements of sctpify that this host lacks, found without a daemon; and the daemon's own findings.
+//! `sctpify doctor`: checks this host for the requirements of sctpify, and adds the daemon's own findings if a daemon runs.
 
 use std::cmp::Reverse;
 use std::fs;
@@ -16,13 +16,14 @@ use crate::probe::Links;
 use crate::session::{Session, unexpected};
 use crate::{CliError, kernel, probe, show};
 
-/// The name of the check that the daemon also makes.
+/// Name of the NAT check, which the daemon also makes.
 const NAT: &str = "NAT";
-/// The number of INITs on each link, and the limit on the wait for each answer.
+/// Number of INITs on each link.
 const ROUNDS: u64 = 5;
+/// Limit on the wait for each answer.
 const PATIENCE: Duration = Duration::from_millis(700);
 
-/// Checks, prints, and fails if something is missing.
+/// Runs all checks and prints the report. Fails if a requirement is missing.
 pub(crate) fn run(session: Session<'_>, destination: Option<&str>) -> Result<(), CliError> {
     let mut report = DoctorReport { checks: local_checks(), links: Vec::new(), addresses: Vec::new() };
     let target = destination.map(Target::parse).transpose()?;
@@ -53,9 +54,9 @@ pub(crate) fn run(session: Session<'_>, destination: Option<&str>) -> Result<(),
     if missing.is_empty() { Ok(()) } else { Err(CliError::SomethingMissing(missing)) }
 }
 
-/// Adds the checks of the routes to a peer, and the tests of this host's links to it.
+/// Adds checks of the route to a peer, and tests of this host's links to the peer.
 fn test_peer(session: Session<'_>, target: Target, own: &[OwnAddress], report: &mut DoctorReport) {
-    // The daemon's observations count for more than the kind of the addresses.
+    // The daemon's NAT check takes precedence: it relies on observations, not only on address ranges.
     if report.checks.iter().all(|check| check.name != NAT) {
         report.checks.extend(nat(target.peer));
     }
@@ -69,7 +70,7 @@ fn test_peer(session: Session<'_>, target: Target, own: &[OwnAddress], report: &
     report.links.sort_by_key(|test| Reverse(test.loss_percent()));
     let mut checks = probe::checks(target.peer, udp_port, target.port);
     if report.links.iter().any(|test| test.answered > 0) {
-        // The checks go by the route of the kernel's choice, and connections by any link that works.
+        // The checks use the route that the kernel chooses. Connections can use any working link.
         checks.iter_mut().for_each(|check| check.level = check.level.min(Level::Warning));
     }
     report.checks.extend(checks);
@@ -80,7 +81,7 @@ fn test_peer(session: Session<'_>, target: Target, own: &[OwnAddress], report: &
     report.checks.extend(verdict(&report.links));
 }
 
-/// Sums the tests up by link that connections use: a link works if one of its tests was answered.
+/// Summarises the tests for each link that connections use. A link works if one of its tests was answered.
 fn verdict(tests: &[LinkTest]) -> Option<Check> {
     let mut links: Vec<(String, Vec<&LinkTest>)> = Vec::new();
     for test in tests.iter().filter(|test| test.own.unused.is_none()) {
@@ -115,7 +116,7 @@ fn verdict(tests: &[LinkTest]) -> Option<Check> {
     Some(Check::bad("links", level, found, remedy))
 }
 
-/// A host to test, and a port of it if the user names one.
+/// A host to test, with a port if the user names one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Target {
     pub(crate) peer: IpAddr,
@@ -123,7 +124,7 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// Parses HOST or HOST:PORT; of several addresses, the first one counts.
+    /// Parses HOST or HOST:PORT. If a host has several addresses, uses the first one.
     pub(crate) fn parse(text: &str) -> Result<Target, CliError> {
         let is_with_port = match text.rsplit_once(':') {
             Some((host, _)) => !host.contains(':') || host.ends_with(']'),
@@ -143,7 +144,7 @@ impl Target {
     }
 }
 
-/// Returns the UDP port of SCTP that this host uses: both ends have the same.
+/// Returns the UDP port that this host uses for SCTP. The tests assume that the peer uses the same port.
 pub(crate) fn udp_port(session: Session<'_>) -> u16 {
     let told = session.ask(&Request::Get { name: "udp_port".into() });
     let port = match told {
@@ -153,11 +154,11 @@ pub(crate) fn udp_port(session: Session<'_>) -> u16 {
     port.unwrap_or(Settings::default().udp_port)
 }
 
-/// Checks for a NAT by the addresses at both ends; none if this host has no route to the peer.
+/// Infers from the addresses of both ends whether a NAT is on the path; `None` if this host has no route to the peer.
 fn nat(peer: IpAddr) -> Option<Check> {
     let any: IpAddr = if peer.is_ipv4() { [0; 4].into() } else { [0; 16].into() };
     let socket = UdpSocket::bind((any, 0)).ok()?;
-    // Sends nothing: the kernel picks the route, and with it the address.
+    // This connect sends nothing. The kernel chooses the route, and thereby the local address.
     socket.connect((peer, probe::ANY_SCTP_PORT)).ok()?;
     let ours = socket.local_addr().ok()?.ip();
     if !is_behind_nat(ours, peer) {

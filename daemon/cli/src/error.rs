@@ -1,4 +1,4 @@
-//! Outcome of a command.
+//! Errors of commands, and their exit status.
 
 use std::io::{self, ErrorKind};
 use std::process::ExitCode;
@@ -25,13 +25,13 @@ pub enum CliError {
     /// Something else failed.
     #[error("{0}")]
     Failed(String),
-    /// According to the doctor's report, already printed, this is missing.
+    /// Names of missing requirements from the doctor's report, which was already printed.
     #[error("missing: {0}; see the remedies in the report")]
     SomethingMissing(String),
     /// The command of `sctpify run` could not be started.
     #[error("cannot run {program}: {error}")]
     NotRun {
-        /// Its name.
+        /// Name of the command.
         program: String,
         /// The reason.
         error: io::Error,
@@ -98,8 +98,8 @@ impl CliError {
     }
 }
 
-/// Prints the error, if any, and returns the exit status. A reader that closed the pipe early (`sctpify status | head -1`) is no
-/// error.
+/// Prints the error, if any, and returns the exit status. If the reader of the output closes the pipe early (`sctpify status | head -1`),
+/// this is not an error.
 pub(crate) fn finish(result: Result<ExitCode, CliError>, json: bool) -> ExitCode {
     let error = match result {
         Ok(code) => return code,

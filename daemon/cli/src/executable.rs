@@ -1,4 +1,4 @@
-//! Executable files: whether the library can be preloaded into them.
+//! Examines executable files, to decide whether the library `libsctpify.so` can be preloaded into them.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -8,10 +8,10 @@ use elf::abi::PT_INTERP;
 use elf::endian::AnyEndian;
 use nix::unistd::{AccessFlags, access};
 
-/// Dynamic linkers of musl, which cannot load a library made for glibc.
+/// Part of the names of musl's dynamic linkers, which cannot load a library made for glibc.
 const MUSL: &str = "ld-musl";
 
-/// Reports whether a command is an executable into which no library of glibc can be preloaded: a static one, or one of musl. False for
+/// Reports whether a command is an executable that cannot preload a glibc library: a static program, or a musl program. Returns false for
 /// scripts, and for files that cannot be read.
 pub(crate) fn takes_no_library(command: &str) -> bool {
     match find(command).and_then(|path| linker(&path)) {
@@ -31,7 +31,7 @@ fn find(command: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|directory| directory.join(command)).find(may_run)
 }
 
-/// Returns the dynamic linker that an ELF file names, if it names one. `None`: it is no ELF file.
+/// Returns the dynamic linker that an ELF file names, or `Some(None)` if it names none. Returns `None` if the file is not an ELF file.
 fn linker(path: &Path) -> Option<Option<String>> {
     let file = File::open(path).ok()?;
     let mut elf = ElfStream::<AnyEndian, _>::open_stream(file).ok()?;
@@ -57,7 +57,7 @@ mod tests {
 
     #[test]
     fn programs_that_are_static_or_of_musl_take_no_library() {
-        // Rust's tests are programs of glibc: their linker's name is changed in a copy.
+        // The test program uses glibc. A copy of it gets the name of a musl linker.
         let original = std::fs::read(std::env::current_exe().unwrap()).unwrap();
         let at = original.windows(8).position(|bytes| bytes == b"ld-linux").expect("a program of glibc");
         let mut copy = original;
@@ -65,7 +65,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), &copy).unwrap();
         assert!(takes_no_library(file.path().to_str().unwrap()));
-        // PT_INTERP becomes PT_NULL.
+        // Without a PT_INTERP segment, the copy counts as static.
         let table = 64;
         let entry =
             (0..20).map(|n| table + 56 * n).find(|at| copy[*at..*at + 4] == 3_u32.to_ne_bytes()).unwrap();

@@ -1,4 +1,4 @@
-//! `sctpify expose`: SCTP clients reach a listener of the caller's own while this runs.
+//! `sctpify expose`: lets SCTP clients reach one of the caller's listeners while the command runs.
 
 use std::io::{self, ErrorKind, Read};
 use std::net::{IpAddr, SocketAddr};
@@ -12,10 +12,10 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use crate::session::{ANSWER_TIMEOUT, Session, unexpected};
 use crate::{CliError, show};
 
-/// Interval of the check for Ctrl-C.
+/// Interval at which the command checks for Ctrl-C.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// Asks for the listener, and holds it until a signal arrives; if the daemon ends it, that is an error.
+/// Asks the daemon to expose the listener, and keeps it exposed until a signal arrives. Fails if the daemon ends the exposure.
 pub(crate) fn run(session: Session<'_>, listener: &str) -> Result<(), CliError> {
     let (address, port) = parse(listener)?;
     let stop = Arc::new(AtomicBool::new(false));

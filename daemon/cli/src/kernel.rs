@@ -1,4 +1,4 @@
-//! Features of the running kernel that the shim needs.
+//! Checks whether the running kernel has the features that the shim needs.
 
 use std::fs;
 use std::io::Read;
@@ -7,12 +7,12 @@ use std::process::{Command, Stdio};
 
 use control::{Check, Level};
 
-/// Size of the largest kernel configuration that is read.
+/// Limit on the bytes that are read from the unpacked kernel configuration.
 const MAX_CONFIG_BYTES: u64 = 8 << 20;
-/// The oldest kernel with nf_tables tables that belong to a socket.
+/// Oldest kernel version (major, minor) in which a socket can own nf_tables tables.
 const MIN_VERSION: (u32, u32) = (5, 12);
 
-/// A configuration option and the module that it builds; None if it is never a module.
+/// A configuration option of the kernel, and the module that it builds; `None` if the option never builds a module.
 struct Part {
     option: &'static str,
     module: Option<&'static str>,
@@ -22,7 +22,7 @@ struct Part {
 struct Feature {
     name: &'static str,
     why: &'static str,
-    /// Alternative lists of parts; all parts of one list are needed.
+    /// Alternative lists of parts. All parts of one list are needed.
     alternatives: &'static [&'static [Part]],
 }
 
@@ -74,7 +74,8 @@ const FEATURES: &[Feature] = &[
     },
 ];
 
-/// Without it, connections of peers are refused, and everything else works.
+/// Delivery of peers' connections to local programs. Without this feature, connections of peers over SCTP are refused, and everything else
+/// works.
 const DELIVERY: Feature = Feature {
     name: "delivery",
     why: "delivers peers' connections through the interface of the peer's packets",
@@ -87,7 +88,7 @@ const DELIVERY: Feature = Feature {
     ]],
 };
 
-/// Availability of a kernel's part or feature; later variants are worse.
+/// Availability of a part or feature, from best to worst.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Presence {
     Present,
@@ -96,14 +97,15 @@ enum Presence {
     Absent,
 }
 
-/// Known facts of a kernel.
+/// Known facts about a kernel.
 #[derive(Default)]
 struct Kernel {
     release: String,
-    /// Its configuration; empty if unknown.
+    /// Kernel configuration; empty if unknown.
     config: String,
-    /// The lists of built-in and of loadable modules.
+    /// Text of `modules.builtin`, the list of built-in modules; empty if unknown.
     builtin: String,
+    /// Text of `modules.dep`, the list of loadable modules; empty if unknown.
     loadable: String,
 }
 
@@ -207,7 +209,7 @@ fn options(feature: &Feature) -> String {
     feature.alternatives.iter().map(of_parts).collect::<Vec<_>>().join(", or ")
 }
 
-/// Reads the kernel's configuration, from /boot or from the kernel itself; empty if neither has it.
+/// Reads the kernel's configuration from /boot, or else from /proc/config.gz. Returns an empty text if neither exists.
 fn running_config(release: &str) -> String {
     let installed = read(&format!("/boot/config-{release}"));
     if !installed.is_empty() {

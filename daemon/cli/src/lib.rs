@@ -1,9 +1,10 @@
-//! The commands `sctpify` and `shimrules`: they ask the daemon over its control socket and print its answers.
+//! The commands `sctpify` and `shimrules`, which send requests to the daemon's control socket and print its answers.
 //!
-//! They make no decisions: rules, settings and reasons come from the daemon. Without a daemon only `up`, `down`, `doctor`,
-//! `config`, `get` and `set` work. Command lines, manual pages and completions come from one definition.
+//! The commands make no decisions: rules, settings and reasons come from the daemon. Without a daemon, only these commands work: `up`,
+//! `down`, `run`, `sctp`, `doctor`, `config`, `get`, `set` and `bench --serve`. Command lines, manual pages and completions come from one
+//! definition.
 //!
-//! Exit status: 0 done, 1 refused or failed, 2 wrong usage, 3 no daemon.
+//! Exit status: 0 success, 1 refused or failed, 2 usage error, 3 no daemon. `sctpify run` exits with the status of its command.
 //!
 //! Begin with [`sctpify_main`]; the definitions are [`Sctpify`] and [`Shimrules`].
 

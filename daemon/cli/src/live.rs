@@ -1,7 +1,7 @@
-//! Repeated status: `watch` as lines of JSON, `top` on the terminal.
+//! Shows the status repeatedly: `watch` prints lines of JSON, `top` draws on the terminal.
 //!
-//! `top` only uses features of every terminal: another screen, the cursor's home, clearing. It ends with `q` or Ctrl-C and
-//! restores the screen.
+//! `top` uses only features that every terminal has: the alternate screen, cursor home, and clearing. `q` or Ctrl-C ends `top`, which then
+//! restores the previous screen.
 
 use std::io::{self, IsTerminal, Stdin, Write};
 use std::os::fd::AsFd;
@@ -20,29 +20,32 @@ use crate::session::{Session, unexpected};
 use crate::table::{Align, Table, bytes, millis, seconds};
 use crate::{CliError, show};
 
-/// Interval at which the daemon is asked for new events, unless a shorter one is wanted.
+/// Longest interval between two requests for new events. The user may choose a shorter interval.
 const EVENTS_EVERY: Duration = Duration::from_millis(200);
-/// Pause before a daemon that has ended is asked again.
+/// Pause before the next request to a daemon that has ended.
 const DAEMON_AGAIN: Duration = Duration::from_secs(1);
-/// Interval of the check for the end of `top`.
+/// Interval at which `top` checks for a signal or a key.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// Sequences that enter the alternate screen without cursor, and leave it.
+/// Control sequence that enters the alternate screen and hides the cursor.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l";
+/// Control sequence that shows the cursor and leaves the alternate screen.
 const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
-/// Sequences for the cursor's home, and to clear the rest of a line and of the screen.
+/// Control sequence that moves the cursor to the top left corner.
 const HOME: &str = "\x1b[H";
+/// Control sequence that clears the rest of a line.
 const CLEAR_LINE: &str = "\x1b[K";
+/// Control sequence that clears the rest of the screen.
 const CLEAR_REST: &str = "\x1b[J";
-/// Prefix of a line that continues the one above.
+/// Indentation of a line that continues the previous line.
 const CONTINUED: &str = "    ";
-/// The size of a terminal that does not report it.
+/// Assumed columns and rows of a terminal that does not report its size.
 const USUAL_SIZE: (usize, usize) = (80, 24);
 
 /// Interval and number of the reports.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rhythm {
     pub(crate) interval_ms: u64,
-    /// None means until stopped.
+    /// Number of reports; `None` means no limit.
     pub(crate) count: Option<u64>,
 }
 
@@ -63,7 +66,7 @@ fn status(session: Session<'_>) -> Result<Box<Status>, CliError> {
     }
 }
 
-/// Prints the status as one object per line, with the schema in each.
+/// Prints the status repeatedly, as one JSON object per line. Each object contains the schema version.
 pub(crate) fn watch(session: Session<'_>, rhythm: Rhythm) -> Result<(), CliError> {
     for done in 1.. {
         let answer = Response::Status(status(session)?);
@@ -76,8 +79,8 @@ pub(crate) fn watch(session: Session<'_>, rhythm: Rhythm) -> Result<(), CliError
     Ok(())
 }
 
-/// Prints changes of links and paths from now on, as they come, as one object per line with the schema in each. If the daemon ends, it
-/// waits for the next one.
+/// Prints changes of links and paths when they occur, as one JSON object per line. Each object contains the schema version. Earlier changes
+/// are not printed. If the daemon ends, waits for the next daemon.
 pub(crate) fn events(session: Session<'_>, rhythm: Rhythm) -> Result<(), CliError> {
     let first = events_after(session, u64::MAX)?;
     let (mut last, mut started, mut is_lost) = (first.count, first.started_unix_ms, false);
@@ -86,7 +89,7 @@ pub(crate) fn events(session: Session<'_>, rhythm: Rhythm) -> Result<(), CliErro
         sleep(EVENTS_EVERY.min(rhythm.pause()));
         let report = match events_after(session, last) {
             Ok(report) => report,
-            // A daemon that stops does not answer; other refusals do not go away by waiting.
+            // While a daemon stops, requests fail with the code `Failed`. After any other refusal, waiting does not help.
             Err(CliError::Refused(refusal)) if refusal.code != ErrorCode::Failed => {
                 return Err(CliError::Refused(refusal));
             }
@@ -102,7 +105,7 @@ pub(crate) fn events(session: Session<'_>, rhythm: Rhythm) -> Result<(), CliErro
             eprintln!("sctpify: the daemon answers again");
         }
         if report.started_unix_ms != started {
-            // Its numbers begin anew, and it tells all from its start.
+            // This is another daemon. Its event numbers begin at 1, so the next request asks for all of them.
             (started, last) = (report.started_unix_ms, 0);
             continue;
         }
@@ -128,9 +131,9 @@ fn events_after(session: Session<'_>, number: u64) -> Result<EventsReport, CliEr
     }
 }
 
-/// Draws the status until it is stopped.
+/// Draws the status repeatedly, until a signal arrives, `q` is pressed or the requested number of drawings is reached.
 pub(crate) fn top(session: Session<'_>, rhythm: Rhythm) -> Result<(), CliError> {
-    // A missing daemon is reported before the screen changes.
+    // This request reports a missing daemon before the screen changes.
     let mut before = status(session)?;
     redraw(rhythm, true, || {
         let now = status(session)?;
@@ -141,8 +144,8 @@ pub(crate) fn top(session: Session<'_>, rhythm: Rhythm) -> Result<(), CliError> 
     Ok(())
 }
 
-/// Draws lines until it is stopped; returns whether that was on a screen of its own. Without a terminal, or if `may_use_screen` is false,
-/// prints each drawing below the previous one.
+/// Draws lines repeatedly, until a signal arrives, `q` is pressed or the requested number of drawings is reached. Returns true if the
+/// alternate screen was used. Without a terminal, or if `may_use_screen` is false, prints each drawing below the previous one.
 pub(crate) fn redraw(
     rhythm: Rhythm,
     may_use_screen: bool,
@@ -163,7 +166,7 @@ pub(crate) fn redraw(
     Ok(screen.is_some())
 }
 
-/// Waits; returns true if a signal or a key ended the wait.
+/// Waits for `pause`; returns true if a signal or a key ended the wait.
 fn waited(pause: Duration, stop: &AtomicBool, keys: Option<&Keys>) -> bool {
     let mut left = pause;
     while !left.is_zero() && !stop.load(Ordering::Relaxed) {
@@ -177,14 +180,14 @@ fn waited(pause: Duration, stop: &AtomicBool, keys: Option<&Keys>) -> bool {
     stop.load(Ordering::Relaxed)
 }
 
-/// A terminal that delivers keys one by one without echo; dropping this restores it. Ctrl-C stays a signal.
+/// A terminal that delivers each key at once and without echo. Dropping this value restores the previous mode. Ctrl-C still sends a signal.
 struct Keys {
     input: Stdin,
     before: Termios,
 }
 
 impl Keys {
-    /// Takes over a terminal; None if `input` is none.
+    /// Changes the mode of a terminal; `None` if `input` is not a terminal.
     fn of_terminal(input: Stdin) -> Option<Keys> {
         let before = tcgetattr(&input).ok()?;
         let mut now = before.clone();
@@ -193,7 +196,7 @@ impl Keys {
         Some(Keys { input, before })
     }
 
-    /// Reports whether `q` is among the pressed keys.
+    /// Reads the pressed keys, and reports whether `q` is among them.
     fn has_quit(&self) -> bool {
         let mut pressed = [0; 64];
         let mut ready = [PollFd::new(self.input.as_fd(), PollFlags::POLLIN)];
@@ -207,12 +210,12 @@ impl Keys {
 
 impl Drop for Keys {
     fn drop(&mut self) {
-        // Nobody can receive an error here.
+        // A destructor cannot report the error.
         let _ = tcsetattr(&self.input, SetArg::TCSANOW, &self.before);
     }
 }
 
-/// The alternate screen; dropping this restores the usual one.
+/// The alternate screen. Dropping this value restores the usual screen.
 struct Screen;
 
 impl Screen {
@@ -226,7 +229,7 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // Nobody can receive an error here.
+        // A destructor cannot report the errors.
         let _ = io::stdout().write_all(LEAVE.as_bytes());
         let _ = io::stdout().flush();
     }
@@ -251,7 +254,7 @@ fn draw(on_screen: bool, lines: Vec<String>) -> io::Result<()> {
     out.flush()
 }
 
-/// Breaks the line between words so that each part fits; cuts a word that is longer than a line.
+/// Breaks a line between words so that each part fits the width. Truncates a word that is longer than a line.
 fn wrapped(line: &str, width: usize) -> Vec<String> {
     let length = |text: &str| text.chars().count();
     if length(line) <= width {
@@ -268,13 +271,13 @@ fn wrapped(line: &str, width: usize) -> Vec<String> {
     lines.iter().map(|line| line.trim_end().chars().take(width).collect()).collect()
 }
 
-/// Returns the columns and rows of the terminal.
+/// Returns the number of columns and rows of the terminal.
 fn size() -> (usize, usize) {
     let found = terminal_size::terminal_size();
     found.map_or(USUAL_SIZE, |(width, height)| (usize::from(width.0), usize::from(height.0)))
 }
 
-/// Returns all lines of the drawing.
+/// Returns the lines of one drawing of `top`.
 fn lines(before: &Status, now: &Status, rhythm: Rhythm) -> Vec<String> {
     let per_second = |bytes: u64| bytes * 1000 / rhythm.interval_ms.max(1);
     let c = &now.counters;
@@ -332,7 +335,7 @@ fn link_lines(before: &Status, now: &Status, per_second: &dyn Fn(u64) -> u64) ->
         let is_same = |old: &&PeerLink| old.peer == link.peer && old.interface == link.interface;
         let old = before.links.iter().find(is_same);
         let rate = |now: u64, was: Option<u64>| {
-            // A daemon that was restarted counts from zero.
+            // A restarted daemon counts from zero again: the rate is then zero.
             format!("{}/s", bytes(per_second(now.saturating_sub(was.unwrap_or(now)))))
         };
         table.row([

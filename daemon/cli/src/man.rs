@@ -1,4 +1,4 @@
-//! Manual pages, reference pages and completions, from the same definitions as the command lines, the settings and the metrics.
+//! Generates manual pages, reference pages and completions from the definitions of the command lines, the settings and the metrics.
 
 use std::io::Write;
 
@@ -10,11 +10,14 @@ use rules::{SETTINGS, Setting};
 
 use crate::{CliError, Sctpify, Shimrules};
 
-/// Writes sctpify(8) with a page for each of its commands, shimrules(8), sctpifyd(8) and sctpify.toml(5) to a directory; or the pages of
-/// the reference; or the completions of one of the programs.
+/// Executes a documentation command:
+///
+/// - `man` writes sctpify(8), a page for each of its commands, shimrules(8), sctpifyd(8) and sctpify.toml(5) to a directory.
+/// - `reference` writes the reference pages to a directory.
+/// - `completions` prints the completions of one program.
 ///
 /// # Errors
-/// When no program has that name, or the output cannot be written.
+/// If no program has the requested name, or the output cannot be written.
 pub(crate) fn write(docs: &Docs, out: &mut dyn Write) -> Result<(), CliError> {
     let pages = [
         ("sctpify.toml.5", settings_page().to_roff().into_bytes()),
@@ -85,7 +88,7 @@ fn settings_page() -> Roff {
     page
 }
 
-/// Returns the default in words: an empty one would be invisible.
+/// Returns the default as text. An empty default becomes `nothing`, because it would be invisible.
 fn default_of(setting: &Setting) -> String {
     Some(setting.default_value()).filter(|value| !value.is_empty()).unwrap_or_else(|| "nothing".to_owned())
 }

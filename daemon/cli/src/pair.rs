@@ -1,4 +1,4 @@
-//! `sctpify pair`: people compare words at both ends of an encrypted association, which shows that nobody is between its hosts.
+//! `sctpify pair`: people compare words at both ends of an encrypted association. Equal words show that no attacker is between the hosts.
 
 use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Write};
@@ -10,7 +10,7 @@ use crate::commands::addresses_of;
 use crate::session::{Session, unexpected};
 use crate::{CliError, show};
 
-/// Shows the words of the associations with the host, and pairs with it if those of the other end are among them.
+/// Shows the words of the associations with a host. Pairs with the host if the words from the other end match one of these associations.
 pub(crate) fn run(
     session: Session<'_>,
     host: &str,
@@ -35,7 +35,7 @@ pub(crate) fn run(
              still lives, somebody is between the hosts: do not trust the connection"
         )));
     };
-    // Another key may have come while people compared.
+    // Another key of the host may have been found while people compared the words.
     let mut now = look(session, host)?;
     now.keys.insert(same.peer.clone());
     now.check_keys(host)?;
@@ -43,16 +43,16 @@ pub(crate) fn run(
     session.print(&answer, show::answer)
 }
 
-/// The keys and associations that are found at a host.
+/// The keys and associations of a host.
 struct Found {
-    /// The keys that associations have proven there, and those that connections to it must find.
+    /// Keys that associations with the host have proven, and known keys of its addresses.
     keys: BTreeSet<HostKeyText>,
     encrypted: Vec<Encryption>,
     /// Number of associations that are not encrypted.
     in_clear: usize,
 }
 
-/// Asks for the associations and the keys of a host, which is a name of a known peer, a host name or an address.
+/// Asks the daemon for the associations and the keys of a host. `host` is the name of a known peer, a host name or an address.
 fn look(session: Session<'_>, host: &str) -> Result<Found, CliError> {
     let status = match session.ask(&Request::Status)? {
         Response::Status(status) => status,
@@ -94,7 +94,7 @@ impl Found {
         Found { keys, in_clear: all - encrypted.len(), encrypted }
     }
 
-    /// Fails unless there is one key, and there are words to compare.
+    /// Fails if the host has more than one key, or no encrypted association whose words can be compared.
     fn check(&self, host: &str) -> Result<(), CliError> {
         self.check_keys(host)?;
         if !self.encrypted.is_empty() {
@@ -109,7 +109,7 @@ impl Found {
         )))
     }
 
-    /// Fails if there is more than one key.
+    /// Fails if the host has more than one key.
     fn check_keys(&self, host: &str) -> Result<(), CliError> {
         if self.keys.len() < 2 {
             return Ok(());
@@ -122,13 +122,13 @@ impl Found {
     }
 }
 
-/// Returns the peer's addresses that have answered. Any others are only what a packet says.
+/// Returns the peer's addresses that have answered. An unconfirmed address is only a claim in a packet.
 fn confirmed(association: &Association) -> impl Iterator<Item = IpAddr> {
     let is_confirmed = |path: &&Path| path.state != PathState::Unconfirmed;
     association.paths.iter().filter(is_confirmed).map(|path| path.remote)
 }
 
-/// Shows the words, and asks for those of the other end, on a terminal.
+/// Shows the words. On a terminal, asks for the words of the other end; otherwise returns an empty text.
 fn ask(host: &str, found: &Found) -> Result<String, CliError> {
     println!(
         "Run `sctpify pair` with this host's address on {host}. If nobody is in between, one line there is the same:\n"
@@ -234,7 +234,7 @@ mod tests {
         let among = |peers: &[KnownPeer]| Found::among(one(), peers, None, BTreeSet::from([ip(1), ip(9)]));
         assert!(among(&[]).check("host").is_ok());
         assert!(among(&[known(key('A'), &[ip(1)]), known(key('B'), &[ip(3)])]).check("host").is_ok());
-        // The second known peer of the host, and another one at a confirmed path that nobody has typed.
+        // First, an address of the host has a second known key. Then, the address of another confirmed path has another known key.
         assert!(among(&[known(key('A'), &[ip(1)]), known(key('B'), &[ip(9)])]).check("host").is_err());
         assert!(among(&[known(key('B'), &[ip(2)])]).check("host").is_err());
     }

@@ -1,4 +1,4 @@
-//! `sctpify ping`: INITs on each link of this host to a peer, again and again, with round trips and losses.
+//! `sctpify ping`: sends INITs to a peer repeatedly on each link of this host, and shows round-trip times and losses.
 
 use std::io;
 use std::time::Duration;
@@ -11,10 +11,11 @@ use crate::probe::Links;
 use crate::session::{Session, unexpected};
 use crate::{CliError, show};
 
-/// Limit on the wait for an answer.
+/// Limit on the wait for each answer.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Tests the links until it is stopped, and fails if nothing has answered.
+/// Tests the links repeatedly, until a signal arrives, `q` is pressed or the requested number of rounds is reached. Fails if no INIT was
+/// answered.
 pub(crate) fn run(session: Session<'_>, host: &str, rhythm: Rhythm) -> Result<(), CliError> {
     let target = Target::parse(host)?;
     let own = match session.ask(&Request::Doctor { peer: Some(target.peer) })? {

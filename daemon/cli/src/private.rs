@@ -1,8 +1,8 @@
-//! Addresses that are valid only within their own network.
+//! Recognises addresses that are valid only within their own network.
 
 use std::net::IpAddr;
 
-/// Reports whether packets between these addresses must pass a NAT: ours is private, and the peer's is not.
+/// Reports whether packets between these addresses must pass a NAT: our address is private, and the peer's address is not.
 pub(crate) fn is_behind_nat(ours: IpAddr, peer: IpAddr) -> bool {
     is_private(ours) && !is_private(peer)
 }

@@ -1,10 +1,14 @@
-//! `sctpify run`: one command over SCTP, without root.
+//! `sctpify run`: runs one command with its connections over SCTP, without root.
 //!
-//! A separate user namespace permits a separate network namespace, whose only way out is a daemon started just for this, which
-//! runs without privileges in the caller's network namespace. In order: user namespace, daemon, network and mount namespace, and
-//! then, in a second user namespace, the command under its caller's own user id and without any capability ([`enter`]).
+//! A new user namespace permits a new network namespace. The only way out of this network namespace is a daemon, which is started for this
+//! command alone. The daemon runs without privileges in the caller's network namespace. The steps are:
 //!
-//! Does everything or nothing: if the system forbids user namespaces, nothing is run.
+//! 1. Enter a user namespace.
+//! 2. Start the daemon.
+//! 3. Enter a network namespace and a mount namespace.
+//! 4. Run the command in a second user namespace, under the caller's user ID and without any capability ([`enter`]).
+//!
+//! If the system forbids user namespaces, the command is not run.
 
 use std::convert::Infallible;
 use std::fs::{self, File};
@@ -31,13 +35,13 @@ use crate::daemon::{end_of, find_daemon, look_until};
 use crate::session::Session;
 use crate::{CliError, RunArgs};
 
-/// Limit on the daemon's start.
+/// Time limit on the daemon's start.
 const START_LIMIT: Duration = Duration::from_secs(15);
-/// Interval of the check for the start.
+/// Interval at which the daemon's start is checked.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// Limit on the daemon's shutdown of its associations.
+/// Time limit on the daemon's shutdown of its associations.
 const STOP_LIMIT: Duration = Duration::from_secs(3);
-/// Exit status base that a shell uses for a command ended by a signal.
+/// Base of the exit status for a command that a signal ended. Like a shell, sctpify adds the number of the signal.
 pub(crate) const SIGNAL_BASE: i32 = 128;
 
 /// Runs a command, and returns its exit status.
@@ -54,13 +58,13 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, CliError> {
     Ok(exit_code(status))
 }
 
-/// Returns the exit status of a command as a shell gives it.
+/// Returns the exit status of a command in the form that a shell uses.
 pub(crate) fn exit_code(status: ExitStatus) -> ExitCode {
     let code = status.code().unwrap_or_else(|| SIGNAL_BASE + status.signal().unwrap_or(0));
     ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX))
 }
 
-/// The directory of one run, with control socket and log; removed when dropped.
+/// Directory of one run, with the control socket and the log. Dropping this value removes the directory.
 struct RunDirectory {
     dir: PathBuf,
 }
@@ -89,12 +93,12 @@ impl RunDirectory {
 
 impl Drop for RunDirectory {
     fn drop(&mut self) {
-        // At worst, one small directory stays in the runtime directory.
+        // If this fails, one small directory remains in the runtime directory.
         let _ = fs::remove_dir_all(&self.dir);
     }
 }
 
-/// Enters a new user namespace in which our `uid` is `inner_uid`, and no other user exists.
+/// Enters a new user namespace that maps only `uid` to `inner_uid` and `gid` to `inner_gid`.
 fn enter_user_namespace(inner_uid: u32, uid: u32, inner_gid: u32, gid: u32) -> Result<(), CliError> {
     unshare(CloneFlags::CLONE_NEWUSER).map_err(no_user_namespaces)?;
     let write = |file: &str, text: String| {
@@ -106,7 +110,7 @@ fn enter_user_namespace(inner_uid: u32, uid: u32, inner_gid: u32, gid: u32) -> R
     write("gid_map", format!("{inner_gid} {gid} 1"))
 }
 
-/// Returns the error, with a remedy if the system forbids user namespaces.
+/// Returns the error for a system that forbids user namespaces, with a remedy.
 fn no_user_namespaces(errno: Errno) -> CliError {
     let remedy = match errno {
         Errno::ENOSPC => "raise the limit: sysctl user.max_user_namespaces=10000",
@@ -122,7 +126,7 @@ fn no_user_namespaces(errno: Errno) -> CliError {
     ))
 }
 
-/// Enters a network namespace for the command, with a resolver configuration that works there.
+/// Enters a network namespace and a mount namespace for the command. Provides a resolver configuration that works there.
 fn enter_network_namespace(directory: &RunDirectory) -> Result<(), CliError> {
     unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS).map_err(|errno| {
         CliError::Failed(format!(
@@ -143,7 +147,7 @@ fn enter_network_namespace(directory: &RunDirectory) -> Result<(), CliError> {
     mount(Some(&ours), &target, none, MsFlags::MS_BIND, none).map_err(|e| failed(e.into()))
 }
 
-/// The daemon of one run. It ends with its standard input, so it never outlives us.
+/// The daemon of one run. It ends when its standard input is closed, so it never outlives this process.
 struct Daemon {
     child: Child,
 }
@@ -164,15 +168,15 @@ impl Daemon {
             }
             None => File::create(directory.log()).map_err(cannot)?.into(),
         };
-        // Signals of the terminal are for the command.
+        // Only the command gets the signals of the terminal, because the daemon has its own process group.
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(log).process_group(0);
         Ok(Daemon { child: command.spawn().map_err(cannot)? })
     }
 
-    /// Signals that the namespace exists, and waits until the daemon answers.
+    /// Reports to the daemon that the network namespace exists, and waits until the daemon answers.
     fn wait_until_up(&mut self, directory: &RunDirectory) -> Result<(), CliError> {
         if let Some(stdin) = &mut self.child.stdin {
-            // If it has ended, its log states the reason.
+            // If the daemon has ended, its log states the reason.
             let _ = stdin.write_all(b".");
         }
         let control = directory.control();
@@ -192,7 +196,7 @@ impl Daemon {
         }
     }
 
-    /// Lets it end its open connections, and waits for that.
+    /// Makes the daemon end its open connections, and waits up to [`STOP_LIMIT`] until it has ended.
     fn stop(&mut self) {
         self.child.stdin = None;
         look_until(STOP_LIMIT, LOOK_EVERY, || self.child.try_wait().ok()?.map(|_| ()));
@@ -202,7 +206,7 @@ impl Daemon {
 impl Drop for Daemon {
     fn drop(&mut self) {
         self.child.stdin = None;
-        // It may have ended by itself: then nothing has to be killed.
+        // Errors are ignored, because the daemon may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -212,14 +216,15 @@ fn config_file(args: &RunArgs) -> PathBuf {
     home_file(args.config.as_deref(), "XDG_CONFIG_HOME", ".config", "sctpify.toml")
 }
 
-/// Returns a file or directory of the caller's own, or the named one.
+/// Returns `named`, or else the default path in the caller's home directory. `variable` names the environment variable with the base
+/// directory. If the variable is not set, the base directory is `below_home` in the home directory.
 pub(crate) fn home_file(named: Option<&Path>, variable: &str, below_home: &str, name: &str) -> PathBuf {
     let of_home = || PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(below_home);
     let base = || std::env::var_os(variable).map_or_else(of_home, PathBuf::from);
     named.map_or_else(|| base().join("sctpify").join(name), Path::to_path_buf)
 }
 
-/// Starts the command and waits for it, passing on signals meant for us alone.
+/// Runs the command in the namespaces to its end. Forwards signals that only this process receives.
 fn run_to_its_end(
     args: &RunArgs,
     directory: &RunDirectory,
@@ -232,7 +237,7 @@ fn run_to_its_end(
     wait_for(&mut command)
 }
 
-/// Runs a command to its end, passing on signals meant for us alone.
+/// Runs a command to its end. Forwards signals that only this process receives.
 pub(crate) fn wait_for(command: &mut Command) -> Result<ExitStatus, CliError> {
     let cannot = |e: io::Error| CliError::Failed(format!("cannot run the command: {e}"));
     let signals = PassedSignals::watch().map_err(cannot)?;
@@ -246,14 +251,15 @@ pub(crate) fn not_run(command: &Command, error: io::Error) -> CliError {
     CliError::NotRun { program: command.get_program().to_string_lossy().into_owned(), error }
 }
 
-/// Signals that are taken from now on, and passed to a command once it runs.
+/// Signals that this process catches, and forwards to a command once the command runs.
 pub(crate) struct PassedSignals(Signals);
 
-/// Passes signals on, for as long as this lives.
+/// Forwarding of signals, which ends when this value is dropped.
 pub(crate) struct Passing(Handle);
 
 impl PassedSignals {
-    /// Takes the signals by which a command is ended, except those that the caller ignores (nohup): the command ignores them, too.
+    /// Catches the signals that usually end a command, except signals that the caller ignores (nohup). The command ignores these signals,
+    /// too.
     pub(crate) fn watch() -> io::Result<PassedSignals> {
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -262,11 +268,11 @@ impl PassedSignals {
         Signals::new([SIGINT, SIGQUIT, SIGTERM, SIGHUP].into_iter().filter(is_taken)).map(PassedSignals)
     }
 
-    /// Passes SIGTERM and SIGHUP on; the terminal sends its own signals to the command directly. Those that come after the command's end go
-    /// to `late`.
+    /// Forwards SIGTERM and SIGHUP. The terminal sends its own signals directly to the command. Calls `late` for each signal that arrives
+    /// after the command has ended.
     pub(crate) fn pass_to(mut self, command: &Child, late: fn(i32)) -> io::Result<Passing> {
         let pid = i32::try_from(command.id()).ok().and_then(Pid::from_raw);
-        // The number may be another process's after the command's end.
+        // After the command has ended, its process ID may belong to another process. A pidfd still refers to the command.
         let command = pidfd_open(pid.ok_or_else(|| io::Error::other("no process"))?, PidfdFlags::empty())?;
         let passing = Passing(self.0.handle());
         std::thread::spawn(move || {
@@ -285,7 +291,7 @@ impl PassedSignals {
     }
 }
 
-/// Checks that a process has not ended.
+/// Checks that a process has not ended. Fails with ESRCH if it has.
 fn is_there(process: &OwnedFd) -> Result<(), rustix::io::Errno> {
     let mut watched = [PollFd::new(process, PollFlags::IN)];
     match poll(&mut watched, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))? {
@@ -300,7 +306,7 @@ impl Drop for Passing {
     }
 }
 
-/// Becomes the command, under the caller's own user id. Returns only on failure.
+/// Replaces this process by the command, under the caller's user ID. Returns only on failure.
 pub(crate) fn enter(uid: u32, gid: u32, words: &[String]) -> Result<Infallible, CliError> {
     enter_user_namespace(uid, 0, gid, 0)?;
     let Some((program, rest)) = words.split_first() else {

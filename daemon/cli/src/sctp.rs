@@ -1,8 +1,9 @@
-//! `sctpify run --sctp`: SCTP sockets for an unmodified SCTP program.
+//! `sctpify run --sctp`: provides SCTP sockets to an unmodified SCTP program.
 //!
-//! The library `libsctpify.so`, which the program is started with, takes its sockets from a server of the user's own in the same
-//! network namespace ([`sockserver`]). For a static program this process does so in the library's place ([`usernotif`]). The first run starts the server; it ends 2 s after the last socket and the last run. Data that a
-//! program leaves behind when it closes its sockets still reaches the peer.
+//! The program is started with the preloaded library `libsctpify.so`. The library gets sockets from a socket server, which belongs to the
+//! user and runs in the same network namespace ([`sockserver`]). For a static program, this process does the work of the library
+//! ([`usernotif`]). The first run starts the server. The server ends 2 s after the last socket is closed and the last run has ended. If a
+//! program closes its sockets, their remaining data still reaches the peer.
 
 use std::ffi::{CString, OsStr};
 use std::fs::{self, File};
@@ -28,15 +29,16 @@ use crate::table::{Align, Table};
 use crate::{CliError, RunArgs, SocketArgs, SocketCarriers};
 
 const LIBRARY: &str = "libsctpify.so";
-/// Where packages put the library.
+/// Directory in which packages install the library.
 const LIBRARY_DIRECTORY: &str = "/usr/lib/sctpify";
-/// The port of SCTP in UDP (RFC 6951).
+/// UDP port of SCTP in UDP (RFC 6951).
 const UDP_PORT: u16 = 9899;
-/// Limit on the server's start.
+/// Time limit on the server's start.
 const START_LIMIT: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// The name of the user's server. It ends with the user's number, which the library compares with the server's own.
+/// Returns the name of the user's socket server. The name ends with the user ID, which the library compares with the user ID of the server
+/// process.
 fn server_name() -> String {
     format!("sctpify-sockets-{}", geteuid())
 }
@@ -62,7 +64,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, CliError> {
     wait_for(&mut command).map(exit_code)
 }
 
-/// Runs a command whose calls on SCTP sockets this process does, until it and all that it has started have ended.
+/// Runs a command, and performs its calls on SCTP sockets in this process. Returns when the command and all processes that it started have
+/// ended.
 fn run_supervised(command: &mut Command, args: &RunArgs) -> Result<ExitCode, CliError> {
     begin_without_library()?;
     let failed = |what: &str, error: &dyn std::fmt::Display| CliError::Failed(format!("{what}: {error}"));
@@ -70,14 +73,15 @@ fn run_supervised(command: &mut Command, args: &RunArgs) -> Result<ExitCode, Cli
     let _lease = lease(&name, args)?;
     let name = CString::new(name).map_err(|e| failed("the server's name", &e))?;
     sockclient::ask::set_server(name);
-    // Where only ancestors may look at a process (Yama), the supervisor stays one of programs whose parent has ended.
+    // Under Yama, only ancestors may access the memory of a process. As a subreaper, this process becomes the parent of orphaned programs,
+    // and remains an ancestor of all.
     set_child_subreaper(true).map_err(|e| failed("cannot adopt processes", &e))?;
     let signals = PassedSignals::watch().map_err(|e| failed("cannot watch signals", &e))?;
     let (child, listener) = usernotif::spawn(command).map_err(|error| match error {
         SpawnError::Command(error) => not_run(command, error),
         SpawnError::Filter(error) => failed("cannot supervise the command", &error),
     })?;
-    // Then programs remain that the command has started, and this process is all that the caller can end.
+    // The command has ended, but programs that it started remain. The caller can end only this process, so the signal ends it.
     let end = |signal: i32| std::process::exit(SIGNAL_BASE + signal);
     let _passing = signals.pass_to(&child, end).map_err(|e| failed("cannot pass signals", &e))?;
     let (tell, status) = channel();
@@ -87,8 +91,8 @@ fn run_supervised(command: &mut Command, args: &RunArgs) -> Result<ExitCode, Cli
     Ok(exit_code(status))
 }
 
-/// If this process itself has the library, because a command of `sctpify run --sctp` has started it, begins again without: its own calls would be
-/// translated twice.
+/// Checks whether the library is preloaded into this process, because a command of `sctpify run --sctp` started it. If so, executes this
+/// program again without the library. With the library, its own calls would be translated twice.
 fn begin_without_library() -> Result<(), CliError> {
     let preload = std::env::var_os("LD_PRELOAD").unwrap_or_default();
     let is_ours = |path: &&[u8]| path.ends_with(LIBRARY.as_bytes());
@@ -102,7 +106,7 @@ fn begin_without_library() -> Result<(), CliError> {
     Err(CliError::Failed(format!("cannot begin without {LIBRARY}: {}", again.exec())))
 }
 
-/// Takes the exit status of the command, and those of processes that have become this one's.
+/// Reaps the command and the orphaned processes that this process has adopted. Sends the exit status of the command to `tell`.
 fn reap(command: u32, tell: &Sender<ExitStatus>) {
     loop {
         let (process, raw) = match wait() {
@@ -112,13 +116,13 @@ fn reap(command: u32, tell: &Sender<ExitStatus>) {
             Err(_) => return,
         };
         if u32::try_from(process.as_raw()) == Ok(command) {
-            // The receiver ends later.
+            // The send fails only if the supervisor has failed, and then nothing needs the status.
             let _ = tell.send(ExitStatus::from_raw(raw));
         }
     }
 }
 
-/// Finds the library: beside this program, or where packages put it.
+/// Finds the library in the directory of this program, or in [`LIBRARY_DIRECTORY`].
 fn find_library() -> Result<PathBuf, CliError> {
     let exe =
         std::env::current_exe().map_err(|e| CliError::Failed(format!("cannot find this program: {e}")))?;
@@ -133,7 +137,7 @@ fn find_library() -> Result<PathBuf, CliError> {
     })
 }
 
-/// Keeps the server running, and starts it if there is none.
+/// Takes a lease that keeps the socket server running. Starts the server if none runs.
 fn lease(name: &str, args: &RunArgs) -> Result<Client, CliError> {
     let lease = || Client::connect(name).and_then(Client::lease);
     let failed = |error: AskError| CliError::Failed(error.to_string());
@@ -158,7 +162,7 @@ fn lease(name: &str, args: &RunArgs) -> Result<Client, CliError> {
     });
     match started {
         Some(Ok(client)) => Ok(client),
-        // Another run may have been quicker.
+        // Another run may have started the server first.
         _ => lease().map(|(client, _)| client).map_err(|_| {
             let mut why = String::new();
             if let Some(mut output) = server.stderr.take() {
@@ -192,12 +196,12 @@ fn start_server(args: &RunArgs) -> Result<Child, CliError> {
         }
         None => Stdio::piped(),
     };
-    // Signals of the terminal are for the command.
+    // Only the command gets the signals of the terminal, because the server has its own process group.
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors).process_group(0);
     command.spawn().map_err(|e| CliError::Failed(format!("cannot start the socket server: {e}")))
 }
 
-/// Returns the carriers and ports that the options name.
+/// Returns the carriers and ports that the options select.
 fn carriage(args: &SocketArgs) -> Carriage {
     let carriers = args.carriers.unwrap_or(SocketCarriers::Udp);
     Carriage {
@@ -207,12 +211,12 @@ fn carriage(args: &SocketArgs) -> Carriage {
     }
 }
 
-/// Serves sockets until nobody uses them.
+/// Runs the socket server until no program uses it.
 pub(crate) fn serve(args: &SocketArgs) -> Result<(), CliError> {
     let filter = std::env::var("SCTPIFY_LOG");
     let is_watched = filter.is_ok();
     let filter = filter.unwrap_or_else(|_| "warn".to_owned());
-    // A reader of the log may stop: that must not end the server.
+    // If the reader of the log stops reading, the server must continue.
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .log_internal_errors(false)
@@ -226,8 +230,8 @@ pub(crate) fn serve(args: &SocketArgs) -> Result<(), CliError> {
     server.run().map_err(|error| CliError::Failed(format!("the socket server: {error}")))
 }
 
-/// Leads standard error to the server's log, since the run that has started the server stops reading. Without a directory for it the output is
-/// dropped.
+/// Redirects standard error to the server's log, because the run that started the server stops reading. Discards the output if the log
+/// cannot be created.
 fn write_to_log() -> Result<(), CliError> {
     let directory = home_file(None, "XDG_STATE_HOME", ".local/state", "");
     let log = fs::create_dir_all(&directory).and_then(|()| File::create(directory.join("sockets.log")));
@@ -236,7 +240,7 @@ fn write_to_log() -> Result<(), CliError> {
     dup2_stderr(log).map_err(|e| CliError::Failed(format!("cannot write to the log: {e}")))
 }
 
-/// Shows the sockets of the user's server.
+/// Shows the sockets of the user's socket server.
 pub(crate) fn show(json: bool) -> Result<(), CliError> {
     let rows = match Client::list(&server_name()) {
         Ok(rows) => rows,
@@ -259,7 +263,7 @@ pub(crate) fn show(json: bool) -> Result<(), CliError> {
     Ok(())
 }
 
-/// The columns of ss(8), and the paths.
+/// Creates a table with the columns of ss(8) and the paths.
 fn table(rows: &[Row]) -> Table {
     let mut table = Table::new(&[
         ("State", Align::Left),

@@ -8,10 +8,10 @@ use control::{Client, ErrorCode, Refusal, Request, Response, write_response};
 
 use crate::CliError;
 
-/// Limit on the daemon's answer.
+/// Time limit on the daemon's answer.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The daemon's control socket, and the format of its answers.
+/// The daemon's control socket, and the output format of answers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Session<'a> {
     pub(crate) control: &'a Path,
@@ -19,7 +19,7 @@ pub(crate) struct Session<'a> {
 }
 
 impl Session<'_> {
-    /// Asks the daemon; a refusal is an error.
+    /// Sends a request to the daemon and returns its answer. A refusal is an error.
     pub(crate) fn ask(&self, request: &Request) -> Result<Response, CliError> {
         let mut client = Client::connect(self.control, ANSWER_TIMEOUT)?;
         match client.call(request)? {
@@ -28,7 +28,7 @@ impl Session<'_> {
         }
     }
 
-    /// Prints an answer: as a line of JSON, or through `show` for people.
+    /// Prints an answer: as a line of JSON, or as text with `show`.
     pub(crate) fn print(
         &self,
         answer: &Response,

@@ -1,4 +1,4 @@
-//! Settings: shows the configured values and those in force, and changes them with a daemon or for its next start.
+//! Shows settings, and changes them through the daemon or in the configuration file.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use rules::{Setting, Settings, find_setting};
 use crate::session::{Session, unexpected};
 use crate::{CliError, ConfigCommand, show};
 
-/// Shows one setting or all; without a daemon, those of the file.
+/// Shows one setting or all. Without a daemon, shows the values in the configuration file.
 pub(crate) fn get(session: Session<'_>, name: Option<&str>, config: &Path) -> Result<(), CliError> {
     let request = name.map_or(Request::Settings, |name| Request::Get { name: name.into() });
     let answer = match session.ask(&request) {
@@ -37,7 +37,7 @@ fn from_file(name: Option<&str>, config: &Path) -> Result<SettingsReport, CliErr
     Ok(SettingsReport::one(setting, &settings))
 }
 
-/// Prints to standard error, so that scripts read the answer itself as usual.
+/// Reports on standard error that no daemon runs. Scripts find only the answer on standard output.
 fn tell_of_no_daemon(session: Session<'_>, what: &str) {
     eprintln!(
         "no daemon is listening on {}: {what}, in force from its next start",
@@ -49,7 +49,7 @@ fn failed(error: impl ToString) -> CliError {
     CliError::Failed(error.to_string())
 }
 
-/// Changes settings one by one. Checks the form of all first, so that a slip in the last changes nothing.
+/// Changes settings one by one. First checks the form of all assignments, so a mistake in any of them changes nothing.
 pub(crate) fn set(session: Session<'_>, assignments: &[String], config: &Path) -> Result<(), CliError> {
     let mut changes = Vec::new();
     for assignment in assignments {
@@ -73,7 +73,7 @@ pub(crate) fn set(session: Session<'_>, assignments: &[String], config: &Path) -
     Ok(())
 }
 
-/// Prints settings after a change, and warns of a port that the next start would not get.
+/// Prints settings after a change. Warns of a UDP port that cannot be opened now.
 fn show_changed(session: Session<'_>, answer: &Response) -> Result<(), CliError> {
     let Response::Settings(report) = answer else { return Err(unexpected(answer)) };
     for row in report.settings.iter().filter(|row| row.name == "udp_port") {
@@ -84,7 +84,7 @@ fn show_changed(session: Session<'_>, answer: &Response) -> Result<(), CliError>
     session.print(answer, |out, _| show::changed(out, report))
 }
 
-/// Writes all changes to the configuration file, or none if one of them names something unavailable.
+/// Writes all changes to the configuration file. Writes none if a changed setting names an unavailable resource.
 fn set_for_next_start(
     session: Session<'_>,
     changes: &[(&Setting, &str)],
@@ -104,8 +104,8 @@ fn set_for_next_start(
     })
 }
 
-/// Writes a setting that the daemon itself must not change to its configuration file, which this process may write if it is
-/// root's, and makes the daemon read it. The caller states the path, not the daemon.
+/// Writes a setting to the configuration file on behalf of the daemon, which must not change this setting itself. Then makes the daemon
+/// read the file again. Only root can usually write the file. The path comes from the caller, not from the daemon.
 fn set_in_file(
     session: Session<'_>,
     setting: &Setting,
@@ -119,7 +119,7 @@ fn set_in_file(
     let written = format!("{} is written to {}", setting.name, config.display());
     match session.ask(&Request::Reload) {
         Ok(_) => {}
-        // A confined daemon may be unable to read now what it reads at its start.
+        // A confined daemon may be unable to read a file that it can read at its next start.
         Err(CliError::Refused(refusal)) if setting.needs_restart => {
             eprintln!(
                 "{written} and takes effect at the daemon's next start; the daemon answers now: {}",
@@ -161,7 +161,7 @@ pub(crate) fn config(session: Session<'_>, command: &ConfigCommand) -> Result<()
     }
 }
 
-/// Loads the settings of the named file, which must exist, or of the usual one, which need not.
+/// Loads the settings of the named file, which must exist. Without a name, loads the default file, which need not exist.
 fn load_named(named: Option<&Path>) -> Result<(PathBuf, Settings), CliError> {
     let path = named.unwrap_or(Path::new(DEFAULT_CONFIG));
     if named.is_some() && !path.exists() {

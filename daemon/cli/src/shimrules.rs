@@ -1,4 +1,4 @@
-//! `shimrules`: lists and changes the rules, with the commands of the papers.
+//! `shimrules`: lists and changes the rules, with the command syntax of the two papers (docs/papers.md).
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -13,16 +13,17 @@ use crate::{CliError, show};
 
 /// List and change the rules that select connections for SCTP
 ///
-/// Chain `local` is for programs that listen on this host; its rules match the listener's address and port. Chain `remote`
-/// is for programs that connect to other hosts; its rules match the peer's address and port. Each chain has a default
-/// policy, and the rules are exceptions to it. The first matching rule decides, so put specific rules first. A rule
-/// without address or ports matches any.
+/// Chain `local` is for programs that listen on this host; its rules match the listener's address and port. Chain `remote` is for programs
+/// that connect to other hosts; its rules match the peer's address and port. Each chain has a default policy, and the rules are exceptions
+/// to it. The first matching rule decides, so put specific rules first. A rule without an address matches all addresses; a rule without
+/// ports matches all ports.
 ///
 /// Changes apply to new connections at once, and persist across restarts.
 ///
-/// With automatic configuration (-C, the default) the daemon learns which destinations do not support SCTP. Connections to
-/// them use plain TCP at once, for a time that grows, until a background probe is answered. -L lists learned destinations
-/// apart from the rules. A rule for a single host overrides its learned entry; a rule for a network or any address does not.
+/// With automatic configuration (-C, the default), the daemon learns which destinations do not support SCTP. Connections to these
+/// destinations use plain TCP at once, until a background probe is answered. The time between probes grows. -L lists learned destinations
+/// separately from the rules. A rule for a single host overrides the learned entry of the host; a rule for a network or for all addresses
+/// does not.
 ///
 /// Exit status: 0 success, 1 refused or failed, 2 usage error, 3 no daemon.
 #[derive(Parser, Debug)]
@@ -88,7 +89,7 @@ pub struct Shimrules {
     #[arg(short = 'P', value_name = "PORTS")]
     pub ports: Option<PortRange>,
 
-    /// Short name, shown where the rule decides
+    /// Short name, shown when the rule decides
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
 
@@ -104,8 +105,8 @@ pub struct Shimrules {
     #[arg(long)]
     pub own: bool,
 
-    /// With -A -p enable: form of the send-buffer advertisement, instead of the setting `advertise`; each connection has its
-    /// own association
+    /// With -A -p enable: form of the send-buffer advertisement, instead of the setting `advertise`; each connection then has its own
+    /// association
     #[arg(long, value_name = "FORM")]
     pub advertise: Option<Advertise>,
 
@@ -113,16 +114,16 @@ pub struct Shimrules {
     #[arg(long, value_name = "MS")]
     pub advertise_interval: Option<AdvertiseInterval>,
 
-    /// With -A -p enable: send each message of this protocol to a native peer as one SCTP message; only sip (RFC 4168)
+    /// With -A -p enable: send each message of this protocol to a native peer as one SCTP message. The only protocol is sip (RFC 4168)
     #[arg(long, value_name = "PROTOCOL")]
     pub framing: Option<Framing>,
 
-    /// With -A -p enable: encryption instead of the setting `encryption`: off, try, require or require=PEER. With require,
-    /// connections without it are refused; with require=PEER, those with any host but this known peer, too
+    /// With -A -p enable: encryption mode, instead of the setting `encryption`: off, try, require or require=PEER. `require` refuses
+    /// connections without encryption. `require=PEER` also refuses connections with any host except this known peer
     #[arg(long, value_name = "MODE")]
     pub secure: Option<Secure>,
 
-    /// Number of the rule to delete, from -L
+    /// Number of the rule to delete, as -L shows it
     #[arg(value_name = "NUMBER")]
     pub number: Option<usize>,
 
@@ -267,7 +268,7 @@ fn usage(problem: &str) -> CliError {
     CliError::Usage(format!("{problem}\nUsage: {USAGE}\n`shimrules -H` has details"))
 }
 
-/// Prints the rules, the default policies they are exceptions to, and learned destinations.
+/// Prints the default policies, the rules and the learned destinations.
 pub(crate) fn show_rules(out: &mut dyn Write, report: &RulesReport, verbose: bool) -> io::Result<()> {
     for d in &report.defaults {
         let whose = match d.chain {
@@ -295,7 +296,7 @@ pub(crate) fn show_rules(out: &mut dyn Write, report: &RulesReport, verbose: boo
     show_learned(out, report)
 }
 
-/// Formats a rule's policy.
+/// Formats the policy of a rule and its options.
 fn policy_cell(row: &RuleRow) -> String {
     let policy = if row.rule.require { "require".to_owned() } else { row.policy.to_string() };
     let own = if row.rule.own { ", own" } else { "" };
@@ -361,7 +362,7 @@ fn usage_cells(usage: &Usage) -> [String; 5] {
     ]
 }
 
-/// Prints learned destinations; for those kept on TCP, with reason, age and expiry.
+/// Prints learned destinations. Destinations that are kept on TCP have a reason, an age and an expiry.
 fn show_learned(out: &mut dyn Write, report: &RulesReport) -> io::Result<()> {
     let chains_remote = report.defaults.iter().any(|d| d.chain == Chain::Remote);
     if !chains_remote {

@@ -1,4 +1,4 @@
-//! The daemon's answers as text for people.
+//! Prints the daemon's answers as text for people.
 
 use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr};
@@ -19,10 +19,10 @@ use crate::table::{Align, Table, bytes, millis, seconds};
 
 use Align::{Left, Right};
 
-/// Changes of paths in the status.
+/// Limit on the path changes that the status shows.
 const EVENTS_SHOWN: usize = 8;
 
-/// Prints the paths with all that is known of them.
+/// Prints the paths with all their details.
 pub(crate) fn wide(out: &mut dyn Write, answer: &Response) -> io::Result<()> {
     match answer {
         Response::Paths(p) => paths(out, &p.associations, wide_path_table),
@@ -104,7 +104,7 @@ fn events(out: &mut dyn Write, events: &[PathEvent]) -> io::Result<()> {
     section(out, "Recent events", &table)
 }
 
-/// Prints the status as Markdown: its text as a list, its tables as code.
+/// Prints the status as Markdown: text as a list, tables as code.
 pub(crate) fn markdown(out: &mut dyn Write, answer: &Response) -> io::Result<()> {
     let mut text = Vec::new();
     self::answer(&mut text, answer)?;
@@ -282,7 +282,7 @@ fn fallbacks(out: &mut dyn Write, all: &[Fallback]) -> io::Result<()> {
     section(out, "Recent fallbacks to TCP", &table)
 }
 
-/// Makes the table of this host's links to peers.
+/// Creates the table of this host's links to peers.
 fn link_table(links: &[PeerLink]) -> Table {
     let mut table = Table::new(&[
         ("PEER", Left),
@@ -444,7 +444,7 @@ fn explanation(out: &mut dyn Write, e: &Explanation) -> io::Result<()> {
     e.notes.iter().try_for_each(|note| writeln!(out, "  note: {note}"))
 }
 
-/// Formats the limits of its connections: `; limited by: network 2, application 1; 120000 bytes wait`.
+/// Formats the limits on the connections to a destination: `; limited by: network 2, application 1; 120000 bytes wait`.
 fn limits(e: &Explanation) -> String {
     let by: Vec<String> =
         e.limited_by.iter().map(|(limit, count)| format!("{} {count}", limit.word())).collect();
@@ -470,12 +470,12 @@ fn learned(out: &mut dyn Write, row: &LearnedRow) -> io::Result<()> {
     )
 }
 
-/// Formats a learned destination: the host, or one port of it.
+/// Formats a learned destination: the host, or the host with a port.
 pub(crate) fn destination(entry: &LearnedEntry) -> String {
     entry.port.map_or_else(|| entry.host.to_string(), |port| SocketAddr::new(entry.host, port).to_string())
 }
 
-/// Formats the time when a learned destination is tried again.
+/// Formats the time of the next probe to a learned destination.
 pub(crate) fn expiry(row: &LearnedRow) -> String {
     let until = row.entry.disabled.map_or(0, |d| d.until.0);
     match row.state {
@@ -493,7 +493,7 @@ pub(crate) fn date(day: u64) -> String {
     if day == 0 {
         return "-".into();
     }
-    // The civil calendar counted from 1 March of year 0, in eras of 400 years (146,097 days).
+    // Days are counted from 1 March of year 0, in eras of 400 years (146,097 days).
     let shifted = day + 719_468;
     let (era, of_era) = (shifted / 146_097, shifted % 146_097);
     let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
@@ -505,7 +505,7 @@ pub(crate) fn date(day: u64) -> String {
     format!("{year:04}-{month:02}-{day_of_month:02}")
 }
 
-/// Prints settings. A separate column shows the value in force only if some differ from the configured ones.
+/// Prints settings. Adds a column with the values in force if any of them differs from the configured value.
 fn settings(out: &mut dyn Write, report: &SettingsReport) -> io::Result<()> {
     let (default, takes) = (("DEFAULT", Right), ("TAKES", Left));
     if report.pending().is_empty() {
@@ -534,7 +534,7 @@ pub(crate) fn pending(change: &PendingChange) -> String {
     )
 }
 
-/// Formats a value in a sentence.
+/// Formats a value for a sentence; an empty value becomes `nothing`.
 fn shown(value: &str) -> &str {
     if value.is_empty() { "nothing" } else { value }
 }
@@ -568,7 +568,7 @@ pub(crate) fn doctor(out: &mut dyn Write, report: &DoctorReport) -> io::Result<(
     Ok(())
 }
 
-/// Returns a table of tests, one line each. Of a link that works, addresses of the peer that it does not reach are left out.
+/// Returns a table with one line per link test. For a link that works, omits the peer's addresses that the link does not reach.
 pub(crate) fn link_tests(tests: &[LinkTest]) -> Vec<String> {
     let works = |title: &str| tests.iter().any(|test| test.answered > 0 && test.own.title() == title);
     let mut table = Table::new(&[
@@ -641,12 +641,12 @@ fn unix_ms_now() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Formats the age of a time since 1970: `5 s ago`.
+/// Formats the time since `then_ms`, in milliseconds since 1970: `5 s ago`.
 pub(crate) fn ago_unix(then_ms: u64) -> String {
     ago(unix_ms_now(), then_ms)
 }
 
-/// Formats the age of a time since 1970: `5 s`.
+/// Formats the time since `then_ms`, in milliseconds since 1970: `5 s`.
 pub(crate) fn age(then_ms: u64) -> String {
     seconds(unix_ms_now().saturating_sub(then_ms) / 1000)
 }

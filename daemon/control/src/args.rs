@@ -1,4 +1,4 @@
-//! The daemon's command line, and the default places of its files.
+//! The daemon's command line, and the default paths of its files.
 
 use std::path::PathBuf;
 
@@ -10,20 +10,20 @@ pub const DEFAULT_CONTROL: &str = "/run/sctpify/control.sock";
 pub const DEFAULT_CONFIG: &str = "/etc/sctpify/sctpify.toml";
 /// Default state directory of the daemon.
 pub const DEFAULT_STATE_DIR: &str = "/var/lib/sctpify";
-/// The rules file in the state directory.
+/// Name of the rules file in the state directory.
 pub const RULES_FILE_NAME: &str = "rules";
-/// The learned table's file in the state directory.
+/// Name of the learned table's file in the state directory.
 pub const LEARNED_FILE_NAME: &str = "learned";
 
-/// The known peers' file in the state directory.
+/// Name of the known peers' file in the state directory.
 pub const PEERS_FILE_NAME: &str = "peers";
-/// The file with the host's key in the state directory.
+/// Name of the host key's file in the state directory.
 pub const HOST_KEY_FILE_NAME: &str = "host.key";
 
 /// Carry this host's TCP connections over SCTP, according to the rules.
 ///
-/// Usually started by `sctpify up`. Stops on SIGTERM or `sctpify down`, and then removes its nftables rules, namespaces and
-/// interfaces. Connections over SCTP get an error, and new ones use plain TCP.
+/// `sctpify up` usually starts this program. It stops on SIGTERM or `sctpify down`, and then removes its nftables rules, namespaces and
+/// interfaces. Open connections over SCTP get an error, and new connections use plain TCP.
 #[derive(Parser, Clone, PartialEq, Eq, Debug)]
 #[command(name = "sctpifyd", version = version::FULL, max_term_width = 100)]
 pub struct DaemonArgs {
@@ -48,29 +48,29 @@ pub struct DaemonArgs {
     #[arg(long)]
     pub no_supervisor: bool,
 
-    /// Serve the command of `sctpify run` in this network namespace, without privileges; starts at the first byte on
-    /// standard input, and stops at its end
+    /// Serve the command of `sctpify run` in this network namespace, without privileges; start at the first byte on standard input, and
+    /// stop at the end of the input
     #[arg(long, value_name = "PATH", hide = true)]
     pub inside: Option<PathBuf>,
 }
 
 impl DaemonArgs {
-    /// The rules file.
+    /// Returns the path of the rules file.
     pub fn rules_file(&self) -> PathBuf {
         self.state_dir.join(RULES_FILE_NAME)
     }
 
-    /// The file with what was learned.
+    /// Returns the path of the learned table's file.
     pub fn learned_file(&self) -> PathBuf {
         self.state_dir.join(LEARNED_FILE_NAME)
     }
 
-    /// The file with the known peers.
+    /// Returns the path of the known peers' file.
     pub fn peers_file(&self) -> PathBuf {
         self.state_dir.join(PEERS_FILE_NAME)
     }
 
-    /// The file with the host's key.
+    /// Returns the path of the host key's file.
     pub fn host_key_file(&self) -> PathBuf {
         self.state_dir.join(HOST_KEY_FILE_NAME)
     }

@@ -1,4 +1,4 @@
-//! Defines the results of `sctpify bench`.
+//! Results of `sctpify bench`.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Transport {
-    /// SCTP, according to the rules for its port.
+    /// SCTP, if the rules enable it for the port.
     Sctp,
     /// Plain TCP.
     Tcp,
@@ -18,7 +18,7 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// All of them, in the order of their ports.
+    /// All transports, in the order of their ports.
     pub const ALL: [Transport; 3] = [Transport::Sctp, Transport::Tcp, Transport::Mptcp];
 }
 
@@ -35,9 +35,9 @@ impl fmt::Display for Transport {
 /// Results of all measured transports.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct BenchReport {
-    /// The host.
+    /// Address of the other host.
     pub address: IpAddr,
-    /// The figures, SCTP first.
+    /// Figures of each transport, SCTP first.
     pub rows: Vec<BenchRow>,
 }
 
@@ -46,7 +46,7 @@ pub struct BenchReport {
 pub struct BenchRow {
     /// The intended transport of its connections.
     pub transport: Transport,
-    /// The transport of the last one, as reported by the daemon.
+    /// Transport of the latest connection, as the daemon reports it; for TCP, followed by the reason.
     pub carried_over: String,
     /// Duration of the first connect, in microseconds.
     pub first_connect_us: u64,
@@ -54,6 +54,6 @@ pub struct BenchRow {
     pub connect_us: u64,
     /// Bytes sent in one connection and counted at the other end.
     pub bytes: u64,
-    /// Bytes per second, until the other end had counted the last one.
+    /// Throughput in bytes per second, measured until the other end reports its count.
     pub bytes_per_s: u64,
 }

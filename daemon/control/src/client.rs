@@ -20,7 +20,7 @@ pub struct Client {
 /// Reasons why the daemon did not answer. The text states a remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// Nothing listens on the socket, or it does not exist.
+    /// Nothing listens on the socket, or the socket does not exist.
     #[error("no daemon is listening on {}: start it with `sctpify up`", .path.display())]
     NoDaemon {
         /// The control socket.
@@ -32,7 +32,7 @@ pub enum ClientError {
         /// The control socket.
         path: PathBuf,
     },
-    /// The daemon is there but does not answer in time.
+    /// The daemon accepts connections, but does not answer in time.
     #[error("the daemon on {} did not answer within {} s: it is overloaded or hung; retry, or send sctpifyd a SIGTERM",
             .path.display(), .timeout.as_secs())]
     TimedOut {
@@ -41,13 +41,13 @@ pub enum ClientError {
         /// The timeout.
         timeout: Duration,
     },
-    /// The daemon closed the connection.
+    /// The daemon closed the connection before it sent a whole answer.
     #[error("the daemon on {} closed the connection without an answer: see its log", .path.display())]
     Closed {
         /// The control socket.
         path: PathBuf,
     },
-    /// The answer is not understood.
+    /// The answer is not valid.
     #[error("the answer of the daemon on {}: {error}", .path.display())]
     Answer {
         /// The control socket.
@@ -65,10 +65,10 @@ impl ClientError {
 }
 
 impl Client {
-    /// Connects to the control socket; `timeout` limits each answer.
+    /// Connects to the control socket. `timeout` limits the wait for each answer.
     ///
     /// # Errors
-    /// When nothing listens there or this user has no permission.
+    /// If nothing listens on the socket, or if this user has no permission.
     pub fn connect(path: &Path, timeout: Duration) -> Result<Client, ClientError> {
         let failed = |e: io::Error| failure(path, timeout, LineError::Io(e));
         let stream = UnixStream::connect(path).map_err(failed)?;
@@ -80,7 +80,7 @@ impl Client {
     /// Sends a request and waits for the answer.
     ///
     /// # Errors
-    /// When no valid answer comes. A refusal is an answer: [`Response::Error`].
+    /// If no valid answer arrives. A refusal is a valid answer: [`Response::Error`].
     pub fn call(&mut self, request: &Request) -> Result<Response, ClientError> {
         let failed = |e| failure(&self.path, self.timeout, e);
         write_request(self.stream.get_mut(), request).map_err(failed)?;
@@ -88,11 +88,11 @@ impl Client {
         answer.ok_or_else(|| ClientError::Closed { path: self.path.clone() })
     }
 
-    /// Reads on after the answer to a last request ([`Request::is_last`]). Reading gives up after `patience` with
-    /// `WouldBlock`, and may be tried again.
+    /// Returns the stream of data that follows the answer to a last request ([`Request::is_last`]). A read fails with `WouldBlock` after
+    /// `patience`, and may be repeated.
     ///
     /// # Errors
-    /// Those of setsockopt(2).
+    /// The error of setsockopt(2).
     pub fn into_stream(self, patience: Duration) -> io::Result<BufReader<UnixStream>> {
         self.stream.get_ref().set_read_timeout(Some(patience))?;
         Ok(self.stream)

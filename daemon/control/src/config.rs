@@ -1,25 +1,25 @@
-//! The configuration file as text: TOML, one key per setting, documented from the table of settings; policies of links are
-//! tables.
+//! Reads and writes the text of the configuration file: TOML with one key per setting. The documentation of each key comes from the table
+//! of settings. Policies of links are tables.
 
 use std::fmt::Write;
 
 use rules::{Kind, LinkPolicy, Links, SETTINGS, Setting, SettingError, Settings, find_setting};
 use toml_edit::{ArrayOfTables, Document, DocumentMut, Item, Table, TableLike, Value};
 
-/// A fault in a configuration file, and its place.
+/// A fault in a configuration file, and its line.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{}{problem}", .line.map(|l| format!("line {l}: ")).unwrap_or_default())]
 pub struct ConfigError {
-    /// The line, from 1; none if the problem is not in the file.
+    /// Line number, from 1; `None` if the fault is not in the file.
     pub line: Option<usize>,
-    /// The fault there.
+    /// Description of the fault.
     pub problem: String,
 }
 
-/// Reads a configuration file. Settings that it does not name keep their defaults.
+/// Parses the text of a configuration file. Settings that the text does not contain keep their defaults.
 ///
 /// # Errors
-/// The first faulty line: not TOML, an unknown key, a value out of range.
+/// The first faulty line: invalid TOML, an unknown key, or a value out of range.
 pub fn parse_config(text: &str) -> Result<Settings, ConfigError> {
     let document = Document::parse(text).map_err(|e| not_toml(text, &e))?;
     let mut settings = Settings::default();
@@ -88,7 +88,7 @@ fn line_of(text: &str, offset: usize) -> Option<usize> {
     Some(text.as_bytes().iter().take(offset).filter(|&&b| b == b'\n').count() + 1)
 }
 
-/// Converts a plain TOML value to the text that settings read; `None` for tables, arrays, dates and fractions.
+/// Converts a plain TOML value to the text form of settings; `None` for tables, arrays, dates and fractions.
 fn value_text(item: &Item) -> Option<String> {
     match item.as_value()? {
         Value::Boolean(b) => Some(b.value().to_string()),
@@ -98,18 +98,18 @@ fn value_text(item: &Item) -> Option<String> {
     }
 }
 
-/// Changes one setting in the text of a configuration file. Comments and the order of keys are kept; a key that is commented out
-/// (`# udp_port = 9899`) is activated in its place.
+/// Changes one setting in the text of a configuration file. Keeps comments and the order of keys. If the key is commented out, the new
+/// value replaces that line (`# udp_port = 9899`).
 ///
 /// # Errors
-/// When the text is not TOML, or the setting does not accept the value.
+/// If the text is not TOML, or if the setting does not accept the value.
 pub fn set_in_config(text: &str, name: &str, value: &str) -> Result<String, ConfigError> {
     let mut document: DocumentMut = text.parse().map_err(|e| not_toml(text, &e))?;
     let refused = |e: SettingError| ConfigError { line: None, problem: e.to_string() };
     let mut settings = Settings::default();
     let setting = settings.set(name, value).map_err(refused)?;
     if setting.kind == Kind::Links {
-        // At the end: a key below a table would be one of the table's, also after a comment sign is taken away.
+        // The tables go to the end of the file. A key below a table belongs to the table, even if it is uncommented only later.
         document.remove(setting.name);
         return Ok(document.to_string() + &print_links(&settings.links));
     }
@@ -120,7 +120,7 @@ pub fn set_in_config(text: &str, name: &str, value: &str) -> Result<String, Conf
             *old = new;
         }
         None => match revive(text, setting.name, &new) {
-            // Below a table it would be a key of that table.
+            // Below a table, the uncommented key would belong to that table.
             Some(revived) if parse_config(&revived).is_ok() => return Ok(revived),
             _ => document[setting.name] = Item::Value(new),
         },
@@ -128,7 +128,7 @@ pub fn set_in_config(text: &str, name: &str, value: &str) -> Result<String, Conf
     Ok(document.to_string())
 }
 
-/// Replaces the commented-out key by the key with this value, if the text has one.
+/// Replaces the commented-out key by the key with this value; `None` if the text has no such line.
 fn revive(text: &str, name: &str, value: &Value) -> Option<String> {
     let commented = format!("# {name} = ");
     let start = if text.starts_with(&commented) { 0 } else { text.find(&format!("\n{commented}"))? + 1 };
@@ -175,12 +175,12 @@ fn link_tables(links: &Links) -> ArrayOfTables {
         .collect()
 }
 
-/// Prints these settings as a configuration file, each key with its documentation. It reads back as the same settings.
+/// Prints these settings as a configuration file, each key with its documentation. The parsed file gives the same settings.
 pub fn print_config(settings: &Settings) -> String {
     print(settings, "")
 }
 
-/// Prints a configuration file that changes nothing: every key with its documentation and its default, commented out.
+/// Prints a configuration file that changes nothing. Every key is commented out, with its documentation and its default.
 pub fn default_config_text() -> String {
     print(&Settings::default(), "# ")
 }

@@ -1,25 +1,25 @@
-//! Privileges that the daemon's worker has given up since its set-up.
+//! Restrictions on the daemon's worker after its set-up.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The rights that the worker keeps, one field for each means of confinement.
+/// Confinement of the worker, with one field for each mechanism.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Confinement {
-    /// The user of the process, other than root.
+    /// User of the worker, other than root.
     #[serde(default)]
     pub user: Measure,
-    /// Capabilities given up, with no way to gain new ones.
+    /// Dropped capabilities. The worker cannot gain new ones.
     pub capabilities: Measure,
-    /// System calls that the kernel refuses (seccomp).
+    /// System calls that the kernel refuses to the worker (seccomp).
     pub system_calls: Measure,
-    /// Files out of reach (Landlock).
+    /// Files that the worker cannot access (Landlock).
     pub files: Measure,
 }
 
 impl Confinement {
-    /// Returns the measures with the names of their settings.
+    /// Returns each restriction with the name of its setting.
     pub fn measures(&self) -> [(&'static str, &Measure); 4] {
         [
             ("worker_user", &self.user),
@@ -34,15 +34,15 @@ impl Confinement {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum Measure {
-    /// In force.
+    /// The restriction is in force.
     InForce {
         /// Privileges that the worker keeps.
         left: String,
     },
-    /// A setting turned it off.
+    /// A setting turns the restriction off.
     #[default]
     Off,
-    /// The kernel does not have it, or refused it.
+    /// The kernel does not support the restriction, or refused it.
     Unavailable {
         /// The reason.
         why: String,

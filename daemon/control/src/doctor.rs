@@ -11,11 +11,11 @@ use crate::link::title_of;
 pub struct DoctorReport {
     /// One entry for each check.
     pub checks: Vec<Check>,
-    /// The tests of this host's links to the peer, if one is named.
+    /// Tests of this host's links to the peer; empty if no peer is named.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<LinkTest>,
-    /// If a peer is named: this host's addresses for connections to it, the association's first address in front, then the unused
-    /// addresses of uplinks. The commands test these addresses, and print the tests instead.
+    /// This host's addresses for connections to the peer; empty if no peer is named. The first address of an association comes first, and
+    /// unused addresses of uplinks come last. The commands test these addresses, and print the tests instead.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<OwnAddress>,
 }
@@ -25,21 +25,21 @@ pub struct DoctorReport {
 pub struct OwnAddress {
     /// The address.
     pub local: IpAddr,
-    /// The interface; none if it is not known.
+    /// Interface of the address; `None` if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,
-    /// The name that the operator has given the link.
+    /// The operator's name for the link, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// The link is down.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_down: bool,
-    /// Reason why connections to the peer do not use the address; none if they do, or its link is down.
+    /// Reason why connections to the peer do not use the address; `None` if they use it, or if the link is down.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unused: Option<String>,
 }
 
-/// A test of a link: INITs from one address of this host to one of the peer, and their answers.
+/// Test of a link: INITs from one address of this host to one address of the peer, and their answers.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct LinkTest {
     /// This host's address and its link.
@@ -51,11 +51,11 @@ pub struct LinkTest {
     pub udp_port: u16,
     /// Number of INITs sent.
     pub sent: u64,
-    /// Number of them that were answered in time.
+    /// Number of INITs that were answered in time.
     pub answered: u64,
-    /// Round-trip times, once there is an answer.
+    /// Round-trip times; `None` before the first answer.
     pub rtt: Option<RoundTrips>,
-    /// Largest of the tested lengths of IP packets that was answered, in bytes; none without a test or an answer.
+    /// Largest tested size of an IP packet that was answered, in bytes; `None` without a test or an answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtu: Option<u16>,
     /// The local address is private and the peer's is not, so a NAT is on the path.
@@ -68,33 +68,34 @@ pub struct LinkTest {
 /// Round-trip times, in microseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct RoundTrips {
-    /// The latest one.
+    /// Latest round-trip time.
     pub last_us: u64,
-    /// The least one.
+    /// Shortest round-trip time.
     pub min_us: u64,
-    /// Their mean.
+    /// Mean of all round-trip times.
     pub mean_us: u64,
-    /// The greatest one.
+    /// Longest round-trip time.
     pub max_us: u64,
 }
 
 /// The tests of links so far.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PingReport {
-    /// One entry for each link and address of the peer.
+    /// One entry for each pair of an address of this host and an address of the peer.
     pub links: Vec<LinkTest>,
 }
 
 impl OwnAddress {
-    /// Returns the link as people call it: the interface, with the operator's name in parentheses, or the address if the interface is
-    /// unknown.
+    /// Returns the name of the link for people: the interface, followed by the operator's name in parentheses if there is one. If the
+    /// interface is unknown, returns the address.
     pub fn title(&self) -> String {
         title_of(self.interface.as_deref(), self.name.as_deref()).unwrap_or_else(|| self.local.to_string())
     }
 }
 
 impl LinkTest {
-    /// Returns the share of INITs without an answer, in percent, rounded down; 100 without any answer, even if no INIT was sent.
+    /// Returns the share of INITs without an answer, in percent, rounded down. Returns 100 if nothing was answered, even if no INIT was
+    /// sent.
     pub fn loss_percent(&self) -> u64 {
         let lost = self.sent.saturating_sub(self.answered);
         if self.answered == 0 { 100 } else { lost * 100 / self.sent.max(1) }
@@ -105,11 +106,11 @@ impl LinkTest {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Level {
-    /// In order.
+    /// The check found no fault.
     Ok,
-    /// Works, but less well, or not for everyone.
+    /// The subject of the check works, but less well or not in all cases.
     Warning,
-    /// Does not work.
+    /// The subject of the check does not work.
     Missing,
 }
 
@@ -118,7 +119,7 @@ pub enum Level {
 pub struct Check {
     /// Name of the check, in a word or two.
     pub name: String,
-    /// Its severity.
+    /// Severity of the finding.
     pub level: Level,
     /// The finding.
     pub found: String,
@@ -127,7 +128,7 @@ pub struct Check {
 }
 
 impl Check {
-    /// Creates a check whose result is in order.
+    /// Creates a check that found no fault.
     pub fn ok(name: &str, found: impl Into<String>) -> Check {
         Check { name: name.into(), level: Level::Ok, found: found.into(), remedy: None }
     }
@@ -139,7 +140,7 @@ impl Check {
 }
 
 impl DoctorReport {
-    /// Returns the names of the checks whose subject does not work.
+    /// Returns the names of the checks at [`Level::Missing`].
     pub fn missing(&self) -> Vec<&str> {
         let missing = self.checks.iter().filter(|check| check.level == Level::Missing);
         missing.map(|check| check.name.as_str()).collect()

@@ -9,33 +9,33 @@ use ops::LimitedBy;
 
 use crate::{Fallback, FallbackReason, LearnedRow};
 
-/// The daemon's decision on a connection to one address.
+/// The daemon's decision on a connection to one address and port.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Explanation {
     /// The destination.
     pub address: IpAddr,
-    /// Its TCP port.
+    /// TCP port of the destination.
     pub port: u16,
     /// The transport that would be tried.
     pub verdict: Verdict,
-    /// The rule or default that decides, for people.
+    /// Rule or default policy that decides, as text for people.
     pub because: String,
-    /// The reason, if it would be TCP.
+    /// Reason for plain TCP; `None` if SCTP would be tried.
     pub reason: Option<FallbackReason>,
-    /// The entry of the capability cache for it or for its host, if any.
+    /// Entry of the capability cache for the destination or its host, if any.
     #[serde(default)]
     pub learned: Option<LearnedRow>,
-    /// Current number of connections to it over SCTP.
+    /// Current number of connections to the destination over SCTP.
     pub connections: usize,
-    /// Current limits on the sending of established ones: the number of connections by limit.
+    /// Number of established connections for each limit on the sending rate.
     #[serde(default)]
     pub limited_by: BTreeMap<LimitedBy, usize>,
-    /// Bytes that wait on their associations and were never sent.
+    /// Bytes that wait in the associations of these connections and were never sent.
     #[serde(default)]
     pub waiting_bytes: u64,
-    /// Outcomes of the last connections to it, latest first.
+    /// Outcomes of the latest connections to the destination, latest first.
     pub past: Vec<PastAttempt>,
-    /// Further notes for people: "this peer does not support half-close".
+    /// Further notes for people, such as "this peer does not support half-close".
     pub notes: Vec<String>,
 }
 
@@ -43,9 +43,9 @@ pub struct Explanation {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// SCTP, and TCP if the peer does not answer in time.
+    /// SCTP; TCP if the peer does not answer in time.
     SctpThenTcp,
-    /// SCTP, and an error if the peer does not answer in time: a rule requires it.
+    /// SCTP; an error if the peer does not answer in time, because a rule requires SCTP.
     SctpOnly,
     /// Plain TCP at once.
     Tcp,
@@ -55,13 +55,13 @@ pub enum Verdict {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 pub enum PastAttempt {
-    /// It was carried over SCTP.
+    /// The connection was carried over SCTP.
     Sctp {
-        /// Start, in milliseconds since 1970.
+        /// Start of the connection, in milliseconds since 1970.
         when_unix_ms: u64,
         /// Duration of the set-up, in microseconds.
         setup_us: u64,
     },
-    /// It fell back to TCP.
+    /// The connection fell back to TCP.
     Tcp(Fallback),
 }

@@ -1,8 +1,8 @@
-//! The configuration file and the rules file on disk.
+//! Reads and writes the configuration file and the rules file.
 //!
-//! A file is replaced, never written in place: its mode and owner stay. A new file is accessible only to its owner, because a
-//! configuration may contain passwords. Only plain files are replaced. Reading through a symbolic link is allowed, because its
-//! maker chose the target; if a program of root wrote through it, its maker would choose the file.
+//! A file is replaced as a whole, never written in place. A replaced file keeps its mode and owner. A file that did not exist before is
+//! accessible only to its owner, because a configuration may contain passwords. Only regular files are replaced. A file may be read through
+//! a symbolic link, but not written. Otherwise, the creator of the link could choose a file for a root process to overwrite.
 
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write};
@@ -13,14 +13,14 @@ use rules::{LineError, RulesTable, Settings, parse_table, print_table};
 
 use crate::{ConfigError, default_config_text, parse_config, set_in_config};
 
-/// Head of a rules file.
+/// Comment at the beginning of a rules file.
 const RULES_HEAD: &str = "# Rules of sctpifyd, written by it: change them with shimrules(8), or edit this file while the daemon\n\
                           # is stopped or before `sctpify reload`. Comments are not kept.\n";
 
-/// Errors of a file.
+/// Errors while a file is read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// It cannot be read or written.
+    /// The file cannot be read or written.
     #[error("{}: {error}", .path.display())]
     Io {
         /// The file.
@@ -28,22 +28,22 @@ pub enum FileError {
         /// The error.
         error: io::Error,
     },
-    /// The configuration is wrong.
+    /// The configuration is faulty.
     #[error("{}: {error}", .path.display())]
     Config {
         /// The file.
         path: PathBuf,
-        /// The fault, and its place.
+        /// The fault and its line.
         error: ConfigError,
     },
-    /// A rule is wrong.
+    /// A rule is faulty.
     #[error("{}, line {line}: {error}", .path.display())]
     Rules {
         /// The file.
         path: PathBuf,
-        /// The line, from 1.
+        /// Line number, from 1.
         line: usize,
-        /// The fault there.
+        /// The fault in this line.
         error: LineError,
     },
 }
@@ -55,18 +55,18 @@ fn read_or_empty(path: &Path) -> Result<String, FileError> {
     }
 }
 
-/// Loads the settings of a configuration file; a missing file gives the defaults.
+/// Loads the settings of a configuration file. If the file does not exist, returns the defaults.
 ///
 /// # Errors
-/// When the file cannot be read or is faulty; the text names the line.
+/// If the file cannot be read or is faulty. The error names the line.
 pub fn load_config(path: &Path) -> Result<Settings, FileError> {
     parse_config(&read_or_empty(path)?).map_err(|error| FileError::Config { path: path.into(), error })
 }
 
-/// Changes one setting in a configuration file; creates a missing file with all keys documented.
+/// Changes one setting in a configuration file. If the file does not exist, creates it with the documentation of all keys.
 ///
 /// # Errors
-/// When the file is faulty or cannot be written; it is unchanged then.
+/// If the file is faulty or cannot be written. The file is then unchanged.
 pub fn save_setting(path: &Path, name: &str, value: &str) -> Result<(), FileError> {
     let old = match read_or_empty(path)? {
         text if text.is_empty() => default_config_text(),
@@ -77,10 +77,10 @@ pub fn save_setting(path: &Path, name: &str, value: &str) -> Result<(), FileErro
     write_whole(path, &new)
 }
 
-/// Loads the table of a rules file; a missing file gives an empty table.
+/// Loads the table of a rules file. If the file does not exist, returns an empty table.
 ///
 /// # Errors
-/// When the file cannot be read or is faulty; the text names the line.
+/// If the file cannot be read or is faulty. The error names the line.
 pub fn load_rules(path: &Path) -> Result<RulesTable, FileError> {
     parse_table(&read_or_empty(path)?).map_err(|(line, error)| FileError::Rules {
         path: path.into(),
@@ -92,15 +92,15 @@ pub fn load_rules(path: &Path) -> Result<RulesTable, FileError> {
 /// Writes a table to a rules file.
 ///
 /// # Errors
-/// When it cannot be written; the file is unchanged then.
+/// If the file cannot be written. The file is then unchanged.
 pub fn save_rules(path: &Path, table: &RulesTable) -> Result<(), FileError> {
     write_whole(path, &format!("{RULES_HEAD}{}", print_table(table)))
 }
 
-/// Replaces a file by this text, wholly or not at all, even through a crash or a power cut. Creates a missing directory.
+/// Replaces the contents of a file atomically, even if the system crashes or loses power. Creates missing directories.
 ///
 /// # Errors
-/// When it cannot be written; the old file stays then.
+/// If the file cannot be written. The old file then stays.
 pub(crate) fn write_whole(path: &Path, text: &str) -> Result<(), FileError> {
     replace(path, text).map_err(|error| FileError::Io { path: path.into(), error })
 }
@@ -124,7 +124,7 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }
 
-/// Returns the status of the file to replace; none if there is nothing yet.
+/// Returns the status of the file that will be replaced; `None` if it does not exist. Fails if it is not a regular file.
 fn plain_file(path: &Path) -> io::Result<Option<Metadata>> {
     match fs::symlink_metadata(path) {
         Ok(status) if status.is_file() => Ok(Some(status)),
@@ -137,13 +137,13 @@ fn plain_file(path: &Path) -> io::Result<Option<Metadata>> {
     }
 }
 
-/// Creates a file that only its owner can access. Exclusive: opens neither a link nor another's file of this name (open(2),
-/// O_EXCL).
+/// Creates a file that only its owner can access. Removes a leftover file of this name first. The creation is exclusive (open(2), O_EXCL),
+/// so it neither follows a link nor opens another user's file.
 fn create(new: &Path) -> io::Result<File> {
     const OWNERS_ALONE: u32 = 0o600;
     let open = || OpenOptions::new().write(true).create_new(true).mode(OWNERS_ALONE).open(new);
     match open() {
-        // A process with our process id died while writing it.
+        // A process with the same process ID ended while it wrote this file.
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
             fs::remove_file(new)?;
             open()
@@ -152,7 +152,7 @@ fn create(new: &Path) -> io::Result<File> {
     }
 }
 
-/// Writes the text, and copies the old file's mode and owner: the mode first, because only the owner may change it.
+/// Writes the text, and copies the mode and owner of the old file. Sets the mode first, because only the owner may change it.
 fn fill(file: &mut File, text: &str, old: Option<&Metadata>) -> io::Result<()> {
     const ACCESS: u32 = 0o777;
     file.write_all(text.as_bytes())?;

@@ -1,6 +1,6 @@
 //! Reads and writes requests and responses as lines of JSON, and answers the requests of a connection.
 //!
-//! Refuses lines of another schema, and lines above [`MAX_REQUEST_BYTES`] or [`MAX_RESPONSE_BYTES`]. Begin with [`serve`].
+//! Refuses lines of another schema, and lines longer than [`MAX_REQUEST_BYTES`] or [`MAX_RESPONSE_BYTES`]. Begin with [`serve`].
 
 use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::os::unix::net::UnixStream;
@@ -12,7 +12,7 @@ use crate::{ErrorCode, Request, Response};
 /// Writes one request as a line.
 ///
 /// # Errors
-/// When the socket fails.
+/// If the socket fails.
 pub fn write_request(to: &mut impl Write, request: &Request) -> Result<(), LineError> {
     write_line(to, request)
 }
@@ -20,12 +20,12 @@ pub fn write_request(to: &mut impl Write, request: &Request) -> Result<(), LineE
 /// Writes one response as a line.
 ///
 /// # Errors
-/// When the socket fails.
+/// If the socket fails.
 pub fn write_response(to: &mut impl Write, response: &Response) -> Result<(), LineError> {
     write_line(to, response)
 }
 
-/// Reads the next request; `None` when the other side has closed.
+/// Reads the next request; `None` if the other side has closed the connection.
 ///
 /// # Errors
 /// If the socket fails, or the line is too long, cut short, of another schema, or not a request.
@@ -33,7 +33,7 @@ pub fn read_request(from: &mut impl BufRead) -> Result<Option<Request>, LineErro
     read_body(from, MAX_REQUEST_BYTES)
 }
 
-/// Reads the next response; `None` when the other side has closed.
+/// Reads the next response; `None` if the other side has closed the connection.
 ///
 /// # Errors
 /// If the socket fails, or the line is too long, cut short, of another schema, or not a response.
@@ -41,11 +41,11 @@ pub fn read_response(from: &mut impl BufRead) -> Result<Option<Response>, LineEr
     read_body(from, MAX_RESPONSE_BYTES)
 }
 
-/// Answers the requests of one connection until the other side closes it, or until the answer to a [last request](Request::is_last)
-/// that succeeded.
+/// Answers the requests of one connection until the other side closes it. Also returns after the successful answer to a last request
+/// ([`Request::is_last`]).
 ///
-/// A line that is not a request is answered with an error, and the next line is read. A line that is too long or cut short is answered
-/// with an error, and nothing is read after it. Set the stream's timeouts first: this function waits for as long as they allow.
+/// If a line is not a valid request, answers with an error and reads the next line. If a line is too long or cut short, answers with an
+/// error and stops. The caller must set the timeouts of the stream, because nothing else limits the waits.
 ///
 /// # Errors
 /// If the socket fails, or a line is too long or cut short.

@@ -1,13 +1,13 @@
-//! Keys of other hosts, and the addresses where they were found: as rows for people and scripts, and as a file that survives the daemon.
+//! Stores the keys of other hosts with their addresses, in memory and in a file that outlives the daemon.
 //!
-//! A key is written down for an address only by a caller that has connected to that address, or that was told the key. So an entry may
-//! decide about connections of this host to that address.
+//! A key is recorded for an address in two cases only: this host has connected to the address, or an administrator has supplied the key. An
+//! entry may therefore decide on connections of this host to that address.
 //!
-//! The file has a head line with its version, then one JSON object per line. A file with a wrong line is refused as a whole, in
-//! contrast to the learned table: a lost entry would let any key pass.
+//! The first line of the file states the version; each further line is one JSON object. A file with an invalid line is refused as a whole,
+//! unlike the learned table, because a lost entry would let any key pass.
 //!
-//! Refused: more than [`PEERS_MAX`] peers, more than [`ADDRESSES_MAX`] addresses of one peer, and texts that are no keys. Invariants: no two
-//! peers have the same key or name, and an address belongs to one peer. Begin with [`KnownPeers::find`].
+//! Refused: more than [`PEERS_MAX`] peers, more than [`ADDRESSES_MAX`] addresses of one peer, and texts that are not keys. Invariants: no
+//! two peers have the same key or name, and each address belongs to one peer. Begin with [`KnownPeers::find`].
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use crate::FileError;
 use crate::files::write_whole;
 
-/// First line of the file: its kind and the version of the following lines.
+/// First line of the file: the kind of the file, and the version of the following lines.
 const HEAD: &str = "sctpify known peers, version 1";
 /// Limit on the peers.
 pub const PEERS_MAX: usize = 4096;
@@ -31,14 +31,15 @@ pub const PEERS_MAX: usize = 4096;
 pub const ADDRESSES_MAX: usize = 32;
 /// Limit on a peer's name, in bytes.
 const NAME_MAX: usize = 64;
-/// Time after which a peer may be forgotten for another one, in milliseconds: half a year.
+/// Time without a connection after which a full table may drop a peer, in milliseconds: half a year.
 const STALE_MS: u64 = 182 * 24 * 3_600_000;
-/// Precision of the time of the latest connection, in milliseconds: the file is not written for each connection.
+/// Precision of the time of the latest connection, in milliseconds. Finer times would require a write of the file for each connection.
 const SEEN_STEP_MS: u64 = 60_000;
-/// Length of the longest file that is read, in bytes: a full table takes half of it.
+/// Limit on the length of a file, in bytes. A full table takes half of it.
 const MAX_FILE_BYTES: u64 = 16 << 20;
-/// The beginning of a public key's text, and the number of characters behind it.
+/// Prefix of a public key's text.
 const KEY_PREFIX: &str = "sctpify1:";
+/// Number of characters after the prefix.
 const KEY_DIGITS: usize = 43;
 
 /// A host's public key as text: `sctpify1:` and 43 characters of Base64.
@@ -46,7 +47,7 @@ const KEY_DIGITS: usize = 43;
 #[serde(try_from = "String", into = "String")]
 pub struct HostKeyText(String);
 
-/// A text is no public key.
+/// Error for a text that is not a public key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "not a host's key: it begins with {KEY_PREFIX} and has {KEY_DIGITS} letters, digits, + or / behind that"
@@ -95,11 +96,11 @@ impl fmt::Display for HostKeyText {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KnownBy {
-    /// It was found at the first connection to one of its addresses. Nobody has verified it.
+    /// The key was found at the first connection to one of the peer's addresses. It is not verified.
     FirstUse,
     /// People have compared words at both ends.
     Paired,
-    /// An administrator has given it to this host.
+    /// An administrator has given the key to this host.
     Configured,
 }
 
@@ -119,21 +120,21 @@ impl fmt::Display for KnownBy {
 pub struct KnownPeer {
     /// Its key.
     pub key: HostKeyText,
-    /// Its name here, if it has one.
+    /// Local name of the peer, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The addresses where it was found, oldest first.
+    /// Addresses at which the key was found or for which it was given.
     pub addresses: Vec<IpAddr>,
-    /// The way in which its key became known.
+    /// The way in which the key became known.
     pub by: KnownBy,
-    /// Time of the first connection to it.
+    /// Time when the key became known, by a connection or otherwise.
     pub first_seen: UnixMs,
-    /// Time of the latest connection to it.
+    /// Time of the latest connection to the peer, to the minute; equals `first_seen` before the first connection.
     pub last_seen: UnixMs,
 }
 
 impl KnownPeer {
-    /// Returns a peer without name and addresses.
+    /// Returns a peer without a name and without addresses.
     fn new(now: UnixMs, key: &HostKeyText, by: KnownBy) -> KnownPeer {
         let (key, addresses) = (key.clone(), Vec::new());
         KnownPeer { key, name: None, addresses, by, first_seen: now, last_seen: now }
@@ -151,7 +152,7 @@ pub struct KnownPeers {
 /// Reasons why a key was not added.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum AddError {
-    /// The name is no name.
+    /// The name is not valid.
     #[error("a name has 1 to {NAME_MAX} characters, none of them a control character, and is no address")]
     Name,
     /// Another host has the name.
@@ -164,7 +165,7 @@ pub enum AddError {
         /// The other host's key.
         key: HostKeyText,
     },
-    /// Another host, whose key was given or verified, has the address.
+    /// The address belongs to another host, whose key was given or verified.
     #[error("{address} belongs to the host with the key {key}: forget that one first (sctpify peers forget)")]
     AddressTaken {
         /// The address.
@@ -172,21 +173,21 @@ pub enum AddError {
         /// The other host's key.
         key: HostKeyText,
     },
-    /// Too many hosts, or too many addresses of one.
+    /// The table has too many hosts, or a host has too many addresses.
     #[error("there is room for {PEERS_MAX} hosts with {ADDRESSES_MAX} addresses each: forget one first")]
     NoRoom,
 }
 
-/// The relation of a key to an address.
+/// Relation of a key to an address.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Recognition {
-    /// It is the known key of the address.
+    /// The key is the known key of the address.
     Known,
-    /// The address has had no key until now.
+    /// The address had no known key.
     New,
-    /// The address has another key, which is this one.
+    /// The address has another known key: this one.
     Other(HostKeyText),
-    /// The address has had no key, and this one is not written down: the table is full.
+    /// The address had no known key, and the key is not recorded. The table is full, or the peer has too many addresses.
     NoRoom,
 }
 
@@ -212,7 +213,7 @@ impl KnownPeers {
         self.all.values()
     }
 
-    /// Compares a key found at an address with the known one.
+    /// Compares a key that was found at an address with the known key of the address.
     pub fn recognise(&self, address: IpAddr, key: &HostKeyText) -> Recognition {
         match self.by_address.get(&normalise(address)) {
             None => Recognition::New,
@@ -221,9 +222,9 @@ impl KnownPeers {
         }
     }
 
-    /// Writes down that a connection of this host to `address` found this key there; returns what was known before. Changes nothing if
-    /// the address has another key. A full table forgets a peer of first use that was not seen for [`STALE_MS`]; without one, nothing is written
-    /// down: somebody with many addresses could otherwise have a host's key forgotten.
+    /// Records that a connection of this host to `address` found this key there; returns what was known before. Changes nothing if the
+    /// address has another key. A full table drops a peer of first use that was not seen for [`STALE_MS`]. If there is no such peer,
+    /// records nothing. Otherwise, an attacker with many addresses could displace the keys of other hosts.
     pub fn meet(&mut self, now: UnixMs, address: IpAddr, key: &HostKeyText) -> Recognition {
         let (address, recognition) = (normalise(address), self.recognise(address, key));
         if matches!(recognition, Recognition::Other(_)) {
@@ -249,12 +250,13 @@ impl KnownPeers {
         recognition
     }
 
-    /// Takes over a key that an administrator has given for these addresses, and the host's name. Keys that were found there at a first connection
-    /// give way, and so do other addresses at which this key was found: somebody may pass on packets of its host there.
+    /// Records a key that an administrator has given for these addresses, and the name of the host. Replaces keys of first use at these
+    /// addresses. Also removes other addresses at which this key was found on first use, because an attacker may relay the packets of the
+    /// host there.
     ///
     /// # Errors
-    /// When the name belongs to another host, an address to another one whose key was given or verified, or there is no room. Nothing
-    /// has changed then.
+    /// If the name is not valid or belongs to another host, if an address belongs to another host whose key was given or verified, or if
+    /// there is no room. Nothing has then changed.
     pub fn add(
         &mut self,
         now: UnixMs,
@@ -297,7 +299,7 @@ impl KnownPeers {
         Ok(())
     }
 
-    /// Checks that a host with this key may have this name.
+    /// Checks whether a host with this key may have this name.
     fn check_name(&self, name: Option<&str>, key: &HostKeyText) -> Result<(), AddError> {
         let Some(name) = name else { return Ok(()) };
         let is_wrong = name.is_empty() || name.len() > NAME_MAX || name.chars().any(char::is_control);
@@ -310,11 +312,11 @@ impl KnownPeers {
         }
     }
 
-    /// Notes that people have compared words at both ends of an association with the host that has this key. Its addresses stay those where a
-    /// connection of this host has found it: words prove no address.
+    /// Records that people have compared words at both ends of an association with the host that has this key. Adds no address, because
+    /// words prove no address.
     ///
     /// # Errors
-    /// When the name belongs to another host, or there is no room. Nothing has changed then.
+    /// If the name is not valid or belongs to another host, or if there is no room. Nothing has then changed.
     pub fn pair(&mut self, now: UnixMs, key: &HostKeyText, name: Option<&str>) -> Result<(), AddError> {
         self.check_name(name, key)?;
         if !self.all.contains_key(key) && self.all.len() >= PEERS_MAX && !self.make_room(now) {
@@ -329,14 +331,14 @@ impl KnownPeers {
         Ok(())
     }
 
-    /// Takes an address from the host that has it, unless that has this key.
+    /// Removes an address from the host that has it, unless that host has this key.
     fn leave(&mut self, address: IpAddr, key: &HostKeyText) {
         if self.by_address.get(&address).is_some_and(|old| old != key) {
             self.leave_one(address);
         }
     }
 
-    /// Takes an address from the host that has it. A host of first use without an address is forgotten.
+    /// Removes an address from the host that has it. Then forgets the host if it is of first use and has no address left.
     fn leave_one(&mut self, address: IpAddr) {
         let Some(old) = self.by_address.remove(&address) else { return };
         let Some(peer) = self.all.get_mut(&old) else { return };
@@ -363,14 +365,14 @@ impl KnownPeers {
         Some(peer)
     }
 
-    /// Forgets the peer with this name, address or key; returns it.
+    /// Forgets the peer with this name, address or key, and returns the peer.
     pub fn forget(&mut self, which: &str) -> Option<KnownPeer> {
         let by_address = || which.parse().ok().and_then(|address| self.find(address));
         let key = self.named(which).or_else(by_address)?.key.clone();
         self.remove(&key)
     }
 
-    /// Takes over an entry of the file; returns false if it breaks an invariant.
+    /// Adds an entry of the file. Returns false if the entry breaks an invariant.
     fn restore(&mut self, mut peer: KnownPeer) -> bool {
         peer.addresses.iter_mut().for_each(|address| *address = normalise(*address));
         let is_taken = |address: &IpAddr| self.by_address.contains_key(address);
@@ -391,8 +393,9 @@ impl KnownPeers {
         true
     }
 
-    /// Returns the table of a file that other daemons write, too, with all changes that this table has made since it was `base`.
-    /// Of two keys for an address the file's stays, unless the one here was given and the file's is of first use.
+    /// Applies the changes of this table since `base` to `file`, the table of a file that other daemons also write. Returns the result. If
+    /// both tables have a key for the same address, the key in `file` stays. It gives way only if it is of first use, and the key in this
+    /// table was given or verified.
     pub fn merged(&self, base: &KnownPeers, file: KnownPeers) -> KnownPeers {
         let mut merged = file;
         for key in base.all.keys().filter(|key| !self.all.contains_key(*key)) {
@@ -408,13 +411,13 @@ impl KnownPeers {
         merged
     }
 
-    /// Takes over the changes of a peer from `old`, in another table.
+    /// Applies to this table the changes that another table has made to a peer since `old`.
     fn take_over(&mut self, peer: &KnownPeer, old: Option<&KnownPeer>) {
         let had = |address: &IpAddr| old.is_some_and(|old| old.addresses.contains(address));
         let is_seen_alone = old
             .is_some_and(|old| (&old.name, &old.addresses, old.by) == (&peer.name, &peer.addresses, peer.by));
         let is_known = self.all.contains_key(&peer.key);
-        // A host that somebody forgot meanwhile stays forgotten, although it was seen.
+        // A host that another daemon has forgotten meanwhile stays forgotten, even if it was seen again.
         if !is_known && (is_seen_alone || self.all.len() >= PEERS_MAX) {
             return;
         }
@@ -469,7 +472,7 @@ pub enum KnownPeersError {
         /// The failure.
         error: std::io::Error,
     },
-    /// A line is wrong.
+    /// A line is not valid.
     #[error("{}: {error}", .path.display())]
     Line {
         /// The file.
@@ -479,7 +482,7 @@ pub enum KnownPeersError {
     },
 }
 
-/// A wrong line of the file.
+/// An invalid line of the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "line {line} is no known peer, or has the key, the name or an address of another one: correct it, or remove the line"
@@ -489,10 +492,10 @@ pub struct WrongPeer {
     pub line: usize,
 }
 
-/// Loads the peers of a file; a missing file has none.
+/// Loads the peers of a file. If the file does not exist, returns no peers.
 ///
 /// # Errors
-/// When it cannot be read, or a line is wrong.
+/// If the file cannot be read, or if a line is not valid.
 pub fn load_peers(path: &Path) -> Result<KnownPeers, KnownPeersError> {
     let text = read(path).map_err(|error| KnownPeersError::Io { path: path.into(), error })?;
     let Some(text) = text else { return Ok(KnownPeers::default()) };
@@ -518,7 +521,7 @@ fn read(path: &Path) -> std::io::Result<Option<String>> {
 /// Parses the text of a file.
 ///
 /// # Errors
-/// The first wrong line.
+/// The first invalid line.
 pub fn parse_peers(text: &str) -> Result<KnownPeers, WrongPeer> {
     let (mut peers, mut lines) = (KnownPeers::default(), text.lines());
     if lines.next() != Some(HEAD) {
@@ -532,10 +535,10 @@ pub fn parse_peers(text: &str) -> Result<KnownPeers, WrongPeer> {
     Ok(peers)
 }
 
-/// Writes peers to a file, wholly or not at all.
+/// Replaces the contents of a file by these peers, atomically.
 ///
 /// # Errors
-/// When it cannot be written; the file is unchanged then.
+/// If the file cannot be written. The file is then unchanged.
 pub fn save_peers<'a>(path: &Path, peers: impl Iterator<Item = &'a KnownPeer>) -> Result<(), FileError> {
     let text = print_peers(peers).map_err(|error| FileError::Io { path: path.into(), error })?;
     write_whole(path, &text)
@@ -544,7 +547,7 @@ pub fn save_peers<'a>(path: &Path, peers: impl Iterator<Item = &'a KnownPeer>) -
 /// Prints peers as the text of a file.
 ///
 /// # Errors
-/// When an entry cannot be written as JSON.
+/// If an entry cannot be written as JSON.
 pub fn print_peers<'a>(peers: impl Iterator<Item = &'a KnownPeer>) -> std::io::Result<String> {
     let mut text = format!("{HEAD}\n");
     for peer in peers {

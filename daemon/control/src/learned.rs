@@ -1,7 +1,7 @@
-//! Capability cache of destinations: as rows for people and scripts, and as a file that survives the daemon.
+//! Converts the capability cache of destinations to rows, and stores it in a file that outlives the daemon.
 //!
-//! The file has a head line with its version, then one JSON object per line. A line that cannot be read is skipped and reported;
-//! a file of another version, or longer than [`MAX_FILE_BYTES`], is not read at all. A lost entry is learned again.
+//! The first line of the file states the version; each further line is one JSON object. Invalid lines are skipped and reported. A file of
+//! another version, or longer than [`MAX_FILE_BYTES`], is ignored. A lost entry is learned again.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -13,17 +13,17 @@ use serde::{Deserialize, Serialize};
 use crate::FileError;
 use crate::files::write_whole;
 
-/// First line of the file: its kind and the version of the following lines.
+/// First line of the file: the kind of the file, and the version of the following lines.
 const HEAD: &str = "sctpify learned table, version 1";
-/// Length of the longest file that is read, in bytes: a full table takes a quarter of it.
+/// Limit on the length of a file, in bytes. A full table takes a quarter of it.
 const MAX_FILE_BYTES: u64 = 8 << 20;
 
 /// The capability cache's current entry for one destination.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct LearnedRow {
-    /// Treatment of connections to it.
+    /// Treatment of connections to the destination.
     pub state: LearnedState,
-    /// The destination and everything known about it.
+    /// The destination, and everything that is known about it.
     #[serde(flatten)]
     pub entry: LearnedEntry,
 }
@@ -34,11 +34,11 @@ pub struct LearnedRow {
 pub enum LearnedState {
     /// SCTP is tried.
     Enabled,
-    /// Connections are TCP at once.
+    /// Connections use TCP at once.
     Disabled,
-    /// Connections are TCP at once; the time has expired, and the next connection begins a probe.
+    /// Connections use TCP at once. The time has expired, and the next connection starts a probe.
     Expired,
-    /// Connections are TCP at once; a probe is under way.
+    /// Connections use TCP at once. A probe is in progress.
     Probing,
 }
 
@@ -55,8 +55,8 @@ impl LearnedRow {
     }
 }
 
-/// Loads the table of a file. Also returns a sentence for people about unusable parts of the file, if any. A missing file is an
-/// empty table.
+/// Loads the table of a file. Also returns a sentence for people about unusable parts of the file, if any. If the file does not exist,
+/// returns an empty table.
 pub fn load_learned(path: &Path) -> (LearnedTable, Option<String>) {
     let complain = |problem: String| Some(format!("{}: {problem}", path.display()));
     match read(path) {
@@ -99,7 +99,7 @@ pub fn parse_learned(text: &str) -> (LearnedTable, Option<String>) {
         first_bad.get_or_insert(index + 2);
     }
     let problem = first_bad.map(|line| format!("{bad} invalid lines are ignored, the first is {line}"));
-    // The table as read equals the file.
+    // The table equals the file, so nothing needs to be saved.
     table.take_changed();
     (table, problem)
 }
@@ -107,7 +107,7 @@ pub fn parse_learned(text: &str) -> (LearnedTable, Option<String>) {
 /// Writes a table to a file, wholly or not at all.
 ///
 /// # Errors
-/// When it cannot be written: the disk is full, the directory is missing and cannot be created. The file is unchanged then.
+/// If the file cannot be written, for example because the disk is full or the directory cannot be created. The file is then unchanged.
 pub fn save_learned<'a>(
     path: &Path,
     entries: impl Iterator<Item = &'a LearnedEntry>,
@@ -119,7 +119,7 @@ pub fn save_learned<'a>(
 /// Prints a table as the text of a file.
 ///
 /// # Errors
-/// When an entry cannot be written as JSON.
+/// If an entry cannot be written as JSON.
 pub fn print_learned<'a>(entries: impl Iterator<Item = &'a LearnedEntry>) -> std::io::Result<String> {
     let mut text = format!("{HEAD}\n");
     for entry in entries {

@@ -1,13 +1,13 @@
-//! The protocol of the control socket, the configuration file and the rules file.
+//! The protocol of the control socket, and the files of the daemon.
 //!
-//! Each direction carries one JSON object per line: a [`Request`] and its [`Response`], both with `"schema": 1`. Names of numbers
-//! include their unit. A request with an unknown field or another schema is refused. A reader of responses ignores fields it does
-//! not know, so fields can be added within a schema.
+//! Requests and responses are JSON objects, one per line: a [`Request`], then its [`Response`]. Both contain `"schema": 1`. The name of a
+//! number includes its unit. A request with an unknown field or another schema is refused. A reader of responses ignores unknown fields, so
+//! fields can be added within a schema.
 //!
-//! Refuses lines over [`ops::MAX_REQUEST_BYTES`] or [`ops::MAX_RESPONSE_BYTES`], and configuration keys that no setting has. Invariant: a
-//! file is written wholly or not at all.
+//! Refuses lines longer than [`ops::MAX_REQUEST_BYTES`] or [`ops::MAX_RESPONSE_BYTES`], and unknown configuration keys. Invariant: a file
+//! is replaced as a whole or stays unchanged.
 //!
-//! Begin with [`Request`]; a client uses [`Client`], the daemon answers with [`serve`].
+//! Begin with [`Request`]. A client uses [`Client`], and the daemon answers with [`serve`].
 
 #![forbid(unsafe_code)]
 
@@ -70,6 +70,6 @@ pub use status::{
 pub use status::{Role, Status, Via};
 pub use trial::{bind_page, try_setting, udp_port_problem};
 
-/// Address at which a command in an enclosed namespace finds the host's name server if that is on the host's loopback: the
-/// daemon's end of the only link.
+/// Address of the daemon's end of the only link in the network namespace of `sctpify run`. If the host's name server listens on the host's
+/// loopback, the command reaches it at this address.
 pub const STAND_IN_NAME_SERVER: std::net::Ipv4Addr = std::net::Ipv4Addr::new(169, 254, 132, 2);

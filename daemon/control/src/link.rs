@@ -1,4 +1,4 @@
-//! This host's links to each peer, over all associations: what people look at first.
+//! This host's links to each peer, summed over all associations.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -7,21 +7,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::status::{Association, Path, PathState};
 
-/// The use of one end's address for data.
+/// Rank of an address for data, as the owner of the address sets it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AddressUse {
-    /// Carries data as long as it works.
+    /// Carries data while it works.
     Primary,
-    /// Carries data while no primary one works.
+    /// Carries data while no primary address works.
     #[default]
     Secondary,
-    /// Carries data only while no other works.
+    /// Carries data only while no other address works.
     Backup,
 }
 
 impl AddressUse {
-    /// Returns the use as JSON has it.
+    /// Returns the name of the use in JSON.
     pub const fn name(self) -> &'static str {
         match self {
             AddressUse::Primary => "primary",
@@ -35,16 +35,16 @@ impl AddressUse {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LinkState {
-    /// The peer is reached by it.
+    /// The peer can be reached over the link.
     Up,
-    /// It has worked, and does no longer.
+    /// The link worked before, but does not work now.
     Down,
-    /// Nothing has come back by it yet.
+    /// The link is not confirmed yet.
     Unproven,
 }
 
 impl LinkState {
-    /// Returns the state as JSON has it.
+    /// Returns the name of the state in JSON.
     pub const fn name(self) -> &'static str {
         match self {
             LinkState::Up => "up",
@@ -54,39 +54,39 @@ impl LinkState {
     }
 }
 
-/// A link of this host to a peer, over all associations that live.
+/// A link of this host to a peer, summed over all current associations.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PeerLink {
-    /// The peer: the address by which its associations began.
+    /// Address of the peer with which its associations began.
     pub peer: IpAddr,
-    /// The interface; none if it is not known.
+    /// Interface of the link; `None` if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,
-    /// The name that the operator has given the link.
+    /// The operator's name for the link, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Its use for data: by our policy, or as a backup by the peer's.
+    /// Rank for data: backup if the peer's policy makes the link a backup, or else the rank by this host's policy.
     #[serde(rename = "use")]
     pub usage: AddressUse,
-    /// Its state.
+    /// State of the link.
     pub state: LinkState,
-    /// New data goes by it.
+    /// New data uses the link.
     pub in_use: bool,
-    /// The smoothed round-trip time of its quickest path in microseconds, once measured.
+    /// Smoothed round-trip time of the quickest path, in microseconds; `None` before the first measurement.
     pub srtt_us: Option<u64>,
-    /// Bytes of SCTP packets sent by it since the daemon's start.
+    /// Bytes of SCTP packets sent over the link since the daemon's start.
     pub sent_bytes: u64,
-    /// Bytes of SCTP packets received by it since the daemon's start.
+    /// Bytes of SCTP packets received over the link since the daemon's start.
     pub received_bytes: u64,
 }
 
-/// Bytes of SCTP packets by a link of this host, to and from all peers.
+/// Bytes of SCTP packets over a link of this host, to and from all peers.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct LinkBytes {
-    /// The interface; none if it is not known.
+    /// Interface of the link; `None` if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,
-    /// The name that the operator has given the link.
+    /// The operator's name for the link, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Bytes sent.
@@ -95,7 +95,8 @@ pub struct LinkBytes {
     pub received_bytes: u64,
 }
 
-/// Returns the links by which these associations reach their peers, by peer and interface, with the bytes of these associations.
+/// Returns the links over which these associations reach their peers, in the order of peers and interfaces. The byte counts are sums over
+/// these associations.
 pub fn links_of(associations: &[Association]) -> Vec<PeerLink> {
     let mut links: BTreeMap<(IpAddr, Option<&str>), PeerLink> = BTreeMap::new();
     for (association, path) in associations.iter().flat_map(|a| a.paths.iter().map(move |path| (a, path))) {
@@ -126,7 +127,7 @@ fn link_of(peer: IpAddr, path: &Path) -> PeerLink {
 }
 
 impl PeerLink {
-    /// Adds another path of the link: the better state counts.
+    /// Adds another path of the link. The better state counts, and the use comes from a path with this state.
     fn join(&mut self, other: &PeerLink) {
         let rank = |state| match state {
             LinkState::Up => 0,
@@ -144,13 +145,13 @@ impl PeerLink {
         self.received_bytes += other.received_bytes;
     }
 
-    /// The link as people call it: its interface, and its name if it has one.
+    /// Returns the name of the link for people: the interface, followed by the operator's name in parentheses if there is one.
     pub fn title(&self) -> String {
         title_of(self.interface.as_deref(), self.name.as_deref()).unwrap_or_else(|| "unknown".to_owned())
     }
 }
 
-/// Returns an interface with the operator's name in parentheses, if there is one; none for an unknown interface.
+/// Returns the interface, followed by the operator's name in parentheses if there is one; `None` for an unknown interface.
 pub(crate) fn title_of(interface: Option<&str>, name: Option<&str>) -> Option<String> {
     let interface = interface?;
     Some(name.map_or_else(|| interface.to_owned(), |name| format!("{interface} ({name})")))

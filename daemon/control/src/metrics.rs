@@ -1,4 +1,4 @@
-//! The status as numbers for Prometheus, in its text format 0.0.4.
+//! Converts the status to metrics in the Prometheus text format, version 0.0.4.
 
 use std::fmt::Display;
 use std::net::IpAddr;
@@ -8,12 +8,12 @@ use ops::MetricsText;
 
 use crate::{AddressUse, Association, LinkBytes, LinkState, Path, PathState, PeerLink, Status, TurnTimes};
 
-/// Limit on the series of links to peers.
+/// Limit on the links to peers for which a metric has series.
 const LINKS_MAX: usize = 512;
-/// Limit on the path series: a busy host has more associations than a time series store likes.
+/// Limit on the paths for which a metric has series. A busy host has more paths than a time series database handles well.
 const PATHS_MAX: usize = 512;
 
-/// Returns the metrics of a status. Paths, and links to peers, have up to 512 series of each kind.
+/// Returns the metrics of a status. Each metric of paths, or of links to peers, has up to 512 series.
 pub fn metrics(status: &Status) -> MetricsText {
     let mut out = MetricsText::default();
     let c = &status.counters;
@@ -115,7 +115,7 @@ fn links(out: &mut MetricsText, links: &[PeerLink]) {
     family("sctpify_peer_link_srtt_seconds", help, &|link| link.srtt_us.map(|us| us as f64 / 1e6));
 }
 
-/// Returns the labels of a link; one without a name has the interface as its name.
+/// Returns the labels `interface` and `name` of a link. A link without a name has its interface as its name.
 fn link_labels(interface: Option<&str>, name: Option<&str>) -> (String, String) {
     let interface = interface.unwrap_or("unknown");
     (interface.to_owned(), name.unwrap_or(interface).to_owned())

@@ -7,29 +7,29 @@ use serde::{Deserialize, Serialize};
 
 use crate::link::title_of;
 
-/// A change of a link to a peer, or of the path that data takes. `Display` gives a sentence for people. An event does not change
-/// after it was told.
+/// A change of a link to a peer, or of the path that data takes. `Display` gives a sentence for people. An event does not change after the
+/// daemon has reported it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PathEvent {
-    /// Number of the event, from 1 at the daemon's start.
+    /// Number of the event; the first event after the daemon's start has number 1.
     pub number: u64,
-    /// Time in milliseconds since 1970.
+    /// Time of the event, in milliseconds since 1970.
     pub when_unix_ms: u64,
-    /// The peer: the address by which its association began; 0.0.0.0 from a daemon that does not tell it.
+    /// Address of the peer with which its association began; 0.0.0.0 if the daemon does not report it.
     #[serde(default = "crate::status::unspecified")]
     pub peer: IpAddr,
-    /// Number of the peer's events before this one that were not told, because there were too many.
+    /// Number of the peer's earlier events that were suppressed because there were too many.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub left_out: u64,
     /// The change.
     #[serde(flatten)]
     pub change: PathChange,
-    /// Its cause.
+    /// The cause of the change.
     #[serde(flatten)]
     pub reason: PathReason,
-    /// Links of this host by which the peer can be reached now.
+    /// Number of this host's links over which the peer can be reached now.
     pub links_up: u64,
-    /// Links of this host by which the peer could be reached since its oldest association began.
+    /// Number of this host's confirmed links to the peer since its oldest association began, including failed links.
     pub links: u64,
 }
 
@@ -48,28 +48,28 @@ pub enum PathChange {
         /// The path that is used now.
         to: PathEnds,
     },
-    /// A link failed: none of its paths to the peer works any more.
+    /// A link failed: none of its paths to the peer works now.
     Down {
         /// A path of the link.
         path: PathEnds,
     },
-    /// A link that had failed works again.
+    /// A link works again after a failure, or is the first working link after all links had failed.
     Up {
         /// A path of the link.
         path: PathEnds,
     },
 }
 
-/// A path, by its ends.
+/// A path, identified by its ends.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PathEnds {
-    /// The interface by which the path leads; none if that is not known.
+    /// Interface of the path on this host; `None` if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,
-    /// The name that the operator has given the link.
+    /// The operator's name for the link, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Our address; none if the kernel chooses it.
+    /// Address of this host; `None` if the kernel chooses it.
     pub local: Option<IpAddr>,
     /// The peer's address.
     pub remote: IpAddr,
@@ -87,43 +87,43 @@ pub enum PathReason {
     Silence,
     /// The path lost too much of its data.
     Loss {
-        /// Packets of hundred that were lost.
+        /// Share of lost packets, in percent.
         percent: u64,
     },
     /// The path became slow.
     Delay {
-        /// Time in which it would have delivered its data in flight, in milliseconds.
+        /// Time that the path would need to deliver its data in flight, in milliseconds.
         delay_ms: u64,
     },
-    /// ICMP or this host's firewall said that nobody can be reached by the path.
+    /// ICMP or this host's firewall reported that the peer cannot be reached over the path.
     Unreachable,
-    /// This host could not send by the path.
+    /// This host could not send over the path.
     NoRoute,
-    /// The link of our address went down.
+    /// The link of this host's address went down.
     LinkDown,
-    /// One of the path's addresses was taken out of the association.
+    /// One of the path's addresses was removed from the association.
     AddressRemoved,
-    /// The primary path works again, and has done so for long enough.
+    /// The primary path works again, and has worked for long enough.
     PrimaryReturned,
-    /// The policy of its link prefers the path, and it works.
+    /// The policy of the path's link prefers the path, and the path works.
     Preferred,
-    /// Another path was made the primary one.
+    /// Another path became the primary path.
     PrimaryChosen,
 }
 
-/// Changes of one kind and reason.
+/// Number of changes of one kind and reason.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PathChangeCount {
-    /// The kind, as [`PathChange`] has it in JSON.
+    /// Name of the kind in JSON, as in [`PathChange`].
     pub event: String,
-    /// The reason, as [`PathReason`] has it in JSON.
+    /// Name of the reason in JSON, as in [`PathReason`].
     pub reason: String,
-    /// Their number. Each association counts.
+    /// Number of changes, summed over all associations.
     pub count: u64,
 }
 
 impl PathChange {
-    /// Returns the kind as JSON has it.
+    /// Returns the name of the kind in JSON.
     pub const fn name(&self) -> &'static str {
         match self {
             PathChange::Switched { .. } => "switched",
@@ -134,7 +134,7 @@ impl PathChange {
 }
 
 impl PathReason {
-    /// All reasons as JSON has them.
+    /// Names of all reasons in JSON.
     pub const NAMES: [&'static str; 12] = [
         "answer",
         "timeout",
@@ -150,7 +150,7 @@ impl PathReason {
         "primary_chosen",
     ];
 
-    /// Returns the reason as JSON has it.
+    /// Returns the name of the reason in JSON.
     pub const fn name(&self) -> &'static str {
         match self {
             PathReason::Answer => "answer",

@@ -1,8 +1,8 @@
-//! The file with the secrets shared with other sctpify hosts.
+//! Reads the file with the secrets that this host shares with other sctpify hosts.
 //!
-//! It has one key per line: an address, a prefix or `*` for all, blanks, and the key, as text or in hexadecimal after `hex:`. The
-//! longest prefix wins. Refused: a file that others may read, keys of fewer than [`KEY_MIN`] bytes, two keys for one prefix.
-//! Secrets appear neither in errors nor in `Debug` output.
+//! Each line of the file has one key: an address, a prefix or `*` for all hosts, then white space, then the key. The key is text, or
+//! hexadecimal digits after `hex:`. If several keys match a host, the key with the longest prefix applies. Refused: a file that other users
+//! may access, keys of fewer than [`KEY_MIN`] bytes, and two keys for one prefix. Secrets appear neither in errors nor in `Debug` output.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ const KEY_MIN: usize = 16;
 const KEY_MAX: usize = 1024;
 /// Maximum number of keys.
 const KEYS_MAX: usize = 4096;
-/// Maximum length of the file in bytes.
+/// Limit on the bytes that are read from the file. The rest of a longer file is ignored.
 const FILE_MAX: u64 = 1 << 20;
 
 /// A key and the hosts that share it.
@@ -28,7 +28,7 @@ pub struct PeerKey {
 }
 
 impl PeerKey {
-    /// Returns the hosts; none means all.
+    /// Returns the prefix of the hosts that share the key; `None` means all hosts.
     pub fn net(&self) -> Option<IpNet> {
         self.net
     }
@@ -49,25 +49,25 @@ impl fmt::Debug for PeerKey {
 /// Reasons why keys were not read.
 #[derive(Debug, thiserror::Error)]
 pub enum PeerKeyError {
-    /// The file was not read.
+    /// The file could not be read.
     #[error(transparent)]
     File(#[from] SecretFileError),
-    /// A line is wrong.
+    /// A line is not valid.
     #[error("{}, line {line}: {what}", .path.display())]
     Line {
         /// The file.
         path: PathBuf,
-        /// The line, from 1.
+        /// Line number, from 1.
         line: usize,
         /// The fault in that line.
         what: String,
     },
 }
 
-/// Reads the text of the file; returns an empty text for an empty path.
+/// Returns the text of the file; an empty text for an empty path.
 ///
 /// # Errors
-/// When it cannot be read, or others may read it.
+/// If the file cannot be read, or if other users may read or change it.
 pub fn read_peer_keys(path: &str) -> Result<String, PeerKeyError> {
     if path.is_empty() {
         return Ok(String::new());
@@ -75,7 +75,7 @@ pub fn read_peer_keys(path: &str) -> Result<String, PeerKeyError> {
     Ok(read_secret(Path::new(path), FILE_MAX, "peer_keys")?)
 }
 
-/// Parses the keys in the text of the file at `path`, longest prefixes first.
+/// Parses the keys in the text of the file at `path`. Returns the keys with the longest prefixes first.
 ///
 /// # Errors
 /// The first faulty line.

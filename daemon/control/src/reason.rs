@@ -19,88 +19,88 @@ pub enum FallbackReason {
     },
     /// The peer answered none of the INITs (setting `init_rtx_max`).
     InitUnanswered {
-        /// Number of INITs sent on each encapsulation.
+        /// Number of INITs sent over each encapsulation.
         inits: u32,
     },
-    /// According to an ICMP message, or this host's own routing, the peer is not reachable by SCTP.
+    /// An ICMP message, or this host's routing, reports that the peer cannot be reached over SCTP.
     IcmpUnreachable {
-        /// The message: "port unreachable", "host unreachable".
+        /// The message, such as "port unreachable" or "host unreachable".
         message: String,
     },
-    /// The peer answered with an ABORT: nothing listens there for SCTP, or it refuses.
+    /// The peer answered with an ABORT: no program listens for SCTP there, or the peer refuses the association.
     PeerAborted {
         /// The cause in the ABORT, or [`FallbackReason::NO_CAUSE`].
         cause: String,
     },
     /// The peer's sctpify answered that its rules keep this port on TCP.
     RefusedByPeerRule,
-    /// A rule of this host.
+    /// A rule of this host keeps the connection on TCP.
     LocalRule {
         /// The chain of the rule.
         chain: Chain,
-        /// Its number, from 1.
+        /// Number of the rule, from 1.
         number: usize,
         /// The rule, as `shimrules` prints it.
         rule: String,
     },
-    /// The default policy of this host: no rule enables the connection.
+    /// No rule of this host enables the connection, so the default policy keeps it on TCP.
     DefaultPolicy {
-        /// The chain whose default it is.
+        /// The chain whose default policy applies.
         chain: Chain,
     },
     /// The setting `enable` is 0.
     DisabledGlobally,
-    /// The destination was learned to have no SCTP.
+    /// The destination is cached as not supporting SCTP.
     Learned {
         /// Outcome of the last attempt or probe.
         failure: Failure,
     },
     /// The destination is this host itself.
     LoopbackOrOwnAddress,
-    /// The socket is bound to a network device, which the shim cannot divert.
+    /// The socket is bound to a network device. The shim cannot divert such a connection.
     DeviceBoundSocket,
-    /// The source address is not one of this host: another transparent proxy made the connection.
+    /// The source address does not belong to this host: another transparent proxy made the connection.
     ForeignSource,
-    /// The client's port is below 1024: over UDP, no peer trusts that without a key.
+    /// The client's port is below 1024. Over UDP, no peer trusts such a port without a key.
     PrivilegedPort {
         /// The port.
         port: u16,
     },
-    /// The setting `interfaces` excludes the address that the connection comes from.
+    /// The setting `interfaces` or `link` excludes the source address of the connection.
     InterfaceLeftOut {
-        /// The address.
+        /// The excluded address.
         address: IpAddr,
     },
     /// The association came up and failed before the connection could use it.
     AssociationFailed {
-        /// The failure.
+        /// The cause of the failure.
         cause: String,
     },
-    /// A key is shared with the destination, and the handshake did not prove it.
+    /// This host shares a key with the destination, but the handshake did not prove the key.
     KeyNotProved {
         /// The hosts for which this host has the key: a prefix, or "all hosts".
         key_for: String,
         /// The fault found.
         found: KeyFault,
     },
-    /// The association was not encrypted as it should be.
+    /// The association is not encrypted as rules and settings require.
     NotEncrypted {
         /// The fault found.
         found: EncryptionFault,
     },
-    /// A rule requires SCTP, or the setting `encryption` another key, so the connection failed.
+    /// The connection failed instead of using TCP. A rule requires SCTP, or the peer does not have its known key (setting `encryption`).
     Required {
-        /// The reason why it was not carried over SCTP.
+        /// The reason why the connection was not carried over SCTP.
         cause: Box<FallbackReason>,
     },
     /// A limit of the daemon was reached.
     LimitReached {
-        /// The limit: "associations", "held connections".
+        /// The limit, such as "associations" or "held connections".
         limit: String,
     },
     /// The daemon is stopping and takes no new connections.
     DaemonStopping,
-    /// Something on this host failed.
+    /// An operation on this host failed.
     LocalError {
         /// The error.
         error: String,
@@ -108,7 +108,7 @@ pub enum FallbackReason {
 }
 
 impl FallbackReason {
-    /// Returns the kind as JSON has it; of a refused connection, the kind of the cause.
+    /// Returns the name of the kind in JSON. For a refused connection ([`FallbackReason::Required`]), returns the kind of the cause.
     pub fn kind(&self) -> &'static str {
         match self {
             FallbackReason::NoSctpAnswer { .. } => "no_sctp_answer",
@@ -140,7 +140,7 @@ impl FallbackReason {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeyFault {
-    /// The peer answered INIT, but not the chunk signed with our key: it has another key, or none for this host.
+    /// The peer answered the INIT, but not the chunk that was signed with our key. The peer has another key, or none for this host.
     Unanswered,
     /// The peer offers no authentication.
     PeerHasNone,
@@ -170,7 +170,7 @@ pub enum EncryptionFault {
         /// The failure.
         cause: String,
     },
-    /// The peer has another key than the known one of its address.
+    /// The peer has another key than the known key of its address.
     OtherKey {
         /// The known key.
         known: HostKeyText,
@@ -182,13 +182,13 @@ pub enum EncryptionFault {
         /// The known key.
         known: HostKeyText,
     },
-    /// A rule requires encryption, and the setting turns it off.
+    /// A rule requires encryption, but the setting `encryption` turns encryption off.
     OffHere,
-    /// The rules have come to require encryption, or another peer, since the connection began.
+    /// The rules or keys changed while the connection was opened. They now require encryption, another peer or another key.
     RulesChanged,
     /// A rule requires a peer that is not known.
     UnknownPeer {
-        /// Its name or key.
+        /// Name or key of the required peer.
         peer: String,
     },
     /// The peer is not the one that a rule requires.
@@ -245,9 +245,10 @@ impl fmt::Display for EncryptionFault {
 }
 
 impl FallbackReason {
-    /// The cause of an ABORT that states none.
+    /// Cause text for an ABORT without a cause.
     pub const NO_CAUSE: &str = "no cause given";
-    /// The cause that sctpify gives if no program listens, or no rule allows it: strangers must not learn which.
+    /// Cause text that sctpify sends if no program listens, or if no rule allows the connection. Unknown hosts must not learn which case
+    /// applies.
     pub const NOT_SERVED: &str = "no program listens there";
 
     /// Returns the reason why a decision keeps a connection on TCP; `None` if the decision allows SCTP.
@@ -273,7 +274,7 @@ impl FallbackReason {
         }
     }
 
-    /// Reports whether this host's own rules and settings are the reason, before anything is tried.
+    /// Reports whether this host's rules and settings are the reason, so that SCTP was not tried.
     pub fn is_of_rules(&self) -> bool {
         use FallbackReason as R;
         matches!(self, R::LocalRule { .. } | R::DefaultPolicy { .. } | R::DisabledGlobally)

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::known_peers::HostKeyText;
 
-/// One question or order.
+/// One request: a question or a command.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
@@ -15,9 +15,9 @@ pub enum Request {
     Status,
     /// The paths of all associations; answered by [`crate::Response::Paths`].
     Paths,
-    /// The changes of paths after the one with this number, oldest first; answered by [`crate::Response::Events`].
+    /// The changes of paths after a given event, oldest first; answered by [`crate::Response::Events`].
     Events {
-        /// Its number; 0 for all that are kept.
+        /// Number of that event; 0 requests all events that are kept.
         after: u64,
     },
     /// The decision on a connection to this address; answered by [`crate::Response::Explanation`].
@@ -31,47 +31,48 @@ pub enum Request {
     Settings,
     /// One setting; answered by [`crate::Response::Settings`] with one row.
     Get {
-        /// Its name.
+        /// Name of the setting.
         name: String,
     },
     /// Changes one setting, now and in the configuration file; answered by [`crate::Response::Settings`] with one
     /// row.
     Set {
-        /// Its name.
+        /// Name of the setting.
         name: String,
         /// The new value, as text.
         value: String,
     },
     /// Adds a rule, now and in the rules file; answered by [`crate::Response::Done`].
     RulesAdd {
-        /// Its chain.
+        /// Chain of the rule.
         chain: Chain,
-        /// Its policy.
+        /// Policy of the rule.
         policy: Policy,
         /// The rule.
         rule: Rule,
     },
     /// Removes a rule; answered by [`crate::Response::Done`].
     RulesDelete {
-        /// Its chain.
+        /// Chain of the rule.
         chain: Chain,
-        /// Its policy.
+        /// Policy of the rule.
         policy: Policy,
-        /// The rule.
+        /// Number or match of the rule.
         which: RuleSelector,
     },
-    /// The rules of the matching chains; answered by [`crate::Response::Rules`].
+    /// The rules of a chain and a policy; answered by [`crate::Response::Rules`].
     RulesList {
-        /// Only rules for these; none means both.
+        /// Chain of the listed rules; `None` means both chains.
         chain: Option<Chain>,
-        /// Only rules with this policy; none means both.
+        /// Policy of the listed rules; `None` means both policies.
         policy: Option<Policy>,
     },
-    /// Removes all rules, and forgets what was learned; answered by [`crate::Response::Done`].
+    /// Removes all rules and all learned entries; answered by [`crate::Response::Done`].
     RulesFlush,
-    /// Replaces all rules, now and in the rules file, if each line is right; answered by [`crate::Response::Done`].
+    /// Replaces all rules, now and in the rules file. Changes nothing if a line is not valid or the text has no rule. Answered by
+    /// [`crate::Response::Done`].
     RulesRestore {
-        /// The rules in the syntax of the rules file: one `-A -c CHAIN -p POLICY ...` in each line.
+        /// The rules in the syntax of the rules file: one rule per line, as `-A -c CHAIN -p POLICY ...`.
         text: String,
     },
     /// The default policy of a chain; answered by [`crate::Response::DefaultPolicy`].
@@ -86,12 +87,13 @@ pub enum Request {
         /// The new policy.
         policy: Policy,
     },
-    /// Turns automatic configuration on: the second paper's socket option SO_SHIM_RULE_AUTO_EN, for the whole host; answered by
+    /// Turns automatic configuration on for the whole host, like the second paper's socket option SO_SHIM_RULE_AUTO_EN. Answered by
     /// [`crate::Response::Done`].
     RuleAutoEn,
-    /// Turns automatic configuration off: SO_SHIM_RULE_AUTO_DIS; answered by [`crate::Response::Done`].
+    /// Turns automatic configuration off for the whole host, like the socket option SO_SHIM_RULE_AUTO_DIS. Answered by
+    /// [`crate::Response::Done`].
     RuleAutoDis,
-    /// Forgets what was learned of a host; answered by [`crate::Response::Done`].
+    /// Forgets the learned entries of a host; answered by [`crate::Response::Done`].
     Forget {
         /// The host.
         address: IpAddr,
@@ -100,54 +102,55 @@ pub enum Request {
     HostKey,
     /// The known peers; answered by [`crate::Response::Peers`].
     Peers,
-    /// Takes over the key of a host at these addresses; answered by [`crate::Response::Done`].
+    /// Records the key of a host for its addresses; answered by [`crate::Response::Done`].
     PeersAdd {
-        /// Its key.
+        /// Key of the host.
         key: HostKeyText,
-        /// Its name here.
+        /// Local name of the host, if any.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         name: Option<String>,
-        /// Its addresses.
+        /// Addresses of the host.
         addresses: Vec<IpAddr>,
     },
-    /// Notes that people have compared the words of an association with the host that has this key; answered by [`crate::Response::Done`].
+    /// Records that people have compared the words of an association with the host that has this key. Answered by
+    /// [`crate::Response::Done`].
     PeersPair {
         /// The key.
         key: HostKeyText,
-        /// The host's name here.
+        /// Local name of the host, if any.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         name: Option<String>,
     },
-    /// Forgets a known peer: the next connection to it takes any key. Answered by [`crate::Response::Done`].
+    /// Forgets a known peer; the next connection to the peer accepts any key. Answered by [`crate::Response::Done`].
     PeersForget {
-        /// Its name, key, or one of its addresses.
+        /// Name, key or one of the addresses of the peer.
         which: String,
     },
     /// Reads configuration and rules files again; answered by [`crate::Response::Done`].
     Reload,
-    /// Stops the daemon; answered by [`crate::Response::Done`] before it ends.
+    /// Stops the daemon. The answer, [`crate::Response::Done`], arrives before the daemon ends.
     Shutdown,
-    /// Leaves new connections to TCP from now on, so that the daemon can be stopped once the live ones have ended; answered by
+    /// Carries new connections over TCP from now on, so that the daemon can be stopped after the open connections have ended. Answered by
     /// [`crate::Response::Done`].
     Drain,
-    /// Captures the daemon's carriers from now on. Answered by [`crate::Response::Done`]; after that, the connection carries a
-    /// pcapng file until the time is over or the client hangs up.
+    /// Captures the packets of the daemon's carriers from now on. Answered by [`crate::Response::Done`]. After the answer, the connection
+    /// carries a pcapng file until the duration has passed or the client closes the connection.
     Capture {
         /// Duration in seconds.
         seconds: u32,
     },
-    /// Enables SCTP for a listener of the client's own that no rule names (the papers' SHIM_ENABLE_MANUAL of a server). Answered
-    /// by [`crate::Response::Done`], and in force until the client hangs up or sends anything more, or the listener ends: then
-    /// the daemon hangs up. For users only with the setting `manual_listen`.
+    /// Enables SCTP for one of the client's listeners that no rule names (the papers' SHIM_ENABLE_MANUAL of a server). Answered by
+    /// [`crate::Response::Done`]. SCTP stays enabled until the client closes the connection or sends more data, or until the listener ends.
+    /// The daemon then closes the connection. Users other than root need the setting `manual_listen`.
     Expose {
-        /// The address that it listens on; none: all of the client's listeners on this port.
+        /// Address on which the program listens; `None` means all of the client's listeners on this port.
         address: Option<IpAddr>,
-        /// Its TCP port.
+        /// TCP port of the listener.
         port: u16,
     },
     /// The daemon's findings; answered by [`crate::Response::Doctor`].
     Doctor {
-        /// Check the route to this peer as well.
+        /// Peer whose route is checked in addition, if any.
         peer: Option<IpAddr>,
     },
 }
@@ -156,14 +159,14 @@ pub enum Request {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RuleSelector {
-    /// The one with this number, from 1.
+    /// The rule with this number, from 1.
     Number(usize),
-    /// The one with this address and these ports; name and comment do not count.
+    /// The rule with this address and these ports. All other properties of the rule are ignored.
     Match(Rule),
 }
 
 impl Request {
-    /// Reports whether the request changes nothing, and so can be allowed to more users.
+    /// Reports whether the request only reads. Such requests can be allowed to more users.
     pub fn is_read_only(&self) -> bool {
         match self {
             Request::Status | Request::Paths | Request::Explain { .. } | Request::Settings => true,
@@ -179,7 +182,7 @@ impl Request {
         }
     }
 
-    /// Reports whether the data after the answer on the connection is not another answer.
+    /// Reports whether the request is the last one on its connection. The data after its answer is not another answer.
     pub fn is_last(&self) -> bool {
         matches!(self, Request::Capture { .. } | Request::Expose { .. })
     }

@@ -38,20 +38,20 @@ pub enum Response {
     Ping(PingReport),
     /// Measurements. The commands print this with `--json`; a daemon never sends it.
     Bench(BenchReport),
-    /// It is done.
+    /// The command was executed.
     Done(Done),
-    /// It is not done.
+    /// The request was refused, or its execution failed.
     Error(Refusal),
 }
 
 /// Changes of paths, oldest first.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct EventsReport {
-    /// The changes. If the first one's number does not follow the one asked for, those between are forgotten.
+    /// The changes. If the number of the first change does not follow the requested number, the changes between them were discarded.
     pub events: Vec<PathEvent>,
     /// Number of events since the daemon's start.
     pub count: u64,
-    /// The daemon's start, in milliseconds since 1970: numbers begin anew with it.
+    /// Time of the daemon's start, in milliseconds since 1970. The numbers of events begin again with each start.
     #[serde(default)]
     pub started_unix_ms: u64,
 }
@@ -61,7 +61,7 @@ pub struct EventsReport {
 pub struct HostKeyReport {
     /// The key.
     pub key: HostKeyText,
-    /// Six words that stand for it, to read it out.
+    /// Six words that represent the key, for reading it aloud.
     pub words: Vec<String>,
 }
 
@@ -72,12 +72,12 @@ pub struct PeersReport {
     pub peers: Vec<KnownPeer>,
 }
 
-/// Rules, and the default policies that they are exceptions to.
+/// Rules, and the default policies of their chains.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct RulesReport {
-    /// The default policies of the chains asked for.
+    /// Default policies of the requested chains.
     pub defaults: Vec<DefaultPolicy>,
-    /// The rules, in the order they are searched.
+    /// The rules, in the order in which they are searched.
     pub rules: Vec<RuleRow>,
     /// Automatic configuration is on (setting `learn`).
     #[serde(default)]
@@ -88,7 +88,8 @@ pub struct RulesReport {
 }
 
 impl RulesReport {
-    /// Lists the rules of the matching chains, with today's counts at `now`; `None` matches both. Contains nothing learned yet.
+    /// Lists the rules of the matching chains and policies; `None` matches all. The usage counts apply to the day of `now`. The list of
+    /// learned entries is empty.
     pub fn new(book: &Rulebook, chain: Option<Chain>, policy: Option<Policy>, now: UnixMs) -> RulesReport {
         let chains = Chain::ALL.into_iter().filter(|&c| chain.is_none_or(|wanted| wanted == c));
         RulesReport {
@@ -100,14 +101,14 @@ impl RulesReport {
     }
 }
 
-/// The policy for connections that no rule of the chain names.
+/// The policy for connections that no rule of the chain matches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct DefaultPolicy {
     /// The chain.
     pub chain: Chain,
-    /// Its default policy.
+    /// The default policy of the chain.
     pub policy: Policy,
-    /// Number of decisions by it since the daemon started.
+    /// Number of decisions by this policy since the daemon's start.
     pub hits: u64,
 }
 
@@ -121,15 +122,15 @@ impl DefaultPolicy {
 /// One rule and its place.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct RuleRow {
-    /// Its chain.
+    /// Chain of the rule.
     pub chain: Chain,
-    /// Its policy.
+    /// Policy of the rule.
     pub policy: Policy,
-    /// Its place in the chain, from 1.
+    /// Number of the rule among the rules of its chain and policy, from 1.
     pub number: usize,
-    /// Number of its decisions since the daemon started.
+    /// Number of decisions by this rule since the daemon's start.
     pub hits: u64,
-    /// Outcomes of the connections that it decided on.
+    /// Outcomes of the connections on which the rule decided.
     #[serde(default, rename = "tally")]
     pub usage: Usage,
     /// The rule.
@@ -171,11 +172,11 @@ impl Done {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Added {
-    /// It is now the last of its chain.
+    /// The rule is new, and is now the last of its chain and policy.
     New(usize),
-    /// It existed already.
+    /// The rule existed already.
     Same(usize),
-    /// A rule with the same match took its name and comment.
+    /// A rule with the same match existed, and took the new name and comment.
     Renamed(usize),
 }
 
@@ -189,7 +190,7 @@ impl From<rules::Added> for Added {
     }
 }
 
-/// The reason why an order was not carried out.
+/// The reason why a request was not executed.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Refusal {
     /// Kind of error.
@@ -202,13 +203,14 @@ pub struct Refusal {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorCode {
-    /// The line is no request of this schema.
+    /// The line is not a valid request of this schema.
     BadRequest,
-    /// This user may not ask for that.
+    /// The user is not permitted to make this request.
     NotPermitted,
-    /// The order cannot be carried out as given: an unknown setting, a value out of range, no such rule.
+    /// The request cannot be executed as given, for example because a setting is unknown, a value is out of range, or a rule does not
+    /// exist.
     Refused,
-    /// The order is sound, but carrying it out failed: a file could not be written.
+    /// The request is valid, but its execution failed, for example because a file could not be written.
     Failed,
     /// No daemon answers. The commands print this with `--json`; a daemon never sends it.
     NoDaemon,

@@ -1,4 +1,4 @@
-//! Settings as the daemon reports them: the configured values, and those in force until a restart.
+//! Settings as the daemon reports them: the configured values, and the values in force until a restart.
 
 use rules::{SETTINGS, Setting, Settings};
 use serde::{Deserialize, Serialize};
@@ -13,29 +13,29 @@ pub struct SettingsReport {
 /// One setting.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SettingRow {
-    /// Its name.
+    /// Name of the setting.
     pub name: String,
-    /// Its configured value, as `set` reads it.
+    /// Configured value, in the form that `set` reads.
     pub value: String,
-    /// The value that the daemon uses; differs from the configured one until a restart. None if no daemon runs.
+    /// Value that the daemon uses. It can differ from the configured value until a restart. `None` if no daemon runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_force: Option<String>,
-    /// Its value if nothing is configured.
+    /// Value that applies if nothing is configured.
     pub default: String,
     /// The accepted values, for people.
     pub takes: String,
-    /// A change waits for the next start of the daemon.
+    /// A change takes effect at the next start of the daemon.
     pub needs_restart: bool,
 }
 
 /// A setting whose configured value waits for a restart of the daemon.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PendingChange {
-    /// Its name.
+    /// Name of the setting.
     pub name: String,
-    /// Its configured value.
+    /// Configured value.
     pub configured: String,
-    /// The value in force until then.
+    /// Value in force until the restart.
     pub in_force: String,
 }
 

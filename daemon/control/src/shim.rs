@@ -4,10 +4,10 @@
 //! |---|---|
 //! | a TCP socket with a hidden SCTP socket | a local program's connection with an association |
 //! | `socket()` made the hidden socket | the daemon looks at the connection, or finds the listener |
-//! | a socket option enables the shim | a connection's packets carry the mark of setting `manual_mark`; for a listener its program asks by the control socket ([`crate::Request::Expose`]) |
+//! | a socket option enables the shim | a connection's packets carry the mark of setting `manual_mark`; for a listener, its program sends a request to the control socket ([`crate::Request::Expose`]) |
 //! | `listen()` on the hidden socket | INITs for the listener are answered |
 //!
-//! Invariant: [`ShimState::after`] is the only way from one state to another; nothing leaves HIDDEN and NATIVE.
+//! Invariant: only [`ShimState::after`] leads from one state to another, and no step leads to or from HIDDEN and NATIVE.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,31 +15,31 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum ShimState {
-    /// Not examined yet, or sctpify is switched off.
+    /// The connection or listener is not examined yet, or sctpify is switched off.
     #[default]
     Notinit,
-    /// Examined; SCTP is not in use: not allowed, or it was tried and the connection is plain TCP.
+    /// Examined, but SCTP is not in use. Either SCTP is not allowed, or it was tried and the connection is plain TCP.
     Ready,
-    /// The connection's mark, or the listener's program, asks for SCTP although no rule names it.
+    /// The connection's mark, or the listener's program, requests SCTP, although no rule allows it.
     EnableManual,
-    /// The rules allow SCTP, but it is not in use yet; a listener stays here while SCTP cannot reach it.
+    /// The rules allow SCTP, but it is not in use yet. A listener stays in this state while SCTP clients cannot reach it.
     EnableSrules,
     /// The connection is carried over SCTP.
     Active,
-    /// A listener that SCTP clients reach as TCP clients do.
+    /// A listener that both SCTP clients and TCP clients can reach.
     Listen,
-    /// The association behind a local client's connection.
+    /// The association that carries the connection of a local client.
     Hidden,
     /// The connection of an SCTP client to a local listener.
     Native,
 }
 
-/// Transition from one shim state to the next.
+/// A step from one shim state to another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ShimStep {
-    /// The daemon examines it.
+    /// The daemon examines the connection or listener.
     Created,
-    /// The connection's mark asks for SCTP, or the listener's program does.
+    /// The connection's mark, or the listener's program, requests SCTP.
     AskedFor,
     /// The rules allow SCTP.
     Allowed,
@@ -64,7 +64,7 @@ impl ShimState {
         ShimState::Native,
     ];
 
-    /// Returns the state that this step leads to; none if the step cannot be taken from here.
+    /// Returns the state to which this step leads; `None` if the step is not possible in this state.
     pub const fn after(self, step: ShimStep) -> Option<ShimState> {
         use ShimState as S;
         Some(match (self, step) {
@@ -78,7 +78,7 @@ impl ShimState {
         })
     }
 
-    /// Returns its name in the paper, without `SHIM_`.
+    /// Returns the state's name in the paper, without `SHIM_`.
     pub const fn name(self) -> &'static str {
         match self {
             ShimState::Notinit => "NOTINIT",
@@ -100,7 +100,7 @@ mod tests {
 
     const STEPS: [ShimStep; 6] = [Created, AskedFor, Allowed, Associated, Failed, Listens];
 
-    /// Figure 4, arrow by arrow, and section V for the way back to READY; no other transition exists.
+    /// The arrows of Figure 4, and of section V for the return to READY. No other transition exists.
     const FIGURE_4: [(S, ShimStep, S); 9] = [
         (Notinit, Created, Ready),
         (Ready, AskedFor, EnableManual),

@@ -1,4 +1,4 @@
-//! Tests whether what a setting names is available before the setting is written: a fault at a later start might go unnoticed.
+//! Tests whether a resource that a setting names is available, before the setting is written. A fault at a later start might go unnoticed.
 
 use std::fs::File;
 use std::net::{Ipv6Addr, UdpSocket};
@@ -10,7 +10,7 @@ use rules::{Setting, Settings};
 use crate::metrics_listener::{read_token, try_address};
 use crate::{parse_peer_keys, read_peer_keys};
 
-/// Listens on `port` of 127.0.0.1 for the daemon's page; none if it is 0.
+/// Listens on `port` of 127.0.0.1 for the daemon's page; `None` if `port` is 0.
 ///
 /// # Errors
 /// The reason why the port is not available, and a remedy.
@@ -24,10 +24,10 @@ pub fn bind_page(port: u16) -> Result<Option<Page>, String> {
     Page::bind(port).map(Some).map_err(refused)
 }
 
-/// Tests what `setting` names in these settings, which are about to be configured.
+/// Tests the resource that `setting` names in `settings`, before these settings are configured.
 ///
 /// # Errors
-/// The reason why a daemon would not start with it, or would go without it, and a remedy.
+/// The reason why a daemon would not start, or would run without the resource, and a remedy.
 pub fn try_setting(setting: &Setting, settings: &Settings) -> Result<(), String> {
     match setting.name {
         "page_port" => bind_page(settings.page_port).map(drop),
@@ -49,7 +49,7 @@ pub fn try_setting(setting: &Setting, settings: &Settings) -> Result<(), String>
     }
 }
 
-/// A number need not belong to any user.
+/// Tests whether a user exists. A number is accepted without a test, because it need not belong to a user.
 fn try_user(wanted: &str) -> Result<(), String> {
     if wanted.is_empty() || wanted.parse::<u32>().is_ok() {
         return Ok(());
@@ -63,8 +63,8 @@ fn try_user(wanted: &str) -> Result<(), String> {
     }
 }
 
-/// Returns the obstacle that keeps the daemon from this UDP port now. The daemon would start without SCTP in UDP, and retry every
-/// few seconds.
+/// Returns the reason why this UDP port cannot be opened now, if any. The daemon would start without SCTP in UDP, and retry every few
+/// seconds.
 pub fn udp_port_problem(port: u16) -> Option<String> {
     let error = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, port)).err()?;
     Some(format!("UDP port {port} cannot be opened now ({error}): SCTP in UDP is unavailable without it"))

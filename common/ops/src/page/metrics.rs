@@ -1,20 +1,20 @@
-//! Numbers in the format that Prometheus reads.
+//! Writes metrics in the text format of Prometheus.
 
 use std::fmt::{Display, Write as _};
 use std::time::Duration;
 
-/// Numbers for Prometheus, in its text format 0.0.4.
+/// Metrics in the Prometheus text format, version 0.0.4.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct MetricsText(pub String);
 
 impl MetricsText {
-    /// Writes the head of a metric family.
+    /// Writes the HELP and TYPE lines of a metric family.
     pub fn head(&mut self, name: &str, kind: &str, help: &str) {
         // Writing to a string cannot fail.
         let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
 
-    /// Returns a table of the families for documents, in Markdown.
+    /// Returns a Markdown table of the metric families, for the reference documentation.
     pub fn reference(&self) -> String {
         let mut table = "| metric | type | meaning |\n|---|---|---|\n".to_owned();
         let mut helps = self.0.lines().filter_map(|line| line.strip_prefix("# HELP ")?.split_once(' '));
@@ -26,13 +26,13 @@ impl MetricsText {
         table
     }
 
-    /// Writes a family of one series.
+    /// Writes a metric family that consists of one series without labels.
     pub fn one(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
         self.head(name, kind, help);
         let _ = writeln!(self.0, "{name} {value}");
     }
 
-    /// Writes a series.
+    /// Writes the current value of a series.
     pub fn series(&mut self, name: &str, labels: &[(&str, &dyn Display)], value: impl Display) {
         let labels: Vec<String> =
             labels.iter().map(|(label, value)| format!("{label}=\"{}\"", escaped(value))).collect();
@@ -40,8 +40,8 @@ impl MetricsText {
         let _ = writeln!(self.0, "{name}{labels} {value}");
     }
 
-    /// Writes the series of a histogram of times. `counts` holds the count of each bucket alone, in the order of `bounds`, their
-    /// upper bounds; the last bucket has no bound.
+    /// Writes the series of a histogram of durations. `bounds` holds the upper bounds of the buckets; the last bucket has no bound.
+    /// `counts` holds the number of values in each bucket, not cumulative.
     pub fn histogram(
         &mut self,
         name: &str,
@@ -62,13 +62,13 @@ impl MetricsText {
     }
 }
 
-/// Formats a time in seconds, without zeros at the end.
+/// Formats a duration in seconds, without trailing zeros.
 fn seconds(time: Duration) -> String {
     let text = format!("{}.{:06}", time.as_secs(), time.subsec_micros());
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Escapes the value of a label as the format requires.
+/// Escapes the value of a label for the text format.
 fn escaped(value: &dyn Display) -> String {
     value.to_string().replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n")
 }

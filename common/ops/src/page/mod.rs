@@ -1,13 +1,14 @@
-//! Listeners for browsers and Prometheus: the page of a program and its metrics on 127.0.0.1, and its metrics for other hosts.
+//! HTTP servers for browsers and Prometheus. One server offers the page and the metrics of a program on 127.0.0.1. Another server offers
+//! the metrics to other hosts.
 //!
-//! They are read-only: GET of a few fixed names. On 127.0.0.1, a request must name this host as a browser that was sent here on
-//! purpose does, so no foreign page can reach it under its own name (DNS rebinding). On other addresses, it must have a token.
-//! Nothing is loaded from anywhere else. Invariant: a listener serves no more than [`SERVED_MAX`] requests at once, each within
-//! [`CLIENT_LIMIT`]. Begin with [`Page::run`]; [`MetricsText`] writes numbers in the format that Prometheus reads.
+//! The servers are read-only: they answer GET requests for a few fixed names. On 127.0.0.1, the `Host` header of a request must name this
+//! host. A foreign web page therefore cannot reach the server under its own name (DNS rebinding). On other addresses, a request must have a
+//! token. The page loads no resources from other hosts. Invariant: a server handles no more than [`SERVED_MAX`] requests at once, each
+//! within [`CLIENT_LIMIT`]. [`MetricsText`] writes metrics in the Prometheus format. Begin with [`Page::run`].
 //!
-//! The files that all programs' pages share are served in addition to each program's own: `page.css`, and `common.js` with
-//! requests, periodic redrawing, tables, paths, and lists shown part by part. [`PageAnswer::html`] makes the page around a
-//! program's own part, and refers to `page.js`, which that program provides.
+//! A server also offers two files that the pages of all programs share: `page.css` and `common.js`. `common.js` has functions for requests,
+//! periodic redrawing, tables, paths and partial lists. [`PageAnswer::html`] creates the page around a program's own part. The page loads
+//! `page.js`, which the program provides.
 
 mod metrics;
 mod request;
@@ -25,15 +26,15 @@ use request::{Access, HEAD_MAX, Refused};
 
 /// Limit on concurrent requests.
 const SERVED_MAX: usize = 16;
-/// Limit on the time in which a client sends its request and reads the answer.
+/// Time limit on a client that sends a request and reads the answer.
 const CLIENT_LIMIT: Duration = Duration::from_secs(5);
-/// Pause after an error of the listener, such as too many open files, which would otherwise occur again at once.
+/// Pause after an error of the listener, such as too many open files. Without a pause, the error would occur again at once.
 const ERROR_PAUSE: Duration = Duration::from_millis(100);
 /// Content security policy: the page may load its own files, and send requests to its own host.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; \
                       frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
 
-/// The listener.
+/// A server, which listens on one address.
 #[derive(Debug)]
 pub struct Page {
     listener: TcpListener,
@@ -44,22 +45,22 @@ impl Page {
     /// Listens on `port` of 127.0.0.1.
     ///
     /// # Errors
-    /// When the port is taken.
+    /// If the port cannot be opened, for example because it is in use.
     pub fn bind(port: u16) -> io::Result<Page> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
         Ok(Page { listener, access: Access::ThisHost(port) })
     }
 
-    /// Listens on `address` for requests with this token (RFC 6750 section 2.1).
+    /// Listens on `address` for requests that have this token (RFC 6750 section 2.1).
     ///
     /// # Errors
-    /// When the port is taken, or this host does not have the address.
+    /// If the port cannot be opened, or if this host does not have the address.
     pub fn bind_with_token(address: SocketAddr, token: &str) -> io::Result<Page> {
         Ok(Page { listener: TcpListener::bind(address)?, access: Access::Bearer(token.into()) })
     }
 
-    /// Serves until the process ends. `answer` gets the request, and returns `None` if nothing has that name; `names` lists the
-    /// names.
+    /// Serves requests until the process ends. `answer` handles a request, and returns `None` if the requested name does not exist. `names`
+    /// lists the available names, for the answer to a request for an unknown name.
     pub fn run(
         self,
         names: &'static str,
@@ -78,16 +79,16 @@ impl Page {
             let (answer, access) = (answer.clone(), access.clone());
             let serve = move || {
                 let _slot = slot;
-                // A client that sends no proper request, or does not read, gets no answer.
+                // An I/O error ends only this request, for example if the client sends no complete request in time.
                 let _ = serve(&answer, names, &access, Client::new(stream));
             };
-            // Without a thread the request is dropped, and its slot with it.
+            // If the thread cannot be started, the request is dropped and its slot is freed.
             let _ = std::thread::Builder::new().name("page client".to_owned()).spawn(serve);
         }
     }
 }
 
-/// A place among the concurrent requests.
+/// One of the [`SERVED_MAX`] places for concurrent requests.
 struct Slot(Arc<AtomicUsize>);
 
 impl Drop for Slot {
@@ -99,42 +100,42 @@ impl Drop for Slot {
 /// A response.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PageAnswer {
-    /// HTTP's status code and reason.
+    /// HTTP status code and reason phrase.
     pub status: &'static str,
-    /// The Content-Type.
+    /// Value of the `Content-Type` header.
     pub kind: &'static str,
-    /// The contents.
+    /// Contents of the body.
     pub body: Vec<u8>,
 }
 
 impl PageAnswer {
-    /// 200 with a body of this type.
+    /// Creates an answer with status 200 and a body of this type.
     pub fn file(kind: &'static str, body: impl Into<Vec<u8>>) -> PageAnswer {
         PageAnswer { status: "200 OK", kind, body: body.into() }
     }
 
-    /// Creates the page of a program: `page.js` fills `main` with what it requests from `whom`.
+    /// Creates the page of a program. The page shows that it queries `whom`; then `page.js` fills the elements in `main` with the answers.
     pub fn html(program: &str, whom: &str, main: &str) -> PageAnswer {
         let text = include_str!("page.html").replace("{program}", program).replace("{whom}", whom);
         PageAnswer::file("text/html; charset=utf-8", text.replace("{main}", main))
     }
 
-    /// Creates the answer with a script.
+    /// Creates an answer with a script.
     pub fn script(text: &'static str) -> PageAnswer {
         PageAnswer::file("text/javascript; charset=utf-8", text)
     }
 
-    /// Creates the answer with a style sheet.
+    /// Creates an answer with a style sheet.
     fn css(text: &'static str) -> PageAnswer {
         PageAnswer::file("text/css; charset=utf-8", text)
     }
 
-    /// Creates the answer with metrics.
+    /// Creates an answer with metrics.
     pub fn metrics(text: MetricsText) -> PageAnswer {
         PageAnswer::file("text/plain; version=0.0.4", text.0)
     }
 
-    /// Creates the answer with a status and a sentence.
+    /// Creates a plain-text answer with this status and message.
     pub fn text(status: &'static str, message: impl Display) -> PageAnswer {
         let body = format!("{message}\n").into_bytes();
         PageAnswer { status, kind: "text/plain; charset=utf-8", body }
@@ -165,7 +166,7 @@ fn serve(
     stream.write_all(&body)
 }
 
-/// Returns a file that all pages load.
+/// Returns one of the files that all pages share; `None` for any other path.
 fn common(path: &str) -> Option<PageAnswer> {
     Some(match path {
         "/page.css" => PageAnswer::css(include_str!("page.css")),
@@ -174,7 +175,7 @@ fn common(path: &str) -> Option<PageAnswer> {
     })
 }
 
-/// A client's connection, which fails once its time is up: a client that sends or reads byte by byte cannot hold its slot.
+/// The connection of a client. Reads and writes fail after the deadline, so a client that sends or reads slowly cannot hold its slot.
 struct Client {
     stream: TcpStream,
     deadline: Instant,
@@ -185,7 +186,7 @@ impl Client {
         Client { stream, deadline: now() + CLIENT_LIMIT }
     }
 
-    /// Returns the time until the deadline.
+    /// Returns the time until the deadline. Fails with `TimedOut` after the deadline.
     fn rest(&self) -> io::Result<Option<Duration>> {
         let rest = self.deadline.saturating_duration_since(now());
         if rest.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(Some(rest)) }
@@ -215,7 +216,7 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// Reads the head of a request, up to the empty line or to the limit.
+/// Reads the head of a request until the empty line, or until [`HEAD_MAX`] bytes have arrived.
 fn read_head(stream: &mut impl Read) -> io::Result<Vec<u8>> {
     let mut head = Vec::new();
     let mut piece = [0; 1024];

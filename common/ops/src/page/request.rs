@@ -1,18 +1,19 @@
-//! Parses the head of an HTTP request, and refuses requests that the listener must not answer: other methods than GET, and those that
-//! its [`Access`] excludes. Begin with [`PageRequest::read`].
+//! Parses the head of an HTTP request. Refuses methods other than GET, and requests that the [`Access`] of the listener excludes. Begin
+//! with [`PageRequest::read`].
 
 use subtle::ConstantTimeEq;
 
-/// Limit on the bytes of a request's head.
+/// Limit on the length of a request's head, in bytes.
 pub(super) const HEAD_MAX: usize = 8 * 1024;
 
-/// Requests that a listener answers.
+/// Condition for the requests that a listener answers.
 #[derive(Clone)]
 pub(super) enum Access {
-    /// Those whose `Host` is `localhost` or 127.0.0.1 with this port: no foreign page can reach this one under its own name (DNS
+    /// The `Host` header is `localhost` or 127.0.0.1 with this port. A foreign web page cannot reach the listener under its own name (DNS
     /// rebinding).
     ThisHost(u16),
-    /// Those with this token in `Authorization` (RFC 6750 section 2.1). A browser sends one to no host that a foreign page names.
+    /// The `Authorization` header has this token (RFC 6750 section 2.1). A browser does not send a token to a host that a foreign page
+    /// names.
     Bearer(Vec<u8>),
 }
 
@@ -29,13 +30,13 @@ impl std::fmt::Debug for Access {
 /// Reasons to refuse a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Refused {
-    /// It is not HTTP, or longer than [`HEAD_MAX`].
+    /// The request is not HTTP/1, or its head is longer than [`HEAD_MAX`].
     NotHttp,
-    /// It is not a GET.
+    /// The method is not GET.
     NotGet,
-    /// It names another host, or none, or several.
+    /// The `Host` header is missing, repeated, or names another host.
     OtherHost,
-    /// It has another token, or none, or several.
+    /// The `Authorization` header is missing, repeated, or has another token.
     OtherToken,
 }
 
@@ -61,7 +62,7 @@ impl std::fmt::Display for Refused {
     }
 }
 
-/// A request.
+/// An accepted request: the path and the query of its target.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PageRequest<'a> {
     path: &'a str,
@@ -69,7 +70,7 @@ pub struct PageRequest<'a> {
 }
 
 impl<'a> PageRequest<'a> {
-    /// Parses the head of a request, if a listener with this access may answer it.
+    /// Parses the head of a request. Returns an error if a listener with this access must not answer the request.
     pub(super) fn read(head: &'a [u8], access: &Access) -> Result<PageRequest<'a>, Refused> {
         let target = target(head, access)?;
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
@@ -81,7 +82,7 @@ impl<'a> PageRequest<'a> {
         self.path
     }
 
-    /// Returns the first value of `name` in the query (`?name=value&...`); `None` if it is missing or empty.
+    /// Returns the first value of `name` in the query (`?name=value&...`); `None` if the value is missing or empty.
     pub fn value(&self, name: &str) -> Option<String> {
         let mut pairs = form_urlencoded::parse(self.query.as_bytes());
         let (_, value) = pairs.find(|(known, _)| known == name)?;
@@ -89,7 +90,7 @@ impl<'a> PageRequest<'a> {
     }
 }
 
-/// Returns the target of a request that a listener with this access may answer.
+/// Returns the target of a request. Returns an error if a listener with this access must not answer the request.
 fn target<'a>(head: &'a [u8], access: &Access) -> Result<&'a str, Refused> {
     let end = head.windows(4).position(|end| end == b"\r\n\r\n").ok_or(Refused::NotHttp)?;
     let text = std::str::from_utf8(&head[..end]).map_err(|_| Refused::NotHttp)?;
@@ -121,7 +122,7 @@ fn target<'a>(head: &'a [u8], access: &Access) -> Result<&'a str, Refused> {
     if is_admitted { Ok(target) } else { Err(refusal) }
 }
 
-/// Reports whether the value of an `Authorization` header has this token. The time that this takes does not depend on the characters.
+/// Reports whether the value of an `Authorization` header has this token. The comparison takes the same time for all tokens of one length.
 fn has_token(value: &str, token: &[u8]) -> bool {
     let Some((scheme, shown)) = value.split_once(' ') else { return false };
     scheme.eq_ignore_ascii_case("bearer") && bool::from(shown.trim_start().as_bytes().ct_eq(token))

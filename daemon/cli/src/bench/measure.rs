@@ -1,4 +1,4 @@
-//! The near end of a measurement: connects, sends, and asks the daemon which transport was used.
+//! The client of a measurement: connects, sends data, and asks the daemon which transport was used.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
@@ -12,16 +12,16 @@ use crate::commands::resolve_host;
 use crate::session::{Session, unexpected};
 use crate::{BenchArgs, CliError, show};
 
-/// Limit on one connect.
+/// Time limit on one connect.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
-/// Time for the server's daemon to apply the result of a first connection to the next: a shared association.
+/// Pause after the first connection. In this time, the server's daemon can set up a shared association for the next connections.
 const SETTLE: Duration = Duration::from_millis(500);
 const WRITE_BYTES: usize = 1 << 16;
 
-/// Measures SCTP and the transports to compare it with, one after the other.
+/// Measures SCTP, and then each transport to compare with SCTP.
 pub(crate) fn run(session: Session<'_>, host: &str, args: &BenchArgs) -> Result<(), CliError> {
     let address = resolve_host(host)?;
-    // Without a daemon there is nothing to compare: report that first.
+    // Without a daemon, SCTP cannot be measured. This request reports a missing daemon first.
     session.ask(&Request::Get { name: "enable".into() })?;
     let others = args.against.iter().map(|other| Transport::from(*other));
     let mut rows = Vec::new();
@@ -57,7 +57,7 @@ fn failed(transport: Transport, to: SocketAddr, port: u16, error: &io::Error) ->
     CliError::Failed(format!("cannot measure with {to}: {error}{remedy}"))
 }
 
-/// Measures all figures of one transport; the one that was really used is filled in later.
+/// Measures one transport. The caller fills in `carried_over`, the transport that was really used.
 fn measure(transport: Transport, to: SocketAddr, args: &BenchArgs) -> io::Result<BenchRow> {
     let first = connect_once(transport, to)?;
     std::thread::sleep(SETTLE);
@@ -85,7 +85,7 @@ fn connect(transport: Transport, to: SocketAddr) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Returns the duration of a connect; the server has accepted the connection by then.
+/// Returns the duration of a connect. Waits until the server has accepted the connection.
 fn connect_once(transport: Transport, to: SocketAddr) -> io::Result<Duration> {
     let start = now();
     let mut stream = connect(transport, to)?;
@@ -95,7 +95,7 @@ fn connect_once(transport: Transport, to: SocketAddr) -> io::Result<Duration> {
     Ok(took)
 }
 
-/// Sends for the given time; returns the bytes that the server counted, and the time until it reported them.
+/// Sends data for the given time. Returns the number of bytes that the server counted, and the time until its count arrived.
 fn upload(transport: Transport, to: SocketAddr, time: Duration) -> io::Result<(u64, Duration)> {
     let mut stream = connect(transport, to)?;
     let block = vec![0; WRITE_BYTES];
@@ -117,7 +117,7 @@ fn explanation(session: Session<'_>, to: SocketAddr) -> Result<Explanation, CliE
     }
 }
 
-/// Returns the transport of the latest connection, as reported by the daemon.
+/// Returns the transport of the latest connection, as the daemon reports it.
 fn carried_over(explanation: &Explanation) -> String {
     match (explanation.past.first(), explanation.verdict) {
         (Some(PastAttempt::Sctp { .. }), _) => "SCTP".to_owned(),

@@ -1,11 +1,11 @@
 //! `sctpify bench`: measures the set-up time and the throughput of connections to a host, over SCTP and over other transports.
 //!
-//! The far end is a plain TCP program, `sctpify bench --serve`. It answers only if its operator has started it, and only for the
-//! requested time. It listens on three consecutive ports: the rules should send connections to the first over SCTP; connections to
-//! the second use plain TCP, and to the third MPTCP. The daemon reports a connection's real transport.
+//! The server is a plain TCP program, `sctpify bench --serve`, which the operator of that host starts for a limited time. It listens on
+//! three consecutive ports. The rules should carry connections to the first port over SCTP. Connections to the second port use plain TCP,
+//! and connections to the third port use MPTCP. The daemon reports the transport that a connection really used.
 //!
-//! On a connection, the client first sends one byte. The server answers `c` with one byte. After `u`, the client sends bytes until the
-//! end of the stream, and the server answers with their number, eight bytes in network order.
+//! The client first sends one byte, the request. The server answers the request `c` with the same byte. After the request `u`, the client
+//! sends data until the end of the stream. The server then answers with the number of data bytes, as eight bytes in network order.
 
 mod measure;
 mod serve;
@@ -21,13 +21,14 @@ use crate::table::{Align, Table};
 pub(crate) use measure::run;
 pub(crate) use serve::serve;
 
-/// Request of a client.
+/// Request for an echo, which measures a connect.
 const CONNECT: u8 = b'c';
+/// Request to upload data, which measures throughput.
 const UPLOAD: u8 = b'u';
-/// Limit on one connection.
+/// Time limit on one connection.
 const CONNECTION_LIMIT: Duration = Duration::from_secs(60);
 
-/// Returns the port of a transport; `first` is the port of the first one.
+/// Returns the port of a transport; `first` is the port for SCTP.
 fn port_of(transport: Transport, first: u16) -> u16 {
     first + transport as u16
 }
@@ -50,7 +51,7 @@ pub(crate) fn show(out: &mut dyn Write, report: &BenchReport) -> io::Result<()> 
     let mut table = Table::new(&HEADS);
     for row in &report.rows {
         let times = [row.first_connect_us, row.connect_us].map(|us| format!("{us} µs"));
-        // As iperf3 and others print rates, and in one unit for all rows.
+        // Rates are in Mbit/s, as in iperf3, with the same unit in all rows.
         let rate = format!("{:.1} Mbit/s", row.bytes_per_s as f64 * 8.0 / 1e6);
         let [first, later] = times;
         table.row([row.transport.to_string(), first, later, rate, row.carried_over.clone()]);

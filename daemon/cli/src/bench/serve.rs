@@ -1,6 +1,6 @@
-//! The far end of a measurement.
+//! The server of a measurement.
 //!
-//! Limits: the time given by its operator, [`SERVED_MAX`] connections at once, [`CONNECTION_LIMIT`] for each.
+//! Limits: the serving time that the operator sets, [`SERVED_MAX`] concurrent connections, and [`CONNECTION_LIMIT`] for each connection.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv6Addr, SocketAddr, TcpListener, TcpStream};
@@ -16,10 +16,10 @@ use super::{CONNECT, CONNECTION_LIMIT, UPLOAD, now, port_of, socket};
 use crate::session::Session;
 use crate::{CliError, show};
 
-/// Limit on concurrent connections; others are closed.
+/// Limit on concurrent connections; further connections are closed at once.
 const SERVED_MAX: usize = 16;
 const BACKLOG: i32 = 64;
-/// Interval of the check for the end of the time.
+/// Interval at which the server checks whether its time has expired.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 const READ_BYTES: usize = 1 << 18;
 
@@ -74,7 +74,7 @@ fn accept_all(listener: &TcpListener, served: &Arc<AtomicUsize>) {
         }
         let served = Arc::clone(served);
         thread::spawn(move || {
-            // The client sees the failure.
+            // The error is ignored here, because the client reports it.
             let _ = serve_one(stream);
             served.fetch_sub(1, Ordering::Relaxed);
         });
@@ -96,7 +96,7 @@ fn serve_one(mut stream: TcpStream) -> io::Result<()> {
     }
 }
 
-/// Counts the bytes until the end of the stream.
+/// Counts the bytes until the end of the stream. Fails after [`CONNECTION_LIMIT`].
 fn count(stream: &mut TcpStream) -> io::Result<u64> {
     let (start, mut count, mut buffer) = (now(), 0, vec![0; READ_BYTES]);
     while start.elapsed() < CONNECTION_LIMIT {

@@ -1,8 +1,8 @@
-//! Tests this host's links to a peer: INITs from each of this host's addresses to each of the peer's, out of the address's own
-//! interface, as the daemon's packets go. Begin with [`Links::open`].
+//! Tests this host's links to a peer: sends INITs from each of this host's addresses to each of the peer's addresses. Each INIT leaves
+//! through the interface of its local address, like the daemon's packets. Begin with [`Links::open`].
 //!
-//! One thread for each pair of addresses sends an INIT and waits for its answer. A pair that cannot be tested has the reason in
-//! its result; it does not stop the others.
+//! One thread for each pair of addresses sends an INIT and waits for the answer. If a pair cannot be tested, its result contains the
+//! reason, and the other tests continue.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -16,17 +16,18 @@ use socket2::{Domain, Protocol, Socket, Type};
 use super::{Answer, INIT_LENGTH, Over, Question, exchange, fault_of};
 use crate::private::is_behind_nat;
 
-/// Sizes of IP packets that are tried, in bytes: Ethernet, PPPoE, WireGuard, and the least that IPv6 allows.
+/// Tested sizes of IP packets, in bytes. They include the MTUs of Ethernet, PPPoE and WireGuard, and the minimum MTU of IPv6.
 const SIZES: [u16; 5] = [1500, 1492, 1420, 1400, 1280];
-/// Limit on the wait for the answer to a large packet, and the number of attempts with each size.
+/// Limit on the wait for the answer to a large packet.
 const SIZE_PATIENCE: Duration = Duration::from_millis(500);
+/// Number of attempts with each size.
 const SIZE_TRIES: usize = 2;
-/// Limit on the further addresses of a peer that are tested: it can name any, also of others.
+/// Limit on the additional addresses of a peer that are tested. A peer can list any address, including addresses of other hosts.
 const OFFERED_MAX: usize = 8;
-/// Length of a UDP header.
+/// Length of a UDP header, in bytes.
 const UDP_HEADER: u16 = 8;
 
-/// The pairs of addresses between this host and a peer.
+/// All pairs of this host's addresses and the peer's addresses.
 pub(crate) struct Links {
     own: Vec<OwnAddress>,
     udp_port: u16,
@@ -41,7 +42,7 @@ struct Pair {
 }
 
 impl Links {
-    /// Opens a socket for each of this host's addresses, to one of the peer, without sending anything.
+    /// Opens a socket from each of this host's addresses to one address of the peer. Sends nothing.
     pub(crate) fn open(own: &[OwnAddress], peer: IpAddr, udp_port: u16) -> Links {
         let mut links = Links { own: own.to_vec(), udp_port, pairs: Vec::new() };
         links.pairs = links.pairs_to(peer);
@@ -53,8 +54,8 @@ impl Links {
         own.map(|own| Pair::open(own, SocketAddr::new(remote, self.udp_port))).collect()
     }
 
-    /// Asks the peer for its other addresses by the first link that has had an answer, and adds a pair for each link that has a route to
-    /// one. Returns the addresses.
+    /// Asks the peer for its other addresses, over the first link that answers. For each new address, adds a pair with each of this host's
+    /// addresses that has a route to it. Returns the new addresses.
     pub(crate) fn add_offered(&mut self) -> Vec<IpAddr> {
         let answered = self.pairs.iter().filter(|pair| pair.test.answered > 0);
         let mut offered = answered.filter_map(Pair::offered).next().unwrap_or_default();
@@ -65,17 +66,17 @@ impl Links {
         offered
     }
 
-    /// Sends an INIT for `sctp_port` between each pair at once, and waits up to `patience` for each answer.
+    /// Sends one INIT for `sctp_port` on all pairs in parallel, and waits up to `patience` for each answer.
     pub(crate) fn round(&mut self, sctp_port: u16, patience: Duration) {
         self.each(|pair| pair.round(sctp_port, patience));
     }
 
-    /// Sends INITs between each pair until it has sent `count`.
+    /// Sends INITs on each pair until the pair has sent `count`, and waits up to `patience` for each answer.
     pub(crate) fn complete(&mut self, count: u64, sctp_port: u16, patience: Duration) {
         self.each(|pair| (pair.test.sent..count).for_each(|_| pair.round(sctp_port, patience)));
     }
 
-    /// Finds the largest packet that is answered between each pair that has had an answer.
+    /// Finds the largest packet size that is answered, for each pair that has had an answer before.
     pub(crate) fn find_mtus(&mut self, sctp_port: u16) {
         self.each(|pair| pair.find_mtu(sctp_port));
     }
@@ -122,7 +123,7 @@ impl Pair {
         }
     }
 
-    /// Returns the addresses that the peer offers for a shared association.
+    /// Returns the addresses that the peer offers for a shared association; `None` without an answer.
     fn offered(&self) -> Option<Vec<IpAddr>> {
         self.answer(Question::SHARED, SIZE_PATIENCE).ok().map(|(_, addresses)| addresses)
     }
@@ -149,7 +150,7 @@ impl Pair {
         self.test.mtu = SIZES.into_iter().find(passes);
     }
 
-    /// Sends an INIT; returns its round-trip time and the addresses in the answer, or the reason why there is none.
+    /// Sends an INIT. Returns the round-trip time and the addresses in the answer, or the reason why no answer arrived.
     #[allow(clippy::disallowed_methods, reason = "it measures")]
     fn answer(&self, question: Question, patience: Duration) -> Result<(Duration, Vec<IpAddr>), String> {
         let socket = self.socket.as_ref().map_err(|error| fault_of(&Answer::of_error(error)))?;
@@ -165,7 +166,7 @@ impl Pair {
     }
 }
 
-/// Opens a socket that sends from this address, out of its interface, with DF set.
+/// Opens a UDP socket that sends from this address through its interface. The kernel does not fragment the packets.
 fn socket(own: &OwnAddress, remote: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(remote), Type::DGRAM, Some(Protocol::UDP))?;
     if let Some(interface) = &own.interface {

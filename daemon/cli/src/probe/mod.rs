@@ -1,8 +1,9 @@
-//! Probes the route to a host with real packets: INITs in UDP, which need no privilege, and one directly over IP, which does.
+//! Probes the route to a host with real packets: INITs in UDP, which need no privilege, and one INIT directly over IP, which needs
+//! CAP_NET_RAW.
 //!
-//! Any SCTP answer (INIT ACK, or ABORT where nothing is exposed) proves that UDP passes both ways, that an SCTP endpoint answers
-//! there, and that nobody rewrites checksums. A second, large INIT tests whether full packets pass. Nothing is set up at the
-//! peer: it keeps no state for an INIT (RFC 9260 section 5.1.3). [`links`] tests each link of this host.
+//! Any SCTP answer proves that UDP passes in both directions, that an SCTP endpoint answers, and that no middlebox rewrites checksums. The
+//! answer is an INIT ACK, or an ABORT if nothing is exposed. A second, large INIT tests whether full-size packets pass. The peer keeps no
+//! state for an INIT (RFC 9260 section 5.1.3). [`links`] tests each link of this host.
 
 mod links;
 
@@ -23,26 +24,28 @@ use wire::{
     VerificationTag,
 };
 
-/// Limit on an answer, and the number of attempts.
+/// Limit on the wait for an answer.
 const PATIENCE: Duration = Duration::from_millis(700);
+/// Number of attempts.
 const TRIES: usize = 3;
-/// Size of a buffer for the largest packet.
+/// Size of a packet buffer, in bytes. It holds the largest packet.
 const ROOM: usize = 1500;
-/// Length of an INIT that has only padding, without the padding's own bytes: common header, chunk, and a parameter's header.
+/// Length in bytes of an INIT with an empty padding parameter: common header, chunk, and the header of the parameter.
 const INIT_LENGTH: usize = 36;
-/// Padding that makes an INIT 1,400 bytes long: with UDP and IP it nearly fills the 1,500 of most links.
+/// Padding, in bytes, that makes an INIT 1,400 bytes long. With UDP and IP headers, the packet nearly fills the 1,500 bytes of most links.
 const PADDING: usize = 1400 - INIT_LENGTH;
-/// Padding that gives an answer room for addresses: an answer is at most three times as long as the INIT.
+/// Padding, in bytes, of an INIT that requests addresses. An answer is at most three times as long as the INIT, so the padding makes room
+/// for addresses.
 const FOR_ADDRESSES: usize = 500;
 const A_RWND: u32 = 65_536;
-/// As many as a daemon requests; an INIT with fewer would be refused where associations are shared.
+/// Number of streams that a daemon requests. A peer that shares associations would refuse an INIT with fewer streams.
 const STREAMS: u16 = SHARED_STREAMS;
-/// The SCTP port of associations that connections share (docs/shared-association.md).
+/// SCTP port of shared associations (docs/shared-association.md).
 const SHARED_PORT: u16 = 9899;
 const SCTP: i32 = 132;
-/// The SCTP port to probe if the user names none: ssh, which most hosts have; a refusal is an answer as well.
+/// SCTP port to probe if the user names none: ssh, which most hosts serve. A refusal is also an answer.
 pub(crate) const ANY_SCTP_PORT: u16 = 22;
-/// Limit on the packets read for the answer to one INIT: a raw socket gets those of all associations with the peer.
+/// Limit on the packets that are read while waiting for one answer. A raw socket receives the packets of all associations with the peer.
 const STRANGERS_MAX: usize = 64;
 
 /// Encapsulation of the INIT.
@@ -52,21 +55,21 @@ enum Over {
     Ip,
 }
 
-/// The answer.
+/// Answer to an INIT, or the reason why no answer arrived.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Answer {
-    /// SCTP: an INIT ACK, with the further addresses that it offers, or an ABORT.
+    /// An INIT ACK, with the additional addresses that it offers, or an ABORT.
     Sctp {
         is_accepted: bool,
         addresses: Vec<IpAddr>,
     },
-    /// SCTP whose checksum is wrong: a middlebox changed the packet.
+    /// An SCTP packet with a wrong checksum: a middlebox changed the packet.
     BadChecksum,
-    /// The host reports that nobody listens on the UDP port.
+    /// An ICMP error: no program listens on the UDP port, or the host does not support SCTP over IP.
     Closed,
-    /// This user may not send that.
+    /// This user is not permitted to send the packet.
     NotAllowed,
-    /// This host has no route there.
+    /// This host cannot send packets to the peer, for the given reason.
     NoRoute(String),
     Silence,
 }
@@ -89,7 +92,7 @@ impl Answer {
     }
 }
 
-/// Checks the route to `peer`: its UDP port, `port` of SCTP if it is named, and IP protocol 132.
+/// Checks the route to `peer`: the UDP port, the SCTP port `port` if it is given, and IP protocol 132.
 pub(crate) fn checks(peer: IpAddr, udp_port: u16, port: Option<u16>) -> Vec<Check> {
     let to = SocketAddr::new(peer, udp_port);
     let question = Question { sctp_port: port.unwrap_or(ANY_SCTP_PORT), padding: 0, adaptation: None };
@@ -186,17 +189,18 @@ fn size(answer: &Answer) -> Check {
     }
 }
 
-/// Request of an INIT.
+/// Contents of a probing INIT.
 #[derive(Clone, Copy)]
 struct Question {
     sctp_port: u16,
-    /// Bytes of padding.
+    /// Number of padding bytes; 0 means no padding parameter.
     padding: usize,
+    /// Value of the Adaptation Layer Indication parameter, if any.
     adaptation: Option<u32>,
 }
 
 impl Question {
-    /// Of a daemon that wants to share an association: the peer answers with all its addresses, if it shares.
+    /// INIT of a daemon that requests a shared association. A peer that shares associations answers with all its addresses.
     const SHARED: Question =
         Question { sctp_port: SHARED_PORT, padding: FOR_ADDRESSES, adaptation: Some(SHARED_ADAPTATION) };
 }
@@ -224,7 +228,7 @@ fn socket(over: Over, to: SocketAddr) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Sends one INIT and returns its answer; None if it does not come in time.
+/// Sends one INIT and returns its answer; `None` if no answer arrives in time.
 fn exchange(over: Over, mut socket: &Socket, question: Question) -> io::Result<Option<Answer>> {
     let tag = random().max(1);
     let mut buffer = [0; ROOM];
@@ -247,7 +251,7 @@ fn exchange(over: Over, mut socket: &Socket, question: Question) -> io::Result<O
     Ok(None)
 }
 
-/// Returns the length of the IPv4 header, which a raw socket includes; an IPv6 header is not included.
+/// Returns the length of the IP header in a packet from a raw socket: such a packet includes an IPv4 header, but no IPv6 header.
 fn header_length(packet: &[u8]) -> usize {
     match packet.first() {
         Some(first) if first >> 4 == 4 => usize::from(first & 0xf) * 4,
@@ -256,7 +260,7 @@ fn header_length(packet: &[u8]) -> usize {
 }
 
 fn write_init(buffer: &mut [u8], tag: u32, question: Question) -> usize {
-    // Any port of the dynamic range: the answer comes to our UDP port.
+    // Any port of the dynamic range will do, because the answer comes to our UDP port.
     let source_port = 49_152 | (random() as u16);
     // An INIT has no tag to verify yet (RFC 9260 section 8.5.1).
     let header = CommonHeader { source_port, destination_port: question.sctp_port, tag: VerificationTag(0) };
@@ -272,12 +276,12 @@ fn write_init(buffer: &mut [u8], tag: u32, question: Question) -> usize {
         parameters: Parameters::from(&parameters[..]),
     };
     let mut writer = PacketWriter::new(buffer, header);
-    // It fits: the buffer has room for more.
+    // The chunk always fits, because the buffer is larger.
     let _ = writer.push(&Chunk::Init(init));
     writer.finish()
 }
 
-/// Parses a packet, if it is an answer to the INIT with this tag.
+/// Parses a packet. Returns `None` if the packet is not an answer to the INIT with this tag.
 fn read(bytes: &[u8], tag: u32) -> Option<Answer> {
     let header = CommonHeader::peek(bytes)?;
     if header.tag != VerificationTag(tag) && header.tag != VerificationTag(0) {
@@ -302,7 +306,7 @@ fn read(bytes: &[u8], tag: u32) -> Option<Answer> {
     })
 }
 
-/// Returns a number unpredictable enough for a probe that sets up nothing.
+/// Returns a random number. It is unpredictable enough for a probe that creates no association.
 fn random() -> u32 {
     RandomState::new().build_hasher().finish() as u32
 }
@@ -314,7 +318,7 @@ mod tests {
     use std::thread;
     use wire::Abort;
 
-    /// Runs a host that answers INITs of up to `largest` bytes with ABORT, with `damage` to the packet.
+    /// Starts a host that answers INITs of up to `largest` bytes with an ABORT. `damage` changes bits in the checksum of the answer.
     fn host(largest: usize, damage: u8) -> SocketAddr {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let address = socket.local_addr().unwrap();

@@ -1,4 +1,4 @@
-//! The daemon's side of the control socket, for the tests of the commands.
+//! A fake daemon on a control socket, for the tests of the commands.
 
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use rules::{
 };
 use tempfile::TempDir;
 
-/// A process number that Linux never gives.
+/// A process ID that Linux never assigns.
 const NO_SUCH_PID: u32 = u32::MAX;
 
 /// A time on 14 November 2023.
@@ -33,7 +33,7 @@ fn known_peer() -> KnownPeer {
     }
 }
 
-/// A daemon without network and files: it keeps rules and settings in memory, and makes up the rest.
+/// A daemon without network or files. It keeps rules and settings in memory, and returns fixed values for all other data.
 pub(crate) struct FakeDaemon {
     dir: TempDir,
     pub(crate) book: Arc<Mutex<Rulebook>>,
@@ -212,7 +212,7 @@ fn answer(book: &mut Rulebook, request: Request) -> Response {
             }
             Err((line, error)) => Err(format!("line {line}: {error}")),
         },
-        // Nothing has happened when somebody begins to follow.
+        // A client that begins to follow events gets no earlier events.
         Request::Events { after: u64::MAX } => {
             Ok(Response::Events(EventsReport { events: vec![], count: 0, started_unix_ms: 1 }))
         }
@@ -261,7 +261,7 @@ fn learn(book: &mut Rulebook, value: &str) -> Response {
     Response::Done(Done::new("automatic configuration is changed"))
 }
 
-/// Returns rules as of 1970. A request for the chain remote alone gets an entry of the capability cache.
+/// Returns the rules with the counts of 1 January 1970. A request for the chain `remote` also gets an entry of the capability cache.
 fn rules(book: &Rulebook, chain: Option<Chain>, policy: Option<Policy>) -> RulesReport {
     let now = UnixMs::default();
     let mut table = LearnedTable::default();

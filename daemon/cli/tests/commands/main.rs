@@ -21,8 +21,8 @@ use fake::{FakeDaemon, answer_in, status};
 const SCTPIFY: &str = env!("CARGO_BIN_EXE_sctpify");
 const SHIMRULES: &str = env!("CARGO_BIN_EXE_shimrules");
 
-/// Held while a process starts or a program is written: a child started by another test meanwhile would hold the program open for
-/// writing, and it could not be run ("text file busy").
+/// Lock that is held while a process starts or a program is written. Otherwise, a child that another test starts meanwhile would inherit
+/// the file that is open for writing, and the program could not be run ("text file busy").
 static FORKS: Mutex<()> = Mutex::new(());
 
 impl FakeDaemon {
@@ -31,14 +31,14 @@ impl FakeDaemon {
     }
 }
 
-/// Output of a command, and its exit status.
+/// Output and exit status of a command.
 struct Ran {
     out: String,
     err: String,
     code: i32,
 }
 
-/// Runs a program without the configuration file of the host that tests run on.
+/// Runs a program. Hides the configuration file of the host from it.
 fn run(program: &str, socket: &Path, args: &str) -> Ran {
     let mut command = Command::new(program);
     command.args(args.split_whitespace()).env("SCTPIFY_CONTROL", socket);
@@ -321,7 +321,7 @@ fn doctor_ends_with_the_names_of_what_is_missing() {
     let daemon = FakeDaemon::start();
     let told = daemon.run(SCTPIFY, "doctor 127.0.0.9");
     assert!(told.err.starts_with("error: missing: "), "{}", told.err);
-    // Follows any features that this host lacks.
+    // Names of features that this host lacks may come first.
     assert!(
         told.err.contains("the way there") && told.err.ends_with("; see the remedies in the report\n"),
         "{}",
@@ -351,7 +351,7 @@ fn down_waits_until_the_daemon_is_gone_and_does_nothing_the_second_time() {
     assert_eq!(daemon.run(SCTPIFY, "down").code, 0);
 }
 
-/// Creates a directory with a `sctpify` and a `sctpifyd` that is this shell script.
+/// Creates a directory with a copy of `sctpify`, and with this shell script as `sctpifyd`.
 fn install_with_daemon(script: &str) -> TempDir {
     use std::os::unix::fs::PermissionsExt;
     let _alone = FORKS.lock();
@@ -446,7 +446,7 @@ fn watch_prints_one_object_a_line_each_with_the_schema() {
     assert!(lines.iter().all(|line| line["schema"] == 1 && line["uptime_s"] == 61));
 }
 
-/// The daemon's event as people read it.
+/// The fake daemon's event in the form that people read.
 const EVENT: &str =
     "eth1 (fibre) 10.0.1.1 → 10.0.1.2 failed: silent while the peer answered elsewhere; 1 of 2 links work";
 

@@ -1,4 +1,4 @@
-//! Settings with a daemon, without one, and the configuration file.
+//! Tests settings with a daemon and without one, and the configuration file.
 
 use std::fs;
 use std::net::{TcpListener, UdpSocket};
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use crate::fake::FakeDaemon;
 use crate::{Ran, SCTPIFY, nowhere, run};
 
-/// A configuration file in its own directory, and no daemon.
+/// A configuration file in its own directory, for commands that find no daemon.
 struct File {
     _dir: TempDir,
     path: PathBuf,

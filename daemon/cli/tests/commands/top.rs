@@ -1,4 +1,4 @@
-//! `sctpify top` at a terminal of 80 columns.
+//! Tests `sctpify top` on a terminal of 80 columns.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -14,11 +14,12 @@ use crate::fake::FakeDaemon;
 use crate::{FORKS, SCTPIFY};
 
 const COLUMNS: usize = 80;
-/// Sequences that enter and leave the alternate screen.
+/// Control sequence that enters the alternate screen.
 const ENTER: &str = "\x1b[?1049h";
+/// Control sequence that leaves the alternate screen.
 const LEAVE: &str = "\x1b[?1049l";
 
-/// Repeats the look for up to five seconds.
+/// Calls `look` until it returns true, for up to five seconds. Returns the last result.
 fn wait_for(mut look: impl FnMut() -> bool) -> bool {
     (0..100).any(|_| {
         let seen = look();
@@ -29,7 +30,7 @@ fn wait_for(mut look: impl FnMut() -> bool) -> bool {
     })
 }
 
-/// Kills the program whatever the result of the test.
+/// A running program. Dropping this value kills it, whatever the result of the test.
 struct Running(Child);
 
 impl Drop for Running {
@@ -57,7 +58,7 @@ fn top_cuts_no_word_at_80_columns_and_ends_with_q() {
     let (mut master, all) = (File::from(pty.master.try_clone().unwrap()), shown.clone());
     thread::spawn(move || {
         let mut part = [0; 4096];
-        // The end is an error: nobody holds the other side any more.
+        // At the end, reading fails, because no process holds the other side of the terminal.
         while let Ok(length @ 1..) = master.read(&mut part) {
             all.lock().unwrap().push_str(&String::from_utf8_lossy(&part[..length]));
         }
