@@ -1,13 +1,13 @@
-//! Small eBPF programs for traffic control, written by hand: no compiler, no map, nothing pinned.
+//! Small eBPF programs for traffic control. They are written by hand, and need no compiler, map or pinned object.
 //!
-//! A connection to a local program is marked in the private namespace with the index of the interface that its client's packets
-//! came by. A mark does not survive the veth crossing, so [`stamp`] writes the index into the source address of the Ethernet
-//! frame; [`mark`] and [`drop_stamped`] recognise such frames on the other side.
+//! In the private namespace, packets of a connection to a local program carry a mark. The mark is the index of the interface on
+//! which the client's packets arrived. A mark does not survive the crossing of the veth, so [`stamp`] writes the index into the
+//! source address of the Ethernet frame. On the other side, [`mark`] and [`drop_stamped`] recognise such frames.
 
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 
-/// The first two octets of a stamped source address: locally administered, and of a single station.
+/// First two octets of a stamped source address. They denote a locally administered unicast address.
 pub(crate) const TAG: [u8; 2] = [0x06, 0x84];
 
 /// `struct bpf_insn`.
@@ -67,17 +67,17 @@ const fn call(helper: i32) -> Instruction {
 
 const EXIT: Instruction = instruction(0x95, 0, 0, 0, 0);
 
-/// The frame pointer.
+/// Register of the frame pointer.
 const STACK: u8 = 10;
-/// `bpf_skb_store_bytes` and `bpf_skb_load_bytes`.
+/// Numbers of the helpers `bpf_skb_store_bytes` and `bpf_skb_load_bytes`.
 const STORE_BYTES: i32 = 9;
 const LOAD_BYTES: i32 = 26;
-/// The mark in `struct __sk_buff`.
+/// Offset of the mark in `struct __sk_buff`.
 const MARK: i16 = 8;
-/// Offset of the source address in the frame, and its length.
+/// Offset and length of the source address in the frame, in octets.
 const SOURCE: i32 = 6;
 const ADDRESS_LENGTH: i32 = 6;
-/// The address on the stack: the tag, then the index at a multiple of four.
+/// Stack offsets of the address and of the index in it. The index is aligned to four octets.
 const ADDRESS: i16 = -6;
 const INDEX: i16 = -4;
 /// `TC_ACT_UNSPEC`: the next filter decides.
@@ -89,7 +89,7 @@ const fn tag() -> i32 {
     u16::from_ne_bytes(TAG) as i32
 }
 
-/// Runs at the egress of the private namespace: writes a non-zero mark into the frame's source address.
+/// Returns a program for the egress of the private namespace. It writes a non-zero mark into the frame's source address.
 pub(crate) fn stamp() -> Vec<Instruction> {
     vec![
         copy(6, 1),
@@ -109,7 +109,8 @@ pub(crate) fn stamp() -> Vec<Instruction> {
     ]
 }
 
-/// Runs at the ingress of the host: loads the tag and skips to the last two instructions if it is not ours.
+/// Returns a program for the ingress of the host that runs `then` on stamped frames only. It loads the tag. If the tag is not
+/// [`TAG`], the program skips to its last two instructions.
 fn if_stamped(then: &[Instruction]) -> Vec<Instruction> {
     let length = then.len() as i16;
     let mut program = vec![
@@ -128,12 +129,12 @@ fn if_stamped(then: &[Instruction]) -> Vec<Instruction> {
     program
 }
 
-/// Sets this mark on stamped frames.
+/// Returns a program that sets the packet mark `mark` on stamped frames.
 pub(crate) fn mark(mark: u32) -> Vec<Instruction> {
     if_stamped(&[set(2, mark.cast_signed()), store_word(6, MARK, 2)])
 }
 
-/// Drops stamped frames that no earlier filter has redirected to their interface.
+/// Returns a program that drops stamped frames. It runs after the filters that redirect frames to their interfaces.
 pub(crate) fn drop_stamped() -> Vec<Instruction> {
     if_stamped(&[set(0, DROP), EXIT])
 }
@@ -152,7 +153,7 @@ struct Load {
     flags: u32,
 }
 
-/// Loads a classifier into the kernel, which checks it. EPERM without CAP_BPF or CAP_SYS_ADMIN.
+/// Loads a classifier into the kernel, which verifies it. Fails with EPERM without CAP_BPF or CAP_SYS_ADMIN.
 #[allow(unsafe_code, reason = "a system call that no library offers")]
 pub(crate) fn load(program: &[Instruction]) -> io::Result<OwnedFd> {
     const BPF_PROG_LOAD: libc::c_int = 5;
@@ -168,11 +169,11 @@ pub(crate) fn load(program: &[Instruction]) -> io::Result<OwnedFd> {
         kernel_version: 0,
         flags: 0,
     };
-    // SAFETY: `load`, the instructions and the licence outlive the call, the lengths are theirs, and the kernel only reads them.
+    // SAFETY: `load`, the instructions and the licence outlive the call. The lengths match them, and the kernel only reads them.
     let descriptor =
         unsafe { libc::syscall(libc::SYS_bpf, BPF_PROG_LOAD, &raw const load, size_of::<Load>()) };
     match i32::try_from(descriptor) {
-        // SAFETY: the kernel has just made this descriptor for us, and nobody else has it.
+        // SAFETY: the kernel has just created this descriptor, and nothing else owns it.
         Ok(descriptor) if descriptor >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(descriptor) }),
         _ => Err(io::Error::last_os_error()),
     }
@@ -182,7 +183,7 @@ pub(crate) fn load(program: &[Instruction]) -> io::Result<OwnedFd> {
 mod tests {
     use super::*;
 
-    /// Every skip of a program ends within it, and no program ends without an exit.
+    /// Checks that every skip stays within its program, and that every program ends with an exit.
     #[test]
     fn no_program_runs_past_its_end() {
         for program in [stamp(), mark(0x0600_0000), drop_stamped()] {

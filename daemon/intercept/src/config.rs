@@ -1,11 +1,11 @@
-//! The numbers and names of an interceptor, all within one network namespace.
+//! Numbers and names that an interceptor uses within one network namespace.
 
-/// Settings of an interceptor. The default suits every host where nothing else uses these numbers.
+/// Settings of an interceptor. The defaults suit every host on which nothing else uses these numbers and names.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Config {
     /// The number of the NFQUEUE that holds SYNs.
     pub queue_number: u16,
-    /// Limit on the SYNs that the kernel holds; more pass as plain TCP.
+    /// Limit on the SYNs that the kernel holds. SYNs above the limit pass as plain TCP.
     pub queue_length: u32,
     /// Limit on the concurrently diverted connections of each address family.
     pub set_size: u32,
@@ -15,16 +15,17 @@ pub struct Config {
     pub shim_interface: String,
     /// The port of the transparent listeners in the private namespace. No other program can see it.
     pub tproxy_port: u16,
-    /// The routing table that leads marked packets to the private namespace, 1 to 252.
+    /// The routing table that routes marked packets to the private namespace, 1 to 252.
     pub routing_table: u8,
-    /// The preference of the two routing policy rules; low, so that they precede a VPN's rules.
+    /// The preference of the routing policy rules. A low preference makes them precede a VPN's rules. With `loopback`, the host's
+    /// rules have preference 0 instead.
     pub rule_preference: u32,
     /// The packet marks.
     pub marks: Marks,
-    /// Connections of the host to itself can also be held and diverted, except those to `::1`, whose packets the kernel accepts
-    /// only from the loopback interface.
+    /// True if connections of the host to itself can also be held and diverted. The exception is `::1`: the kernel accepts its
+    /// packets only from the loopback interface.
     pub loopback: bool,
-    /// The namespace has no way out except the private one: everything that leaves it goes there (see
+    /// True if packets leave the namespace only through the private namespace (see
     /// [`Interceptor::enclose`](crate::Interceptor::enclose)).
     pub encloses: bool,
 }
@@ -47,19 +48,21 @@ impl Default for Config {
     }
 }
 
-/// The bits of the packet mark that an interceptor reads and writes; it leaves the others unchanged.
+/// The bits of the packet mark that an interceptor reads and writes. Other bits stay unchanged, except on a SYN that
+/// [`Verdict::Deny`](crate::Verdict::Deny) answers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Marks {
     /// The bits used by sctpify.
     pub mask: u32,
-    /// "Goes to the private namespace."
+    /// Mark of packets that go to the private namespace.
     pub shim: u32,
-    /// "The daemon's own TCP, do not hold it": for `SO_MARK` on such sockets in the host's namespace.
+    /// Mark of the daemon's own TCP, which is not held. The daemon sets it as `SO_MARK` on such sockets in the host's namespace.
     pub own: u32,
-    /// "Came from the private namespace, and arrives by a client's interface". No routing rule matches it, so a lookup of the way
-    /// back to a packet's source (`rp_filter` with `src_valid_mark`) finds the client's.
+    /// Mark of packets that came from the private namespace and arrive on a client's interface. No routing rule matches this
+    /// mark. A reverse-path lookup (`rp_filter` with `src_valid_mark`) therefore finds the client's interface.
     pub served: u32,
-    /// "Refused", "host unreachable", "network unreachable": the answer to a SYN in an enclosed namespace.
+    /// Marks of denied SYNs in an enclosed namespace. In this order, the answers are "refused", "host unreachable" and "network
+    /// unreachable".
     pub denials: [u32; 3],
 }
 

@@ -1,4 +1,4 @@
-//! UDP of an enclosed namespace: its listeners, and sockets that answer under the address that a datagram was sent to.
+//! UDP of an enclosed namespace: listeners, and sockets that answer from the destination address of a datagram.
 
 use std::io::{self, IoSliceMut};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
@@ -14,29 +14,29 @@ use socket2::{Domain, Protocol, Socket, Type};
 use crate::namespace::Jobs;
 use crate::sockets::set_option;
 
-/// The longest datagram.
+/// Limit on the length of a datagram, in octets.
 const DATAGRAM_MAX: usize = 65_535;
 
-/// A datagram that a program of the enclosed namespace has sent.
+/// A datagram that a program in the enclosed namespace has sent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Datagram {
-    /// Its sender in the enclosed namespace.
+    /// Address of the sender in the enclosed namespace.
     pub from: SocketAddr,
-    /// Its destination.
+    /// Address of the destination.
     pub to: SocketAddr,
-    /// Its payload.
+    /// The payload.
     pub bytes: Vec<u8>,
 }
 
-/// Listener for the first datagrams of each conversation of one address family.
+/// Listener for one address family. It receives the first datagrams of each conversation.
 pub struct DatagramListener {
     socket: Socket,
-    /// Runs jobs in its namespace.
+    /// Runner of jobs in the private namespace.
     jobs: Jobs,
 }
 
 impl DatagramListener {
-    /// Must be called on a thread inside the private namespace.
+    /// Opens the listener. Must be called on a thread inside the private namespace.
     pub(crate) fn bind(ipv6: bool, port: u16, jobs: Jobs) -> io::Result<DatagramListener> {
         let address: SocketAddr =
             if ipv6 { (Ipv6Addr::UNSPECIFIED, port).into() } else { (Ipv4Addr::UNSPECIFIED, port).into() };
@@ -51,7 +51,8 @@ impl DatagramListener {
         Ok(DatagramListener { socket, jobs })
     }
 
-    /// Returns the next datagram, or None if there is none now. Must be called until it returns None after each readiness event.
+    /// Returns the next datagram, or None if no datagram waits. After each readiness event, the caller must repeat the call until
+    /// it returns None.
     pub fn recv(&self) -> io::Result<Option<Datagram>> {
         let mut bytes = vec![0; DATAGRAM_MAX];
         let mut control = nix::cmsg_space!(libc::sockaddr_in6);
@@ -77,11 +78,11 @@ impl DatagramListener {
         }
     }
 
-    /// Creates a non-blocking socket that sends as `to` and only exchanges datagrams with `from`. Later datagrams of `from`
-    /// arrive at it.
+    /// Creates a non-blocking socket that sends from the address `to`, and exchanges datagrams with `from` only. Later datagrams
+    /// from `from` to `to` arrive at this socket.
     ///
     /// # Errors
-    /// Those of socket(2), bind(2) and connect(2).
+    /// The errors of socket(2), bind(2) and connect(2). Also fails if the private namespace is gone.
     pub fn answering(&self, to: SocketAddr, from: SocketAddr) -> io::Result<UdpSocket> {
         let socket = self.jobs.run(move || {
             let socket = transparent_socket(to)?;

@@ -1,7 +1,7 @@
-//! sock_diag: finds the socket of this host that a TCP packet would reach.
+//! Finds the socket of this host that a TCP packet would reach, through sock_diag.
 //!
-//! The kernel answers as for an arriving packet: the exact connection first, then listeners. One query takes about 10 µs. The
-//! socket must have been opened in the host's namespace.
+//! The kernel searches as for an arriving packet: first the exact connection, then listeners. One query takes about 10 µs. The
+//! sock_diag socket must be opened in the host's namespace.
 
 use std::fmt;
 use std::io;
@@ -17,14 +17,14 @@ const KIND: u16 = 20;
 const ALL_STATES: u32 = u32::MAX;
 const NO_COOKIE: [u8; 8] = [0xff; 8];
 
-/// A TCP state as the kernel numbers it.
+/// A TCP state, in the kernel's numbering.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TcpState(pub u8);
 
 impl TcpState {
     const SYN_SENT: TcpState = TcpState(2);
     const LISTEN: TcpState = TcpState(10);
-    /// Closed, and kept so that late packets find it; a new connection may take its place.
+    /// State of a closed connection that the kernel keeps for late packets. A new connection may take its place.
     pub const TIME_WAIT: TcpState = TcpState(6);
     const NAMES: [&str; 13] = [
         "unknown",
@@ -55,38 +55,38 @@ impl fmt::Debug for TcpState {
     }
 }
 
-/// The application's end of a connection whose SYN is held.
+/// State of the application's end of a connection whose SYN is held.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ClientState {
-    /// It waits for the connection.
+    /// The socket waits for the connection.
     SynSent {
-        /// The user it belongs to.
+        /// The user that owns the socket.
         uid: u32,
-        /// The interface it is bound to (SO_BINDTODEVICE or a link-local address). Such a connection cannot be diverted: it would
-        /// hang.
+        /// The interface that the socket is bound to, through SO_BINDTODEVICE or a link-local address. Such a connection cannot
+        /// be diverted, because it would hang.
         bound_interface: Option<u32>,
     },
-    /// It has closed its socket, or never had one (a raw socket).
+    /// The application has closed its socket, or never had one (a raw socket).
     Gone,
-    /// A socket in another state exists: the SYN is not its own.
+    /// Another socket exists, in this state. The SYN does not belong to it.
     Other(TcpState),
 }
 
 /// State of the listener for a connection from outside.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ListenerState {
-    /// A program listens there.
+    /// A program listens on the port.
     Listening {
-        /// It listens on all addresses of the family, not on this one only.
+        /// True if the program listens on all addresses of the family.
         on_all: bool,
         /// The user that the socket belongs to.
         uid: u32,
-        /// The socket's inode number, unique while it lives.
+        /// The socket's inode number, unique while the socket exists.
         inode: u32,
     },
-    /// No program listens there, or not for this address.
+    /// No program listens on the port, or none for this address.
     Nobody,
-    /// A connection with these addresses and ports exists; opening another would hang or harm it.
+    /// A connection with these addresses and ports exists, in this state. A second one would hang, or harm the first.
     Collision(TcpState),
 }
 
@@ -94,10 +94,10 @@ pub enum ListenerState {
 struct Found {
     state: TcpState,
     remote_port: u16,
-    /// Its own address is the unspecified one.
+    /// True if the local address is unspecified.
     on_all: bool,
     interface: u32,
-    /// For a listener: the number of connections that wait to be accepted, and the limit on them.
+    /// For a listener: the number of connections that wait for `accept`, and the limit on that number.
     waiting: u32,
     waiting_max: u32,
     uid: u32,
@@ -115,7 +115,7 @@ impl Diagnosis {
         Ok(Diagnosis { netlink: Netlink::open(netlink_sys::protocols::NETLINK_SOCK_DIAG)? })
     }
 
-    /// Returns the state of the application's socket for a SYN that was leaving by `out_interface`.
+    /// Returns the state of the application's socket for a SYN that was leaving through the interface `out_interface`.
     pub(crate) fn client(&mut self, flow: &FourTuple, out_interface: u32) -> io::Result<ClientState> {
         Ok(match self.find(flow, out_interface)? {
             None => ClientState::Gone,
@@ -128,7 +128,7 @@ impl Diagnosis {
         })
     }
 
-    /// Returns the listener's state for a connection from `flow.remote()` to `flow.local()`.
+    /// Returns the state of the listener for a connection from `flow.remote()` to `flow.local()`.
     pub(crate) fn listener(&mut self, flow: &FourTuple) -> io::Result<ListenerState> {
         Ok(match self.find(flow, 0)? {
             None => ListenerState::Nobody,
@@ -139,7 +139,7 @@ impl Diagnosis {
         })
     }
 
-    /// Reports whether the listener that a connection would reach accepts none: its backlog is full.
+    /// Reports whether a connection would find its listener's backlog full. A listener with a full backlog accepts no connection.
     pub(crate) fn is_backlog_full(&mut self, flow: &FourTuple) -> io::Result<bool> {
         let found = self.find(flow, 0)?.filter(|found| found.state == TcpState::LISTEN);
         Ok(found.is_some_and(|listener| listener.waiting > listener.waiting_max))
@@ -173,7 +173,7 @@ fn query(flow: &FourTuple, interface: u32, sequence: u32) -> Message {
     message
 }
 
-/// Returns an address in 16 bytes, IPv4 in the first four.
+/// Returns an address in 16 bytes. An IPv4 address fills the first four.
 fn padded(address: IpAddr) -> [u8; 16] {
     match address {
         IpAddr::V4(v4) => {

@@ -1,11 +1,11 @@
-//! Errors and their remedies.
+//! Errors of set-up and removal, with their remedies.
 
 use std::io;
 
-/// The reason why an interceptor could not be set up. Nothing of the attempt is left behind.
+/// Reason why an interceptor could not be set up. The failed attempt leaves nothing behind.
 #[derive(thiserror::Error, Debug)]
 pub enum SetUpError {
-    /// The process may not administer this network namespace.
+    /// The process is not allowed to administer this network namespace.
     #[error("not permitted to {doing}: run as root, or with CAP_NET_ADMIN and CAP_SYS_ADMIN")]
     NotPermitted {
         /// The refused step.
@@ -20,7 +20,7 @@ pub enum SetUpError {
         /// The owner's netlink port, which is usually its process id.
         owner_port: Option<u32>,
     },
-    /// A table of our name exists without an owner.
+    /// A table of this name exists without an owner.
     #[error("a foreign nftables table `inet shim` conflicts: remove it with `nft delete table inet shim`")]
     ForeignTable,
     /// Another program listens on the queue.
@@ -29,10 +29,10 @@ pub enum SetUpError {
         /// The number.
         number: u16,
     },
-    /// An interface of that name exists and is not a leftover of ours.
+    /// An interface of the configured name exists and is not sctpify's.
     #[error("network interface {name} exists and is not sctpify's: rename it or set another name")]
     InterfaceExists {
-        /// Its name.
+        /// The name.
         name: String,
     },
     /// The kernel was built without a feature that interception needs.
@@ -49,7 +49,7 @@ pub enum SetUpError {
         /// The fault.
         what: &'static str,
     },
-    /// Something else failed.
+    /// Another step failed.
     #[error("could not {doing}")]
     System {
         /// The step that failed.
@@ -72,7 +72,8 @@ impl SetUpError {
         }
     }
 
-    /// Like `from_io`, for a step that fails in one of the usual ways if the kernel lacks `feature`.
+    /// Returns the error of the step `doing`, which needs `feature`. Usual errors for a missing feature give
+    /// `MissingKernelFeature`. Other errors give the result of `from_io`.
     pub(crate) fn needing(feature: &'static str, doing: &'static str, source: io::Error) -> SetUpError {
         match source.raw_os_error() {
             Some(libc::EOPNOTSUPP | libc::EPROTONOSUPPORT | libc::EAFNOSUPPORT | libc::ENOENT) => {
@@ -83,10 +84,10 @@ impl SetUpError {
     }
 }
 
-/// The reason why something could not be removed again.
+/// Reason why something could not be removed.
 #[derive(thiserror::Error, Debug)]
 pub enum TearDownError {
-    /// A step failed; the others were tried nevertheless.
+    /// A step failed. The remaining steps were tried nevertheless.
     #[error("could not {doing}: it may be left behind on this host")]
     Step {
         /// The first step that failed.
@@ -94,7 +95,7 @@ pub enum TearDownError {
         /// The kernel's error.
         source: io::Error,
     },
-    /// The supposed leftovers belong to a live process. Nothing was touched.
+    /// The supposed leftovers belong to a live process. Nothing was changed.
     #[error("an sctpify still runs in this network namespace (netlink port {owner_port}): stop it first")]
     StillRunning {
         /// The owner's netlink port, which is usually its process id.

@@ -11,8 +11,8 @@ pub struct FourTuple {
 }
 
 impl FourTuple {
-    /// Returns the connection between `local` and `remote`, with v4-mapped addresses taken as IPv4. None if the two belong to
-    /// different families.
+    /// Returns the connection between `local` and `remote`, or None if they belong to different families. Converts v4-mapped
+    /// addresses to IPv4.
     pub fn new(local: SocketAddr, remote: SocketAddr) -> Option<FourTuple> {
         let (local, remote) = (canonical(local), canonical(remote));
         (local.is_ipv4() == remote.is_ipv4()).then_some(FourTuple { local, remote })
@@ -46,7 +46,7 @@ impl fmt::Display for FourTuple {
     }
 }
 
-/// Converts a v4-mapped address to IPv4, and removes flow label and scope, which identify no connection.
+/// Converts a v4-mapped address to IPv4. Removes flow label and scope, because they do not identify a connection.
 pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }

@@ -1,9 +1,17 @@
-//! An interceptor: its set-up, use and removal.
+//! Set-up, use and removal of an interceptor.
 //!
-//! Order of set-up: the private namespace (needs root), the owned table (which is also the lock against a second interceptor),
-//! leftovers of a dead predecessor, veth, addresses and routes, listeners, sysctls, policy rules, the queue, and finally the rule
-//! that fills it. So no SYN is held before everything else works, and none reaches a queue that is not configured yet, which
-//! would drop it. Removal uses the reverse order.
+//! Set-up has these steps:
+//!
+//! 1. Create the private namespace, which needs root.
+//! 2. Create the owned table, which is also the lock against a second interceptor.
+//! 3. Remove leftovers of a dead predecessor, and create the veth.
+//! 4. Fill the private namespace: addresses, routes, table and listeners.
+//! 5. Change the host: sysctls, addresses, routes and policy rules.
+//! 6. Bind and configure the queue.
+//! 7. Add the rule that fills the queue.
+//!
+//! So no SYN is held before everything else works. No SYN reaches a queue without configuration, because such a queue would drop
+//! it. Removal reverses these steps.
 
 use std::fs::File;
 use std::io;
@@ -28,12 +36,12 @@ use crate::stock::Stock;
 use crate::sysctl::{self, SavedSysctls};
 use crate::uplinks::{self, Lack, Uplinks};
 
-/// Interception in one network namespace. Taken down when dropped; [`Interceptor::tear_down`] also reports.
+/// Interception in one network namespace. `Drop` removes it. [`Interceptor::tear_down`] also reports errors.
 ///
-/// Close the connections first: closing them while the namespace lives sends their RST or FIN.
+/// Close the connections first: they can send their RST or FIN only while the private namespace exists.
 pub struct Interceptor {
     config: Config,
-    /// The table's owner.
+    /// The socket that owns the nftables table.
     owner: Netlink,
     diagnosis: Diagnosis,
     guards: Vec<Guard>,
@@ -48,8 +56,8 @@ pub struct Interceptor {
 }
 
 impl Interceptor {
-    /// Sets up interception in the calling thread's network namespace. SYNs are held as soon as this returns, so
-    /// [`SynQueue::recv`] must be served.
+    /// Sets up interception in the calling thread's network namespace. From then on, the kernel holds SYNs, and the caller must
+    /// serve [`SynQueue::recv`].
     pub fn set_up(config: &Config) -> Result<Interceptor, SetUpError> {
         check(config)?;
         let namespace = Namespace::create()
@@ -85,10 +93,13 @@ impl Interceptor {
         })
     }
 
-    /// Sets up interception in the network namespace `at`, which nothing leaves except through us from then on. A SYN that is
-    /// released without being diverted also arrives at the [listeners](Interceptor::listeners), UDP at the [listeners for
-    /// datagrams](Interceptor::take_datagrams), and [`Verdict::Deny`](crate::Verdict::Deny) takes effect. This needs no privilege
-    /// outside the user namespace that owns `at`.
+    /// Sets up interception in the network namespace `at`. From then on, packets leave `at` only through the private namespace:
+    ///
+    /// - A SYN that is released without diversion also arrives at the [listeners](Interceptor::listeners).
+    /// - UDP arrives at the [listeners for datagrams](Interceptor::take_datagrams).
+    /// - [`Verdict::Deny`](crate::Verdict::Deny) takes effect.
+    ///
+    /// This needs no privilege outside the user namespace that owns `at`.
     pub fn enclose(at: &File, config: &Config) -> Result<Interceptor, SetUpError> {
         let config = Config { encloses: true, ..config.clone() };
         let mut outcome = None;
@@ -103,16 +114,16 @@ impl Interceptor {
         })
     }
 
-    /// Takes the listeners at which UDP of an enclosed namespace arrives.
+    /// Takes the listeners that receive UDP of an enclosed namespace. Later calls return none.
     pub fn take_datagrams(&mut self) -> Vec<DatagramListener> {
         std::mem::take(&mut self.datagrams)
     }
 
-    /// Removes everything: held SYNs pass as plain TCP, rules, links and the namespace are deleted, sysctls are restored.
+    /// Removes everything. Held SYNs pass as plain TCP. Rules, links and the namespace are deleted, and sysctls are restored.
     pub fn tear_down(mut self) -> Result<(), TearDownError> {
         let guard = self.guard(&[]);
         let queue = self.release();
-        // Before the veth goes, so that the reset of an unaccepted connection still reaches its application.
+        // The veth still exists here, so the reset of an unaccepted connection reaches its application.
         self.listeners.clear();
         let host = self.host.undo();
         let guard = guard.map_err(TearDownError::step("release plain TCP"));
@@ -124,11 +135,11 @@ impl Interceptor {
         self.queue.release_all().and(rule)
     }
 
-    /// Runs `job` in the thread that lives in the private namespace: rights given up by a thread are given up by that thread
-    /// only.
+    /// Runs `job` on the thread of the private namespace. Linux keeps privileges per thread, so a job can give up the privileges
+    /// of this thread.
     ///
     /// # Errors
-    /// When an earlier job panicked.
+    /// Fails if an earlier job panicked.
     pub fn run_inside<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
         self.namespace.run(job)
     }
@@ -138,16 +149,16 @@ impl Interceptor {
         &mut self.queue
     }
 
-    /// Returns the listeners at which diverted connections arrive: IPv4, and IPv6 if this host has it.
+    /// Returns the listeners at which diverted connections arrive: one for IPv4, and one for IPv6 if this host has IPv6.
     pub fn listeners(&mut self) -> &mut [Listener] {
         &mut self.listeners
     }
 
-    /// Shows the kernel that the queue is being served. After two seconds without this call (twenty right after set-up), new SYNs
-    /// pass as plain TCP.
+    /// Shows the kernel that the queue is being served. After two seconds without this call, new SYNs pass as plain TCP. After
+    /// set-up, the limit is 20 seconds.
     ///
     /// # Errors
-    /// Those of nf_tables; SYNs pass then.
+    /// The errors of nf_tables. SYNs then pass when the previous sign of life expires.
     pub fn show_life(&mut self) -> io::Result<()> {
         nft::renew(&mut self.owner).map_err(|refusal| refusal.error)
     }
@@ -155,33 +166,33 @@ impl Interceptor {
     /// Holds all SYNs from now on, as after set-up. Repeated calls are no error.
     ///
     /// # Errors
-    /// Those of nf_tables; the SYNs held before are still held.
+    /// The errors of nf_tables. SYNs that were held before are still held.
     pub fn hold_all(&mut self) -> io::Result<()> {
         self.holding.hold_all(&mut self.owner).map_err(|refusal| refusal.error)
     }
 
-    /// Forgets the names given so far, and holds all SYNs.
+    /// Forgets all names, and holds all SYNs.
     ///
     /// # Errors
-    /// Those of nf_tables.
+    /// The errors of nf_tables.
     pub fn forget_names(&mut self) -> io::Result<()> {
         self.holding.forget_names(&mut self.owner).map_err(|refusal| refusal.error)
     }
 
-    /// Names further destinations for [`Interceptor::hold_by_name`], and holds all SYNs. Names must not overlap. A thousand take
-    /// the kernel some 20 ms.
+    /// Adds names of destinations for [`Interceptor::hold_by_name`], and holds all SYNs. Names must not overlap. The kernel needs
+    /// about 20 ms for a thousand names.
     ///
     /// # Errors
-    /// Those of nf_tables.
+    /// The errors of nf_tables.
     pub fn name(&mut self, destinations: &[Destinations], named: Named) -> io::Result<()> {
         self.holding.name(&mut self.owner, destinations, named).map_err(|refusal| refusal.error)
     }
 
-    /// Holds only SYNs to the named destinations, or all but these. Always holds those whose whole mark is `mark`, and those of
-    /// diverted connections.
+    /// Holds only SYNs to named destinations ([`Named::Held`]), or only SYNs to other destinations ([`Named::Passed`]). SYNs
+    /// whose whole mark is `mark`, and SYNs of diverted connections, are held in both cases.
     ///
     /// # Errors
-    /// Those of nf_tables: then all are held. `Unsupported` in an enclosed namespace, where nothing may pass.
+    /// The errors of nf_tables; the previous rules then stay. `Unsupported` in an enclosed namespace, where no SYN may pass.
     pub fn hold_by_name(&mut self, named: Named, mark: Option<u32>) -> io::Result<()> {
         if self.config.encloses {
             return Err(io::ErrorKind::Unsupported.into());
@@ -189,29 +200,29 @@ impl Interceptor {
         self.holding.hold_by_name(&mut self.owner, named, mark).map_err(|refusal| refusal.error)
     }
 
-    /// Returns the number of SYNs that passed since the last call. SYNs that passed by a forgotten name are not counted.
+    /// Returns the numbers of SYNs that passed since the last call. Counts of forgotten names are lost.
     ///
     /// # Errors
-    /// Those of nf_tables.
+    /// The errors of nf_tables.
     pub fn passed(&mut self) -> io::Result<Passed> {
         self.holding.passed(&mut self.owner)
     }
 
-    /// Refuses plain TCP to these destinations from now on, replacing the earlier guards. The refusal survives a kill of the
-    /// daemon; [`Interceptor::tear_down`] ends it.
+    /// Replaces all guards, which refuse plain TCP to their destinations. The refusal survives a kill of the daemon.
+    /// [`Interceptor::tear_down`] ends it.
     ///
     /// # Errors
-    /// Those of nf_tables; ENOENT if the kernel has no `reject`.
+    /// The errors of nf_tables; ENOENT if the kernel has no `reject`.
     pub fn guard(&mut self, guards: &[Guard]) -> io::Result<()> {
         guards.clone_into(&mut self.guards);
         nft::set_guards(&mut self.owner, &self.config, guards).map_err(|refusal| refusal.error)
     }
 
-    /// Restores what others have removed of the part of [`Interceptor::guard`] that outlives the daemon; reports whether they
-    /// have removed anything.
+    /// Restores the table of [`Interceptor::guard`] that outlives the daemon, if another program has removed it. Reports whether
+    /// it was missing.
     ///
     /// # Errors
-    /// Those of nf_tables.
+    /// The errors of nf_tables.
     pub fn restore_guard(&mut self) -> io::Result<bool> {
         if self.guards.is_empty() || nft::has_lasting(&mut self.owner)? {
             return Ok(false);
@@ -226,72 +237,77 @@ impl Interceptor {
         self.config.set_size as usize
     }
 
-    /// Ends diversions ([`Verdict::Divert`](crate::Verdict::Divert)); an unknown one is no error. While the application may still
-    /// send on a connection (60 s after its end, for TIME-WAIT), its packets would leave on the wire. A batch costs little more
-    /// than one.
+    /// Ends diversions ([`Verdict::Divert`](crate::Verdict::Divert)). An unknown diversion is no error. A batch of diversions
+    /// costs little more than one.
+    ///
+    /// Call this when the application can no longer send on the connection: 60 s after its end, because of TIME-WAIT. Packets
+    /// that it sends after this call leave on the wire.
     ///
     /// # Errors
-    /// Those of nf_tables.
+    /// The errors of nf_tables.
     pub fn undivert(&mut self, flows: &[FourTuple]) -> io::Result<()> {
         nft::delete_diverted(&mut self.owner, flows).map_err(|refusal| refusal.error)
     }
 
-    /// Forgets connections made by [`Interceptor::connect_as`] once they have ended: `flows` as seen by the local programs. The
-    /// kernel used that state to divert the programs' packets, whatever their marks. An unknown one is no error. A batch costs
-    /// little more than one.
+    /// Forgets ended connections of [`Interceptor::connect_as`]. `flows` are the connections as seen by the local programs. The
+    /// kernel uses this state to divert the programs' packets, whatever their marks. An unknown connection is no error. A batch
+    /// of connections costs little more than one.
     ///
     /// # Errors
-    /// Those of nf_tables.
+    /// The errors of nf_tables.
     pub fn forget_served(&mut self, flows: &[FourTuple]) -> io::Result<()> {
         nft::delete_served(&mut self.owner, flows).map_err(|refusal| refusal.error)
     }
 
-    /// Keeps an address local although its interface has lost it, so that local programs' connections that now use other paths
-    /// continue. Repeated calls are no error. Removal of the interceptor ends it.
+    /// Keeps an address local after its interface has lost it. Connections of local programs from this address can then continue
+    /// on other paths. Repeated calls are no error. Removal of the interceptor releases the address.
     ///
     /// # Errors
-    /// Those of rtnetlink(7).
+    /// The errors of rtnetlink(7).
     pub fn keep_address(&mut self, ip: IpAddr) -> io::Result<()> {
         links::keep_address(&mut self.host.netlink, self.host.index, ip)
     }
 
-    /// Ends the effect of [`Interceptor::keep_address`]; an address that is not kept is no error.
+    /// Releases an address that [`Interceptor::keep_address`] keeps. An address that is not kept is no error.
     ///
     /// # Errors
-    /// Those of rtnetlink(7).
+    /// The errors of rtnetlink(7).
     pub fn release_address(&mut self, ip: IpAddr) -> io::Result<()> {
         links::release_address(&mut self.host.netlink, self.host.index, ip)
     }
 
-    /// Returns the state of the application whose SYN is held. `out_interface` is the SYN's.
+    /// Returns the state of the application whose SYN is held. `out_interface` is the interface through which the SYN was
+    /// leaving.
     pub fn find_client(&mut self, flow: &FourTuple, out_interface: u32) -> io::Result<ClientState> {
         self.diagnosis.client(flow, out_interface)
     }
 
-    /// Returns the listener's state for a connection from outside; `flow.local()` is the address on this host.
+    /// Returns the state of the listener for a connection from outside. `flow.local()` is the address on this host.
     pub fn find_listener(&mut self, flow: &FourTuple) -> io::Result<ListenerState> {
         self.diagnosis.listener(flow)
     }
 
-    /// Reports whether the listener that a connection from outside would reach accepts none now because its program does not.
+    /// Reports whether a connection from outside would find its listener's backlog full, because the program accepts too slowly.
     pub fn is_backlog_full(&mut self, flow: &FourTuple) -> io::Result<bool> {
         self.diagnosis.is_backlog_full(flow)
     }
 
-    /// Returns the feature that this kernel lacks, or does not allow, for connections to local programs to arrive by their
-    /// clients' interfaces.
+    /// Returns the kernel feature that is missing or forbidden, or None. Without it, connections to local programs cannot arrive
+    /// on their clients' interfaces.
     pub fn lacks_for_uplinks(&self) -> Option<String> {
         let lack = self.uplinks.as_ref().err()?;
         Some(format!("{}: {}", lack.part, lack.error))
     }
 
     /// Begins a connection to the local `server` as `client`, from inside the private namespace. If the client's port is in use
-    /// for this server, another one is taken; the result contains it.
+    /// for this server, the connection gets another port, which the result contains.
     ///
-    /// It arrives by the interface with the index `uplink`, as the client's own packets do; without one, by the veth.
+    /// The connection arrives on the interface with the index `uplink`, like the client's own packets. Without `uplink`, it
+    /// arrives on the veth.
     ///
     /// # Errors
-    /// ENODEV: the interface does not exist. `Unsupported`: see [`Interceptor::lacks_for_uplinks`].
+    /// ENODEV: the interface does not exist. `StorageFull`: too many interfaces are in use as uplinks. `Unsupported`: see
+    /// [`Interceptor::lacks_for_uplinks`].
     pub fn connect_as(
         &mut self,
         client: SocketAddr,
@@ -320,11 +336,11 @@ impl Interceptor {
         Ok(socket)
     }
 
-    /// Changes the interface by which our packets arrive on a connection made by [`Interceptor::connect_as`], because the former
-    /// one is gone. Without an interface they arrive by the veth.
+    /// Changes the interface on which a connection's packets arrive, because the former interface is gone. The connection was
+    /// made by [`Interceptor::connect_as`]. Without `uplink`, the packets arrive on the veth.
     ///
     /// # Errors
-    /// Those of [`Interceptor::connect_as`].
+    /// The errors of [`Interceptor::connect_as`].
     pub fn set_uplink(&mut self, connection: &impl AsFd, uplink: Option<u32>) -> io::Result<()> {
         if let Some(uplink) = uplink {
             let Ok(uplinks) = &mut self.uplinks else { return Err(io::ErrorKind::Unsupported.into()) };
@@ -333,20 +349,20 @@ impl Interceptor {
         uplinks::set_uplink(connection.as_fd(), uplink)
     }
 
-    /// Reports whether our packets can arrive by the interface: it exists, is up, and has a carrier.
+    /// Reports whether packets can arrive on the interface: it exists, is up, and has a carrier.
     pub fn is_uplink_up(&mut self, uplink: u32) -> bool {
         links::is_up(&mut self.host.netlink, uplink).unwrap_or(false)
     }
 
-    /// Returns the current name of the interface.
+    /// Returns the current name of the interface, or None if it does not exist.
     pub fn uplink_name(&mut self, uplink: u32) -> Option<String> {
         links::name(&mut self.host.netlink, uplink).ok().flatten()
     }
 
-    /// Forgets interfaces that are gone; call this when some have gone.
+    /// Removes the filters of interfaces that no longer exist. Call this when an interface has disappeared.
     ///
     /// # Errors
-    /// Those of rtnetlink(7).
+    /// The errors of rtnetlink(7).
     pub fn forget_gone_uplinks(&mut self) -> io::Result<()> {
         let Ok(uplinks) = &mut self.uplinks else { return Ok(()) };
         uplinks.forget_gone(&mut self.host.netlink, links::is_there)
@@ -355,15 +371,15 @@ impl Interceptor {
 
 impl Drop for Interceptor {
     fn drop(&mut self) {
-        // The fields' own drops do the rest; this step needs two of them. Nobody can receive an error here.
+        // This step needs two fields. The fields' own drops do the rest. An error cannot be reported here.
         let _ = self.release();
     }
 }
 
-/// Removes what a killed interceptor left on this host: policy rules, sysctls and, if the kernel has not done so yet, the veth
-/// pair. `sysctls` holds the values read before that interceptor was set up.
+/// Removes the leftovers of a killed interceptor: policy rules, sysctls and, if it still exists, the veth pair. `sysctls` holds
+/// the values that were read before that interceptor was set up. The table of [`Interceptor::guard`] stays.
 ///
-/// Fails while an interceptor lives in the calling thread's network namespace.
+/// Fails while an interceptor exists in the calling thread's network namespace.
 pub fn remove_leftovers(config: &Config, sysctls: &SavedSysctls) -> Result<(), TearDownError> {
     let step = TearDownError::step;
     let mut netfilter = Netlink::open(NETLINK_NETFILTER).map_err(step("open a netfilter socket"))?;
@@ -378,10 +394,10 @@ pub fn remove_leftovers(config: &Config, sysctls: &SavedSysctls) -> Result<(), T
     changes.undo()
 }
 
-/// An interceptor's changes to the host other than the table; undone when dropped.
+/// An interceptor's changes to the host, except the nftables table. `Drop` undoes them.
 struct HostChanges {
     netlink: Netlink,
-    /// The index of the veth, once it exists.
+    /// The index of the veth's host end, or 0 if it is not known yet.
     index: u32,
     /// The host's network namespace.
     home: File,
@@ -435,7 +451,7 @@ impl HostChanges {
         Ok(self)
     }
 
-    /// Tries every step, and reports the first failure. Can be called again.
+    /// Undoes the changes. Tries every step, and returns the first failure. Repeated calls are allowed.
     fn undo(&mut self) -> Result<(), TearDownError> {
         let ends = links::families(self.ipv6);
         let step = TearDownError::step;
@@ -443,7 +459,7 @@ impl HostChanges {
             .map_err(step("remove the routing policy rules"));
         let veth = links::delete_veth(&mut self.netlink, &self.config.host_interface)
             .map_err(step("remove the veth pair"));
-        // The sysctls of an enclosed namespace disappear with it; entering it would need privileges that its daemon has given up.
+        // The sysctls of an enclosed namespace disappear with the namespace. Its daemon has given up the privileges to enter it.
         let sysctls = match self.config.encloses {
             true => Ok(()),
             false => namespace::run_in(&self.home, || self.sysctls.restore()),
@@ -479,8 +495,8 @@ fn check(config: &Config) -> Result<(), SetUpError> {
     Err(SetUpError::Config { what })
 }
 
-/// Installs filters at both ends of the veth. If the kernel lacks a feature for them, everything else still works. An enclosed
-/// namespace has no interface except the veth.
+/// Installs the filters for uplinks at both ends of the veth. If the kernel lacks a feature, the result is a [`Lack`], and
+/// everything else still works. An enclosed namespace gets no filters, because the veth is its only interface.
 fn lead_by_uplinks(
     config: &Config,
     namespace: &Namespace,
@@ -501,12 +517,12 @@ fn lead_by_uplinks(
     Ok(stamped.and_then(|()| Uplinks::set_up(&mut host.netlink, host.index, config.marks.served)))
 }
 
-/// Size in bytes of the buffer for the largest batch, and for the kernel's answers to it: rules for 4,096 guards in two chains,
-/// of less than 700 bytes each, and an acknowledgement of about 1 kB for each.
+/// Sizes of the buffers for the largest batch and for the kernel's answers to it, in bytes. The largest batch has rules for 4,096
+/// guards in two chains, each shorter than 700 bytes. An answer to each rule would take about 1 kB.
 const BATCH_BUFFER: usize = 8 * 1024 * 1024;
 const ANSWERS_BUFFER: usize = 16 * 1024 * 1024;
 
-/// Creates the table, which holds no SYN yet.
+/// Creates the nftables table. Its rules hold no SYN yet.
 fn claim_table(config: &Config) -> Result<Netlink, SetUpError> {
     let mut owner = Netlink::open(NETLINK_NETFILTER).map_err(|error| {
         SetUpError::needing("nfnetlink (CONFIG_NETFILTER_NETLINK)", "open a netfilter socket", error)
@@ -525,21 +541,21 @@ fn claim_table(config: &Config) -> Result<Netlink, SetUpError> {
     }
 }
 
-/// Minimum, default and maximum buffer in bytes of a socket in the private namespace. The kernel's own maximum (32 MiB) suits
-/// long paths; here it would only hide from an application that nobody reads its data.
+/// Minimum, default and maximum buffer of a socket in the private namespace, in bytes. The kernel's own maximum (32 MiB) suits
+/// long paths. Here, such a buffer would only hide from an application that nobody reads its data.
 const RECEIVE_BUFFERS: &str = "4096 131072 2097152";
 const SEND_BUFFERS: &str = "4096 65536 1048576";
-/// Congestion control of sockets in the private namespace. The path to a local program shares no queue. Reno does not pace, as a
-/// host's default may (BBR), and every kernel has it.
+/// Congestion control of sockets in the private namespace. The path to a local program shares no queue with other traffic. Reno
+/// exists in every kernel and does not pace. A host's default may pace (BBR).
 const CONGESTION_CONTROL: &str = "reno";
 
-/// Creates links, table and listeners of the private namespace.
+/// Configures the links of the private namespace, and creates its table and listeners.
 fn fill_namespace(config: &Config, namespace: &Namespace, ipv6: bool) -> Result<Vec<Listener>, SetUpError> {
     let fail = |error| SetUpError::from_io("configure the private network namespace", error);
     let (name, loopback) = (config.shim_interface.clone(), config.loopback);
     let entered = namespace.run(move || {
         set_interface_sysctls(&name, ipv6, loopback)?;
-        // Clients' own ports may be below 1024, and this daemon may lack CAP_NET_BIND_SERVICE.
+        // A client's port may be below 1024, and this daemon may lack CAP_NET_BIND_SERVICE.
         sysctl::set("ipv4/ip_unprivileged_port_start", "0")?;
         sysctl::set("ipv4/tcp_rmem", RECEIVE_BUFFERS)?;
         sysctl::set("ipv4/tcp_wmem", SEND_BUFFERS)?;
@@ -575,7 +591,8 @@ fn bind_datagrams(
         .map_err(|error| SetUpError::from_io("open the transparent listeners for UDP", error))
 }
 
-/// Restricts the veth to the addresses that we give it; with `loopback` the host's own may come by it.
+/// Restricts the veth to the addresses that [`links`] adds. With `loopback`, packets from the host's own addresses may also
+/// arrive on it.
 fn set_interface_sysctls(name: &str, ipv6: bool, loopback: bool) -> io::Result<()> {
     const NO_ADDRESS_OF_ITS_OWN: &str = "1";
     if ipv6 {

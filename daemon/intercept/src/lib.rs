@@ -1,29 +1,36 @@
-//! Taking over TCP connections and giving them back.
+//! Interception of TCP connections: takes them over, and gives them back.
 //!
-//! An application's kernel socket is never replaced. Its SYN is held in an NFQUEUE ([`SynQueue`]) while the daemon tries SCTP. If
-//! that works, the SYN is released with [`Verdict::Divert`], and the kernel adds the connection's addresses to an nftables set.
-//! The connection now travels over a veth pair into a private network namespace, where a transparent listener ([`Listener`])
-//! accepts it with both addresses and ports intact. If SCTP fails, the SYN is released unchanged, and the connection is ordinary
-//! TCP. On the server's side, [`Interceptor::connect_as`] opens the local connection from inside that namespace with the client's
-//! own address and port. It arrives by the interface that the client's packets came by (`uplinks`), and passes the host's rules
-//! as a packet from outside would.
+//! An application's kernel socket is never replaced. The kernel holds the socket's SYN in an NFQUEUE ([`SynQueue`]) while the daemon
+//! tries SCTP:
 //!
-//! This crate makes no decisions: the caller decides which connections are tried, when a SYN is released and when a diverted
-//! connection is forgotten. Loopback and sockets that carry the mark [`Marks::own`] are never held.
+//! - If SCTP works, the daemon releases the SYN with [`Verdict::Divert`], and the kernel adds the connection to an nftables set.
+//!   The connection then crosses a veth pair into a private network namespace. There, a transparent listener ([`Listener`])
+//!   accepts it with both addresses and ports intact.
+//! - If SCTP fails, the daemon releases the SYN unchanged, and the connection is ordinary TCP.
+//!
+//! On the server's side, [`Interceptor::connect_as`] opens the local connection from inside that namespace, with the client's own
+//! address and port. The connection arrives on the interface on which the client's packets arrived (`uplinks`). The host's rules
+//! apply to it as to a packet from outside.
+//!
+//! This crate makes no decisions. The caller decides which connections are tried, when a SYN is released, and when a diverted
+//! connection is forgotten. Sockets with the mark [`Marks::own`] are never held. Connections over the loopback interface are held
+//! only with [`Config::loopback`].
 //!
 //! Invariants:
-//! - The nftables table belongs to one netlink socket (`flags owner`): nobody else can change it, a second
-//!   interceptor in the same network namespace is refused, and it is gone when the process is.
-//! - The private namespace has no name and lives only in this process; the veth pair goes with it.
-//! - After SIGKILL only two routing policy rules and three sysctls stay: [`remove_leftovers`] takes them away.
-//! - Every local socket is armed to reset when it is closed without a word ([`disarm_linger`] before the
-//!   orderly close), so that a crash never looks like the end of a stream.
+//! - The nftables table belongs to one netlink socket (`flags owner`). No other program can change it, and a second interceptor
+//!   in the same network namespace is refused. The table disappears with the process.
+//! - The private namespace has no name and exists only in this process. The veth pair disappears with it.
+//! - After SIGKILL, only routing policy rules, three sysctls, and the lasting table of [`Interceptor::guard`] remain.
+//!   [`remove_leftovers`] removes the rules and restores the sysctls.
+//! - Every local socket is armed: if it is closed without an orderly shutdown, it sends RST. A crash thus never looks like the
+//!   end of a stream. [`disarm_linger`] precedes the orderly close.
 //!
-//! For administrators: connections from SCTP peers reach programs by the interface that the peer's packets came by; those of the
-//! host itself, and answers to its own programs, by [`Config::host_interface`]. Programs may see bits of [`Marks::served`] or
-//! [`Marks::shim`] in `SO_MARK` of connections they accepted.
+//! For administrators: connections from SCTP peers reach programs on the interface on which the peer's packets arrived.
+//! Connections of the host to itself, and answers to its own programs, arrive on [`Config::host_interface`]. Programs may see
+//! bits of [`Marks::served`] or [`Marks::shim`] in `SO_MARK` of connections that they accepted.
 //!
-//! It runs no other program, neither `ip` nor `nft` nor `iptables`: it uses netlink only. Begin with [`Interceptor::set_up`].
+//! This crate starts no other program, such as `ip`, `nft` or `iptables`. It uses netlink only. Begin with
+//! [`Interceptor::set_up`].
 
 mod bpf;
 mod config;

@@ -1,10 +1,10 @@
 //! The veth pair, its addresses and routes, and the routing policy rules, over rtnetlink.
 //!
-//! Host: a rule of low preference sends marked packets to a table with one route, out by the veth. Private namespace: all packets
-//! that enter by the veth are local. IPv4 and IPv6 alike.
+//! On the host, a rule of low preference sends marked packets to a table whose only route leads into the veth. In the private
+//! namespace, all packets that enter through the veth are local. IPv4 and IPv6 work alike.
 //!
-//! With `Config::loopback` the host's rules precede its rule for its own addresses, so marked packets to itself are also led
-//! away; packets that come back by the veth are local nevertheless.
+//! With `Config::loopback`, the host's rules precede the kernel's rule for local addresses. Marked packets from the host to
+//! itself are thus also diverted. Packets that return through the veth are local nevertheless.
 //!
 //! Everything created here disappears with the veth pair, except the host's rules.
 
@@ -28,23 +28,24 @@ use crate::config::Config;
 use crate::namespace::Namespace;
 use crate::netlink::Netlink;
 
-/// The alias that marks an interface as ours.
+/// The alias that marks an interface as sctpify's.
 const ALIAS: &str = "sctpify";
-/// The ends' addresses on the veth. Each end is configured with the other's: a firewall may forbid address resolution.
+/// MAC addresses of the veth's ends. Each end knows the other's as a permanent neighbour, because a firewall may forbid address
+/// resolution.
 const HOST_MAC: [u8; 6] = [0x02, 0x84, 0, 0, 0, 1];
 const SHIM_MAC: [u8; 6] = [0x02, 0x84, 0, 0, 0, 2];
-/// The greatest MTU of a veth.
+/// The largest MTU of a veth, in bytes.
 const MTU: u32 = 65535;
 /// The main routing table, for packets that no rule sends elsewhere.
 const MAIN_TABLE: u8 = 254;
-/// Limit on the stale rules removed in each family.
+/// Limit on the stale copies of one rule that are removed.
 const STALE_RULES_MAX: usize = 64;
 pub(crate) const LOOPBACK_INDEX: u32 = 1;
 /// Prefix length of 127.0.0.1 on the loopback interface, as set by the kernel.
 const LOOPBACK_PREFIX_LENGTH: u8 = 8;
-/// The kernel's table of the host's own addresses.
+/// The kernel's routing table for the host's own addresses.
 const LOCAL_TABLE: u8 = 255;
-/// The preference of the kernel's rule for that table; only a rule with the same one can precede it.
+/// The preference of the kernel's rule for [`LOCAL_TABLE`]. Only a rule with the same preference can precede that rule.
 const FIRST: u32 = 0;
 
 /// The two ends of the veth in one address family.
@@ -69,7 +70,7 @@ const ENDS6: Ends = Ends {
     prefix_length: 64,
 };
 
-/// Returns the address families to serve.
+/// Returns the veth's ends in the address families to serve.
 pub(crate) fn families(ipv6: bool) -> &'static [Ends] {
     if ipv6 { &[ENDS4, ENDS6] } else { &[ENDS4] }
 }
@@ -79,14 +80,14 @@ pub(crate) fn shim_end4() -> IpAddr {
     ENDS4.shim
 }
 
-/// Adds a default route by the veth.
+/// Adds a default route through the veth.
 pub(crate) fn add_default_route(host: &mut Netlink, index: u32, end: &Ends) -> io::Result<()> {
     let mut route = route_message(end.family, MAIN_TABLE, RouteType::Unicast);
     route.attributes = vec![RouteAttribute::Gateway(end.shim.into()), RouteAttribute::Oif(index)];
     add_route(host, route)
 }
 
-/// Creates the veth pair, its far end in `namespace`. EEXIST: the name is taken.
+/// Creates the veth pair, with its far end in `namespace`. Fails with EEXIST if the name is taken.
 pub(crate) fn create_veth(host: &mut Netlink, config: &Config, namespace: &Namespace) -> io::Result<()> {
     let mut peer = LinkMessage::default();
     peer.attributes = vec![
@@ -112,7 +113,7 @@ pub(crate) fn create_veth(host: &mut Netlink, config: &Config, namespace: &Names
     host.route_request(RouteNetlinkMessage::SetLink(alias), 0)
 }
 
-/// Removes the veth pair if it exists and is ours; another interface of that name stays.
+/// Removes the veth pair if it exists and has [`ALIAS`]. Another interface of that name stays.
 pub(crate) fn delete_veth(host: &mut Netlink, name: &str) -> io::Result<()> {
     if !is_ours(host, name)? {
         return Ok(());
@@ -132,7 +133,7 @@ fn is_ours(host: &mut Netlink, name: &str) -> io::Result<bool> {
     Ok(find(host, query)?.is_some_and(|link| link.attributes.contains(&alias)))
 }
 
-/// Reports whether an interface with this index exists; if the query fails, assumes that it does.
+/// Reports whether an interface with this index exists. Returns true if the query fails.
 pub(crate) fn is_there(host: &mut Netlink, index: u32) -> bool {
     find(host, by_index(index)).map_or(true, |link| link.is_some())
 }
@@ -143,7 +144,7 @@ pub(crate) fn is_up(host: &mut Netlink, index: u32) -> io::Result<bool> {
     Ok(find(host, by_index(index))?.is_some_and(|link| link.header.flags.contains(needed)))
 }
 
-/// Returns the name of the interface with this index.
+/// Returns the name of the interface with this index, or None if the interface does not exist.
 pub(crate) fn name(host: &mut Netlink, index: u32) -> io::Result<Option<String>> {
     let link = find(host, by_index(index))?;
     let name = |attribute| if let LinkAttribute::IfName(name) = attribute { Some(name) } else { None };
@@ -156,7 +157,7 @@ fn by_index(index: u32) -> LinkMessage {
     query
 }
 
-/// Returns the link that the query names.
+/// Returns the link that the query identifies, or None if it does not exist.
 fn find(host: &mut Netlink, query: LinkMessage) -> io::Result<Option<LinkMessage>> {
     let query = host.route_message(RouteNetlinkMessage::GetLink(query), 0);
     let found = host.ask(query, |kind, body| {
@@ -173,7 +174,7 @@ fn find(host: &mut Netlink, query: LinkMessage) -> io::Result<Option<LinkMessage
     }
 }
 
-/// Brings the host's end up, with its addresses and the routes of our table. The far end must be up already.
+/// Brings the host's end up. Adds its addresses and the routes of the configured table. The far end must already be up.
 pub(crate) fn configure_host(
     host: &mut Netlink,
     index: u32,
@@ -193,7 +194,7 @@ pub(crate) fn configure_host(
     Ok(())
 }
 
-/// Brings the private namespace's end and `lo` up, and makes all packets that enter by the veth local.
+/// Brings the private namespace's end and `lo` up, and makes all packets that enter through the veth local.
 pub(crate) fn configure_shim(
     shim: &mut Netlink,
     index: u32,
@@ -202,7 +203,7 @@ pub(crate) fn configure_shim(
 ) -> io::Result<()> {
     bring_up(shim, LOOPBACK_INDEX)?;
     if config.loopback {
-        // Answers to programs at this address must go back to the host.
+        // Answers to programs at 127.0.0.1 must go back to the host.
         let own = address_message(LOOPBACK_INDEX, Ipv4Addr::LOCALHOST.into(), LOOPBACK_PREFIX_LENGTH);
         shim.route_request(RouteNetlinkMessage::DelAddress(own), 0)?;
     }
@@ -237,7 +238,7 @@ fn add_address(netlink: &mut Netlink, index: u32, ip: IpAddr, ends: &Ends) -> io
     netlink.route_request(RouteNetlinkMessage::NewAddress(address), NLM_F_CREATE | NLM_F_EXCL)
 }
 
-/// Adds a permanent entry for the neighbour's address on the link.
+/// Adds a permanent neighbour entry for `ip` on the link.
 fn add_neighbour(netlink: &mut Netlink, index: u32, ip: IpAddr, mac: [u8; 6]) -> io::Result<()> {
     let mut neighbour = NeighbourMessage::default();
     neighbour.header.family = if ip.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
@@ -253,7 +254,7 @@ fn add_neighbour(netlink: &mut Netlink, index: u32, ip: IpAddr, mac: [u8; 6]) ->
     netlink.route_request(RouteNetlinkMessage::NewNeighbour(neighbour), NLM_F_CREATE | NLM_F_REPLACE)
 }
 
-/// Makes an address local on the veth, with no network behind it. An existing one is no error.
+/// Adds a local address to the veth, without a network prefix. An existing address is no error.
 pub(crate) fn keep_address(host: &mut Netlink, index: u32, ip: IpAddr) -> io::Result<()> {
     let address = address_message(index, ip, host_prefix_length(ip));
     match host.route_request(RouteNetlinkMessage::NewAddress(address), NLM_F_CREATE | NLM_F_EXCL) {
@@ -262,7 +263,7 @@ pub(crate) fn keep_address(host: &mut Netlink, index: u32, ip: IpAddr) -> io::Re
     }
 }
 
-/// Removes a kept address. A missing one is no error.
+/// Removes a kept address. A missing address is no error.
 pub(crate) fn release_address(host: &mut Netlink, index: u32, ip: IpAddr) -> io::Result<()> {
     let address = address_message(index, ip, host_prefix_length(ip));
     match host.route_request(RouteNetlinkMessage::DelAddress(address), 0) {
@@ -271,7 +272,7 @@ pub(crate) fn release_address(host: &mut Netlink, index: u32, ip: IpAddr) -> io:
     }
 }
 
-/// Returns the length of a prefix that is one address.
+/// Returns the prefix length of a single address.
 fn host_prefix_length(ip: IpAddr) -> u8 {
     if ip.is_ipv4() { 32 } else { 128 }
 }
@@ -293,7 +294,7 @@ fn add_route(netlink: &mut Netlink, route: RouteMessage) -> io::Result<()> {
     netlink.route_request(RouteNetlinkMessage::NewRoute(route), NLM_F_CREATE | NLM_F_EXCL)
 }
 
-/// Returns a default route in `table`; the caller adds the attributes.
+/// Returns a default route in `table`. The caller adds the attributes.
 fn route_message(family: AddressFamily, table: u8, kind: RouteType) -> RouteMessage {
     let mut route = RouteMessage::default();
     route.header.address_family = family;
@@ -304,7 +305,7 @@ fn route_message(family: AddressFamily, table: u8, kind: RouteType) -> RouteMess
     route
 }
 
-/// Returns a rule of our preference that looks up our table; the caller adds the selector.
+/// Returns a rule with the configured preference and table. The caller adds the selector.
 fn rule_message(family: AddressFamily, config: &Config) -> RuleMessage {
     let mut rule = RuleMessage::default();
     rule.header.family = family;
@@ -321,7 +322,7 @@ fn mark_rule(family: AddressFamily, config: &Config) -> RuleMessage {
     rule
 }
 
-/// Returns the rule for the host's own addresses, as the kernel makes it.
+/// Returns a copy of the kernel's rule for the host's own addresses.
 fn own_rule(family: AddressFamily) -> RuleMessage {
     let mut rule = RuleMessage::default();
     rule.header.family = family;
@@ -331,7 +332,7 @@ fn own_rule(family: AddressFamily) -> RuleMessage {
     rule
 }
 
-/// Returns rules that precede the host's own: packets from the veth are local, and marked ones are led away.
+/// Returns the rules that precede the kernel's own rule. Packets from the veth are local, and marked packets are diverted.
 fn first_rules(family: AddressFamily, config: &Config) -> [RuleMessage; 2] {
     let mut back = own_rule(family);
     back.attributes.push(RuleAttribute::Iifname(config.host_interface.clone()));
@@ -340,7 +341,7 @@ fn first_rules(family: AddressFamily, config: &Config) -> [RuleMessage; 2] {
     [back, away]
 }
 
-/// Adds the host's rules that send marked packets to our table.
+/// Adds the host's rules that send marked packets to the configured table.
 pub(crate) fn add_mark_rules(host: &mut Netlink, config: &Config, ends: &[Ends]) -> io::Result<()> {
     ends.iter().try_for_each(|end| {
         if config.loopback {
@@ -351,8 +352,9 @@ pub(crate) fn add_mark_rules(host: &mut Netlink, config: &Config, ends: &[Ends])
     })
 }
 
-/// Puts our rules before the host's own. A new rule follows those of its preference, and of two identical ones the first is
-/// deleted: the host's own rule thus moves behind ours without ever being absent, and nothing has to be restored later.
+/// Puts the rules of [`first_rules`] before the kernel's own rule. The kernel inserts a new rule after rules of the same
+/// preference, and deletes the first of two identical rules. Its own rule thus moves behind the new ones. It is never absent, and
+/// needs no restoration later.
 fn add_first_rules(host: &mut Netlink, config: &Config, family: AddressFamily) -> io::Result<()> {
     for rule in first_rules(family, config) {
         host.route_request(RouteNetlinkMessage::NewRule(rule), NLM_F_CREATE | NLM_F_EXCL)?;
@@ -361,7 +363,7 @@ fn add_first_rules(host: &mut Netlink, config: &Config, family: AddressFamily) -
     host.route_request(RouteNetlinkMessage::DelRule(own_rule(family)), 0)
 }
 
-/// Removes all copies of the host's rules, including those of another configuration of `loopback`.
+/// Removes all copies of the host's rules, for both values of `Config::loopback`.
 pub(crate) fn delete_mark_rules(host: &mut Netlink, config: &Config, ends: &[Ends]) -> io::Result<()> {
     ends.iter().try_for_each(|end| {
         delete_rule(host, &mark_rule(end.family, config))?;

@@ -1,7 +1,7 @@
-//! A network namespace without a name, and the one thread that lives in it.
+//! A network namespace without a name, and its only thread.
 //!
-//! A socket keeps the namespace it was created in, so the thread only creates sockets and changes sysctls on request; any thread
-//! can use the sockets. The namespace disappears when this value and all sockets created in it are gone.
+//! A socket keeps the namespace in which it was created. The thread therefore only creates sockets and changes sysctls on
+//! request, and any thread can use the sockets. The namespace disappears when this value and all sockets created in it are gone.
 
 use std::fs::File;
 use std::io;
@@ -14,7 +14,7 @@ use nix::sched::{CloneFlags, setns, unshare};
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Order to the thread: a job, or None to end.
+/// Order to the thread: run a job, or end (None).
 type Order = Option<Job>;
 
 /// A new, empty network namespace.
@@ -24,32 +24,32 @@ pub struct Namespace {
     descriptor: File,
 }
 
-/// Runs jobs in a namespace while it lives; needs no privilege.
+/// Handle that runs jobs in a namespace while the namespace exists. Needs no privilege.
 #[derive(Clone)]
 pub(crate) struct Jobs {
     orders: Sender<Order>,
 }
 
 impl Jobs {
-    /// Runs `job` on the thread inside the namespace and returns its result. Error if an earlier job panicked, or the namespace
-    /// is gone.
+    /// Runs `job` on the thread inside the namespace and returns its result. Fails if an earlier job panicked, or if the
+    /// namespace is gone.
     pub(crate) fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
         let (answer, result) = channel();
         self.start(move || {
-            // The receiver waits below; it is gone only if this process is going too.
+            // The receiver waits below. It is gone only if this process is ending.
             let _ = answer.send(job());
         })?;
         result.recv().map_err(|_| thread_gone())
     }
 
-    /// Does the same without waiting for it.
+    /// Starts `job` on the thread inside the namespace without waiting for its end. Fails in the same cases as `run`.
     pub(crate) fn start(&self, job: impl FnOnce() + Send + 'static) -> io::Result<()> {
         self.orders.send(Some(Box::new(job))).map_err(|_| thread_gone())
     }
 }
 
 impl Namespace {
-    /// Creates a network namespace. EPERM without CAP_SYS_ADMIN.
+    /// Creates a network namespace. Fails with EPERM without CAP_SYS_ADMIN.
     pub fn create() -> io::Result<Namespace> {
         let (orders, inbox) = channel::<Order>();
         let (ready, entered) = channel();
@@ -64,7 +64,7 @@ impl Namespace {
         Ok(Namespace { jobs: Jobs { orders }, thread: Some(thread), descriptor })
     }
 
-    /// Runs `job` on a thread inside the namespace and returns its result. Error if an earlier job panicked.
+    /// Runs `job` on the thread inside the namespace and returns its result. Fails if an earlier job panicked.
     pub fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
         self.jobs.run(job)
     }
@@ -83,10 +83,10 @@ impl AsFd for Namespace {
 
 impl Drop for Namespace {
     fn drop(&mut self) {
-        // Callers that still have jobs learn that the thread has ended. If the thread has ended before, nobody gets this.
+        // Later jobs fail because the thread ends. The send fails if the thread has already ended.
         let _ = self.jobs.orders.send(None);
         if let Some(thread) = self.thread.take() {
-            // A panicked job has informed its caller; nobody else needs to know.
+            // The caller of a panicked job has already received an error.
             let _ = thread.join();
         }
     }
@@ -102,7 +102,7 @@ pub(crate) fn current() -> io::Result<File> {
     File::open("/proc/thread-self/ns/net")
 }
 
-/// Runs `job` inside `namespace`. If the caller is in another one, this uses a separate thread, which needs CAP_SYS_ADMIN.
+/// Runs `job` inside `namespace`. If the caller is in another namespace, a separate thread runs it, which needs CAP_SYS_ADMIN.
 pub(crate) fn run_in(namespace: &File, job: impl FnOnce() -> io::Result<()> + Send) -> io::Result<()> {
     let (here, there) = (current()?.metadata()?, namespace.metadata()?);
     if (here.dev(), here.ino()) == (there.dev(), there.ino()) {

@@ -1,7 +1,7 @@
-//! NFQUEUE: SYNs that the kernel holds until we give a verdict.
+//! SYNs that the kernel holds in an NFQUEUE until the daemon gives a verdict.
 //!
-//! If nobody listens, or the queue is full, the kernel lets SYNs pass as plain TCP (bypass, fail-open). Dropping this value also
-//! lets all SYNs pass that it still holds; after SIGKILL the kernel drops them, and the application's retransmission passes a
+//! If no program listens, or the queue is full, the kernel lets SYNs pass as plain TCP (bypass, fail-open). The `Drop` of a
+//! [`SynQueue`] also lets all held SYNs pass. After SIGKILL, the kernel drops them, and the application's retransmission passes a
 //! second later.
 
 use std::collections::BTreeMap;
@@ -19,17 +19,17 @@ use crate::flow::FourTuple;
 use crate::netlink::{Attributes, Message, Messages, Netlink, be_u32};
 use crate::syn;
 
-/// `NFNL_SUBSYS_QUEUE`, the upper byte of the messages' types.
+/// `NFNL_SUBSYS_QUEUE`: the upper byte of the message types.
 const SUBSYSTEM: u16 = 3;
 const PACKET: u16 = 0;
 const VERDICT: u16 = 1;
 const CONFIG: u16 = 2;
 
-/// Bytes of a SYN that the kernel copies to us: all headers, including IPv6 extension headers.
+/// Limit on the bytes of a SYN that the kernel copies to this process. It covers all headers, including IPv6 extension headers.
 const COPY_RANGE: u32 = 256;
-/// FAIL_OPEN, GSO and UID_GID.
+/// The flags FAIL_OPEN, GSO and UID_GID.
 const FLAGS: u32 = 1 | 4 | 8;
-/// Size in bytes of the socket's buffer for waiting packets: a held SYN takes about 1 kB of it.
+/// Size of the socket's buffer for waiting packets, in bytes. A held SYN takes about 1 kB of it.
 const SOCKET_BUFFER: usize = 8 * 1024 * 1024;
 /// Length of `nfgenmsg`.
 const HEAD: usize = 4;
@@ -41,19 +41,19 @@ pub struct HeldSynId(u32);
 /// Verdict on a held SYN.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// It continues: to the private namespace if its connection is diverted, else out as plain TCP.
+    /// The SYN continues: to the private namespace if its connection is diverted, otherwise out as plain TCP.
     Accept,
-    /// It continues to the private namespace, and so do all later packets of its connection, until
-    /// [`Interceptor::undivert`](crate::Interceptor::undivert). If the [limit](crate::Config::set_size) on diverted connections
-    /// is reached, only the SYN goes there.
+    /// The SYN and all later packets of its connection go to the private namespace, until
+    /// [`Interceptor::undivert`](crate::Interceptor::undivert). If the number of diverted connections has reached the
+    /// [limit](crate::Config::set_size), only the SYN goes there.
     Divert,
-    /// It is dropped; if the application still waits, its kernel sends another a second later.
+    /// The SYN is dropped. If the application still waits, its kernel sends another SYN a second later.
     Drop,
-    /// It is answered with an error. Only in [enclosed](crate::Config::encloses) namespaces; elsewhere the SYN passes.
+    /// The SYN is answered with an error, in an [enclosed](crate::Config::encloses) namespace only. Elsewhere, the SYN passes.
     Deny(Denial),
 }
 
-/// The error that an application gets at once instead of a connection.
+/// The error that an application gets immediately, instead of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Denial {
     /// ECONNREFUSED.
@@ -67,21 +67,21 @@ pub enum Denial {
 /// A SYN that waits for its verdict.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HeldSyn {
-    /// Identifies it for the verdict.
+    /// Identifier of the SYN for the verdict.
     pub id: HeldSynId,
-    /// Its connection.
+    /// The connection that the SYN begins.
     pub flow: FourTuple,
-    /// Its initial sequence number.
+    /// The initial sequence number.
     pub isn: u32,
     /// The packet's mark.
     pub mark: u32,
-    /// The user whose socket sent it; None if that socket no longer exists.
+    /// The user whose socket sent the SYN, or None if that socket no longer exists.
     pub uid: Option<u32>,
-    /// Index of the interface it was leaving by; 0 if unknown.
+    /// Index of the interface through which the SYN was leaving, or 0 if unknown.
     pub out_interface: u32,
-    /// The window it offers, without the later scaling.
+    /// The advertised window in bytes, without the later scaling.
     pub window: u16,
-    /// Its maximum segment size option.
+    /// Value of the maximum segment size option, in bytes.
     pub mss: Option<u16>,
 }
 
@@ -90,12 +90,12 @@ pub struct SynQueue {
     netlink: Netlink,
     number: u16,
     marks: Marks,
-    /// The marks of SYNs handed out but not judged; the kernel's queue length bounds them.
+    /// Marks of SYNs that were handed out and have no verdict yet, by packet number. The kernel's queue length limits them.
     held: BTreeMap<u32, u32>,
 }
 
 impl SynQueue {
-    /// Takes queue `number` of the calling thread's network namespace. EPERM: another program has it.
+    /// Binds queue `number` of the calling thread's network namespace. Fails with EPERM if another program has it.
     pub(crate) fn bind(number: u16, length: u32, marks: Marks) -> io::Result<SynQueue> {
         let mut netlink = Netlink::open(NETLINK_NETFILTER)?;
         netlink.enlarge_receive_buffer(SOCKET_BUFFER)?;
@@ -116,13 +116,13 @@ impl SynQueue {
         Ok(SynQueue { netlink, number, marks, held: BTreeMap::new() })
     }
 
-    /// Returns the next held SYN, or None if there is none now. Must be called until it returns None after each readiness event.
-    /// Packets other than readable SYNs pass at once.
+    /// Returns the next held SYN, or None if no SYN waits. After each readiness event, the caller must repeat the call until it
+    /// returns None. Packets other than well-formed SYNs pass immediately.
     pub fn recv(&mut self) -> io::Result<Option<HeldSyn>> {
-        // Terminates: the kernel holds at most the queue's length, and each round takes one out.
+        // The loop terminates: the kernel's queue has a limited length, and each iteration takes one packet out.
         loop {
             let Some(datagram) = self.netlink.receive()? else { return Ok(None) };
-            // An error message answers a verdict on a packet that is gone; it has no consequence.
+            // An error message answers a verdict on a packet that is gone. It has no consequence.
             let packet = Messages::new(datagram).find(|message| message.kind == SUBSYSTEM << 8 | PACKET);
             let Some(packet) = packet.and_then(|message| Packet::parse(message.body)) else { continue };
             match packet.syn {
@@ -135,7 +135,7 @@ impl SynQueue {
         }
     }
 
-    /// Gives the verdict on a held SYN. One that was judged already is ignored.
+    /// Gives the verdict on a held SYN. A SYN that already has a verdict is ignored.
     pub fn verdict(&mut self, id: HeldSynId, verdict: Verdict) -> io::Result<()> {
         match self.held.remove(&id.0) {
             Some(mark) => self.send_verdict(id.0, mark, verdict),
@@ -143,7 +143,7 @@ impl SynQueue {
         }
     }
 
-    /// Lets all held SYNs pass, whether handed out or not.
+    /// Lets all held SYNs pass, including SYNs that were not handed out.
     pub(crate) fn release_all(&mut self) -> io::Result<()> {
         while self.recv()?.is_some() {}
         while let Some((id, mark)) = self.held.pop_first() {
@@ -152,13 +152,13 @@ impl SynQueue {
         Ok(())
     }
 
-    /// Sends a verdict; `mark` is the packet's.
+    /// Sends a verdict. `mark` is the packet's current mark.
     fn send_verdict(&mut self, id: u32, mark: u32, verdict: Verdict) -> io::Result<()> {
         let code: u32 = match verdict {
             Verdict::Drop => 0,
             Verdict::Accept | Verdict::Divert | Verdict::Deny(_) => 1,
         };
-        // The rules for these marks lead it away, or answer it.
+        // The nftables rules for these marks divert the packet, or answer it.
         let new_mark = match verdict {
             Verdict::Accept | Verdict::Drop => None,
             Verdict::Divert => Some(mark & !self.marks.mask | self.marks.shim),
@@ -177,7 +177,7 @@ impl SynQueue {
 
 impl Drop for SynQueue {
     fn drop(&mut self) {
-        // The socket is closed next, and the kernel drops SYNs still held: the worst case is a delay of 1 s.
+        // If this fails, the kernel drops the held SYNs when the socket closes. The worst case is a delay of 1 s.
         let _ = self.release_all();
     }
 }
@@ -216,14 +216,14 @@ fn configure(netlink: &mut Netlink, number: u16, fill: impl FnOnce(&mut Message)
     netlink.request(message)
 }
 
-/// A packet message: its number, and the SYN if it is one.
+/// Contents of a packet message: the packet's number, and the SYN if the packet is one.
 struct Packet {
     id: u32,
     syn: Option<HeldSyn>,
 }
 
 impl Packet {
-    /// Parses a packet message; None if it has no number.
+    /// Parses a packet message. Returns None if the message has no packet number.
     fn parse(body: &[u8]) -> Option<Packet> {
         let (mut id, mut mark, mut out_interface, mut uid, mut contents) = (None, 0, 0, None, None);
         for (kind, data) in Attributes::new(body.get(HEAD..)?) {

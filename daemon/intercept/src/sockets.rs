@@ -1,7 +1,7 @@
-//! The local TCP sockets: transparent listeners, and connections under a client's name.
+//! Local TCP sockets: transparent listeners, and connections from a client's address.
 //!
-//! All of them are armed from creation: if closed without an orderly shutdown they send RST, so a crash is an error at the
-//! application and never the end of a stream. [`disarm_linger`] precedes the orderly close.
+//! Every socket is armed from its creation: if it is closed without an orderly shutdown, it sends RST. A crash is thus an error
+//! at the application, and never the end of a stream. [`disarm_linger`] precedes the orderly close.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -17,12 +17,12 @@ use crate::flow::FourTuple;
 
 /// Limit on the connections that wait to be accepted.
 const BACKLOG: i32 = 4096;
-/// TCP's maximum segment size towards local programs. The kernel sizes a program's send buffer by segments: it begins with 20,
-/// each rounded up to a power of two. With the maximum of the private links these would be megabytes; up to this size they are 4
-/// KiB each, as on Ethernet.
+/// TCP's maximum segment size towards local programs, in bytes. The kernel sizes a program's send buffer by segments. It begins
+/// with 20 segments, each rounded up to a power of two. With the maximum of the private links, the buffer would have megabytes.
+/// Segments of up to this size take 4 KiB each, as on Ethernet.
 const MSS: u32 = 3 * 1024;
 
-/// Disarms the socket, so that closing it sends FIN after unsent data. For the orderly close only.
+/// Disarms the socket: when it is closed, it sends its remaining data and a FIN. Call this before an orderly close only.
 pub fn disarm_linger(stream: &impl AsFd) -> io::Result<()> {
     SockRef::from(stream).set_linger(None)
 }
@@ -30,9 +30,9 @@ pub fn disarm_linger(stream: &impl AsFd) -> io::Result<()> {
 /// A diverted connection that arrived in the private namespace.
 #[derive(Debug)]
 pub struct Arrival {
-    /// Non-blocking, armed, without Nagle delay, urgent data inline.
+    /// Non-blocking, armed socket without Nagle delay, with urgent data inline.
     pub stream: TcpStream,
-    /// The connection as the application sees it: the same value that was diverted.
+    /// The connection as the application sees it. It equals the flow of the diverted SYN.
     pub flow: FourTuple,
 }
 
@@ -50,7 +50,7 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Must be called on a thread inside the private namespace.
+    /// Opens the listener. Must be called on a thread inside the private namespace.
     pub(crate) fn bind(ipv6: bool, port: u16) -> io::Result<Listener> {
         let address: SocketAddr =
             if ipv6 { (Ipv6Addr::UNSPECIFIED, port).into() } else { (Ipv4Addr::UNSPECIFIED, port).into() };
@@ -58,17 +58,17 @@ impl Listener {
         if ipv6 {
             socket.set_only_v6(true)?;
         }
-        // Accepted connections inherit these from the first packet on.
+        // Accepted connections inherit these options, which thus apply from the first packet.
         arm(&socket)?;
         socket.bind(&address.into())?;
         socket.listen(BACKLOG)?;
         Ok(Listener { listener: TcpListener::from_std(socket.into()) })
     }
 
-    /// Returns the next connection, or None if there is none now. Must be called until it returns None after each readiness
-    /// event. Skips connections that ended before they were taken.
+    /// Returns the next connection, or None if no connection waits. After each readiness event, the caller must repeat the call
+    /// until it returns None. Skips connections that ended before they were accepted.
     pub fn accept(&self) -> io::Result<Option<Arrival>> {
-        // Terminates: each round takes one connection out of the backlog.
+        // The loop terminates: each iteration takes one connection out of the backlog.
         loop {
             match self.listener.accept() {
                 Ok((stream, application)) => return Arrival::new(stream, application).map(Some),
@@ -100,14 +100,14 @@ impl Source for Listener {
     }
 }
 
-/// A connection to a local program under a client's address.
+/// A connection to a local program, from a client's address.
 #[derive(Debug)]
 pub struct SpoofedConnection {
-    /// Non-blocking and still connecting: writable once connected or failed, `take_error` reports which. Armed, without Nagle
-    /// delay, urgent data inline.
+    /// Non-blocking, armed socket without Nagle delay, with urgent data inline. It is still connecting. It becomes writable when
+    /// the connection is established or has failed. `take_error` then reports the outcome.
     pub stream: TcpStream,
-    /// The program's view of its peer. The port differs from the requested one if another connection to the same program used
-    /// that.
+    /// The peer's address as the program sees it. The port differs from the requested one if another connection to the same
+    /// program uses that port.
     pub client: SocketAddr,
 }
 
@@ -118,7 +118,7 @@ pub(crate) fn spoofing_socket(server: SocketAddr) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Connects `socket` to `server` as `client`. With port 0 the kernel chooses one that is free for this server.
+/// Connects `socket` to `server` as `client`. If the client's port is 0, the kernel chooses a port that is free for this server.
 pub(crate) fn connect(socket: &Socket, client: SocketAddr, server: SocketAddr) -> io::Result<()> {
     if client.port() == 0 {
         set_option(socket.as_fd(), libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT)?;

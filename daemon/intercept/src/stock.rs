@@ -1,8 +1,8 @@
 //! Sockets of the private namespace, created in advance.
 //!
-//! Creating one takes a request to the namespace's thread and its answer, which is most of the set-up time of a connection to a
-//! local program. So a few are kept ready. None is created before the first is needed, and the stock never fails: a caller that
-//! finds it empty creates a socket directly, and gets the error if that fails.
+//! Each socket needs a request to the namespace's thread, and its answer. This takes most of the set-up time of a connection to a
+//! local program, so a few sockets are kept ready. No socket is created before the first one is needed. A caller that finds the
+//! stock empty creates a socket directly, and gets the error if that fails.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -13,14 +13,14 @@ use socket2::Socket;
 use crate::namespace::Jobs;
 use crate::sockets::spoofing_socket;
 
-/// Limit on the sockets of one family that are ready or being created.
+/// Limit on the sockets of one family that are ready or requested.
 const FULL: usize = 16;
-/// Number of sockets at or below which more are created, so that the thread wakes once for many connections.
+/// Number of sockets at or below which more are created. The thread thus wakes once for many connections.
 const LOW: usize = 4;
 
 /// Sockets for [spoofed connections](crate::SpoofedConnection) to servers of either address family.
 pub(crate) struct Stock {
-    /// Runs jobs in the private namespace.
+    /// Runner of jobs in the private namespace.
     jobs: Jobs,
     ipv4: Shelf,
     ipv6: Shelf,
@@ -28,7 +28,7 @@ pub(crate) struct Stock {
 
 /// The sockets of one family.
 struct Shelf {
-    /// Any address of the family.
+    /// An arbitrary address of the family.
     family: SocketAddr,
     delivery: Receiver<Option<Socket>>,
     supplier: Sender<Option<Socket>>,
@@ -46,7 +46,7 @@ impl Stock {
         }
     }
 
-    /// Returns a socket for a connection to `server`.
+    /// Returns a socket for a connection to `server`. Fails if the namespace's thread has ended.
     pub(crate) fn take(&mut self, server: SocketAddr) -> io::Result<Socket> {
         let shelf = if server.is_ipv4() { &mut self.ipv4 } else { &mut self.ipv6 };
         let ready = shelf.pick();
@@ -64,7 +64,7 @@ impl Shelf {
         Shelf { family: SocketAddr::new(family, 0), delivery, supplier, expected: 0 }
     }
 
-    /// Returns a ready socket, if any; one that could not be created counts as none.
+    /// Returns a ready socket, if any. Also returns None if the creation of the delivered socket failed.
     fn pick(&mut self) -> Option<Socket> {
         let delivered = self.delivery.try_recv().ok()?;
         self.expected -= 1;
@@ -79,7 +79,7 @@ impl Shelf {
         let (missing, family, supplier) = (FULL - self.expected, self.family, self.supplier.clone());
         jobs.start(move || {
             for _ in 0..missing {
-                // The receiver is gone only if the interceptor is.
+                // The receiver is gone only if the interceptor is gone.
                 let _ = supplier.send(spoofing_socket(family).ok());
             }
         })?;

@@ -15,7 +15,7 @@ pub(crate) struct Syn {
     pub(crate) mss: Option<u16>,
 }
 
-/// Parses a SYN from the IP header on; the end of its payload may be missing. None for any other packet.
+/// Parses a SYN that begins with the IP header. The end of its payload may be missing. Returns None for any other packet.
 pub(crate) fn parse(packet: &[u8]) -> Option<Syn> {
     let packet = LaxSlicedPacket::from_ip(packet).ok()?;
     let (source, destination) = match packet.net? {

@@ -1,6 +1,6 @@
-//! Sysctls of the network namespace: sets and restores them.
+//! Sets and restores sysctls of the network namespace.
 //!
-//! The files to be restored are held open, so that a process that has given up all files can still do it.
+//! The files stay open, so a process that may no longer open files can still restore the values.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -11,8 +11,9 @@ use std::sync::Arc;
 
 const ROOT: &str = "/proc/sys/net";
 
-/// Sysctls that interception needs beyond its own interfaces. `fwmark_reflect`: the RST of a closed port goes back to the private
-/// namespace, not to the real client. `tcp_fwmark_accept`: an accepted connection keeps its mark, so replies find the way back.
+/// Sysctls that interception needs, in addition to those of its own interfaces. With `fwmark_reflect`, the RST of a closed port
+/// goes back to the private namespace, not to the real client. With `tcp_fwmark_accept`, an accepted connection keeps its mark,
+/// so replies find the way back.
 const NEEDED: [&str; 3] = ["ipv4/tcp_fwmark_accept", "ipv4/fwmark_reflect", "ipv6/fwmark_reflect"];
 
 /// The original values of the sysctls that an interceptor changes.
@@ -29,7 +30,7 @@ struct Saved {
 }
 
 impl SavedSysctls {
-    /// Reads the values of the calling thread's network namespace. Omits those that the kernel does not have (IPv6 turned off).
+    /// Reads the values of the calling thread's network namespace. Omits sysctls that the kernel lacks, for example without IPv6.
     pub fn read() -> io::Result<SavedSysctls> {
         let mut values = Vec::new();
         for name in NEEDED {
@@ -46,12 +47,12 @@ impl SavedSysctls {
         Ok(SavedSysctls { values })
     }
 
-    /// Turns all of them on.
+    /// Turns all saved sysctls on.
     pub(crate) fn turn_on(&self) -> io::Result<()> {
         self.values.iter().try_for_each(|saved| saved.set("1"))
     }
 
-    /// Restores those that still have our value: someone else's later change stays.
+    /// Restores the sysctls that are still on. If another program has changed one since, that change stays.
     pub(crate) fn restore(&self) -> io::Result<()> {
         for saved in &self.values {
             if saved.value != "1" && saved.now()?.trim() == "1" {
@@ -81,7 +82,7 @@ impl Saved {
     }
 }
 
-/// Opens the file for reading at least: if sysctls cannot be changed, a later change reports that.
+/// Opens the file for reading and writing, or only for reading if writing is not allowed. A later change then fails.
 fn open(path: &Path) -> io::Result<File> {
     File::options().read(true).write(true).open(path).or_else(|_| File::open(path))
 }

@@ -1,16 +1,18 @@
-//! Makes connections to local programs arrive by the interfaces that their clients' packets came by.
+//! Makes connections to local programs arrive on the interfaces on which their clients' packets arrived.
 //!
-//! They come out of the private namespace over the veth. At its end in the host, a traffic control filter redirects their packets
-//! to the interface of each (its *uplink*) before any other processing. For netfilter, reverse path filters, connection tracking
-//! and routing they have come by that interface, from the client to the address that the client named.
+//! Packets of such a connection leave the private namespace over the veth. At the host's end of the veth, a traffic control
+//! filter redirects them to the connection's interface (its *uplink*) before any other processing. Netfilter, reverse-path
+//! filters, connection tracking and routing thus see packets that arrived on that interface, from the client, to the address that
+//! the client used.
 //!
-//! - In the private namespace the connection's socket has the uplink's index as its mark. A program at the veth's egress
-//!   writes it into the source address of the frame ([`bpf::stamp`]).
-//! - In the host, at the veth's ingress, the first filter gives such frames the mark "served" ([`bpf::mark`]), by which the
-//!   nftables table knows them. Then comes one filter for each uplink (`u32` with `mirred`); the last one drops the remaining frames.
+//! - In the private namespace, the mark of the connection's socket is the uplink's index. A program at the veth's egress writes
+//!   the index into the source address of the frame ([`bpf::stamp`]).
+//! - In the host, at the veth's ingress, the first filter gives such frames the mark "served" ([`bpf::mark`]), which the nftables
+//!   table recognises. One filter for each uplink follows (`u32` with `mirred`). The last filter drops the remaining stamped
+//!   frames.
 //!
-//! Invariant: a stamped packet arrives by its uplink or not at all; one without a stamp, by the veth. All this disappears with
-//! the veth pair.
+//! Invariant: a stamped packet arrives on its uplink or is dropped. A packet without a stamp arrives on the veth. All filters
+//! disappear with the veth pair.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -27,20 +29,20 @@ const UPLINKS_MAX: u16 = 256;
 const NEW_QDISC: u16 = 36;
 const NEW_FILTER: u16 = 44;
 const DELETE_FILTER: u16 = 45;
-/// `TC_H_CLSACT`: the parent of filters for ingress and egress, and those two.
+/// `TC_H_CLSACT`, the handle of this qdisc, and the parents of filters for ingress and egress.
 const CLSACT: u32 = 0xffff_fff1;
 const CLSACT_HANDLE: u32 = 0xffff_0000;
 const INGRESS: u32 = 0xffff_fff2;
 const EGRESS: u32 = 0xffff_fff3;
 
-/// Order of the filters: the first one, those of uplinks, the last one.
+/// Preferences of the first and the last filter. The filters of uplinks lie between them.
 const FIRST: u16 = 1;
 const LAST: u16 = FIRST + UPLINKS_MAX + 1;
 
 const KIND: u16 = 1;
 const OPTIONS: u16 = 2;
 
-/// A part that the kernel lacks for this, or does not allow.
+/// A kernel feature for uplinks that is missing or not allowed.
 #[derive(Debug)]
 pub(crate) struct Lack {
     pub(crate) part: &'static str,
@@ -49,13 +51,13 @@ pub(crate) struct Lack {
 
 /// The uplinks that have a filter.
 pub(crate) struct Uplinks {
-    /// The veth's end in the host.
+    /// Index of the veth's end in the host.
     index: u32,
-    /// The filter's place in the order, by interface index.
+    /// Preference of each filter, by interface index.
     filters: BTreeMap<u32, u16>,
 }
 
-/// Sets up the veth's end in the private namespace; `shim` is a socket there.
+/// Sets up the veth's end in the private namespace. `shim` is a netlink socket of that namespace.
 pub(crate) fn stamp_what_leaves(shim: &mut Netlink, index: u32) -> Result<(), Lack> {
     let program = load(&bpf::stamp())?;
     add_qdisc(shim, index)?;
@@ -63,14 +65,14 @@ pub(crate) fn stamp_what_leaves(shim: &mut Netlink, index: u32) -> Result<(), La
 }
 
 impl Uplinks {
-    /// Sets up the veth's end in the host; stamped packets get the mark `served`.
+    /// Sets up the veth's end in the host. Stamped packets get the mark `served`.
     pub(crate) fn set_up(host: &mut Netlink, index: u32, served: u32) -> Result<Uplinks, Lack> {
         let (mark, drop) = (load(&bpf::mark(served))?, load(&bpf::drop_stamped())?);
         add_qdisc(host, index)?;
         add_program(host, index, INGRESS, LAST, &drop)?;
         add_program(host, index, INGRESS, FIRST, &mark)?;
         let mut uplinks = Uplinks { index, filters: BTreeMap::new() };
-        // A trial filter shows before the first client comes whether the kernel supports such filters.
+        // A trial filter shows whether the kernel supports such filters, before the first client needs one.
         uplinks
             .lead(host, index)
             .map_err(lacking("u32 filters and mirred (CONFIG_NET_CLS_U32, CONFIG_NET_ACT_MIRRED)"))?;
@@ -78,7 +80,8 @@ impl Uplinks {
         Ok(uplinks)
     }
 
-    /// Creates a filter for the interface if it has none. ENODEV: the interface does not exist. ENOSPC: too many have one.
+    /// Creates a filter for the interface if it has none. Fails with ENODEV if the interface does not exist, and with
+    /// `StorageFull` if [`UPLINKS_MAX`] interfaces have a filter.
     pub(crate) fn lead(&mut self, host: &mut Netlink, uplink: u32) -> io::Result<()> {
         if self.filters.contains_key(&uplink) {
             return Ok(());
@@ -134,7 +137,7 @@ fn add_qdisc(netlink: &mut Netlink, index: u32) -> Result<(), Lack> {
     netlink.request(message).map_err(lacking("the qdisc clsact (CONFIG_NET_SCH_INGRESS, CONFIG_NET_CLS_ACT)"))
 }
 
-/// Adds a program that decides by itself (`direct-action`).
+/// Adds an eBPF program as a filter that returns its own action (`direct-action`).
 fn add_program(
     netlink: &mut Netlink,
     index: u32,
@@ -155,7 +158,7 @@ fn add_program(
     netlink.request(message).map_err(lacking("filters by eBPF (CONFIG_NET_CLS_BPF)"))
 }
 
-/// Builds the message for a new filter; `place` is tc's preference.
+/// Builds the message for a new filter. `place` is its preference in tc.
 fn filter(
     sequence: u32,
     index: u32,
@@ -172,19 +175,19 @@ fn filter(
     message
 }
 
-/// Returns place and protocol as in `struct tcmsg`: all protocols.
+/// Returns `tcm_info` of `struct tcmsg`: the place, and the number that matches all protocols.
 fn filter_info(place: u16) -> u32 {
     const ETH_P_ALL: u16 = 3;
     u32::from(place) << 16 | u32::from(ETH_P_ALL.to_be())
 }
 
-/// `struct tcmsg`.
+/// Adds a `struct tcmsg`.
 fn put_head(message: &mut Message, index: u32, handle: u32, parent: u32, info: u32) {
     message.put(&[0; 4]);
     [index, handle, parent, info].iter().for_each(|word| message.put(&word.to_ne_bytes()));
 }
 
-/// Adds the options that redirect frames with the stamp of this interface to it.
+/// Adds the options that redirect frames with the stamp of `uplink` to that interface.
 fn lead_options(options: &mut Message, uplink: u32) {
     const SELECTOR: u16 = 5;
     const ACTIONS: u16 = 7;
@@ -198,7 +201,8 @@ fn lead_options(options: &mut Message, uplink: u32) {
     });
 }
 
-/// `struct tc_u32_sel` with two keys: the source address of the frame, which begins eight octets before the IP header.
+/// Returns a `struct tc_u32_sel` with two keys. They match the source address of the frame, which begins eight octets before the
+/// IP header.
 fn selector(uplink: u32) -> Vec<u8> {
     const TERMINAL: u8 = 1;
     const KEYS: u8 = 2;
@@ -210,7 +214,7 @@ fn selector(uplink: u32) -> Vec<u8> {
     bytes
 }
 
-/// `struct tc_u32_key`: mask, value, offset from the IP header.
+/// Appends a `struct tc_u32_key`: mask, value, and offset from the IP header in octets.
 fn put_key(bytes: &mut Vec<u8>, mask: [u8; 4], value: [u8; 4], offset: i32) {
     bytes.extend_from_slice(&mask);
     bytes.extend_from_slice(&value);
@@ -218,7 +222,7 @@ fn put_key(bytes: &mut Vec<u8>, mask: [u8; 4], value: [u8; 4], offset: i32) {
     bytes.extend_from_slice(&[0; 4]);
 }
 
-/// `struct tc_mirred`: the packet comes in by `uplink` instead.
+/// Returns a `struct tc_mirred` that makes the packet arrive on `uplink`.
 fn redirection(uplink: u32) -> Vec<u8> {
     const STOLEN: u32 = 4;
     const INGRESS_REDIRECT: u32 = 3;
@@ -226,7 +230,7 @@ fn redirection(uplink: u32) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
-/// Makes the socket's packets arrive by this interface, or by the veth.
+/// Makes the socket's packets arrive on this interface, or on the veth if `uplink` is None.
 pub(crate) fn set_uplink(socket: BorrowedFd<'_>, uplink: Option<u32>) -> io::Result<()> {
     const NO_STAMP: u32 = 0;
     socket2::SockRef::from(&socket).set_mark(uplink.unwrap_or(NO_STAMP))

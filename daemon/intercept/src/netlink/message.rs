@@ -10,26 +10,26 @@ const HEADER_LENGTH: usize = 16;
 const ATTRIBUTE_HEAD: usize = 4;
 /// Flag in the type of an attribute that holds attributes.
 const NESTED: u16 = 0x8000;
-/// The type's own bits, without NESTED and the byte order flag.
+/// Bits of an attribute's type, without NESTED and the byte order flag.
 const TYPE_MASK: u16 = 0x3fff;
 
-/// Bytes reserved for a message; most are shorter.
+/// Bytes reserved for a message. Most messages are shorter.
 const USUAL_LENGTH: usize = 128;
 
-/// A message being written, after others if it is part of a batch.
+/// A message under construction. In a batch, it follows finished messages.
 pub(crate) struct Message {
     bytes: Vec<u8>,
-    /// Offset of its header.
+    /// Offset of the message's header.
     start: usize,
 }
 
 impl Message {
-    /// Begins a message of `kind` with `flags` and `sequence`; the methods below add the body.
+    /// Begins a message of `kind` with `flags` and `sequence`. The methods below add the body.
     pub(crate) fn new(kind: u16, flags: u16, sequence: u32) -> Message {
         Message::after(Vec::with_capacity(USUAL_LENGTH), kind, flags, sequence)
     }
 
-    /// Does the same behind finished messages, which [`Message::finish`] returns as well.
+    /// Begins a message behind the finished messages `bytes`. [`Message::finish`] returns all of them.
     pub(crate) fn after(mut bytes: Vec<u8>, kind: u16, flags: u16, sequence: u32) -> Message {
         let start = bytes.len();
         bytes.extend_from_slice(&[0; 4]);
@@ -111,7 +111,7 @@ pub(crate) fn request_answer(messages: &mut [u8], start: usize) {
     *flags = (u16::from_ne_bytes(*flags) | NLM_F_ACK).to_ne_bytes();
 }
 
-/// A message as received.
+/// A received message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Received<'a> {
     pub(crate) kind: u16,
@@ -120,7 +120,7 @@ pub(crate) struct Received<'a> {
 }
 
 impl Received<'_> {
-    /// Returns the result in an error message: Ok for an acknowledgement.
+    /// Returns the result that an error message reports. An acknowledgement gives Ok.
     pub(crate) fn outcome(&self) -> io::Result<()> {
         match ne_u32(self.body, 0).map(|code| code as i32) {
             Some(0) => Ok(()),
@@ -130,7 +130,7 @@ impl Received<'_> {
     }
 }
 
-/// Iterator over the messages of a datagram; a truncated one ends it.
+/// Iterator over the messages of a datagram. A truncated message ends the iteration.
 pub(crate) struct Messages<'a> {
     rest: &'a [u8],
 }
@@ -154,7 +154,8 @@ impl<'a> Iterator for Messages<'a> {
     }
 }
 
-/// Iterator over the attributes of a body, as type without flags and data; a truncated one ends it.
+/// Iterator over the attributes of a body. An item is a type without flags, and the data. A truncated attribute ends the
+/// iteration.
 pub(crate) struct Attributes<'a> {
     rest: &'a [u8],
 }
@@ -177,7 +178,7 @@ impl<'a> Iterator for Attributes<'a> {
     }
 }
 
-/// Reads the number at `offset`, in host byte order.
+/// Reads the 32-bit number at `offset`, in host byte order.
 fn ne_u32(bytes: &[u8], offset: usize) -> Option<u32> {
     bytes.get(offset..)?.first_chunk().map(|four| u32::from_ne_bytes(*four))
 }
@@ -186,12 +187,12 @@ fn ne_u16(bytes: &[u8], offset: usize) -> Option<u16> {
     bytes.get(offset..)?.first_chunk().map(|two| u16::from_ne_bytes(*two))
 }
 
-/// Reads the number at the start of `bytes`, in network byte order.
+/// Reads the 32-bit number at the start of `bytes`, in network byte order.
 pub(crate) fn be_u32(bytes: &[u8]) -> Option<u32> {
     bytes.first_chunk().map(|four| u32::from_be_bytes(*four))
 }
 
-/// Reads a 64-bit number in the same way.
+/// Reads the 64-bit number at the start of `bytes`, in network byte order.
 pub(crate) fn be_u64(bytes: &[u8]) -> Option<u64> {
     bytes.first_chunk().map(|eight| u64::from_be_bytes(*eight))
 }

@@ -1,7 +1,7 @@
-//! One netlink socket: requests out, acknowledgements back.
+//! Requests and acknowledgements over one netlink socket.
 //!
-//! The kernel processes a request inside `send`, so its answer exists when `send` returns; nothing here waits. A socket stays in
-//! the network namespace it was opened in.
+//! The kernel processes a request inside `send`. Its answer exists when `send` returns, so no function here waits. A socket stays
+//! in the network namespace in which it was opened.
 
 mod message;
 
@@ -15,11 +15,11 @@ use nix::sys::socket::{setsockopt, sockopt};
 
 pub(crate) use message::{Attributes, Message, Messages, be_u32, be_u64, request_answer};
 
-/// Size of the largest datagram that we request: a link with all its attributes.
+/// Size of the largest expected datagram, in bytes: a link with all its attributes.
 const RECEIVE_BUFFER_SIZE: usize = 32 * 1024;
-/// `NLMSG_ERROR`, which also acknowledges.
+/// `NLMSG_ERROR`: an error, or an acknowledgement.
 pub(crate) const ERROR_KIND: u16 = 2;
-/// `NLMSG_DONE`, the end of a list.
+/// `NLMSG_DONE`: the end of a list.
 const DONE_KIND: u16 = 3;
 /// Length of `nfgenmsg`.
 const NETFILTER_HEAD: usize = 4;
@@ -42,12 +42,12 @@ impl Netlink {
         Ok(Netlink { socket, sequence: 0, buffer: vec![0; RECEIVE_BUFFER_SIZE] })
     }
 
-    /// Returns the socket itself, for its options.
+    /// Returns the socket, whose options the caller can set.
     pub(crate) fn socket(&self) -> &Socket {
         &self.socket
     }
 
-    /// Enlarges the buffer for bytes that wait to be received. Without privilege outside our user namespace, the system's limit
+    /// Enlarges the socket's receive buffer. Without privilege outside the process's user namespace, the system's limit
     /// (rmem_max) applies.
     pub(crate) fn enlarge_receive_buffer(&self, bytes: usize) -> io::Result<()> {
         match setsockopt(&self.socket, sockopt::RcvBufForce, &bytes) {
@@ -56,7 +56,7 @@ impl Netlink {
         }
     }
 
-    /// Enlarges the buffer for a request that we send (limit: wmem_max).
+    /// Enlarges the socket's send buffer. Without that privilege, the system's limit (wmem_max) applies.
     pub(crate) fn enlarge_send_buffer(&self, bytes: usize) -> io::Result<()> {
         match setsockopt(&self.socket, sockopt::SndBufForce, &bytes) {
             Err(Errno::EPERM) => Ok(setsockopt(&self.socket, sockopt::SndBuf, &bytes)?),
@@ -64,13 +64,13 @@ impl Netlink {
         }
     }
 
-    /// Returns a sequence number that no recent request of this socket carried; never 0.
+    /// Returns a sequence number that differs from recent ones. It is never 0.
     pub(crate) fn next_sequence(&mut self) -> u32 {
         self.sequence = self.sequence.checked_add(1).unwrap_or(1);
         self.sequence
     }
 
-    /// Sends whole messages.
+    /// Sends one or more complete messages.
     pub(crate) fn send(&self, bytes: &[u8]) -> io::Result<()> {
         let sent = self.socket.send(bytes, 0)?;
         if sent == bytes.len() {
@@ -80,7 +80,7 @@ impl Netlink {
         }
     }
 
-    /// Returns the next datagram, or None if there is none.
+    /// Returns the next datagram, or None if no datagram waits.
     pub(crate) fn receive(&mut self) -> io::Result<Option<&[u8]>> {
         loop {
             match self.socket.recv(&mut &mut self.buffer[..], 0) {
@@ -92,8 +92,8 @@ impl Netlink {
         }
     }
 
-    /// Sends one message and passes the kind and body of each of the kernel's answers to `read` until it returns something. An
-    /// error message ends the search with that error, an acknowledgement with None.
+    /// Sends one message, and passes the kind and body of each answer to `read`. Returns the first value that `read` returns. An
+    /// error message gives its error, and an acknowledgement gives None.
     pub(crate) fn ask<T>(
         &mut self,
         message: Message,
@@ -114,7 +114,8 @@ impl Netlink {
         Err(io::Error::other("the kernel gave no answer to a netlink request"))
     }
 
-    /// Sends one message that asks netfilter for a list, and passes each of its messages to `read`, without their heads.
+    /// Sends one message that asks netfilter for a list. Passes the body of each message of the list to `read`, without its
+    /// `nfgenmsg`.
     pub(crate) fn dump(&mut self, message: Message, mut read: impl FnMut(&[u8])) -> io::Result<()> {
         let sequence = message.sequence();
         self.send(&message.finish())?;
@@ -130,12 +131,12 @@ impl Netlink {
         Err(io::Error::other("the kernel did not end a list"))
     }
 
-    /// Sends one message and returns the kernel's acknowledgement.
+    /// Sends one message. Returns the error that the kernel's answer reports, if any.
     pub(crate) fn request(&mut self, message: Message) -> io::Result<()> {
         self.ask(message, |_, _| None::<()>).map(|_| ())
     }
 
-    /// Sends one route message with `flags` in addition to REQUEST and ACK, and returns the acknowledgement.
+    /// Sends one route message with `flags` in addition to REQUEST and ACK. Returns the error that the answer reports, if any.
     pub(crate) fn route_request(&mut self, message: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
         let message = self.route_message(message, NLM_F_ACK | flags);
         self.request(message)

@@ -1,5 +1,5 @@
-//! Removes elements that the kernel adds to sets by itself: in `flows4` and `flows6`, one for each diverted connection, and in
-//! `served4` and `served6`, one for each connection to a local program.
+//! Removes elements from the sets that the kernel fills from packets. The sets `flows4` and `flows6` have one element for each
+//! diverted connection. The sets `served4` and `served6` have one element for each connection to a local program.
 
 use super::host::{FLOWS4, FLOWS6, FlowSet, SERVED4, SERVED6};
 use super::{Batch, DATA_VALUE, DELSETELEM, LIST_ELEMENT, Refusal, TABLE};
@@ -10,25 +10,25 @@ const PART: &str = "element of the set of diverted connections";
 /// Limit on removals in one batch.
 const AT_ONCE: usize = 64;
 
-/// Length of an IPv6 connection's key.
+/// Length of an IPv6 connection's key, in bytes.
 const KEY_LENGTH_MAX: usize = 40;
 
 /// The sets of one kind, for IPv4 and for IPv6.
 type Sets = [&'static FlowSet; 2];
 
-/// Removes any number of `flows` from the sets of diverted connections; a missing one is no error.
+/// Removes `flows` from the sets of diverted connections. A missing flow is no error.
 pub(crate) fn delete_diverted(owner: &mut Netlink, flows: &[FourTuple]) -> Result<(), Refusal> {
     delete(owner, [&FLOWS4, &FLOWS6], flows)
 }
 
-/// Does the same for the sets of connections from the private namespace, as seen by the local programs.
+/// Removes `flows`, as seen by the local programs, from the sets of connections to local programs. A missing flow is no error.
 pub(crate) fn delete_served(owner: &mut Netlink, flows: &[FourTuple]) -> Result<(), Refusal> {
     delete(owner, [&SERVED4, &SERVED6], flows)
 }
 
 fn delete(owner: &mut Netlink, sets: Sets, flows: &[FourTuple]) -> Result<(), Refusal> {
     flows.chunks(AT_ONCE).try_for_each(|some| match delete_all(owner, sets, some) {
-        // If one of them is absent, nothing was changed.
+        // If one flow is absent, the kernel removes none. Each flow then needs its own batch.
         Err(refusal) if is_absent(&refusal) => {
             let mut each = some.iter().map(std::slice::from_ref);
             each.try_for_each(|flow| delete_all(owner, sets, flow).or_else(unless_absent))
@@ -45,7 +45,7 @@ fn unless_absent(refusal: Refusal) -> Result<(), Refusal> {
     if is_absent(&refusal) { Ok(()) } else { Err(refusal) }
 }
 
-/// Removes all of them, or none. ENOENT: one was missing.
+/// Removes all `flows`, or none. Fails with ENOENT if a flow is missing.
 fn delete_all(owner: &mut Netlink, sets: Sets, flows: &[FourTuple]) -> Result<(), Refusal> {
     let mut batch = Batch::new(owner);
     flows.iter().for_each(|flow| add_end(&mut batch, sets, flow));
@@ -65,7 +65,8 @@ fn add_end(batch: &mut Batch<'_>, [v4, v6]: Sets, flow: &FourTuple) {
     });
 }
 
-/// Source address, source port, destination address, destination port, each padded to a 4-byte register.
+/// Returns a flow's key: source address, source port, destination address, destination port. Each port is padded to a 4-byte
+/// register.
 fn key(flow: &FourTuple) -> Vec<u8> {
     let mut key = Vec::with_capacity(KEY_LENGTH_MAX);
     for end in [flow.local(), flow.remote()] {

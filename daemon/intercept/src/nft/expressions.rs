@@ -1,4 +1,4 @@
-//! The expressions of nf_tables rules. Register 1 is the 16 bytes of the 4-byte registers 8 to 11.
+//! Expressions of nf_tables rules. Register 1 has 16 bytes, and consists of the 4-byte registers 8 to 11.
 
 use super::{DATA_VALUE, LIST_ELEMENT};
 use crate::config::Marks;
@@ -15,7 +15,7 @@ const TCP: u8 = 6;
 /// IPPROTO_UDP.
 const UDP: u8 = 17;
 
-/// Keys of `meta`.
+/// Keys of the expression `meta`.
 #[derive(Clone, Copy)]
 pub(super) enum Meta {
     Mark = 3,
@@ -33,14 +33,14 @@ enum Comparison {
     AtLeast = 5,
 }
 
-/// The header from which `payload` counts.
+/// The header from which the offset of `payload` counts.
 #[derive(Clone, Copy)]
 pub(super) enum Base {
     Network = 1,
     Transport = 2,
 }
 
-/// The list of a rule's expressions, while it is written. Each test ends the rule for packets that fail it.
+/// The expressions of a rule under construction. A packet that fails a test leaves the rule.
 pub(super) struct Expressions<'m> {
     list: &'m mut Message,
 }
@@ -89,7 +89,7 @@ impl<'m> Expressions<'m> {
         });
     }
 
-    /// Loads `length` bytes at `offset` of the packet into `register`.
+    /// Loads `length` bytes of the packet into `register`. `offset` counts in bytes from the start of the header `base`.
     pub(super) fn payload(&mut self, register: u32, base: Base, offset: u32, length: u32) {
         self.expression("payload", |data| {
             data.number(1, register);
@@ -137,7 +137,8 @@ impl<'m> Expressions<'m> {
         self.compare(Comparison::Equal, &[family]);
     }
 
-    /// Continues only if the bytes just loaded begin with the first `prefix` bits of `network`, whose other bits are zero.
+    /// Continues only if the loaded bytes begin with the first `prefix` bits of `network`. The other bits of `network` must be
+    /// zero.
     pub(super) fn is_within(&mut self, network: &[u8], prefix: u8) {
         let bits = |index: usize| usize::from(prefix).saturating_sub(8 * index).min(8) as u32;
         let mask: Vec<u8> =
@@ -146,7 +147,7 @@ impl<'m> Expressions<'m> {
         self.compare(Comparison::Equal, network);
     }
 
-    /// Continues only if the bytes just loaded, as a number, are between `first` and `last`, both included.
+    /// Continues only if the loaded bytes, as a big-endian number, are between `first` and `last`, both included.
     pub(super) fn is_between(&mut self, first: &[u8], last: &[u8]) {
         self.compare(Comparison::AtLeast, first);
         self.compare(Comparison::AtMost, last);
@@ -160,8 +161,7 @@ impl<'m> Expressions<'m> {
         self.compare(Comparison::Equal, &[0, 1]);
     }
 
-    /// Continues only with IPv6 fragments of any protocol that begin in the first 256 octets of their datagram, but not at its
-    /// beginning.
+    /// Continues only with IPv6 fragments, of any protocol, at an offset of 8 to 248 octets.
     pub(super) fn is_early_fragment_v6(&mut self) {
         const FRAGMENT_HEADER: u8 = 44;
         const OFFSET_AND_FLAGS: u32 = 2;
@@ -175,7 +175,7 @@ impl<'m> Expressions<'m> {
         self.is_between(&[0, 8], &[0, 0xf8]);
     }
 
-    /// Continues only with packets that begin a connection: SYN set, and not FIN, RST or ACK.
+    /// Continues only with packets that begin a connection: SYN is set, and FIN, RST and ACK are not.
     pub(super) fn is_first_syn(&mut self) {
         const FLAGS_OFFSET: u32 = 13;
         const FIN_SYN_RST_ACK: u8 = 0x17;
@@ -185,19 +185,19 @@ impl<'m> Expressions<'m> {
         self.compare(Comparison::Equal, &[SYN]);
     }
 
-    /// Continues only with packets that came in by `name`.
+    /// Continues only with packets that arrived on the interface `name`.
     pub(super) fn came_in_by(&mut self, name: &str) {
         self.load(Meta::InInterface);
         self.compare(Comparison::Equal, &interface_register(name));
     }
 
-    /// Continues only with packets that did not come in by `name`.
+    /// Continues only with packets that did not arrive on the interface `name`.
     pub(super) fn came_in_not_by(&mut self, name: &str) {
         self.load(Meta::InInterface);
         self.compare(Comparison::NotEqual, &interface_register(name));
     }
 
-    /// Continues only with packets that do not go out by `name`.
+    /// Continues only with packets that do not leave through the interface `name`.
     pub(super) fn goes_out_not_by(&mut self, name: &str) {
         self.load(Meta::OutInterface);
         self.compare(Comparison::NotEqual, &interface_register(name));
@@ -223,7 +223,7 @@ impl<'m> Expressions<'m> {
         self.compare(Comparison::Equal, &mark.to_ne_bytes());
     }
 
-    /// Sets the mark "goes to the private namespace", keeping the bits of others.
+    /// Sets [`Marks::shim`] in the bits of the mask, and keeps the other bits.
     pub(super) fn set_shim_mark(&mut self, marks: Marks) {
         self.load(Meta::Mark);
         self.bitwise(&(!marks.mask).to_ne_bytes(), &marks.shim.to_ne_bytes());
@@ -241,7 +241,7 @@ impl<'m> Expressions<'m> {
         });
     }
 
-    /// Adds the key that begins in register 1 to `set`; an existing one is no error.
+    /// Adds the key that begins in register 1 to `set`. An existing key is no error.
     pub(super) fn add_to_set(&mut self, set: &str) {
         const ADD: u32 = 0;
         self.expression("dynset", |data| {
@@ -251,7 +251,7 @@ impl<'m> Expressions<'m> {
         });
     }
 
-    /// Gives the packet to the transparent socket on `port`; the rule ends for a packet without one.
+    /// Gives the packet to the transparent socket on `port`. If no such socket exists, the packet leaves the rule.
     pub(super) fn tproxy(&mut self, family: u8, port: u16) {
         self.immediate(&port.to_be_bytes());
         self.expression("tproxy", |data| {
@@ -277,7 +277,7 @@ impl<'m> Expressions<'m> {
         });
     }
 
-    /// Continues with the rules of `chain`, which has no hook of its own.
+    /// Continues with the rules of `chain`, which is not a base chain.
     pub(super) fn jump(&mut self, chain: &str) {
         const JUMP: i32 = -3;
         self.expression("immediate", |data| {
@@ -291,13 +291,13 @@ impl<'m> Expressions<'m> {
         });
     }
 
-    /// Ends the rule by answering with an RST.
+    /// Ends the rule: the kernel answers with an RST.
     pub(super) fn reject_by_reset(&mut self) {
         const TCP_RST: u32 = 1;
         self.expression("reject", |data| data.number(1, TCP_RST));
     }
 
-    /// Ends the rule by answering with an ICMP error; `code` is nftables' own for both families.
+    /// Ends the rule: the kernel answers with an ICMP error. `code` is nftables' own code for both families (icmpx).
     pub(super) fn reject_by_icmp(&mut self, code: u8) {
         const ICMPX_UNREACHABLE: u32 = 2;
         self.expression("reject", |data| {
@@ -306,7 +306,7 @@ impl<'m> Expressions<'m> {
         });
     }
 
-    /// Ends the rule with nftables' own `queue`, passing packets if nobody listens.
+    /// Ends the rule with nftables' own `queue`. Packets pass if no program listens.
     pub(super) fn queue(&mut self, number: u16) {
         const ONE_QUEUE: u16 = 1;
         const BYPASS: u16 = 1;
@@ -317,7 +317,7 @@ impl<'m> Expressions<'m> {
         });
     }
 
-    /// Does the same with the xtables target NFQUEUE, for kernels without `queue`.
+    /// Ends the rule with the xtables target NFQUEUE, for kernels without `queue`. Packets pass if no program listens.
     pub(super) fn queue_by_target(&mut self, number: u16) {
         const REVISION: u32 = 3;
         let mut info = [0; 8];

@@ -1,13 +1,15 @@
 //! Destinations that plain TCP must not reach.
 //!
-//! First SYNs to them that are not diverted are answered with "host unreachable". The guard follows the queue and the diversion,
-//! so SYNs end here whatever let them pass (a verdict, a full queue, a daemon that hangs or is dead). So do those that the host
-//! forwards for containers, guests and hosts behind it: they are never diverted. Each chain exists twice: in the owned table,
-//! where nobody else can remove it, and in a table without an owner, which outlives the daemon.
+//! A first SYN to such a destination is answered with "host unreachable" unless it is diverted. The guard follows the queue and
+//! the diversion. It therefore catches each such SYN, whatever let the SYN pass: a verdict, a full queue, or a daemon that hangs
+//! or is dead. It also catches SYNs that the host forwards for containers, guests and hosts behind it, because such SYNs are never
+//! diverted. Each chain exists twice: in the owned table, where no other program can remove it, and in a table without an owner,
+//! which outlives the daemon.
 //!
-//! Forwarded packets may come in fragments, and a first one that is too short to show the SYN passes. The fragment at offset 8 is
-//! dropped, so nobody can reassemble the packet (RFC 1858 section 3.2.2). In IPv6, headers of other kinds may come between, so
-//! every fragment that begins in the first 256 octets is dropped: links carry 1,280.
+//! A forwarded packet may come in fragments. A first fragment that is too short to show the SYN passes. The fragment at offset 8
+//! is dropped, so the destination cannot reassemble the packet (RFC 1858 section 3.2.2). In IPv6, other headers may precede the
+//! TCP header. Every fragment at an offset of 8 to 248 octets is therefore dropped. Ordinary senders make no such fragments,
+//! because IPv6 links carry packets of 1,280 octets.
 
 use std::io;
 use std::net::IpAddr;
@@ -22,25 +24,25 @@ use super::{
 use crate::config::Config;
 use crate::netlink::{Message, Netlink};
 
-/// For packets sent by programs of this host, and for packets that the host forwards.
+/// Chains for packets that programs of this host send, and for packets that the host forwards.
 pub(super) const GUARD_CHAINS: [BaseChain; 2] = [
     BaseChain { name: "guard", kind: "filter", hook: 3, priority: -148 },
     BaseChain { name: "guard-forward", kind: "filter", hook: 2, priority: -148 },
 ];
-/// The table that outlives the daemon.
+/// The name of the table that outlives the daemon.
 const LASTING_TABLE: &str = "sctpify-require";
 const PART: &str = "nftables rule that refuses plain TCP (CONFIG_NFT_REJECT_INET)";
 const HOST_UNREACHABLE: u8 = 2;
 
-/// Treatment of plain TCP to some destinations. The first guard that matches a connection decides; a connection without a match
+/// Treatment of plain TCP to some destinations. The first guard that matches a connection decides. A connection without a match
 /// passes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Guard {
-    /// The network's address and prefix length; `None` is every destination.
+    /// The network's address and prefix length. `None` means every destination.
     pub network: Option<(IpAddr, u8)>,
-    /// The first and last port; `None` is every port.
+    /// The first and last port. `None` means every port.
     pub ports: Option<(u16, u16)>,
-    /// True if plain TCP is refused; else it passes.
+    /// True if plain TCP is refused, false if it passes.
     pub is_refused: bool,
 }
 
@@ -52,9 +54,9 @@ pub(crate) fn set(owner: &mut Netlink, config: &Config, guards: &[Guard]) -> Res
     set_lasting(owner, config, guards)
 }
 
-/// Sets the guards in the table without an owner only; removes the table if there are none.
+/// Replaces the guards in the table without an owner only. Removes the table if `guards` is empty.
 ///
-/// An existing table keeps its chains: if a chain is deleted, the kernel drops all held SYNs.
+/// An existing table keeps its chains, because the kernel drops all held SYNs when a chain is deleted.
 pub(crate) fn set_lasting(owner: &mut Netlink, config: &Config, guards: &[Guard]) -> Result<(), Refusal> {
     if guards.is_empty() {
         return remove_lasting(owner);
@@ -68,7 +70,7 @@ pub(crate) fn set_lasting(owner: &mut Netlink, config: &Config, guards: &[Guard]
         replace_guards(&mut batch, LASTING_TABLE, config, guards);
         batch.commit()
     };
-    // A table that others have changed may be unusable.
+    // A table that another program has changed may be unusable. It is then created anew.
     set(owner).or_else(|_| {
         remove_lasting(owner)?;
         set(owner)
@@ -77,7 +79,7 @@ pub(crate) fn set_lasting(owner: &mut Netlink, config: &Config, guards: &[Guard]
 
 fn remove_lasting(owner: &mut Netlink) -> Result<(), Refusal> {
     let mut batch = Batch::new(owner);
-    // Creates a missing table so that the deletion always succeeds.
+    // The deletion of a missing table would fail, so this creates the table first.
     batch.add(PART, NEWTABLE, NLM_F_CREATE, name_lasting);
     batch.add(PART, DELTABLE, 0, name_lasting);
     batch.commit()

@@ -1,12 +1,16 @@
-//! Controls which SYNs are held: all, or according to the sets `named4` and `named6`.
+//! Controls which SYNs are held: all, or a selection by the sets `named4` and `named6`.
 //!
-//! Chain `q` has one rule, which jumps to chain `held`; packets that `held` does not queue pass. It queues, in this order:
-//! packets with a mark that asks for it; packets of a diverted connection, whose ports a program may reuse; and either the
-//! destinations of the sets or all but these. The set `passed` has one element, which counts packets that pass without a name;
-//! elements of the other sets count if requested.
+//! Chain `q` has one rule, which jumps to chain `held`. Chain `held` queues the following packets, tested in this order, and lets
+//! the others pass:
 //!
-//! Invariant: the sets change only while all SYNs are held. A lookup may miss an element while another processor finishes the
-//! batch that added it, and a set larger than one batch is filled by several.
+//! - packets whose whole mark is the one that requests a hold
+//! - packets of a diverted connection, because a program may reuse the connection's ports
+//! - packets to the destinations in the sets, or packets to all other destinations
+//!
+//! The set `passed` has one element, which counts packets that pass without a name. Elements of the other sets count on request.
+//!
+//! Invariant: the sets change only while all SYNs are held, for two reasons. A lookup may miss an element while another processor
+//! finishes the batch that adds it. A large set needs several batches.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -36,40 +40,40 @@ const PASSED: &str = "passed";
 const QUEUE_PART: &str = "nftables rule that queues (CONFIG_NFT_QUEUE, or CONFIG_NFT_COMPAT with CONFIG_NETFILTER_XT_TARGET_NFQUEUE)";
 const NAME_PART: &str = "element of the set of named destinations (CONFIG_NFT_COUNTER)";
 const SWITCH_PART: &str = "nftables rule that looks named destinations up (CONFIG_NF_TABLES)";
-/// IPPROTO_TCP, the key of [`PASSED`].
+/// IPPROTO_TCP, the key of the element of [`PASSED`].
 const TCP: u8 = 6;
 
-/// Limit on the named destinations in one message: its list must be shorter than 64 KiB.
+/// Limit on the named destinations in one message. The list in a message must be shorter than 64 KiB.
 const NAMES_PER_MESSAGE: usize = 256;
 
 /// Destinations of connections: a range of addresses of one family, with a range of ports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Destinations {
-    /// The first and last address.
+    /// The first and last address, both included.
     pub addresses: (IpAddr, IpAddr),
-    /// The first and last port.
+    /// The first and last port, both included.
     pub ports: (u16, u16),
 }
 
-/// The treatment of SYNs to named destinations; the others get the opposite one.
+/// Treatment of SYNs to named destinations. SYNs to other destinations get the opposite treatment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Named {
-    /// They are held.
+    /// SYNs to named destinations are held.
     Held,
-    /// They pass, and each name counts them.
+    /// SYNs to named destinations pass, and each name counts them.
     Passed,
 }
 
-/// Number of SYNs not held.
+/// Numbers of SYNs that were not held.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Passed {
-    /// SYNs that passed because nothing names their destination.
+    /// SYNs that passed because no name matches their destination.
     pub unnamed: u64,
-    /// SYNs that passed because a name matches, by the first address and port of the name.
+    /// SYNs that passed because a name matches. Each entry has the first address and port of the name, and the count.
     pub named: Vec<(SocketAddr, u64)>,
 }
 
-/// Form of the queue rule.
+/// Form of the rule that queues.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum QueueForm {
     /// nftables' own expression.
@@ -78,7 +82,7 @@ enum QueueForm {
     Target,
 }
 
-/// One family's set of names.
+/// The set of names of one address family.
 struct NameSet {
     name: &'static str,
     family: u8,
@@ -107,7 +111,7 @@ const NAMES: [NameSet; 2] = [
     },
 ];
 
-/// Size of a port in a key, padded to a register, and its own length.
+/// Length of a port in a key, padded to a register, and length of the port itself, in bytes.
 const PORT_REGISTER: u32 = 4;
 const PORT_LENGTH: u32 = 2;
 
@@ -121,7 +125,7 @@ pub(super) fn add_holding(batch: &mut Batch<'_>) {
         add_name_set(batch, set);
     }
     batch.add(SET_PART, NEWSET, NLM_F_CREATE, |message| {
-        /// NFT_SET_EVAL. Without it the kernel uses a bitmap, in which nothing counts.
+        /// NFT_SET_EVAL. Without this flag, the kernel uses a bitmap, whose elements cannot count.
         const EVALUATED: u32 = 0x20;
         const INET_PROTO: u32 = 12;
         const ID: u32 = 23;
@@ -135,7 +139,7 @@ pub(super) fn add_holding(batch: &mut Batch<'_>) {
     });
 }
 
-/// Adds a set of non-overlapping ranges in two dimensions.
+/// Adds a set of non-overlapping ranges in two dimensions: address and port.
 fn add_name_set(batch: &mut Batch<'_>, set: &NameSet) {
     const INTERVAL: u32 = 0x04;
     const CONCATENATION: u32 = 0x80;
@@ -156,7 +160,7 @@ fn add_name_set(batch: &mut Batch<'_>, set: &NameSet) {
     });
 }
 
-/// Removes the queue rule: no SYN is held from now on.
+/// Removes the rule of chain `q`. No SYN is held from now on.
 pub(crate) fn stop(owner: &mut Netlink) -> Result<(), Refusal> {
     let mut batch = Batch::new(owner);
     empty_chain(&mut batch, QUEUE_CHAIN.name);
@@ -170,20 +174,20 @@ fn empty_chain(batch: &mut Batch<'_>, chain: &str) {
     });
 }
 
-/// The SYNs that the kernel currently holds, and its counts of others.
+/// State of the rules that hold SYNs, and the kernel's counts of other SYNs.
 pub(crate) struct Holding {
     queue_number: u16,
     form: QueueForm,
     holds_all: bool,
-    /// Names count passing packets.
+    /// True if names count passing packets.
     names_count: bool,
     /// The counts at the last reading, by set and key.
     counted: BTreeMap<(&'static str, Vec<u8>), u64>,
 }
 
 impl Holding {
-    /// Holds all SYNs from now on, with the form of the queue rule that the kernel has. The queue must be bound and configured
-    /// before, because an unfinished queue drops its packets.
+    /// Holds all SYNs from now on, with the form of the queue rule that the kernel supports. The queue must already be bound and
+    /// configured, because an unconfigured queue drops its packets.
     pub(crate) fn start(owner: &mut Netlink, config: &Config) -> Result<Holding, Refusal> {
         let form = match add_rules(owner, config, QueueForm::Native) {
             Err(refusal) if refusal.is(QUEUE_PART, libc::ENOENT) => {
@@ -225,7 +229,7 @@ impl Holding {
         Ok(())
     }
 
-    /// Names further destinations, which must not overlap; all SYNs are held.
+    /// Adds names of destinations, which must not overlap. All SYNs are held.
     pub(crate) fn name(
         &mut self,
         owner: &mut Netlink,
@@ -246,7 +250,8 @@ impl Holding {
         Ok(())
     }
 
-    /// Holds named destinations, or all but these, and always packets whose whole mark is `mark`.
+    /// Holds packets to named destinations, or packets to all others. Always holds packets whose whole mark is `mark`, and
+    /// packets of diverted connections.
     pub(crate) fn hold_by_name(
         &mut self,
         owner: &mut Netlink,
@@ -288,7 +293,7 @@ impl Holding {
         Ok(())
     }
 
-    /// Returns the number of SYNs that passed since the last call.
+    /// Returns the numbers of SYNs that passed since the last call.
     pub(crate) fn passed(&mut self, owner: &mut Netlink) -> io::Result<Passed> {
         let mut passed = Passed::default();
         let names = if self.names_count { &NAMES[..] } else { &[] };
@@ -307,7 +312,7 @@ impl Holding {
     }
 }
 
-/// Adds the rule of chain `q`, and the one that holds all.
+/// Adds the rule of chain `q`, and the rule of chain `held` that holds all SYNs.
 fn add_rules(owner: &mut Netlink, config: &Config, form: QueueForm) -> Result<(), Refusal> {
     let mut batch = Batch::new(owner);
     add_rule(&mut batch, QUEUE_PART, HELD, |rule| queue(rule, config.queue_number, form));
@@ -331,7 +336,7 @@ fn queue(rule: &mut Expressions<'_>, number: u16, form: QueueForm) {
     }
 }
 
-/// Continues only with packets to a destination of the set.
+/// Continues only with packets to a destination in the set.
 fn is_named(rule: &mut Expressions<'_>, set: &NameSet) {
     const FIRST_REGISTER: u32 = 8;
     rule.is_family(set.family);
@@ -359,7 +364,7 @@ fn add_names(batch: &mut Batch<'_>, set: &NameSet, some: &[&Destinations], is_co
     });
 }
 
-/// Adds the element of [`PASSED`]; an existing one keeps its count.
+/// Adds the element of [`PASSED`]. An existing element keeps its count.
 fn add_counter(batch: &mut Batch<'_>) {
     batch.add(NAME_PART, NEWSETELEM, NLM_F_CREATE, |message| {
         message.string(1, TABLE);
@@ -385,12 +390,12 @@ fn counter(element: &mut Message) {
 const ELEMENT_EXPRESSION: u16 = 7;
 const COUNTER: &str = "counter";
 
-/// Returns address and port, the port padded to a register.
+/// Returns the key of an address and a port. The port is padded to a register.
 fn key(address: IpAddr, port: u16) -> Vec<u8> {
     [octets(address), port.to_be_bytes().to_vec(), vec![0, 0]].concat()
 }
 
-/// Returns the address and port at the start of a key; None if it has none.
+/// Returns the address and port of a key, or None if the key has no address.
 fn destination(key: &[u8]) -> Option<SocketAddr> {
     let (address, port) = key.split_at_checked(key.len().checked_sub(PORT_REGISTER as usize)?)?;
     let address = match address.len() {
@@ -401,7 +406,7 @@ fn destination(key: &[u8]) -> Option<SocketAddr> {
     Some(SocketAddr::new(address, u16::from_be_bytes(*port.first_chunk()?)))
 }
 
-/// Reads the counts of a set's elements, by their first keys.
+/// Reads the packet counts of a set's elements. The result lists each element's first key and count.
 fn read_counts(netlink: &mut Netlink, set: &str) -> io::Result<Vec<(Vec<u8>, u64)>> {
     let sequence = netlink.next_sequence();
     let mut message = Message::new(SUBSYSTEM << 8 | GETSETELEM, NLM_F_REQUEST | NLM_F_DUMP, sequence);
@@ -417,7 +422,7 @@ fn read_counts(netlink: &mut Netlink, set: &str) -> io::Result<Vec<(Vec<u8>, u64
     Ok(counts)
 }
 
-/// Returns an element's first key and its count of packets; None if it counts nothing.
+/// Returns an element's first key and its count of packets, or None if the element has no counter.
 fn count_of(element: &[u8]) -> Option<(Vec<u8>, u64)> {
     const PACKETS: u16 = 2;
     let find = |bytes, wanted| Attributes::new(bytes).find(|(kind, _)| *kind == wanted).map(|(_, data)| data);

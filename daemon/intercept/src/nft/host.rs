@@ -1,22 +1,22 @@
 //! Creates the host's table: the chain that holds SYNs, the diversion rules, and the mark for returning packets. Begin with
 //! [`create_host_table`].
 //!
-//! - Chain `q` (output, −155) passes to `held` each first SYN, while the daemon renews its sign of life (`pulse`). SYNs with the
-//!   daemon's own mark are exempt, and so are SYNs that leave through `lo`, unless the configuration includes them. It is a separate
-//!   chain because a packet that the queue's verdict accepts continues at the *next* base chain. `holding` decides which SYNs are held.
-//! - Chain `out` (output, −150, type route) adds a SYN released with the mark "goes to the private namespace" to the set of
-//!   diverted connections, and marks their packets, which reroutes them. The answer to a packet that arrived by a client's
-//!   interface carries that packet's mark, and is also rerouted. Every packet that leaves passes this chain, so the first rule
-//!   that matches ends its traversal.
+//! - Chain `q` (output, −155) passes each first SYN to `held` while the daemon renews its sign of life (`pulse`). SYNs with the
+//!   daemon's own mark are exempt. SYNs that leave through `lo` are exempt too, unless `Config::loopback` is set. `q` is a
+//!   separate chain because an accepted packet continues at the *next* base chain. `holding` decides which SYNs are held.
+//! - Chain `out` (output, −150, type route) adds each SYN that was released with [`Marks::shim`] to the set of diverted
+//!   connections. It sets this mark on later packets of these connections, which reroutes them. The answer to a packet that
+//!   arrived on a client's interface carries the mark of that packet, and is also rerouted. Every leaving packet passes this
+//!   chain, so the first matching rule ends its traversal.
 //! - Chains `guard` (output, −148) and `guard-forward` (forward, −148) refuse plain TCP to destinations that must be reached over
 //!   SCTP (`guard`).
-//! - Chain `pre` (prerouting, −310) marks packets from the veth, because a mark does not survive the crossing. A packet that arrives on a
-//!   client's interface has the mark "served" from `uplinks`. The SYN of a connection to a local program adds the flow of the program's
-//!   replies to a set, whose packets `out` also diverts. A program that answers with the SYN's mark needs no set, but one that gives its socket
-//!   another mark does.
-//! - Chain `in` (input, −310) replaces "served" with the mark that routes to the private namespace. The reverse-path lookup has ended by
-//!   then. Replies need the route to the private namespace, even if the host has another route to the client.
-//! - Chain `deny` (output, −140), in an enclosed namespace only, answers SYNs that were denied.
+//! - Chain `pre` (prerouting, −310) marks packets from the veth, because a mark does not survive the crossing. A packet that
+//!   arrives on a client's interface has [`Marks::served`] from `uplinks`. The SYN of a connection to a local program adds the
+//!   flow of the program's replies to a set. `out` also diverts the packets of this set, because a program may set a mark on its
+//!   socket that replaces the SYN's mark.
+//! - Chain `in` (input, −310) replaces [`Marks::served`] with [`Marks::shim`]. The reverse-path lookup has ended by then. Replies
+//!   need the route to the private namespace, even if the host has another route to the client.
+//! - Chain `deny` (output, −140), in an enclosed namespace only, answers denied SYNs.
 
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST};
 
@@ -45,12 +45,12 @@ const MARK_RULE_PART: &str = "nftables rule that sets a mark (CONFIG_NF_TABLES)"
 const SET_RULE_PART: &str = "nftables rule that adds to a set (nft_dynset)";
 const DENY_PART: &str = "nftables rule that rejects (CONFIG_NFT_REJECT)";
 
-/// One address family's set, and the offsets of its addresses.
+/// The set of flows of one address family, and the offsets of addresses in the IP header, in octets.
 pub(super) struct FlowSet {
     pub(super) name: &'static str,
     /// AF_INET or AF_INET6.
     pub(super) family: u8,
-    /// The type of the key as printed by nft: four 6-bit type numbers.
+    /// Type of the key, from which nft prints elements: four 6-bit type numbers.
     key_type: u32,
     key_length: u32,
     address_length: u32,
@@ -89,7 +89,7 @@ pub(super) const FLOWS6: FlowSet = FlowSet {
 pub(super) const SERVED4: FlowSet = FlowSet { name: "served4", id: 11, ..FLOWS4 };
 pub(super) const SERVED6: FlowSet = FlowSet { name: "served6", id: 12, ..FLOWS6 };
 
-/// Creates the whole table except the rules that hold SYNs, owned by `owner`: all or nothing.
+/// Creates the whole table except the rules that hold SYNs, in one batch. `owner` owns the table.
 pub(crate) fn create_host_table(owner: &mut Netlink, config: &Config) -> Result<(), Refusal> {
     const OWNER: u32 = 2;
     let mut batch = Batch::new(owner);
@@ -105,7 +105,7 @@ pub(crate) fn create_host_table(owner: &mut Netlink, config: &Config) -> Result<
     for chain in [&QUEUE_CHAIN, &OUT_CHAIN, &PRE_CHAIN, &IN_CHAIN].into_iter().chain(&GUARD_CHAINS) {
         add_chain(&mut batch, CHAIN_PART, chain);
     }
-    // A rule that rejects in prerouting answers earlier, with the original mark.
+    // A reject in prerouting answers before `in` replaces the mark, so `out` has this rule too.
     for chain in [&IN_CHAIN, &OUT_CHAIN] {
         add_rule(&mut batch, MARK_RULE_PART, chain.name, |rule| {
             rule.is_mark(config.marks, config.marks.served);
@@ -113,8 +113,8 @@ pub(crate) fn create_host_table(owner: &mut Netlink, config: &Config) -> Result<
             rule.accept();
         });
     }
-    // The remaining rules of `out` are for TCP. A packet with the mark for the private namespace adds its flow to the set, and leaves the
-    // chain before the diversion rules.
+    // The remaining rules of `out` are for TCP. A first SYN with the mark for the private namespace adds its flow to the set. All
+    // packets with this mark leave the chain before the diversion rules.
     add_rule(&mut batch, MARK_RULE_PART, OUT_CHAIN.name, |rule| {
         rule.is_not_tcp();
         rule.accept();
@@ -129,7 +129,7 @@ pub(crate) fn create_host_table(owner: &mut Netlink, config: &Config) -> Result<
     for set in [&FLOWS4, &FLOWS6, &SERVED4, &SERVED6] {
         add_rule(&mut batch, MARK_RULE_PART, OUT_CHAIN.name, |rule| divert_rule(rule, set, config));
     }
-    // Every arrival at the host passes this chain: for packets that are not ours it ends with the first rule.
+    // Every packet that arrives at the host passes this chain. For unrelated packets, the chain ends with the first rule.
     add_rule(&mut batch, MARK_RULE_PART, PRE_CHAIN.name, |rule| {
         rule.came_in_not_by(&config.host_interface);
         rule.is_mark_not(config.marks, config.marks.served);
@@ -148,8 +148,8 @@ pub(crate) fn create_host_table(owner: &mut Netlink, config: &Config) -> Result<
     batch.commit()
 }
 
-/// Adds the rules that answer denied SYNs. Such an answer leaves through `lo` with the SYN's own mark (fwmark_reflect), and must not be
-/// answered itself.
+/// Adds the rules that answer denied SYNs. An answer leaves through `lo` with the SYN's own mark (fwmark_reflect). The rules
+/// exempt `lo`, so the answer itself gets no answer.
 fn add_denials(batch: &mut Batch<'_>, marks: Marks) {
     const NO_ROUTE: u8 = 0;
     const HOST_UNREACHABLE: u8 = 2;
@@ -184,7 +184,7 @@ fn add_set(batch: &mut Batch<'_>, set: &FlowSet, size: u32) {
     });
 }
 
-/// Diverts a packet whose addresses and ports are in the set.
+/// Diverts TCP packets whose addresses and ports are in the set.
 fn divert_rule(rule: &mut Expressions<'_>, set: &FlowSet, config: &Config) {
     rule.is_family(set.family);
     rule.is_tcp();
@@ -193,13 +193,14 @@ fn divert_rule(rule: &mut Expressions<'_>, set: &FlowSet, config: &Config) {
     rule.accept();
 }
 
-/// Continues only with TCP of the set's family whose addresses and ports are in the set.
+/// Continues only with packets whose addresses and ports are in the set. The rule must already have selected TCP of the set's
+/// family.
 pub(super) fn is_flow_in(rule: &mut Expressions<'_>, set: &FlowSet) {
     load_key(rule, set, [set.source_offset, set.destination_offset], [SOURCE_PORT, DESTINATION_PORT]);
     rule.is_in_set(set.name);
 }
 
-/// Adds the connection of a SYN released with the mark to the set; a full set changes nothing.
+/// Adds the connection of a first SYN with the mark to the set. A full set stays unchanged.
 fn begin_rule(rule: &mut Expressions<'_>, set: &FlowSet, config: &Config) {
     rule.is_mark(config.marks, config.marks.shim);
     rule.is_family(set.family);
@@ -209,7 +210,7 @@ fn begin_rule(rule: &mut Expressions<'_>, set: &FlowSet, config: &Config) {
     rule.add_to_set(set.name);
 }
 
-/// Adds the answers to a SYN from the private namespace to the set; a full set changes nothing.
+/// Adds the flow of the answers to a first SYN to the set. A full set stays unchanged.
 fn serve_rule(rule: &mut Expressions<'_>, set: &FlowSet) {
     rule.is_family(set.family);
     rule.is_tcp();
@@ -218,11 +219,11 @@ fn serve_rule(rule: &mut Expressions<'_>, set: &FlowSet) {
     rule.add_to_set(set.name);
 }
 
-/// Offsets of the ports in the TCP header.
+/// Offsets of the ports in the TCP header, in octets.
 const SOURCE_PORT: u32 = 0;
 pub(super) const DESTINATION_PORT: u32 = 2;
 
-/// Loads the key of the set, field by field, into consecutive registers: address and port, twice.
+/// Loads the set's key into consecutive registers: an address and its port, then the other address and its port.
 fn load_key(rule: &mut Expressions<'_>, set: &FlowSet, addresses: [u32; 2], ports: [u32; 2]) {
     const FIRST_REGISTER: u32 = 8;
     const PORT_LENGTH: u32 = 2;
@@ -235,7 +236,7 @@ fn load_key(rule: &mut Expressions<'_>, set: &FlowSet, addresses: [u32; 2], port
     }
 }
 
-/// Returns the netlink port of the table's owner; None if it has no owner or does not exist.
+/// Returns the netlink port of the table's owner, or None if the table has no owner or does not exist.
 pub(crate) fn owner_port(netlink: &mut Netlink) -> Option<u32> {
     const TABLE_OWNER: u16 = 7;
     const HEAD: usize = 4;

@@ -1,7 +1,7 @@
 //! nf_tables over netlink: batches, the host's table, the private namespace's table, set elements.
 //!
 //! A change is one batch, which the kernel applies wholly or not at all. The host's table is created with `flags owner`, so only
-//! the socket that created it can change it; that socket must be kept.
+//! the socket that created it can change it. The caller must keep that socket open.
 
 mod elements;
 mod expressions;
@@ -33,7 +33,7 @@ const FAMILY_INET: u8 = 1;
 
 const BATCH_BEGIN: u16 = 0x10;
 const BATCH_END: u16 = 0x11;
-/// `NFNL_SUBSYS_NFTABLES`, the batch's resource and the upper byte of its messages' types.
+/// `NFNL_SUBSYS_NFTABLES`: the resource of a batch, and the upper byte of its message types.
 const SUBSYSTEM: u16 = 10;
 
 const NEWTABLE: u16 = 0;
@@ -47,17 +47,17 @@ const NEWSETELEM: u16 = 12;
 const GETSETELEM: u16 = 13;
 const DELSETELEM: u16 = 14;
 
-/// `NFTA_LIST_ELEM`, one of a list.
+/// `NFTA_LIST_ELEM`: one element of a list.
 const LIST_ELEMENT: u16 = 1;
-/// `NFTA_DATA_VALUE`, register contents.
+/// `NFTA_DATA_VALUE`: contents of a register.
 const DATA_VALUE: u16 = 1;
 
-/// The part of a batch that the kernel refused, and the error. Nothing of the batch was applied.
+/// The part of a batch that the kernel refused, and the error. No part of the batch was applied.
 #[derive(Debug)]
 pub(crate) struct Refusal {
-    /// The object that the part was to create.
+    /// Description of the object that the part concerns.
     pub(crate) part: &'static str,
-    /// The kernel's answer.
+    /// The kernel's error.
     pub(crate) error: io::Error,
 }
 
@@ -68,7 +68,7 @@ impl Refusal {
     }
 }
 
-/// Messages that are applied together. The kernel acknowledges the last one, and answers those that it refuses.
+/// Messages that the kernel applies together. It acknowledges the last one, and answers each refused message with an error.
 struct Batch<'n> {
     netlink: &'n mut Netlink,
     bytes: Vec<u8>,
@@ -85,12 +85,12 @@ impl<'n> Batch<'n> {
         batch
     }
 
-    /// Adds the begin or the end. The kernel answers it only if it refuses the batch as a whole.
+    /// Adds the message that begins or ends the batch. The kernel answers this message only if it refuses the whole batch.
     fn frame(&mut self, kind: u16) {
         self.write("nftables batch", kind, NLM_F_REQUEST, |message| message.netfilter_head(0, SUBSYSTEM));
     }
 
-    /// Adds message number `kind` for our table's family; `part` names the object that it creates.
+    /// Adds a message of type `kind` for the table's family. `part` describes the object that the message concerns.
     fn add(&mut self, part: &'static str, kind: u16, flags: u16, fill: impl FnOnce(&mut Message)) {
         let start = self.bytes.len();
         let sequence = self.write(part, SUBSYSTEM << 8 | kind, NLM_F_REQUEST | flags, |message| {
@@ -100,7 +100,7 @@ impl<'n> Batch<'n> {
         self.last = Some((start, sequence));
     }
 
-    /// Adds a message; returns its sequence number.
+    /// Adds a message, and returns its sequence number.
     fn write(&mut self, part: &'static str, kind: u16, flags: u16, fill: impl FnOnce(&mut Message)) -> u32 {
         let sequence = self.netlink.next_sequence();
         let mut message = Message::after(std::mem::take(&mut self.bytes), kind, flags, sequence);
@@ -137,14 +137,14 @@ impl<'n> Batch<'n> {
     }
 }
 
-/// Returns the description of the message with this number. Numbers are consecutive unless they wrap.
+/// Returns the description of the message with this sequence number. Sequence numbers are consecutive, except where they wrap.
 fn part_of(parts: &[(u32, &'static str)], sequence: u32) -> Option<&'static str> {
     let place = sequence.wrapping_sub(parts.first()?.0) as usize;
     let there = parts.get(place).filter(|(found, _)| *found == sequence);
     there.or_else(|| parts.iter().find(|(found, _)| *found == sequence)).map(|(_, part)| *part)
 }
 
-/// Adds a rule of `fill`'s expressions at the end of `chain`.
+/// Adds a rule with the expressions of `fill` at the end of `chain`.
 fn add_rule(
     batch: &mut Batch<'_>,
     part: &'static str,
@@ -154,7 +154,7 @@ fn add_rule(
     add_rule_to(batch, TABLE, part, chain, fill);
 }
 
-/// Does the same in a table of this name.
+/// Adds a rule with the expressions of `fill` at the end of `chain` in `table`.
 fn add_rule_to(
     batch: &mut Batch<'_>,
     table: &str,
@@ -173,7 +173,7 @@ fn add_rule_to(
 /// A base chain.
 struct BaseChain {
     name: &'static str,
-    /// Its type: "filter" or "route".
+    /// The chain's type: "filter" or "route".
     kind: &'static str,
     /// The hook's number: 0 prerouting, 1 input, 2 forward, 3 output.
     hook: u32,
@@ -185,7 +185,7 @@ fn add_chain(batch: &mut Batch<'_>, part: &'static str, chain: &BaseChain) {
     add_chain_to(batch, TABLE, part, chain);
 }
 
-/// Does the same in a table of this name.
+/// Adds a base chain to `table`. The chain's policy is accept.
 fn add_chain_to(batch: &mut Batch<'_>, table: &str, part: &'static str, chain: &BaseChain) {
     const ACCEPT: u32 = 1;
     batch.add(part, NEWCHAIN, netlink_packet_core::NLM_F_CREATE, |message| {

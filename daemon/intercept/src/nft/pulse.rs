@@ -1,7 +1,7 @@
-//! A sign of life kept by the kernel: the set `alive` has one element, which must be renewed.
+//! The daemon's sign of life in the kernel: the only element of the set `alive`. The daemon must renew this element.
 //!
-//! SYNs are queued while the element exists. A daemon that is stopped, or hangs, renews nothing. After [`LAPSE_MS`], new
-//! connections bypass the queue as plain TCP, even if other processes are stopped as well.
+//! The kernel queues SYNs while the element exists. A daemon that is stopped, or hangs, does not renew it. After [`LAPSE_MS`],
+//! new connections then bypass the queue as plain TCP. This works even if all other processes are stopped too.
 
 use netlink_packet_core::NLM_F_CREATE;
 
@@ -11,13 +11,13 @@ use crate::netlink::{Message, Netlink};
 
 /// The set's name.
 pub(super) const ALIVE: &str = "alive";
-/// Lifetime of one sign of life, in milliseconds.
+/// Lifetime of a renewed sign of life, in milliseconds.
 pub(crate) const LAPSE_MS: u64 = 2000;
-/// Lifetime of the first one, until the daemon's loop runs.
+/// Lifetime of the first sign of life, in milliseconds. It bridges the time until the daemon's event loop runs.
 const START_MS: u64 = 20_000;
 
 const PART: &str = "sign of life in an nftables set";
-/// IPPROTO_TCP, the protocol that is queued, is also the key.
+/// IPPROTO_TCP: the protocol of queued packets, and the key of the element.
 const TCP: u8 = 6;
 
 /// Adds the set and the first sign of life.
@@ -43,7 +43,7 @@ pub(crate) fn renew(owner: &mut Netlink) -> Result<(), Refusal> {
     batch.add(PART, DELSETELEM, 0, element);
     add_element(&mut batch, LAPSE_MS);
     match batch.commit() {
-        // It has expired.
+        // The element has expired.
         Err(refusal) if refusal.error.raw_os_error() == Some(libc::ENOENT) => {
             let mut batch = Batch::new(owner);
             add_element(&mut batch, LAPSE_MS);

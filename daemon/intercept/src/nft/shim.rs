@@ -1,5 +1,5 @@
-//! The private namespace's table: all TCP that enters by the veth goes to the transparent listeners, or to the socket that it
-//! belongs to. The table needs no owner: nobody else can enter the namespace.
+//! The private namespace's table. TCP that enters through the veth goes to the socket of its connection. If no such socket
+//! exists, it goes to a transparent listener. The table needs no owner, because no other program can enter the namespace.
 
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 
@@ -10,10 +10,11 @@ use crate::netlink::Netlink;
 const CHAIN: BaseChain = BaseChain { name: "pre", kind: "filter", hook: 0, priority: -150 };
 const PART: &str = "nftables rule with tproxy (CONFIG_NFT_TPROXY)";
 
-/// IPPROTO_ICMP and IPPROTO_ICMPV6, with their types of echo requests.
+/// IPPROTO_ICMP and IPPROTO_ICMPV6, each with its type of echo requests.
 const ECHO_REQUESTS: [(u8, u8); 2] = [(1, 8), (58, 128)];
 
-/// Creates the table over `netlink`, a socket of the private namespace; IPv6 only with `ipv6`.
+/// Creates the table over `netlink`, a socket of the private namespace. Without `ipv6`, the table has no rules for IPv6 TCP and
+/// UDP.
 pub(crate) fn create_shim_table(netlink: &mut Netlink, config: &Config, ipv6: bool) -> Result<(), Refusal> {
     let mut batch = Batch::new(netlink);
     batch.add(PART, NEWTABLE, NLM_F_CREATE | NLM_F_EXCL, |message| message.string(1, TABLE));
@@ -35,7 +36,8 @@ pub(crate) fn create_shim_table(netlink: &mut Netlink, config: &Config, ipv6: bo
     batch.commit()
 }
 
-/// Sends UDP to the listener for datagrams. Refuses echo requests: we must not answer them for another host.
+/// Adds rules that send UDP to the listener for datagrams and refuse echo requests. This host must not answer echo requests for
+/// another host.
 fn enclose(batch: &mut Batch<'_>, families: &[u8], config: &Config) {
     const PROHIBITED: u8 = 3;
     for family in families {

@@ -1,4 +1,4 @@
-//! The connecting side: held SYNs, plain TCP, diversion.
+//! Tests of the connecting side: held SYNs, plain TCP, diversion.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr};
@@ -39,7 +39,7 @@ pub(crate) const TESTS: &[Test] = &[
 
 const PORT: u16 = 8080;
 
-/// Connects from alpha to `server`, diverted. Returns both ends.
+/// Makes a diverted connection from alpha to `server`. Returns both ends.
 fn connect_diverted(
     world: &World,
     interceptor: &mut Interceptor,
@@ -96,7 +96,7 @@ fn full_queue_passes() {
 fn diverted_v4() {
     let world = World::new();
     let mut interceptor = world.intercept_alpha();
-    // Nobody listens in beta: a packet that went there would get the client refused.
+    // No program listens in beta. If a packet went there, the client would be refused.
     let (client, arrival) = connect_diverted(&world, &mut interceptor, at(BETA4, PORT));
     assert_eq!(client.peer_addr().expect("an address"), at(BETA4, PORT));
     assert_eq!(client.local_addr().expect("an address"), arrival.flow.local());
@@ -201,7 +201,7 @@ fn undiverted_is_plain_tcp() {
     let mut interceptor = world.intercept_alpha();
     let (client, arrival) = connect_diverted(&world, &mut interceptor, at(BETA4, PORT));
     let flow = arrival.flow;
-    // Closed without an orderly shutdown, it is reset: its ports are free.
+    // The connection closes without an orderly shutdown. It is reset, so its ports are free.
     drop((client, arrival));
     interceptor.undivert(&[flow]).expect("an end of it");
     let again = client_socket(&world.alpha, at(BETA4, PORT));
@@ -335,7 +335,7 @@ fn own_mark_is_not_held() {
     assert_eq!(interceptor.queue().recv().expect("the queue"), None);
 }
 
-/// Connects from a port of the application's choice, diverted. Returns both ends.
+/// Makes a diverted connection from `port` to `server`. Returns both ends.
 fn connect_diverted_from(
     world: &World,
     interceptor: &mut Interceptor,
@@ -385,7 +385,7 @@ fn one_port_two_destinations() {
     assert_ne!(first.1.flow, second.1.flow);
 }
 
-/// Converts to a blocking stream of std.
+/// Converts a stream to a blocking stream of std.
 pub(crate) fn blocking(stream: mio::net::TcpStream) -> std::net::TcpStream {
     let stream = std::net::TcpStream::from(std::os::fd::OwnedFd::from(stream));
     stream.set_nonblocking(false).expect("a blocking socket");

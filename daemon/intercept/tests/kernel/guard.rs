@@ -1,4 +1,4 @@
-//! The guard and packets that the host forwards.
+//! Tests of the guard with packets that the host forwards.
 
 use intercept::{Guard, Namespace, Verdict};
 
@@ -10,7 +10,8 @@ pub(crate) const TESTS: &[Test] = &[
     ("a SYN stays held while guards change", held_while_guards_change),
 ];
 
-/// A SYN in two fragments, the first of which is too short for its flags: `python3 -c SEND SOURCE DESTINATION PORT`.
+/// Python program that sends a SYN in two fragments: `python3 -c SEND SOURCE DESTINATION PORT`. The first fragment is too short
+/// to contain the flags.
 const SEND: &str = r#"
 import socket, struct, sys
 source, destination, port = sys.argv[1], sys.argv[2], int(sys.argv[3])
@@ -31,7 +32,7 @@ const INNER4: [&str; 2] = ["10.72.0.1", "10.72.0.2"];
 const INNER6: [&str; 2] = ["2001:db8:72::1", "2001:db8:72::2"];
 const PORT: u16 = 8080;
 
-/// Counts fragments that have arrived at a host, of IPv4 and of IPv6.
+/// Returns the numbers of IPv4 and IPv6 fragments that have arrived at a host.
 fn fragments_at(host: &Namespace) -> [u64; 2] {
     let v4 = run_program(host, "cat", &["/proc/net/snmp"]);
     let mut ip = v4.lines().filter(|line| line.starts_with("Ip:")).map(str::split_whitespace);
@@ -55,7 +56,7 @@ fn fragments() {
         run_ip(host, &["addr", "add", &format!("{}/24", INNER4[end]), "dev", "inner0"]);
         run_ip(host, &["addr", "add", &format!("{}/64", INNER6[end]), "dev", "inner0", "nodad"]);
     }
-    // A router asks for its neighbours from an address of the link.
+    // A router needs an address of the link to resolve its neighbours.
     for (link, address) in [("path0", "fe80::71/64"), ("inner0", "fe80::72/64")] {
         run_ip(&world.alpha, &["addr", "add", address, "dev", link, "nodad"]);
     }
@@ -78,7 +79,7 @@ fn fragments() {
     let guard = Guard { network: None, ports: Some((PORT, PORT)), is_refused: true };
     interceptor.guard(&[guard]).expect("a guard");
     let before = fragments_at(&world.beta);
-    // The second ones of a first turn would have come before the first ones of a second.
+    // If second fragments passed, those of the first call would arrive before the first fragments of the second call.
     send(before, 1);
     send(before, 2);
     let after = fragments_at(&world.beta);

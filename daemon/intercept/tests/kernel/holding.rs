@@ -1,4 +1,4 @@
-//! Holding of SYNs: all, named ones, all but named ones; and the counts of the others.
+//! Tests of the selection of held SYNs (all, named, all others), and of the counts of SYNs that pass.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -22,7 +22,7 @@ pub(crate) const TESTS: &[Test] = &[
 ];
 
 const PORT: u16 = 8080;
-/// Long enough for a SYN to arrive in the queue, if it arrives at all.
+/// Time within which a SYN arrives in the queue.
 const MOMENT: Duration = Duration::from_millis(100);
 
 fn named(first: &str, last: &str, ports: (u16, u16)) -> Destinations {
@@ -30,13 +30,13 @@ fn named(first: &str, last: &str, ports: (u16, u16)) -> Destinations {
     Destinations { addresses: (parse(first), parse(last)), ports }
 }
 
-/// Returns a range of alpha's network in each family, with ports around [`PORT`].
+/// Returns a range of beta's network in each family, with ports around [`PORT`].
 fn around_beta() -> [Destinations; 2] {
     let ports = (PORT - 1, PORT + 1);
     [named(BETA4, "10.71.0.9", ports), named(BETA6, "2001:db8:71::9", ports)]
 }
 
-/// Makes alpha hold by these names.
+/// Sets up an interceptor in alpha that holds SYNs by these names.
 fn holding(world: &World, names: &[Destinations], kind: Named, mark: Option<u32>) -> Interceptor {
     let mut interceptor = world.intercept_alpha();
     interceptor.name(names, kind).expect("names");
@@ -44,7 +44,7 @@ fn holding(world: &World, names: &[Destinations], kind: Named, mark: Option<u32>
     interceptor
 }
 
-/// Reports whether a SYN to there is held; if so, drops it.
+/// Reports whether a SYN to `server` is held. Drops a held SYN.
 fn is_held(world: &World, interceptor: &mut Interceptor, server: SocketAddr) -> bool {
     let _client = begin(&world.alpha, server);
     let held = held_within(interceptor, MOMENT);
@@ -55,7 +55,7 @@ fn is_held(world: &World, interceptor: &mut Interceptor, server: SocketAddr) -> 
     held.is_some()
 }
 
-/// Returns destinations around the ranges of [`around_beta`], and whether a range contains each.
+/// Returns destinations in and around the ranges of [`around_beta`]. The flag is true if a range contains the destination.
 fn destinations() -> Vec<(SocketAddr, bool)> {
     let mut all = Vec::new();
     for (inside, outside) in [(BETA4, "10.71.0.1"), (BETA6, "2001:db8:71::a")] {
@@ -70,12 +70,12 @@ fn destinations() -> Vec<(SocketAddr, bool)> {
         all.push((at(last, PORT), true));
     }
     all.push((at("10.71.0.10", PORT), false));
-    // Its own addresses are reached over `lo`.
+    // Alpha reaches its own addresses over `lo`.
     all.retain(|(server, _)| server.ip() != at(ALPHA4, 0).ip());
     all
 }
 
-/// Adds routes for destinations without a neighbour that answers: SYNs must leave, or at least be tried.
+/// Adds default routes to alpha. Without a route, the kernel would send no SYN to a destination outside the link.
 fn lead_all(world: &World) {
     for (family, by) in [("-4", BETA4), ("-6", BETA6)] {
         run_ip(&world.alpha, &[family, "route", "add", "default", "via", by]);
@@ -132,7 +132,7 @@ fn diverted_is_held() {
         let syn = held(&mut interceptor);
         let arrival = divert(&mut interceptor, &syn);
         interceptor.hold_by_name(Named::Held, None).expect("rules");
-        // Closed without an orderly shutdown, it is reset: its ports are free.
+        // The connection closes without an orderly shutdown. It is reset, so its ports are free.
         drop((connected(client), arrival));
         let again = client_socket(&world.alpha, server);
         again.set_reuse_address(true).expect("an option");

@@ -1,4 +1,4 @@
-//! Set-up, removal and death of an interceptor: what is left on the host, and what others see.
+//! Tests of set-up, removal and death of an interceptor: leftovers on the host, and effects on other programs.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -41,7 +41,7 @@ pub(crate) const TESTS: &[Test] = &[
 
 const PORT: u16 = 8080;
 
-/// Returns the output of `ip` and /proc for a host.
+/// Returns the network state of a host: output of `ip`, and the sysctls.
 fn snapshot(host: &Namespace) -> Vec<String> {
     let ip = [&["rule"][..], &["-6", "rule"], &["-br", "link"], &["route", "show", "table", "all"]];
     let sysctls = host.run(SavedSysctls::read).expect("the namespace's thread").expect("sysctls");
@@ -80,7 +80,7 @@ fn held_at_tear_down_passes() {
     let _server = listen(&world.beta, &format!("{BETA4}:{PORT}"));
     let mut interceptor = world.intercept_alpha();
     let clients = [connect(&world.alpha, at(BETA4, PORT)), connect(&world.alpha, at(BETA4, PORT))];
-    // One has been handed out, the other has not.
+    // One SYN has been handed out, the other has not.
     held(&mut interceptor);
     interceptor.tear_down().expect("nothing left");
     for client in clients.map(connected) {
@@ -91,19 +91,19 @@ fn held_at_tear_down_passes() {
 fn no_delay_by_set_up() {
     const ROUNDS: usize = 5;
     let world = World::new();
-    // A namespace's first policy rule splits its routes into the tables `local` and `main`. For microseconds the kernel (6.18)
-    // looks up only `main`, and drops a packet to a local address.
+    // A namespace's first policy rule splits its routes into the tables `local` and `main`. While this happens, the kernel (6.18)
+    // looks up only `main` for microseconds, and drops packets to local addresses.
     run_program(&world.alpha, "ip", &["rule", "add", "pref", "32000", "lookup", "main"]);
     let server = listen(&world.beta, &format!("{BETA4}:{PORT}"));
     let (ended, all_served) = (AtomicBool::new(false), AtomicBool::new(false));
     std::thread::scope(|scope| {
         scope.spawn(|| server.incoming().take_while(|_| !all_served.load(Ordering::Relaxed)).count());
         let clients = scope.spawn(|| {
-            // A separate thread in alpha: the namespace's own is busy with the set-up.
+            // The clients need a separate thread in alpha, because the namespace's own thread is busy with the set-up.
             setns(world.alpha.as_fd(), CloneFlags::CLONE_NEWNET).expect("alpha");
             while !ended.load(Ordering::Relaxed) {
                 let mut client = TcpStream::connect(at(BETA4, PORT)).expect("a connection");
-                // One at a time, so that the listener's backlog never overflows.
+                // The clients connect one at a time, so the listener's backlog never overflows.
                 assert_eq!(client.read(&mut [0]).expect("the server's close"), 0);
             }
         });
@@ -170,7 +170,7 @@ fn queue_number_taken() {
     intercept(&world.alpha, Config { queue_number: 133, ..Config::default() });
 }
 
-/// Binds an NFQUEUE as any other program would.
+/// Binds an NFQUEUE, as another program would.
 fn take_queue(number: u16) -> netlink_sys::Socket {
     const QUEUE_CONFIG: u16 = 3 << 8 | 2;
     const REQUEST: u16 = 1;
@@ -209,10 +209,10 @@ fn bad_configuration() {
     }
 }
 
-/// The role of this program when one of these tests starts it.
+/// Role of this program when a test starts it as a child.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Role {
-    /// Holds every SYN and says nothing.
+    /// Holds every SYN without a verdict.
     Hold,
     /// Diverts and keeps every connection.
     Divert,
@@ -223,7 +223,7 @@ enum Role {
 const ROLES: [(&str, Role); 3] =
     [("as-child-hold", Role::Hold), ("as-child-divert", Role::Divert), ("as-child-try", Role::Try)];
 
-/// Does not return if the arguments make this process a test's child.
+/// Runs a child's role if the first argument names one. Then it does not return.
 pub(crate) fn run_as_child(arguments: &[String]) {
     let named = |(name, _): &&(&str, Role)| arguments.first().is_some_and(|word| word == name);
     let Some((_, role)) = ROLES.iter().find(named) else { return };
@@ -250,7 +250,7 @@ fn divert_for_ever(interceptor: &mut Interceptor) -> ! {
     }
 }
 
-/// One of our processes; killed when dropped, if not before.
+/// A child process. `Drop` kills it if it still runs.
 struct Holder(Child);
 
 impl Holder {
@@ -284,7 +284,7 @@ impl Drop for Holder {
     }
 }
 
-/// Waits until the kernel has removed a dead process's namespace, and with it the veth pair.
+/// Waits until the kernel has removed a dead process's namespace together with the veth pair.
 fn wait_for_veth_to_go(host: &Namespace) {
     wait_until("the veth pair is gone", || !run_ip(host, &["-br", "link"]).contains("shim0"));
 }
@@ -353,7 +353,7 @@ fn set_up_after_kill() {
     }
 }
 
-/// A copy of this program that every user can start; removed when dropped.
+/// A copy of this program that every user can start. `Drop` removes it.
 struct Copy(PathBuf);
 
 impl Copy {

@@ -1,6 +1,7 @@
-//! Interception on the running kernel: every test creates its own unnamed network namespaces and leaves nothing.
+//! Tests of interception on the running kernel. Every test creates its own unnamed network namespaces and leaves nothing behind.
 //!
-//! Needs root, and iproute2 to build the tests' own network; some need Python. Arguments: words that a test's name must contain.
+//! The tests need root, and iproute2 to build their network. Some tests need Python or nft. Arguments: words that a test's name
+//! must contain.
 
 mod client;
 mod guard;
@@ -14,10 +15,10 @@ use std::process::ExitCode;
 
 type Test = (&'static str, fn());
 
-/// Payload with which a test unwinds if a requirement is missing.
+/// Panic payload of a test whose requirement is missing.
 struct Ignored(&'static str);
 
-/// Ends the running test as ignored, for want of `what`.
+/// Ends the running test as ignored, because `what` is missing.
 fn ignore(what: &'static str) -> ! {
     resume_unwind(Box::new(Ignored(what)))
 }

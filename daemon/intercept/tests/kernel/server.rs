@@ -1,4 +1,4 @@
-//! The accepting side: listeners, spoofed connections, and both sides together.
+//! Tests of the accepting side: listeners, spoofed connections, and both sides together.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -49,7 +49,7 @@ fn finish(connection: SpoofedConnection) -> std::io::Result<TcpStream> {
     }
 }
 
-/// Connects to a listener in alpha on `bound` as a client on beta; returns the peer that the program's `accept` reported.
+/// Connects to a listener in alpha on `bound`, as the client in beta. Returns the peer that the program's `accept` reported.
 fn peer_of(bound: &str, client: SocketAddr, server: SocketAddr) -> SocketAddr {
     let world = World::new();
     let listener = listen(&world.alpha, bound);
@@ -119,7 +119,8 @@ fn bytes_both_ways() {
     assert_eq!((question.as_str(), answer.as_str()), ("question", "answer"));
 }
 
-/// Without the set of served connections a program's own mark would send its packets past the private namespace.
+/// Tests a program that marks its connection. Without the set of served connections, its packets would bypass the private
+/// namespace.
 fn marked(client: SocketAddr, server: SocketAddr) {
     let world = World::new();
     let listener = listen(&world.alpha, &server.to_string());
@@ -262,7 +263,7 @@ fn strict_reverse_path_filter() {
     connected(client);
 }
 
-/// Tests with a firewall that decides by interface.
+/// Tests a connection against a firewall that decides by interface.
 fn arrives_by_uplink(client: SocketAddr, server: SocketAddr) {
     let world = World::new();
     let listener = listen(&world.alpha, &server.to_string());
@@ -284,7 +285,7 @@ fn arrives_by_uplink(client: SocketAddr, server: SocketAddr) {
     let mut daemon = finish(connection).expect("a connection");
     let (mut program, peer) = listener.accept().expect("a connection");
     assert_eq!(peer, client);
-    // More than a packet of the uplink can carry, both ways.
+    // The data needs more than one packet of the uplink, in both directions.
     let bytes = vec![7; 1 << 20];
     let read = std::thread::spawn(move || {
         let mut got = vec![0; 1 << 20];

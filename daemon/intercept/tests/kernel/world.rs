@@ -1,4 +1,4 @@
-//! Two hosts, alpha and beta, as unnamed network namespaces joined by a veth pair, and helpers to wait.
+//! Two hosts, alpha and beta, as unnamed network namespaces joined by a veth pair. Helpers to run programs and to wait.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -11,7 +11,7 @@ use intercept::{Arrival, Config, HeldSyn, Interceptor, Namespace, SetUpError, Ve
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use socket2::{Domain, Socket, Type};
 
-/// Long enough for anything that happens at all.
+/// Limit on the time that a test waits for an event.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
 pub(crate) const ALPHA4: &str = "10.71.0.1";
@@ -19,7 +19,7 @@ pub(crate) const BETA4: &str = "10.71.0.2";
 pub(crate) const ALPHA6: &str = "2001:db8:71::1";
 pub(crate) const BETA6: &str = "2001:db8:71::2";
 
-/// The two hosts, with all their contents; removed when dropped.
+/// The two hosts, with all their contents. `Drop` removes them.
 pub(crate) struct World {
     pub(crate) alpha: Namespace,
     pub(crate) beta: Namespace,
@@ -38,7 +38,7 @@ impl World {
         );
         for (host, v4, v6) in [(&world.alpha, ALPHA4, ALPHA6), (&world.beta, BETA4, BETA6)] {
             run_ip(host, &["link", "set", "lo", "up"]);
-            // Without link-local addresses nothing changes by itself later, so snapshots can be compared.
+            // Link-local addresses would change the state later. Without them, snapshots can be compared.
             run_ip(host, &["link", "set", "path0", "addrgenmode", "none", "up"]);
             run_ip(host, &["addr", "add", &format!("{v4}/24"), "dev", "path0"]);
             run_ip(host, &["addr", "add", &format!("{v6}/64"), "dev", "path0", "nodad"]);
@@ -69,7 +69,7 @@ pub(crate) fn try_intercept(host: &Namespace, config: Config) -> Result<Intercep
     host.run(move || Interceptor::set_up(&config)).expect("the namespace's thread")
 }
 
-/// Runs `ip` in `host` and returns what it prints.
+/// Runs `ip` in `host` and returns its output.
 pub(crate) fn run_ip(host: &Namespace, arguments: &[&str]) -> String {
     run_program(host, "ip", arguments)
 }
@@ -82,7 +82,7 @@ pub(crate) fn has_retransmitted(host: &Namespace, connection: &TcpStream) -> boo
     sockets.contains("retrans:")
 }
 
-/// Runs a program of iproute2 in `host` and returns what it prints.
+/// Runs a program in `host` and returns its output. Panics if the program fails.
 pub(crate) fn run_program(host: &Namespace, program: &'static str, arguments: &[&str]) -> String {
     let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
     let shown = arguments.join(" ");
@@ -105,7 +105,7 @@ pub(crate) fn listen(host: &Namespace, address: &str) -> TcpListener {
     host.run(move || TcpListener::bind(address)).expect("the namespace's thread").expect("a listener")
 }
 
-/// `address` with the port given apart.
+/// Returns the socket address of `ip` and `port`.
 pub(crate) fn at(ip: &str, port: u16) -> SocketAddr {
     SocketAddr::new(ip.parse().expect("an address"), port)
 }
@@ -114,34 +114,34 @@ fn resolve(text: &str) -> SocketAddr {
     text.parse().expect("an address and port")
 }
 
-/// A socket of an ordinary program in `host`, for connecting to `server`.
+/// Creates a socket in `host` for a connection to `server`, as an ordinary program would.
 pub(crate) fn client_socket(host: &Namespace, server: SocketAddr) -> Socket {
     host.run(move || Socket::new(Domain::for_address(server), Type::STREAM, None))
         .expect("the namespace's thread")
         .expect("a socket")
 }
 
-/// An ordinary blocking client in `host`, connecting on a thread of its own.
+/// Connects an ordinary blocking client in `host` to `server`, on a separate thread.
 pub(crate) fn connect(host: &Namespace, server: SocketAddr) -> JoinHandle<io::Result<TcpStream>> {
     let socket = client_socket(host, server);
     std::thread::spawn(move || socket.connect(&server.into()).map(|()| TcpStream::from(socket)))
 }
 
-/// A client in `host` that has begun to connect without waiting.
+/// Creates a client in `host` that begins to connect to `server` without waiting.
 pub(crate) fn begin(host: &Namespace, server: SocketAddr) -> Socket {
     let socket = client_socket(host, server);
     begin_with(&socket, server);
     socket
 }
 
-/// Begins to connect without waiting.
+/// Begins to connect `socket` to `server` without waiting.
 pub(crate) fn begin_with(socket: &Socket, server: SocketAddr) {
     socket.set_nonblocking(true).expect("a non-blocking socket");
     let error = socket.connect(&server.into()).expect_err("no connection yet");
     assert_eq!(error.raw_os_error(), Some(libc::EINPROGRESS));
 }
 
-/// Waits for what the kernel does on its own.
+/// Waits until `is_so` returns true. Panics after [`PATIENCE`].
 pub(crate) fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     const STEP: Duration = Duration::from_millis(10);
     for _ in 0..PATIENCE.div_duration_f32(STEP) as u32 {
@@ -158,14 +158,14 @@ pub(crate) fn connected(client: JoinHandle<io::Result<TcpStream>>) -> TcpStream 
     client.join().expect("a client that does not panic").expect("a connection")
 }
 
-/// Waits until `descriptor` is ready; returns false after the timeout.
+/// Waits until `descriptor` is ready. Returns false after the timeout.
 pub(crate) fn wait(descriptor: BorrowedFd<'_>, what: PollFlags, patience: Duration) -> bool {
     let mut descriptors = [PollFd::new(descriptor, what)];
     let timeout = PollTimeout::try_from(patience).expect("a time that poll can wait");
     poll(&mut descriptors, timeout).expect("poll") == 1
 }
 
-/// Returns the next held SYN, if one comes in time.
+/// Returns the next held SYN, or None if no SYN comes in time.
 pub(crate) fn held_within(interceptor: &mut Interceptor, patience: Duration) -> Option<HeldSyn> {
     let queue = interceptor.queue();
     match queue.recv().expect("the queue") {
