@@ -9,9 +9,9 @@ pub struct Config {
     pub queue_length: u32,
     /// Limit on the concurrently diverted connections of each address family.
     pub set_size: u32,
-    /// The veth end in the host's namespace, 1 to 15 bytes.
+    /// Name of the veth end in the host's namespace, 1 to 15 bytes.
     pub host_interface: String,
-    /// The veth end in the private namespace, 1 to 15 bytes.
+    /// Name of the veth end in the private namespace, 1 to 15 bytes.
     pub shim_interface: String,
     /// The port of the transparent listeners in the private namespace. No other program can see it.
     pub tproxy_port: u16,

@@ -26,7 +26,7 @@ pub enum SetUpError {
     /// Another program listens on the queue.
     #[error("NFQUEUE number {number} is used by another program: set another queue number")]
     QueueNumberTaken {
-        /// The number.
+        /// The queue number.
         number: u16,
     },
     /// An interface of the configured name exists and is not sctpify's.

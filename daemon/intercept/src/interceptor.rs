@@ -542,7 +542,7 @@ fn claim_table(config: &Config) -> Result<Netlink, SetUpError> {
 }
 
 /// Minimum, default and maximum buffer of a socket in the private namespace, in bytes. The kernel's own maximum (32 MiB) suits
-/// long paths. Here, such a buffer would only hide from an application that nobody reads its data.
+/// long paths. Here, such a buffer would only hide from an application that its data is not read.
 const RECEIVE_BUFFERS: &str = "4096 131072 2097152";
 const SEND_BUFFERS: &str = "4096 65536 1048576";
 /// Congestion control of sockets in the private namespace. The path to a local program shares no queue with other traffic. Reno

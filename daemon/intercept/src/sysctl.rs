@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 const ROOT: &str = "/proc/sys/net";
 
-/// Sysctls that interception needs, in addition to those of its own interfaces. With `fwmark_reflect`, the RST of a closed port
+/// Sysctls that interception needs, except for its own interfaces. With `fwmark_reflect`, the RST of a closed port
 /// goes back to the private namespace, not to the real client. With `tcp_fwmark_accept`, an accepted connection keeps its mark,
 /// so replies find the way back.
 const NEEDED: [&str; 3] = ["ipv4/tcp_fwmark_accept", "ipv4/fwmark_reflect", "ipv6/fwmark_reflect"];

@@ -1,7 +1,7 @@
-//! Measures what the carriers move through a veth pair between two network namespaces of its own.
+//! Measures the throughput of the carriers through a veth pair between two network namespaces that it creates.
 //!
-//! `cargo run --release -p sctp-engine-netio --example netio_bench [SECONDS]`, as root. Prints goodput at the receiver, and
-//! the CPU time per packet and thread, kernel work on the thread's account included.
+//! Run as root: `cargo run --release -p sctp-engine-netio --example netio_bench [SECONDS]`. Prints the goodput at the receiver,
+//! and each thread's CPU time per packet. The CPU time includes kernel work that is charged to the thread.
 
 #![allow(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 
@@ -18,10 +18,10 @@ use netio::{Carriers, SendErrorKind};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 
-/// UDP payload that fills an MTU of 1500 over IPv4.
+/// UDP payload in bytes that fills an MTU of 1500 over IPv4.
 const SEGMENT: usize = 1472;
 
-/// One line of the table.
+/// A line of the printed table.
 struct Case {
     name: &'static str,
     carrier: Carrier,
@@ -29,7 +29,7 @@ struct Case {
     is_offloaded: bool,
 }
 
-/// Result of one end, and its CPU time.
+/// Counts and CPU time of one end.
 struct End {
     packets: u64,
     calls: u64,

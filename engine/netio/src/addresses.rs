@@ -1,8 +1,11 @@
-//! The addresses by which this host can be reached, and what happens to them.
+//! Lists the addresses at which peers can reach this host, and watches their changes.
 //!
-//! Lists and watches; changes nothing. Left out always: loopback and link-local addresses, addresses that
-//! are not valid yet (tentative), failed duplicate detection or are on their way out (deprecated); and the
-//! interfaces that the caller names. Begin with [`addresses`] for a list, [`Monitor`] for changes.
+//! This module changes nothing. It always omits:
+//! - loopback and link-local addresses
+//! - addresses that are not valid yet (tentative), that failed duplicate detection, or that are about to be removed (deprecated)
+//! - interfaces that the caller names
+//!
+//! Begin with [`addresses`] for a list, or with [`Monitor`] for changes.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -15,25 +18,25 @@ use netlink_packet_route::link::{InfoKind, LinkAttribute, LinkFlags, LinkInfo, L
 
 use crate::netlink::{Dump, Netlink};
 
-/// A port, since a socket cannot be connected without one.
+/// Arbitrary port for the connection of a socket. No packet is sent to it.
 const DISCARD: u16 = 9;
-/// Receive calls that one [`Monitor::poll`] makes at most.
+/// Limit on the receive calls of one [`Monitor::poll`].
 const CALLS_PER_POLL: usize = 64;
 
-/// An address of this host that peers may be told of.
+/// An address of this host that may be reported to peers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LocalAddress {
     /// The address.
     pub addr: IpAddr,
-    /// Length of its subnet's prefix in bits.
+    /// Length of the subnet's prefix, in bits.
     pub prefix_len: u8,
-    /// Its scope.
+    /// The address's scope.
     pub scope: Scope,
-    /// Index of its interface: the `source_ifindex` of a send.
+    /// Index of the address's interface, for [`Train::source_ifindex`](crate::Train::source_ifindex).
     pub ifindex: u32,
-    /// Name of its interface.
+    /// Name of the address's interface.
     pub ifname: String,
-    /// Kind of its interface.
+    /// Kind of the address's interface.
     pub kind: LinkKind,
     /// True if the interface is up and has a carrier.
     pub is_up: bool,
@@ -44,11 +47,11 @@ pub struct LocalAddress {
 /// The kind of an interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LinkKind {
-    /// A bridge: its ports may be cables, or only containers and virtual machines.
+    /// A bridge. Its ports may be physical links, or only links to containers and virtual machines.
     Bridge,
-    /// Packets that leave by it leave by another interface, inside of others: VPNs, tunnels, TUN and TAP.
+    /// A VPN, tunnel, TUN or TAP interface. Its packets are encapsulated, and leave through another interface.
     Tunnel,
-    /// Any other: cards, bonds, VLANs, one end of a veth pair.
+    /// Any other kind: network cards, bonds, VLANs, ends of veth pairs.
     Other,
 }
 
@@ -85,7 +88,7 @@ impl LinkKind {
                 | K::Gtp
                 | K::Amt,
             ) => LinkKind::Tunnel,
-            // OpenVPN in the kernel and the like, which the library does not know by name.
+            // The library has no names for kernel OpenVPN and similar kinds.
             Some(K::Other(name)) if ["ovpn", "ovpn-dco", "l2tp", "fou"].contains(&name.as_str()) => {
                 LinkKind::Tunnel
             }
@@ -99,7 +102,7 @@ impl LinkKind {
 pub enum Scope {
     /// Within an organisation: private IPv4 (RFC 1918, RFC 6598) and unique local IPv6 (RFC 4193).
     Private,
-    /// Everywhere.
+    /// Valid everywhere.
     Global,
 }
 
@@ -114,7 +117,7 @@ impl Scope {
     }
 }
 
-/// Returns the address from which the kernel sends to a remote one. `None`: there is no route.
+/// Returns the address from which the kernel sends to `remote`, or `None` if no route exists.
 pub fn source_address(remote: IpAddr) -> Option<IpAddr> {
     let any: IpAddr = match remote {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -126,41 +129,41 @@ pub fn source_address(remote: IpAddr) -> Option<IpAddr> {
     Some(socket.local_addr().ok()?.ip())
 }
 
-/// A change that a [`Monitor`] saw.
+/// A change that a [`Monitor`] reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AddressEvent {
-    /// An address became usable, or changed. May repeat what is known.
+    /// An address became usable, or changed. The event may repeat a known state.
     AddressAdded(LocalAddress),
-    /// An address is not usable any more. May name one that never was.
+    /// An address is no longer usable. The event may name an address that was never usable.
     AddressRemoved {
         /// The address.
         addr: IpAddr,
-        /// Index of its interface.
+        /// Index of the address's interface.
         ifindex: u32,
     },
-    /// An interface came up: set up, and carrier there.
+    /// An interface came up: it is set up and has a carrier.
     LinkUp {
-        /// Its index.
+        /// The interface's index.
         ifindex: u32,
-        /// Its name.
+        /// The interface's name.
         ifname: String,
     },
     /// An interface went down, lost its carrier, or was removed.
     LinkDown {
-        /// Its index.
+        /// The interface's index.
         ifindex: u32,
-        /// Its name.
+        /// The interface's name.
         ifname: String,
     },
-    /// Changes came faster than they were read and some were lost: list the addresses anew.
+    /// Changes came faster than they were read, and some were lost. List the addresses again.
     Lost,
 }
 
-/// Lists the usable addresses of the calling thread's network namespace, by interface index, leaving out
-/// interfaces whose names begin with one of `skip` (such as `docker`, `veth`).
+/// Lists the usable addresses of the calling thread's network namespace, ordered by interface index. Omits interfaces whose names
+/// begin with an element of `skip` (such as `docker`, `veth`).
 ///
 /// # Errors
-/// Those of netlink(7) sockets.
+/// The errors of netlink(7) sockets.
 pub fn addresses(skip: &[impl AsRef<str>]) -> io::Result<Vec<LocalAddress>> {
     let mut netlink = Netlink::open(0, false)?;
     let links = Links::list(&mut netlink, skip)?;
@@ -174,8 +177,8 @@ pub fn addresses(skip: &[impl AsRef<str>]) -> io::Result<Vec<LocalAddress>> {
     Ok(found)
 }
 
-/// Watches links and addresses of a network namespace. Its file descriptor is for a poll, edge- or
-/// level-triggered: at each event call [`poll`](Monitor::poll).
+/// Watcher of the links and addresses of a network namespace. Its file descriptor can be registered with a poll, edge- or
+/// level-triggered. At each event, call [`poll`](Monitor::poll).
 pub struct Monitor {
     netlink: Netlink,
     links: Links,
@@ -188,11 +191,11 @@ impl AsRawFd for Monitor {
 }
 
 impl Monitor {
-    /// Starts to watch the calling thread's network namespace, leaving out interfaces by the beginning of their
-    /// names. Changes from now on are reported: list the addresses after opening the monitor.
+    /// Starts to watch the calling thread's network namespace. Omits interfaces whose names begin with an element of `skip`. The
+    /// monitor reports changes from now on, so list the addresses after opening it.
     ///
     /// # Errors
-    /// Those of netlink(7) sockets.
+    /// The errors of netlink(7) sockets.
     pub fn open(skip: &[impl AsRef<str>]) -> io::Result<Monitor> {
         let groups = libc::RTMGRP_LINK | libc::RTMGRP_IPV4_IFADDR | libc::RTMGRP_IPV6_IFADDR;
         let netlink = Netlink::open(groups as u32, true)?;
@@ -203,7 +206,7 @@ impl Monitor {
     /// Calls `f` with each change since the last call, in order.
     ///
     /// # Errors
-    /// Those of netlink(7) sockets; nothing new is no error.
+    /// The errors of netlink(7) sockets. The absence of changes is no error.
     pub fn poll(&mut self, mut f: impl FnMut(AddressEvent)) -> io::Result<()> {
         for _ in 0..CALLS_PER_POLL {
             let links = &mut self.links;
@@ -214,8 +217,7 @@ impl Monitor {
                 Err(e) => return Err(e),
             }
         }
-        // So many changes at once are not worth following one by one, and an edge-triggered poll would not
-        // report the rest.
+        // Too many changes remain to report each. An edge-triggered poll would not report the rest, so the rest is discarded.
         self.discard_rest();
         f(AddressEvent::Lost);
         Ok(())
@@ -238,7 +240,7 @@ struct Link {
     mtu: u32,
 }
 
-/// The links that count, by index. Invariant: neither loopback nor skipped ones are in it.
+/// The watched links, by index. Invariant: no loopback link and no skipped link is in the map.
 struct Links {
     known: BTreeMap<u32, Link>,
     skip: Vec<String>,
@@ -252,7 +254,7 @@ impl Links {
         Ok(links)
     }
 
-    /// Takes a message in, and tells what it changes.
+    /// Applies a message, and calls `f` with each resulting change.
     fn apply(&mut self, message: RouteNetlinkMessage, f: &mut impl FnMut(AddressEvent)) {
         match message {
             RouteNetlinkMessage::NewLink(message) => self.on_link(&message, f),
@@ -329,7 +331,7 @@ impl Links {
     }
 }
 
-/// The host's own address: `IFA_ADDRESS` is the peer's on point-to-point links.
+/// Returns the host's own address. On point-to-point links, `IFA_ADDRESS` is the peer's address.
 fn own_address(message: &AddressMessage) -> Option<IpAddr> {
     let local = message.attributes.iter().find_map(|attribute| match attribute {
         AddressAttribute::Local(addr) => Some(*addr),
@@ -343,7 +345,7 @@ fn own_address(message: &AddressMessage) -> Option<IpAddr> {
     })
 }
 
-/// The flags; those in the header are only the first eight.
+/// Returns all flags of an address. The header holds only the first eight.
 fn flags(message: &AddressMessage) -> AddressFlags {
     let full = message.attributes.iter().find_map(|attribute| match attribute {
         AddressAttribute::Flags(flags) => Some(*flags),

@@ -1,10 +1,12 @@
-//! By which interface each peer's packets come to each address of ours, so that answers do not leave by one where the peer is not.
+//! Remembers the interface on which each peer's packets to each local address arrive. Answers thus avoid an interface that does
+//! not lead to the peer.
 //!
-//! A train names the interface that owns its source address ([`Train::source_ifindex`]). Where the peer's packets to that address
-//! come by another one - its own way by the first is dead, or the address is on none of the links - the interface is left to
-//! the kernel's routes, as for any answer of TCP. Begin at [`Arrivals::towards`].
+//! A train names the interface that owns its source address ([`Train::source_ifindex`]). The peer's packets to that address may
+//! arrive on another interface, for two reasons. Either the peer's own path over the first interface is dead, or no link has the
+//! address. The kernel's routes then choose the interface, as for any answer of TCP. Begin at [`Arrivals::towards`].
 //!
-//! A caller that hands packets' data on to a program asks [`Arrivals::came_by`], so that it arrives there by the same interface.
+//! A caller that passes the data of packets to a program asks [`Arrivals::came_by`]. The data can then reach the program on the
+//! same interface.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -13,21 +15,21 @@ use base::Route;
 
 use crate::train::Train;
 
-/// Pairs of addresses that are remembered at most; beyond them all are forgotten, and learned again from their next packets.
+/// Limit on the remembered pairs of addresses. Beyond it, all pairs are forgotten, and learned again from their next packets.
 const PAIRS_MAX: usize = 4096;
 
 type Pair = (IpAddr, IpAddr);
 
-/// Remembered state.
+/// The remembered interfaces.
 #[derive(Default)]
 pub(crate) struct Arrivals {
     interfaces: BTreeMap<Pair, u32>,
-    /// The last one noted: most packets come in a row.
+    /// Pair and interface of the last packet. Most consecutive packets have the same.
     last: Option<(Pair, u32)>,
 }
 
 impl Arrivals {
-    /// A packet came by this interface.
+    /// Notes the interface on which a packet arrived.
     pub(crate) fn note(&mut self, route: &Route, ifindex: u32) {
         let entry = ((route.local, route.remote), ifindex);
         if self.last == Some(entry) {
@@ -40,12 +42,13 @@ impl Arrivals {
         self.interfaces.insert(entry.0, ifindex);
     }
 
-    /// The interface by which the last packet on this route came.
+    /// Returns the interface on which the last packet on this route arrived.
     pub(crate) fn came_by(&self, route: &Route) -> Option<u32> {
         self.interfaces.get(&(route.local, route.remote)).copied()
     }
 
-    /// The train, its interface left to the kernel if the peer is heard by another one.
+    /// Returns the train. If the peer's packets arrive on another interface, the train leaves the choice of the interface to the
+    /// kernel.
     pub(crate) fn towards<'a>(&self, train: &Train<'a>) -> Train<'a> {
         let came_by = self.came_by(&train.route);
         let source_ifindex = train.source_ifindex.filter(|own| came_by.is_none_or(|it| it == *own));

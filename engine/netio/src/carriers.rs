@@ -1,4 +1,4 @@
-//! Both carriers behind one door.
+//! One interface to both carriers: SCTP in UDP, and SCTP over IP.
 
 use std::io;
 use std::ops::Range;
@@ -16,24 +16,27 @@ use crate::sys::Patience;
 use crate::train::Train;
 use crate::udp::UdpCarrier;
 
-/// The places of the sockets of SCTP in UDP: IPv4, IPv6.
+/// Places of the sockets of SCTP in UDP: IPv4, then IPv6.
 const UDP_PLACES: Range<usize> = 0..2;
-/// Those of SCTP over IP.
+/// Places of the sockets of SCTP over IP: IPv4, then IPv6.
 const RAW_PLACES: Range<usize> = 2..4;
 
 /// The open carriers of a host: SCTP in UDP, SCTP over IP, or both.
 ///
-/// In an event loop: [`register`](Carriers::register) once; at each event of its tokens call
-/// [`recv_at`](Carriers::recv_at) until `more` is false, then [`take_errors`](Carriers::take_errors) if
-/// `errors_waiting`; after a send that failed with [`Full`](crate::SendErrorKind::Full) the next event of any
-/// of these tokens may mean that there is room again.
+/// In an event loop:
+///
+/// - Call [`register`](Carriers::register) once.
+/// - At each event of its tokens, call [`recv_at`](Carriers::recv_at) until `more` is false.
+/// - If `errors_waiting` is set, then call [`take_errors`](Carriers::take_errors).
+/// - After a send that failed with [`Full`](crate::SendErrorKind::Full), wait for an event of any of these tokens. It may mean
+///   that the send buffer has room again.
 #[derive(Default)]
 pub struct Carriers {
     udp: Option<UdpCarrier>,
     raw: Option<RawCarrier>,
 }
 
-/// Counters by carrier, for those that are open.
+/// Counters of each open carrier.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CarrierCounters {
     /// SCTP in UDP.
@@ -43,10 +46,10 @@ pub struct CarrierCounters {
 }
 
 impl Carriers {
-    /// Poll tokens that [`register`](Carriers::register) takes: one for each carrier and family.
+    /// Number of poll tokens that [`register`](Carriers::register) uses: one for each carrier and family.
     pub const TOKENS: usize = 4;
 
-    /// Joins the carriers; either may be absent.
+    /// Joins the carriers. Either may be absent.
     pub fn new(udp: Option<UdpCarrier>, raw: Option<RawCarrier>) -> Carriers {
         Carriers { udp, raw }
     }
@@ -60,11 +63,11 @@ impl Carriers {
         pair.is_some_and(|pair| if route.remote.is_ipv4() { pair.v4.is_some() } else { pair.v6.is_some() })
     }
 
-    /// Has the poll report, edge-triggered, with the tokens from `first` to `first + TOKENS - 1` that packets
-    /// or ICMP reports arrived or that a send buffer that was full has drained.
+    /// Registers the sockets with a poll, edge-triggered, under the tokens from `first` to `first + TOKENS - 1`. An event means
+    /// that packets or ICMP reports have arrived, or that a full send buffer has drained.
     ///
     /// # Errors
-    /// Those of epoll_ctl(2).
+    /// The errors of epoll_ctl(2).
     pub fn register(&mut self, registry: &Registry, first: Token) -> io::Result<()> {
         self.register_places(registry, first, 0..Self::TOKENS)
     }
@@ -79,19 +82,19 @@ impl Carriers {
         Ok(())
     }
 
-    /// Adds SCTP in UDP to carriers that are registered already, with the same first token.
+    /// Adds SCTP in UDP to carriers that are already registered with `first`.
     ///
     /// # Errors
-    /// Those of epoll_ctl(2).
+    /// The errors of epoll_ctl(2).
     pub fn add_udp(&mut self, udp: UdpCarrier, registry: &Registry, first: Token) -> io::Result<()> {
         self.udp = Some(udp);
         self.register_places(registry, first, UDP_PLACES)
     }
 
-    /// Adds SCTP over IP to carriers that are registered already, with the same first token.
+    /// Adds SCTP over IP to carriers that are already registered with `first`.
     ///
     /// # Errors
-    /// Those of epoll_ctl(2).
+    /// The errors of epoll_ctl(2).
     pub fn add_raw(&mut self, raw: RawCarrier, registry: &Registry, first: Token) -> io::Result<()> {
         self.raw = Some(raw);
         self.register_places(registry, first, RAW_PLACES)
@@ -110,7 +113,7 @@ impl Carriers {
     /// Sends the packets over their route's carrier; see [`UdpCarrier::send`].
     ///
     /// # Errors
-    /// [`SendError`], by kind what to do; `sent` tells how many bytes went before it.
+    /// [`SendError`]. Its kind recommends the reaction, and `sent` is the number of bytes sent before the error.
     pub fn send(&mut self, train: &Train<'_>) -> Result<(), SendError> {
         match (train.route.carrier, &mut self.udp, &mut self.raw) {
             (Carrier::Udp { .. }, Some(udp), _) => udp.send(train),
@@ -119,9 +122,10 @@ impl Carriers {
         }
     }
 
-    /// Bytes that wait in this host, in queues of interfaces above all, where the packets of this train leave it: those of all that
-    /// was sent by the same socket, as the kernel counts them, its own overhead included. Over IPv6 each interface has a socket of
-    /// its own, over IPv4 all share one. None if that is not known. Costs a system call, or two over IP.
+    /// Returns the bytes that wait in this host before the packets of this train would leave, mostly in queues of interfaces.
+    /// These are all bytes sent from the same socket, as the kernel counts them, including its own overhead. Over IPv6, each
+    /// interface has its own socket. Over IPv4, all interfaces share one socket. Returns None if the number is not known. Costs
+    /// one system call, or two over IP.
     pub fn waiting(&self, train: &Train<'_>) -> Option<usize> {
         match train.route.carrier {
             Carrier::Udp { .. } => self.udp.as_ref()?.pair.waiting(train),
@@ -129,8 +133,9 @@ impl Carriers {
         }
     }
 
-    /// The index of the interface by which the last packet on this route came; the port does not count. None if none has come,
-    /// or so many others since that it is forgotten. Tunnels, bridges and bonds count, not the interfaces below them.
+    /// Returns the index of the interface on which the last packet on this route arrived, regardless of its port. Returns None if
+    /// no packet has arrived, or if the entry was forgotten after packets on many other routes. The interface may be a tunnel,
+    /// bridge or bond, but not an interface below it.
     pub fn came_by(&self, route: &Route) -> Option<u32> {
         match route.carrier {
             Carrier::Udp { .. } => self.udp.as_ref()?.pair.came_by(route),
@@ -138,10 +143,10 @@ impl Carriers {
         }
     }
 
-    /// Calls `f` with the packets that have arrived at any carrier; see [`UdpCarrier::recv`].
+    /// Calls `f` with the packets that have arrived on any carrier; see [`UdpCarrier::recv`].
     ///
     /// # Errors
-    /// Those of recvmmsg(2); empty sockets are no error.
+    /// The errors of recvmmsg(2). Empty sockets are no error.
     pub fn recv<O: Into<Owner>>(
         &mut self,
         mut f: impl FnMut(&Route, Ecn, &[u8]) -> O,
@@ -156,7 +161,7 @@ impl Carriers {
     /// Calls `f` with the packets that have arrived at the socket whose token is `first + place`.
     ///
     /// # Errors
-    /// Those of recvmmsg(2); an empty socket, or none at that place, is no error.
+    /// The errors of recvmmsg(2). An empty socket, or a place without a socket, is no error.
     pub fn recv_at<O: Into<Owner>>(
         &mut self,
         place: usize,
@@ -169,7 +174,7 @@ impl Carriers {
         })
     }
 
-    /// Closes the sockets of the address family that nobody needs. The last one stays.
+    /// Closes the sockets of an address family whose argument is false. The last family of a carrier stays open.
     pub fn keep_families(&mut self, v4: bool, v6: bool) {
         for pair in self.pairs() {
             match (&pair.v4, &pair.v6) {
@@ -180,19 +185,20 @@ impl Carriers {
         }
     }
 
-    /// Reports whether there is but one socket, for [`recv_waiting`](Self::recv_waiting).
+    /// Reports whether only one socket is open, as [`recv_waiting`](Self::recv_waiting) requires.
     pub fn is_lone(&mut self) -> bool {
         self.pairs().flat_map(Pair::sockets).count() == 1
     }
 
-    /// Where there is but one socket: waits until it has packets, for [`PATIENCE`](crate::PATIENCE) at most, and calls `f`
-    /// with them as [`recv`](Self::recv) does. Where a poll is needed to wait for several, nothing is received.
+    /// If only one socket is open, waits until it has packets, and calls `f` with them as [`recv`](Self::recv) does. The limit of
+    /// the wait is [`PATIENCE`](crate::PATIENCE). If several sockets are open, nothing is received, because a poll must wait for
+    /// them.
     ///
-    /// Takes one system call where a poll takes two. Nothing else is noticed meanwhile, neither wakers nor room in a send
+    /// This takes one system call, and a poll takes two. During the wait, the caller does not notice wakers or room in a send
     /// buffer.
     ///
     /// # Errors
-    /// Those of recvmmsg(2); a socket that stays empty is no error.
+    /// The errors of recvmmsg(2). A socket that stays empty is no error.
     pub fn recv_waiting<O: Into<Owner>>(
         &mut self,
         mut f: impl FnMut(&Route, Ecn, &[u8]) -> O,
@@ -206,13 +212,13 @@ impl Carriers {
         }
     }
 
-    /// Calls `f` with the ICMP reports that wait at any carrier; tells whether more may wait.
+    /// Calls `f` with the ICMP reports that wait at any carrier. Returns true if more may wait.
     pub fn take_errors(&mut self, mut f: impl FnMut(&PathError<'_>)) -> bool {
         self.pairs().fold(false, |more, pair| pair.take_errors(&mut f) | more)
     }
 
-    /// Closes the sockets of interfaces that are gone (see [`SENDERS_MAX`](crate::SENDERS_MAX)): call it when a
-    /// [`Monitor`](crate::Monitor) reports changes. Costs a system call or two for each of them.
+    /// Closes the sockets of interfaces that no longer exist (see [`SENDERS_MAX`](crate::SENDERS_MAX)). Call it when a
+    /// [`Monitor`](crate::Monitor) reports changes. Costs one or two system calls for each interface with a socket.
     pub fn close_gone_interfaces(&mut self) {
         self.pairs().flat_map(Pair::sockets).for_each(Socket::close_gone);
     }
@@ -230,7 +236,8 @@ impl Carriers {
         udp.chain(self.raw.iter_mut().map(|raw| &mut raw.pair))
     }
 
-    /// The carrier and whether the IPv4 socket is meant: UDP over IPv4, UDP over IPv6, raw IPv4, raw IPv6.
+    /// Returns the carrier at a place, and whether its IPv4 socket is meant. Places: UDP over IPv4, UDP over IPv6, raw IPv4, raw
+    /// IPv6.
     fn at(&mut self, place: usize) -> (Option<&mut Pair>, bool) {
         let pair = match place {
             place if UDP_PLACES.contains(&place) => self.udp.as_mut().map(|udp| &mut udp.pair),

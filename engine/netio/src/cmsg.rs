@@ -1,5 +1,5 @@
-//! Control messages of `sendmsg` and `recvmsg` as bytes, encoded and decoded without `unsafe`. Begin with [`Control`] (sent) and
-//! [`ReceivedControl`].
+//! Control messages of `sendmsg` and `recvmsg` as bytes, encoded and decoded without `unsafe`. Begin with [`Control`] for sending
+//! and with [`Meta`] for receiving.
 
 use std::mem::size_of;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -9,7 +9,7 @@ use libc::c_int;
 
 use crate::sys::Aligned;
 
-/// `struct cmsghdr`: the length, a word; then level and type, the last eight bytes.
+/// Length of `struct cmsghdr`. It holds the message's length in one word, and the level and type in the last eight bytes.
 const HEADER: usize = size_of::<libc::cmsghdr>();
 const WORD: usize = size_of::<usize>();
 /// Bytes for packet info (40), traffic class and segment size (24 each), and 8 to spare.
@@ -41,7 +41,7 @@ impl Control {
         self.len += HEADER + data.len().next_multiple_of(WORD);
     }
 
-    /// Sets the source address (unspecified: the kernel chooses) and the interface (0: the kernel chooses).
+    /// Sets the source address and the interface. An unspecified address, or interface 0, leaves the choice to the kernel.
     pub(crate) fn push_source(&mut self, local: IpAddr, ifindex: u32) {
         let index = ifindex.to_ne_bytes();
         match local {
@@ -82,13 +82,13 @@ impl Control {
 pub(crate) struct Meta {
     /// Destination address in the IP header.
     pub(crate) local: Option<IpAddr>,
-    /// Index of the receiving interface; none if unknown.
+    /// Index of the receiving interface, or None if unknown.
     pub(crate) ifindex: Option<u32>,
     /// IPv4 only: the local address to answer from (`ipi_spec_dst`). Differs from `local` for broadcast and multicast.
     pub(crate) answer_from: Option<Ipv4Addr>,
     /// The ECN bits of the IP header.
     pub(crate) ecn: Ecn,
-    /// The size of the datagrams that the kernel merged into this one.
+    /// Size in bytes of the datagrams that the kernel merged into this one.
     pub(crate) segment_size: Option<usize>,
     /// A queued error, from a read with `MSG_ERRQUEUE`.
     pub(crate) error: Option<ExtendedError>,
@@ -104,7 +104,7 @@ pub(crate) struct ExtendedError {
 }
 
 impl Meta {
-    /// Reads the control messages. Ignores unknown types and missing data; stops at the first invalid length.
+    /// Reads the control messages. Ignores unknown types and missing data. Stops at the first invalid length.
     pub(crate) fn parse(mut bytes: &[u8]) -> Meta {
         let mut meta = Meta::default();
         while let Some((level, kind, data, rest)) = split_message(bytes) {
@@ -145,12 +145,12 @@ fn int(data: &[u8]) -> Option<c_int> {
     data.first_chunk().map(|bytes| c_int::from_ne_bytes(*bytes))
 }
 
-/// Reads the index of an interface; none for 0, which means that the kernel does not know it.
+/// Reads the index of an interface. Returns None for 0, which means that the kernel does not know the interface.
 fn index(data: &[u8]) -> Option<u32> {
     data.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes)).filter(|index| *index != 0)
 }
 
-/// Splits off the first message: level, type, data, and the rest. None if the length is invalid.
+/// Returns the level, type and data of the first message, and the remaining bytes. Returns None if the length is invalid.
 pub(crate) fn split_message(bytes: &[u8]) -> Option<(c_int, c_int, &[u8], &[u8])> {
     let len = usize::from_ne_bytes(*bytes.first_chunk()?);
     let data = bytes.get(HEADER..len)?;

@@ -1,19 +1,24 @@
-//! Sockets of their own for peers that send much, beside the one that receives from all.
+//! Separate receive sockets for peers that send much. The main socket receives from all other peers.
 //!
-//! The kernel looks the route of each packet for an unconnected socket up, and its source's where the host has routing rules,
-//! as every host with our daemon has; for a connected socket it remembers them, as it does for TCP. Over a link without GRO
-//! that was a tenth of what both daemons and the kernel did for a packet. So the peer that most of the last datagrams came
-//! from gets a *connected socket*, bound to our address and port and connected to its own. Nothing is sent by it.
+//! For an unconnected socket, the kernel looks up the route of each packet. If the host has routing rules, it also looks up the
+//! route of the packet's source. Every host with this daemon has such rules. For a connected socket, the kernel remembers both
+//! routes, as it does for TCP. Over a link without GRO, the lookups are a tenth of the work of both daemons and the kernel for a
+//! packet. The peer that sent most of the last datagrams therefore gets a *connected socket*. This socket is bound to the local
+//! address and port, and connected to the peer's address and port. Nothing is sent from it.
 //!
-//! The port is shared by SO_REUSEPORT alone, for which the kernel compares the users that made the sockets. SO_REUSEADDR
-//! would give the port to any program that sets it, too. The kernel never takes a connected socket for a stranger's datagram:
-//! a connected socket and the main socket are not of one group, and within a group of these connected ones are passed over. Between
-//! its bind(2) and its connect(2) a connected socket does receive what anybody sends to its address. That stays in its queue, each
-//! datagram with its source, and is delivered like what the main socket holds.
+//! Only SO_REUSEPORT shares the port. For this option, the kernel compares the users that created the sockets. SO_REUSEADDR would
+//! also give the port to any program that sets it. The kernel never chooses a connected socket for a datagram from another peer.
+//! The reason is that connected sockets and the main socket belong to different groups, and that the kernel skips connected
+//! sockets within a group. Between bind(2) and connect(2), a connected socket receives datagrams to its address from any sender.
+//! These datagrams stay in its queue with their source addresses, and are delivered like datagrams of the main socket.
 //!
-//! Invariants: at most [`CONNECTED_RX_MAX`] receive, and each is for a peer with an association; what the main socket held when a
-//! connected socket was opened is delivered first, unless others keep the main socket full; a connected socket is closed once it is
-//! empty. Begin with [`ConnectedRx::note`].
+//! Invariants:
+//! - Up to [`CONNECTED_RX_MAX`] connected sockets receive, each from a peer with an association.
+//! - Datagrams that the main socket held when a connected socket was opened are delivered first, unless other peers keep the main
+//!   socket full.
+//! - A retired connected socket is closed when it is empty.
+//!
+//! Begin with [`ConnectedRx::note`].
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -29,22 +34,22 @@ use crate::socket::Kind;
 use crate::sys;
 use crate::tx_sockets::new_socket;
 
-/// Connected sockets of a carrier's socket at most; one more closes the oldest.
+/// Limit on the connected sockets of a carrier's socket. One more closes the oldest.
 pub const CONNECTED_RX_MAX: usize = 4;
-/// By how many datagrams one peer must lead all others together to get a connected socket.
+/// Number of datagrams by which a peer must lead all others together to get a connected socket.
 const LEAD: u32 = 2048;
-/// Calls in which a new connected socket waits for the main socket to be empty at most.
+/// Limit on the calls in which a new connected socket waits for the main socket to be empty.
 const CALLS_BEHIND_MAX: u8 = 16;
-/// A port of this host that sends nothing: discard. A socket connected to it receives nothing more.
+/// The discard port, from which this host sends nothing. A socket that is connected to it receives nothing more.
 const SILENT_PORT: u16 = 9;
 
-/// The owner of a received packet, as far as its receiver can tell. Only a packet of an association makes its sender a
-/// busy peer ([`UdpCarrier::open_connected_rx`](crate::UdpCarrier::open_connected_rx)).
+/// The owner of a received packet, as known to the receiver. Only packets of an association make their sender a busy peer
+/// ([`UdpCarrier::open_connected_rx`](crate::UdpCarrier::open_connected_rx)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Owner {
-    /// Anybody's.
+    /// The owner is not known.
     Unknown,
-    /// An association's.
+    /// An association owns the packet.
     Association,
 }
 
@@ -55,25 +60,25 @@ impl From<()> for Owner {
 }
 
 impl From<bool> for Owner {
-    /// Reports whether the packet belonged to an association.
+    /// Converts a flag that is true if the packet belongs to an association.
     fn from(belonged: bool) -> Owner {
         if belonged { Owner::Association } else { Owner::Unknown }
     }
 }
 
-/// The connected sockets, and who may get the next one.
+/// The connected sockets, and the peer that may get the next one.
 #[derive(Default)]
 pub(crate) struct ConnectedRx {
     open: Vec<Receiver>,
-    /// The leader by the majority vote of Boyer and Moore, and its lead.
+    /// The leading peer in the majority vote of Boyer and Moore, and its lead in datagrams.
     leader: Option<(Route, u32)>,
 }
 
 struct Receiver {
     socket: Socket,
-    /// The route whose packets it gets; none while it only has to be emptied.
+    /// The route whose packets the socket receives. None if the socket is retired and only has to be emptied.
     route: Option<Route>,
-    /// Calls in which it still waits for the main socket at most.
+    /// Limit on the calls in which the socket still waits for the main socket.
     calls_behind: u8,
 }
 
@@ -82,12 +87,12 @@ impl ConnectedRx {
         self.open.len()
     }
 
-    /// The socket number `n`.
+    /// Returns the file descriptor of socket `n`.
     pub(crate) fn fd(&self, n: usize) -> Option<BorrowedFd<'_>> {
         self.open.get(n).map(|receiver| receiver.socket.as_fd())
     }
 
-    /// Notes a datagram of an association that came by the main socket.
+    /// Notes a datagram of an association that arrived on the main socket.
     pub(crate) fn note(&mut self, route: &Route) {
         self.leader = match self.leader {
             Some((leader, lead)) if leader == *route => Some((leader, lead.saturating_add(1))),
@@ -96,27 +101,27 @@ impl ConnectedRx {
         };
     }
 
-    /// Reports whether socket `n` is to be read in this call, in which the main socket was left empty or not.
+    /// Reports whether this call must read socket `n`. `main_is_empty` is true if the call has left the main socket empty.
     pub(crate) fn is_next(&mut self, n: usize, main_is_empty: bool) -> bool {
         let Some(receiver) = self.open.get_mut(n) else { return false };
         receiver.calls_behind = if main_is_empty { 0 } else { receiver.calls_behind.saturating_sub(1) };
         receiver.calls_behind == 0
     }
 
-    /// Socket `n` was read until it was empty.
+    /// Notes that socket `n` was read until it was empty. Closes a retired socket.
     pub(crate) fn on_empty(&mut self, n: usize) {
         if self.open.get(n).is_some_and(|receiver| receiver.route.is_none()) {
             self.close(n);
         }
     }
 
-    /// Opens a socket for a peer that leads by enough; tells whether it did.
+    /// Opens a socket for the leading peer if its lead suffices. Reports whether the socket was opened and connected.
     pub(crate) fn open_for_leader(&mut self, port: u16, poll: Option<&(Registry, Token)>) -> bool {
         let Some((route, _)) = self.leader.take_if(|(_, lead)| *lead >= LEAD) else { return false };
         if self.open.iter().any(|receiver| receiver.route == Some(route)) {
             return false;
         }
-        // Without it the main socket goes on to receive what it would: it is asked for again after as many datagrams.
+        // If this fails, the main socket still receives the peer's datagrams. The next try follows when the peer leads again.
         let Ok(socket) = bind(port, &route, poll) else { return false };
         let is_connected = connect(&socket, &route).is_ok();
         self.open.push(Receiver { socket, route: Some(route), calls_behind: CALLS_BEHIND_MAX });
@@ -130,8 +135,8 @@ impl ConnectedRx {
         is_connected
     }
 
-    /// Makes socket `n` receive nothing more; it closes when it is empty. It stays bound, so it must stay connected: else it would
-    /// get what anybody sends.
+    /// Retires socket `n`: it receives nothing more, and closes when it is empty. It stays bound, so it must stay connected. An
+    /// unconnected socket would receive datagrams from any sender.
     fn retire(&mut self, n: usize) {
         let Some(receiver) = self.open.get_mut(n) else { return };
         let silent = receiver.route.take().map(|route| SocketAddr::new(route.local, SILENT_PORT));
@@ -140,7 +145,7 @@ impl ConnectedRx {
         }
     }
 
-    /// Closes socket `n`, which failed or is not needed.
+    /// Closes socket `n`, which failed or is no longer needed.
     pub(crate) fn close(&mut self, n: usize) {
         if n < self.open.len() {
             self.open.remove(n);
@@ -148,12 +153,12 @@ impl ConnectedRx {
     }
 }
 
-/// A socket on the main socket's port of one of our addresses, and in its poll. It gets what anybody sends there until it is
-/// connected, which is the next thing to do.
+/// Returns a socket that is bound to the route's local address and the main socket's port, and is registered with `poll`. The
+/// caller must connect it next. Until then, it receives datagrams from any sender.
 fn bind(port: u16, route: &Route, poll: Option<&(Registry, Token)>) -> io::Result<Socket> {
     let has_port = matches!(route.carrier, Carrier::Udp { .. });
     if !has_port || matches!(route.remote, IpAddr::V6(ip) if ip.is_unicast_link_local()) {
-        // A link-local address would need the interface, too.
+        // The socket of a link-local address would also need the interface.
         return Err(io::ErrorKind::Unsupported.into());
     }
     let is_v4 = route.local.is_ipv4();
@@ -168,7 +173,7 @@ fn bind(port: u16, route: &Route, poll: Option<&(Registry, Token)>) -> io::Resul
     Ok(socket)
 }
 
-/// Has the socket receive what one peer sends, and nothing else.
+/// Makes the socket receive only datagrams from one peer.
 fn connect(socket: &Socket, route: &Route) -> io::Result<()> {
     let Carrier::Udp { peer_port } = route.carrier else { return Err(io::ErrorKind::Unsupported.into()) };
     socket.connect(&SocketAddr::new(route.remote, peer_port).into())

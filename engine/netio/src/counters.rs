@@ -4,36 +4,36 @@ use std::ops::AddAssign;
 
 use crate::error::SendErrorKind;
 
-/// Counts since the socket was opened; they only grow.
+/// Counts since the socket was opened. They never decrease.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {
     /// SCTP packets handed to the kernel.
     pub packets_sent: u64,
-    /// Their bytes, without UDP and IP headers.
+    /// Bytes of the sent packets, without UDP and IP headers.
     pub bytes_sent: u64,
     /// System calls made to send.
     pub send_calls: u64,
-    /// Packets that were handed straight to an interface (raw carrier with shortcuts).
+    /// Packets that were handed directly to an interface (raw carrier with shortcuts).
     pub shortcut_packets: u64,
-    /// Trains of more than one packet sent in one piece (UDP GSO).
+    /// Trains of more than one packet that were sent in one piece (UDP GSO).
     pub gso_batches: u64,
-    /// Trains that the kernel or the interface refused and that went packet by packet.
+    /// Trains that the kernel or the interface refused. Their packets were sent one by one.
     pub gso_refusals: u64,
     /// SCTP packets received.
     pub packets_received: u64,
-    /// Their bytes, without UDP and IP headers.
+    /// Bytes of the received packets, without UDP and IP headers.
     pub bytes_received: u64,
     /// System calls made to receive.
     pub recv_calls: u64,
-    /// Trains of more than one packet received in one piece (UDP GRO).
+    /// Trains of more than one packet that were received in one piece (UDP GRO).
     pub gro_batches: u64,
-    /// Sockets that peers that sent much were given of their own.
+    /// Connected receive sockets that were opened for peers that send much.
     pub connected_rx: u64,
-    /// Received packets thrown away: cut short, or not sent from and to one host each.
+    /// Received packets that were discarded, because they were truncated or were not unicast.
     pub discarded: u64,
-    /// ICMP reports read from the error queue and passed on.
+    /// ICMP reports that were read from the error queue and passed on.
     pub path_errors: u64,
-    /// Errors of sending.
+    /// Send errors.
     pub send_errors: SendErrors,
 }
 
@@ -42,16 +42,16 @@ pub struct Counters {
 pub struct SendErrors {
     /// The send buffer was full.
     pub full: u64,
-    /// The queue of the local interface was full and dropped the packet or train (ENOBUFS); to the caller
-    /// these are sent and lost. Not seen for IPv6 packets sent by a given interface.
+    /// The queue of the local interface was full and dropped the packet or train (ENOBUFS). The send call succeeds, and the
+    /// packets are lost. The kernel does not report this for IPv6 packets sent through a given interface.
     pub dropped: u64,
-    /// Longer than the interface's MTU.
+    /// The packet was longer than the interface's MTU.
     pub too_large: u64,
-    /// No route.
+    /// No route existed.
     pub no_route: u64,
-    /// A local firewall forbids it.
+    /// A local firewall forbade the packet.
     pub forbidden: u64,
-    /// Carrier not open, or anything else.
+    /// The carrier was not open, or another error occurred.
     pub other: u64,
 }
 

@@ -1,8 +1,8 @@
-//! IPv6 packets cut into fragments by hand (RFC 8200 section 4.5).
+//! Fragmentation of IPv6 packets in this process (RFC 8200 section 4.5).
 //!
-//! The kernel cuts what exceeds the path MTU that ICMPv6 told it; on a path whose routers are silent it was told nothing,
-//! and no socket option makes it cut a packet that fits the interface. Here every fragment is what any link takes. Needs
-//! the right to open raw sockets. Begin at [`Cutter::send`].
+//! The kernel fragments packets that exceed the path MTU reported in ICMPv6. On a path with silent routers, the kernel knows no
+//! path MTU. No socket option then makes it fragment a packet that fits the interface. The fragments of this module fit every
+//! link. This module needs the right to open raw sockets. Begin at [`Cutter::send`].
 
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -21,12 +21,12 @@ const MTU: usize = 1280;
 const IP_HEADER: usize = 40;
 const FRAGMENT_HEADER: usize = 8;
 const UDP_HEADER: usize = 8;
-/// Bytes of the packet in each fragment but the last: a multiple of eight.
+/// Bytes of the packet in each fragment except the last: a multiple of eight.
 const PIECE: usize = (MTU - IP_HEADER - FRAGMENT_HEADER) / 8 * 8;
-/// Says that more fragments follow.
+/// Flag that means that more fragments follow.
 const MORE: u16 = 1;
 
-/// Source and destination of a packet, and its interface if that matters.
+/// Source and destination of a packet, its interface if one is required, and its control messages.
 pub(crate) struct Addresses<'a> {
     pub(crate) local: Ipv6Addr,
     pub(crate) remote: Ipv6Addr,
@@ -34,11 +34,11 @@ pub(crate) struct Addresses<'a> {
     pub(crate) control: &'a Control,
 }
 
-/// Numbers the packets it cuts.
+/// Sender of fragmented packets. Its number is the identification of the last packet.
 pub(crate) struct Cutter(u32);
 
 impl Default for Cutter {
-    /// Begins anywhere, so that two in a row do not use the same numbers.
+    /// Returns a cutter with a random first identification. Consecutive cutters thus use different numbers.
     fn default() -> Self {
         let anywhere = RandomState::new().hash_one(0).to_be_bytes();
         Cutter(u32::from_be_bytes([anywhere[0], anywhere[1], anywhere[2], anywhere[3]]))
@@ -46,15 +46,15 @@ impl Default for Cutter {
 }
 
 impl Cutter {
-    /// Reports whether the kernel would send a packet with so many bytes of SCTP in more than one piece on the smallest link.
+    /// Reports whether an SCTP packet of `length` bytes, in UDP, exceeds the MTU of the smallest link.
     pub(crate) fn must_cut(length: usize) -> bool {
         length + UDP_HEADER + IP_HEADER > MTU
     }
 
-    /// Sends an SCTP packet in fragments, in UDP if ports are given (ours and the peer's).
+    /// Sends an SCTP packet in fragments. If ports are given (the local port and the peer's), the packet is in UDP.
     ///
     /// # Errors
-    /// `PermissionDenied` without CAP_NET_RAW; else those of sendmsg(2).
+    /// `PermissionDenied` without CAP_NET_RAW; otherwise the errors of socket(2) and sendmsg(2).
     pub(crate) fn send(
         &mut self,
         addresses: &Addresses<'_>,
@@ -80,11 +80,11 @@ impl Cutter {
     }
 }
 
-/// The fragments of a packet, each behind its fragment header.
+/// Returns the fragments of a packet, each behind its fragment header.
 fn fragments(next_header: u8, id: u32, packet: &[u8]) -> Vec<Vec<u8>> {
     let count = packet.len().div_ceil(PIECE);
     let fragment = |(n, piece): (usize, &[u8])| {
-        // The offset counts eight bytes and stands above three other bits.
+        // The offset counts units of eight bytes. Its field lies above three other bits.
         let place = (n * PIECE) as u16 | if n + 1 < count { MORE } else { 0 };
         let mut bytes = vec![next_header, 0];
         bytes.extend_from_slice(&place.to_be_bytes());
@@ -95,7 +95,7 @@ fn fragments(next_header: u8, id: u32, packet: &[u8]) -> Vec<Vec<u8>> {
     packet.chunks(PIECE).enumerate().map(fragment).collect()
 }
 
-/// The UDP datagram with its checksum.
+/// Returns the UDP datagram with its checksum.
 fn in_udp(addresses: &Addresses<'_>, (source, destination): (u16, u16), payload: &[u8]) -> Vec<u8> {
     let length = UDP_HEADER + payload.len();
     let mut bytes = Vec::with_capacity(length);
@@ -119,13 +119,13 @@ fn in_udp(addresses: &Addresses<'_>, (source, destination): (u16, u16), payload:
     bytes
 }
 
-/// The sum of 16-bit words; an odd byte counts as the first of its word.
+/// Returns the sum of the 16-bit words. An odd last byte is the high byte of its word.
 fn sum_of_words(bytes: &[u8]) -> u64 {
     let word = |pair: &[u8]| u64::from(u16::from_be_bytes([pair[0], pair.get(1).copied().unwrap_or(0)]));
     bytes.chunks(2).map(word).sum()
 }
 
-/// Ones' complement: what overflows 16 bits is added below (RFC 1071).
+/// Returns the ones' complement sum: bits above the lower 16 are added to them (RFC 1071).
 fn folded(mut sum: u64) -> u16 {
     while sum > 0xffff {
         sum = (sum >> 16) + (sum & 0xffff);

@@ -1,4 +1,4 @@
-//! Conversion of an engine's packets for the carriers, and of their reports on paths for the engine.
+//! Converts an engine's packets for the carriers, and the carriers' reports about paths for the engine.
 
 use base::Time;
 use sctp::{Endpoint, PathError, Transmit};
@@ -6,11 +6,11 @@ use sctp::{Endpoint, PathError, Transmit};
 use crate::error::{PathErrorKind, SendError, SendErrorKind, Unreachable};
 use crate::train::Train;
 
-/// The smallest MTU that SCTP can work with, for links that do not tell theirs.
+/// MTU in bytes that is assumed if a link does not report its MTU.
 const MTU_FALLBACK: u16 = 1280;
 
 impl<'a> Train<'a> {
-    /// Returns the packets that an engine has written into `packets`, from `start` on.
+    /// Returns a train of the packets that an engine has written into `packets`, from byte `start` on.
     pub fn of(
         transmit: &Transmit,
         packets: &'a [u8],
@@ -29,7 +29,7 @@ impl<'a> Train<'a> {
 }
 
 impl SendError {
-    /// Tells the engine that wants `train` sent what this says about the path, if anything.
+    /// Reports this error to the engine that sends `train`, if the error concerns the path.
     pub fn tell(&self, train: &Train<'_>, engine: &mut Endpoint, now: Time) {
         if let Some(what) = self.kind.path_error() {
             let unsent = train.bytes[self.sent..].chunks(train.segment_size).next().unwrap_or_default();
@@ -39,7 +39,7 @@ impl SendError {
 }
 
 impl SendErrorKind {
-    /// Returns a refused send's report about the path, if any.
+    /// Returns the report about the path that this error implies, if any.
     fn path_error(self) -> Option<PathError> {
         match self {
             SendErrorKind::NoRoute | SendErrorKind::NoCarrier => Some(PathError::NoRoute),

@@ -6,14 +6,13 @@ use base::Route;
 
 use crate::cmsg::ExtendedError;
 
-/// Why a packet could not be handed to the kernel.
+/// Reason why a packet could not be handed to the kernel.
 #[derive(Debug, thiserror::Error)]
 #[error("sending over {route:?}: {kind}: {source}")]
 pub struct SendError {
-    /// The way the packet was to take.
+    /// The route that the packet should take.
     pub route: Route,
-    /// Bytes of the call that the kernel took before the error, in whole packets: `&bytes[sent..]`
-    /// is what is left.
+    /// Bytes that the kernel took before the error, in whole packets. `&bytes[sent..]` is the rest.
     pub sent: usize,
     /// The recommended reaction.
     pub kind: SendErrorKind,
@@ -21,30 +20,29 @@ pub struct SendError {
     pub source: io::Error,
 }
 
-/// The kinds of [`SendError`], by what the caller should do.
+/// The kinds of [`SendError`], by the recommended reaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SendErrorKind {
-    /// The socket's send buffer is full: try the rest again when the socket is writable.
+    /// The socket's send buffer is full. Send the rest when the socket is writable.
     #[error("the send buffer is full")]
     Full,
-    /// A packet exceeds the MTU of the outgoing interface: send smaller ones.
+    /// A packet exceeds the MTU of the outgoing interface. Send smaller packets.
     #[error("the packet exceeds the interface's MTU")]
     TooLarge {
-        /// The interface's IP MTU in bytes at the time of the error; none if the call named no interface, or the
-        /// interface is gone.
+        /// The interface's IP MTU in bytes at the time of the error. None if the call named no interface, or if the interface is
+        /// gone.
         mtu: Option<u32>,
     },
-    /// No route to the peer from this address and interface, or the address has left the host: use
-    /// another path.
+    /// No route leads to the peer from this address and interface, or the address has left the host. Use another path.
     #[error("no route")]
     NoRoute,
-    /// A local firewall forbids it.
+    /// A local firewall forbids the packet.
     #[error("forbidden by the firewall")]
     Forbidden,
     /// The carrier or the address family was not opened.
     #[error("no such carrier")]
     NoCarrier,
-    /// Anything else: see the source.
+    /// Another error, which `source` describes.
     #[error("the kernel refused")]
     Other,
 }
@@ -63,7 +61,7 @@ impl SendErrorKind {
                 | libc::ENODEV
                 | libc::ENXIO,
             ) => SendErrorKind::NoRoute,
-            // The source address is not one of this host (any more).
+            // The source address is not, or no longer, an address of this host.
             Some(libc::EINVAL) => SendErrorKind::NoRoute,
             _ => SendErrorKind::Other,
         }
@@ -76,17 +74,17 @@ impl From<SendError> for io::Error {
     }
 }
 
-/// A report by a router or the peer's host about a packet of ours (ICMP, ICMPv6).
+/// A report from a router or the peer's host about a sent packet (ICMP, ICMPv6).
 ///
-/// Nothing here is authenticated: RFC 9260 section 10 asks to check the quoted ports and verification tag
-/// before believing it.
+/// The report is not authenticated. RFC 9260 section 10 requires a check of the quoted ports and verification tag before the
+/// report is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PathError<'a> {
-    /// The way the packet was sent.
+    /// The route of the sent packet.
     pub route: Route,
     /// The reported error.
     pub kind: PathErrorKind,
-    /// The start of the SCTP packet that was sent, as far as the report quotes it; may be empty.
+    /// The start of the sent SCTP packet, as quoted in the report. It may be empty.
     pub quoted: &'a [u8],
 }
 
@@ -95,9 +93,9 @@ pub struct PathError<'a> {
 pub enum PathErrorKind {
     /// The packet cannot reach the peer.
     Unreachable(Unreachable),
-    /// The packet is too long for a link on the way.
+    /// The packet is too long for a link on the path.
     FragmentationNeeded {
-        /// The IP MTU of that link in bytes; none from routers older than RFC 1191.
+        /// The IP MTU of that link in bytes, or None from routers older than RFC 1191.
         mtu: Option<u32>,
     },
 }
@@ -105,21 +103,21 @@ pub enum PathErrorKind {
 /// The unreachable destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unreachable {
-    /// The network: a router has no route.
+    /// The network: a router has no route to it.
     Network,
-    /// The host does not answer.
+    /// The host, which does not answer.
     Host,
-    /// The host does not know the protocol (132 is not spoken there).
+    /// The protocol: the host does not implement SCTP (132).
     Protocol,
-    /// Nobody listens at the UDP port.
+    /// The UDP port, on which no program listens.
     Port,
-    /// A firewall forbids it.
+    /// A destination that a firewall forbids.
     Admin,
 }
 
 impl PathErrorKind {
-    /// Names what the kernel reports; none for reports that say nothing about reachability or size, such
-    /// as time exceeded, and for errors of this host, which the send call reports already.
+    /// Returns the kind of a report. Returns None for reports that do not concern reachability or size, such as time exceeded.
+    /// Also returns None for errors of this host, because the send call reports them.
     pub(crate) fn of(error: &ExtendedError) -> Option<PathErrorKind> {
         match error.origin {
             libc::SO_EE_ORIGIN_ICMP => icmp_v4(error),
@@ -129,7 +127,7 @@ impl PathErrorKind {
     }
 }
 
-/// RFC 792 and RFC 1812 section 5.2.7.1.
+/// Converts an ICMP error (RFC 792 and RFC 1812 section 5.2.7.1).
 fn icmp_v4(error: &ExtendedError) -> Option<PathErrorKind> {
     use Unreachable::*;
     const UNREACHABLE: u8 = 3;
@@ -147,7 +145,7 @@ fn icmp_v4(error: &ExtendedError) -> Option<PathErrorKind> {
     }))
 }
 
-/// RFC 4443 sections 3.1, 3.2 and 3.4.
+/// Converts an ICMPv6 error (RFC 4443 sections 3.1, 3.2 and 3.4).
 fn icmp_v6(error: &ExtendedError) -> Option<PathErrorKind> {
     use Unreachable::*;
     Some(PathErrorKind::Unreachable(match (error.kind, error.code) {

@@ -1,10 +1,11 @@
-//! Whole Ethernet frames in and out of one interface: packet sockets (AF_PACKET), as a bridge or a link emulator needs them.
+//! Whole Ethernet frames to and from one interface over packet sockets (AF_PACKET), for a bridge or a link emulator.
 //!
-//! Frames come with the time at which the kernel saw them, with the VLAN tag that the kernel took off put back, and with what
-//! is still to be done to them: a host hands segments longer than the MTU and unfinished checksums to its interface
-//! ([`Offload`]), and a virtual one passes them on. This module does none of that work. It changes nothing of the interface
-//! but that it listens to all addresses while the socket lives; the kernel takes that back, however the process ends.
-//! Everything belongs to the network namespace of the thread that opened it. Begin with [`FrameSocket::open`].
+//! A received frame has the time at which the kernel saw it. The VLAN tag that the kernel removed is put back. The frame may also
+//! need more work ([`Offload`]). A host hands segments longer than the MTU and unfinished checksums to its interface, and a
+//! virtual interface passes them on. This module does none of that work.
+//!
+//! The only change to the interface is promiscuous mode, which lasts while the socket exists. The kernel ends it, however the
+//! process ends. Sockets belong to the network namespace of the thread that opened them. Begin with [`FrameSocket::open`].
 
 mod calls;
 
@@ -20,22 +21,22 @@ use crate::sys::{self, Patience, Slot};
 
 pub use calls::run_realtime;
 
-/// Frames that one [`FrameSocket::receive`] takes at most, and one [`FrameSocket::send`] call carries.
+/// Limit on the frames of one [`FrameSocket::receive`], and on the frames of one system call in [`FrameSocket::send`].
 pub const FRAMES_PER_CALL: usize = 64;
 
-/// Bytes of a slot: the longest segment that the kernel hands over (64 KiB), and its Ethernet and offload headers.
+/// Bytes of a slot: the longest segment from the kernel (64 KiB), with its Ethernet and offload headers.
 const SLOT_BYTES: usize = (64 << 10) + 64;
 
 /// Wanted size of the kernel's receive buffer in bytes: 200 ms at 1 Gbit/s.
 const RECEIVE_BUFFER: libc::c_int = 32 << 20;
 
-/// Bytes of `struct virtio_net_hdr`, which stands before each frame received.
+/// Bytes of `struct virtio_net_hdr`, which precedes each received frame.
 const OFFLOAD_LEN: usize = 10;
 
 /// `ETH_P_ALL`: frames of all kinds.
 const ALL_KINDS: u16 = 3;
 
-/// Offset after the destination and source addresses of a frame, at its VLAN tag or type.
+/// Offset of the VLAN tag or type in a frame, behind the destination and source addresses.
 const ADDRESSES_LEN: usize = 12;
 
 /// Packet sockets of one interface: one to receive, one to send.
@@ -44,48 +45,49 @@ pub struct FrameSocket {
     sending: Socket,
     ifindex: u32,
     slots: Vec<Slot>,
-    /// A frame with its VLAN tag put back.
+    /// Buffer for a frame with its VLAN tag put back.
     tagged: Vec<u8>,
     missed: u64,
 }
 
-/// A frame as it was received.
+/// A received frame.
 #[derive(Debug)]
 pub struct Frame<'a> {
-    /// All of it but the checksum at the end (FCS), which the kernel does not hand over.
+    /// The frame without the checksum at its end (FCS), which the kernel does not deliver.
     pub bytes: &'a [u8],
-    /// Time at which the kernel saw it, since 1970; none if it did not say.
+    /// Time at which the kernel saw the frame, since 1970. None if the kernel did not report it.
     pub seen_at: Option<Duration>,
-    /// Offloads still to be done on it.
+    /// Offloads that remain to be done.
     pub offload: Offload,
 }
 
-/// Work that a host left to its interface. Positions count from the first byte of the frame.
+/// Work that a host left to its interface. Positions are in bytes from the start of the frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Offload {
-    /// The frame is several, to be cut: the kind, and the bytes of payload in each.
+    /// Segmentation: the kind of segments that the frame must be cut into, and the payload bytes of each.
     pub segments: Option<(Segments, usize)>,
-    /// A checksum is to be computed from here to the end, and to be put this much later.
+    /// Checksum that must be computed from the first position to the end. The second number is the checksum's own offset from that
+    /// position.
     pub checksum: Option<(usize, usize)>,
 }
 
-/// The kind of segments that a frame is to be cut into.
+/// Kind of segments that a frame must be cut into.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Segments {
     /// TCP, over IPv4 or IPv6.
     Tcp,
     /// UDP datagrams.
     Udp,
-    /// A kind that is not known.
+    /// An unknown kind.
     Unknown,
 }
 
 /// Outcome of sending frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SentFrames {
-    /// Given to the interface.
+    /// Frames that the interface took.
     pub sent: usize,
-    /// Refused by the kernel, one by one: longer than the interface's MTU, or its queue was full.
+    /// Frames that the kernel refused one by one: invalid, longer than the interface's MTU, or the interface's queue was full.
     pub refused: usize,
 }
 
@@ -93,9 +95,9 @@ impl FrameSocket {
     /// Opens the sockets of the interface with this index in the calling thread's network namespace.
     ///
     /// # Errors
-    /// Those of socket(2), setsockopt(2) and bind(2): rights (CAP_NET_RAW) or the interface are missing.
+    /// The errors of socket(2), setsockopt(2) and bind(2), if rights (CAP_NET_RAW) or the interface are missing.
     pub fn open(ifindex: u32) -> io::Result<FrameSocket> {
-        // Without a protocol it hears nothing until it is bound, so nothing of other interfaces is in it.
+        // A socket without a protocol receives nothing before it is bound. It thus holds no frames of other interfaces.
         let receiving = Socket::new(Domain::PACKET, Type::RAW.nonblocking(), None)?;
         for option in [libc::PACKET_VNET_HDR, libc::PACKET_AUXDATA, libc::PACKET_IGNORE_OUTGOING] {
             sys::set_int(receiving.as_fd(), libc::SOL_PACKET, option, 1)?;
@@ -111,27 +113,27 @@ impl FrameSocket {
         Ok(FrameSocket { receiving, sending, ifindex, slots, tagged: Vec::new(), missed: 0 })
     }
 
-    /// The interface's MTU in bytes.
+    /// Returns the interface's MTU in bytes.
     ///
     /// # Errors
-    /// When the interface is gone.
+    /// Fails if the interface is gone.
     pub fn mtu(&self) -> io::Result<u32> {
         sys::interface_mtu(self.sending.as_fd(), self.ifindex)
     }
 
-    /// Reports whether the interface is up, so that frames can pass.
+    /// Reports whether the interface is up. Frames pass only then.
     ///
     /// # Errors
-    /// When the interface is gone.
+    /// Fails if the interface is gone.
     pub fn is_up(&self) -> io::Result<bool> {
         calls::is_up(self.sending.as_fd(), self.ifindex)
     }
 
-    /// Calls `take` with each frame that has come, [`FRAMES_PER_CALL`] at most; tells how many there were.
+    /// Calls `take` with each received frame, up to [`FRAMES_PER_CALL`]. Returns the number of frames.
     ///
     /// # Errors
-    /// `ENETDOWN` once when the interface goes down; `EINVAL` for a frame with work left that the kernel cannot put in words.
-    /// The next call goes on behind it.
+    /// `ENETDOWN` once when the interface goes down. `EINVAL` for a frame whose remaining work the kernel cannot describe. The
+    /// next call continues behind that frame.
     pub fn receive(&mut self, mut take: impl FnMut(&Frame<'_>)) -> io::Result<usize> {
         let filled = match sys::recv_many(self.receiving.as_fd(), &mut self.slots, Patience::None) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(0),
@@ -154,10 +156,10 @@ impl FrameSocket {
         Ok(filled)
     }
 
-    /// Sends frames, in order; a full send buffer ends it early, and the rest is left to the caller.
+    /// Sends frames in order. If the send buffer is full, the call ends early, and the caller keeps the rest.
     ///
     /// # Errors
-    /// When the interface is down or gone.
+    /// Fails if the interface is down or gone.
     pub fn send(&mut self, mut frames: &[&[u8]]) -> io::Result<SentFrames> {
         let mut outcome = SentFrames::default();
         while !frames.is_empty() {
@@ -178,10 +180,10 @@ impl FrameSocket {
         Ok(outcome)
     }
 
-    /// Frames that came and found the receive buffer full, since the socket was opened.
+    /// Returns the number of frames lost since the socket was opened, because they found the receive buffer full.
     ///
     /// # Errors
-    /// Those of getsockopt(2).
+    /// The errors of getsockopt(2).
     pub fn missed(&mut self) -> io::Result<u64> {
         self.missed += u64::from(calls::take_drops(self.receiving.as_fd())?);
         Ok(self.missed)
@@ -189,7 +191,7 @@ impl FrameSocket {
 }
 
 impl AsFd for FrameSocket {
-    /// The socket that frames come by.
+    /// Returns the socket that receives frames.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.receiving.as_fd()
     }
@@ -203,7 +205,7 @@ fn is_of_one_frame(error: &io::Error) -> bool {
 #[derive(Default, Debug, PartialEq, Eq)]
 struct Said {
     seen_at: Option<Duration>,
-    /// The VLAN tag: its kind, and its contents.
+    /// The VLAN tag: its type (TPID), then its contents (TCI).
     tag: Option<[u8; 4]>,
 }
 
@@ -222,14 +224,15 @@ impl Said {
     }
 }
 
-/// A `struct timespec`.
+/// Reads a `struct timespec`.
 fn time_of(data: &[u8]) -> Option<Duration> {
     let seconds = i64::from_ne_bytes(*data.first_chunk()?);
     let nanos = i64::from_ne_bytes(*data.get(8..)?.first_chunk()?);
     Some(Duration::new(u64::try_from(seconds).ok()?, u32::try_from(nanos).ok()?))
 }
 
-/// The VLAN tag in a `struct tpacket_auxdata`: status, len, snaplen (32 bits each), mac, net, vlan_tci, vlan_tpid (16 each).
+/// Reads the VLAN tag in a `struct tpacket_auxdata`. The fields are status, len and snaplen of 32 bits, then mac, net, vlan_tci
+/// and vlan_tpid of 16 bits.
 fn tag_of(data: &[u8]) -> Option<[u8; 4]> {
     let status = u32::from_ne_bytes(*data.first_chunk()?);
     if status & libc::TP_STATUS_VLAN_VALID == 0 {
@@ -247,11 +250,12 @@ fn put_tag(to: &mut Vec<u8>, frame: &[u8], tag: [u8; 4]) {
     to.extend_from_slice(&frame[ADDRESSES_LEN..]);
 }
 
-/// Reads a `struct virtio_net_hdr`: flags, gso_type, hdr_len, gso_size, csum_start, csum_offset, in the host's byte order.
+/// Reads a `struct virtio_net_hdr`. The fields are flags, gso_type, hdr_len, gso_size, csum_start and csum_offset, in the host's
+/// byte order.
 fn parse_offload(header: &[u8; OFFLOAD_LEN]) -> Offload {
-    /// The checksum is to be computed.
+    /// Flag that means that the checksum must be computed.
     const NEEDS_CHECKSUM: u8 = 1;
-    /// A flag beside the kind of segments: TCP with ECN.
+    /// Flag next to the kind of segments that means TCP with ECN.
     const ECN: u8 = 0x80;
     let &[flags, kind, _, _, size_a, size_b, start_a, start_b, offset_a, offset_b] = header;
     let word = |a, b| usize::from(u16::from_ne_bytes([a, b]));

@@ -1,22 +1,23 @@
-//! Finds out if the kernel takes trains of packets in one piece.
+//! Detects whether the kernel takes trains of packets in one piece.
 
 use std::collections::BTreeMap;
 
-/// Segments of one train at most. Newer kernels take 128; 64 holds for all since 4.18 (UDP_MAX_SEGMENTS).
+/// Limit on the segments of one train. All kernels since 4.18 take 64 (UDP_MAX_SEGMENTS), and newer ones take 128.
 pub(crate) const SEGMENTS_MAX: usize = 64;
-/// Bytes of one train at most: the longest UDP payload over IPv4.
+/// Limit on the bytes of one train: the longest UDP payload over IPv4.
 pub(crate) const TRAIN_BYTES_MAX: usize = 65_507;
-/// Trains that go packet by packet over an interface that refused one, before GSO is tried again.
+/// Number of trains that are sent packet by packet over an interface that refused one. GSO is tried again after them.
 const RETRY_AFTER_TRAINS: u32 = 4096;
-/// Interfaces remembered at most; beyond that the memory starts anew.
+/// Limit on the remembered interfaces. Beyond it, all are forgotten.
 const INTERFACES_MAX: usize = 64;
 
-/// Remembers which interfaces refused trains. Invariant: no more than [`INTERFACES_MAX`] entries, each above zero.
+/// Interfaces that refused trains, and the number of trains until the next try. Invariant: no more than [`INTERFACES_MAX`]
+/// entries, each above zero.
 #[derive(Default)]
 pub(crate) struct Refusals(BTreeMap<u32, u32>);
 
 impl Refusals {
-    /// Reports whether to try GSO over the interface now (0: the one the kernel chooses).
+    /// Reports whether to try GSO over the interface now. Interface 0 means the one that the kernel chooses.
     pub(crate) fn allow(&mut self, ifindex: u32) -> bool {
         let Some(left) = self.0.get_mut(&ifindex) else { return true };
         *left -= 1;
@@ -26,7 +27,7 @@ impl Refusals {
         false
     }
 
-    /// Notes that the interface refused a train whose packets it takes one by one.
+    /// Notes that the interface refused a train but takes its packets one by one.
     pub(crate) fn note(&mut self, ifindex: u32) {
         if self.0.len() >= INTERFACES_MAX {
             self.0.clear();
@@ -35,7 +36,7 @@ impl Refusals {
     }
 }
 
-/// Returns the bytes of a train of packets of `segment_size` bytes: whole packets, one at least.
+/// Returns the maximum bytes of a train of packets of `segment_size` bytes: whole packets, at least one.
 pub(crate) fn max_batch(segment_size: usize) -> usize {
     let segment_size = segment_size.max(1);
     segment_size * (TRAIN_BYTES_MAX / segment_size).clamp(1, SEGMENTS_MAX)

@@ -2,10 +2,10 @@
 
 #![allow(unsafe_code, reason = "calls of the C library, each with its SAFETY line")]
 
-/// Gives pages of the heap that are free back to the kernel, those between pages in use among them: by itself glibc gives back only what is
-/// free at the heap's end. It takes as long as there is much that is free. Other C libraries are left to themselves.
+/// Gives free pages of the heap back to the kernel, including pages between pages in use. By itself, glibc gives back only free
+/// pages at the heap's end. The call takes longer the more memory is free. It does nothing with other C libraries.
 pub fn give_back_free_memory() {
-    // SAFETY: malloc_trim(3) may be called at any time by any thread; it moves nothing that is in use.
+    // SAFETY: any thread may call malloc_trim(3) at any time; it moves no memory that is in use.
     #[cfg(target_env = "gnu")]
     unsafe {
         libc::malloc_trim(0);
@@ -24,7 +24,7 @@ mod tests {
 
     #[test]
     fn free_pages_between_those_in_use_go_back_to_the_kernel() {
-        // Below the size from which glibc maps each by itself; every 16th stays.
+        // The blocks are smaller than glibc's limit for separate mappings. Every 16th block stays.
         let mut all: Vec<Option<Box<[u8]>>> = (0..16_384).map(|_| Some(vec![1; 4000].into())).collect();
         all.iter_mut().enumerate().filter(|(at, _)| at % 16 != 0).for_each(|(_, one)| *one = None);
         let before = resident_kib();

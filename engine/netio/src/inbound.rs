@@ -1,4 +1,4 @@
-//! From what the kernel received to routes and SCTP bytes.
+//! Converts received datagrams, and entries of the error queue, to routes and SCTP bytes.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -9,8 +9,8 @@ use crate::error::{PathError, PathErrorKind};
 use crate::socket::Kind;
 use crate::sys::Slot;
 
-/// Returns the route, control data and SCTP bytes of a received datagram, or `None` if the kernel cut the datagram or it is not a
-/// unicast packet.
+/// Returns the route, control data and SCTP bytes of a received datagram. Returns `None` if the kernel truncated the datagram, or
+/// if it is not a unicast packet.
 pub(crate) fn open_datagram(kind: Kind, is_v4: bool, slot: &Slot) -> Option<(Route, Meta, &[u8])> {
     let meta = Meta::parse(slot.control());
     let (remote, port) = slot.name.decode()?;
@@ -26,7 +26,7 @@ pub(crate) fn open_datagram(kind: Kind, is_v4: bool, slot: &Slot) -> Option<(Rou
     Some((Route { local, remote, carrier: carrier(kind, port) }, meta, data))
 }
 
-/// Names an entry of the error queue; none if it is no ICMP report that SCTP cares about.
+/// Converts an entry of the error queue. Returns `None` if it is not an ICMP report that concerns SCTP.
 pub(crate) fn open_error(kind: Kind, slot: &Slot) -> Option<PathError<'_>> {
     let meta = Meta::parse(slot.control());
     let (remote, port) = slot.name.decode()?;
@@ -46,7 +46,7 @@ fn is_unicast(address: IpAddr) -> bool {
     !address.is_multicast() && !address.is_unspecified() && !is_broadcast
 }
 
-/// The payload of an IPv4 packet, which raw sockets deliver header and all.
+/// Returns the payload of an IPv4 packet. Raw sockets deliver such a packet with its header.
 fn strip_ipv4_header(packet: &[u8]) -> Option<&[u8]> {
     let header_len = usize::from(packet.first()? & 0x0f) * 4;
     packet.get(header_len.max(20)..)

@@ -1,12 +1,12 @@
-//! Finds out whether the kernel speaks SCTP itself.
+//! Detects whether the kernel's own SCTP is active.
 
 use std::path::{Path, PathBuf};
 
-/// Signs of a kernel with SCTP: the first while the protocol is registered in the thread's
-/// network namespace, the second while the module is loaded.
+/// Signs of a kernel with SCTP. The first path exists while the protocol is registered in the thread's network namespace. The
+/// second exists while the module is loaded.
 const SIGNS: [&str; 2] = ["/proc/thread-self/net/sctp", "/sys/module/sctp"];
 
-/// The kernel's own SCTP is active and answers the packets of [`RawCarrier`](crate::RawCarrier)'s peers.
+/// Report that the kernel's own SCTP is active and answers the packets of [`RawCarrier`](crate::RawCarrier)'s peers.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the kernel's own SCTP is loaded ({}): it answers packets for our associations with ABORT. \
@@ -14,14 +14,14 @@ const SIGNS: [&str; 2] = ["/proc/thread-self/net/sctp", "/sys/module/sctp"];
      or use UDP encapsulation only", sign.display()
 )]
 pub struct KernelSctp {
-    /// The path that shows it.
+    /// The path that shows the kernel's SCTP.
     pub sign: PathBuf,
 }
 
-/// Reports whether the kernel's own SCTP is active; if so, its text tells the user what to do.
+/// Returns a report if the kernel's own SCTP is active. Its text tells the user the remedy.
 ///
-/// Native SCTP (protocol 132) and the kernel's stack exclude each other on one host; SCTP in UDP is not
-/// affected, unless the sysctl `net.sctp.udp_port` is set to the same port.
+/// Native SCTP (protocol 132) and the kernel's stack exclude each other on one host. SCTP in UDP is not affected, unless the
+/// sysctl `net.sctp.udp_port` is set to the same port.
 pub fn kernel_sctp() -> Option<KernelSctp> {
     find(&SIGNS)
 }

@@ -1,15 +1,17 @@
-//! Sends SCTP packets to the kernel and receives them from it, in UDP (with GSO and GRO) or directly over IP. Also lists addresses and
+//! Sends and receives SCTP packets through the kernel, in UDP (with GSO and GRO) or directly over IP. Also lists addresses and
 //! routes.
 //!
-//! Sends and receives whole SCTP packets, and passes on the ICMP errors about them. Looks inside an SCTP packet only to choose among
-//! shards (`steering`), decides nothing of the protocol, starts no thread and reads no clock. Sockets belong to the network namespace
-//! of the thread that opened them. Use them only from threads in that namespace: the first packet over IPv6 by a given interface opens
-//! another socket, for up to [`SENDERS_MAX`] interfaces.
+//! This crate sends and receives whole SCTP packets, and passes on the ICMP errors about them. It looks inside an SCTP packet
+//! only to choose among shards (`steering`). It makes no protocol decisions, starts no thread and reads no clock.
+//!
+//! Sockets belong to the network namespace of the thread that opened them. Use them only from threads in that namespace, because
+//! sending may open more sockets. The first IPv6 packet through a given interface opens one, for up to [`SENDERS_MAX`]
+//! interfaces.
 //!
 //! Begin with:
 //! - [`PacketIo`] for the packets of an engine,
 //! - [`Carriers`] for packets of any kind,
-//! - [`FrameSocket`] for whole frames of one interface, as emulators of links need them,
+//! - [`FrameSocket`] for whole frames of one interface, for example in a link emulator,
 //! - [`addresses`] for this host's addresses and their interfaces.
 
 mod addresses;

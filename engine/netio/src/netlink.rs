@@ -1,4 +1,4 @@
-//! Netlink: rtnetlink messages about links, addresses and routes in and out, and dumps of other protocols as bytes.
+//! Sends and receives rtnetlink messages about links, addresses and routes. Dumps lists of other netlink protocols as bytes.
 
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -16,19 +16,19 @@ const HEADER: usize = 16;
 const ERROR: u16 = 2;
 const DONE: u16 = 3;
 
-/// Bytes of one receive call; the kernel fills at most 32 KiB.
+/// Bytes of one receive call. The kernel fills up to 32 KiB.
 const BUFFER_BYTES: usize = 64 << 10;
-/// Receive calls of one dump at most: enough for a hundred thousand links.
+/// Limit on the receive calls of one dump. It is enough for a hundred thousand links.
 const DUMP_CALLS_MAX: usize = 10_000;
 
-/// Contents of the list.
+/// Contents of a dumped list.
 #[derive(Clone, Copy)]
 pub(crate) enum Dump {
     Links,
     Addresses,
 }
 
-/// A socket that talks to the kernel alone.
+/// A netlink socket that is connected to the kernel.
 pub(crate) struct Netlink {
     socket: Socket,
     buffer: Vec<u8>,
@@ -41,12 +41,12 @@ impl AsRawFd for Netlink {
 }
 
 impl Netlink {
-    /// Opens an rtnetlink socket that hears the multicast groups of the mask.
+    /// Opens an rtnetlink socket that receives the multicast groups in the mask `groups`.
     pub(crate) fn open(groups: u32, is_nonblocking: bool) -> io::Result<Netlink> {
         Netlink::open_for(NETLINK_ROUTE, groups, is_nonblocking)
     }
 
-    /// The same for another protocol of netlink(7).
+    /// Opens a socket of another netlink(7) protocol, with the same groups.
     pub(crate) fn open_for(protocol: isize, groups: u32, is_nonblocking: bool) -> io::Result<Netlink> {
         let mut socket = Socket::new(protocol)?;
         socket.bind(&SocketAddr::new(0, groups))?;
@@ -70,7 +70,7 @@ impl Netlink {
         Err(io::Error::other("the kernel's list of links or addresses does not end"))
     }
 
-    /// Asks a question that has one answer, and gives it.
+    /// Sends a request that has one answer, and returns the answer.
     pub(crate) fn ask(&mut self, question: RouteNetlinkMessage) -> io::Result<RouteNetlinkMessage> {
         self.request(question, 0)?;
         let mut answer = None;
@@ -87,7 +87,7 @@ impl Netlink {
         self.socket.send(&bytes, 0).map(drop)
     }
 
-    /// Calls `f` with each message of a list, as bytes behind the header.
+    /// Calls `f` with each message of a list, as the bytes behind its header.
     pub(crate) fn dump_bytes(
         &mut self,
         kind: u16,
@@ -115,7 +115,7 @@ impl Netlink {
         Err(io::Error::other("the kernel's list does not end"))
     }
 
-    /// Reports whether anything has come; throws it away. For a socket that does not block.
+    /// Reports whether any message has come, and discards all. The socket must not block.
     pub(crate) fn has_news(&mut self) -> bool {
         let mut has_news = false;
         for _ in 0..DUMP_CALLS_MAX {
@@ -127,12 +127,11 @@ impl Netlink {
         has_news
     }
 
-    /// Takes the messages of one receive call. `WouldBlock`: there are none; ENOBUFS: some were lost.
+    /// Takes the messages of one receive call. Fails with `WouldBlock` if no message waits, and with ENOBUFS if some were lost.
     pub(crate) fn receive(&mut self, mut f: impl FnMut(RouteNetlinkMessage)) -> io::Result<Taken> {
         let (mut is_done, mut failure) = (false, None);
         self.receive_bytes(|bytes| {
-            // A message that the library cannot read is none that we asked for: attributes it does not
-            // know it keeps as bytes.
+            // The library keeps unknown attributes as bytes. A message that it cannot read is thus not one that was requested.
             let Ok(message) = NetlinkMessage::deserialize(bytes) else { return };
             match message.payload {
                 NetlinkPayload::InnerMessage(inner) => f(inner),
@@ -144,7 +143,7 @@ impl Netlink {
         failure.map_or(Ok(Taken { is_done }), Err)
     }
 
-    /// Calls `f` with each message of one receive call, header and all.
+    /// Calls `f` with each message of one receive call, including its header.
     fn receive_bytes(&mut self, mut f: impl FnMut(&[u8])) -> io::Result<()> {
         let len = self.socket.recv(&mut &mut self.buffer[..], libc::MSG_TRUNC)?;
         let mut rest = self
@@ -164,7 +163,7 @@ fn message_kind(message: &[u8]) -> u16 {
     message.get(4..6).and_then(|bytes| bytes.try_into().ok()).map_or(0, u16::from_ne_bytes)
 }
 
-/// The error that a message of kind [`ERROR`] tells.
+/// Returns the error that a message of kind [`ERROR`] contains.
 fn error_of(message: &[u8]) -> io::Error {
     let code = message.get(HEADER..HEADER + 4).and_then(|bytes| bytes.try_into().ok());
     io::Error::from_raw_os_error(code.map_or(libc::EBADMSG, |code| -i32::from_ne_bytes(code)))
@@ -172,6 +171,6 @@ fn error_of(message: &[u8]) -> io::Error {
 
 /// Result of a receive call.
 pub(crate) struct Taken {
-    /// The end of a dump.
+    /// True at the end of a dump.
     pub(crate) is_done: bool,
 }

@@ -10,11 +10,11 @@ const RECEIVE_BUFFER: libc::c_int = 8 << 20;
 /// Wanted size of the kernel's send buffer in bytes.
 const SEND_BUFFER: libc::c_int = 4 << 20;
 
-/// Sets all options of a socket that receives and sends, those of [`set_for_sending`] included. Each arrival then has its destination
-/// address, interface and traffic class (ECN), and ICMP errors go to the error queue.
+/// Sets all options of a socket that receives and sends, including the options of [`set_for_sending`]. Each arrival then has its
+/// destination address, interface and traffic class (ECN), and ICMP errors go to the error queue.
 ///
 /// # Errors
-/// Those of setsockopt(2).
+/// The errors of setsockopt(2).
 pub(crate) fn set_all(fd: BorrowedFd<'_>, is_v4: bool) -> io::Result<()> {
     let (level, options) = if is_v4 {
         (libc::IPPROTO_IP, [libc::IP_PKTINFO, libc::IP_RECVTOS, libc::IP_RECVERR])
@@ -28,35 +28,36 @@ pub(crate) fn set_all(fd: BorrowedFd<'_>, is_v4: bool) -> io::Result<()> {
 
 /// Sets the options of a socket that only sends: no fragments ([`forbid_fragments`]), and a large send buffer.
 ///
-/// SCTP finds the path MTU itself (RFC 8899), so it must be able to send packets longer than an ICMP message allowed. `IP_PMTUDISC_DO`
-/// would refuse packets longer than the kernel's cached path MTU. `IP_PMTUDISC_PROBE` refuses only those longer than the interface's
-/// MTU.
+/// SCTP finds the path MTU itself (RFC 8899), so it must be able to send packets longer than an ICMP message allowed.
+/// `IP_PMTUDISC_DO` would refuse packets longer than the kernel's cached path MTU. `IP_PMTUDISC_PROBE` refuses only packets
+/// longer than the interface's MTU.
 pub(crate) fn set_for_sending(fd: BorrowedFd<'_>, is_v4: bool) -> io::Result<()> {
     set_fragmenting(fd, is_v4, false)?;
     set_send_buffer(fd)
 }
 
-/// Sets DF on the datagrams of a UDP socket, and makes the kernel ignore its cached path MTU. Sending a packet longer than the
-/// interface's MTU fails (EMSGSIZE). Packets longer than an ICMP message allowed are sent, so they can probe the path.
+/// Sets DF on the datagrams of a UDP socket, and makes the kernel ignore its cached path MTU. A send of a packet longer than the
+/// interface's MTU fails (EMSGSIZE). A packet longer than an ICMP message allowed is sent, so it can probe the path.
 ///
 /// # Errors
-/// Those of setsockopt(2).
+/// The errors of setsockopt(2).
 pub fn forbid_fragments(socket: BorrowedFd<'_>, is_v4: bool) -> io::Result<()> {
     set_fragmenting(socket, is_v4, false)
 }
 
-/// Requests a receive buffer of `bytes` bytes; the kernel may grant less.
+/// Requests a receive buffer of `bytes` bytes. The kernel may grant less.
 pub(crate) fn set_receive_buffer(fd: BorrowedFd<'_>, bytes: libc::c_int) -> io::Result<()> {
     set_buffer(fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, bytes)
 }
 
-/// Requests a send buffer of [`SEND_BUFFER`] bytes; the kernel may grant less.
+/// Requests a send buffer of [`SEND_BUFFER`] bytes. The kernel may grant less.
 pub(crate) fn set_send_buffer(fd: BorrowedFd<'_>) -> io::Result<()> {
     set_buffer(fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, SEND_BUFFER)
 }
 
-/// Lets IP fragment the socket's packets, or forbids it. Over IPv4 this host fragments packets longer than its interface's MTU, and
-/// routers fragment the rest. Over IPv6 routers never fragment: this host does, to the path MTU that ICMPv6 has reported to the kernel.
+/// Allows or forbids IP fragmentation of the socket's packets. If it is allowed over IPv4, this host fragments packets longer
+/// than its interface's MTU, and routers fragment the rest. Over IPv6, routers never fragment. This host then fragments to the
+/// path MTU that ICMPv6 has reported to the kernel.
 pub(crate) fn set_fragmenting(fd: BorrowedFd<'_>, is_v4: bool, on: bool) -> io::Result<()> {
     let (level, name, value) = match (is_v4, on) {
         (true, true) => (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_OMIT),
@@ -68,7 +69,7 @@ pub(crate) fn set_fragmenting(fd: BorrowedFd<'_>, is_v4: bool, on: bool) -> io::
     sys::set_int(fd, level, name, value)
 }
 
-/// Sets a buffer size beyond the system's limit where CAP_NET_ADMIN allows it, else up to the limit.
+/// Sets a buffer size beyond the system's limit if CAP_NET_ADMIN allows it, otherwise up to the limit.
 fn set_buffer(
     fd: BorrowedFd<'_>,
     forced: libc::c_int,

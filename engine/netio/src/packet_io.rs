@@ -1,6 +1,6 @@
-//! The packets of one engine: from the carriers to it, and back.
+//! Carries the packets of one engine to and from the carriers.
 //!
-//! Invariant: while a train waits for room in a send buffer, the engine is not asked for another.
+//! Invariant: while a train waits for room in a send buffer, the engine is not asked for another train.
 
 use std::io;
 use std::net::IpAddr;
@@ -15,39 +15,41 @@ use crate::error::SendErrorKind;
 use crate::socket::Received;
 use crate::train::Train;
 
-/// Maximum bytes of packets passed to the kernel in one call.
+/// Limit on the bytes of packets passed to the kernel in one call.
 const BATCH: usize = 64 * 1024;
-/// Maximum receive calls for each socket in [`PacketIo::receive`]: other work gets its turn.
+/// Limit on the receive calls for each socket in one [`PacketIo::receive`], so other work is not delayed.
 const RECEIVES_PER_TURN: usize = 16;
 
-/// Carries the packets of an [`Endpoint`].
+/// Input and output of packets for an [`Endpoint`].
 ///
-/// In an event loop: [`register`](Self::register) once. In each turn pass the events of its tokens to
-/// [`note_ready`](Self::note_ready), then call [`receive`](Self::receive), and [`transmit`](Self::transmit)
-/// after each use of the engine. Wait no longer than `Endpoint::next_timeout`, and not at all while
-/// [`has_unread`](Self::has_unread).
+/// In an event loop:
+///
+/// - Call [`register`](Self::register) once.
+/// - In each turn, pass the events of its tokens to [`note_ready`](Self::note_ready), then call [`receive`](Self::receive).
+/// - Call [`transmit`](Self::transmit) after each use of the engine.
+/// - Wait no longer than `Endpoint::next_timeout`. Do not wait while [`has_unread`](Self::has_unread) returns true.
 pub struct PacketIo {
     carriers: Carriers,
     /// This host's addresses.
     addresses: Vec<LocalAddress>,
-    /// Sockets that may have packets, by token.
+    /// True for each socket that may have packets, by token.
     unread: [bool; Carriers::TOKENS],
     batch: Box<[u8]>,
-    /// The train that waits for room: its place in the batch, and its first unsent byte.
+    /// The train that waits for room, and the offset of its first unsent byte in the batch.
     waiting: Option<(Transmit, usize)>,
 }
 
-/// Packets that [`PacketIo::transmit`] has sent, or tried to.
+/// Packets that [`PacketIo::transmit`] has sent, or tried to send.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Transmitted {
-    /// Their number.
+    /// Number of these packets.
     pub packets: usize,
-    /// Some went to an address of this host.
+    /// True if some of these packets went to an address of this host.
     pub to_this_host: bool,
 }
 
 impl PacketIo {
-    /// Takes carriers and this host's addresses, as [`addresses`](crate::addresses()) lists them.
+    /// Takes carriers, and this host's addresses as [`addresses`](crate::addresses()) lists them.
     pub fn new(carriers: Carriers, addresses: Vec<LocalAddress>) -> PacketIo {
         let unread = [false; Carriers::TOKENS];
         PacketIo { carriers, addresses, unread, batch: vec![0; BATCH].into(), waiting: None }
@@ -58,7 +60,7 @@ impl PacketIo {
         &self.addresses
     }
 
-    /// Takes this host's addresses after a change.
+    /// Replaces this host's addresses after a change. Closes the sockets of interfaces that are gone.
     pub fn set_addresses(&mut self, addresses: Vec<LocalAddress>) {
         self.addresses = addresses;
         self.carriers.close_gone_interfaces();
@@ -67,7 +69,7 @@ impl PacketIo {
     /// Registers the sockets; see [`Carriers::register`].
     ///
     /// # Errors
-    /// Those of epoll_ctl(2).
+    /// The errors of epoll_ctl(2).
     pub fn register(&mut self, registry: &Registry, first: Token) -> io::Result<()> {
         self.carriers.register(registry, first)
     }
@@ -84,7 +86,7 @@ impl PacketIo {
         self.unread = [true; Carriers::TOKENS];
     }
 
-    /// Reports whether packets may be left that no event will report.
+    /// Reports whether packets may remain that no event will report.
     pub fn has_unread(&self) -> bool {
         self.unread.contains(&true)
     }
@@ -94,12 +96,12 @@ impl PacketIo {
         self.waiting.is_some()
     }
 
-    /// Takes packets of the sockets that are ready, a limited number of each, and calls `take` with each of them, which hands it
-    /// to the engine ([`Endpoint::handle_datagram`]) if the packet is for it. Tells the engine what ICMP reports say. Returns the
-    /// number of packets.
+    /// Receives a limited number of packets from each ready socket, and calls `take` with each packet. `take` passes a packet to
+    /// the engine ([`Endpoint::handle_datagram`]) if the engine must process it. Also reports ICMP errors to the engine. Returns
+    /// the number of packets.
     ///
     /// # Errors
-    /// Those of recvmmsg(2). The other sockets are read next time.
+    /// The errors of recvmmsg(2). The next call reads the other sockets.
     pub fn receive(
         &mut self,
         now: Time,
@@ -123,11 +125,11 @@ impl PacketIo {
         Ok(packets)
     }
 
-    /// Calls `take` with packets that have come, without regard to events. Waits for the first one if `may_wait`, as
-    /// [`Carriers::recv_waiting`] does. Returns the number of packets.
+    /// Calls `take` with packets that have arrived, regardless of events. If `may_wait` is true, waits for the first packet as
+    /// [`Carriers::recv_waiting`] does. Returns the number of packets, and whether more packets or ICMP reports wait.
     ///
     /// # Errors
-    /// Those of recvmmsg(2).
+    /// The errors of recvmmsg(2).
     pub fn receive_once(
         &mut self,
         may_wait: bool,
@@ -138,7 +140,7 @@ impl PacketIo {
         Ok(received)
     }
 
-    /// Tells the engine what ICMP reports say, where `received` says that some wait.
+    /// Passes waiting ICMP reports to the engine, if `received` shows that some wait.
     pub fn take_errors(&mut self, now: Time, engine: &mut Endpoint, received: Received) {
         if received.errors_waiting {
             self.carriers.take_errors(|error| {
@@ -147,8 +149,8 @@ impl PacketIo {
         }
     }
 
-    /// Sends what the engine has to send, until it has nothing more or a send buffer is full. Tells the engine about paths on
-    /// which nothing can be sent.
+    /// Sends the engine's packets until it has no more, or until a send buffer is full. Reports paths to the engine on which no
+    /// packet can be sent.
     pub fn transmit(&mut self, now: Time, engine: &mut Endpoint) -> Transmitted {
         let mut transmitted = Transmitted::default();
         loop {
@@ -158,7 +160,8 @@ impl PacketIo {
             transmitted.packets += (transmit.len - start).div_ceil(transmit.segment_size);
             let is_to_this_host = self.is_of_this_host(transmit.route.remote);
             transmitted.to_this_host |= is_to_this_host;
-            // A socket of the interface that has the address would get the packets to this host.
+            // The send socket of an interface is connected to a local address, so it would receive packets to this host. Such
+            // packets therefore name no interface.
             let owner = self.owner_of(transmit.route.local).filter(|_| !is_to_this_host);
             let train = Train::of(&transmit, &self.batch, start, owner.map(|address| address.ifindex));
             let Err(error) = self.carriers.send(&train) else { continue };
@@ -178,7 +181,7 @@ impl PacketIo {
         address.is_loopback() || self.owner_of(address).is_some()
     }
 
-    /// Reports whether there is but one socket; see [`Carriers::is_lone`].
+    /// Reports whether only one socket is open; see [`Carriers::is_lone`].
     pub fn is_lone(&mut self) -> bool {
         self.carriers.is_lone()
     }

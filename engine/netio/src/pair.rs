@@ -1,4 +1,4 @@
-//! The sockets of one carrier, one per address family; either may be absent.
+//! The sockets of one carrier, one for each address family. Either may be absent.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -13,14 +13,14 @@ use crate::socket::{Kind, Received, Sharing, Socket};
 use crate::sys::Patience;
 use crate::train::Train;
 
-/// An IPv4 and an IPv6 socket. Invariant: at least one is there.
+/// An IPv4 and an IPv6 socket. Invariant: at least one is present.
 pub(crate) struct Pair {
     pub(crate) v4: Option<Socket>,
     pub(crate) v6: Option<Socket>,
 }
 
 impl Pair {
-    /// Opens both on the unspecified address; a host without one family gets the other alone.
+    /// Opens both sockets on the unspecified address. On a host without one address family, opens only the other socket.
     pub(crate) fn open(kind: Kind, port: u16, sharing: Sharing) -> io::Result<Pair> {
         let v4 = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port);
         let v4 = optional(Socket::open(kind, v4, sharing))?;
@@ -33,24 +33,24 @@ impl Pair {
         Ok(Pair { v4, v6 })
     }
 
-    /// The port that both have.
+    /// Returns the port of both sockets.
     pub(crate) fn port(&self) -> u16 {
         self.v4.as_ref().or(self.v6.as_ref()).map_or(0, Socket::port)
     }
 
-    /// The train, by the interface that it should leave by.
+    /// Returns the train with the interface through which it should leave.
     pub(crate) fn towards<'a>(&self, train: &Train<'a>) -> Train<'a> {
         let socket = if train.route.remote.is_ipv4() { &self.v4 } else { &self.v6 };
         socket.as_ref().map_or(*train, |socket| socket.towards(train))
     }
 
-    /// The interface by which the last packet on this route came.
+    /// Returns the interface on which the last packet on this route arrived.
     pub(crate) fn came_by(&self, route: &Route) -> Option<u32> {
         let socket = if route.remote.is_ipv4() { &self.v4 } else { &self.v6 };
         socket.as_ref()?.came_by(route)
     }
 
-    /// Bytes that wait in this host where the packets of a train leave it; none if that is not known.
+    /// Returns the bytes that wait in this host before the packets of a train would leave, or None if the number is not known.
     pub(crate) fn waiting(&self, train: &Train<'_>) -> Option<usize> {
         let socket = if train.route.remote.is_ipv4() { &self.v4 } else { &self.v6 };
         socket.as_ref()?.waiting(&self.towards(train)).ok()
@@ -88,7 +88,7 @@ impl Pair {
         sum
     }
 
-    /// TTL and hop limit of what is sent; the customary 64 for a family that is not there.
+    /// Returns the TTL and hop limit of sent packets. An absent family gives the customary 64.
     pub(crate) fn hops(&self) -> Hops {
         let customary = Hops::default();
         let (v4, v6) = (self.v4.as_ref().and_then(Socket::hops), self.v6.as_ref().and_then(Socket::hops));
@@ -100,13 +100,13 @@ impl Pair {
     }
 }
 
-/// The error of a send over a carrier or family that is not open.
+/// Returns the error of a send over a carrier or family that is not open.
 pub(crate) fn no_carrier(route: &Route) -> SendError {
     let source = io::Error::from_raw_os_error(libc::EAFNOSUPPORT);
     SendError { route: *route, sent: 0, kind: SendErrorKind::NoCarrier, source }
 }
 
-/// Turns the errors that mean "no such address family on this host" into none.
+/// Converts the errors that mean "no such address family on this host" to None.
 fn optional(socket: io::Result<Socket>) -> io::Result<Option<Socket>> {
     match socket {
         Err(e) if matches!(e.raw_os_error(), Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL)) => Ok(None),

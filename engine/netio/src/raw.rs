@@ -1,8 +1,8 @@
-//! SCTP straight over IP (protocol 132): the way to native SCTP peers.
+//! SCTP directly over IP (protocol 132), for native SCTP peers.
 //!
-//! The SCTP checksum is the caller's: the kernel neither fills nor checks it. While a raw socket is open the
-//! kernel does not answer SCTP packets with "protocol unreachable" (ICMP) or "unrecognized next header"
-//! (ICMPv6); without one it does. Packets of up to 3 Gbit/s per core: there is neither GSO nor GRO here.
+//! The caller must fill and check the SCTP checksum, because the kernel does neither. While a raw socket is open, the kernel does
+//! not answer SCTP packets with "protocol unreachable" (ICMP) or "unrecognized next header" (ICMPv6). Without a raw socket, it
+//! does. One core carries up to 3 Gbit/s, because neither GSO nor GRO exists here.
 
 use std::io;
 
@@ -34,14 +34,20 @@ impl RawCarrier {
         Ok(RawCarrier { pair, shortcut: None, by_shortcut: Counters::default() })
     }
 
-    /// Lets long trains pass by most of the kernel's IP from now on, through a packet socket, wherever the kernel would do
-    /// nothing with them but pass them on: no nftables chain for IP but those of `own_table`, no iptables, no IPsec policy, a
-    /// plain route to a neighbour it knows. Any other packet goes the usual way by itself. Not seen by such
-    /// packets: rules that come while a train is being sent, and filters of a cgroup until the next train that goes the usual
-    /// way (one in 64), after which [`SendErrorKind::Forbidden`](crate::SendErrorKind::Forbidden) tells of them.
+    /// Lets long trains bypass most of the kernel's IP stack from now on, through a packet socket. A train takes this shortcut
+    /// only if the kernel would send it without further work:
+    ///
+    /// - Only chains of `own_table` exist in nftables for IP.
+    /// - iptables is not in use, and IPsec has no policy.
+    /// - A plain route leads to a neighbour that the kernel knows.
+    ///
+    /// All other packets take the usual way. Shortcut packets escape rules that are added while a train is being sent. They also
+    /// escape filters of a cgroup until the next train takes the usual way (one train in 64). That train then fails with
+    /// [`SendErrorKind::Forbidden`](crate::SendErrorKind::Forbidden).
     ///
     /// # Errors
-    /// Those of socket(2) and bind(2), `PermissionDenied` above all (CAP_NET_RAW); the carrier works on without.
+    /// The errors of socket(2) and bind(2), mostly `PermissionDenied` without CAP_NET_RAW. The carrier then still works without
+    /// shortcuts.
     pub fn take_shortcuts(&mut self, own_table: Option<&str>) -> io::Result<()> {
         self.shortcut = Some(Shortcut::open(own_table, self.pair.hops())?);
         Ok(())
@@ -50,7 +56,7 @@ impl RawCarrier {
     /// Sends the packets of a [`Train`], as in [`UdpCarrier::send`](crate::UdpCarrier::send).
     ///
     /// # Errors
-    /// [`SendError`], by kind what to do; `sent` tells how many bytes went before it.
+    /// [`SendError`]. Its kind recommends the reaction, and `sent` is the number of bytes sent before the error.
     pub fn send(&mut self, train: &Train<'_>) -> Result<(), SendError> {
         let train = &self.pair.towards(train);
         let sent = self.shortcut.as_mut().map_or(0, |shortcut| shortcut.send(train));
@@ -69,17 +75,18 @@ impl RawCarrier {
         self.pair.send(&rest).map_err(|e| SendError { sent: sent + e.sent, ..e })
     }
 
-    /// Bytes that wait in this host where the packets of a train leave it, by either way; none if that is not known.
+    /// Returns the bytes that wait in this host before the packets of a train would leave, summed over both ways. Returns None if
+    /// the number is not known.
     pub(crate) fn waiting(&self, train: &Train<'_>) -> Option<usize> {
         let by_shortcut = self.shortcut.as_ref().and_then(Shortcut::waiting).unwrap_or(0);
         self.pair.waiting(train).map(|bytes| bytes + by_shortcut)
     }
 
-    /// Calls `f` with each SCTP packet that has arrived, IP headers removed, up to
+    /// Calls `f` with each SCTP packet that has arrived, without its IP headers, up to
     /// [`DATAGRAMS_PER_RECV`](crate::DATAGRAMS_PER_RECV) per family.
     ///
     /// # Errors
-    /// Those of recvmmsg(2); an empty socket is no error.
+    /// The errors of recvmmsg(2). An empty socket is no error.
     pub fn recv<O: Into<Owner>>(
         &mut self,
         mut f: impl FnMut(&Route, Ecn, &[u8]) -> O,
@@ -87,13 +94,12 @@ impl RawCarrier {
         self.pair.recv(&mut |route, ecn, packet| f(route, ecn, packet).into())
     }
 
-    /// Calls `f` with each ICMP report that waits, as in
-    /// [`UdpCarrier::take_errors`](crate::UdpCarrier::take_errors).
+    /// Calls `f` with each ICMP report that waits, as [`UdpCarrier::take_errors`](crate::UdpCarrier::take_errors) does.
     pub fn take_errors(&mut self, mut f: impl FnMut(&PathError<'_>)) -> bool {
         self.pair.take_errors(&mut f)
     }
 
-    /// Returns the counters of both families together.
+    /// Returns the sum of the counters of both families.
     pub fn counters(&self) -> Counters {
         let mut counters = self.pair.counters();
         counters += self.by_shortcut;

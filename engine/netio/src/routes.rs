@@ -1,6 +1,6 @@
-//! Which way the kernel would send a packet: questions to its routing tables, by all its routing rules.
+//! Asks the kernel which route a packet would take, with all routing tables and routing rules.
 //!
-//! Changes nothing and sends no packet. Begin with [`Routes::find`].
+//! This module changes nothing and sends no packet. Begin with [`Routes::find`].
 
 use std::io;
 use std::net::IpAddr;
@@ -19,25 +19,26 @@ pub struct FoundRoute {
     pub has_gateway: bool,
 }
 
-/// Asks the routing tables of the network namespace in which it was opened.
+/// Access to the routing tables of the network namespace in which it was opened.
 pub struct Routes {
     netlink: Netlink,
 }
 
 impl Routes {
-    /// For the calling thread's network namespace.
+    /// Opens access to the calling thread's network namespace.
     ///
     /// # Errors
-    /// Those of netlink(7) sockets.
+    /// The errors of netlink(7) sockets.
     pub fn open() -> io::Result<Routes> {
         Ok(Routes { netlink: Netlink::open(0, false)? })
     }
 
-    /// The route of a packet from one of the host's addresses, out by this interface, to `remote`; `None` if there is none. An
-    /// interface alone makes no route: the kernel, which would then take any destination for a neighbour, is asked for the entry.
+    /// Returns the route of a packet from the host's address `local`, through this interface, to `remote`. Returns `None` if no
+    /// route exists. An interface alone is not a route: with it, the kernel would treat any destination as a neighbour. The
+    /// request therefore asks for the matching entry of a routing table.
     ///
     /// # Errors
-    /// Those of netlink(7) sockets.
+    /// The errors of netlink(7) sockets.
     pub fn find(&mut self, local: IpAddr, ifindex: u32, remote: IpAddr) -> io::Result<Option<FoundRoute>> {
         if local.is_ipv4() != remote.is_ipv4() || remote.is_multicast() {
             return Ok(None);
@@ -53,7 +54,7 @@ impl Routes {
     }
 }
 
-/// Reports whether the kernel's error means that no route leads there, or none from there.
+/// Reports whether the kernel's error means that no route leads to the destination, or none from the source.
 fn is_no_route(error: &io::Error) -> bool {
     let codes = [
         libc::ENETUNREACH,
@@ -66,7 +67,7 @@ fn is_no_route(error: &io::Error) -> bool {
     error.raw_os_error().is_some_and(|code| codes.contains(&code))
 }
 
-/// The route, if it is one to another host that leads out by this interface.
+/// Returns the route if it leads through this interface to another host.
 fn read(route: &RouteMessage, ifindex: u32) -> Option<FoundRoute> {
     let (mut leads_out, mut has_gateway) = (false, false);
     for attribute in &route.attributes {
@@ -90,7 +91,7 @@ pub(crate) fn family(address: IpAddr) -> AddressFamily {
     if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 }
 }
 
-/// The question for a packet's route; interface 0 is any.
+/// Returns the request for a packet's route. Interface 0 means any interface.
 pub(crate) fn question(local: IpAddr, remote: IpAddr, ifindex: u32) -> RouteMessage {
     let bits = if remote.is_ipv4() { 32 } else { 128 };
     let mut question = RouteMessage::default();

@@ -1,13 +1,16 @@
-//! Trains over IP handed straight to the interface: a packet socket, where the kernel would do nothing with them anyway.
+//! Hands trains over IP directly to the interface through a packet socket, if the kernel would do no other work on them.
 //!
-//! The kernel's own way looks up the route of each packet, walks its filters and copies with a checksum, which takes as long
-//! as all the rest of sending. A packet socket (AF_PACKET) needs the neighbour's address instead, and passes by all of that
-//! but the interface's queue (tc, and nftables' netdev family, still see each packet). So a train takes the shortcut only
-//! where nobody filters, translates or encrypts what leaves ([`filters`]), and only to a neighbour that the kernel knows
-//! ([`next_hop`]); the kernel tells of changes to either before the next train leaves. Refuses short trains, for which it is
-//! not worth while, and gives way to the kernel's own sending whenever anything is unusual. One train in [`SAMPLE`] goes by
-//! the kernel's own way: that keeps the neighbour known, and shows what else may forbid the packets (a filter of the
-//! cgroup's). Reads no clock. Begin with [`Shortcut::send`].
+//! The kernel's own way looks up the route of each packet, walks its filters, and copies the data with a checksum. This takes as
+//! long as the rest of sending. A packet socket (AF_PACKET) needs only the neighbour's address. It bypasses all of this work
+//! except the interface's queue: tc, and nftables' netdev family, still see each packet.
+//!
+//! A train takes the shortcut only if nothing filters, translates or encrypts leaving packets ([`filters`]), and only to a
+//! neighbour that the kernel knows ([`next_hop`]). The kernel reports changes to either before the next train leaves. A short
+//! train takes the kernel's own way, because the shortcut would not pay off. Any unusual condition also leaves the train to the
+//! kernel.
+//!
+//! One train in [`SAMPLE`] also takes the kernel's own way. This keeps the neighbour entry valid, and reveals whether anything
+//! else forbids the packets (a filter of the cgroup). This module reads no clock. Begin with [`Shortcut::send`].
 
 mod filters;
 mod header;
@@ -31,13 +34,14 @@ pub use filters::keep_filters_readable;
 use header::Header;
 use next_hop::NextHop;
 
-/// Packets that make a train worth a shortcut.
+/// Least number of packets in a train that takes the shortcut.
 const PACKETS_MIN: usize = 8;
-/// Of so many trains one goes by the kernel's own way.
+/// Interval of the trains that take the kernel's own way: one in this number.
 const SAMPLE: u32 = 64;
-/// After so many trains all is looked up anew, for the changes that no kernel tells of (iptables-legacy, IPsec).
+/// Number of trains after which everything is looked up again. This finds changes that the kernel does not report
+/// (iptables-legacy, IPsec).
 const TRAINS_PER_LOOK: u32 = 1024;
-/// Next hops remembered at most; beyond that the memory starts anew.
+/// Limit on the remembered next hops. Beyond it, all are forgotten.
 const HOPS_MAX: usize = 256;
 
 /// Groups that report changes to neighbours, links, addresses, routes and rules.
@@ -49,7 +53,7 @@ const ROUTE_GROUPS: libc::c_int = libc::RTMGRP_NEIGH
     | libc::RTMGRP_IPV6_IFADDR
     | libc::RTMGRP_IPV6_ROUTE;
 
-/// TTL and hop limit of what the kernel sends.
+/// TTL and hop limit of packets that the kernel sends.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Hops {
     pub(crate) v4: u8,
@@ -57,32 +61,32 @@ pub(crate) struct Hops {
 }
 
 impl Default for Hops {
-    /// The value that RFC 1700 recommends, and Linux's default.
+    /// Returns the value that RFC 1700 recommends, which is also Linux's default.
     fn default() -> Hops {
         Hops { v4: 64, v6: 64 }
     }
 }
 
-/// Which way out it is: our address, the peer's, the interface (0: the route's).
+/// Key of a next hop: the local address, the peer's address, and the interface (0: the route's).
 type Key = (IpAddr, IpAddr, u32);
 
-/// The packet socket, and what it needs to know.
+/// The packet socket, and the state that decides on its use.
 pub(crate) struct Shortcut {
     socket: Socket,
     news: Netlink,
     questions: Netlink,
     filters: Filters,
     hops: Hops,
-    /// None: not by a shortcut, until something changes.
+    /// The known next hops. None: the train takes the kernel's own way until something changes.
     next_hops: BTreeMap<Key, Option<NextHop>>,
     trains: u32,
 }
 
 impl Shortcut {
-    /// Opens what it takes, in the calling thread's network namespace. The nftables `own_table` does not count as a filter.
+    /// Opens the sockets in the calling thread's network namespace. The nftables table `own_table` does not count as a filter.
     ///
     /// # Errors
-    /// Those of socket(2) and bind(2): rights are missing, or the kernel lacks a part.
+    /// The errors of socket(2) and bind(2), if rights are missing, or if the kernel lacks a feature.
     pub(crate) fn open(own_table: Option<&str>, hops: Hops) -> io::Result<Shortcut> {
         let socket = Socket::new(Domain::PACKET, Type::DGRAM.nonblocking(), None)?;
         options::set_send_buffer(socket.as_fd())?;
@@ -92,7 +96,7 @@ impl Shortcut {
         Ok(Shortcut { socket, news, questions, filters, hops, next_hops, trains })
     }
 
-    /// Sends packets of the train; tells how many bytes went, in whole packets. The rest, or all, is for the kernel's own way.
+    /// Sends packets of the train. Returns the number of sent bytes, in whole packets. The kernel's own way must send the rest.
     pub(crate) fn send(&mut self, train: &Train<'_>) -> usize {
         let size = train.segment_size;
         if size == 0 || train.may_fragment || train.bytes.len() <= size * (PACKETS_MIN - 1) {
@@ -113,14 +117,14 @@ impl Shortcut {
         sent.0
     }
 
-    /// Bytes of trains that took the shortcut and that the kernel still holds; none if it does not tell.
+    /// Returns the bytes of shortcut trains that the kernel still holds, or None if the kernel does not report the number.
     pub(crate) fn waiting(&self) -> Option<usize> {
         sys::waiting(self.socket.as_fd()).ok()
     }
 
     fn forget_what_changed(&mut self) {
         let is_time = self.trains.is_multiple_of(TRAINS_PER_LOOK);
-        // Not `||`: what is not read now would count as news later.
+        // This is not `||`, because unread messages would count as news later.
         let has_news = self.news.has_news() | self.filters.has_news();
         if has_news || is_time {
             self.next_hops.clear();
@@ -137,14 +141,14 @@ impl Shortcut {
         }
         let next_hop = match self.filters.are_there() {
             true => None,
-            // No route or an error: the kernel's own way tells which.
+            // Without a route, or after an error, the kernel's own way reports the reason.
             false => NextHop::find(&mut self.questions, key.0, key.1, key.2).unwrap_or_default(),
         };
         self.next_hops.insert(key, next_hop);
     }
 }
 
-/// Sends; returns the number of bytes sent, and the error that stopped the rest.
+/// Sends the train. Returns the number of sent bytes, and the error that stopped the rest.
 fn send_all(socket: &Socket, to: &NextHop, train: &Train<'_>, hops: Hops) -> (usize, io::Result<()>) {
     let size = train.segment_size;
     let header = |route: &Route, ecn: Ecn, length: usize| Header::new(route, ecn, hops, length);
@@ -156,7 +160,7 @@ fn send_all(socket: &Socket, to: &NextHop, train: &Train<'_>, hops: Hops) -> (us
         let left = &train.bytes[sent..];
         match sys::send_many(socket.as_fd(), to.address(), &Control::new(), size, left, head) {
             Ok(packets) => sent = (sent + packets * size).min(train.bytes.len()),
-            // The interface's queue dropped one, as if a router had.
+            // The interface's queue dropped a packet. This is a loss, as if a router had dropped it.
             Err(e) if e.raw_os_error() == Some(libc::ENOBUFS) => sent = (sent + size).min(train.bytes.len()),
             Err(e) => return (sent, Err(e)),
         }

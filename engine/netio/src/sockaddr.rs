@@ -5,12 +5,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::sys::Aligned;
 
-/// The size of `sockaddr_in`.
+/// Size of `sockaddr_in`, in bytes.
 const V4_LEN: usize = size_of::<libc::sockaddr_in>();
-/// The size of `sockaddr_in6`.
+/// Size of `sockaddr_in6`, in bytes.
 const V6_LEN: usize = size_of::<libc::sockaddr_in6>();
 
-/// The size of `sockaddr_ll`.
+/// Size of `sockaddr_ll`, in bytes.
 const LINK_LEN: usize = size_of::<libc::sockaddr_ll>();
 
 /// A socket address in the kernel's form.
@@ -29,7 +29,7 @@ impl SockAddr {
     /// Bytes of the longest address.
     pub(crate) const CAPACITY: usize = V6_LEN;
 
-    /// An address to send to; `scope` matters for IPv6 link-local addresses only.
+    /// Returns an address to send to. `scope` matters only for IPv6 link-local addresses.
     pub(crate) fn new(ip: IpAddr, port: u16, scope: u32) -> SockAddr {
         let mut bytes = [0; V6_LEN];
         bytes[2..4].copy_from_slice(&port.to_be_bytes());
@@ -48,7 +48,8 @@ impl SockAddr {
         SockAddr { bytes: Aligned(bytes), len }
     }
 
-    /// A neighbour's address on the link of an interface, for packets of an Ethernet type; none if the address is too long.
+    /// Returns a neighbour's address on the link of an interface, for packets of an Ethernet type. Returns None if the address is
+    /// too long.
     pub(crate) fn neighbour(ethertype: u16, ifindex: u32, address: &[u8]) -> Option<SockAddr> {
         let mut bytes = [0; V6_LEN];
         bytes[..2].copy_from_slice(&(libc::AF_PACKET as u16).to_ne_bytes());
@@ -75,7 +76,7 @@ impl SockAddr {
         self.len = len.min(V6_LEN);
     }
 
-    /// The address and port; none when the bytes are no IP socket address.
+    /// Returns the address and port, or None if the bytes are not an IP socket address.
     pub(crate) fn decode(&self) -> Option<(IpAddr, u16)> {
         decode(&self.bytes.0[..self.len])
     }

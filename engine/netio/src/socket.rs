@@ -1,9 +1,12 @@
-//! One socket of one address family: what the UDP and the raw carrier share.
+//! One socket of one address family, for the UDP carrier and the raw carrier.
 //!
-//! Sends to many peers and receives from all; never connects, and never blocks unless asked to wait. Invariants: packets leave with DF set and are
-//! never fragmented here, but for those that say they may be; after a failed send the caller knows how many bytes went. A pending error of the
-//! socket (an ICMP report about an earlier packet, which Linux returns from any later call) is never taken for
-//! the outcome of the call at hand: the call is repeated and the report waits in the error queue.
+//! The socket sends to many peers and receives from all. It never connects, and it blocks only if the caller asks it to wait.
+//!
+//! Invariants:
+//! - Packets leave with DF set and are never fragmented here, except packets of trains that allow it.
+//! - After a failed send, the caller knows how many bytes were sent.
+//! - A pending error of the socket is never taken for the outcome of the current call. Such an error is an ICMP report about an
+//!   earlier packet, and Linux returns it from any later call. The call is repeated, and the report waits in the error queue.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -29,17 +32,17 @@ use crate::sys::{self, Patience, Slot};
 use crate::train::Train;
 use crate::tx_sockets::{TxSocket, TxSockets, new_socket};
 
-/// Datagrams (super-packets count as one) that one `recv` takes at most.
+/// Limit on the datagrams of one `recv`. A super-packet counts as one.
 pub const DATAGRAMS_PER_RECV: usize = 64;
-/// Reports that one `take_errors` takes at most.
+/// Limit on the reports of one `take_errors`.
 pub const ERRORS_PER_CALL: usize = 64;
-/// Datagrams that one `recvmmsg` takes at most.
+/// Limit on the datagrams of one `recvmmsg`.
 const SLOTS: usize = 16;
-/// The longest datagram that IP can carry.
+/// Length of the longest datagram that IP can carry, in bytes.
 const SLOT_BYTES: usize = 65_535;
-/// Timeout of a waiting `recv`; the kernel rounds it up to its tick.
+/// Timeout of a waiting `recv`. The kernel rounds it up to its tick.
 pub const PATIENCE: Duration = Duration::from_millis(10);
-/// Tries of one call, as each may only return the pending error of an earlier packet.
+/// Number of tries of one call, because each try may only return the pending error of an earlier packet.
 const ATTEMPTS: usize = 4;
 
 /// The protocol that carries the SCTP packets.
@@ -49,7 +52,7 @@ pub(crate) enum Kind {
     Raw,
 }
 
-/// Tells if other sockets of this user may already have the port (SO_REUSEPORT).
+/// Permission for other sockets of this user to have the port already (SO_REUSEPORT).
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sharing {
     No,
@@ -61,9 +64,9 @@ pub(crate) enum Sharing {
 pub struct Received {
     /// SCTP packets delivered.
     pub packets: usize,
-    /// The limit of the call was reached: call again, an edge-triggered poll may not report the rest.
+    /// True if the call reached its limit. Call again, because an edge-triggered poll may not report the rest.
     pub more: bool,
-    /// ICMP reports wait: call `take_errors`.
+    /// True if ICMP reports wait. Call `take_errors`.
     pub errors_waiting: bool,
 }
 
@@ -75,7 +78,7 @@ impl Received {
     }
 }
 
-/// The socket.
+/// A socket, with its state for sending and receiving.
 pub(crate) struct Socket {
     tx_sockets: TxSockets,
     kind: Kind,
@@ -83,14 +86,14 @@ pub(crate) struct Socket {
     slots: Vec<Slot>,
     refusals: Refusals,
     cutter: Cutter,
-    /// Sockets for peers that send much, where that is wanted.
+    /// Connected sockets for peers that send much, if they are enabled.
     connected_rx: Option<ConnectedRx>,
     errors_waiting: bool,
     counters: Counters,
     arrivals: Arrivals,
 }
 
-/// Which of the sockets that receive.
+/// A receiving socket: the main socket, or a connected one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Source {
     Main,
@@ -101,7 +104,7 @@ impl Socket {
     /// Opens and binds a socket in the calling thread's network namespace.
     ///
     /// # Errors
-    /// Those of socket(2), setsockopt(2) and bind(2); raw sockets need CAP_NET_RAW.
+    /// The errors of socket(2), setsockopt(2) and bind(2). Raw sockets need CAP_NET_RAW.
     pub(crate) fn open(kind: Kind, address: SocketAddr, sharing: Sharing) -> io::Result<Socket> {
         let is_v4 = address.is_ipv4();
         let socket = new_socket(kind, is_v4)?;
@@ -110,14 +113,14 @@ impl Socket {
             socket.set_reuse_port(true)?;
         }
         if kind == Kind::Udp {
-            // Kernels before 5.0 have no GRO on sockets; packets then come one by one.
+            // Kernels before 5.0 have no GRO on sockets, so packets arrive one by one.
             let _ = sys::set_int(socket.as_fd(), libc::SOL_UDP, libc::UDP_GRO, 1);
         }
         sys::set_patience(socket.as_fd(), PATIENCE)?;
         socket.bind(&address.into())?;
         if kind == Kind::Udp {
-            // Lets our senders and connected sockets have the same port, and nobody before: the port was ours alone when it was bound.
-            // Other users' programs cannot join, for the kernel compares who made the sockets.
+            // From now on, send sockets and connected sockets may share the port. Without shards, it was exclusive when it was
+            // bound. Programs of other users cannot join, because the kernel compares the creators of the sockets.
             socket.set_reuse_port(true)?;
         }
         let slots = (0..SLOTS).map(|_| Slot::new(SLOT_BYTES)).collect();
@@ -139,7 +142,7 @@ impl Socket {
         })
     }
 
-    /// Gives peers that send much sockets of their own from now on.
+    /// Opens separate sockets for peers that send much from now on.
     pub(crate) fn open_connected_rx(&mut self) {
         self.connected_rx.get_or_insert_default();
     }
@@ -148,13 +151,13 @@ impl Socket {
         self.tx_sockets.port()
     }
 
-    /// Has the kernel choose among the sockets of this port by what their SCTP packets say. A kernel that cannot chooses by
-    /// addresses and ports; then more packets have to be handed on.
+    /// Makes the kernel choose among the sockets of this port by the contents of the SCTP packets. A kernel that cannot do so
+    /// chooses by addresses and ports. Then shards must hand more packets on to each other.
     pub(crate) fn steer(&self, shards: NonZeroU8) {
         let _ = sys::steer(self.tx_sockets.main(), &steering::program(shards, self.is_v4));
     }
 
-    /// The TTL or hop limit of what it sends.
+    /// Returns the TTL or hop limit of sent packets, or None if the kernel does not report it.
     pub(crate) fn hops(&self) -> Option<u8> {
         let main = self.tx_sockets.main();
         let socket = socket2::SockRef::from(&main);
@@ -166,22 +169,23 @@ impl Socket {
         self.counters
     }
 
-    /// Has `registry` report with `token` that packets or reports arrived, or that a full send buffer drained.
+    /// Registers the sockets with `registry`. An event of `token` means that packets or reports have arrived, or that a full send
+    /// buffer has drained.
     pub(crate) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         self.tx_sockets.register(registry, token)
     }
 
-    /// The train, by the interface that it should leave by.
+    /// Returns the train with the interface through which it should leave.
     pub(crate) fn towards<'a>(&self, train: &Train<'a>) -> Train<'a> {
         self.arrivals.towards(train)
     }
 
-    /// The interface by which the last packet on this route came.
+    /// Returns the interface on which the last packet on this route arrived.
     pub(crate) fn came_by(&self, route: &Route) -> Option<u32> {
         self.arrivals.came_by(route)
     }
 
-    /// Bytes that wait in this host where the packets of a train leave it.
+    /// Returns the bytes that wait in this host before the packets of a train would leave.
     pub(crate) fn waiting(&self, train: &Train<'_>) -> io::Result<usize> {
         self.tx_sockets.waiting(train.route.local, train.source_ifindex.unwrap_or(0))
     }
@@ -204,8 +208,8 @@ impl Socket {
         outcome.and(restored.map_err(|e| self.fail(train, train.bytes.len(), e)))
     }
 
-    /// Sends packets over IPv6 in fragments that every link takes; none if the kernel must do it: the packets are short,
-    /// their source address is left to the kernel, or raw sockets are not allowed.
+    /// Sends packets over IPv6 in fragments that every link takes. Returns None if the kernel must send them: the packets are
+    /// short, their source address is left to the kernel, or raw sockets are not allowed.
     fn send_cut(&mut self, tx_socket: TxSocket, train: &Train<'_>) -> Option<Result<(), SendError>> {
         let (IpAddr::V6(local), IpAddr::V6(remote)) = (train.route.local, train.route.remote) else {
             return None;
@@ -252,7 +256,7 @@ impl Socket {
         Ok(())
     }
 
-    /// Returns the error of a failed call; if the packet was too long, with the interface's current MTU.
+    /// Returns the error of a failed call. If a packet was too long, the error contains the interface's current MTU.
     fn fail(&self, train: &Train<'_>, sent: usize, source: io::Error) -> SendError {
         let mut kind = SendErrorKind::of(&source);
         if let (SendErrorKind::TooLarge { mtu }, Some(ifindex)) = (&mut kind, train.source_ifindex) {
@@ -261,7 +265,7 @@ impl Socket {
         SendError { route: train.route, sent, kind, source }
     }
 
-    /// Sends one batch, in one piece where that may work. The error tells how many bytes went before it.
+    /// Sends one batch, in one piece if possible. The error contains the number of bytes sent before it.
     fn send_batch(&mut self, shipment: &Shipment, train: &[u8]) -> Result<(), (usize, io::Error)> {
         let is_batch =
             self.kind == Kind::Udp && train.len() > shipment.segment_size && !shipment.may_fragment;
@@ -272,7 +276,7 @@ impl Socket {
             Err(e) if is_gso_refusal(&e) => {}
             outcome => return outcome.map_err(|e| (0, e)),
         }
-        // EINVAL has other causes too: only where the packets go singly was it GSO that was refused.
+        // EINVAL has other causes too. It refused GSO only if the packets can be sent singly.
         let outcome = self.send_one_by_one(shipment, train);
         if outcome.is_ok() {
             self.counters.gso_refusals += 1;
@@ -316,8 +320,8 @@ impl Socket {
         self.counters.bytes_sent += bytes as u64;
     }
 
-    /// Makes a send call, repeated while it only returns the pending error of an earlier packet. A packet
-    /// that the interface's queue dropped (ENOBUFS) counts as sent: to SCTP it is a loss like any other.
+    /// Makes a send call, and repeats it while it only returns the pending error of an earlier packet. A packet that the
+    /// interface's queue dropped (ENOBUFS) counts as sent. To SCTP, it is a loss like any other.
     fn attempt(
         &mut self,
         tx_socket: TxSocket,
@@ -339,12 +343,12 @@ impl Socket {
         outcome
     }
 
-    /// Closes the descriptors of interfaces that are gone.
+    /// Closes the send sockets of interfaces that are gone.
     pub(crate) fn close_gone(&mut self) {
         self.tx_sockets.close_gone();
     }
 
-    /// Delivers up to [`DATAGRAMS_PER_RECV`] datagrams of each socket, cut into SCTP packets.
+    /// Delivers up to [`DATAGRAMS_PER_RECV`] datagrams of each socket, split into SCTP packets.
     pub(crate) fn recv(
         &mut self,
         patience: Patience,
@@ -373,7 +377,7 @@ impl Socket {
                             self.connected_rx.iter_mut().for_each(|connected| connected.on_empty(n));
                         }
                     }
-                    // The main socket gets what it would have.
+                    // The main socket then receives the peer's datagrams.
                     Err(_) => self.connected_rx.iter_mut().for_each(|connected| connected.close(n)),
                 }
             }
@@ -463,7 +467,7 @@ impl Socket {
         }
     }
 
-    /// Delivers up to [`ERRORS_PER_CALL`] ICMP reports; tells whether more may wait.
+    /// Delivers up to [`ERRORS_PER_CALL`] ICMP reports. Returns true if more may wait.
     pub(crate) fn take_errors(&mut self, f: &mut impl FnMut(&PathError<'_>)) -> bool {
         if !self.errors_waiting {
             return false;
@@ -532,12 +536,12 @@ impl Shipment {
     }
 }
 
-/// Errors with which kernel or interface refuse a train: no checksum offload, IPsec, an old kernel.
+/// Reports whether the kernel or the interface refused a train, because of no checksum offload, IPsec, or an old kernel.
 fn is_gso_refusal(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EIO | libc::EINVAL | libc::EOPNOTSUPP))
 }
 
-/// Errors that an ICMP report leaves on the socket, for whichever call comes next.
+/// Reports whether this may be an error that an ICMP report left on the socket for the next call.
 fn may_be_pending(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
@@ -570,7 +574,7 @@ mod tests {
     #[test]
     fn a_train_that_the_kernel_refuses_goes_packet_by_packet_and_so_does_the_next_at_once() {
         let ((mut sender, _), (mut receiver, peer_port)) = (on_loopback(), on_loopback());
-        // Without checksums the kernel takes no trains, but packets.
+        // Without checksums, the kernel takes single packets but no trains.
         sys::set_int(sender.tx_sockets.main(), libc::SOL_SOCKET, libc::SO_NO_CHECK, 1).unwrap();
         let loopback = IpAddr::from([127, 0, 0, 1]);
         let route = Route { local: loopback, remote: loopback, carrier: Carrier::Udp { peer_port } };

@@ -1,6 +1,7 @@
-//! The program by which the kernel chooses among the sockets of shards: `wire::steer` in classic BPF.
+//! Program in classic BPF with which the kernel chooses among the sockets of shards, as `wire::steer` does for packets without T
+//! bit.
 //!
-//! It runs on the first SCTP packet of a UDP datagram, whose data begins behind the UDP header.
+//! The program runs on the first SCTP packet of a UDP datagram. Its data begins behind the UDP header.
 
 use std::num::NonZeroU8;
 
@@ -8,18 +9,18 @@ use libc::sock_filter;
 
 /// Offset of the verification tag in the common header.
 const TAG: u32 = 4;
-/// Of an address beyond this, offsets are from the network header (SKF_NET_OFF).
+/// Base of offsets that count from the network header (SKF_NET_OFF).
 const NETWORK_HEADER: u32 = libc::SKF_NET_OFF as u32;
-/// Offset of an IPv4 source address, and of the last four octets of an IPv6 one.
+/// Offset of an IPv4 source address, and offset of the last four octets of an IPv6 source address.
 const SOURCE_V4: u32 = 12;
 const SOURCE_V6_TAIL: u32 = 20;
 
-/// The program: the number of the socket for a datagram, in the order in which the sockets were bound.
+/// Returns the program. Its result is the number of the socket for a datagram, in the order in which the sockets were bound.
 pub(crate) fn program(shards: NonZeroU8, is_v4: bool) -> [sock_filter; 11] {
     let source = NETWORK_HEADER.wrapping_add(if is_v4 { SOURCE_V4 } else { SOURCE_V6_TAIL });
     [
         load(libc::BPF_W, TAG),
-        // A tag leads straight to the end.
+        // If the tag is not 0, the program skips to the modulo.
         sock_filter { code: code(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K), jt: 0, jf: 7, k: 0 },
         load(libc::BPF_H, 0),
         plain(libc::BPF_MISC | libc::BPF_TAX, 0),

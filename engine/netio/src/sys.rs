@@ -1,7 +1,7 @@
-//! The system calls, one small function each: the only `unsafe` of the crate.
+//! System calls of IP sockets, each in one small function.
 //!
-//! Every function takes borrowed buffers, builds the kernel's structures on the stack and keeps nothing, so
-//! no pointer outlives its call. Decoding of what comes back is safe code in `cmsg` and `address`.
+//! Every function takes borrowed buffers, builds the kernel's structures on the stack and keeps nothing. So no pointer outlives
+//! its call. The results are decoded in safe code, in `cmsg` and `sockaddr`.
 
 #![allow(unsafe_code, reason = "the crate's system calls, each with its SAFETY line")]
 
@@ -15,14 +15,14 @@ use libc::{c_int, c_void, iovec, mmsghdr, msghdr, socklen_t};
 use crate::cmsg::Control;
 use crate::sockaddr::SockAddr;
 
-/// Datagrams that one `sendmmsg` or `recvmmsg` carries at most.
+/// Limit on the datagrams of one `sendmmsg` or `recvmmsg`.
 pub(crate) const MESSAGES_PER_CALL: usize = 64;
 
 /// Bytes with the alignment that control messages and socket addresses need.
 #[repr(C, align(8))]
 pub(crate) struct Aligned<const N: usize>(pub(crate) [u8; N]);
 
-/// One preallocated place for a received datagram.
+/// A preallocated place for one received datagram.
 pub(crate) struct Slot {
     pub(crate) name: SockAddr,
     control: Aligned<256>,
@@ -33,7 +33,7 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    /// A slot for datagrams of up to `capacity` bytes.
+    /// Creates a slot for datagrams of up to `capacity` bytes.
     pub(crate) fn new(capacity: usize) -> Slot {
         Slot {
             name: SockAddr::default(),
@@ -45,12 +45,12 @@ impl Slot {
         }
     }
 
-    /// The datagram received last.
+    /// Returns the last received datagram.
     pub(crate) fn data(&self) -> &[u8] {
         &self.data[..self.data_len.min(self.data.len())]
     }
 
-    /// The control messages that came with it.
+    /// Returns the control messages of that datagram.
     pub(crate) fn control(&self) -> &[u8] {
         &self.control.0[..self.control_len.min(self.control.0.len())]
     }
@@ -100,7 +100,7 @@ pub(crate) fn set_int(fd: BorrowedFd<'_>, level: c_int, name: c_int, value: c_in
     check(result as isize).map(drop)
 }
 
-/// Has a program of classic BPF choose among the sockets that share this one's port.
+/// Makes a program of classic BPF choose among the sockets that share this socket's port.
 pub(crate) fn steer(fd: BorrowedFd<'_>, program: &[libc::sock_filter]) -> io::Result<()> {
     let len = u16::try_from(program.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
     let program = libc::sock_fprog { len, filter: program.as_ptr().cast_mut() };
@@ -117,7 +117,7 @@ pub(crate) fn steer(fd: BorrowedFd<'_>, program: &[libc::sock_filter]) -> io::Re
     check(result as isize).map(drop)
 }
 
-/// The IP MTU of an interface in bytes; `fd` is any socket of its network namespace.
+/// Returns the IP MTU of an interface in bytes. `fd` is any socket of its network namespace.
 pub(crate) fn interface_mtu(fd: BorrowedFd<'_>, ifindex: u32) -> io::Result<u32> {
     // SAFETY: ifreq is plain old data; all zeroes is a valid request.
     let mut request: libc::ifreq = unsafe { zeroed() };
@@ -131,7 +131,7 @@ pub(crate) fn interface_mtu(fd: BorrowedFd<'_>, ifindex: u32) -> io::Result<u32>
     u32::try_from(mtu).map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
-/// Bytes that were sent by a socket and that the kernel still holds, with its own overhead.
+/// Returns the bytes sent from a socket that the kernel still holds, including its own overhead.
 pub(crate) fn waiting(fd: BorrowedFd<'_>) -> io::Result<usize> {
     let mut bytes: c_int = 0;
     // SAFETY: SIOCOUTQ, whose number is TIOCOUTQ's, writes one c_int, which lives through the call.
@@ -167,8 +167,8 @@ pub(crate) fn send(fd: BorrowedFd<'_>, to: &SockAddr, control: &Control, bytes: 
     })
 }
 
-/// Sends the first [`MESSAGES_PER_CALL`] pieces of `segment_size` bytes as datagrams, each behind its head if that is not
-/// empty; tells how many went.
+/// Sends up to [`MESSAGES_PER_CALL`] pieces of `segment_size` bytes as datagrams, each behind its head if that is not empty.
+/// Returns the number of sent datagrams.
 pub(crate) fn send_many<'a>(
     fd: BorrowedFd<'_>,
     to: &SockAddr,
@@ -194,19 +194,19 @@ pub(crate) fn send_many<'a>(
         as isize)
 }
 
-/// Tells if a call that finds nothing waits for the socket's SO_RCVTIMEO.
+/// Behaviour of a receive call on an empty socket: whether it waits for the socket's SO_RCVTIMEO.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Patience {
     None,
     UntilTheFirst,
 }
 
-/// Sets how long calls that wait do so at most.
+/// Sets the limit on the time that waiting calls take.
 pub(crate) fn set_patience(fd: BorrowedFd<'_>, time: Duration) -> io::Result<()> {
     socket2::SockRef::from(&fd).set_read_timeout(Some(time))
 }
 
-/// Receives up to `slots.len()` (at most [`MESSAGES_PER_CALL`]) datagrams; tells how many slots were filled.
+/// Receives up to `slots.len()` datagrams, with a limit of [`MESSAGES_PER_CALL`]. Returns the number of filled slots.
 pub(crate) fn recv_many(fd: BorrowedFd<'_>, slots: &mut [Slot], patience: Patience) -> io::Result<usize> {
     let flags = match patience {
         Patience::None => libc::MSG_DONTWAIT,
@@ -231,7 +231,7 @@ pub(crate) fn recv_many(fd: BorrowedFd<'_>, slots: &mut [Slot], patience: Patien
     Ok(filled)
 }
 
-/// Takes one entry off the socket's error queue.
+/// Takes one entry from the socket's error queue.
 pub(crate) fn recv_error(fd: BorrowedFd<'_>, slot: &mut Slot) -> io::Result<()> {
     let mut iov = slice(&[]);
     let mut header = slot.header(&mut iov);

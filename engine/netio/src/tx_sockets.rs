@@ -1,13 +1,13 @@
-//! The file descriptors behind one [`Socket`](crate::socket::Socket), and when a poll watches them.
+//! The file descriptors of one [`Socket`](crate::socket::Socket), and their registration with a poll.
 //!
-//! Over IPv4 the interface in the packet info rules the choice of route, so one socket serves every uplink.
-//! Linux honours it over IPv6 only for the source address, and takes the best route whatever its interface;
-//! only a socket bound to the interface is obeyed. So each interface gets a *sender* for IPv6: a socket bound
-//! to the interface and our port and connected to an address of our own, by which it never receives what is
-//! meant for the main socket, neither packets nor ICMP reports.
+//! Over IPv4, the interface in the packet info determines the route, so one socket serves every uplink. Over IPv6, Linux uses
+//! that interface only for the source address, and takes the best route on any interface. Linux obeys only a socket that is bound
+//! to the interface. Each interface therefore gets a *sender* for IPv6: a socket that is bound to the interface and the local
+//! port, and connected to a local address. A sender thus never receives packets or ICMP reports that are meant for the main
+//! socket.
 //!
-//! Writability is watched only while a send buffer is full, since otherwise the kernel would report it
-//! after each packet that has left.
+//! Writability is watched only while a send buffer is full. Otherwise, the kernel would report it after each packet that has
+//! left.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -24,15 +24,15 @@ use crate::options;
 use crate::socket::Kind;
 use crate::sys;
 
-/// Interfaces that have a socket of their own for sending over IPv6 at most, for each carrier. They are opened at the
-/// first send by their interface and stay, so a process has up to twice as many descriptors (UDP and raw) more than
-/// at its start; beyond the limit all are closed and opened again as needed.
+/// Limit on the interfaces with a separate socket for sending over IPv6, for each carrier. Such a socket is opened at the first
+/// send through its interface, and stays open. With both carriers (UDP and raw), a process thus needs up to twice as many
+/// additional descriptors. Beyond the limit, all are closed and opened again as needed.
 pub const SENDERS_MAX: usize = 64;
 
-/// Which file descriptor a packet leaves by: the main socket, or the sender of an interface.
+/// The file descriptor through which a packet leaves: the main socket (None), or the sender of an interface.
 pub(crate) type TxSocket = Option<NonZeroU32>;
 
-/// The main socket and the senders. Invariant: none is watched for writing unless its last send found it full.
+/// The main socket and the senders. Invariant: a socket is watched for writing only if its last send found it full.
 pub(crate) struct TxSockets {
     main: Watched,
     senders: BTreeMap<NonZeroU32, Watched>,
@@ -58,12 +58,12 @@ impl TxSockets {
         self.port
     }
 
-    /// Starts with the main socket alone, which is bound to `port`.
+    /// Starts with only the main socket, which is bound to `port`.
     pub(crate) fn new(socket: socket2::Socket, kind: Kind, port: u16) -> TxSockets {
         TxSockets { main: Watched::new(socket), senders: BTreeMap::new(), kind, port, poll: None }
     }
 
-    /// The socket that receives.
+    /// Returns the main socket, which receives.
     pub(crate) fn main(&self) -> BorrowedFd<'_> {
         self.main.socket.as_fd()
     }
@@ -73,17 +73,18 @@ impl TxSockets {
         tx_socket.and_then(|ifindex| self.senders.get(&ifindex)).unwrap_or(&self.main).socket.as_fd()
     }
 
-    /// Bytes of packets from `local` over the interface, and of others that leave by the same socket, that the kernel still holds.
+    /// Returns the bytes that the kernel still holds of packets from `local` over the interface, and of other packets from the
+    /// same socket.
     pub(crate) fn waiting(&self, local: IpAddr, ifindex: u32) -> io::Result<usize> {
         let tx_socket = NonZeroU32::new(ifindex).filter(|_| local.is_ipv6() && !local.is_unspecified());
         sys::waiting(self.fd(tx_socket))
     }
 
-    /// Chooses where packets from `local` over the interface (0: any) leave; opens a sender if one is needed.
+    /// Chooses the socket for packets from `local` over the interface (0: any). Opens a sender if one is needed.
     pub(crate) fn choose(&mut self, local: IpAddr, ifindex: u32) -> io::Result<TxSocket> {
         let (IpAddr::V6(local), Some(ifindex)) = (local, NonZeroU32::new(ifindex)) else { return Ok(None) };
         if local.is_unspecified() {
-            // Without a source address the kernel does heed the interface.
+            // Without a source address, the kernel obeys the interface.
             return Ok(None);
         }
         if !self.senders.contains_key(&ifindex) {
@@ -107,7 +108,7 @@ impl TxSockets {
         self.senders.retain(|ifindex, _| !is_gone(*ifindex));
     }
 
-    /// Has a poll report arrivals, and writability when it is waited for.
+    /// Registers with a poll. It reports arrivals, and writability while a send buffer is full.
     pub(crate) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         let poll = registry.try_clone()?;
         registry.register(&mut SourceFd(&self.main.socket.as_raw_fd()), token, Interest::READABLE)?;
@@ -115,7 +116,7 @@ impl TxSockets {
         Ok(())
     }
 
-    /// The poll that is told of arrivals, with their token.
+    /// Returns the poll that reports arrivals, and their token.
     pub(crate) fn poll(&self) -> Option<&(Registry, Token)> {
         self.poll.as_ref()
     }
@@ -125,8 +126,8 @@ impl TxSockets {
         self.watch_for_writing(tx_socket, false);
     }
 
-    /// Notes why the socket took none: a full one is watched until it drains, the sender of an interface or
-    /// address that went away is closed.
+    /// Notes why the socket took no packet. A full socket is watched until it drains. The sender of an interface or address that
+    /// has disappeared is closed.
     pub(crate) fn on_send_error(&mut self, tx_socket: TxSocket, kind: SendErrorKind) {
         match (kind, tx_socket) {
             (SendErrorKind::Full, _) => self.watch_for_writing(tx_socket, true),
@@ -151,12 +152,12 @@ impl TxSockets {
             (false, true) => registry.register(&mut source, *token, Interest::WRITABLE),
             (false, false) => registry.deregister(&mut source),
         };
-        // Where epoll is out of memory the next full send tries again.
+        // If epoll is out of memory, the next full send tries again.
         watched.is_for_writing = if outcome.is_ok() { on } else { watched.is_for_writing };
     }
 }
 
-/// Opens a socket of the kind and family, not yet bound. It blocks; calls that must not say so (MSG_DONTWAIT).
+/// Opens an unbound socket of the kind and family. It blocks by default, so calls that must not wait pass MSG_DONTWAIT.
 pub(crate) fn new_socket(kind: Kind, is_v4: bool) -> io::Result<socket2::Socket> {
     let (kind_of, protocol) = match kind {
         Kind::Udp => (Type::DGRAM, Protocol::UDP),

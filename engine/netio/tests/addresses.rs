@@ -1,4 +1,4 @@
-//! Addresses and links of a real kernel, in network namespaces.
+//! Tests of addresses and links on a real kernel, in network namespaces.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! Peers that send much get sockets of their own, on a real kernel, between network namespaces.
+//! Tests of separate sockets for peers that send much, on a real kernel, between network namespaces.
 
 mod common;
 
@@ -13,17 +13,17 @@ use common::*;
 use netio::{CONNECTED_RX_MAX, Owner, PathErrorKind, Received, SendError, Train, UdpCarrier, Unreachable};
 use socket2::{Domain, Socket, Type};
 
-/// Trains of [`PACKETS`] packets, more than enough for a connected socket where each packet arrives alone.
+/// Number of trains of [`PACKETS`] packets. If each packet arrives alone, they are more than enough for a connected socket.
 const TRAINS: usize = 50;
 const PACKETS: usize = 64;
-/// Each packet: its number.
+/// Length of a packet in bytes. It contains only its number.
 const LENGTH: usize = 8;
 
-/// A carrier with connected sockets, which it opens in its own namespace.
+/// A carrier that opens connected sockets, with its own namespace.
 struct End(Namespace, UdpCarrier);
 
 impl End {
-    /// Waits until `count` packets have arrived, which all belong to associations.
+    /// Waits until `count` packets have arrived. All of them belong to associations.
     fn packets(&mut self, count: usize) -> Vec<Packet> {
         self.packets_of(count, Owner::Association)
     }
@@ -33,7 +33,7 @@ impl End {
     }
 }
 
-/// A carrier all whose packets have the same owner.
+/// A carrier whose packets all have the same owner.
 struct Owned<'a>(&'a mut UdpCarrier, Owner);
 
 impl AnyCarrier for Owned<'_> {
@@ -54,7 +54,7 @@ impl AnyCarrier for Owned<'_> {
     }
 }
 
-/// Two namespaces whose link has no offloads, and a carrier in each; the second opens connected sockets.
+/// Returns two namespaces whose link has no offloads, and a carrier in each. The second carrier opens connected sockets.
 fn ends() -> (Namespace, UdpCarrier, End) {
     let (a, b) = pair();
     b.exec("ethtool -K left gro off");
@@ -65,16 +65,16 @@ fn ends() -> (Namespace, UdpCarrier, End) {
 }
 
 impl End {
-    /// Sockets connected to a peer, bound to this address of ours.
+    /// Returns the number of sockets that are bound to the local address and connected to a peer.
     fn connected(&self, local: &str) -> usize {
         let ours = if local.contains(':') { format!("[{local}]:9899") } else { format!("{local}:9899") };
         let listed = self.0.read("ss -Hun state established");
-        // Columns: queues, own address, peer's.
+        // The columns are two queues, the local address, and the peer's address.
         listed.lines().filter(|line| line.split_whitespace().nth(2) == Some(&ours)).count()
     }
 }
 
-/// A peer that sends from another port than usual is busy.
+/// Makes a peer busy that sends from another port than usual.
 fn send_from(sender: &mut UdpCarrier, receiver: &mut End, from: &str, to: &str, port: u16) {
     for _ in 0..TRAINS {
         let bytes = [0; PACKETS * LENGTH];
@@ -85,7 +85,7 @@ fn send_from(sender: &mut UdpCarrier, receiver: &mut End, from: &str, to: &str, 
     }
 }
 
-/// Sends many packets with numbers, and takes what arrives as it comes.
+/// Sends many numbered packets. Returns the numbers in the order of arrival.
 fn send_much(sender: &mut UdpCarrier, receiver: &mut End, from: &str, to: &str) -> Vec<u64> {
     let mut arrived = Vec::new();
     for train_number in 0..TRAINS {
@@ -132,7 +132,7 @@ fn a_port_that_another_program_has_is_taken_whatever_it_shares() {
         let (free, taken) = namespace.within(|| {
             let other = Socket::new(Domain::IPV4, Type::DGRAM, None).unwrap();
             share(&other, true).unwrap();
-            // A program that another test has just started has the last round's sockets until its exec.
+            // A child of another test keeps the last round's sockets until its exec.
             let bind = || other.bind(&SocketAddr::from(([127, 0, 0, 1], 9899)).into());
             let is_bound = (0..500).any(|_| {
                 std::thread::sleep(Duration::from_millis(10));
@@ -164,8 +164,7 @@ fn a_report_about_a_busy_peer_that_has_gone_is_taken() {
 #[test]
 fn several_busy_peers_of_one_address_get_sockets_of_their_own_and_one_more_takes_the_oldest_ones() {
     let (a, _, mut receiver) = ends();
-    // Each family has ports of its own: a program that another test has just started keeps the sockets of the
-    // family before until its exec.
+    // Each family has separate ports, because a child of another test keeps the sockets of the previous family until its exec.
     for ((from, to), first) in families(1).into_iter().zip([9900, 9950]) {
         let before = receiver.1.counters().connected_rx;
         let ports = first..=first + CONNECTED_RX_MAX as u16;
@@ -175,7 +174,7 @@ fn several_busy_peers_of_one_address_get_sockets_of_their_own_and_one_more_takes
             assert_eq!(receiver.1.counters().connected_rx - before, n as u64 + 1, "each busy peer gets one");
         }
         assert_eq!(receiver.connected(&to), CONNECTED_RX_MAX, "the oldest one has gone");
-        // Whether by a socket of its own or, as the first, by the main one: each is heard, and taken for itself.
+        // One peer's packets arrive on the main socket, the others' on connected sockets. All packets have the right route.
         for (port, sender) in &mut senders {
             send_from(sender, &mut receiver, &from, &to, *port);
         }
@@ -212,7 +211,7 @@ fn packets_of_other_peers_arrive_once_while_busy_peers_get_sockets() {
         let sending = scope.spawn(|| {
             let mut sent = 0_u64;
             while !is_over.load(Ordering::Relaxed) {
-                // No more than any receive buffer holds, however seldom the receiver runs.
+                // The number of waiting datagrams fits any receive buffer, however seldom the receiver runs.
                 if sent as usize * STRANGERS > taken.load(Ordering::Relaxed) + WAITING_MAX {
                     std::thread::yield_now();
                     continue;
@@ -234,7 +233,7 @@ fn packets_of_other_peers_arrive_once_while_busy_peers_get_sockets() {
             taken.fetch_add(1, Ordering::Relaxed);
             true
         };
-        // Three times as many busy peers as have room: sockets open and close all the time.
+        // The number of busy peers is three times the limit, so sockets open and close all the time.
         for busy in 0..3 * CONNECTED_RX_MAX as u16 {
             let mut sender = a.udp_at(9900 + busy);
             for _ in 0..TRAINS {

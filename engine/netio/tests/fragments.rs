@@ -1,5 +1,5 @@
-//! Packets too long for a link, on a real kernel: which may be fragmented, and what is said of those that may not.
-//! Each test runs by UDP and by raw IP.
+//! Tests of packets too long for a link, on a real kernel. Some may be fragmented, and the others cause errors. Each test runs
+//! over UDP and over raw IP.
 
 mod common;
 
@@ -35,7 +35,7 @@ fn crosses_whole_and_the_next_one_has_df_again<C: AnyCarrier>(open: Open<C>, rou
     }
 }
 
-/// Also where no router says a word.
+/// Tests a path whose router sends no ICMP errors.
 fn crosses_a_smaller_link_behind_a_silent_router<C: AnyCarrier>(open: Open<C>, route: MakeRoute) {
     let (a, router, b) = routed(1280);
     let silence = "add table inet silent; add chain inet silent out { type filter hook output priority 0; }; \
@@ -51,7 +51,7 @@ fn crosses_a_smaller_link_behind_a_silent_router<C: AnyCarrier>(open: Open<C>, r
         a.within(|| sender.transmit(&Train { may_fragment: true, ..whole })).unwrap();
         assert_eq!(packets(&mut receiver, 1), [(back, Ecn::NotEct, bytes.clone())]);
         assert_eq!(sender.errors(), []);
-        // The next one is not cut: it fits.
+        // The next packet fits, so it is not cut.
         sender.transmit(&train(&there, None, Ecn::NotEct, 1200, &bytes[..1200])).unwrap();
         assert_eq!(packets(&mut receiver, 1)[0].2, bytes[..1200]);
     }

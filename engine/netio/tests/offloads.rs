@@ -1,6 +1,10 @@
-//! Trains on a real kernel, whatever the interfaces do with them: segmentation by the sender's interface on and off, GRO at
-//! the receiver's on and off, packets of equal and of unequal length, more than go into one call, IPv4 and IPv6, UDP and
-//! raw IP. Each packet must arrive once, in its place, bit for bit, with a right CRC32c.
+//! Tests of trains on a real kernel, with different work of the interfaces:
+//!
+//! - segmentation by the sender's interface, and GRO at the receiver's interface, each on and off
+//! - packets of equal and of unequal length, and more packets than one call takes
+//! - IPv4 and IPv6, UDP and raw IP
+//!
+//! Each packet must arrive once, in its place, bit for bit, with a right CRC32c.
 
 mod common;
 
@@ -9,12 +13,12 @@ use common::*;
 use netio::Counters;
 use wire::{ChecksumMode, Chunk, CommonHeader, Data, Packet, PacketWriter, Ppid, Ssn, StreamId, Tsn};
 
-/// An interface without offloads passes on the packets that a wire would carry.
+/// Command that turns all offloads off. The interface then passes on the packets that a wire would carry.
 const WITHOUT_GSO: &str = "ethtool -K left tso off gso off tx off sg off tx-udp-segmentation off";
-/// Else a train crosses a veth in one piece and there is nothing for GRO to do.
+/// Command that turns hardware segmentation off. With it, a train would cross a veth in one piece, and GRO would have no work.
 const WITHOUT_HARDWARE_SEGMENTATION: &str = "ethtool -K left tso off tx-udp-segmentation off";
 
-/// Trains of one load: packets of the first length, and a last one of the second.
+/// Trains of one load. Each train has packets of one length, and a last packet of another length.
 struct Load {
     what: &'static str,
     trains: &'static [(usize, usize, usize)],
@@ -24,7 +28,8 @@ const fn trains(what: &'static str, trains: &'static [(usize, usize, usize)]) ->
     Load { what, trains }
 }
 
-/// `(packets, length of each, length of the last)`; lengths are multiples of four, as those of SCTP packets.
+/// The loads. Each train is `(packets, length of each, length of the last)`. Lengths are multiples of four, like the lengths of
+/// SCTP packets.
 const LOADS: &[Load] = &[
     trains("all of one length", &[(40, 1400, 1400)]),
     trains("the last one short", &[(40, 1400, 332)]),
@@ -45,7 +50,7 @@ const LOADS: &[Load] = &[
     ),
 ];
 
-/// A packet with one DATA chunk, `length` bytes in all.
+/// Returns a packet with one DATA chunk, of `length` bytes in total.
 fn packet(number: u32, length: usize) -> Vec<u8> {
     let payload: Vec<u8> = (0..length - 28).map(|i| (i as u32 * 7 + number * 31) as u8).collect();
     let data = Data {
@@ -67,7 +72,7 @@ fn packet(number: u32, length: usize) -> Vec<u8> {
     bytes
 }
 
-/// Sends a load by one route and compares what arrives.
+/// Sends a load over one route, and compares the packets that arrive.
 fn crosses<C: AnyCarrier>(load: &Load, (sender, receiver): (&mut C, &mut C), there: &Route, back: &Route) {
     let mut expected: Vec<Vec<u8>> = Vec::new();
     for &(count, length, last) in load.trains {
@@ -90,7 +95,7 @@ fn crosses<C: AnyCarrier>(load: &Load, (sender, receiver): (&mut C, &mut C), the
     }
 }
 
-/// All loads in both families between two namespaces whose interfaces were set up by these commands; none comes twice.
+/// Sends all loads in both families between two namespaces, whose interfaces these commands set up. No packet may arrive twice.
 fn all_cross<C: AnyCarrier>(
     commands: (&[&str], &[&str]),
     open: fn(&Namespace) -> C,
@@ -102,7 +107,7 @@ fn all_cross<C: AnyCarrier>(
     let (mut sender, mut receiver) = (open(&a), open(&b));
     for (from, to) in families(1) {
         let (there, back) = (route(&from, &to), route(&to, &from));
-        // The first packet finds the neighbour; the kernel keeps only some 90 packets while it does.
+        // The first packet makes the kernel find the neighbour. Meanwhile, the kernel keeps only about 90 packets.
         sender.transmit(&train(&there, None, Ecn::Ect0, 1400, &packet(0, 100))).unwrap();
         packets(&mut receiver, 1);
         for load in LOADS {
@@ -113,7 +118,7 @@ fn all_cross<C: AnyCarrier>(
     (sender, receiver)
 }
 
-/// By UDP, between interfaces set up by these commands: what the two sockets counted.
+/// Runs all loads over UDP, between interfaces that these commands set up. Returns the counters of both sockets.
 fn udp(a: &[&str], b: &[&str]) -> (Counters, Counters) {
     let (sender, receiver) = all_cross((a, b), Namespace::udp, udp_route);
     (sender.counters(), receiver.counters())

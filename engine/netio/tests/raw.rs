@@ -1,4 +1,4 @@
-//! The raw carrier on a real kernel, between network namespaces.
+//! Tests of the raw carrier on a real kernel, between network namespaces.
 
 mod common;
 
@@ -25,7 +25,7 @@ fn a_hundred_packets_of_one_call_go_in_order() {
     let (mut sender, mut receiver) = (a.raw(), b.raw());
     let bytes = pattern(100 * 1000 + 7);
     for (from, to) in families(1) {
-        // The first packet finds the neighbour; the kernel keeps only some 90 packets while it does.
+        // The first packet makes the kernel find the neighbour. Meanwhile, the kernel keeps only about 90 packets.
         sender.send(&train(&raw_route(&from, &to), None, Ecn::NotEct, 1000, b"first")).unwrap();
         packets(&mut receiver, 1);
         sender.send(&train(&raw_route(&from, &to), None, Ecn::NotEct, 1000, &bytes)).unwrap();
@@ -55,7 +55,7 @@ fn a_host_with_a_raw_socket_does_not_refuse_the_protocol() {
     for (from, to) in families(1) {
         sender.send(&train(&raw_route(&from, &to), None, Ecn::NotEct, 1400, &pattern(200))).unwrap();
         packets(&mut receiver, 1);
-        // The report would have been on its way before this answer.
+        // A report would have arrived before this answer.
         receiver.send(&train(&raw_route(&to, &from), None, Ecn::NotEct, 1400, b"answer")).unwrap();
         packets(&mut sender, 1);
         assert_eq!(sender.errors(), []);

@@ -1,4 +1,4 @@
-//! The raw carrier's shortcuts on a real kernel: long trains by a packet socket, and when they do not take it.
+//! Tests of the raw carrier's shortcuts on a real kernel: long trains over a packet socket, and trains that must not take it.
 
 mod common;
 
@@ -6,7 +6,7 @@ use base::Ecn;
 use common::*;
 use netio::{RawCarrier, SendErrorKind};
 
-/// Bytes of the packets, and how many make a long train.
+/// Bytes of a packet, and number of packets in a long train.
 const SIZE: usize = 1400;
 const LONG: usize = 20;
 
@@ -18,7 +18,8 @@ fn with_shortcuts(host: &Namespace, own_table: Option<&str>) -> RawCarrier {
     })
 }
 
-/// Sends one packet, so that the neighbour is known, and then a long train; how many packets took the shortcut.
+/// Sends one packet, so the kernel knows the neighbour, and then a long train. Returns the number of packets that took the
+/// shortcut.
 fn exchange(a: &Namespace, sender: &mut RawCarrier, receiver: &mut RawCarrier, from: &str, to: &str) -> u64 {
     let (route, bytes) = (raw_route(from, to), pattern(SIZE * (LONG - 1) + 28));
     sender.send(&train(&route, None, Ecn::NotEct, SIZE, b"first")).unwrap();

@@ -79,7 +79,7 @@ fn fragments() {
     let guard = Guard { network: None, ports: Some((PORT, PORT)), is_refused: true };
     interceptor.guard(&[guard]).expect("a guard");
     let before = fragments_at(&world.beta);
-    // If second fragments passed, those of the first call would arrive before the first fragments of the second call.
+    // If second fragments passed, the ones of the first call would arrive before the first fragments of the second call.
     send(before, 1);
     send(before, 2);
     let after = fragments_at(&world.beta);

@@ -1,4 +1,4 @@
-//! The system calls of packet sockets, one small function each.
+//! System calls of packet sockets, each in one small function.
 
 #![allow(unsafe_code, reason = "system calls, each with its SAFETY line")]
 
@@ -18,7 +18,7 @@ fn index(ifindex: u32) -> io::Result<c_int> {
     c_int::try_from(ifindex).map_err(|_| io::ErrorKind::InvalidInput.into())
 }
 
-/// Binds a packet socket to an interface; with protocol 0 it receives nothing.
+/// Binds a packet socket to an interface. With protocol 0, the socket receives nothing.
 pub(super) fn bind(fd: BorrowedFd<'_>, ifindex: u32, protocol: u16) -> io::Result<()> {
     // SAFETY: sockaddr_ll is plain old data; all zeroes is a valid value.
     let mut address: libc::sockaddr_ll = unsafe { zeroed() };
@@ -36,7 +36,7 @@ pub(super) fn bind(fd: BorrowedFd<'_>, ifindex: u32, protocol: u16) -> io::Resul
     check(result as isize).map(drop)
 }
 
-/// Has the interface take frames to all addresses, for as long as the socket lives.
+/// Puts the interface into promiscuous mode while the socket exists.
 pub(super) fn listen_to_all_addresses(fd: BorrowedFd<'_>, ifindex: u32) -> io::Result<()> {
     let request = libc::packet_mreq {
         mr_ifindex: index(ifindex)?,
@@ -57,7 +57,7 @@ pub(super) fn listen_to_all_addresses(fd: BorrowedFd<'_>, ifindex: u32) -> io::R
     check(result as isize).map(drop)
 }
 
-/// Reports whether an interface is up; `fd` is any socket of its network namespace.
+/// Reports whether an interface is up. `fd` is any socket of its network namespace.
 pub(super) fn is_up(fd: BorrowedFd<'_>, ifindex: u32) -> io::Result<bool> {
     // SAFETY: ifreq is plain old data; all zeroes is a valid request.
     let mut request: libc::ifreq = unsafe { zeroed() };
@@ -71,7 +71,7 @@ pub(super) fn is_up(fd: BorrowedFd<'_>, ifindex: u32) -> io::Result<bool> {
     Ok(c_int::from(flags) & libc::IFF_UP != 0)
 }
 
-/// Frames dropped for want of room since the last call.
+/// Returns the number of frames dropped for lack of buffer space since the last call.
 pub(super) fn take_drops(fd: BorrowedFd<'_>) -> io::Result<u32> {
     // SAFETY: tpacket_stats is plain old data; all zeroes is a valid value.
     let mut stats: libc::tpacket_stats = unsafe { zeroed() };
@@ -90,7 +90,7 @@ pub(super) fn take_drops(fd: BorrowedFd<'_>) -> io::Result<u32> {
     Ok(stats.tp_drops)
 }
 
-/// Sends the first [`FRAMES_PER_CALL`] frames by a bound socket; tells how many went, one at least.
+/// Sends up to [`FRAMES_PER_CALL`] frames over a bound socket. Returns the number of sent frames, which is at least one.
 pub(super) fn send_each(fd: BorrowedFd<'_>, frames: &[&[u8]]) -> io::Result<usize> {
     let empty = iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
     let mut iovs = [empty; FRAMES_PER_CALL];
@@ -109,14 +109,14 @@ pub(super) fn send_each(fd: BorrowedFd<'_>, frames: &[&[u8]]) -> io::Result<usiz
         as isize)
 }
 
-/// Has the calling thread run before all others that have no such rights (SCHED_FIFO, priority 1).
+/// Gives the calling thread real-time priority (SCHED_FIFO, priority 1). It then precedes all threads without such priority.
 ///
 /// # Errors
-/// Those of sched_setscheduler(2): EPERM without CAP_SYS_NICE.
+/// The errors of sched_setscheduler(2), such as EPERM without CAP_SYS_NICE.
 pub fn run_realtime() -> io::Result<()> {
     let priority: c_int = 1;
-    // SAFETY: `struct sched_param` is one int, which lives through the call; 0 is the calling thread. Not by the C
-    // library's function, which musl leaves out.
+    // SAFETY: `struct sched_param` is one int, which lives through the call; 0 is the calling thread. This is a direct system
+    // call, because musl lacks the library function.
     let result =
         unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, libc::SCHED_FIFO, &raw const priority) };
     check(result as isize).map(drop)

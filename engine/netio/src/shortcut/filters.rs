@@ -1,7 +1,8 @@
-//! Finds out if anything filters the packets of this host: nftables, iptables, IPsec.
+//! Detects whether anything filters the packets of this host: nftables, iptables or IPsec.
 //!
-//! Any base chain of the families ip, ip6 and inet counts, at whatever hook: chains for what arrives may ask for connection
-//! tracking, which must see what leaves. Asks, changes nothing; where the kernel refuses an answer there may be filters.
+//! Any base chain of the families ip, ip6 and inet counts, at every hook. Chains for arriving packets also count, because they
+//! may use connection tracking, which must see leaving packets. This module changes nothing. If the kernel refuses an answer,
+//! filters may exist.
 
 use std::fs::{self, File};
 use std::io;
@@ -23,24 +24,24 @@ const IP_FAMILIES: [u8; 3] = [1, 2, 10];
 /// `NFTA_CHAIN_TABLE` and `NFTA_CHAIN_HOOK`, which only base chains have.
 const CHAIN_TABLE: u16 = 1;
 const CHAIN_HOOK: u16 = 4;
-/// Bits of an attribute's type that are no type.
+/// Bits of an attribute's type that are flags.
 const ATTRIBUTE_FLAGS: u16 = 0xc000;
 /// `XFRM_MSG_GETPOLICY`, and the length of `struct xfrm_userpolicy_id`.
 const GET_POLICY: u16 = 0x15;
 const POLICY_ID: usize = 64;
-/// The tables of iptables-legacy that are in use; absent where the kernel has none.
+/// Lists of the tables of iptables-legacy that are in use. The files are absent if the kernel has no iptables-legacy.
 const LEGACY: [&str; 2] = ["/proc/thread-self/net/ip_tables_names", "/proc/thread-self/net/ip6_tables_names"];
 
-/// Those of [`keep_filters_readable`].
+/// Files that [`keep_filters_readable`] holds open.
 static KEPT: OnceLock<[Option<File>; 2]> = OnceLock::new();
 
-/// Holds the kernel's lists of iptables' tables open for the rest of the process, in the calling thread's network namespace:
-/// only root may open them, and a process that gives its user id up goes on to read them.
+/// Holds the kernel's lists of iptables' tables open for the rest of the process, in the calling thread's network namespace. Only
+/// root may open these files. A process that gives up its user id can still read them.
 pub fn keep_filters_readable() {
     KEPT.get_or_init(|| LEGACY.map(|path| File::open(path).ok()));
 }
 
-/// The question, and its last answer.
+/// Query for filters, and its last answer.
 pub(super) struct Filters {
     news: Netlink,
     own_table: Option<String>,
@@ -48,10 +49,10 @@ pub(super) struct Filters {
 }
 
 impl Filters {
-    /// Opens a socket that hears of changes.
+    /// Opens a socket that receives reports of changes.
     ///
     /// # Errors
-    /// Those of netlink(7).
+    /// The errors of netlink(7).
     pub(super) fn open(own_table: Option<&str>) -> io::Result<Filters> {
         let news = Netlink::open_for(NETLINK_NETFILTER, NFTABLES_GROUP, true)?;
         Ok(Filters { news, own_table: own_table.map(str::to_owned), answer: None })
@@ -62,12 +63,12 @@ impl Filters {
         self.news.has_news()
     }
 
-    /// Makes the next question one to the kernel.
+    /// Forgets the last answer, so the next query asks the kernel.
     pub(super) fn forget(&mut self) {
         self.answer = None;
     }
 
-    /// Reports whether there are filters, or may be.
+    /// Reports whether filters exist, or may exist.
     pub(super) fn are_there(&mut self) -> bool {
         if let Some(answer) = self.answer {
             return answer;
@@ -88,7 +89,7 @@ impl Filters {
     }
 }
 
-/// Reports whether a chain, told behind its `struct nfgenmsg`, is a base chain for IP of another table than `own`.
+/// Reports whether a chain is a base chain for IP in another table than `own`. `chain` begins with a `struct nfgenmsg`.
 fn is_foreign_base_chain(chain: &[u8], own: Option<&[u8]>) -> bool {
     let [family, _, _, _, rest @ ..] = chain else { return false };
     let (mut is_base, mut is_own) = (false, false);
@@ -110,10 +111,10 @@ fn for_each_attribute(mut bytes: &[u8], mut f: impl FnMut(u16, &[u8])) {
     }
 }
 
-/// Reports whether IPsec has policies.
+/// Reports whether IPsec policies exist.
 fn has_policy() -> io::Result<bool> {
     let mut netlink = match Netlink::open_for(NETLINK_XFRM, 0, false) {
-        // A kernel without IPsec.
+        // The kernel has no IPsec.
         Err(e) if e.raw_os_error() == Some(libc::EPROTONOSUPPORT) => return Ok(false),
         outcome => outcome?,
     };
@@ -122,11 +123,11 @@ fn has_policy() -> io::Result<bool> {
     Ok(found)
 }
 
-/// Reports whether the list of this number names a table. If it was added after [`keep_filters_readable`], it may be
-/// unreadable, and this returns true.
+/// Reports whether list `number` names a table. A list that appeared after [`keep_filters_readable`] may be unreadable. This then
+/// returns true.
 fn is_in_use(number: usize) -> bool {
     let kept = KEPT.get().and_then(|kept| kept[number].as_ref());
-    // The list of a module that is gone gives an error.
+    // The list of an unloaded module gives an error.
     if let Some(Ok(length)) = kept.map(|file| file.read_at(&mut [0], 0)) {
         return length > 0;
     }

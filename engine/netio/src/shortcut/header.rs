@@ -1,7 +1,7 @@
-//! The IP header that the kernel would have written.
+//! IP headers as the kernel would write them.
 //!
-//! RFC 791 section 3.1 and RFC 8200 section 3. Don't Fragment is set, so the identification means nothing (RFC 6864 section
-//! 4.1); no options, no flow label, DSCP 0.
+//! This module follows RFC 791 section 3.1 and RFC 8200 section 3. Don't Fragment is set, so the identification has no meaning
+//! (RFC 6864 section 4.1). The headers have no options, no flow label, and DSCP 0.
 
 use std::net::IpAddr;
 
@@ -11,11 +11,11 @@ use super::Hops;
 
 const V4: usize = 20;
 const V6: usize = 40;
-/// Version 4, a header of five words.
+/// Version 4, and a header length of five words.
 const V4_FIRST: u8 = 0x45;
 const V6_FIRST: u8 = 0x60;
 const DONT_FRAGMENT: u8 = 0x40;
-/// Greatest value of an IP length field.
+/// Greatest value of an IP length field, in bytes.
 const LENGTH_MAX: usize = u16::MAX as usize;
 
 /// An IP header.
@@ -25,8 +25,8 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// The header of a packet with `length` bytes of SCTP. A longer packet than IP allows gets the greatest length, and the interface
-    /// refuses it.
+    /// Returns the header of a packet with `length` bytes of SCTP. If the packet is longer than IP allows, the header has the
+    /// greatest length, and the interface refuses the packet.
     pub(super) fn new(route: &Route, ecn: Ecn, hops: Hops, length: usize) -> Header {
         match (route.local, route.remote) {
             (IpAddr::V4(local), IpAddr::V4(remote)) => {
@@ -65,7 +65,7 @@ fn octets(address: IpAddr) -> [u8; 16] {
     }
 }
 
-/// RFC 1071, over whole words.
+/// Returns the checksum of RFC 1071, over whole words.
 fn checksum(header: &[u8]) -> u16 {
     let sum: u32 = header.chunks_exact(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]]))).sum();
     let folded = (sum & 0xffff) + (sum >> 16);

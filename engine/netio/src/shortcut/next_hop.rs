@@ -1,7 +1,7 @@
-//! Link address of the next host, from the kernel's routes and neighbours.
+//! Link address of the next hop, from the kernel's routes and neighbours.
 //!
-//! Asks, changes nothing. Refuses all but a plain unicast route over a link with addresses of its own to a neighbour that the
-//! kernel holds for valid: tunnels, the loopback, a route into MPLS or through another family yield none.
+//! This module changes nothing. It accepts only a plain unicast route, over a link with its own addresses, to a neighbour that
+//! the kernel considers valid. Tunnels, the loopback interface, and routes into MPLS or through another family give None.
 
 use std::io;
 use std::net::IpAddr;
@@ -20,10 +20,11 @@ use crate::sockaddr::SockAddr;
 pub(super) struct NextHop(SockAddr);
 
 impl NextHop {
-    /// Asks for the next hop from `local` to `remote`, over the interface if it is not 0; none if only the kernel knows how.
+    /// Returns the next hop from `local` to `remote`, through the interface unless it is 0. Returns None if only the kernel can
+    /// send there.
     ///
     /// # Errors
-    /// Those of netlink(7): there is no route, the neighbour is unknown.
+    /// The errors of netlink(7), for example if no route exists, or if the neighbour is unknown.
     pub(super) fn find(
         netlink: &mut Netlink,
         local: IpAddr,
@@ -41,13 +42,13 @@ impl NextHop {
         Ok(address.and_then(|it| SockAddr::neighbour(ethertype as u16, ifindex, it)).map(NextHop))
     }
 
-    /// For a packet socket.
+    /// Returns the address for a packet socket.
     pub(super) fn address(&self) -> &SockAddr {
         &self.0
     }
 }
 
-/// The address of the next host, and the interface; none for what is no plain route.
+/// Returns the address of the next hop, and the interface. Returns None for any route that is not plain.
 fn usable_route(answer: &RouteNetlinkMessage, remote: IpAddr) -> Option<(IpAddr, u32)> {
     let RouteNetlinkMessage::NewRoute(route) = answer else { return None };
     let (mut gateway, mut ifindex) = (remote, None);
@@ -76,7 +77,7 @@ fn neighbour_question(address: IpAddr, ifindex: u32) -> NeighbourMessage {
     question
 }
 
-/// The address on the link, while the kernel itself would send there.
+/// Returns the neighbour's link address, if the kernel itself would send to the neighbour.
 fn usable_neighbour(answer: &RouteNetlinkMessage) -> Option<&[u8]> {
     use NeighbourState::{Delay, Permanent, Probe, Reachable, Stale};
     let RouteNetlinkMessage::NewNeighbour(neighbour) = answer else { return None };

@@ -1,4 +1,4 @@
-//! Network namespaces for tests: made under unique names, removed on drop. Needs root, iproute2 and ethtool.
+//! Network namespaces for tests. They have unique names, and are removed on drop. Needs root, iproute2 and ethtool.
 
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part")]
 
@@ -11,7 +11,7 @@ use std::time::Duration;
 use base::{Carrier, Ecn, Route};
 use netio::{PathErrorKind, RawCarrier, Received, SendError, Train, UdpCarrier};
 
-/// Polls of one millisecond before a test gives up waiting.
+/// Number of polls before a test gives up, of one millisecond each.
 const PATIENCE: usize = 3000;
 
 /// A network namespace, deleted on drop.
@@ -31,24 +31,24 @@ impl Namespace {
         &self.0
     }
 
-    /// Runs `ip` inside.
+    /// Runs `ip` in the namespace.
     pub fn ip(&self, arguments: &str) {
         run(&format!("ip -n {} {arguments}", self.0));
     }
 
-    /// Runs a program inside.
+    /// Runs a program in the namespace.
     pub fn exec(&self, command: &str) {
         run(&format!("ip netns exec {} {command}", self.0));
     }
 
-    /// Runs a program inside whose arguments have spaces.
+    /// Runs a program in the namespace. The arguments may contain spaces.
     pub fn exec_words(&self, words: &[&str]) {
         let output = Command::new("ip").args(["netns", "exec", &self.0]).args(words).output();
         let output = output.expect("the program is installed");
         assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
     }
 
-    /// Returns the output of a program inside.
+    /// Returns the output of a program in the namespace.
     pub fn read(&self, command: &str) -> String {
         let words = ["netns", "exec", &self.0].into_iter().chain(command.split_whitespace());
         let output = Command::new("ip").args(words).output().expect("the program is installed");
@@ -56,7 +56,7 @@ impl Namespace {
         String::from_utf8(output.stdout).expect("text")
     }
 
-    /// Runs `f` on a thread inside; what it opens stays inside.
+    /// Runs `f` on a thread in the namespace. Sockets that `f` opens stay in the namespace.
     pub fn within<T: Send>(&self, f: impl FnOnce() -> T + Send) -> T {
         let file = File::open(format!("/run/netns/{}", self.0)).expect("the namespace exists");
         std::thread::scope(|scope| {
@@ -68,7 +68,7 @@ impl Namespace {
         })
     }
 
-    /// Gives the interface an IPv4 and an IPv6 address ending in `host`, of subnet `net`, and sets it up.
+    /// Gives the interface an IPv4 and an IPv6 address of subnet `net` that end in `host`, and sets it up.
     pub fn address(&self, interface: &str, net: u8, host: u8) {
         self.ip(&format!("addr add 10.9.{net}.{host}/24 dev {interface}"));
         self.ip(&format!("addr add fd09:{net}::{host}/64 dev {interface} nodad"));
@@ -79,12 +79,12 @@ impl Namespace {
         self.read_sys(interface, "ifindex").parse().expect("an interface index")
     }
 
-    /// Bytes received by the interface so far.
+    /// Returns the bytes that the interface has received so far.
     pub fn received_by(&self, interface: &str) -> u64 {
         self.read_sys(interface, "statistics/rx_bytes").parse().expect("a number")
     }
 
-    /// The kernel drops packets for a moment after a link was set up.
+    /// Waits until the interface is up, because the kernel drops packets for a moment after a link was set up.
     fn wait_until_up(&self, interface: &str) {
         let is_up = || self.read_sys(interface, "operstate") == "up";
         let came_up = (0..PATIENCE / 10).any(|_| {
@@ -117,7 +117,7 @@ impl Drop for Namespace {
     }
 }
 
-/// Joins two namespaces by a veth pair, named alike on both ends; subnet `net`, hosts 1 and 2.
+/// Joins two namespaces by a veth pair, whose ends have the same name. The ends are hosts 1 and 2 of subnet `net`.
 pub fn join(a: &Namespace, b: &Namespace, interface: &str, net: u8) {
     a.ip(&format!("link add {interface} type veth peer name {interface} netns {}", b.name()));
     a.address(interface, net, 1);
@@ -126,17 +126,17 @@ pub fn join(a: &Namespace, b: &Namespace, interface: &str, net: u8) {
     b.wait_until_up(interface);
 }
 
-/// Two namespaces joined by one link.
+/// Returns two namespaces joined by one link.
 pub fn pair() -> (Namespace, Namespace) {
     let (a, b) = (Namespace::new(), Namespace::new());
     join(&a, &b, "left", 1);
     (a, b)
 }
 
-/// The addresses of [`two_uplinks`]' far end that are on neither link.
+/// Addresses of the far end of [`two_uplinks`] that are on neither link.
 pub const FAR: [&str; 2] = ["10.9.8.1", "fd09:8::1"];
 
-/// Two namespaces joined by links `left` (subnet 1) and `right` (subnet 2); routes to [`FAR`] prefer the first.
+/// Returns two namespaces joined by links `left` (subnet 1) and `right` (subnet 2). Routes to [`FAR`] prefer `left`.
 pub fn two_uplinks() -> (Namespace, Namespace) {
     let (a, b) = pair();
     join(&a, &b, "right", 2);
@@ -149,7 +149,7 @@ pub fn two_uplinks() -> (Namespace, Namespace) {
     (a, b)
 }
 
-/// Two namespaces with a router between them whose far link has the given MTU.
+/// Returns two namespaces, with a router between them whose far link has the given MTU. The router is the second value.
 pub fn routed(far_mtu: u32) -> (Namespace, Namespace, Namespace) {
     let (a, router, b) = (Namespace::new(), Namespace::new(), Namespace::new());
     join(&a, &router, "near", 1);
@@ -181,7 +181,7 @@ pub fn raw_route(local: &str, remote: &str) -> Route {
     Route { local: ip(local), remote: ip(remote), carrier: Carrier::Ip }
 }
 
-/// Packets that must not be fragmented.
+/// Returns a train whose packets must not be fragmented.
 pub fn train<'a>(
     route: &Route,
     source_ifindex: Option<u32>,
@@ -192,12 +192,12 @@ pub fn train<'a>(
     Train { route: *route, source_ifindex, ecn, segment_size, may_fragment: false, bytes }
 }
 
-/// The addresses of both ends in subnet `net`, IPv4 first.
+/// Returns the addresses of both ends in subnet `net`, IPv4 first.
 pub fn families(net: u8) -> [(String, String); 2] {
     [(format!("10.9.{net}.1"), format!("10.9.{net}.2")), (format!("fd09:{net}::1"), format!("fd09:{net}::2"))]
 }
 
-/// A packet as it arrived.
+/// A received packet.
 pub type Packet = (Route, Ecn, Vec<u8>);
 
 /// Common interface of both carriers, for helpers and tests.
@@ -230,7 +230,7 @@ macro_rules! any_carrier {
 any_carrier!(UdpCarrier);
 any_carrier!(RawCarrier);
 
-/// Waits until `count` packets have arrived.
+/// Waits until `count` packets have arrived, and returns them.
 pub fn packets(carrier: &mut impl AnyCarrier, count: usize) -> Vec<Packet> {
     let mut packets: Vec<Packet> = Vec::new();
     for _ in 0..PATIENCE {
@@ -243,7 +243,7 @@ pub fn packets(carrier: &mut impl AnyCarrier, count: usize) -> Vec<Packet> {
     panic!("{} of {count} packets after {PATIENCE} ms", packets.len());
 }
 
-/// Waits for a path error.
+/// Waits for a path error, and returns it.
 pub fn path_error(carrier: &mut impl AnyCarrier) -> (Route, PathErrorKind, Vec<u8>) {
     for _ in 0..PATIENCE {
         carrier.receive(|_, _, _| {});
@@ -255,8 +255,8 @@ pub fn path_error(carrier: &mut impl AnyCarrier) -> (Route, PathErrorKind, Vec<u
     panic!("no path error after {PATIENCE} ms");
 }
 
-/// Sends to a socket that was closed until that is reported. Once may not do: between its fork and its exec a child of another test has
-/// that socket, too, which then takes the packet.
+/// Sends to a closed socket until this is reported. One packet may not suffice: between its fork and its exec, a child of another
+/// test also has that socket, which then takes the packet.
 pub fn report_of_closed<C: AnyCarrier>(
     carrier: &mut C,
     to: Route,
@@ -275,7 +275,7 @@ pub fn report_of_closed<C: AnyCarrier>(
     panic!("no report after {PATIENCE} ms");
 }
 
-/// Bytes that differ from packet to packet.
+/// Returns bytes that differ from packet to packet.
 pub fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|i| (i / 251 + i) as u8).collect()
 }
