@@ -96,7 +96,7 @@ impl Uplinks {
         Ok(())
     }
 
-    /// Removes the filters of interfaces that are gone according to `is_there`.
+    /// Removes the filters of interfaces for which `is_there` returns false.
     pub(crate) fn forget_gone(
         &mut self,
         host: &mut Netlink,

@@ -1,4 +1,4 @@
-//! Limits on the unused memory that the C library's allocator keeps.
+//! Return of unused memory from the C library's allocator to the kernel.
 
 #![allow(unsafe_code, reason = "calls of the C library, each with its SAFETY line")]
 

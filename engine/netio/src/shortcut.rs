@@ -44,7 +44,7 @@ const TRAINS_PER_LOOK: u32 = 1024;
 /// Limit on the remembered next hops. Beyond it, all are forgotten.
 const HOPS_MAX: usize = 256;
 
-/// Groups that report changes to neighbours, links, addresses, routes and rules.
+/// Groups that report changes to neighbours, links, addresses, routes and the routing rules of IPv4.
 const ROUTE_GROUPS: libc::c_int = libc::RTMGRP_NEIGH
     | libc::RTMGRP_LINK
     | libc::RTMGRP_IPV4_IFADDR
