@@ -1,7 +1,7 @@
-//! Values every layer shares: [`Time`], [`Route`] and [`Carrier`], and RFC 1982 serial numbers.
+//! Values that all layers share: [`Time`], [`Route`] and [`Carrier`], and RFC 1982 serial numbers.
 //!
-//! Nothing here has state, reads a clock or touches a socket. Begin with [`Time`]: every engine is told
-//! the time through it, so the same code runs in virtual and in real time.
+//! These types hold no state, read no clock and use no sockets. Begin with [`Time`]: the caller passes the
+//! time to each engine, so the same code runs in virtual time and in real time.
 
 #![forbid(unsafe_code)]
 

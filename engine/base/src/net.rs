@@ -1,28 +1,28 @@
-//! Source and destination of a packet, below SCTP's own ports.
+//! Source and destination of a packet at the layer below SCTP, without SCTP's ports.
 
 use std::fmt;
 use std::net::IpAddr;
 
-/// Encapsulation of SCTP packets: IP or UDP (RFC 6951). A `match` may be exhaustive: a driver must know how to send each, so a new
-/// variant is a breaking release.
+/// Encapsulation of SCTP packets: IP or UDP (RFC 6951). A `match` may list all variants without a wildcard, because a driver must know how
+/// to send each one. A new variant is therefore a breaking release.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Carrier {
     /// IP protocol 132, as native SCTP peers use it.
     Ip,
-    /// UDP encapsulation (RFC 6951); the port is the peer's, ours is a setting of the socket.
+    /// UDP encapsulation (RFC 6951). This variant holds the peer's port. The local port is a setting of the socket.
     Udp {
         /// The peer's UDP port.
         peer_port: u16,
     },
 }
 
-/// One way between two hosts: our address, the peer's, and the carrier between them. It has no other parts, so a literal names all
-/// fields.
+/// A way between two hosts: the local address, the peer's address, and the encapsulation. The type will get no other fields, so a struct
+/// literal may name all of them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Route {
-    /// Our address; unspecified when the kernel is to choose it.
+    /// Local address. The kernel chooses it if it is unspecified (`0.0.0.0` or `::`).
     pub local: IpAddr,
-    /// The peer's address, of the same family.
+    /// The peer's address, of the same family as `local`.
     pub remote: IpAddr,
     /// Encapsulation of the packets.
     pub carrier: Carrier,
@@ -60,7 +60,7 @@ pub enum Ecn {
 }
 
 impl Ecn {
-    /// From the low two bits of the traffic class octet.
+    /// Reads the codepoint from the two low bits of the IPv4 TOS or IPv6 traffic class octet.
     pub const fn from_bits(bits: u8) -> Ecn {
         match bits & 3 {
             1 => Ecn::Ect1,
@@ -70,7 +70,7 @@ impl Ecn {
         }
     }
 
-    /// As the low two bits of the traffic class octet.
+    /// Returns the codepoint as the two low bits of the IPv4 TOS or IPv6 traffic class octet.
     pub const fn bits(self) -> u8 {
         match self {
             Ecn::NotEct => 0,

@@ -1,9 +1,9 @@
-//! Serial number arithmetic (RFC 1982), by which TSNs, SSNs and the like are compared.
+//! Serial number arithmetic (RFC 1982), which compares TSNs, SSNs and other numbers that wrap.
 
 /// Defines a serial number type over an unsigned integer.
 ///
-/// The type has no `Ord`: `<` on a number that wraps is a bug. Compare with `is_after` and friends, which
-/// hold while the two numbers are less than half the number space apart.
+/// The type has no `Ord`, because `<` is wrong for numbers that wrap. Use `is_after` and the other
+/// comparisons. They are correct if the two numbers are less than half the number space apart.
 #[macro_export]
 macro_rules! serial_number {
     ($(#[$doc:meta])* $name:ident($int:ty), signed $signed:ty) => {
@@ -12,19 +12,19 @@ macro_rules! serial_number {
         pub struct $name(pub $int);
 
         impl $name {
-            /// The number after this one.
+            /// Returns the number after this one.
             #[must_use]
             pub const fn next(self) -> Self {
                 Self(self.0.wrapping_add(1))
             }
 
-            /// The number before this one.
+            /// Returns the number before this one.
             #[must_use]
             pub const fn prev(self) -> Self {
                 Self(self.0.wrapping_sub(1))
             }
 
-            /// This number advanced by `n`.
+            /// Returns this number plus `n`, modulo the number space.
             #[must_use]
             pub const fn plus(self, n: $int) -> Self {
                 Self(self.0.wrapping_add(n))
@@ -65,7 +65,7 @@ macro_rules! serial_number {
 #[allow(unreachable_pub, reason = "the macro makes public methods, whoever uses it")]
 mod tests {
     serial_number!(
-        /// A number small enough to try every pair.
+        /// An 8-bit number, so a test can try every pair.
         Small(u8), signed i8
     );
 

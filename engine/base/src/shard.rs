@@ -1,8 +1,8 @@
 //! The assignment of associations to engines on several threads.
 //!
-//! Engines on several threads share nothing, so every packet must reach the right one by what it says itself. Packets of an
-//! association carry our verification tag, and the tag tells the shard. An INIT carries none; it goes by ports and source
-//! address, and the tag that answers it is of the same shard. Begin at [`Shard`].
+//! Engines on several threads share no state, so the fields of a packet alone must select the engine. A packet of an association carries
+//! our verification tag, which selects the shard. An INIT carries no such tag, so its ports and source address select the shard. Its
+//! engine answers with a tag that selects the same shard. Begin at [`Shard`].
 
 use std::net::IpAddr;
 use std::num::NonZeroU8;
@@ -15,33 +15,33 @@ pub struct Shard {
 }
 
 impl Shard {
-    /// The only one.
+    /// The only shard of a host with one engine.
     pub const WHOLE: Shard = Shard { index: 0, count: NonZeroU8::MIN };
 
-    /// All of `count` shards, in order.
+    /// Returns all of `count` shards, in order.
     pub fn all(count: NonZeroU8) -> impl Iterator<Item = Shard> {
         (0..count.get()).map(move |index| Shard { index, count })
     }
 
-    /// Its place among all, from 0.
+    /// Returns the index of this shard, from 0.
     pub const fn index(self) -> u8 {
         self.index
     }
 
-    /// The number of shards.
+    /// Returns the number of shards.
     pub const fn count(self) -> NonZeroU8 {
         self.count
     }
 
-    /// The shard, among as many as this is one of, of an association with this verification tag of ours.
+    /// Returns the shard of the associations whose local verification tag is `tag`. The result has the same shard count as `self`.
     #[must_use]
     pub const fn of_tag(self, tag: u32) -> Shard {
         self.sibling(tag)
     }
 
-    /// The shard of an association that is not set up yet: the peer's INIT comes to it, and our own should begin there. A
-    /// peer that restarts from another of its addresses than it began with may come to another shard; its earlier
-    /// association then ends by the peer's ABORT, not by the rules of restart.
+    /// Returns the shard of an association that is not set up yet. The peer's INIT goes to this shard, and a local attempt to connect
+    /// should begin in it. A peer may restart from another of its addresses, and its INIT may then go to another shard. In that case the
+    /// peer's ABORT ends the earlier association, and the rules of restart do not apply.
     #[must_use]
     pub fn of_peer(self, ports: (u16, u16), peer: IpAddr) -> Shard {
         let address = match peer.to_canonical() {
@@ -51,7 +51,7 @@ impl Shard {
         self.sibling(address.wrapping_add(u32::from(ports.0)).wrapping_add(u32::from(ports.1)))
     }
 
-    /// The tag nearest to a random one that belongs to this shard; never 0.
+    /// Returns a tag of this shard that differs from `random` by no more than the number of shards. The tag is never 0.
     #[must_use]
     pub const fn tag_near(self, random: u32) -> u32 {
         let count = self.count.get() as u32;

@@ -4,44 +4,45 @@ use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
 use std::time::Duration;
 
-/// Nanoseconds since an epoch that the driver chose (a process start, the start of a simulation).
+/// Nanoseconds since an epoch that the driver chooses (a process start, the start of a simulation).
 ///
-/// Only differences mean anything. `Time` never wraps in practice: 2⁶⁴ ns are 584 years.
+/// Only the difference of two times has a meaning. The counter does not wrap in practice, because 2⁶⁴ ns are
+/// 584 years.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Time(u64);
 
 impl Time {
     /// The epoch.
     pub const ZERO: Time = Time(0);
-    /// Later than any other time: a timer that never fires.
+    /// A time later than all others, for a timer that never fires.
     pub const NEVER: Time = Time(u64::MAX);
 
-    /// The time `nanos` nanoseconds after the epoch.
+    /// Returns the time `nanos` nanoseconds after the epoch.
     pub const fn from_nanos(nanos: u64) -> Time {
         Time(nanos)
     }
 
-    /// The time `micros` microseconds after the epoch.
+    /// Returns the time `micros` microseconds after the epoch.
     pub const fn from_micros(micros: u64) -> Time {
         Time(micros * 1_000)
     }
 
-    /// The time `millis` milliseconds after the epoch.
+    /// Returns the time `millis` milliseconds after the epoch.
     pub const fn from_millis(millis: u64) -> Time {
         Time(millis * 1_000_000)
     }
 
-    /// Nanoseconds since the epoch.
+    /// Returns the nanoseconds since the epoch.
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// Milliseconds since the epoch, rounded down.
+    /// Returns the milliseconds since the epoch, rounded down.
     pub const fn as_millis(self) -> u64 {
         self.0 / 1_000_000
     }
 
-    /// Returns the time since `earlier`; zero if this is not after it.
+    /// Returns the time since `earlier`, or zero if `earlier` is later than this time.
     pub fn since(self, earlier: Time) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }

@@ -1,4 +1,4 @@
-//! The AEADs of TLS 1.3 for DTLS records (RFC 9147 section 4), from `aws-lc-rs`.
+//! The AEADs of TLS 1.3 from `aws-lc-rs`, applied to DTLS records (RFC 9147 section 4).
 
 use aws_lc_rs::aead::quic::{self, HeaderProtectionKey};
 use aws_lc_rs::aead::{self, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
@@ -6,19 +6,19 @@ use rustls::CipherSuite;
 use sctp::RecordCipher;
 use zeroize::Zeroizing;
 
-/// Length of a tag, in bytes.
+/// Length of an authentication tag, in bytes.
 const TAG_LEN: usize = 16;
 
-/// Records that a key of AES-GCM may seal: 2^24.5 (RFC 9147 section 4.5.3).
+/// Limit on records that one AES-GCM key seals: 2^24.5 (RFC 9147 section 4.5.3).
 const AES_GCM_RECORDS: u64 = 23_726_566;
 
-/// Records that a key of ChaCha20-Poly1305 may seal: there is no limit but that of 48-bit numbers.
+/// Limit on records that one ChaCha20-Poly1305 key seals. Only the 48-bit record number limits them.
 const CHACHA_RECORDS: u64 = 1 << 48;
 
-/// Records that a key may fail to open: 2^36 (RFC 9147 section 4.5.3).
+/// Limit on records that fail to open under one key: 2^36 (RFC 9147 section 4.5.3).
 const FORGERIES: u64 = 1 << 36;
 
-/// A cipher and a hash, as TLS 1.3 names them together.
+/// A cipher suite of TLS 1.3: an AEAD and a hash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Suite {
     Aes128GcmSha256,
@@ -36,7 +36,7 @@ impl Suite {
         }
     }
 
-    /// Length of its keys, in bytes: that of the record key, and that of the number key.
+    /// Returns the length of the record key and of the record number key, in bytes. Both have the same length.
     pub(crate) fn key_len(self) -> usize {
         match self {
             Suite::Aes128GcmSha256 => 16,
@@ -52,7 +52,8 @@ impl Suite {
         }
     }
 
-    /// The masks of DTLS 1.3 and of QUIC are made in the same way (RFC 9147 section 4.2.3, RFC 9001 section 5.4).
+    /// Returns the algorithm that masks record numbers. DTLS 1.3 and QUIC compute such masks in the same way (RFC 9147 section 4.2.3, RFC
+    /// 9001 section 5.4).
     fn mask(self) -> &'static quic::Algorithm {
         match self {
             Suite::Aes128GcmSha256 => &quic::AES_128,
@@ -69,7 +70,7 @@ impl Suite {
     }
 }
 
-/// The keys of one direction and epoch.
+/// Keys of one direction in one epoch.
 pub(crate) struct Cipher {
     suite: Suite,
     key: LessSafeKey,
@@ -78,14 +79,14 @@ pub(crate) struct Cipher {
 }
 
 impl Cipher {
-    /// Makes the cipher of these keys, of [`Suite::key_len`] bytes each; `None` if a length is wrong.
+    /// Makes the cipher from a record key and a record number key, of [`Suite::key_len`] bytes each. Returns `None` if a length is wrong.
     pub(crate) fn new(suite: Suite, key: &[u8], number_key: &[u8], iv: [u8; NONCE_LEN]) -> Option<Cipher> {
         let key = LessSafeKey::new(UnboundKey::new(suite.aead(), key).ok()?);
         let number_key = HeaderProtectionKey::new(suite.mask(), number_key).ok()?;
         Some(Cipher { suite, key, iv: Zeroizing::new(iv), number_key })
     }
 
-    /// The nonce of a record (RFC 8446 section 5.3).
+    /// Returns the nonce of a record (RFC 8446 section 5.3).
     fn nonce(&self, number: u64) -> Nonce {
         let mut nonce = *self.iv;
         nonce[4..].iter_mut().zip(number.to_be_bytes()).for_each(|(octet, n)| *octet ^= n);
@@ -105,7 +106,7 @@ impl RecordCipher for Cipher {
         let mut tag = [0; TAG_LEN];
         match sealed {
             Ok(sealed) => tag.copy_from_slice(sealed.as_ref()),
-            // It fails for texts of gigabytes only. Nothing readable may leave then.
+            // Sealing fails only for texts of gigabytes. The plaintext must not leave the host in that case.
             Err(_) => text.fill(0),
         }
         tag
@@ -141,7 +142,7 @@ mod tests {
         (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect()
     }
 
-    /// RFC 9001 appendix A.5: the same AEAD, nonce and mask by ChaCha20-Poly1305, under QUIC's labels.
+    /// Vector of RFC 9001 appendix A.5: the same AEAD, nonce and mask with ChaCha20-Poly1305, with keys from QUIC's labels.
     #[test]
     fn chacha_seals_and_masks_as_in_rfc_9001() {
         let key = hex("c6d98ff3441c3fe1b2182094f69caa2ed4b716b65488960a7a984979fb23e1c8");
@@ -158,7 +159,7 @@ mod tests {
         assert_eq!(record[0], 1);
     }
 
-    /// RFC 9001 appendix A.2 and A.3: AES-128, the client's mask and the server's record.
+    /// Vectors of RFC 9001 appendix A.2 and A.3: AES-128, with the client's mask and the server's record.
     #[test]
     fn aes_masks_and_seals_as_in_rfc_9001() {
         let client = Cipher::new(

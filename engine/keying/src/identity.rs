@@ -1,4 +1,4 @@
-//! A host's identity: an Ed25519 key, without a certificate.
+//! A host's identity: an Ed25519 key without a certificate.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,22 +10,22 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use zeroize::Zeroizing;
 
-/// The beginning of a public key's text.
+/// Prefix of a public key's text.
 const PREFIX: &str = "sctpify1:";
 
-/// The DER of an Ed25519 SubjectPublicKeyInfo before the key (RFC 8410 section 4).
+/// DER octets that precede the key in an Ed25519 SubjectPublicKeyInfo (RFC 8410 section 4).
 const SPKI_HEAD: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 
-/// Why a key is no key.
+/// Reasons why no key can be read or made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum IdentityError {
-    /// The text is not a public key's.
+    /// The text is not a public key.
     #[error("not a host's key: it begins with {PREFIX} and has 43 letters, digits, + or / behind that")]
     Text,
-    /// The bytes are not a private key's.
+    /// The bytes are not a private key, or the key cannot be encoded.
     #[error("not an Ed25519 key in PKCS #8: the file is damaged, or another program's")]
     Private,
-    /// No random numbers can be had, or memory is short.
+    /// The key cannot be generated: no random numbers are available, or memory is short.
     #[error("cannot make a key")]
     Generate,
 }
@@ -75,7 +75,7 @@ impl FromStr for PublicKey {
 pub struct HostKey(Ed25519KeyPair);
 
 impl HostKey {
-    /// Makes a new one.
+    /// Makes a new private key.
     ///
     /// # Errors
     /// [`IdentityError::Generate`].
@@ -83,7 +83,7 @@ impl HostKey {
         Ed25519KeyPair::generate().map(HostKey).map_err(|_| IdentityError::Generate)
     }
 
-    /// Reads one in PKCS #8.
+    /// Reads a private key in PKCS #8.
     ///
     /// # Errors
     /// [`IdentityError::Private`].
@@ -91,7 +91,7 @@ impl HostKey {
         Ed25519KeyPair::from_pkcs8(der).map(HostKey).map_err(|_| IdentityError::Private)
     }
 
-    /// Writes it in PKCS #8.
+    /// Returns the private key in PKCS #8.
     ///
     /// # Errors
     /// [`IdentityError::Private`].
@@ -100,7 +100,7 @@ impl HostKey {
         Ok(Zeroizing::new(der.as_ref().to_vec()))
     }
 
-    /// The public key that belongs to it.
+    /// Returns the public key that belongs to this private key.
     pub fn public(&self) -> PublicKey {
         let mut key = [0; 32];
         key.copy_from_slice(self.0.public_key().as_ref());
@@ -119,16 +119,17 @@ impl fmt::Debug for HostKey {
     }
 }
 
-/// A secret that both ends of a handshake have, and nobody else.
+/// Secret that only the two ends of a handshake know.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Binding(Zeroizing<[u8; 32]>);
 
 impl Binding {
-    /// Returns six words that people compare at both ends.
+    /// Returns six words that people at both ends compare.
     ///
-    /// 66 bits need no commitment before the handshake. An attacker between two hosts is the client of one handshake, and there the server
-    /// chooses its share last. For the other handshake a share must then be found that gives the same words: in 2^66 attempts on average, by the
-    /// time limit of a handshake.
+    /// The words encode 66 bits. This length is enough without a commitment to the key shares before the handshake. An attacker between two
+    /// hosts takes part in two handshakes. In one of them the attacker is the client, and the server chooses its key share last. For the
+    /// other handshake, the attacker must find a key share that gives the same words. This search takes 2^66 attempts on average, and a
+    /// handshake has a time limit.
     pub fn words(&self) -> [String; 6] {
         words(&self.0)
     }
@@ -145,7 +146,8 @@ impl fmt::Debug for Binding {
 }
 
 impl PublicKey {
-    /// Returns six words of the key's SHA-256 hash, for people who compare keys. They are no proof: 66 bits of a hash can be searched for.
+    /// Returns six words of the key's SHA-256 hash, for people who compare keys. Equal words are no proof of equal keys: an attacker can
+    /// search for a key with the same 66 bits of the hash.
     pub fn words(&self) -> [String; 6] {
         let hash = digest(&SHA256, &self.0);
         let mut first = [0; 32];
@@ -154,21 +156,21 @@ impl PublicKey {
     }
 }
 
-/// Returns six words that stand for the first 66 bits.
+/// Returns six words that encode the first 66 bits.
 fn words(secret: &[u8; 32]) -> [String; 6] {
     const BITS: usize = 11;
     let bit = |at: usize| usize::from(secret[at / 8] >> (7 - at % 8) & 1);
     std::array::from_fn(|word| word_of((0..BITS).fold(0, |number, at| number << 1 | bit(word * BITS + at))))
 }
 
-/// Returns the word of a number below 2,048: two syllables of a consonant and a vowel each, and one consonant. All differ, and none can be
-/// misheard for another by its vowels alone.
+/// Returns the word of a number below 2,048. A word has two syllables, each a consonant and a vowel, and a final consonant. No two numbers
+/// have the same word.
 fn word_of(number: usize) -> String {
     const FIRST: [&str; 16] =
         ["b", "d", "f", "g", "h", "k", "l", "m", "n", "p", "r", "s", "t", "v", "w", "z"];
     const VOWELS: [&str; 4] = ["a", "e", "i", "o"];
     const LAST: [&str; 8] = ["b", "d", "k", "l", "m", "n", "r", "s"];
-    // 16 * 4 * 4 * 8 = 2,048; the second syllable has the consonant that follows the first's in the list.
+    // 16 * 4 * 4 * 8 = 2,048. The second syllable begins with the consonant five places after the first one in the list.
     let (first, rest) = (number / 128, number % 128);
     let (vowel, rest) = (rest / 32, rest % 32);
     let (second, last) = (rest / 8, rest % 8);

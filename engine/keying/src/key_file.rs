@@ -1,4 +1,4 @@
-//! A host's key in a file that only its owner may read.
+//! Storage of a host's key in a file that only its owner may read.
 
 use std::fs::OpenOptions;
 use std::io::{self, ErrorKind, Read, Write};
@@ -9,15 +9,15 @@ use zeroize::Zeroizing;
 
 use crate::identity::{HostKey, IdentityError};
 
-/// Longer than any key in PKCS #8, in bytes.
+/// Limit on the bytes that are read from a key file. Every Ed25519 key in PKCS #8 is shorter.
 const LENGTH_MAX: u64 = 4096;
-/// `O_NONBLOCK`.
+/// Value of the flag `O_NONBLOCK`.
 const NONBLOCK: i32 = rustix::fs::OFlags::NONBLOCK.bits() as i32;
 
-/// Why a key's file could not be used.
+/// Reasons why a key file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyFileError {
-    /// It could not be read or written.
+    /// The file cannot be read or written.
     #[error("{path}: {error}")]
     File {
         /// The file.
@@ -25,21 +25,21 @@ pub enum KeyFileError {
         /// The reason.
         error: io::Error,
     },
-    /// Others could have read or replaced the key.
+    /// Other users could read or replace the key.
     #[error(
         "{path}: this key belongs to user {owner} and has mode {mode:03o}: it must belong to user {us} and have mode 600"
     )]
     Exposed {
         /// The file.
         path: PathBuf,
-        /// Its owner's number.
+        /// User ID of the file's owner.
         owner: u32,
-        /// The number of the user that this program runs as.
+        /// Effective user ID of this program.
         us: u32,
-        /// Its permissions.
+        /// Permission bits of the file.
         mode: u32,
     },
-    /// There is no key in it, or none can be made.
+    /// The file holds no key, or no key can be made.
     #[error("{path}: {error}")]
     Key {
         /// The file.
@@ -50,14 +50,15 @@ pub enum KeyFileError {
 }
 
 impl HostKey {
-    /// Reads the key of a file, in PKCS #8, or makes one and writes it there with mode 600.
+    /// Reads a key from a PKCS #8 file. If the file does not exist, makes a key and writes it to the file
+    /// with mode 600.
     ///
     /// # Errors
     /// See [`KeyFileError`].
     pub fn load_or_create(path: &Path) -> Result<HostKey, KeyFileError> {
         let fault = |error| KeyFileError::File { path: path.to_owned(), error };
         let unfit = |error| KeyFileError::Key { path: path.to_owned(), error };
-        // Opening a FIFO must not wait for its writer.
+        // Without this flag, opening a FIFO waits for its writer.
         let opened = OpenOptions::new().read(true).custom_flags(NONBLOCK).open(path);
         let file = match opened {
             Ok(file) => file,
@@ -82,14 +83,15 @@ impl HostKey {
     }
 }
 
-/// Writes a file that must not exist, under another name first: nobody finds half of it, not even after a crash.
+/// Writes a new file; fails if the file exists. The bytes first go to a file with another name. No process
+/// therefore ever finds a partial key at `path`, even after a crash.
 fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let part = path.with_extension(format!("new-{}", std::process::id()));
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&part)?;
     let mut write = || {
         file.write_all(bytes)?;
         file.sync_all()?;
-        // Unlike a renaming it fails if another process was faster.
+        // Unlike a rename, a hard link fails if another process has created the file first.
         std::fs::hard_link(&part, path)
     };
     let written = write();

@@ -1,17 +1,20 @@
-//! Keys for protected associations: who the peer is, and the keys that both ends seal packets with.
+//! Keys for protected associations: the proof of the peer's identity, and the keys that seal packets in both directions.
 //!
-//! A handshake of TLS 1.3 travels as messages of the association (PPID 4242), after
-//! draft-porfiri-tsvwg-sctp-dtls-handshake-01, with these differences, which
-//! [ADR 0027](../../../docs/adr/0027-packets-are-sealed-in-dtls-chunks.md) explains: the client begins with the COOKIE ECHO; both ends
-//! have the keys as soon as the server has answered, so that the last flight travels sealed; and the keys are bound to INIT and INIT ACK
-//! as wholes. Packets are sealed by the `sctp` engine with the [ciphers](sctp::RecordCipher) that come of it.
+//! A TLS 1.3 handshake is carried in messages of the association (PPID 4242), as in draft-porfiri-tsvwg-sctp-dtls-handshake-01. It differs
+//! from the draft in these points, which [ADR 0027](../../../docs/adr/0027-packets-are-sealed-in-dtls-chunks.md) explains:
 //!
-//! Identity is an Ed25519 key without a certificate (RFC 7250): a [`PublicKey`] names a host. Whether a key is the right one is the
-//! caller's decision, by what it is given in [`Step::Peer`]. No algorithm is of this crate's own: TLS is that of
-//! `rustls`, and AEADs, HKDF and Ed25519 are those of `aws-lc-rs`.
+//! - The client sends its first message together with the COOKIE ECHO.
+//! - Both ends have the keys as soon as the server has answered, so the client's last flight is sealed.
+//! - The keys are bound to the whole INIT and INIT ACK.
 //!
-//! Begin with [`HostKey`], [`Keyring`] and [`KeyManager`], which drives a [`Session`] for each association of an endpoint. A caller
-//! that must not wait for cryptography runs [`Sessions`] in a thread instead.
+//! The `sctp` engine seals packets with the [ciphers](sctp::RecordCipher) that result from the handshake.
+//!
+//! A host's identity is an Ed25519 key without a certificate (RFC 7250). A [`PublicKey`] identifies a host. The handshake reports the
+//! peer's key in [`Step::Peer`], and the caller decides whether to accept it. This crate implements no cryptographic algorithm. `rustls`
+//! implements TLS, and `aws-lc-rs` implements the AEADs, HKDF and Ed25519.
+//!
+//! Begin with [`HostKey`], [`Keyring`] and [`KeyManager`], which drives a [`Session`] for each association of an endpoint. A caller that
+//! must not wait for cryptography runs [`Sessions`] in a separate thread instead.
 
 #![forbid(unsafe_code)]
 

@@ -1,6 +1,6 @@
-//! The handshakes of all associations of an endpoint, in the thread of the endpoint: [`Sessions`] whose steps are taken at once.
+//! The handshakes of all associations of an endpoint, in the endpoint's thread. [`KeyManager`] applies the steps of [`Sessions`] at once.
 //!
-//! Decides nothing about who may be a peer: [`Outcome::Peer`] asks the caller. Begin at [`KeyManager::begin`] and
+//! The caller decides whether to accept a peer, when it gets [`Outcome::Peer`]. Begin at [`KeyManager::begin`] and
 //! [`KeyManager::on_event`].
 
 use base::Time;
@@ -11,7 +11,7 @@ use crate::schedule::PresharedKey;
 use crate::session::{KeyingError, Keyring};
 use crate::sessions::{Outcome, Sessions, Task, apply};
 
-/// The keys of an endpoint's associations.
+/// Key manager of an endpoint's associations.
 #[derive(Debug)]
 pub struct KeyManager {
     sessions: Sessions,
@@ -19,26 +19,26 @@ pub struct KeyManager {
 }
 
 impl KeyManager {
-    /// Manages the keys of one host; `psk` is mixed into all of them.
+    /// Manages the keys of one host. `psk` is mixed into the keys of all associations.
     pub fn new(keyring: Keyring, psk: Option<PresharedKey>) -> KeyManager {
         KeyManager { sessions: Sessions::new(keyring), psk }
     }
 
-    /// The host's public key.
+    /// Returns the host's public key.
     pub fn public(&self) -> PublicKey {
         self.sessions.public()
     }
 
-    /// The proven key of an association's peer.
+    /// Returns the key that an association's peer has proven to hold.
     pub fn peer(&self, id: AssociationId) -> Option<PublicKey> {
         self.sessions.peer(id)
     }
 
-    /// Begins the handshake of an association that [`connect`](Endpoint::connect) has just begun with an offer of
+    /// Begins the handshake of a new association. The caller has just called [`connect`](Endpoint::connect) with an offer of
     /// [`protection`](crate::protection).
     ///
     /// # Errors
-    /// If TLS refuses.
+    /// Returns an error if TLS cannot begin the handshake, or if the endpoint refuses the message.
     pub fn begin(
         &mut self,
         now: Time,
@@ -49,10 +49,10 @@ impl KeyManager {
         self.perform(now, id, Task::Begin { psk }, endpoint)
     }
 
-    /// Begins to agree on new keys, where nothing is under way.
+    /// Begins a handshake for new keys. Has no effect before the first keys exist or while a handshake is under way.
     ///
     /// # Errors
-    /// If TLS refuses.
+    /// Returns an error if TLS cannot begin the handshake, or if the endpoint refuses the message.
     pub fn renew(
         &mut self,
         now: Time,
@@ -76,14 +76,14 @@ impl KeyManager {
         }
     }
 
-    /// Lets messages of the application pass: the caller takes the peer.
+    /// Accepts the peer, and lets the application's messages pass in both directions.
     pub fn accept(&mut self, now: Time, id: AssociationId, endpoint: &mut Endpoint) {
-        // It fails only where the association is over.
+        // The call fails only if the association has ended.
         let _ = endpoint.know_peer(now, id);
     }
 
-    /// Follows an event of the endpoint; the caller handles all events as well, except [`Event::KeyMessage`] and
-    /// [`Event::KeysWorn`].
+    /// Handles an event of the endpoint, and returns news for the caller. The caller also handles every event itself, except
+    /// [`Event::KeyMessage`] and [`Event::KeysWorn`].
     pub fn on_event(
         &mut self,
         now: Time,

@@ -1,8 +1,9 @@
-//! From a TLS handshake to the keys of records.
+//! Derivation of record keys from a TLS handshake.
 //!
-//! The exporter (RFC 8446 section 7.5) is computed here, because a server needs the keys as soon as it has sent its Finished, and
-//! `rustls` exports only once the client's Finished has come. [`Exporter::export`] gives the same octets as `rustls` then does, and
-//! each handshake compares both. A pre-shared key is mixed into the exporter's output, because `rustls` takes none.
+//! This module computes the exporter (RFC 8446 section 7.5) itself. A server needs the keys as soon as it has sent its Finished message,
+//! but `rustls` exports keys only after the client's Finished message. [`Exporter::export`] gives the same octets as the later export of
+//! `rustls`, and each handshake compares the two. A pre-shared key is mixed into the exporter's output, because `rustls` accepts no
+//! pre-shared key.
 
 use aws_lc_rs::digest::{SHA256, SHA384, digest};
 use aws_lc_rs::hkdf::{HKDF_SHA256, HKDF_SHA384, KeyType, Prk, Salt};
@@ -11,20 +12,20 @@ use zeroize::Zeroizing;
 
 use crate::cipher::{Cipher, Suite};
 
-/// The method of key management in the negotiation of protection, from the range that is assigned first come, first served. The draft that
-/// the method follows asks for 192; a method that differs from the draft needs another number.
+/// Number of this key management method in the negotiation of protection. It belongs to the range with the policy First Come First Served.
+/// The draft on which the method is based requests 192. This method differs from the draft and therefore needs another number.
 pub const METHOD: u8 = 229;
 
-/// The label of the draft.
+/// The exporter label of the draft.
 pub(crate) const LABEL: &[u8] = b"EXPORTER_TLS_FOR_DTLS_IN_SCTP";
 
-/// Length of an IV, in bytes.
+/// Length of an initialization vector (IV), in bytes.
 const IV_LEN: usize = 12;
 
-/// Length of the server's confirmation, in bytes.
+/// Length of the octets that confirm the server's keys, in bytes.
 pub(crate) const CONFIRMATION_LEN: usize = 32;
 
-/// A key that both ends were given by other means. It is mixed into the keys of records, so no record opens without it.
+/// A key that both ends got by other means. It is mixed into the record keys, so a record does not open without it.
 #[derive(Clone)]
 pub struct PresharedKey {
     secret: Zeroizing<Vec<u8>>,
@@ -32,19 +33,19 @@ pub struct PresharedKey {
 }
 
 impl PresharedKey {
-    /// Takes at least 16 random bytes; `None` if there are fewer. A peer without the key gets no association.
+    /// Takes a key of 16 or more random bytes. Returns `None` if the key is shorter. A peer without the key gets no association.
     pub fn new(key: &[u8]) -> Option<PresharedKey> {
         const LEAST: usize = 16;
         (key.len() >= LEAST).then(|| PresharedKey { secret: Zeroizing::new(key.to_vec()), is_required: true })
     }
 
-    /// Returns the same key for peers that may be without it: it is mixed in where both ends have it.
+    /// Returns the same key, marked optional. It is mixed in only if the peer has it too, and a peer without it still gets an association.
     #[must_use]
     pub fn optional(self) -> PresharedKey {
         PresharedKey { is_required: false, ..self }
     }
 
-    /// Returns the same key for later epochs of an association whose first keys contain it.
+    /// Returns the same key, marked required. Later epochs of an association use this form if the first keys contain the key.
     pub(crate) fn required(self) -> PresharedKey {
         PresharedKey { is_required: true, ..self }
     }
@@ -61,16 +62,16 @@ impl std::fmt::Debug for PresharedKey {
     }
 }
 
-/// The use of a key: fields of the exporter's context, with the draft's numbers.
+/// Use of a derived key. The value is a field of the exporter's context, with the draft's numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Purpose {
     Record = 0,
     Number = 1,
     Iv = 2,
-    /// Shows that the server has the same keys; not the draft's.
+    /// Octets that show that the server has the same keys. The draft has no such value.
     Confirmation = 3,
-    /// The confirmation to a client whose message says that it has a pre-shared key. An attacker who removes this statement is
-    /// noticed.
+    /// The confirmation for a client whose first message reports that it has a pre-shared key. The client thus notices if an attacker
+    /// removes this report.
     ConfirmationOfPsk = 4,
 }
 
@@ -85,7 +86,7 @@ impl Exporter {
         Exporter { suite, secret: Zeroizing::new(secret.to_vec()) }
     }
 
-    /// Fills `out` with keying material for this context.
+    /// Fills `out` with keying material for `context`. Returns `None` if a length is too large.
     pub(crate) fn export(&self, context: &[u8], out: &mut [u8]) -> Option<()> {
         let (empty, context) = (self.hash(b""), self.hash(context));
         let mut secret = Zeroizing::new(vec![0; empty.len()]);
@@ -101,7 +102,7 @@ impl Exporter {
         self.suite == Suite::Aes256GcmSha384
     }
 
-    /// HKDF-Expand-Label (RFC 8446 section 7.1).
+    /// Computes HKDF-Expand-Label (RFC 8446 section 7.1).
     fn expand(&self, secret: &[u8], label: &[u8], context: &[u8], out: &mut [u8]) -> Option<()> {
         let algorithm = if self.is_384() { HKDF_SHA384 } else { HKDF_SHA256 };
         expand(&Prk::new_less_safe(algorithm, secret), label, context, out)
@@ -125,8 +126,9 @@ fn expand(prk: &Prk, label: &[u8], context: &[u8], out: &mut [u8]) -> Option<()>
     prk.expand(&info, Length(out.len())).ok()?.fill(out).ok()
 }
 
-/// Returns the exporter's context for a key. As in the draft, it begins with direction (the client or the server of this handshake sends), role
-/// (traffic) and kind. The hash of INIT and INIT ACK, and the epoch, follow in place of the draft's two parameters.
+/// Returns the exporter's context for a key. As in the draft, it begins with three octets: direction, role (traffic) and kind of key.
+/// `from` is the sender's role in this handshake. The epoch, and the hash of SCTP ports, INIT and INIT ACK, replace the draft's two
+/// parameters.
 fn context(from: KeyRole, kind: Purpose, terms: &ProtectionTerms, epoch: u64) -> Vec<u8> {
     const TRAFFIC: u8 = 0;
     let direction = u8::from(from == KeyRole::Server);
@@ -136,13 +138,13 @@ fn context(from: KeyRole, kind: Purpose, terms: &ProtectionTerms, epoch: u64) ->
     context
 }
 
-/// Returns a context that identifies the whole handshake.
+/// Returns the exporter's context for a value that identifies the whole handshake ([`Binding`](crate::Binding)).
 pub(crate) fn binding(terms: &ProtectionTerms) -> Vec<u8> {
     const WHOLE: [u8; 3] = [0xff; 3];
     [&WHOLE[..], &terms.transcript].concat()
 }
 
-/// Makes the keys of an epoch; `role` is the role of this end in the handshake.
+/// Makes the keys of an epoch. `role` is this end's role in the handshake.
 pub(crate) fn keys(
     exporter: &Exporter,
     psk: Option<&PresharedKey>,
@@ -166,8 +168,8 @@ pub(crate) fn keys(
     Some(RecordKeys { send: cipher(role)?, receive: cipher(other)? })
 }
 
-/// Returns the octets that prove to the client that the server has the same keys, from the same transcript and pre-shared key.
-/// `client_has_psk`: the client says that it has a pre-shared key.
+/// Returns the octets that prove to the client that the server has the same keys, transcript and pre-shared key. `client_has_psk` is true
+/// if the client has reported a pre-shared key.
 pub(crate) fn confirmation(
     exporter: &Exporter,
     psk: Option<&PresharedKey>,
@@ -180,7 +182,7 @@ pub(crate) fn confirmation(
     derived(exporter, psk, &context, CONFIRMATION_LEN)
 }
 
-/// Exports a key, and mixes in the pre-shared one.
+/// Exports a key and mixes in the pre-shared key, if any.
 fn derived(
     exporter: &Exporter,
     psk: Option<&PresharedKey>,
@@ -195,7 +197,7 @@ fn derived(
     }
 }
 
-/// Mixes a pre-shared key into an exported one, of the same length.
+/// Mixes a pre-shared key into an exported key. The result has the length of the exported key.
 fn mixed(psk: &PresharedKey, exported: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
     let prk = Salt::new(HKDF_SHA256, &psk.secret).extract(exported);
     let mut key = Zeroizing::new(vec![0; exported.len()]);

@@ -1,4 +1,4 @@
-//! One handshake, from the first message to the peer's key: a state machine without clock or sockets.
+//! One handshake, from the first message to the proof of the peer's key. [`Session`] is a state machine without clock or sockets.
 
 use std::sync::Arc;
 
@@ -15,28 +15,28 @@ use crate::schedule::{self, CONFIRMATION_LEN, Exporter, LABEL, PresharedKey};
 use crate::sessions::RENEWALS_MAX;
 use crate::tls::{self, ALPN, Secrets, Sign};
 
-/// The name that a client gives to its server; it is not sent.
+/// Server name that `rustls` requires of a client. It is not sent.
 const SERVER: &str = "peer.invalid";
 
-/// The bit of a message's first octet by which the client of a handshake says that it has a pre-shared key.
+/// Bit of the first octet of a client's first message, set if the client has a pre-shared key.
 const HAS_PSK: u8 = 0x80;
 
-/// Most bytes of a handshake that are taken from a peer.
+/// Limit on the bytes that are accepted from a peer in one handshake.
 const HANDSHAKE_MAX: usize = 16 * 1024;
 
-/// Why a handshake failed.
+/// Reasons why a handshake failed.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum KeyingError {
-    /// TLS refused.
+    /// TLS reported an error.
     #[error("TLS: {0}")]
     Tls(#[from] rustls::Error),
-    /// The message is none of this handshake's.
+    /// The message does not belong to this handshake, or TLS data follows its end.
     #[error("a message about keys that does not belong here")]
     Unexpected,
-    /// It is longer than any handshake.
+    /// The peer's messages are longer than any valid handshake.
     #[error("a handshake of more than {HANDSHAKE_MAX} bytes")]
     TooLong,
-    /// The peer showed another key than before on the same association.
+    /// The peer presented another key than in an earlier handshake of the same association.
     #[error("the peer has another key ({found}) than it began with ({known})")]
     OtherPeer {
         /// The key of the first handshake.
@@ -47,20 +47,20 @@ pub enum KeyingError {
     /// The endpoint refused a step.
     #[error(transparent)]
     Endpoint(#[from] sctp::KeyError),
-    /// The peer asks for new keys again and again.
+    /// The peer requested new keys too often.
     #[error("the peer asked for new keys more than {RENEWALS_MAX} times in a minute")]
     TooOften,
-    /// The server has made other keys from the same handshake.
+    /// The server's keys differ from the client's keys.
     #[error(
         "the peer has other keys: its pre-shared key differs, or somebody changed INIT or INIT ACK on the way"
     )]
     OtherKeys,
-    /// The cryptographic library refused.
+    /// The keys could not be made, or differ from the keys that `rustls` exports.
     #[error("the keys could not be made")]
     Keys,
 }
 
-/// A host's side of all handshakes: its key, and the settings of TLS.
+/// A host's part in all handshakes: its key and its TLS settings.
 pub struct Keyring {
     public: PublicKey,
     client: Arc<ClientConfig>,
@@ -74,66 +74,66 @@ impl std::fmt::Debug for Keyring {
 }
 
 impl Keyring {
-    /// Holds the host's key itself.
+    /// Keeps the host's private key and signs with it.
     ///
     /// # Errors
-    /// If TLS refuses the settings.
+    /// Returns an error if TLS refuses the settings.
     pub fn new(key: HostKey) -> Result<Keyring, KeyingError> {
         let public = key.public();
         Keyring::with_signer(public, Arc::new(move |message: &[u8]| Some(key.sign(message))))
     }
 
-    /// Has somebody else sign: `sign` returns `None` if it cannot.
+    /// Calls `sign` for each signature, because another process may hold the private key. `sign` returns `None` if it cannot sign.
     ///
     /// # Errors
-    /// If TLS refuses the settings.
+    /// Returns an error if TLS refuses the settings.
     pub fn with_signer(public: PublicKey, sign: Sign) -> Result<Keyring, KeyingError> {
         let (client, server) = tls::configs(public, sign)?;
         Ok(Keyring { public, client: Arc::new(client), server: Arc::new(server) })
     }
 
-    /// The host's public key.
+    /// Returns the host's public key.
     pub fn public(&self) -> PublicKey {
         self.public
     }
 }
 
-/// A step to take after a message; several are taken in their order.
+/// A step that the caller performs after a message. The order of the steps matters.
 #[derive(Debug)]
 pub enum Step {
     /// Install these keys ([`install_keys`](sctp::Endpoint::install_keys)).
     Install {
-        /// Their epoch.
+        /// The epoch of the keys.
         epoch: u64,
         /// The keys.
         keys: RecordKeys,
-        /// From when they seal.
+        /// The moment from which the keys seal packets.
         from: SealFrom,
     },
     /// Send this message ([`send_key_message`](sctp::Endpoint::send_key_message)).
     Send(Bytes),
-    /// The peer has proven that it holds this key. If the key is good, [`know_peer`](sctp::Endpoint::know_peer); the handshake
-    /// is over.
+    /// The handshake has ended, and the peer has proven that it holds this key. If the caller accepts the key, it calls
+    /// [`know_peer`](sctp::Endpoint::know_peer).
     Peer {
-        /// Its key.
+        /// The peer's public key.
         key: PublicKey,
-        /// Shows that both ends have had the same handshake.
+        /// Secret that is equal at both ends if both took part in the same handshake.
         binding: Binding,
         /// True if both ends have mixed in the same pre-shared key.
         has_psk: bool,
     },
 }
 
-/// A handshake.
+/// A handshake of one association, at one end.
 pub struct Session {
     connection: Connection,
     secrets: Arc<Secrets>,
     role: KeyRole,
     epoch: u64,
     psk: Option<PresharedKey>,
-    /// True if the client's first message says that it has a pre-shared key.
+    /// True if the client's first message reports that it has a pre-shared key.
     client_has_psk: bool,
-    /// The peer of the association's first handshake.
+    /// The key from the association's first handshake. `None` in the first handshake.
     known: Option<PublicKey>,
     received: usize,
     has_keys: bool,
@@ -150,10 +150,11 @@ impl std::fmt::Debug for Session {
 }
 
 impl Session {
-    /// Begins a handshake; returns it with its first message. `known` is the peer's key if the association has had a handshake before.
+    /// Begins a handshake as the client. Returns the session and its first message. `known` is the peer's key if the association has had a
+    /// handshake before.
     ///
     /// # Errors
-    /// If TLS refuses.
+    /// Returns an error if TLS refuses the settings or cannot begin the handshake.
     pub fn client(
         keyring: &Keyring,
         epoch: u64,
@@ -170,10 +171,10 @@ impl Session {
         Ok((session, hello))
     }
 
-    /// Begins to answer a handshake whose first message has come: give it to [`Session::on_message`].
+    /// Makes the session of a server. The caller then passes the client's first message to [`Session::on_message`].
     ///
     /// # Errors
-    /// If TLS refuses.
+    /// Returns an error if TLS refuses the settings.
     pub fn server(
         keyring: &Keyring,
         epoch: u64,
@@ -209,49 +210,49 @@ impl Session {
         }
     }
 
-    /// Reports whether a message begins a handshake: its first record has a ClientHello.
+    /// Reports whether a message begins a handshake, so that its first record is a ClientHello.
     pub fn is_hello(message: &[u8]) -> bool {
         const HANDSHAKE: u8 = 22;
         const CLIENT_HELLO: u8 = 1;
         message.get(1) == Some(&HANDSHAKE) && message.get(6) == Some(&CLIENT_HELLO)
     }
 
-    /// Returns the epoch that a message about keys speaks of, by its lowest seven bits; `None` for an empty one.
+    /// Returns the lowest seven bits of the epoch that a message about keys belongs to. Returns `None` for an empty message.
     pub fn epoch_of(message: &[u8]) -> Option<u8> {
         message.first().map(|first| first & !HAS_PSK)
     }
 
-    /// Returns the pre-shared key that is mixed in. Before the end of the handshake it is the one that this end may mix in.
+    /// Returns the pre-shared key that is mixed in. Until the handshake has ended, returns the key that this end may mix in.
     pub fn psk(&self) -> Option<&PresharedKey> {
         self.psk.as_ref()
     }
 
-    /// This end's role in the handshake.
+    /// Returns this end's role in the handshake.
     pub fn role(&self) -> KeyRole {
         self.role
     }
 
-    /// The epoch of the keys that it makes.
+    /// Returns the epoch of the keys that this handshake makes.
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
 
-    /// Reports whether the handshake is over.
+    /// Reports whether the handshake has ended.
     pub fn is_over(&self) -> bool {
         self.is_over
     }
 
-    /// Takes a message of the peer, which came in a sealed packet or not ([`sctp::Event::KeyMessage`]).
+    /// Handles a message of the peer. `sealed` is true if the message came in a sealed packet ([`sctp::Event::KeyMessage`]).
     ///
     /// # Errors
-    /// See [`KeyingError`]; the association must end then.
+    /// See [`KeyingError`]. After an error, the association must end.
     pub fn on_message(
         &mut self,
         message: &[u8],
         sealed: bool,
         terms: &ProtectionTerms,
     ) -> Result<Vec<Step>, KeyingError> {
-        // The peer seals as soon as this end has the keys, and all messages about later ones.
+        // Once this end has the keys, the peer seals its messages. The peer also seals all messages about later epochs.
         let must_be_sealed = self.has_keys || self.epoch > FIRST_EPOCH;
         let is_of_epoch = Session::epoch_of(message) == Some(low(self.epoch));
         let is_first = self.role == KeyRole::Server && self.received == 0;
@@ -305,8 +306,8 @@ impl Session {
             .ok_or(KeyingError::Keys)
     }
 
-    /// Compares the server's confirmation with this end's own. A server without the pre-shared key has another one, which counts if the key is
-    /// optional.
+    /// Compares the server's confirmation with the confirmation that this end computes. If the pre-shared key is optional, also accepts a
+    /// confirmation without it, and then discards the key.
     fn confirm(
         &mut self,
         found: &[u8],
@@ -325,8 +326,8 @@ impl Session {
         }
     }
 
-    /// Gives the records of a message to TLS, one by one: they are whole, and none follows the end of the handshake. Returns the server's
-    /// confirmation, which the client finds behind them.
+    /// Passes the records of a message to TLS, one by one. Refuses an incomplete record, and a record after the end of the handshake.
+    /// Returns the octets after the records, which are the server's confirmation in a message to the client.
     fn read<'a>(&mut self, mut records: &'a [u8]) -> Result<&'a [u8], KeyingError> {
         const HEADER: usize = 5;
         while !records.is_empty() {
@@ -340,7 +341,7 @@ impl Session {
                 .filter(|_| self.connection.is_handshaking())
                 .ok_or(KeyingError::Unexpected)?;
             while !record.is_empty() {
-                // TLS reads nothing after an alert that ends the connection.
+                // After an alert that ends the connection, `read_tls` reads nothing.
                 let read = self.connection.read_tls(&mut record).map_err(|_| KeyingError::Unexpected)?;
                 let state = self.connection.process_new_packets()?;
                 if read == 0 || state.peer_has_closed() || state.plaintext_bytes_to_read() > 0 {
@@ -352,7 +353,7 @@ impl Session {
         Ok(records)
     }
 
-    /// The exporter, once the handshake has got that far.
+    /// Returns the exporter, or `None` if its secret is not known yet.
     fn exporter(&self) -> Result<Option<Exporter>, KeyingError> {
         let Some(secret) = self.secrets.exporter() else { return Ok(None) };
         let suite = self.connection.negotiated_cipher_suite().ok_or(KeyingError::Keys)?;
@@ -360,7 +361,7 @@ impl Session {
         Ok(Some(Exporter::new(suite, &secret)))
     }
 
-    /// The end of the handshake.
+    /// Checks the result of a completed handshake. Returns the step that reports the peer's key.
     fn peer(&self, terms: &ProtectionTerms) -> Result<Step, KeyingError> {
         let exporter = self.exporter()?.ok_or(KeyingError::Keys)?;
         let context = schedule::binding(terms);
@@ -370,7 +371,7 @@ impl Session {
         if *binding.as_mut() != *check {
             return Err(KeyingError::Keys);
         }
-        // Only QUIC has rustls insist on it.
+        // `rustls` requires an agreed application protocol only for QUIC.
         if self.connection.alpn_protocol() != Some(ALPN) {
             return Err(KeyingError::Unexpected);
         }
@@ -382,7 +383,7 @@ impl Session {
         }
     }
 
-    /// Returns as one message all that TLS has to send, and the confirmation behind it.
+    /// Returns everything that TLS has to send as one message, followed by the confirmation. Returns `None` if both are empty.
     fn written(&mut self, confirmation: Option<&Vec<u8>>) -> Result<Option<Bytes>, KeyingError> {
         let is_first = self.role == KeyRole::Client && self.received == 0;
         let flag = if is_first && self.client_has_psk { HAS_PSK } else { 0 };
@@ -395,7 +396,7 @@ impl Session {
     }
 }
 
-/// The lowest seven bits of an epoch.
+/// Returns the lowest seven bits of an epoch.
 fn low(epoch: u64) -> u8 {
     (epoch % 128) as u8
 }
@@ -436,7 +437,7 @@ mod tests {
         }
     }
 
-    /// Plays a handshake under these transcripts and pre-shared keys of client and server, until the client refuses.
+    /// Runs a handshake with the client's and the server's transcript and pre-shared key. Returns the error if the client refuses.
     fn play(
         rings: (&Keyring, &Keyring),
         transcripts: (u8, u8),
@@ -467,7 +468,7 @@ mod tests {
         Ok((c, s))
     }
 
-    /// Reports whether what one end seals the other opens.
+    /// Reports whether `b` opens a record that `a` seals.
     fn fit(a: &End, b: &End) -> bool {
         let (Some(from), Some(to)) = (&a.keys, &b.keys) else { return false };
         let mut text = b"chunks".to_vec();
@@ -524,7 +525,7 @@ mod tests {
             });
             assert_eq!(mixed.ok(), is_mixed, "{case}");
         }
-        // Two optional keys that differ: both ends say that they have one, and so their keys differ.
+        // The client reports its optional key, so the server mixes in its own. The two keys differ, so the client refuses.
         assert_eq!(play_with(rings, (1, 1), (optional(1), optional(2))).err(), Some(KeyingError::OtherKeys));
     }
 
@@ -660,7 +661,7 @@ mod tests {
         assert!(matches!(refused, KeyingError::Tls(_)), "{refused}");
     }
 
-    /// A handshake by `rustls` alone, with the settings of this crate, changed by `change`.
+    /// Makes a TLS connection of `rustls` in this role, with the settings of this crate after `change`.
     fn raw(
         role: KeyRole,
         change: impl FnOnce(&mut ClientConfig, &mut ServerConfig),
@@ -684,14 +685,14 @@ mod tests {
         (connection, secrets)
     }
 
-    /// Returns the confirmation of a raw server.
+    /// Returns the confirmation that belongs to a raw server's handshake.
     fn confirmed(server: &Connection, secrets: &Secrets, terms: &ProtectionTerms) -> Vec<u8> {
         let suite = Suite::of(server.negotiated_cipher_suite().unwrap().suite()).unwrap();
         let exporter = Exporter::new(suite, &secrets.exporter().unwrap());
         schedule::confirmation(&exporter, None, false, terms, FIRST_EPOCH).unwrap().to_vec()
     }
 
-    /// All that a connection wants to send, as one message of the first epoch.
+    /// Returns everything that a connection has to send, as one message of the first epoch.
     fn flight(connection: &mut Connection) -> Vec<u8> {
         let mut message = vec![low(FIRST_EPOCH)];
         while connection.wants_write() {
@@ -705,7 +706,7 @@ mod tests {
         connection.process_new_packets().unwrap();
     }
 
-    /// Has a session of this crate play against a raw connection, which adds `more` to its last flight.
+    /// Runs a handshake of a session in this role with a raw peer. The peer adds `more` to its last flight.
     fn last_flight(
         role: KeyRole,
         change: impl FnOnce(&mut ClientConfig, &mut ServerConfig),

@@ -1,8 +1,8 @@
-//! The handshakes of many associations, apart from the endpoint: a [`Task`] goes in, and the [`Step`]s to take come out.
+//! The handshakes of many associations, separate from the endpoint. [`Sessions`] performs a [`Task`] and returns the [`Step`]s that result.
 //!
-//! Cryptography and the wait for a remote signer happen in [`Sessions::perform`], so a caller may run it in a thread of its own. It has
-//! no clock and no sockets, and knows nothing of the endpoint. Tasks of one association must come in the order of its events, and steps
-//! must be taken in the order of their tasks. Begin at [`Task::of_event`], [`Sessions::perform`] and [`apply`].
+//! [`Sessions::perform`] computes all cryptography and waits for a remote signer, so a caller may run it in a separate thread. [`Sessions`]
+//! has no clock and no sockets, and does not use the endpoint. The caller must pass the tasks of an association in the order of its events.
+//! It must apply the steps in the order of their tasks. Begin at [`Task::of_event`], [`Sessions::perform`] and [`apply`].
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::identity::{Binding, PublicKey};
 use crate::schedule::{METHOD, PresharedKey};
 use crate::session::{KeyingError, Keyring, Session, Step};
 
-/// The offer of protection by this method, for [`AssociationConfig::protection`](sctp::AssociationConfig::protection).
+/// Returns the offer of protection with this crate's method, for [`AssociationConfig::protection`](sctp::AssociationConfig::protection).
 pub const fn protection(required: bool) -> ProtectionConfig {
     ProtectionConfig::new(METHOD, required)
 }
@@ -26,31 +26,31 @@ pub const fn protection(required: bool) -> ProtectionConfig {
 /// Work on the keys of one association.
 #[derive(Debug)]
 pub enum Task {
-    /// Begin the handshake of an association that [`connect`](Endpoint::connect) has just begun with an offer of [`protection`].
+    /// Begin the handshake of a new association. The caller has just called [`connect`](Endpoint::connect) with an offer of [`protection`].
     Begin {
-        /// A key to mix into all keys of the association.
+        /// A pre-shared key to mix into all keys of the association.
         psk: Option<PresharedKey>,
     },
-    /// Take a message of the peer.
+    /// Handle a message of the peer.
     Take {
         /// The message.
         message: Bytes,
-        /// It came in a sealed packet.
+        /// True if the message came in a sealed packet.
         sealed: bool,
-        /// The agreement on protection.
+        /// The terms of protection that both ends have agreed on.
         terms: ProtectionTerms,
-        /// A key to mix into all keys of the association. Of no effect if the association has had a task before.
+        /// A pre-shared key to mix into all keys of the association. It is ignored if the association already has a handshake or keys.
         psk: Option<PresharedKey>,
     },
-    /// Begin to agree on new keys, unless that is under way.
+    /// Begin a handshake for new keys. The task has no effect before the first keys or during a handshake.
     Renew,
     /// Forget the association.
     Forget,
 }
 
 impl Task {
-    /// Returns the work that follows from an event of the endpoint, if any. `psk` returns the key to mix in, and is called for messages
-    /// only.
+    /// Returns the task that follows from an event of the endpoint, if any. `psk` returns the pre-shared key to mix in. It is called only
+    /// for messages about keys.
     pub fn of_event(
         id: AssociationId,
         event: &Event,
@@ -63,7 +63,7 @@ impl Task {
                 Some(Task::Take { message: message.clone(), sealed: *sealed, terms: terms?, psk: psk() })
             }
             Event::KeysWorn => Some(Task::Renew),
-            // A peer without protection has not answered the first message.
+            // Such a peer does not use protection and has not answered the first message about keys.
             Event::Established { .. } if terms.is_none() => Some(Task::Forget),
             Event::Closed(_) => Some(Task::Forget),
             _ => None,
@@ -74,12 +74,12 @@ impl Task {
 /// News for a caller about an association's keys.
 #[derive(Debug)]
 pub enum Outcome {
-    /// The peer has proven that it holds this key. [`know_peer`](Endpoint::know_peer) lets messages pass; to refuse it, abort the
-    /// association.
+    /// The peer has proven that it holds this key. To accept the peer, call [`know_peer`](Endpoint::know_peer), which lets the
+    /// application's messages pass. To refuse the peer, abort the association.
     Peer {
-        /// Its key.
+        /// The peer's public key.
         key: PublicKey,
-        /// Shows that both ends have had the same handshake.
+        /// Secret that is equal at both ends if both took part in the same handshake.
         binding: Binding,
         /// True if both ends have mixed in the same pre-shared key.
         has_psk: bool,
@@ -88,16 +88,16 @@ pub enum Outcome {
     Failed(KeyingError),
 }
 
-/// The reason in a client's ABORT, if the server has made other keys than the client.
+/// Reason in the ABORT of a client whose keys differ from the server's keys.
 const OTHER_KEYS: &str = "both ends have made different keys";
 
-/// Reports whether the peer ended an association because it had made other keys: its pre-shared key differs, or INIT or INIT ACK were changed on
-/// the way. Anybody can say so before packets are sealed.
+/// Reports whether the peer ended an association because its keys differed. Such keys result from another pre-shared key, or from an INIT
+/// or INIT ACK that was changed on the way. Until packets are sealed, any host can forge this reason.
 pub fn had_other_keys(reason: &CloseReason) -> bool {
     matches!(reason, CloseReason::PeerAborted(cause) if cause.reason == OTHER_KEYS)
 }
 
-/// Takes the steps of a task. A failed task aborts the association; one that is over is left alone.
+/// Performs the steps of a task. If the task has failed, aborts the association. An association that has already ended is not an error.
 pub fn apply(
     now: Time,
     id: AssociationId,
@@ -107,7 +107,7 @@ pub fn apply(
     let taken = outcome.and_then(|steps| take(now, id, steps, endpoint));
     match taken {
         Ok(peer) => peer,
-        // The association has ended since the task was given.
+        // The association ended after the task was given.
         Err(KeyingError::Endpoint(sctp::KeyError::NotAgreed)) => None,
         Err(error) => {
             let cause = if error == KeyingError::OtherKeys { OTHER_KEYS } else { "no keys were agreed on" };
@@ -134,57 +134,57 @@ fn take(
     Ok(outcome)
 }
 
-/// The handshakes of a host's associations.
+/// Handshakes of a host's associations.
 #[derive(Debug)]
 pub struct Sessions {
     keyring: Keyring,
     all: BTreeMap<AssociationId, State>,
 }
 
-/// The keys of one association.
+/// State of one association's keys.
 #[derive(Debug, Default)]
 struct State {
-    /// The handshake under way.
+    /// The current handshake.
     session: Option<Session>,
     psk: Option<PresharedKey>,
-    /// The peer of the first handshake.
+    /// The peer's key from the first handshake.
     peer: Option<PublicKey>,
     /// The epoch of the newest keys.
     epoch: Option<u64>,
-    /// Renewals that the peer has asked for.
+    /// Renewals that the peer has requested.
     renewals: Option<Renewals>,
-    /// A task has failed: the association ends.
+    /// True if a task has failed. The association must then end.
     has_failed: bool,
 }
 
-/// Renewals of a period.
+/// Count of renewals within one period.
 #[derive(Debug)]
 struct Renewals {
     since: Time,
     count: u32,
 }
 
-/// The most renewals that a peer may ask for in [`RENEWALS_PERIOD`]. A direction that seals a million packets a second needs ten.
+/// Limit on the renewals that a peer may request in [`RENEWALS_PERIOD`]. A direction that seals a million packets per second needs ten.
 pub(crate) const RENEWALS_MAX: u32 = 32;
 const RENEWALS_PERIOD: Duration = Duration::from_secs(60);
 
 impl Sessions {
-    /// Makes the handshakes of the host with this key.
+    /// Makes an empty set of handshakes for the host with this key.
     pub fn new(keyring: Keyring) -> Sessions {
         Sessions { keyring, all: BTreeMap::new() }
     }
 
-    /// The host's public key.
+    /// Returns the host's public key.
     pub fn public(&self) -> PublicKey {
         self.keyring.public()
     }
 
-    /// The proven key of an association's peer.
+    /// Returns the key that an association's peer has proven to hold.
     pub fn peer(&self, id: AssociationId) -> Option<PublicKey> {
         self.all.get(&id)?.peer
     }
 
-    /// The number of associations.
+    /// Returns the number of associations.
     pub fn len(&self) -> usize {
         self.all.len()
     }
@@ -194,11 +194,12 @@ impl Sessions {
         self.all.is_empty()
     }
 
-    /// Does the work of a task that was given at `now`; returns the steps for [`apply`]. The peer's key is a step of an association's first handshake only:
-    /// another key in a later one is an error. After an error, all tasks of the association return no steps.
+    /// Performs a task that was given at `now`, and returns the steps for [`apply`]. Only the first handshake of an association returns the
+    /// step with the peer's key. Another key in a later handshake is an error. After an error, all tasks of the association return no
+    /// steps.
     ///
     /// # Errors
-    /// See [`KeyingError`]; the association must end then.
+    /// See [`KeyingError`]. After an error, the association must end.
     pub fn perform(&mut self, now: Time, id: AssociationId, task: Task) -> Result<Vec<Step>, KeyingError> {
         if let Task::Forget = task {
             self.all.remove(&id);
@@ -260,15 +261,15 @@ impl State {
                 Step::Peer { key, .. } => self.peer = Some(*key),
             }
         }
-        // The same key as before needs no new decision.
+        // The caller has already decided on this key.
         steps.retain(|step| !was_known || !matches!(step, Step::Peer { .. }));
-        // Later keys have the pre-shared one if the first ones have it.
+        // If the first keys contain the pre-shared key, later keys must contain it too.
         self.psk = session.psk().cloned().map(PresharedKey::required);
         self.session = (!session.is_over()).then_some(session);
         Ok(steps)
     }
 
-    /// Takes out the session that a message is for, or begins one as the server; `None` if the message is to be ignored.
+    /// Takes the session for a message out of `self`, or makes a server's session. Returns `None` if the message must be ignored.
     fn session_for(
         &mut self,
         now: Time,
@@ -281,9 +282,9 @@ impl State {
         match self.session.take() {
             Some(own) if !is_hello || own.role() == KeyRole::Server => return Ok(Some(own)),
             None if !is_hello => return Err(KeyingError::Unexpected),
-            // The first keys are the client's to begin.
+            // Only the association's client may begin the handshake for the first keys.
             _ if is_client && epoch == FIRST_EPOCH => return Err(KeyingError::Unexpected),
-            // Both ends have begun at once: the hello of the association's client goes on.
+            // Both ends have begun a handshake at the same time. The association's client continues with its own handshake.
             Some(own) if is_client => {
                 self.session = Some(own);
                 return Ok(None);
@@ -294,7 +295,7 @@ impl State {
         Session::server(keyring, epoch, self.psk.clone(), self.peer).map(Some)
     }
 
-    /// Counts a renewal that the peer asks for.
+    /// Counts a renewal that the peer requests.
     fn count_renewal(&mut self, now: Time) -> Result<(), KeyingError> {
         let renewals = self.renewals.get_or_insert(Renewals { since: now, count: 0 });
         if now - renewals.since > RENEWALS_PERIOD {

@@ -1,18 +1,18 @@
-//! Signatures by a process that holds the host's key for another one: the signer signs nothing but the handshakes of TLS 1.3.
+//! Signatures on behalf of another process. The process that holds the host's key signs only TLS 1.3 handshakes.
 //!
-//! An intruder in the process that asks can use the key as long as it is there, but gets no signature that another protocol would
-//! take. Begin at [`sign_handshake`].
+//! An intruder in the requesting process can use the key while the intrusion lasts. It gets no signature that another protocol would
+//! accept. Begin at [`sign_handshake`].
 
 use crate::identity::HostKey;
 
-/// Length of the blanks in front of the content that is signed (RFC 8446 section 4.4.3).
+/// Length of the spaces that precede the signed content, in bytes (RFC 8446 section 4.4.3).
 const BLANKS: usize = 64;
-/// The contexts that are signed, each with the octet 0 that follows.
+/// The two context strings of signatures, each with the zero octet that follows it.
 const CONTEXTS: [&[u8]; 2] = [b"TLS 1.3, server CertificateVerify\0", b"TLS 1.3, client CertificateVerify\0"];
-/// Lengths of the hash of a transcript, in bytes: SHA-256 and SHA-384.
+/// Lengths of a transcript's hash, in bytes: SHA-256 and SHA-384.
 const HASHES: [usize; 2] = [32, 48];
 
-/// Length of the longest content that is signed, in bytes.
+/// Maximum length of the content that is signed, in bytes.
 pub const HANDSHAKE_CONTENT_MAX: usize = 64 + 34 + 48;
 
 /// Signs the content of a CertificateVerify message; returns `None` for all other messages.
@@ -20,7 +20,7 @@ pub fn sign_handshake(key: &HostKey, message: &[u8]) -> Option<Vec<u8>> {
     is_handshake(message).then(|| key.sign(message))
 }
 
-/// Reports whether this is the content that a CertificateVerify message of TLS 1.3 signs.
+/// Reports whether `message` is the content that a CertificateVerify message of TLS 1.3 signs.
 fn is_handshake(message: &[u8]) -> bool {
     let Some((blanks, rest)) = message.split_at_checked(BLANKS) else { return false };
     let hash = CONTEXTS.iter().find_map(|context| rest.strip_prefix(*context));

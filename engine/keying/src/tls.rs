@@ -1,4 +1,4 @@
-//! TLS 1.3 as this crate uses it: one version, keys without certificates at both ends, no resumption.
+//! TLS 1.3 settings of this crate: one version, raw public keys instead of certificates at both ends, no resumption.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -20,13 +20,13 @@ use zeroize::Zeroizing;
 
 use crate::identity::PublicKey;
 
-/// The application protocol: nobody can lead a handshake of another protocol here.
+/// Application protocol (ALPN). It prevents the use of a handshake that was made for another protocol.
 pub(crate) const ALPN: &[u8] = b"sctpify/1";
 
-/// Signs with the host's key, wherever that is.
+/// Function that signs with the host's private key, which another process may hold. Returns `None` if it cannot sign.
 pub(crate) type Sign = Arc<dyn Fn(&[u8]) -> Option<Vec<u8>> + Send + Sync>;
 
-/// Makes the settings of both ends.
+/// Makes the settings of a client and of a server.
 pub(crate) fn configs(public: PublicKey, sign: Sign) -> Result<(ClientConfig, ServerConfig), Error> {
     let provider = Arc::new(provider());
     let spki = public.to_spki();
@@ -51,7 +51,8 @@ pub(crate) fn configs(public: PublicKey, sign: Sign) -> Result<(ClientConfig, Se
     Ok((client, server))
 }
 
-/// The algorithms: hybrid key exchange first, then X25519; AES where the processor has instructions for it, ChaCha20-Poly1305 elsewhere.
+/// Returns the algorithms in order of preference. Key exchange begins with a hybrid, then X25519. The first cipher is AES-128 if the
+/// processor has AES instructions, and ChaCha20-Poly1305 otherwise.
 fn provider() -> CryptoProvider {
     use aws_lc_rs::{cipher_suite, kx_group};
     let [aes, chacha] =
@@ -77,7 +78,7 @@ fn has_aes() -> bool {
     false
 }
 
-/// A host's key that somebody else may hold.
+/// A host's key whose private part another process may hold.
 struct RemoteKey {
     spki: Vec<u8>,
     sign: Sign,
@@ -122,7 +123,7 @@ impl Signer for RemoteSigner {
     }
 }
 
-/// Takes any Ed25519 key whose holder has signed: which one it must be is decided by the caller.
+/// Verifier that accepts any Ed25519 key whose holder has signed. The caller decides which key is the right one.
 #[derive(Debug)]
 struct AnyKey(WebPkiSupportedAlgorithms);
 
@@ -148,7 +149,7 @@ impl AnyKey {
     }
 }
 
-/// TLS 1.2 is not offered.
+/// Refuses a signature of TLS 1.2, which is not offered.
 fn no_tls12() -> Result<HandshakeSignatureValid, Error> {
     Err(Error::General("TLS 1.2 is not used".to_owned()))
 }
@@ -233,14 +234,15 @@ impl ClientCertVerifier for AnyKey {
     }
 }
 
-/// Catches the exporter master secret of one handshake. `rustls` offers it nowhere else before the handshake has ended.
+/// Store for the exporter master secret of one handshake. `rustls` reveals this secret before the end of the handshake only through its key
+/// log.
 #[derive(Default)]
 pub(crate) struct Secrets(Mutex<Option<Zeroizing<Vec<u8>>>>);
 
 const EXPORTER: &str = "EXPORTER_SECRET";
 
 impl Secrets {
-    /// Returns the secret, if it is known already.
+    /// Returns the secret, or `None` if it is not known yet.
     pub(crate) fn exporter(&self) -> Option<Zeroizing<Vec<u8>>> {
         self.0.lock().ok()?.clone()
     }
