@@ -1,4 +1,4 @@
-//! Two endpoints that agree on keys and seal their packets, in memory and virtual time.
+//! Two endpoints that agree on keys and seal their packets, in memory and in virtual time.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use sctp::{
 };
 use wire::{ChecksumMode, Chunk, Data, Packet, PacketWriter, Ssn, Tsn};
 
-/// One end: an endpoint, its keys and what it heard.
+/// One end: an endpoint, its keys, and the events and messages that it has received.
 struct End {
     endpoint: Endpoint,
     keys: KeyManager,
@@ -80,11 +80,11 @@ impl End {
     }
 }
 
-/// Changes a packet under way, or drops it by leaving nothing.
+/// Function that changes a packet in transit. It drops the packet by removing all bytes.
 type Change = fn(&mut Vec<u8>);
 type Meddle = Box<dyn FnMut(&mut Vec<u8>)>;
 
-/// Both ends, and the packets between them.
+/// Both ends, and all packets that they have sent.
 struct Pair {
     ends: [End; 2],
     now: Time,
@@ -119,7 +119,7 @@ impl Pair {
         end.endpoint.send(now, id, StreamId(0), Ppid(0), message, SendOptions::default()).unwrap();
     }
 
-    /// Plays for this long; packets take a millisecond.
+    /// Runs both ends for `duration` of virtual time. A packet takes a millisecond.
     fn run(&mut self, duration: Duration) {
         let until = self.now + duration;
         let mut under_way: VecDeque<(usize, Vec<u8>)> = VecDeque::new();
@@ -169,7 +169,8 @@ fn both_ends_know_each_other_and_nothing_readable_passes() {
     assert!(!shows(&secret[..16]) && !shows(of_a.as_bytes()) && !shows(of_b.as_bytes()));
 }
 
-/// Sends a message as soon as the association takes one, and reports whether it has arrived.
+/// Sends a message as soon as the association accepts one. Reports whether it has arrived after 40 s of
+/// virtual time.
 fn delivers(pair: &mut Pair) -> bool {
     pair.connect();
     let message = Bytes::from_static(b"after the handshake");
@@ -210,7 +211,8 @@ fn other_pre_shared_keys_deliver_nothing() {
 
 #[test]
 fn a_changed_init_delivers_nothing() {
-    // One stream more than the INIT asked for, or a service other than the one that the client named.
+    // `streams` changes the number of outbound streams in the INIT by one. `port` diverts the client's
+    // packets to another SCTP port.
     let streams = |packet: &mut Vec<u8>| {
         if packet[12] == 1 {
             packet[25] ^= 1;
@@ -268,7 +270,8 @@ fn an_answer_that_somebody_cut_into_two_messages_is_noticed() {
                 *packet = buf[..length].to_vec();
                 return;
             }
-            // One chunk for the ServerHello as a message of its own, the others for the rest.
+            // The first chunk holds the ServerHello as a separate message. The other chunks hold the rest as
+            // a second message.
             parts.sort_by_key(|(tsn, _)| tsn.wrapping_sub(last.tsn.0.wrapping_sub(100)));
             parts.dedup();
             let whole: Vec<u8> = parts.iter().flat_map(|(_, bytes)| bytes.clone()).collect();

@@ -1,10 +1,11 @@
-//! Compares an association with a TCP connection, on loopback, in one program: rate in bulk, and time of a ping-pong.
+//! Compares an SCTP association with a TCP connection over loopback, in one program. It measures the rate of a bulk transfer and the time
+//! of a ping-pong.
 //!
 //! ```text
 //! cargo run --release -p sctp-engine-tokio --example compare [ROUNDS]
 //! ```
 //!
-//! Each round measures both, one after the other. The last lines have the medians, with the least and the greatest value.
+//! Each round measures SCTP first, then TCP. The last lines show the median, the minimum and the maximum of each figure.
 
 use std::error::Error;
 use std::time::Instant;
@@ -13,11 +14,13 @@ use sctp_tokio::{ConnectOptions, Stack, StackConfig};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Bytes in bulk, and in each write.
+/// Bytes of the bulk transfer.
 const BULK: usize = 256 << 20;
+/// Bytes of each write.
 const WRITE: usize = 64 << 10;
-/// Ping-pongs of so many bytes.
+/// Number of ping-pongs.
 const PINGS: u32 = 20_000;
+/// Bytes of each ping-pong message.
 const PING: usize = 64;
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
@@ -42,7 +45,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Two stacks in one program, and an association between them.
+/// Makes two stacks in one program, and an association between them.
 async fn associated() -> Result<(sctp_tokio::SctpStream, sctp_tokio::SctpStream), sctp_tokio::Error> {
     let any_port = StackConfig { udp_port: Some(0), ..StackConfig::default() };
     let (server, client) = (Stack::open(any_port.clone())?, Stack::open(any_port)?);
@@ -61,7 +64,7 @@ async fn connected() -> std::io::Result<(TcpStream, TcpStream)> {
     Ok((near, far))
 }
 
-/// Returns the rate in bulk, in Gbit/s, and the time of a ping-pong, in microseconds.
+/// Returns the bulk rate in Gbit/s, and the time of a ping-pong in microseconds.
 #[allow(clippy::disallowed_methods, reason = "this program measures")]
 async fn measure<S>(mut near: S, mut far: S) -> std::io::Result<(f64, f64)>
 where

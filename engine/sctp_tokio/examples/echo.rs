@@ -1,12 +1,12 @@
-//! An echo server, and a client that reads lines, on hosts with any number of network paths.
+//! An echo server, and a client that sends lines of its standard input. Both hosts may have any number of network paths.
 //!
 //! ```text
 //! cargo run -p sctp-engine-tokio --example echo -- serve 7000
 //! cargo run -p sctp-engine-tokio --example echo -- ask 192.0.2.1:7000 [198.51.100.1:7000 ...]
 //! ```
 //!
-//! Both hosts use UDP port 9899 for packets. The client prints the answers, and the events of its paths: take a link away, and
-//! the conversation goes on by another one.
+//! Both hosts use UDP port 9899 for packets. The client prints the answers and the events of its paths. If a link fails, the association
+//! continues over another link.
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -28,7 +28,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// Opens a stack that notices silence by the round trip. By default the first timeout comes after a second (RFC 9260 section 16).
+/// Opens a stack that suspects a silent path after about two round trips. By default, the first timeout comes after one second (RFC 9260
+/// section 16).
 fn open() -> Result<Stack, sctp_tokio::Error> {
     let timing = Timing {
         rto_min: Duration::from_millis(50),

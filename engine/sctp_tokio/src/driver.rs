@@ -15,20 +15,20 @@ use tokio::io::unix::AsyncFd;
 use crate::error::Error;
 use crate::shared::Shared;
 
-/// Drives a stack until nobody uses it any more.
+/// Task that serves a stack while the program or an association uses it.
 pub(crate) struct Driver {
     shared: Arc<Shared>,
-    /// The poll of the sockets, which the runtime's own poll watches.
+    /// Poll that watches the sockets. The runtime's own poll watches this one.
     poll: AsyncFd<Poll>,
     events: Events,
 }
 
 impl Driver {
-    /// Makes the driver, in a runtime.
+    /// Makes the driver. The caller must be inside a tokio runtime.
     pub(crate) fn new(shared: &Arc<Shared>) -> io::Result<Driver> {
         let poll = Poll::new()?;
         shared.lock().register(poll.registry())?;
-        // The successor of this function is unsafe, since a type may close its descriptor earlier. A poll does not.
+        // The successor of this deprecated function is unsafe, because a type may close its descriptor too early. A poll does not.
         #[allow(deprecated, reason = "a poll owns its descriptor")]
         let poll = AsyncFd::with_interest(poll, Interest::READABLE)?;
         Ok(Driver { shared: Arc::clone(shared), poll, events: Events::with_capacity(Carriers::TOKENS) })
@@ -51,7 +51,7 @@ impl Driver {
         }
     }
 
-    /// Does what can be done now. Returns the longest time to wait after it; `None`: nobody uses the stack.
+    /// Performs all work that is ready. Returns the longest time to wait afterwards, or `None` if the stack is no longer in use.
     fn turn(&mut self) -> io::Result<Option<Duration>> {
         match self.poll.get_mut().poll(&mut self.events, Some(Duration::ZERO)) {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
@@ -65,7 +65,7 @@ impl Driver {
         Ok((!state.is_over()).then(|| state.until_next_turn()))
     }
 
-    /// Waits until a socket has packets, somebody has used the engine, or the time is over.
+    /// Waits until a socket has packets, a task has used the engine, or `limit` has passed.
     async fn wait(&mut self, limit: Duration) -> io::Result<()> {
         let mut work = pin!(self.shared.work.notified());
         let mut timer = pin!(tokio::time::sleep(limit));
@@ -74,7 +74,7 @@ impl Driver {
             if work.as_mut().poll(context).is_ready() || timer.as_mut().poll(context).is_ready() {
                 return TaskPoll::Ready(Ok(()));
             }
-            // The next turn takes all packets that are there; later ones set it again.
+            // The next turn reads all packets that have arrived. Later packets make the poll ready again.
             poll.poll_read_ready_mut(context).map(|ready| ready.map(|mut guard| guard.clear_ready()))
         })
         .await
@@ -82,7 +82,7 @@ impl Driver {
 }
 
 impl Drop for Driver {
-    /// The runtime may end before the sockets.
+    /// Ends the sockets, because the runtime may end before them.
     fn drop(&mut self) {
         self.shared.lock().end(Error::StackEnded);
     }

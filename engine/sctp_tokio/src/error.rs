@@ -1,4 +1,4 @@
-//! Errors of the sockets.
+//! Errors of all socket operations.
 
 use std::io;
 use std::net::SocketAddr;
@@ -7,14 +7,15 @@ use std::sync::Arc;
 use sctp::{AbortCause, CloseReason, ConnectError, SendError, Unreachable};
 use thiserror::Error;
 
-/// The reason why an operation failed.
+/// Reason why an operation failed.
 #[derive(Clone, Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The stack cannot be opened with these settings.
     #[error("{0}")]
     Settings(&'static str),
-    /// A system call failed: opening sockets, resolving a name, or, for all sockets of the stack, receiving packets.
+    /// A system call failed while the stack opened sockets, resolved a name, or received packets. A failure to receive packets ends all
+    /// sockets of the stack.
     #[error("{what}: {error}")]
     System {
         /// The step that failed.
@@ -22,13 +23,13 @@ pub enum Error {
         /// The kernel's error.
         error: Arc<io::Error>,
     },
-    /// Another socket of the stack has the port.
+    /// Another socket of the stack uses the port. Over IP, this is also the error if another program of the host uses it.
     #[error("SCTP port {0} is in use")]
     PortInUse(u16),
     /// All ephemeral ports are in use.
     #[error("all ephemeral SCTP ports are in use")]
     NoPort,
-    /// The addresses of a peer have different ports, or there is none.
+    /// No address of the peer is given, or the addresses have different ports.
     #[error("a peer needs at least one address, and one port for all of them")]
     Peer,
     /// This host has no address from which the peer can be reached.
@@ -43,7 +44,7 @@ pub enum Error {
     /// The one-to-many socket has no association with this identifier.
     #[error("the socket has no such association")]
     NoAssociation,
-    /// The peer refused the association by ABORT.
+    /// The peer refused the association with an ABORT.
     #[error("the peer refused the association (cause {})", .0.code)]
     Refused(AbortCause),
     /// The association has ended.
@@ -77,12 +78,12 @@ fn describe(reason: &CloseReason) -> String {
 }
 
 impl Error {
-    /// Makes an error of a step.
+    /// Returns a function that converts the I/O error of a step.
     pub(crate) fn system(what: &'static str) -> impl FnOnce(io::Error) -> Error {
         move |error| Error::System { what, error: Arc::new(error) }
     }
 
-    /// Converts the end of an association that was not up yet.
+    /// Converts the reason why an association ended before it was established.
     pub(crate) fn of_attempt(reason: CloseReason) -> Error {
         match reason {
             CloseReason::PeerAborted(cause) => Error::Refused(cause),

@@ -1,22 +1,23 @@
 //! SCTP (RFC 9260) for [tokio](https://docs.rs/tokio), in user space, on Linux.
 //!
-//! The engine of [`sctp_engine`](sctp) runs in the program: the kernel needs no SCTP, and over UDP the program needs no rights. A
-//! [`Stack`] has the engine and the sockets for packets; on it are opened:
+//! The engine ([`sctp_engine`](sctp)) runs inside the program, so the kernel needs no SCTP. Over UDP, the program needs no privileges. A
+//! [`Stack`] contains the engine and the sockets that carry its packets. The program opens these sockets on a stack:
 //!
 //! | socket | for |
 //! |---|---|
-//! | [`SctpStream`] | one association: messages, or bytes as of a TCP connection |
-//! | [`SctpListener`] | the associations that others begin, each as a stream |
+//! | [`SctpStream`] | one association, as messages or as a byte stream like TCP |
+//! | [`SctpListener`] | the associations that peers begin, each as an [`SctpStream`] |
 //! | [`SctpSocket`] | many associations on one port (one-to-many style, RFC 6458 section 3) |
 //!
-//! An association has all network paths of both hosts, and goes on while one works.
+//! An association uses all network paths between the two hosts. It continues while at least one path works.
 //!
 //! ```
 //! use sctp_tokio::{ConnectOptions, Stack, StackConfig};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), sctp_tokio::Error> {
-//! // Two programs in one: with UDP port 0 each takes one that is free. On two hosts both have 9899.
+//! // This program has two stacks. With UDP port 0, each stack takes a free port.
+//! // On two hosts, both stacks would use the default port 9899.
 //! let any_port = StackConfig { udp_port: Some(0), ..StackConfig::default() };
 //! let (server, client) = (Stack::open(any_port.clone())?, Stack::open(any_port)?);
 //!
@@ -39,13 +40,14 @@
 //!
 //! # Timers
 //!
-//! The defaults are RFC 9260's: a dead path is noticed after seconds. Programs that cannot wait set
-//! [`Timing::doubts_silence`](sctp::Timing::doubts_silence) and a smaller `rto_min` in [`StackConfig::engine`]; see `examples/echo.rs`.
+//! The default timers are RFC 9260's, so the detection of a dead path takes seconds. A program that needs faster detection sets
+//! [`Timing::doubts_silence`](sctp::Timing::doubts_silence) and a smaller `rto_min` in [`StackConfig::engine`]. `examples/echo.rs` shows
+//! this.
 //!
 //! # Security
 //!
-//! Associations are neither encrypted nor authenticated, as TCP connections: use TLS on top ([`SctpStream`] reads and writes bytes), or the keys of
-//! RFC 4895 ([`AssociationConfig::auth`](sctp::AssociationConfig::auth)).
+//! Associations are neither encrypted nor authenticated, like plain TCP connections. Run TLS over [`SctpStream`], which reads and writes
+//! bytes. To authenticate packets only, use the keys of RFC 4895 ([`AssociationConfig::auth`](sctp::AssociationConfig::auth)).
 
 #![forbid(unsafe_code)]
 
@@ -66,7 +68,7 @@ pub use one_to_many::{SctpSocket, SocketEvent};
 pub use stack::{ConnectOptions, Stack, StackConfig};
 pub use stream::{SctpStream, SendInfo};
 
-/// The engine, whose types the sockets' API has.
+/// The engine. The API of the sockets uses its types.
 pub use sctp;
 pub use sctp::{
     AssociationConfig, AssociationId, AssociationInfo, Bytes, CloseReason, EndpointConfig, Event, Message,

@@ -1,4 +1,4 @@
-//! Listeners.
+//! Listening sockets.
 
 use std::sync::Arc;
 
@@ -6,9 +6,9 @@ use crate::SctpStream;
 use crate::error::Error;
 use crate::shared::{Shared, WaitsOn};
 
-/// Accepts associations of a port, each as an [`SctpStream`].
+/// A socket that accepts the associations of a port, each as an [`SctpStream`].
 ///
-/// When it is dropped, associations that nobody has accepted are aborted. Those that were accepted go on.
+/// A drop aborts the associations that the program has not accepted. Accepted associations continue.
 pub struct SctpListener {
     shared: Arc<Shared>,
     port: u16,
@@ -19,10 +19,10 @@ impl SctpListener {
         SctpListener { shared, port }
     }
 
-    /// Returns the next association, once there is one. Cancelling it loses none.
+    /// Waits for the next association and returns it. Cancellation loses no association.
     ///
     /// # Errors
-    /// [`Error::System`], [`Error::StackEnded`]: the stack is at an end.
+    /// Returns [`Error::System`] or [`Error::StackEnded`] if the stack has ended.
     pub async fn accept(&self) -> Result<SctpStream, Error> {
         let on = WaitsOn::Port(self.port);
         let id = self.shared.wait(on, |state, wait| state.poll_accept(wait, self.port)).await?;

@@ -11,18 +11,18 @@ use crate::state::State;
 use crate::wakers::Wait;
 use crate::{SctpStream, SendInfo};
 
-/// Something that a one-to-many socket has for its program.
+/// An event or message for the program of a one-to-many socket.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum SocketEvent {
-    /// An association is up: a peer has connected, or [`SctpSocket::send_to`] has.
+    /// An association is established. Either a peer or [`SctpSocket::send_to`] began it.
     Up {
         /// The association.
         association: AssociationId,
         /// The peer's address and port.
         peer: SocketAddr,
     },
-    /// A message.
+    /// A message has arrived.
     Message {
         /// The association.
         association: AssociationId,
@@ -31,11 +31,11 @@ pub enum SocketEvent {
         /// The message.
         message: Message,
     },
-    /// An association is over, or could not begin. All of its messages were received before.
+    /// An association has ended, or could not begin. The socket has already returned all of its messages.
     Over {
-        /// The association, whose identifier means nothing from now on.
+        /// The association. Its identifier is invalid from now on.
         association: AssociationId,
-        /// Why it ended.
+        /// The reason for the end.
         reason: CloseReason,
     },
 }
@@ -52,8 +52,9 @@ impl SocketEvent {
 
 /// A socket with any number of associations (RFC 6458 section 3).
 ///
-/// [`recv`](Self::recv) must be called: it brings the beginning and the end of associations, too. Associations with messages have their
-/// turn one after another. When the socket is dropped, its associations are shut down.
+/// The program must keep calling [`recv`](Self::recv), because it also reports the beginning and the end of associations. Associations with
+/// messages are served in turn. A drop shuts the associations of the socket down. It aborts those that have unread messages or are not yet
+/// established.
 pub struct SctpSocket {
     shared: Arc<Shared>,
     port: u16,
@@ -64,20 +65,20 @@ impl SctpSocket {
         SctpSocket { shared, port }
     }
 
-    /// Returns the next message or event. Cancelling it loses none.
+    /// Returns the next message or event. Cancellation loses neither.
     ///
     /// # Errors
-    /// [`Error::System`], [`Error::StackEnded`]: the stack is at an end.
+    /// Returns [`Error::System`] or [`Error::StackEnded`] if the stack has ended.
     pub async fn recv(&self) -> Result<SocketEvent, Error> {
         let on = WaitsOn::Port(self.port);
         self.shared.wait(on, |state, wait| state.poll_socket(wait, self.port)).await
     }
 
-    /// Sends a message to a peer, and returns the association. If there is none, it begins and the message waits until it is up. If it
-    /// cannot begin, [`SocketEvent::Over`] comes as well.
+    /// Sends a message to a peer, and returns the association. If no association with the peer exists, begins one. The message then waits
+    /// until the association is established. If the association cannot be established, [`SocketEvent::Over`] follows, too.
     ///
     /// # Errors
-    /// As [`SctpStream::send`]; [`Error::NoRoute`] and the like if an association cannot begin.
+    /// Returns the errors of [`SctpStream::send`], and [`Error::NoRoute`] and others if an association cannot begin.
     pub async fn send_to(
         &self,
         peer: SocketAddr,
@@ -89,10 +90,10 @@ impl SctpSocket {
         Ok(association)
     }
 
-    /// Sends a message by an association.
+    /// Sends a message over an association.
     ///
     /// # Errors
-    /// As [`SctpStream::send`]; [`Error::NoAssociation`].
+    /// Returns the errors of [`SctpStream::send`], and [`Error::NoAssociation`].
     pub async fn send(
         &self,
         association: AssociationId,
@@ -107,7 +108,7 @@ impl SctpSocket {
         self.shared.wait(WaitsOn::Association(association), send).await
     }
 
-    /// Makes an association a stream of its own (`sctp_peeloff`). Its messages that were not received go along.
+    /// Moves an association from this socket to a separate stream (`sctp_peeloff`). The unread messages move with it.
     ///
     /// # Errors
     /// [`Error::NoAssociation`].
@@ -116,7 +117,7 @@ impl SctpSocket {
         Ok(SctpStream::new(Arc::clone(&self.shared), association))
     }
 
-    /// Shuts an association down; [`SocketEvent::Over`] follows.
+    /// Shuts an association down. [`SocketEvent::Over`] follows.
     ///
     /// # Errors
     /// [`Error::NoAssociation`].
@@ -128,7 +129,7 @@ impl SctpSocket {
         })
     }
 
-    /// Returns what the engine knows of an association.
+    /// Returns the engine's information about an association.
     ///
     /// # Errors
     /// [`Error::NoAssociation`].

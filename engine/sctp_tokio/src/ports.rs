@@ -12,26 +12,26 @@ use crate::error::Error;
 use crate::one_to_many::SocketEvent;
 use crate::wakers::{Wait, Wakers};
 
-/// Ephemeral ports (RFC 6335 section 6).
+/// Range of ephemeral ports (RFC 6335 section 6).
 const EPHEMERAL: std::ops::RangeInclusive<u16> = 49_152..=65_535;
-/// Most addresses that a peer is told of: INIT must fit into a packet.
+/// Limit on the host's addresses that INIT and INIT ACK list, because these chunks must fit into a packet.
 const ADDRESSES_MAX: usize = 32;
-/// Attempts to find a free port at random before all are tried in order.
+/// Number of random ports that are tried before all ports are tried in order.
 const ATTEMPTS: usize = 16;
 
 /// A port in use.
 #[derive(Debug)]
 struct Port {
     role: Role,
-    /// Associations that have it.
+    /// Number of associations that use the port.
     associations: usize,
-    /// Keeps it from other programs of this host.
+    /// Socket that reserves the port against other programs of this host.
     _reservation: Option<UnixDatagram>,
 }
 
 impl Port {
-    /// Begins to use a port, over IP as the only program of the host. Each program gets all packets over IP, and would answer those for
-    /// another one with the same port by ABORT.
+    /// Opens a port. If `is_shared` is true (SCTP over IP), reserves it against other programs of the host. Over IP, each program gets all
+    /// SCTP packets. Two programs with the same port would answer each other's packets with ABORT.
     fn open(number: u16, role: Role, is_shared: bool) -> Result<Port, Error> {
         let reserve = || {
             let name = format!("sctp-engine-port-{number}");
@@ -45,7 +45,7 @@ impl Port {
 /// Purpose of a port.
 #[derive(Debug)]
 pub(crate) enum Role {
-    /// Streams that were connected from here, or whose socket was closed.
+    /// Streams that connected from this port, or whose listener or one-to-many socket was closed.
     Streams,
     /// A listener, whose associations become streams.
     Listener(Backlog),
@@ -53,10 +53,11 @@ pub(crate) enum Role {
     Many(Inbox),
 }
 
-/// The associations of a listener that nobody has accepted.
+/// Associations of a listener that the program has not accepted.
 #[derive(Debug)]
 pub(crate) struct Backlog {
-    /// Most associations that wait, of which more come only if their set-up began before.
+    /// Limit on the waiting associations, above which no INIT is accepted. Associations whose set-up began earlier may exceed it, up to
+    /// twice the limit.
     limit: usize,
     ready: VecDeque<AssociationId>,
     acceptors: Wakers,
@@ -71,7 +72,7 @@ impl Backlog {
         self.ready.len() < self.limit
     }
 
-    /// Reports whether one more whose set-up began before may come.
+    /// Reports whether another association may enter whose set-up began before the limit was reached.
     pub(crate) fn has_room_for_late(&self) -> bool {
         self.ready.len() < 2 * self.limit
     }
@@ -89,7 +90,7 @@ impl Backlog {
         self.ready.retain(|ready| *ready != id);
     }
 
-    /// Takes the next association. `None`: the task is woken when there is one.
+    /// Takes the next association. Returns `None` if none waits, and then wakes the task when one arrives.
     pub(crate) fn next(&mut self, wait: Wait<'_>) -> Option<AssociationId> {
         let next = self.ready.pop_front();
         if next.is_none() {
@@ -104,14 +105,14 @@ impl Backlog {
     }
 }
 
-/// Messages and events that a one-to-many socket has for its program.
+/// Messages and events of a one-to-many socket that its program has not read.
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
-    /// Associations by the peer's address and port as their set-up had them.
+    /// Associations, by the peer's address and port during the set-up.
     by_peer: BTreeMap<SocketAddr, AssociationId>,
-    /// Associations that have begun.
+    /// Associations that have been established.
     begun: VecDeque<SocketEvent>,
-    /// Associations with messages, in turn.
+    /// Associations with messages, in the order in which they are served.
     readable: VecDeque<AssociationId>,
     /// Associations that have ended.
     ended: VecDeque<SocketEvent>,
@@ -139,12 +140,12 @@ impl Inbox {
         self.by_peer.get(&peer).copied()
     }
 
-    /// Notes the association with a peer before it is up.
+    /// Records the association with a peer before it is established.
     pub(crate) fn note_begins(&mut self, id: AssociationId, peer: SocketAddr) {
         self.by_peer.insert(peer, id);
     }
 
-    /// Forgets that a peer is reached by an association.
+    /// Removes the entry of a peer if it refers to this association.
     pub(crate) fn forget_peer(&mut self, peer: SocketAddr, id: AssociationId) {
         if self.by_peer.get(&peer) == Some(&id) {
             self.by_peer.remove(&peer);
@@ -155,12 +156,12 @@ impl Inbox {
         self.begun.pop_front()
     }
 
-    /// Returns the association whose end is told next.
+    /// Returns the association whose end is reported next.
     pub(crate) fn ended(&self) -> Option<AssociationId> {
         self.ended.front().map(SocketEvent::association)
     }
 
-    /// Takes the next association with messages. If it has more of them, [`queue`](Self::queue) puts it behind all others.
+    /// Takes the next association with messages. If it has further messages, [`queue`](Self::queue) puts it behind all others.
     pub(crate) fn next_readable(&mut self) -> Option<AssociationId> {
         self.readable.pop_front()
     }
@@ -169,7 +170,7 @@ impl Inbox {
         self.readable.push_back(id);
     }
 
-    /// Takes the end that is told next. `None`: the task is woken when there is something.
+    /// Takes the event of the next end. Returns `None` if there is none, and then wakes the task when an event or message arrives.
     pub(crate) fn take_ended(&mut self, wait: Wait<'_>) -> Option<SocketEvent> {
         let ended = self.ended.pop_front();
         match &ended {
@@ -179,7 +180,7 @@ impl Inbox {
         ended
     }
 
-    /// Removes all that concerns an association that becomes a stream.
+    /// Removes all events of an association that becomes a stream.
     pub(crate) fn remove(&mut self, id: AssociationId) {
         self.readable.retain(|readable| *readable != id);
         for events in [&mut self.begun, &mut self.ended] {
@@ -192,10 +193,10 @@ impl Inbox {
 #[derive(Debug)]
 pub(crate) struct Ports {
     used: BTreeMap<u16, Port>,
-    /// Addresses that the program has named; none: all of the host.
+    /// Addresses that the program has named. If empty, all addresses of the host are used.
     named: Vec<IpAddr>,
     of_host: Vec<IpAddr>,
-    /// Ports are those of the host: packets come over IP.
+    /// True if other programs of the host share the port numbers, because packets come over IP.
     is_shared: bool,
 }
 
@@ -208,7 +209,8 @@ impl Ports {
         self.of_host = of_host;
     }
 
-    /// Returns the address from which a peer is reached, where the kernel would take this one.
+    /// Returns the local address for packets to a peer. This is `by_kernel`, the kernel's choice, if the program allows it. Otherwise, it
+    /// is the first named address of the same family.
     pub(crate) fn source(&self, by_kernel: IpAddr) -> Option<IpAddr> {
         let is_of_family = |address: &&IpAddr| address.is_ipv4() == by_kernel.is_ipv4();
         match self.named.contains(&by_kernel) || self.named.is_empty() {
@@ -217,7 +219,8 @@ impl Ports {
         }
     }
 
-    /// Returns the addresses that a peer is told of. One on this host is told of that of loopback only.
+    /// Returns the local addresses that the set-up reports to a peer. If the program has named none and `local` is a loopback address,
+    /// returns only `local`.
     pub(crate) fn announced(&self, local: IpAddr) -> Vec<IpAddr> {
         let of_host = || match local.is_loopback() {
             true => vec![local],
@@ -226,10 +229,10 @@ impl Ports {
         if self.named.is_empty() { of_host() } else { self.named.clone() }
     }
 
-    /// Takes a port; 0: any that is free.
+    /// Gives a port to a socket of this role. Port 0 selects any free port.
     pub(crate) fn take(&mut self, port: u16, role: Role) -> Result<u16, Error> {
         let port = if port == 0 { self.open_any()? } else { port };
-        // Streams may have been the listener's before.
+        // Streams may still use the port of a listener that has been closed.
         if !matches!(self.entry(port)?.role, Role::Streams) {
             return Err(Error::PortInUse(port));
         }
@@ -237,7 +240,7 @@ impl Ports {
         Ok(port)
     }
 
-    /// Returns a port, which is opened if it is not in use.
+    /// Returns a port. Opens it if it is not in use.
     fn entry(&mut self, port: u16) -> Result<&mut Port, Error> {
         Ok(match self.used.entry(port) {
             Entry::Occupied(used) => used.into_mut(),
@@ -245,7 +248,8 @@ impl Ports {
         })
     }
 
-    /// Notes an association of a port; 0: any that is free. A stream may have the port of a listener, and none of a one-to-many socket's.
+    /// Adds an association to a port. Port 0 selects any free port. A stream may share the port of a listener, but not the port of a
+    /// one-to-many socket.
     pub(crate) fn hold(&mut self, port: u16, is_stream: bool) -> Result<u16, Error> {
         let port = if port == 0 { self.open_any()? } else { port };
         let used = self.entry(port)?;
@@ -256,7 +260,7 @@ impl Ports {
         Ok(port)
     }
 
-    /// Notes the end of an association.
+    /// Removes an association from a port that it used.
     pub(crate) fn let_go(&mut self, port: u16) {
         let Some(used) = self.used.get_mut(&port) else { return };
         used.associations = used.associations.saturating_sub(1);
@@ -270,7 +274,7 @@ impl Ports {
         }
     }
 
-    /// Opens an ephemeral port that is free.
+    /// Opens a free ephemeral port.
     fn open_any(&mut self) -> Result<u16, Error> {
         let at_random = (0..ATTEMPTS).map(|_| rand::random_range(EPHEMERAL));
         let mut all = at_random.chain(EPHEMERAL).filter(|port| !self.used.contains_key(port));
@@ -301,7 +305,7 @@ impl Ports {
         }
     }
 
-    /// Wakes all that wait at listeners and one-to-many sockets.
+    /// Wakes all tasks that wait at listeners and one-to-many sockets.
     pub(crate) fn wake_all(&mut self) {
         for port in self.used.values_mut() {
             match &mut port.role {
@@ -312,7 +316,7 @@ impl Ports {
         }
     }
 
-    /// Forgets a wait at a listener or one-to-many socket.
+    /// Removes a wait at a listener or one-to-many socket.
     pub(crate) fn forget_wait(&mut self, port: u16, number: u64) {
         match self.used.get_mut(&port).map(|port| &mut port.role) {
             Some(Role::Listener(backlog)) => backlog.acceptors.forget(number),
@@ -325,8 +329,8 @@ impl Ports {
         self.used.is_empty()
     }
 
-    /// Reports whether a packet is this stack's. Over IP each SCTP program of the host gets all packets, and an answer to those of
-    /// others would end their associations (RFC 9260 section 8.4 assumes one SCTP for each host).
+    /// Reports whether a packet is for this stack. Over IP, each SCTP program of the host gets all packets. An answer to another program's
+    /// packet would end its association, because RFC 9260 section 8.4 assumes one SCTP for each host.
     pub(crate) fn is_ours(&self, route: &Route, packet: &[u8]) -> bool {
         let port = || packet.get(2..4).map_or(0, |bytes| u16::from_be_bytes([bytes[0], bytes[1]]));
         route.carrier != Carrier::Ip || self.used.contains_key(&port())
@@ -340,7 +344,7 @@ impl Listener for Ports {
         let is_named = self.named.is_empty() || self.named.contains(&local);
         match self.used.get(&init.local_port).filter(|_| is_named).map(|port| &port.role) {
             Some(Role::Listener(backlog)) if backlog.has_room() => accept,
-            // The peer tries again.
+            // The peer will repeat its INIT.
             Some(Role::Listener(_)) => InitDecision::Ignore,
             Some(Role::Many(_)) => accept,
             Some(Role::Streams) | None => InitDecision::Refuse,

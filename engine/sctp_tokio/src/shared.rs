@@ -1,4 +1,4 @@
-//! The lock on the stack's state, and tasks that wait on it.
+//! The lock on the stack's state, and the tasks that wait for changes of this state.
 
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,15 +12,15 @@ use tokio::task::coop::poll_proceed;
 use crate::state::State;
 use crate::wakers::Wait;
 
-/// The state, and the driver's waker.
+/// The state, and the notification that wakes the driver.
 pub(crate) struct Shared {
     state: Mutex<State>,
     pub(crate) work: Notify,
-    /// Number of the next wait.
+    /// Number of the next wait ([`Wait`]).
     waits: AtomicU64,
 }
 
-/// The part of the state on which a task waits.
+/// Part of the state on which a task waits.
 #[derive(Clone, Copy)]
 pub(crate) enum WaitsOn {
     Association(AssociationId),
@@ -28,7 +28,7 @@ pub(crate) enum WaitsOn {
     Stack,
 }
 
-/// Forgets a wait that was cancelled.
+/// Guard that removes a cancelled wait.
 struct Guard<'a> {
     shared: &'a Shared,
     on: WaitsOn,
@@ -51,11 +51,11 @@ impl Shared {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
-        // A panic in a program's closure leaves the engine usable.
+        // The engine remains usable after a panic in a closure of the program.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tries something again and again until it need not wait.
+    /// Calls `f` until it returns a result, and waits between the calls.
     pub(crate) async fn wait<R>(&self, on: WaitsOn, mut f: impl FnMut(&mut State, Wait<'_>) -> Poll<R>) -> R {
         let number = self.waits.fetch_add(1, Ordering::Relaxed);
         let mut guard = Guard { shared: self, on, number, has_waited: false };
@@ -67,8 +67,8 @@ impl Shared {
         .await
     }
 
-    /// Tries something that may have to wait. If it does not, the driver sends what follows from it. A task that never waits lets others
-    /// have their turn now and then (tokio's cooperative scheduling).
+    /// Calls `f`, which may have to wait. If `f` returns a result, wakes the driver, which sends the resulting packets. A task that never
+    /// waits must yield to other tasks from time to time (tokio's cooperative scheduling).
     pub(crate) fn poll<R>(
         &self,
         context: &mut Context<'_>,
@@ -84,7 +84,7 @@ impl Shared {
         result
     }
 
-    /// Uses the state, and has the driver send what follows from it.
+    /// Calls `f` with the state, and wakes the driver, which sends the resulting packets.
     pub(crate) fn with<R>(&self, f: impl FnOnce(&mut State) -> R) -> R {
         let result = f(&mut self.lock());
         self.work.notify_one();

@@ -1,4 +1,4 @@
-//! The stack: one engine with its UDP or raw sockets, on which listeners and streams are opened.
+//! The stack: one engine with its UDP or raw sockets, on which the program opens listeners, streams and one-to-many sockets.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -13,27 +13,28 @@ use crate::shared::{Shared, WaitsOn};
 use crate::state::{State, check};
 use crate::{SctpListener, SctpSocket, SctpStream};
 
-/// Associations that wait to be accepted, unless [`Stack::listen_with`] says otherwise.
+/// Default limit on the associations of a listener that wait for acceptance ([`Stack::listen`]).
 const BACKLOG: usize = 128;
 
 /// Settings of a [`Stack`].
 #[derive(Clone, Debug)]
 pub struct StackConfig {
-    /// UDP port for SCTP in UDP (RFC 6951); 0: any that is free; `None`: no UDP. By default 9899. Only one program of a host has a port.
+    /// UDP port for SCTP in UDP (RFC 6951), 9899 by default. 0 selects any free port, and `None` turns UDP off. Only one program of a host
+    /// can use a port.
     pub udp_port: Option<u16>,
-    /// Carry SCTP over IP as well, protocol 132. Requires `CAP_NET_RAW`, and a kernel whose own SCTP is not loaded. New associations ask
-    /// by all carriers at once, and the first answer decides.
+    /// True if SCTP is also carried over IP, protocol 132. False by default. This requires `CAP_NET_RAW`, and a kernel whose own SCTP is
+    /// not loaded. A new association sends its INIT over all carriers at once, and the first answer decides.
     ///
-    /// Ports are then those of the host: an abstract `AF_UNIX` name for each keeps other programs of this crate from it. Any local user can
-    /// take such a name, and so the port.
+    /// All programs of the host then share the SCTP port numbers. An abstract `AF_UNIX` name reserves each port against other programs that
+    /// use this crate. Any local user can take such a name, and thus block the port.
     pub over_ip: bool,
-    /// UDP port of peers, unless [`ConnectOptions::peer_udp_port`] says otherwise. By default 9899.
+    /// UDP port of peers, 9899 by default. [`ConnectOptions::peer_udp_port`] overrides it.
     pub peer_udp_port: u16,
-    /// Addresses of this host to use and to tell peers of. By default none: all that are neither of loopback nor link-local. A peer on this
-    /// host is told of the address of loopback that it uses.
+    /// Addresses of this host that the stack uses and reports to peers. The list is empty by default. The stack then uses all addresses
+    /// except loopback and link-local addresses. It reports only the loopback address in use to a peer on this host.
     pub addresses: Vec<IpAddr>,
-    /// Settings of associations, and limits. Protection by keys ([`AssociationConfig::protection`]) is not supported. An association is
-    /// shut down as soon as the peer shuts it down, whatever [`AssociationConfig::takes_late_messages`] says.
+    /// Settings of associations, and limits. Protection by keys ([`AssociationConfig::protection`]) is not supported. The stack ignores
+    /// [`AssociationConfig::takes_late_messages`]: it always answers the peer's shutdown at once.
     pub engine: EndpointConfig,
     #[doc(hidden)]
     pub _non_exhaustive: (),
@@ -55,27 +56,27 @@ impl Default for StackConfig {
 /// Settings of a connection attempt.
 #[derive(Clone, Debug, Default)]
 pub struct ConnectOptions {
-    /// Our SCTP port; 0: any that is free. That of a listener is allowed, so that both directions use one association.
+    /// Local SCTP port. 0 selects any free port. The port of a listener is allowed, so both directions can use one association.
     pub local_port: u16,
-    /// UDP port of the peer; `None`: that of the stack's settings.
+    /// UDP port of the peer. `None` selects the port of the stack's settings.
     pub peer_udp_port: Option<u16>,
-    /// Settings of the association; `None`: those of the stack.
+    /// Settings of the association. `None` selects the stack's settings.
     pub association: Option<AssociationConfig>,
     #[doc(hidden)]
     pub _non_exhaustive: (),
 }
 
-/// The SCTP of a program: an engine and its sockets. Clones are the same stack.
+/// The SCTP of a program: an engine and its sockets. A clone refers to the same stack.
 ///
-/// It belongs to the network namespace of the thread that opens it, in which the threads of the runtime must be as well. A task of the
-/// runtime serves it, which ends after the stack and all that was opened on it have been dropped and their associations are over. If the
-/// runtime ends before, associations end without a word; see [`wait_idle`](Self::wait_idle).
+/// The stack belongs to the network namespace of the thread that opens it. The threads of the runtime must be in the same namespace. A task
+/// of the runtime serves the stack. The task ends after the program has dropped the stack and all its sockets, and their associations have
+/// ended. If the runtime ends earlier, associations end without notice to their peers. [`wait_idle`](Self::wait_idle) prevents this.
 #[derive(Clone)]
 pub struct Stack {
     handle: Arc<Handle>,
 }
 
-/// Notes the last clone's end.
+/// Handle that all clones share. Its drop reports that the last clone has gone.
 struct Handle {
     shared: Arc<Shared>,
     udp_port: Option<u16>,
@@ -91,10 +92,11 @@ impl Stack {
     /// Opens the sockets, and starts the task that serves them.
     ///
     /// # Errors
-    /// [`Error::System`] if the UDP port is in use or rights are missing; [`Error::Settings`].
+    /// Returns [`Error::System`] if the UDP port is in use or privileges are missing. Returns [`Error::Settings`] if the stack does not
+    /// support the settings.
     ///
     /// # Panics
-    /// Outside a tokio runtime whose I/O and time are enabled.
+    /// Panics outside a tokio runtime whose I/O and time are enabled.
     pub fn open(config: StackConfig) -> Result<Stack, Error> {
         let StackConfig { udp_port, over_ip, peer_udp_port, addresses, mut engine, .. } = config;
         check(&mut engine.association)?;
@@ -130,37 +132,38 @@ impl Stack {
         Ok(Stack { handle: Arc::new(Handle { shared, udp_port }) })
     }
 
-    /// Listens on an SCTP port, 0 for any that is free, with a backlog of 128 associations.
+    /// Listens on an SCTP port with a backlog of 128 associations. Port 0 selects any free port.
     ///
     /// # Errors
-    /// [`Error::PortInUse`], [`Error::NoPort`].
+    /// Returns [`Error::PortInUse`] or [`Error::NoPort`], or the stack's error if it has ended.
     pub fn listen(&self, port: u16) -> Result<SctpListener, Error> {
         self.listen_with(port, BACKLOG)
     }
 
-    /// Listens with another backlog: associations that wait to be accepted. Further ones get no answer, and try again. Of a burst
-    /// that came at once, twice as many wait, and the rest are refused.
+    /// Listens with another backlog. The backlog limits the associations that wait for acceptance. A further INIT gets no answer, and the
+    /// peer repeats it. If many set-ups begin at the same time, up to twice as many associations may wait. The listener refuses the rest.
     ///
     /// # Errors
-    /// [`Error::PortInUse`], [`Error::NoPort`].
+    /// Returns [`Error::PortInUse`] or [`Error::NoPort`], or the stack's error if it has ended.
     pub fn listen_with(&self, port: u16, backlog: usize) -> Result<SctpListener, Error> {
         let port = self.shared().with(|state| state.listen(port, backlog))?;
         Ok(SctpListener::new(Arc::clone(self.shared()), port))
     }
 
-    /// Connects to a peer. All addresses that are given, or that its name has, are taken for the same host's; the set-up begins by all of
-    /// them at once.
+    /// Connects to a peer. All addresses that `peer` gives or resolves to must belong to the same host. The set-up begins over all of them
+    /// at once.
     ///
     /// # Errors
-    /// [`Error::Refused`] if nobody listens on the port; [`Error::Closed`] if the peer does not answer; and others.
+    /// Returns [`Error::Refused`] if no program listens on the port, and [`Error::Closed`] if the peer does not answer. Returns other
+    /// errors if the attempt cannot begin.
     pub async fn connect(&self, peer: impl ToSocketAddrs) -> Result<SctpStream, Error> {
         self.connect_with(peer, &ConnectOptions::default()).await
     }
 
-    /// Connects with settings of its own.
+    /// Connects with the settings in `options`.
     ///
     /// # Errors
-    /// As [`connect`](Self::connect).
+    /// Returns the errors of [`connect`](Self::connect).
     pub async fn connect_with(
         &self,
         peer: impl ToSocketAddrs,
@@ -169,27 +172,28 @@ impl Stack {
         let peers = tokio::net::lookup_host(peer).await.map_err(Error::system("the peer's name"))?;
         let peers: Vec<_> = peers.collect();
         let id = self.shared().with(|state| state.connect(&peers, options, None))?;
-        // If this is dropped, so is the attempt.
+        // A drop of this stream, for example on cancellation, ends the attempt.
         let stream = SctpStream::new(Arc::clone(self.shared()), id);
         stream.up().await?;
         Ok(stream)
     }
 
-    /// Opens a one-to-many socket on an SCTP port, 0 for any that is free. It accepts associations.
+    /// Opens a one-to-many socket on an SCTP port. Port 0 selects any free port. The socket accepts associations.
     ///
     /// # Errors
-    /// [`Error::PortInUse`], [`Error::NoPort`].
+    /// Returns [`Error::PortInUse`] or [`Error::NoPort`], or the stack's error if it has ended.
     pub fn bind(&self, port: u16) -> Result<SctpSocket, Error> {
         let port = self.shared().with(|state| state.bind(port))?;
         Ok(SctpSocket::new(Arc::clone(self.shared()), port))
     }
 
-    /// Returns the UDP port of this stack; `None`: it has none.
+    /// Returns the UDP port of this stack, or `None` if UDP is off.
     pub fn udp_port(&self) -> Option<u16> {
         self.handle.udp_port
     }
 
-    /// Waits until there is no association: streams that were dropped have delivered their data.
+    /// Waits until the stack has no association. Streams that were dropped have then delivered their data. Also returns if the stack has
+    /// ended.
     pub async fn wait_idle(&self) {
         self.shared().wait(WaitsOn::Stack, |state, wait| state.poll_idle(wait)).await;
     }

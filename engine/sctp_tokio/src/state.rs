@@ -1,7 +1,7 @@
 //! The stack's state: the engine, its packets, ports and associations. One lock guards all of it.
 //!
-//! The driver ([`crate::driver`]) calls [`State::turn`] when packets have come, a timer is due, or a socket has used the engine. Sockets
-//! use the engine under the lock and wake the driver, which sends the packets.
+//! The driver ([`crate::driver`]) calls [`State::turn`] when packets have arrived, a timer is due, or a socket has used the engine. A
+//! socket uses the engine under the lock, and wakes the driver, which sends the resulting packets.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -23,14 +23,14 @@ use crate::shared::WaitsOn;
 use crate::stack::ConnectOptions;
 use crate::wakers::{Wait, Wakers};
 
-/// Delay before a full send buffer is tried again, unless the poll reports it earlier.
+/// Delay before the driver retries a full send buffer. The poll may report earlier that the buffer has room.
 const RETRY: Duration = Duration::from_millis(1);
-/// Least interval between looks at this host's addresses.
+/// Minimum interval between checks of this host's addresses.
 const ADDRESS_LOOK: Duration = Duration::from_secs(1);
-/// Events of an association that are kept for its program.
+/// Limit on the events of an association that wait for its program. The oldest events are dropped first.
 const EVENTS_MAX: usize = 64;
-/// Time after which an association without a socket is aborted if its peer has taken nothing: five times RTO.Max, as for T5-shutdown-guard
-/// (RFC 9260 section 9.2).
+/// Interval between checks of an association without a socket. The association is aborted if its peer has acknowledged nothing in this
+/// time. It is five times RTO.Max, as for T5-shutdown-guard (RFC 9260 section 9.2).
 const ABANDONED_LIMIT: Duration = Duration::from_secs(300);
 /// Cause code Out of Resource (RFC 9260 section 3.3.10.4).
 const OUT_OF_RESOURCE: u16 = 4;
@@ -40,15 +40,15 @@ const OUT_OF_RESOURCE: u16 = 4;
 enum Holder {
     /// An [`SctpStream`](crate::SctpStream).
     Stream,
-    /// The listener of its port, until somebody accepts it.
+    /// The listener of its port, until the program accepts the association.
     Listener,
     /// The one-to-many socket of its port.
     Socket,
-    /// Nobody: it ends, and what arrives is discarded.
+    /// No socket. The association ends, and arriving messages are discarded.
     Nobody,
 }
 
-/// How far an association is.
+/// Phase in the life of an association.
 #[derive(Clone, Debug)]
 enum Phase {
     Opening,
@@ -62,13 +62,13 @@ struct Association {
     phase: Phase,
     peer: SocketAddr,
     local: SocketAddr,
-    /// The peer sends no more.
+    /// True if the peer sends no more messages.
     is_peer_done: bool,
-    /// It is in [`Inbox::readable`].
+    /// True if the association is in [`Inbox::readable`].
     is_queued: bool,
     readers: Wakers,
     writers: Wakers,
-    /// Tasks that wait for the beginning or the end.
+    /// Tasks that wait for the association to be established or to end.
     watchers: Wakers,
     events: VecDeque<Event>,
     event_readers: Wakers,
@@ -116,9 +116,10 @@ pub(crate) struct State {
     retry: Time,
     looked_at: Time,
     has_stack: bool,
-    /// Associations without a socket that are being shut down: when they are looked at, and what was not delivered at the last look.
+    /// Associations without a socket that are shutting down. Each entry has the time of the next check, and the unacknowledged bytes at the
+    /// last check.
     abandoned: VecDeque<(Time, AssociationId, usize)>,
-    /// Why all sockets are at an end, if they are.
+    /// Reason why all sockets have ended, if they have.
     end: Option<Error>,
     idlers: Wakers,
 }
@@ -154,7 +155,7 @@ impl State {
         Time::from_nanos(u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
 
-    // The driver.
+    // Methods for the driver.
 
     pub(crate) fn register(&mut self, registry: &Registry) -> std::io::Result<()> {
         self.io.register(registry, Token(0))
@@ -183,7 +184,7 @@ impl State {
         Ok(())
     }
 
-    /// Returns the time from now to the next turn without an event.
+    /// Returns the time until the next turn if no event happens earlier.
     pub(crate) fn until_next_turn(&self) -> Duration {
         if self.io.has_unread() {
             return Duration::ZERO;
@@ -192,17 +193,17 @@ impl State {
         self.engine.next_timeout().min(self.retry).min(abandoned).since(self.now())
     }
 
-    /// Reports whether nobody can use the stack any more.
+    /// Reports whether the stack, its ports and its associations are no longer in use.
     pub(crate) fn is_over(&self) -> bool {
         !self.has_stack && self.associations.is_empty() && self.ports.is_empty()
     }
 
-    /// Notes that no new sockets can be made.
+    /// Records that the program has dropped the stack and can make no new sockets.
     pub(crate) fn drop_stack(&mut self) {
         self.has_stack = false;
     }
 
-    /// Ends all sockets: the driver has ended.
+    /// Ends all sockets, because the driver has ended.
     pub(crate) fn end(&mut self, reason: Error) {
         self.end.get_or_insert(reason);
         self.associations.values_mut().for_each(Association::wake_all);
@@ -230,7 +231,7 @@ impl State {
         }
         self.looked_at = now;
         let mut has_changed = false;
-        // An error of netlink leaves the addresses as they are, and the next look tries again.
+        // After an error of netlink, the addresses stay as they are, and the next check tries again.
         let _ = self.monitor.poll(|_| has_changed = true);
         let none: &[&str] = &[];
         if has_changed && let Ok(addresses) = netio::addresses(none) {
@@ -259,7 +260,7 @@ impl State {
                         Event::PeerShutdown => {
                             association.is_peer_done = true;
                             association.readers.wake();
-                            // Nobody can send any more.
+                            // Waiting senders must learn that they can send no more.
                             association.writers.wake();
                         }
                         other if association.holder != Holder::Socket => {
@@ -335,7 +336,7 @@ impl State {
         let port = association.local.port();
         match association.holder {
             Holder::Stream => {}
-            // It stays for its messages.
+            // The association stays until its messages and its end are read.
             Holder::Socket => {
                 if let Some(inbox) = self.ports.many(port) {
                     inbox.note_ended(id, reason);
@@ -344,7 +345,8 @@ impl State {
             Holder::Listener => {
                 let backlog = self.ports.listener(port);
                 let is_ready = backlog.as_ref().is_some_and(|backlog| backlog.contains(id));
-                // The peer knows that its messages were delivered: somebody accepts and reads them.
+                // After a graceful end, the peer knows that its messages were delivered. The program can still accept the association and
+                // read them.
                 if reason != CloseReason::Graceful || !is_ready {
                     backlog.into_iter().for_each(|backlog| backlog.remove(id));
                     self.remove(now, id);
@@ -365,14 +367,14 @@ impl State {
         }
     }
 
-    /// Forgets that a one-to-many socket reaches a peer by an association.
+    /// Removes the entry of a peer from a one-to-many socket if it refers to this association.
     fn forget_member(&mut self, port: u16, peer: SocketAddr, id: AssociationId) {
         self.ports.many(port).into_iter().for_each(|inbox| inbox.forget_peer(peer, id));
     }
 
-    // Associations.
+    // Methods for associations.
 
-    /// Begins an association of a stream, or of the one-to-many socket of a port.
+    /// Begins an association. `socket` is the port of its one-to-many socket. `None` makes a stream.
     pub(crate) fn connect(
         &mut self,
         peers: &[SocketAddr],
@@ -444,7 +446,7 @@ impl State {
         }
     }
 
-    /// Waits for the end of an association.
+    /// Returns the reason why an association ended. Waits while the association exists.
     pub(crate) fn poll_over(
         &mut self,
         wait: Wait<'_>,
@@ -458,7 +460,7 @@ impl State {
         Poll::Pending
     }
 
-    /// Returns the next message. `None`: the peer has shut down, and all is read.
+    /// Returns the next message. Returns `None` if the peer has shut down and all messages are read.
     pub(crate) fn poll_recv(
         &mut self,
         wait: Wait<'_>,
@@ -481,7 +483,7 @@ impl State {
         }
     }
 
-    /// Hands the engine a message, once it has room for it.
+    /// Passes a message to the engine. Waits until the engine has room for it.
     pub(crate) fn poll_send(
         &mut self,
         wait: Wait<'_>,
@@ -508,12 +510,12 @@ impl State {
         }
     }
 
-    /// Returns how many bytes can be sent at once; 0 if the send buffer is full.
+    /// Returns the number of bytes that can be sent now, which is 0 if the send buffer is full.
     pub(crate) fn send_capacity(&self, id: AssociationId) -> usize {
         self.engine.send_capacity(id)
     }
 
-    /// Returns the next event of an association. `None`: it is over.
+    /// Returns the next event of an association, or `None` if the association has ended.
     pub(crate) fn poll_event(&mut self, wait: Wait<'_>, id: AssociationId) -> Poll<Option<Event>> {
         let Ok(association) = self.get_mut(id) else { return Poll::Ready(None) };
         match association.events.pop_front() {
@@ -538,7 +540,7 @@ impl State {
     pub(crate) fn shutdown(&mut self, id: AssociationId) {
         let now = self.now();
         self.engine.shutdown(now, id);
-        // Those who wait for room are told that there will be none.
+        // Tasks that wait for room must learn that they can send no more.
         self.associations.get_mut(&id).into_iter().for_each(|association| association.writers.wake());
     }
 
@@ -547,7 +549,8 @@ impl State {
         self.engine.abort(now, id, cause);
     }
 
-    /// Ends an association whose socket is gone: by ABORT if messages are unread, nobody has accepted it or it is not up, as close(2) does (RFC 6458 section 4.1.4).
+    /// Ends an association whose socket was dropped. Like close(2), it sends an ABORT if messages are unread (RFC 6458 section 4.1.4). It
+    /// also aborts an association that is not established or was not accepted. Otherwise, it begins a shutdown.
     pub(crate) fn abandon(&mut self, id: AssociationId) {
         let now = self.now();
         let Some(association) = self.associations.get_mut(&id) else { return };
@@ -566,7 +569,7 @@ impl State {
         }
     }
 
-    /// Aborts associations without a socket whose peer has taken nothing for long.
+    /// Aborts associations without a socket whose peer has acknowledged nothing for [`ABANDONED_LIMIT`].
     fn end_abandoned(&mut self, now: Time) {
         while let Some((_, id, before)) = self.abandoned.pop_front_if(|(due, ..)| *due <= now) {
             let left = self.engine.unacknowledged(id);
@@ -579,7 +582,7 @@ impl State {
         }
     }
 
-    // Listeners.
+    // Methods for listeners.
 
     pub(crate) fn listen(&mut self, port: u16, limit: usize) -> Result<u16, Error> {
         self.alive()?;
@@ -594,7 +597,7 @@ impl State {
         Poll::Ready(Ok(id))
     }
 
-    // One-to-many sockets.
+    // Methods for one-to-many sockets.
 
     pub(crate) fn bind(&mut self, port: u16) -> Result<u16, Error> {
         self.alive()?;
@@ -605,12 +608,12 @@ impl State {
         self.alive()?;
         let now = self.now();
         let Some(inbox) = self.ports.many(port) else { return Poll::Ready(Err(Error::StackEnded)) };
-        // A beginning comes before the first message, and an end after the last.
+        // An association's beginning comes before its first message, and its end after its last message.
         if let Some(event) = inbox.take_begun() {
             return Poll::Ready(Ok(event));
         }
         let ended = inbox.ended();
-        // Others that always have messages do not keep it back.
+        // An ended association is served first. Otherwise, associations with constant traffic could delay it without limit.
         while let Some(id) = ended.or_else(|| inbox.next_readable()) {
             let message = self.engine.recv(now, id);
             let Some(association) = self.associations.get_mut(&id) else {
@@ -639,7 +642,7 @@ impl State {
         Poll::Ready(Ok(event))
     }
 
-    /// Returns the association of a one-to-many socket with a peer, and with none begins one.
+    /// Returns a one-to-many socket's association with a peer. Begins one if none exists.
     pub(crate) fn association_with(&mut self, port: u16, peer: SocketAddr) -> Result<AssociationId, Error> {
         self.alive()?;
         let known = self.ports.many(port).and_then(|inbox| inbox.association_with(peer));
@@ -652,7 +655,7 @@ impl State {
                 self.ports.many(port).into_iter().for_each(|inbox| inbox.note_begins(id, peer));
                 Ok(id)
             }
-            // It may be another address of a peer that is known.
+            // `peer` may be another address of a peer that already has an association.
             Err(Error::Connect(ConnectError::Exists)) => {
                 let ids = self.associations.keys().copied();
                 let mut of_peer = ids.filter(|id| self.member(port, *id).is_ok() && self.has_path(*id, peer));
@@ -667,7 +670,7 @@ impl State {
         info.is_some_and(|info| info.paths.iter().any(|path| path.route.remote == peer.ip()))
     }
 
-    /// Checks that a one-to-many socket has an association.
+    /// Checks that an association belongs to a one-to-many socket and has not ended.
     pub(crate) fn member(&self, port: u16, id: AssociationId) -> Result<(), Error> {
         let association = self.get(id)?;
         let is_member = association.holder == Holder::Socket
@@ -676,7 +679,7 @@ impl State {
         if is_member { Ok(()) } else { Err(Error::NoAssociation) }
     }
 
-    /// Makes an association of a one-to-many socket a stream's.
+    /// Moves an association from a one-to-many socket to a stream.
     pub(crate) fn peel_off(&mut self, port: u16, id: AssociationId) -> Result<(), Error> {
         self.member(port, id)?;
         let association = self.get_mut(id)?;
@@ -688,7 +691,7 @@ impl State {
         Ok(())
     }
 
-    /// Closes a listener or one-to-many socket, with the associations that only it has.
+    /// Closes a listener or one-to-many socket, and ends the associations that it still holds.
     pub(crate) fn close_port(&mut self, port: u16) {
         let is_own = |association: &&Association| {
             matches!(association.holder, Holder::Listener | Holder::Socket)
@@ -701,7 +704,7 @@ impl State {
         self.ports.close(port);
     }
 
-    /// Waits until there is no association.
+    /// Waits until no association exists, or the stack has ended.
     pub(crate) fn poll_idle(&mut self, wait: Wait<'_>) -> Poll<()> {
         if self.associations.is_empty() || self.end.is_some() {
             return Poll::Ready(());
@@ -711,7 +714,7 @@ impl State {
     }
 }
 
-/// Refuses settings that the sockets do not support, or leaves them out.
+/// Refuses protection by keys, which the sockets do not support. Turns off `takes_late_messages`.
 pub(crate) fn check(config: &mut AssociationConfig) -> Result<(), Error> {
     if config.protection.is_some() {
         let what = "protection by keys is not supported: leave it out of the association's settings";
@@ -721,7 +724,7 @@ pub(crate) fn check(config: &mut AssociationConfig) -> Result<(), Error> {
     Ok(())
 }
 
-/// The real clock: sockets are for real programs.
+/// Returns the time of the real clock.
 #[allow(clippy::disallowed_methods, reason = "sockets are for real programs")]
 fn clock() -> Instant {
     Instant::now()

@@ -1,4 +1,4 @@
-//! One-to-one sockets.
+//! One-to-one sockets, each with one association.
 
 use std::io;
 use std::net::SocketAddr;
@@ -17,17 +17,18 @@ use crate::shared::{Shared, WaitsOn};
 use crate::state::State;
 use crate::wakers::Wait;
 
-/// Longest message that a write of bytes makes.
+/// Limit on the message that one write of bytes sends, in bytes.
 const WRITE_MAX: usize = 64 * 1024;
 
-/// How a message is sent (`sctp_sndinfo` of RFC 6458 section 5.3.4, `sctp_prinfo` of section 5.3.7). A stream's number converts to it.
+/// Stream, identifier and options of a sent message (`sctp_sndinfo` of RFC 6458 section 5.3.4, `sctp_prinfo` of section 5.3.7). A stream
+/// number converts to this type.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SendInfo {
-    /// The stream.
+    /// The stream on which the message is sent.
     pub stream: StreamId,
     /// Payload protocol identifier.
     pub ppid: Ppid,
-    /// Order and reliability.
+    /// Order and reliability of the message.
     pub options: SendOptions,
     #[doc(hidden)]
     pub _non_exhaustive: (),
@@ -39,20 +40,23 @@ impl From<u16> for SendInfo {
     }
 }
 
-/// An association.
+/// A socket with one association, which carries messages or bytes.
 ///
-/// Messages: [`send`](Self::send) and [`recv`](Self::recv), from any number of tasks. Bytes: [`AsyncRead`] and [`AsyncWrite`], for
-/// programs that know TCP. Written bytes go by stream 0, and what is read are the bytes of all messages. Use one of both.
+/// - For messages, call [`send`](Self::send) and [`recv`](Self::recv), from any number of tasks.
+/// - For bytes, use [`AsyncRead`] and [`AsyncWrite`], as with TCP. Written bytes are sent on stream 0. A read returns the bytes of all
+///   messages, from all streams.
 ///
-/// SCTP has no half-closed state: after [`shutdown`](Self::shutdown) of either end both ends send no more, and what was sent before is
-/// delivered.
+/// Use only one of the two interfaces on a stream.
 ///
-/// Dropping it shuts the association down, and data goes on to be delivered in the background. If received messages are unread, or come
-/// later, the association is aborted or they are discarded.
+/// SCTP has no half-closed state. After a [`shutdown`](Self::shutdown) of either end, neither end can send more. Data that was sent before
+/// is still delivered.
+///
+/// A drop shuts the association down, and sent data is still delivered in the background. If received messages are unread, a drop aborts
+/// the association instead. Messages that arrive after a drop are discarded.
 pub struct SctpStream {
     shared: Arc<Shared>,
     id: AssociationId,
-    /// Bytes of a message that was read in part.
+    /// Unread bytes of a message that was read in part.
     rest: Bytes,
 }
 
@@ -65,12 +69,12 @@ impl SctpStream {
         self.shared.wait(WaitsOn::Association(self.id), f).await
     }
 
-    /// Waits until it is up.
+    /// Waits until the association is established.
     pub(crate) async fn up(&self) -> Result<(), Error> {
         self.wait(|state, wait| state.poll_up(wait, self.id)).await
     }
 
-    /// Sends a message, once the send buffer has room for it. Cancelling it before means that nothing is sent.
+    /// Waits until the send buffer has room for the message, and sends it. If the call is cancelled before, nothing is sent.
     ///
     /// ```no_run
     /// # async fn example(stream: sctp_tokio::SctpStream) -> Result<(), sctp_tokio::Error> {
@@ -81,43 +85,44 @@ impl SctpStream {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Send`] if the message is empty or too long, the stream does not exist, or the association is being shut down;
-    /// [`Error::Closed`].
+    /// Returns [`Error::Send`] if the message is empty or too long, the stream does not exist, or the association is shutting down. Returns
+    /// [`Error::Closed`] if the association has ended.
     pub async fn send(&self, message: impl Into<Bytes>, info: impl Into<SendInfo>) -> Result<(), Error> {
         let (message, info) = (message.into(), info.into());
         self.wait(|state, wait| state.poll_send(wait, self.id, &message, &info)).await
     }
 
-    /// Returns the next message. `None`: the peer has shut the association down, and all messages are read. Cancelling it loses none.
+    /// Returns the next message. Returns `None` if the peer has shut the association down and all messages are read. Cancellation loses no
+    /// message.
     ///
-    /// A message that is longer than the receive window comes in parts ([`Message::end`]).
+    /// A message that is longer than the receive window arrives in parts ([`Message::end`]).
     ///
     /// # Errors
-    /// [`Error::Closed`] if the association ended otherwise, after all messages are read.
+    /// Returns [`Error::Closed`] if the association has ended without a shutdown. All messages are returned before this error.
     pub async fn recv(&self) -> Result<Option<Message>, Error> {
         self.wait(|state, wait| state.poll_recv(wait, self.id)).await
     }
 
-    /// Returns the next event that is neither a message nor the end: paths, addresses, streams. `None`: the association is over. If nobody
-    /// asks, the last 64 are kept.
+    /// Returns the next event about paths, addresses or streams. Returns `None` if the association has ended. Only the 64 most recent
+    /// unread events are kept.
     pub async fn event(&self) -> Option<Event> {
         self.wait(|state, wait| state.poll_event(wait, self.id)).await
     }
 
-    /// Sends no more: what was sent is delivered, and the association ends. Messages of the peer can still be received.
+    /// Begins a shutdown. Messages that were sent before are delivered, and then the association ends. No more messages can be sent.
+    /// Messages of the peer can still be received.
     pub fn shutdown(&self) {
         self.shared.with(|state| state.shutdown(self.id));
     }
 
-    /// Shuts the association down, and waits until all is delivered at both ends. Messages that the peer has sent and nobody reads are
-    /// discarded.
+    /// Shuts the association down, and waits until both ends have delivered all data. Unread messages of the peer are discarded.
     ///
     /// # Errors
-    /// [`Error::Closed`] if it ended otherwise: data may be lost.
+    /// Returns [`Error::Closed`] if the association ended without a complete shutdown. Data may then be lost.
     pub async fn close(self) -> Result<(), Error> {
         self.shutdown();
         let over = self.wait(|state, wait| {
-            // Unread messages would keep the peer from its shutdown.
+            // Unread messages fill the receive buffer, and would prevent the peer from completing its shutdown.
             while let Poll::Ready(Ok(Some(_))) = state.poll_recv(wait, self.id) {}
             state.poll_over(wait, self.id)
         });
@@ -127,35 +132,37 @@ impl SctpStream {
         }
     }
 
-    /// Ends the association at once by ABORT with this reason, which the peer is told. Data that is not delivered is lost.
+    /// Ends the association at once. An ABORT reports `reason` to the peer. Data that is not yet delivered is lost.
     pub fn abort(self, reason: impl Into<Bytes>) {
         let cause = AbortCause::user(reason);
         self.shared.with(|state| state.abort(self.id, cause));
     }
 
-    /// Returns our address and port as the set-up had them.
+    /// Returns the local address and port of the association's set-up.
     ///
     /// # Errors
-    /// If the stack is at an end.
+    /// Returns an error if the stack has ended.
     pub fn local_addr(&self) -> Result<SocketAddr, Error> {
         self.shared.lock().addresses_of(self.id).map(|(local, _)| local)
     }
 
-    /// Returns the peer's address and port as the set-up had them.
+    /// Returns the peer's address and port of the association's set-up.
     ///
     /// # Errors
-    /// If the stack is at an end.
+    /// Returns an error if the stack has ended.
     pub fn peer_addr(&self) -> Result<SocketAddr, Error> {
         self.shared.lock().addresses_of(self.id).map(|(_, peer)| peer)
     }
 
-    /// Returns what the engine knows of the association, also after its end: paths, streams, counters. `None`: there has been none.
+    /// Returns the engine's information about paths, streams and counters, even after the association has ended. Returns `None` if the peer
+    /// has not answered the INIT.
     pub fn info(&self) -> Option<AssociationInfo> {
         self.shared.lock().engine().0.info(self.id)
     }
 
-    /// Gives commands to the engine: primary path, timers, priorities of streams, keys, and all others of [`Endpoint`] that name an
-    /// association. The stack takes the events. The function must not use sockets of the stack: it would wait for itself.
+    /// Calls `f` with the engine, for commands that the stack does not offer. Examples are the primary path, timers, stream priorities,
+    /// keys, and all other methods of [`Endpoint`] that name an association. The stack handles the resulting events. `f` must not use
+    /// sockets of the stack, because it would deadlock.
     pub fn with_engine<R>(&self, f: impl FnOnce(&mut Endpoint, Time, AssociationId) -> R) -> R {
         self.shared.with(|state| {
             let (engine, now) = state.engine();
@@ -202,7 +209,7 @@ impl AsyncWrite for SctpStream {
         }
         let id = self.id;
         self.shared.poll(context, Wait::WRITE, |state, wait| {
-            // A message takes what there is room for. Where there is none, the engine says when there is.
+            // The message is as long as the send buffer has room for. If the buffer is full, the engine reports when it has room.
             let room = state.send_capacity(id).clamp(1, WRITE_MAX);
             let length = buf.len().min(room);
             let message = Bytes::copy_from_slice(&buf[..length]);

@@ -1,9 +1,9 @@
-//! Tasks that wait for the same thing.
+//! Sets of tasks that wait for the same event.
 
 use std::collections::BTreeMap;
 use std::task::Waker;
 
-/// One wait of a task. A wait that is cancelled is forgotten by its number.
+/// One wait of a task. Its number identifies the wait when it is cancelled.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wait<'a> {
     number: u64,
@@ -11,11 +11,12 @@ pub(crate) struct Wait<'a> {
 }
 
 impl<'a> Wait<'a> {
-    /// The wait of a stream's [`poll_read`](tokio::io::AsyncRead::poll_read). A stream has one.
+    /// Number of the wait of [`poll_read`](tokio::io::AsyncRead::poll_read). A stream has only one such wait.
     pub(crate) const READ: u64 = 0;
-    /// The wait of a stream's [`poll_write`](tokio::io::AsyncWrite::poll_write). A stream has one.
+    /// Number of the wait of [`poll_write`](tokio::io::AsyncWrite::poll_write). A stream has only one such
+    /// wait.
     pub(crate) const WRITE: u64 = 1;
-    /// Number of the first other wait.
+    /// Number of the first wait of any other kind.
     pub(crate) const FIRST: u64 = 2;
 
     pub(crate) fn new(number: u64, waker: &'a Waker) -> Wait<'a> {
@@ -23,7 +24,7 @@ impl<'a> Wait<'a> {
     }
 }
 
-/// Tasks to wake, by the number of their wait.
+/// Wakers of waiting tasks, by the number of the wait.
 #[derive(Debug, Default)]
 pub(crate) struct Wakers(BTreeMap<u64, Waker>);
 
@@ -41,7 +42,7 @@ impl Wakers {
         self.0.is_empty()
     }
 
-    /// Wakes all. They add themselves again if they still have to wait.
+    /// Wakes all tasks. A task that must wait longer adds itself again.
     pub(crate) fn wake(&mut self) {
         std::mem::take(&mut self.0).into_values().for_each(Waker::wake);
     }

@@ -1,4 +1,4 @@
-//! Two hosts with two links, of which one dies.
+//! Two hosts with two links, one of which fails.
 
 use std::process::Command;
 use std::time::Duration;
@@ -10,7 +10,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 /// Returns a command that runs the example `echo` on a host.
 fn echo(host: &Host, words: &[&str]) -> Command {
-    // A test lies in target/…/deps, examples in target/…/examples.
+    // Test programs are in target/…/deps, and examples are in target/…/examples.
     let test = std::env::current_exe().unwrap();
     let mut command = host.command(test.parent().unwrap().with_file_name("examples").join("echo"));
     command.args(words);
@@ -26,7 +26,7 @@ fn the_example_goes_on_when_its_first_link_dies() {
     let mut server = beta.spawn("server", echo(&beta, &["serve", "7000"])).unwrap();
     server.wait_until("listening", LIMIT, |process| process.stdout().contains("listening")).unwrap();
     let to = format!("{}:7000", links[0].right_v4());
-    // A line each 20 ms.
+    // The client sends one line every 20 ms.
     let lines = "import subprocess, sys, time
 client = subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE, text=True)
 for number in range(300):

@@ -13,7 +13,7 @@ use sctp_tokio::{
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const PORT: u16 = 7;
-/// Longest time of a test: those that wait for nothing take milliseconds.
+/// Time limit of a test. Tests without a delay take milliseconds.
 const LIMIT: Duration = Duration::from_secs(60);
 
 fn any_port() -> StackConfig {
@@ -131,7 +131,7 @@ fn a_port_without_listener_refuses_and_a_closed_udp_port_is_told() {
         let options = to(&server);
         drop(server);
         let refused = loop {
-            // The server's task may still have the port.
+            // The server's task may still hold the UDP port.
             match client.connect_with(address(PORT), &options).await.unwrap_err() {
                 Error::Refused(_) => tokio::task::yield_now().await,
                 other => break other,
@@ -271,7 +271,7 @@ fn dropped_streams_deliver_and_dropped_attempts_leave_nothing() {
         let Pair { server, client, listener, near, far } = pair().await;
         let attempt = tokio::time::timeout(
             Duration::from_millis(50),
-            // Nobody answers from the discard address of a test network.
+            // No host answers at this address of a documentation network.
             client.connect("192.0.2.1:7"),
         )
         .await;
@@ -281,7 +281,7 @@ fn dropped_streams_deliver_and_dropped_attempts_leave_nothing() {
         assert_eq!(text(&far).await, "last words");
         assert!(far.recv().await.unwrap().is_none());
         client.wait_idle().await;
-        // Unread messages: the peer hears of it.
+        // A drop with unread messages aborts the association, and the peer receives the ABORT.
         let near = client.connect_with(address(PORT), &to(&server)).await.unwrap();
         let far = listener.accept().await.unwrap();
         near.send("unread", 0).await.unwrap();
@@ -322,7 +322,7 @@ fn many_tasks_share_a_stream_and_no_message_is_lost_or_doubled() {
             let near = std::sync::Arc::clone(&near);
             tokio::spawn(async move {
                 for number in 0..EACH {
-                    // Longer than what the buffers begin with, all together.
+                    // The messages together are longer than the initial buffers.
                     let mut message = vec![0; 2000];
                     message[..4].copy_from_slice(&(task * EACH + number).to_be_bytes());
                     near.send(message, (task % 4) as u16).await.unwrap();
@@ -385,7 +385,7 @@ fn an_association_that_is_over_before_it_is_accepted_keeps_its_messages() {
         let far = listener.accept().await.unwrap();
         assert_eq!(text(&far).await, "before you looked");
         assert!(far.recv().await.unwrap().is_none());
-        // Nobody will read what comes to a listener that is gone.
+        // A closed listener aborts an association that nobody has accepted.
         let near = client.connect_with(address(PORT), &to(&server)).await.unwrap();
         drop(listener);
         assert!(matches!(near.close().await, Err(Error::Closed(CloseReason::PeerAborted(_)))));
@@ -430,7 +430,7 @@ fn those_who_wait_for_room_are_told_when_there_will_be_none() {
                 }
             })
         };
-        // The far end reads nothing: the buffers fill.
+        // The far end reads nothing, so the buffers fill.
         let mut before = 0;
         loop {
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -468,7 +468,7 @@ fn the_end_of_one_association_is_told_while_another_always_has_messages() {
                 SocketEvent::Message { message, .. } => {
                     messages += 1;
                     has_last |= message.into_bytes() == "last";
-                    // Slowly, so that there are always more.
+                    // The reads are slow, so the busy association always has further messages.
                     tokio::time::sleep(Duration::from_millis(1)).await;
                 }
                 _ => {}

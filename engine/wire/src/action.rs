@@ -2,16 +2,16 @@
 
 use crate::ChunkType;
 
-/// The receiver's action by the two highest bits of an unrecognised type.
+/// Action of a receiver for an unrecognised type, selected by the two highest bits of the type.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum UnrecognizedAction {
-    /// 00: process nothing further of this packet (chunk) or chunk (parameter), report nothing.
+    /// 00: stop processing the packet (chunk) or the chunk (parameter). Do not report the type.
     StopSilently,
-    /// 01: process nothing further, and report the type.
+    /// 01: stop processing as for 00. Report the type.
     StopReport,
-    /// 10: skip it and go on, report nothing.
+    /// 10: skip the chunk or parameter, and continue. Do not report the type.
     SkipSilently,
-    /// 11: skip it and go on, and report the type.
+    /// 11: skip the chunk or parameter, and continue. Report the type.
     SkipReport,
 }
 
@@ -26,12 +26,12 @@ impl UnrecognizedAction {
         Self::from_top_bits((ptype >> 14) as u8)
     }
 
-    /// Reports whether processing ends here.
+    /// Reports whether processing of the packet or chunk stops.
     pub const fn stops(self) -> bool {
         matches!(self, UnrecognizedAction::StopSilently | UnrecognizedAction::StopReport)
     }
 
-    /// Reports whether the sender is to be told.
+    /// Reports whether the sender must get a report of the type.
     pub const fn reports(self) -> bool {
         matches!(self, UnrecognizedAction::StopReport | UnrecognizedAction::SkipReport)
     }

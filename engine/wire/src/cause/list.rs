@@ -1,4 +1,4 @@
-//! A run of error causes: octets of a received chunk, or a slice of values to be sent.
+//! Lists of error causes, as octets of a received chunk or as a slice of values to send.
 
 use std::fmt;
 
@@ -6,9 +6,9 @@ use super::{Cause, CauseError};
 use crate::tlv::Tlvs;
 use crate::writer::{NoRoom, Writer};
 
-/// The error causes of an ABORT or ERROR chunk, or of an ASCONF answer.
+/// The error causes of an ABORT or ERROR chunk, or of an ASCONF-ACK.
 ///
-/// To send some: `Causes::from(&[Cause::OutOfResource][..])`.
+/// This example makes a list to send: `Causes::from(&[Cause::OutOfResource][..])`.
 #[derive(Clone, Copy)]
 pub struct Causes<'a>(Source<'a>);
 
@@ -19,18 +19,19 @@ enum Source<'a> {
 }
 
 impl<'a> Causes<'a> {
-    /// No causes.
+    /// A list without causes.
     pub const EMPTY: Causes<'a> = Causes(Source::Wire(&[]));
 
-    /// The causes in `bytes`, as a packet carries them. Nothing is checked until they are walked.
+    /// Makes a list from `bytes`, the causes as they appear in a packet. Only [`iter`](Self::iter) checks the
+    /// octets.
     pub const fn from_wire(bytes: &'a [u8]) -> Causes<'a> {
         Causes(Source::Wire(bytes))
     }
 
-    /// The causes in order.
+    /// Returns an iterator over the causes, in order.
     ///
-    /// A length that cannot be ends the walk with an error. A cause whose frame is good but whose value is
-    /// malformed is an error too, and the walk goes on behind it.
+    /// A cause with an invalid length yields an error and ends the iteration. A cause with a valid length but
+    /// a malformed value also yields an error. The iteration then continues with the next cause.
     pub fn iter(&self) -> CausesIter<'a> {
         match self.0 {
             Source::Wire(bytes) => CausesIter(IterSource::Wire(Tlvs::new(bytes))),

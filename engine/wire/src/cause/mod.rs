@@ -11,7 +11,7 @@
 //! +---------------------------------------------------------------+
 //! ```
 //!
-//! Values of the wrong length are refused. A cause's quotation is handed on as octets. Begin with [`Cause`].
+//! A value that is too short for its code is refused. Quoted parameters and chunks are passed on as octets. Begin with [`Cause`].
 
 mod list;
 #[cfg(test)]
@@ -25,93 +25,93 @@ use crate::tlv::{Tlv, TlvError};
 use crate::writer::{NoRoom, Writer};
 use crate::{StreamId, Tsn};
 
-/// An error cause, received or to be sent. A `match` may be exhaustive, as with [`Chunk`](crate::Chunk).
+/// An error cause, received or to be sent. A `match` may list all variants without a wildcard, as for [`Chunk`](crate::Chunk).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 //= rfc4895#4.1-1
 pub enum Cause<'a> {
-    /// 1: DATA for a stream that is not there (RFC 9260 section 3.3.10.1).
+    /// 1: DATA for a stream that does not exist (RFC 9260 section 3.3.10.1).
     InvalidStreamIdentifier {
         /// The stream.
         stream: StreamId,
     },
-    /// 2: parameters that an INIT or INIT ACK lacks (section 3.3.10.2).
+    /// 2: missing parameters of an INIT or INIT ACK (section 3.3.10.2).
     MissingMandatoryParameter {
-        /// Their types.
+        /// The types of the missing parameters.
         missing: List<'a, u16>,
     },
-    /// 3: the cookie came too late (section 3.3.10.3).
+    /// 3: a cookie that arrived after its expiry (section 3.3.10.3).
     StaleCookie {
-        /// By how much, in microseconds.
+        /// Time since the expiry, in microseconds.
         staleness: u32,
     },
-    /// 4: the sender has no room for the association (section 3.3.10.4).
+    /// 4: the sender lacks resources for the association (section 3.3.10.4).
     OutOfResource,
-    /// 5: an address of the INIT that cannot be used, as a whole parameter (section 3.3.10.5).
+    /// 5: an unusable address of the INIT, as its whole parameter (section 3.3.10.5).
     UnresolvableAddress(&'a [u8]),
-    /// 6: a chunk that was not recognised, with its header (section 3.3.10.6).
+    /// 6: an unrecognised chunk with its header (section 3.3.10.6).
     UnrecognizedChunkType(&'a [u8]),
-    /// 7: a mandatory parameter with a value that cannot be (section 3.3.10.7).
+    /// 7: a mandatory parameter with an invalid value (section 3.3.10.7).
     InvalidMandatoryParameter,
-    /// 8: parameters of an INIT ACK that were not recognised, whole (section 3.3.10.8).
+    /// 8: the unrecognised parameters of an INIT ACK, as whole parameters (section 3.3.10.8).
     UnrecognizedParameters(&'a [u8]),
     /// 9: DATA without user data (section 3.3.10.9).
     NoUserData {
-        /// Its TSN.
+        /// TSN of the DATA chunk.
         tsn: Tsn,
     },
     /// 10: a COOKIE ECHO while the association is closing (section 3.3.10.10).
     CookieReceivedWhileShuttingDown,
-    /// 11: a restart that would add addresses, as whole parameters (section 3.3.10.11).
+    /// 11: a restart that would add addresses. The value holds their whole parameters (section 3.3.10.11).
     RestartWithNewAddresses(&'a [u8]),
-    /// 12: the peer's user ended the association, with the user's own reason (section 3.3.10.12).
+    /// 12: the program of the sender aborted the association. The value is its reason (section 3.3.10.12).
     UserInitiatedAbort(&'a [u8]),
-    /// 13: the protocol was violated, with any further information (section 3.3.10.13).
+    /// 13: a violation of the protocol. The value may hold more information (section 3.3.10.13).
     ProtocolViolation(&'a [u8]),
-    /// 100: protection by DTLS chunks is required (draft-ietf-tsvwg-sctp-dtls-chunk section 4.3.1).
+    /// 100: the sender requires protection by DTLS chunks (draft-ietf-tsvwg-sctp-dtls-chunk section 4.3.1).
     MissingDtlsSupport,
-    /// 101: no method of key management is common (section 4.3.2 there).
+    /// 101: the two ends have no method of key management in common (section 4.3.2 of the same draft).
     NoCommonKeyManagement,
-    /// 102: both ends chose the same tie breaker (section 4.3.3 there).
+    /// 102: both ends chose the same tie breaker (section 4.3.3 of the same draft).
     KeyTieBreakerCollision,
-    /// 103: the roles in key management do not match (section 4.3.4 there).
+    /// 103: the roles of the two ends in key management do not match (section 4.3.4 of the same draft).
     IncompatibleKeyRoles,
-    /// 0xa0: the address to be deleted is the last one, as a whole parameter (RFC 5061 section 4.3.1).
+    /// 0xa0: a request to delete the last address, quoted as a whole parameter (RFC 5061 section 4.3.1).
     DeleteLastRemainingAddress(&'a [u8]),
-    /// 0xa1: no resources for the change, with the change asked for (RFC 5061 section 4.3.2).
+    /// 0xa1: a quoted request for a change for which resources are missing (RFC 5061 section 4.3.2).
     RefusedDueToResourceShortage(&'a [u8]),
-    /// 0xa2: the address to be deleted is the packet's source, with the change asked for (RFC 5061 section 4.3.3).
+    /// 0xa2: a quoted request to delete the source address of its own packet (RFC 5061 section 4.3.3).
     DeleteSourceAddress(&'a [u8]),
-    /// 0xa3: an ASCONF-ACK that nothing asked for (RFC 5061 section 4.3.4).
+    /// 0xa3: an ASCONF-ACK without a matching request (RFC 5061 section 4.3.4).
     IllegalAsconfAck,
-    /// 0xa4: the change is not allowed, with the change asked for (RFC 5061 section 4.3.5).
+    /// 0xa4: a quoted request for a change that is not allowed (RFC 5061 section 4.3.5).
     RefusedNoAuthorization(&'a [u8]),
-    /// 0x105: an AUTH chunk with an HMAC that the receiver does not take (RFC 4895 section 4.1).
+    /// 0x105: an AUTH chunk with an HMAC that the sender of the cause does not support (RFC 4895 section 4.1).
     UnsupportedHmacIdentifier {
-        /// The HMAC asked for.
+        /// Identifier of the HMAC in the AUTH chunk.
         hmac_id: u16,
     },
     /// Any other cause.
     Unknown {
-        /// Its code.
+        /// The cause code.
         code: u16,
-        /// Its information.
+        /// The cause-specific information.
         value: &'a [u8],
     },
 }
 
-/// Why an error cause could not be read.
+/// Reasons why an error cause cannot be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CauseError {
-    /// Its length field cannot be.
+    /// The length field is invalid.
     #[error("error cause: {0}")]
     Frame(#[from] TlvError),
-    /// Its length does not suit its code.
+    /// The value is too short for the cause code.
     #[error("error cause {code:#06x} has {length} octets, which its code does not allow")]
     Length {
-        /// Its code.
+        /// The cause code.
         code: u16,
-        /// Its length with header, in octets.
+        /// Length of the cause with its header, in octets.
         length: usize,
     },
 }
@@ -122,7 +122,7 @@ impl<'a> Cause<'a> {
         Self::read(tlv.kind, tlv.value).ok_or(length)
     }
 
-    /// `None` if the length is wrong.
+    /// Reads the value of a cause. Returns `None` if it is too short.
     fn read(code: u16, value: &'a [u8]) -> Option<Cause<'a>> {
         let mut reader = Reader::new(value);
         Some(match code {
@@ -153,7 +153,7 @@ impl<'a> Cause<'a> {
         })
     }
 
-    /// The cause code.
+    /// Returns the cause code.
     pub const fn code(&self) -> u16 {
         match self {
             Cause::InvalidStreamIdentifier { .. } => 1,
@@ -183,10 +183,10 @@ impl<'a> Cause<'a> {
         }
     }
 
-    /// Writes the cause: header and information, without padding.
+    /// Writes the cause's header and information, without padding.
     ///
     /// # Errors
-    /// [`NoRoom`] if it does not fit; a part of it may then be in the buffer.
+    /// Returns [`NoRoom`] if the cause does not fit. The buffer may then hold a part of it.
     pub fn write(&self, out: &mut Writer<'_>) -> Result<(), NoRoom> {
         out.tlv(self.code(), |out| match *self {
             Cause::InvalidStreamIdentifier { stream } => {
@@ -223,7 +223,7 @@ impl<'a> Cause<'a> {
     }
 }
 
-/// A count, then as many types as it says.
+/// Reads a count, and then as many parameter types.
 fn read_missing<'a>(mut value: Reader<'a>) -> Option<List<'a, u16>> {
     let count = usize::try_from(value.u32()?).ok()?;
     List::from_wire(value.bytes(count.checked_mul(2)?)?)

@@ -15,12 +15,13 @@ use crate::writer::{NoRoom, WriteChunk, Writer};
 
 const FLAG_T: u8 = 1;
 
-/// Ends an association without further exchange.
+/// The immediate end of an association, without an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Abort<'a> {
-    /// T bit: the packet's tag is the receiver's own, sent back, because the sender has no association.
+    /// T bit: true if the sender has no association. The verification tag is then copied from the packet that
+    /// this chunk answers.
     pub tag_reflected: bool,
-    /// Why.
+    /// Reasons for the end.
     pub causes: Causes<'a>,
 }
 

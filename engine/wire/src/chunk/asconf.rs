@@ -12,7 +12,7 @@
 //! +---------------------------------------------------------------+
 //! ```
 //!
-//! Refuses a chunk without an address parameter in first place.
+//! A chunk whose first parameter is not an address is refused.
 
 use std::net::IpAddr;
 
@@ -24,15 +24,15 @@ use crate::reader::Reader;
 use crate::tlv::Tlvs;
 use crate::writer::{NoRoom, WriteChunk, Writer};
 
-/// Asks the peer to change its list of our addresses.
+/// A request to change the peer's list of the sender's addresses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 //= rfc5061#4.1.1-5 4.1.1-6
 pub struct Asconf<'a> {
     /// Number of the request.
     pub serial: AsconfSerial,
-    /// One of the sender's addresses, by which the association can be found.
+    /// One of the sender's addresses, which helps the receiver to find the association.
     pub address: IpAddr,
-    /// The changes asked for.
+    /// The requested changes.
     pub parameters: Parameters<'a>,
 }
 

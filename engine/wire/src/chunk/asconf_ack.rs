@@ -17,12 +17,12 @@ use crate::parameter::Parameters;
 use crate::reader::Reader;
 use crate::writer::{NoRoom, WriteChunk, Writer};
 
-/// Answers an ASCONF.
+/// The answer to an ASCONF.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AsconfAck<'a> {
-    /// Number of the request answered.
+    /// Number of the request that this chunk answers.
     pub serial: AsconfSerial,
-    /// Result of each change; a change without an answer succeeded.
+    /// The results of the changes. A change without a result succeeded.
     pub parameters: Parameters<'a>,
 }
 

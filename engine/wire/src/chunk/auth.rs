@@ -10,19 +10,20 @@
 //! +---------------------------------------------------------------+
 //! ```
 //!
-//! The HMAC covers this chunk, with a zeroed HMAC, and all that follow it; it is not checked here.
+//! The HMAC covers this chunk, with zeros in place of the HMAC, and all chunks that follow it. This module
+//! does not verify the HMAC.
 
 use super::{ChunkError, ChunkType};
 use crate::packet::RawChunk;
 use crate::reader::Reader;
 use crate::writer::{NoRoom, WriteChunk, Writer};
 
-/// Authenticates the chunks behind it.
+/// Authentication of the chunks that follow in the packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Auth<'a> {
-    /// Which shared key; 0 is the association's own.
+    /// Identifier of the shared key. 0 identifies the key that needs no configuration.
     pub shared_key: u16,
-    /// Which HMAC: 1 is SHA-1, 3 is SHA-256.
+    /// Identifier of the HMAC algorithm: 1 is SHA-1, and 3 is SHA-256.
     pub hmac_id: u16,
     /// The HMAC.
     pub hmac: &'a [u8],

@@ -1,8 +1,8 @@
-//! Chunk types, as IANA lists them.
+//! Chunk types of the IANA registry.
 
 use std::fmt;
 
-/// The type of a chunk: any octet, the registered ones named.
+/// The type of a chunk. Any octet is a value, and the constants name the registered types.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ChunkType(pub u8);
 
@@ -11,7 +11,7 @@ macro_rules! chunk_types {
         impl ChunkType {
             $($(#[$doc])* pub const $name: ChunkType = ChunkType($value);)*
 
-            /// The registered name, if this crate knows the type.
+            /// Returns the registered name, or `None` if this crate does not know the type.
             pub const fn name(self) -> Option<&'static str> {
                 match self {
                     $(ChunkType::$name => Some($text),)*
@@ -78,7 +78,7 @@ chunk_types! {
 pub struct ChunkSet([u64; 4]);
 
 impl ChunkSet {
-    /// No types.
+    /// The empty set.
     pub const EMPTY: ChunkSet = ChunkSet([0; 4]);
 
     /// Adds a type.
@@ -86,7 +86,7 @@ impl ChunkSet {
         self.0[(chunk_type.0 >> 6) as usize] |= 1 << (chunk_type.0 & 63);
     }
 
-    /// Takes a type out.
+    /// Removes a type.
     pub const fn remove(&mut self, chunk_type: ChunkType) {
         self.0[(chunk_type.0 >> 6) as usize] &= !(1 << (chunk_type.0 & 63));
     }
@@ -96,7 +96,7 @@ impl ChunkSet {
         self.0[(chunk_type.0 >> 6) as usize] & (1 << (chunk_type.0 & 63)) != 0
     }
 
-    /// Reports whether all types of the other set are in this one, too.
+    /// Reports whether this set contains all types of the other set.
     pub fn contains_all(&self, others: &ChunkSet) -> bool {
         self.0.iter().zip(others.0).all(|(own, others)| others & !own == 0)
     }

@@ -12,10 +12,10 @@ use super::ChunkType;
 use crate::packet::RawChunk;
 use crate::writer::{NoRoom, WriteChunk, Writer};
 
-/// Returns the State Cookie of an INIT ACK.
+/// The State Cookie of an INIT ACK, which the client returns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CookieEcho<'a> {
-    /// The cookie as it came, opaque to all but its maker.
+    /// The cookie, unchanged. Only its author can interpret it.
     pub cookie: &'a [u8],
 }
 

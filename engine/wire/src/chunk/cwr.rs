@@ -14,10 +14,10 @@ use crate::packet::RawChunk;
 use crate::reader::Reader;
 use crate::writer::{NoRoom, WriteChunk, Writer};
 
-/// Tells the receiver that an ECNE was acted upon (RFC 4960 appendix A).
+/// A report that the sender of data has acted on an ECNE (RFC 4960 appendix A).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cwr {
-    /// The TSN of the ECNE acted upon.
+    /// The TSN from that ECNE.
     pub lowest_tsn: Tsn,
 }
 

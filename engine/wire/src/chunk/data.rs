@@ -15,7 +15,8 @@
 //! +---------------------------------------------------------------+
 //! ```
 //!
-//! A DATA chunk without user data can be read: the receiver has to answer it with "No User Data".
+//! A DATA chunk without user data is accepted here, because the receiver must answer it with the cause "No
+//! User Data".
 
 use super::{ChunkError, ChunkType};
 use crate::packet::RawChunk;
@@ -32,25 +33,25 @@ pub(super) const FLAG_BEGIN: u8 = 2;
 pub(super) const FLAG_UNORDERED: u8 = 4;
 pub(super) const FLAG_IMMEDIATE: u8 = 8;
 
-/// One piece of a user message.
+/// A user message, or a fragment of one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 //= rfc9260#3.3.1-1
 pub struct Data<'a> {
-    /// I bit: the receiver should not delay its SACK.
+    /// I bit: true if the receiver should not delay its SACK.
     pub immediate: bool,
-    /// U bit: the message is delivered without regard to order, and `ssn` means nothing.
+    /// U bit: true if the message is unordered. `ssn` then has no meaning.
     pub unordered: bool,
-    /// B bit: first piece of the message.
+    /// B bit: true for the first fragment of the message.
     pub begin: bool,
-    /// E bit: last piece of the message.
+    /// E bit: true for the last fragment of the message.
     pub end: bool,
-    /// Number of this chunk.
+    /// Transmission sequence number of this chunk.
     pub tsn: Tsn,
-    /// Stream the message belongs to.
+    /// Stream of the message.
     pub stream: StreamId,
-    /// Number of the message within its stream.
+    /// Sequence number of the message within its stream.
     pub ssn: Ssn,
-    /// The application's own identifier, passed through.
+    /// Identifier that the application chooses. SCTP does not interpret it.
     pub ppid: Ppid,
     /// User data, without padding.
     pub payload: &'a [u8],
@@ -77,7 +78,8 @@ impl<'a> Data<'a> {
         })
     }
 
-    /// The chunk's first sixteen octets. A payload that does not fit a packet gives a wrong length here.
+    /// Returns the chunk's first sixteen octets. If the payload does not fit into a packet, the length field
+    /// is wrong.
     #[inline]
     fn header_bytes(&self) -> [u8; DATA_HEADER_LEN] {
         let flags = flags(self.immediate, self.unordered, self.begin, self.end);

@@ -14,7 +14,7 @@ use crate::packet::RawChunk;
 use crate::reader::Reader;
 use crate::writer::{NoRoom, WriteChunk, Writer};
 
-/// Tells the sender of data that a packet of it met congestion (RFC 4960 appendix A).
+/// A report to the sender of data that one of its packets met congestion (RFC 4960 appendix A).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ecne {
     /// The lowest TSN in the marked packet.

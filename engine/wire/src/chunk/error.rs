@@ -13,7 +13,7 @@ use crate::cause::Causes;
 use crate::packet::RawChunk;
 use crate::writer::{NoRoom, WriteChunk, Writer};
 
-/// Reports errors that do not end the association.
+/// A report of errors that do not end the association.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ErrorChunk<'a> {
     /// The error causes.

@@ -19,12 +19,12 @@ use crate::reader::Reader;
 use crate::writer::{NoRoom, WriteChunk, Writer};
 use crate::{Ssn, StreamId, Tsn};
 
-/// A stream in which ordered messages were given up.
+/// A stream in which ordered messages were abandoned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ForwardTsnStream {
     /// The stream.
     pub stream: StreamId,
-    /// The last message given up in it.
+    /// The last abandoned message of the stream.
     pub ssn: Ssn,
 }
 
@@ -42,12 +42,12 @@ impl ListItem for ForwardTsnStream {
     }
 }
 
-/// Moves the receiver's cumulative TSN past messages that the sender has given up.
+/// A request to move the receiver's cumulative TSN past messages that the sender has abandoned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ForwardTsn<'a> {
     /// All TSNs up to this one count as received.
     pub new_cumulative_tsn: Tsn,
-    /// The last message given up of each stream concerned.
+    /// The last abandoned message of each affected stream.
     pub streams: List<'a, ForwardTsnStream>,
 }
 

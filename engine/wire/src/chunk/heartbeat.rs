@@ -1,5 +1,5 @@
-//! HEARTBEAT and HEARTBEAT ACK, [RFC 9260 section 3.3.5](https://www.rfc-editor.org/rfc/rfc9260.html#section-3.3.5)
-//! and [3.3.6](https://www.rfc-editor.org/rfc/rfc9260.html#section-3.3.6): the same layout under two types.
+//! HEARTBEAT and HEARTBEAT ACK, [RFC 9260 section 3.3.5](https://www.rfc-editor.org/rfc/rfc9260.html#section-3.3.5) and
+//! [3.3.6](https://www.rfc-editor.org/rfc/rfc9260.html#section-3.3.6). Both types have the same layout.
 //!
 //! ```text
 //! +---------------+---------------+-------------------------------+
@@ -11,7 +11,7 @@
 //! +---------------------------------------------------------------+
 //! ```
 //!
-//! Refuses a chunk whose first parameter is not Heartbeat Info. One without any has empty information.
+//! A chunk whose first parameter is not Heartbeat Info is refused. A chunk without parameters has empty information.
 
 use super::{ChunkError, ChunkType};
 use crate::packet::RawChunk;
@@ -19,10 +19,11 @@ use crate::parameter::{Parameter, ParameterError, Parameters};
 use crate::tlv::{CHUNK_HEADER_LEN, TlvError};
 use crate::writer::{NoRoom, Writer};
 
-/// Contents of HEARTBEAT and HEARTBEAT ACK.
+/// Content of a HEARTBEAT or HEARTBEAT ACK.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Heartbeat<'a> {
-    /// The prober's own note, which comes back unchanged. It is empty, too, for a chunk without any parameter: pion sends such ones.
+    /// Information of the HEARTBEAT's sender, which the HEARTBEAT ACK returns unchanged. It is also empty if the chunk has no parameter.
+    /// The implementation pion sends such chunks.
     pub info: &'a [u8],
 }
 

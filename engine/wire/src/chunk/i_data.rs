@@ -16,8 +16,8 @@
 //! +---------------------------------------------------------------+
 //! ```
 //!
-//! The fourth word is the payload protocol identifier in a first piece and the piece's number in a later
-//! one: [`Fragment`] says which.
+//! The meaning of the fourth word depends on the fragment. It is the payload protocol identifier in the first
+//! fragment, and the fragment's number in later ones. [`Fragment`] distinguishes the two.
 
 use super::data::{FLAG_BEGIN, FLAG_END, FLAG_IMMEDIATE, FLAG_UNORDERED, flags};
 use super::{ChunkError, ChunkType};
@@ -30,31 +30,31 @@ use crate::{Fsn, Mid, Ppid, StreamId, Tsn};
 /// Octets of an I-DATA chunk before its user data.
 pub const IDATA_HEADER_LEN: usize = 20;
 
-/// Which piece of its message an I-DATA chunk is.
+/// Position of an I-DATA chunk in its message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fragment {
-    /// B bit set: the first, whose number is 0.
+    /// First fragment (B bit set). Its fragment sequence number is 0.
     First(Ppid),
-    /// A later one, and its number.
+    /// A later fragment, with its fragment sequence number.
     Later(Fsn),
 }
 
-/// One piece of a user message, in an association where messages may be interleaved.
+/// A user message or a fragment of one, in an association that interleaves messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IData<'a> {
-    /// I bit: the receiver should not delay its SACK.
+    /// I bit: true if the receiver should not delay its SACK.
     pub immediate: bool,
-    /// U bit: the message is delivered without regard to order; `mid` counts unordered messages.
+    /// U bit: true if the message is unordered. Unordered messages have a separate count in `mid`.
     pub unordered: bool,
-    /// E bit: last piece of the message.
+    /// E bit: true for the last fragment of the message.
     pub end: bool,
-    /// Number of this chunk.
+    /// Transmission sequence number of this chunk.
     pub tsn: Tsn,
-    /// Stream the message belongs to.
+    /// Stream of the message.
     pub stream: StreamId,
-    /// Number of the message within its stream and kind.
+    /// Number of the message within its stream. Ordered and unordered messages are numbered separately.
     pub mid: Mid,
-    /// Which piece this is; the B bit.
+    /// Position of this fragment in the message, which includes the B bit.
     pub fragment: Fragment,
     /// User data, without padding.
     pub payload: &'a [u8],

@@ -54,12 +54,12 @@ impl ListItem for IForwardTsnStream {
     }
 }
 
-/// Moves the receiver's cumulative TSN past messages that the sender has abandoned.
+/// A request to move the receiver's cumulative TSN past messages that the sender has abandoned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IForwardTsn<'a> {
     /// All TSNs up to this one count as received.
     pub new_cumulative_tsn: Tsn,
-    /// The last abandoned message of each affected stream; ordered and unordered messages have separate entries.
+    /// The last abandoned message of each affected stream. Ordered and unordered messages have separate entries.
     pub streams: List<'a, IForwardTsnStream>,
 }
 
