@@ -1,13 +1,14 @@
-//! CRC32c, the checksum of SCTP packets (RFC 9260 section 6.8 and appendix A), by the processor's own instructions.
+//! CRC32c, the checksum of SCTP packets (RFC 9260 section 6.8 and appendix A). The crate `crc-fast` computes it with instructions of the
+//! processor.
 
 use crc_fast::{CrcAlgorithm, Digest, checksum};
 
-/// The CRC32c of `bytes`. SCTP stores it with the lowest octet first.
+/// Returns the CRC32c of `bytes`. SCTP stores it with the lowest octet first.
 pub fn crc32c(bytes: &[u8]) -> u32 {
     checksum(CrcAlgorithm::Crc32Iscsi, bytes) as u32
 }
 
-/// The CRC32c of a packet whose checksum field (octets 8 to 11) is taken as zero, whatever it holds.
+/// Returns the CRC32c of a packet, computed with zeros in place of the checksum field (octets 8 to 11).
 pub(crate) fn packet_crc(packet: &[u8]) -> u32 {
     let Some((head, rest)) = packet.split_first_chunk::<12>() else { return crc32c(packet) };
     let mut head = *head;
@@ -18,7 +19,7 @@ pub(crate) fn packet_crc(packet: &[u8]) -> u32 {
     digest.finalize() as u32
 }
 
-/// The checksum a packet carries; `None` if it is shorter than a common header.
+/// Returns the checksum field of a packet, or `None` if the packet is shorter than a common header.
 pub(crate) fn stored(packet: &[u8]) -> Option<u32> {
     packet.get(8..12)?.first_chunk().copied().map(u32::from_le_bytes)
 }

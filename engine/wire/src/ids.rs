@@ -1,4 +1,4 @@
-//! Numbers on the wire, each with a type of its own so that none is taken for another.
+//! Numbers of the wire format. Each has a separate type, so the compiler prevents their confusion.
 
 base::serial_number!(
     /// Transmission sequence number (RFC 9260 section 3.3.1), one per DATA or I-DATA chunk.
@@ -13,7 +13,7 @@ base::serial_number!(
     Mid(u32), signed i32
 );
 base::serial_number!(
-    /// Fragment sequence number (RFC 8260 section 2.1); the first fragment of a message has 0.
+    /// Fragment sequence number (RFC 8260 section 2.1). The first fragment of a message has number 0.
     Fsn(u32), signed i32
 );
 base::serial_number!(
@@ -25,7 +25,8 @@ base::serial_number!(
     AsconfSerial(u32), signed i32
 );
 
-/// The receiver's tag of an association (RFC 9260 section 3.1); zero only in packets that carry an INIT.
+/// Verification tag that the receiver of a packet expects (RFC 9260 section 3.1). It is zero only in packets
+/// with an INIT.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct VerificationTag(pub u32);
 
@@ -33,6 +34,6 @@ pub struct VerificationTag(pub u32);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct StreamId(pub u16);
 
-/// Payload protocol identifier: passed through for the application, in host order here.
+/// Payload protocol identifier of the application, in host byte order. SCTP does not interpret it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Ppid(pub u32);

@@ -1,15 +1,24 @@
 //! SCTP packets, chunks, parameters and error causes as types.
 //!
-//! Covers RFC 9260 and its registered extensions: AUTH (RFC 4895), ASCONF (RFC 5061), RE-CONFIG (RFC 6525),
-//! PR-SCTP (RFC 3758), I-DATA (RFC 8260), PAD (RFC 4820), SACK-immediately (RFC 7053), zero checksum (RFC 9653);
-//! and the DTLS chunk (draft-ietf-tsvwg-sctp-dtls-chunk-03).
+//! The crate covers RFC 9260 and these extensions:
 //!
-//! Reading borrows from the packet and writing fills the caller's buffer: neither allocates. One type serves
-//! both ways: an [`Init`] that was parsed holds its [`Parameters`] as bytes, an [`Init`] to be sent holds
-//! them as a slice of [`Parameter`]; both compare equal when they say the same.
+//! - AUTH (RFC 4895)
+//! - ASCONF (RFC 5061)
+//! - RE-CONFIG (RFC 6525)
+//! - PR-SCTP (RFC 3758)
+//! - I-DATA (RFC 8260)
+//! - PAD (RFC 4820)
+//! - SACK-immediately (RFC 7053)
+//! - zero checksum (RFC 9653)
+//! - the DTLS chunk (draft-ietf-tsvwg-sctp-dtls-chunk-03)
 //!
-//! No input panics and no iterator fails to end. Whether a value makes sense in the state of an association
-//! is not judged here.
+//! Neither reading nor writing allocates memory. A parsed chunk borrows from the packet, and a writer fills
+//! the caller's buffer. The same type serves both directions. A parsed [`Init`] holds its [`Parameters`] as
+//! octets, and an [`Init`] to be sent holds them as a slice of [`Parameter`]. Two chunks are equal if their
+//! content is the same in either form.
+//!
+//! No input causes a panic or an endless iteration. The crate does not check whether a value makes sense in
+//! the state of an association.
 //!
 //! Begin with [`Packet::parse`] and [`PacketWriter::push`].
 

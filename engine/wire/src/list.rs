@@ -1,6 +1,7 @@
 //! Lists of fixed-size entries: gap blocks, duplicate TSNs, stream numbers, HMAC identifiers.
 //!
-//! A [`List`] is either octets of a received packet or a slice of values to be sent. Both read the same.
+//! A [`List`] holds either octets of a received packet or a slice of values to be sent. Both forms have the
+//! same interface.
 
 use std::fmt;
 
@@ -9,15 +10,15 @@ use crate::{StreamId, Tsn};
 
 /// An entry of a [`List`].
 pub trait ListItem: Copy + PartialEq + fmt::Debug {
-    /// Octets of an entry on the wire.
+    /// Length of an entry on the wire, in octets.
     const LEN: usize;
-    /// Reads an entry from exactly [`ListItem::LEN`] octets; `None` from fewer.
+    /// Reads an entry from [`ListItem::LEN`] octets. Returns `None` if there are fewer.
     fn read(bytes: &[u8]) -> Option<Self>;
     /// Writes the entry.
     fn write(self, out: &mut Writer<'_>) -> Result<(), NoRoom>;
 }
 
-/// Entries in a received packet, or to be sent.
+/// A list of entries, received in a packet or to be sent.
 #[derive(Clone, Copy)]
 pub struct List<'a, T>(Source<'a, T>);
 
@@ -28,10 +29,11 @@ enum Source<'a, T> {
 }
 
 impl<'a, T: ListItem> List<'a, T> {
-    /// No entries.
+    /// The empty list.
     pub const EMPTY: List<'a, T> = List(Source::Wire(&[]));
 
-    /// The entries in `bytes`; `None` if they do not divide evenly.
+    /// Makes a list from received octets. Returns `None` if their number is not a multiple of
+    /// [`ListItem::LEN`].
     pub(crate) fn from_wire(bytes: &'a [u8]) -> Option<List<'a, T>> {
         bytes.len().is_multiple_of(T::LEN).then_some(List(Source::Wire(bytes)))
     }
@@ -44,12 +46,12 @@ impl<'a, T: ListItem> List<'a, T> {
         }
     }
 
-    /// Reports whether there are none.
+    /// Reports whether the list has no entries.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The entries in order.
+    /// Returns an iterator over the entries, in order.
     pub fn iter(&self) -> ListIter<'a, T> {
         ListIter(self.0)
     }

@@ -12,8 +12,9 @@
 //! +---------------------------------------------------------------+
 //! ```
 //!
-//! [`Packet::parse`] checks length and checksum only; chunks are cut and read while they are walked. A walk
-//! ends after the first chunk whose length cannot be, and each step takes at least four octets.
+//! [`Packet::parse`] checks only length and checksum. The iterators then find and read the chunks one by one.
+//! They end after the first chunk with an invalid length. Each step consumes at least four octets, so they
+//! always end.
 
 use crate::chunk::{Chunk, ChunkError, ChunkType};
 use crate::crc::packet_crc;
@@ -31,13 +32,14 @@ pub struct CommonHeader {
     pub source_port: u16,
     /// The receiver's SCTP port.
     pub destination_port: u16,
-    /// The receiver's tag; zero with an INIT; possibly the sender's own with the T bit (section 8.5.1).
+    /// The receiver's tag, or zero in a packet with an INIT. If the T bit is set, it may be the sender's tag
+    /// (section 8.5.1).
     pub tag: VerificationTag,
 }
 
 impl CommonHeader {
-    /// Reads ports and tag of a packet, unchecked: for finding the association that knows how to check it.
-    /// `None` if `bytes` is shorter than a common header.
+    /// Reads ports and tag of a packet without any check, to find its association. The association decides
+    /// how to check the packet. Returns `None` if `bytes` is shorter than a common header.
     pub fn peek(bytes: &[u8]) -> Option<CommonHeader> {
         let mut reader = Reader::new(bytes.get(..COMMON_HEADER_LEN)?);
         Some(CommonHeader {
@@ -47,7 +49,7 @@ impl CommonHeader {
         })
     }
 
-    /// The header as octets, with a checksum of zero.
+    /// Returns the header as octets, with a checksum of zero.
     pub(crate) fn to_bytes(self) -> [u8; COMMON_HEADER_LEN] {
         let [s0, s1] = self.source_port.to_be_bytes();
         let [d0, d1] = self.destination_port.to_be_bytes();
@@ -56,26 +58,27 @@ impl CommonHeader {
     }
 }
 
-/// Verdict on the checksum of a received packet.
+/// Check of a received packet's checksum.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum ChecksumMode {
-    /// It must be the packet's CRC32c.
+    /// The checksum must be the packet's CRC32c.
     Verify,
-    /// It must be zero or the packet's CRC32c (RFC 9653, once both ends agreed on a zero checksum).
+    /// The checksum must be zero or the packet's CRC32c (RFC 9653, if both ends have agreed on a zero
+    /// checksum).
     AcceptZero,
-    /// It is not looked at, where hardware or a trusted layer has checked it.
+    /// The checksum is not checked, because hardware or a trusted layer has checked it.
     Ignore,
 }
 
-/// Why a packet was refused as a whole. Such packets are dropped without an answer.
+/// Reasons why a whole packet is refused. The receiver drops such a packet without an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PacketError {
-    /// Too short for a common header and one chunk header.
+    /// The packet is too short for a common header and one chunk header.
     #[error("packet of {len} octets, where header and one chunk take at least 16")]
     TooShort {
-        /// Its length in octets.
+        /// Length of the packet in octets.
         len: usize,
     },
     /// The checksum does not match.
@@ -83,24 +86,24 @@ pub enum PacketError {
     Checksum {
         /// The checksum in the packet.
         found: u32,
-        /// The checksum of its octets.
+        /// The CRC32c of the packet.
         computed: u32,
     },
 }
 
-/// A received packet whose checksum has been judged.
+/// A received packet whose checksum has been checked.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<'a> {
-    /// Ports and tag.
+    /// Ports and verification tag.
     pub header: CommonHeader,
     chunks: &'a [u8],
 }
 
 impl<'a> Packet<'a> {
-    /// Takes `bytes`, from the source port to the end of the last chunk, as one packet.
+    /// Parses `bytes` as one packet, from the source port to the end of the last chunk.
     ///
     /// # Errors
-    /// [`PacketError`] if it is too short or its checksum is wrong by `mode`.
+    /// Returns [`PacketError`] if the packet is too short, or if `mode` does not allow its checksum.
     pub fn parse(bytes: &'a [u8], mode: ChecksumMode) -> Result<Packet<'a>, PacketError> {
         let too_short = PacketError::TooShort { len: bytes.len() };
         if bytes.len() < COMMON_HEADER_LEN + CHUNK_HEADER_LEN {
@@ -113,27 +116,27 @@ impl<'a> Packet<'a> {
         Ok(Packet { header, chunks: &bytes[COMMON_HEADER_LEN..] })
     }
 
-    /// The packet that `chunks` make up, which a DTLS chunk under this header held.
+    /// Makes a packet from this header and the chunks that its DTLS chunk contained.
     pub fn opened(header: CommonHeader, chunks: &'a [u8]) -> Packet<'a> {
         Packet { header, chunks }
     }
 
-    /// Octets of the packet, common header included.
+    /// Returns the length of the packet with its common header, in octets.
     pub fn len(&self) -> usize {
         COMMON_HEADER_LEN + self.chunks.len()
     }
 
-    /// Reports whether it has no chunks; never true of one that was parsed.
+    /// Reports whether the packet has no chunks. This is never true of a packet from [`parse`](Self::parse).
     pub fn is_empty(&self) -> bool {
         self.chunks.is_empty()
     }
 
-    /// The chunks, read.
+    /// Returns an iterator that reads the chunks.
     pub fn chunks(&self) -> Chunks<'a> {
         Chunks(self.raw_chunks())
     }
 
-    /// The chunks, cut but not read.
+    /// Returns an iterator over the chunks with uninterpreted values.
     pub fn raw_chunks(&self) -> RawChunks<'a> {
         RawChunks::new(self.chunks)
     }
@@ -149,19 +152,19 @@ fn check(bytes: &[u8], found: u32, mode: ChecksumMode) -> Result<(), PacketError
     if found == computed { Ok(()) } else { Err(PacketError::Checksum { found, computed }) }
 }
 
-/// One chunk, cut but not read.
+/// One chunk with an uninterpreted value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct RawChunk<'a> {
-    /// Its type.
+    /// Type of the chunk.
     pub chunk_type: ChunkType,
-    /// Its flags octet.
+    /// Flags octet of the chunk.
     pub flags: u8,
-    /// The value after its header, without padding.
+    /// Value after the chunk's header, without padding.
     pub value: &'a [u8],
-    /// Header and value, without padding: what a report of an unrecognised chunk quotes.
+    /// Header and value, without padding. A report of an unrecognised chunk quotes these octets.
     pub bytes: &'a [u8],
-    /// This chunk and all that follow it, padding included: what an AUTH chunk's HMAC covers.
+    /// This chunk and all that follow it, with padding. The HMAC of an AUTH chunk covers these octets.
     pub from_here: &'a [u8],
 }
 
@@ -169,13 +172,13 @@ impl<'a> RawChunk<'a> {
     /// Reads the chunk.
     ///
     /// # Errors
-    /// [`ChunkError`] if its value is malformed.
+    /// Returns [`ChunkError`] if the value is malformed.
     pub fn parse(&self) -> Result<Chunk<'a>, ChunkError> {
         Chunk::parse(self)
     }
 }
 
-/// Iterator over the chunks of a packet, cut but not read. Ends after the first error.
+/// Iterator over the chunks of a packet, with uninterpreted values. It ends after the first error.
 #[derive(Clone, Copy, Debug)]
 pub struct RawChunks<'a> {
     rest: &'a [u8],
@@ -212,8 +215,8 @@ impl<'a> Iterator for RawChunks<'a> {
 
 /// Iterator over the chunks of a packet.
 ///
-/// A chunk length that cannot be ends it with an error. A chunk whose frame is good but whose value is
-/// malformed is an error too, and the walk goes on behind it.
+/// A chunk with an invalid length yields an error and ends the iteration. A chunk with a valid length but a
+/// malformed value also yields an error. The iteration then continues with the next chunk.
 #[derive(Clone, Copy, Debug)]
 pub struct Chunks<'a>(RawChunks<'a>);
 

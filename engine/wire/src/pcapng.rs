@@ -1,69 +1,70 @@
-//! SCTP packets as a pcapng file for Wireshark, with IP (and UDP) headers made up around them.
+//! A writer of pcapng files for Wireshark. It puts artificial IP and UDP headers in front of SCTP packets.
 //!
-//! For engines and simulations, which never see those headers. Allocates, unlike the rest of the crate. Refuses nothing: what
-//! is too long for a field has that field's greatest value. Begin with [`begin`], then [`write()`] for each packet.
+//! Engines and simulations use it, because they never see such headers. Unlike the rest of the crate, this module allocates memory. It
+//! refuses no packet. A length that is too large for its field is written as the field's maximum. Begin with [`begin`], then call
+//! [`write()`] for each packet.
 
 use std::io::{self, Write};
 use std::net::IpAddr;
 
 use base::Ecn;
 
-/// Block types of pcapng (draft-ietf-opsawg-pcapng sections 4.1 to 4.3); all is written little-endian.
+/// Block types of pcapng (draft-ietf-opsawg-pcapng sections 4.1 to 4.3). All fields are written in little-endian order.
 const SECTION: u32 = 0x0a0d_0d0a;
 const INTERFACE: u32 = 1;
 const PACKET: u32 = 6;
 /// The section's byte-order magic and its version, 1.0.
 const BYTE_ORDER: u32 = 0x1a2b_3c4d;
 const VERSION: u32 = 1;
-/// The interface option that sets the unit of time: code 9, one octet, 10 to the minus 9th of a second.
+/// Interface option for the time unit: code 9, one octet, 10^-9 seconds.
 const TIME_UNIT: [u32; 2] = [9 | 1 << 16, 9];
 /// LINKTYPE_RAW: packets begin with their IP header.
 const RAW_IP: u32 = 101;
-/// Options of a packet (sections 3.5 and 4.3): a comment, and flags of four octets whose low bits tell the direction.
+/// Options of a packet (sections 3.5 and 4.3): a comment, and four octets of flags whose low bits hold the direction.
 const COMMENT: u16 = 1;
 const FLAGS: u32 = 2 | 4 << 16;
-/// Numbers of protocols in an IP header.
+/// Protocol numbers in an IP header.
 const UDP: u8 = 17;
 const SCTP: u8 = 132;
-/// Longest comment, in bytes; the rest of a longer one is left out.
+/// Limit on a comment, in bytes. A longer comment is cut.
 const COMMENT_MAX: usize = 4096;
 
-/// Which way a packet went, as the host saw it that captured.
+/// Direction of a packet, from the point of view of the capturing host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Direction {
-    /// It arrived.
+    /// The packet arrived.
     In,
-    /// It was sent.
+    /// The packet was sent.
     Out,
 }
 
 /// One captured packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Captured<'a> {
-    /// When, in nanoseconds since 1970 or since the beginning of a simulation.
+    /// Time of the capture, in nanoseconds since 1970 or since the beginning of a simulation.
     pub at_ns: u64,
-    /// Its source address.
+    /// Source address of the packet.
     pub from: IpAddr,
-    /// Its destination address.
+    /// Destination address of the packet.
     pub to: IpAddr,
-    /// Source and destination port where it was encapsulated in UDP (RFC 6951).
+    /// UDP source and destination ports, if the packet was encapsulated in UDP (RFC 6951).
     pub udp: Option<(u16, u16)>,
-    /// Its ECN codepoint.
+    /// ECN codepoint of the packet.
     pub ecn: Ecn,
-    /// Which way it went; none where there is no such view.
+    /// Direction of the packet. `None` if the capture belongs to no host.
     pub direction: Option<Direction>,
-    /// A comment; may be empty.
+    /// A comment, which may be empty.
     pub comment: &'a str,
-    /// The packet, from the SCTP header on.
+    /// Octets of the packet, from the SCTP header on.
     pub packet: &'a [u8],
 }
 
-/// Writes what comes before the first packet.
+/// Writes the blocks that precede the first packet.
 ///
 /// # Errors
-/// Those of `out`.
+/// Returns the errors of `out`.
 pub fn begin(out: &mut impl Write) -> io::Result<()> {
-    // The section's length is not known.
+    // The two maximum values report an unknown length of the section.
     block(out, SECTION, &[BYTE_ORDER, VERSION, u32::MAX, u32::MAX], &[], &[])?;
     block(out, INTERFACE, &[RAW_IP, 0, TIME_UNIT[0], TIME_UNIT[1], 0], &[], &[])
 }
@@ -71,7 +72,7 @@ pub fn begin(out: &mut impl Write) -> io::Result<()> {
 /// Writes one packet.
 ///
 /// # Errors
-/// Those of `out`.
+/// Returns the errors of `out`.
 pub fn write(out: &mut impl Write, captured: &Captured<'_>) -> io::Result<()> {
     let packet = ip_packet(captured);
     let [high, low] =
@@ -80,7 +81,7 @@ pub fn write(out: &mut impl Write, captured: &Captured<'_>) -> io::Result<()> {
     block(out, PACKET, &[0, high, low, length, length], &packet, &options(captured))
 }
 
-/// The options of a packet with their end mark; nothing where there are none.
+/// Returns the options of a packet with their end mark. Returns no octets if there are no options.
 fn options(captured: &Captured<'_>) -> Vec<u8> {
     let mut options = Vec::new();
     if let Some(direction) = captured.direction {
@@ -101,7 +102,7 @@ fn options(captured: &Captured<'_>) -> Vec<u8> {
     options
 }
 
-/// A block: type, length, fields, content padded to four octets, options, length again.
+/// Writes a block: type, length, fields, content padded to four octets, options, and the length again.
 fn block(out: &mut impl Write, kind: u32, words: &[u32], bytes: &[u8], options: &[u8]) -> io::Result<()> {
     let padded = bytes.len().next_multiple_of(4);
     let length = u32::try_from(12 + 4 * words.len() + padded + options.len()).unwrap_or(u32::MAX);
@@ -132,7 +133,7 @@ fn ip_packet(captured: &Captured<'_>) -> Vec<u8> {
         }
         (from, to) => {
             let length = be16(payload.len());
-            // The traffic class lies between the version and the flow label.
+            // The traffic class is between the version and the flow label.
             let mut header = vec![0x60, captured.ecn.bits() << 4, 0, 0, length[0], length[1], protocol, 64];
             for address in [from, to] {
                 match address {

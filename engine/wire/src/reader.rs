@@ -1,5 +1,5 @@
-//! Reads big-endian numbers and slices from the front of a byte slice. A read returns `None`, and takes nothing, if too few bytes are
-//! left.
+//! A reader of big-endian numbers and slices from the front of a byte slice. A read returns `None`, and consumes nothing, if too few bytes
+//! are left.
 
 #[derive(Clone, Copy)]
 pub(crate) struct Reader<'a>(&'a [u8]);

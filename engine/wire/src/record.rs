@@ -11,34 +11,34 @@
 //! +---------------------------------------------------------------+
 //! ```
 //!
-//! Knows the layout only: the caller has the cipher and the numbers. Refused are other forms of a record's header than this one,
-//! and records under a restart context (R). Begin with [`Record::parse`] and [`PacketWriter::seal`](crate::PacketWriter::seal).
+//! This module handles only the layout. The caller has the cipher and the record numbers. A record with another form of header, or under a
+//! restart context (R), is refused. Begin with [`Record::parse`] and [`PacketWriter::seal`](crate::PacketWriter::seal).
 
 use crate::chunk::ChunkType;
 use crate::packet::RawChunk;
 use crate::tlv::{CHUNK_HEADER_LEN, padded};
 
-/// Octets of a record's tag: all ciphers of TLS 1.3 but one have this length.
+/// Length of a record's authentication tag, in octets. All ciphers of TLS 1.3 except one have this length.
 pub const RECORD_TAG_LEN: usize = 16;
 /// Octets of a DTLS chunk before the ciphertext.
 pub(crate) const RECORD_HEAD_LEN: usize = CHUNK_HEADER_LEN + 4;
-/// Octets behind the chunks inside: the content type, the tag, and padding.
+/// Octets after the inner chunks: the content type, the tag, and padding.
 pub(crate) const RECORD_TAIL_LEN: usize = padded(1 + RECORD_TAG_LEN);
-/// Octets by which a DTLS chunk is longer than the chunks inside.
+/// Octets that a DTLS chunk adds to the inner chunks.
 pub const RECORD_OVERHEAD: usize = RECORD_HEAD_LEN + RECORD_TAIL_LEN;
 
-/// `unified_hdr` with a 16-bit number, and neither connection id nor length.
+/// Form of `unified_hdr` with a 16-bit sequence number, and without connection ID and length.
 const UNIFIED: u8 = 0b0010_1000;
 const EPOCH_BITS: u8 = 0b11;
 /// The content type application_data (RFC 8446 section 5.1).
 const APPLICATION_DATA: u8 = 0x17;
-/// The flag of a record under a restart context.
+/// R bit of a record under a restart context.
 const RESTART: u8 = 1;
 
-/// A received record, before it is decrypted.
+/// A received record that is not yet decrypted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Record<'a> {
-    /// The two lowest bits of its epoch.
+    /// The two lowest bits of the record's epoch.
     pub epoch: u8,
     masked_number: [u8; 2],
     /// The ciphertext, with the tag at its end.
@@ -46,7 +46,7 @@ pub struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
-    /// Reads a DTLS chunk; `None` if it is another chunk or has another form.
+    /// Reads a DTLS chunk. Returns `None` for another chunk or for a record with another form.
     pub fn parse(raw: &RawChunk<'a>) -> Option<Record<'a>> {
         let (&[_, unified, n0, n1], ciphertext) = raw.value.split_first_chunk()?;
         let is_good = raw.chunk_type == ChunkType::DTLS
@@ -56,23 +56,23 @@ impl<'a> Record<'a> {
         is_good.then_some(Record { epoch: unified & EPOCH_BITS, masked_number: [n0, n1], ciphertext })
     }
 
-    /// The octets that the mask of the number is made of.
+    /// Returns the octets from which the mask of the record number is computed.
     pub fn sample(&self) -> [u8; RECORD_TAG_LEN] {
         self.ciphertext.first_chunk().copied().unwrap_or_default()
     }
 
-    /// The 16 lowest bits of the record's number.
+    /// Returns the 16 lowest bits of the record's number, which `mask` decrypts.
     pub fn number(&self, mask: [u8; 2]) -> u16 {
         u16::from_be_bytes([self.masked_number[0] ^ mask[0], self.masked_number[1] ^ mask[1]])
     }
 
-    /// Returns the chunks in a decrypted record: without its padding and content type. `None` if it holds something else.
+    /// Returns the chunks in a decrypted record, without padding and content type. Returns `None` if the record holds other content.
     pub fn chunks(plaintext: &[u8]) -> Option<&[u8]> {
         let last = plaintext.iter().rposition(|&octet| octet != 0)?;
         (plaintext[last] == APPLICATION_DATA).then_some(&plaintext[..last])
     }
 
-    /// The associated data of the record with this number: its header, with the number in the clear.
+    /// Returns the associated data of the record: its header with this number, unencrypted.
     pub fn associated(&self, number: u16) -> [u8; 3] {
         header(u64::from(self.epoch), number)
     }
@@ -83,7 +83,7 @@ fn header(epoch: u64, number: u16) -> [u8; 3] {
     [UNIFIED | (epoch & u64::from(EPOCH_BITS)) as u8, n0, n1]
 }
 
-/// Makes a DTLS chunk of what stands in `chunk` between its head and its tail.
+/// Makes a DTLS chunk in place. `chunk` holds the inner chunks, with room for the head and the tail around them.
 pub(crate) fn seal(
     chunk: &mut [u8],
     epoch: u64,
@@ -117,7 +117,7 @@ mod tests {
         CommonHeader { source_port: 1, destination_port: 2, tag: VerificationTag(3) };
     const TAG: [u8; RECORD_TAG_LEN] = [0xaa; RECORD_TAG_LEN];
 
-    /// A packet with a HEARTBEAT of eight octets, sealed by a cipher that inverts all bits.
+    /// Writes a packet with a HEARTBEAT of twelve octets, sealed by a cipher that inverts all bits.
     fn sealed(buf: &mut [u8], epoch: u64, number: u64) -> usize {
         let mut writer = PacketWriter::for_sealing(buf, HEADER);
         writer.push(&Chunk::Heartbeat(Heartbeat { info: &[7; 4] })).unwrap();
@@ -134,9 +134,9 @@ mod tests {
         let mut buf = [0xff; 100];
         let length = sealed(&mut buf, 3, 0x1_2345);
         assert_eq!(length, 12 + 12 + RECORD_OVERHEAD);
-        // 8 octets of head, 12 of HEARTBEAT, content type, tag.
+        // The length counts 8 octets of head, 12 of HEARTBEAT, the content type, and the tag.
         let mut expected = vec![65, 0, 0, 8 + 12 + 1 + 16, 0, 0b0010_1011];
-        // The mask is the beginning of the ciphertext: the inverted type and flags of HEARTBEAT.
+        // The mask is the beginning of the ciphertext, which is the inverted type and flags of the HEARTBEAT.
         expected.extend([0x23 ^ !4, 0x45 ^ !0]);
         let inside = [4, 0, 0, 12, 0, 1, 0, 8, 7, 7, 7, 7, 0x17];
         expected.extend(inside.map(|octet: u8| !octet));

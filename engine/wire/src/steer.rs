@@ -1,6 +1,7 @@
-//! To which of several engines a packet goes, before it is parsed or its checksum verified.
+//! The choice of the engine for a packet, before the packet is parsed or its checksum verified.
 //!
-//! Reads the common header and the head of the first chunk; what is too short goes to the first shard, which refuses it.
+//! Only the common header and the first two octets of the first chunk are read. A packet that is too short goes to the first shard, which
+//! refuses it.
 
 use std::net::IpAddr;
 
@@ -11,17 +12,17 @@ use crate::ChunkType;
 /// The T bit of ABORT and SHUTDOWN COMPLETE.
 const FLAG_T: u8 = 1;
 
-/// Destination of a packet: one or all, so a `match` may be exhaustive.
+/// Destination of a packet. A `match` may list all variants without a wildcard.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Steer {
-    /// To this shard.
+    /// The packet goes to this shard.
     To(Shard),
-    /// To every one: the tag is not ours but the one that we sent (the T bit, RFC 9260 section 8.5.1), so that only the
-    /// association itself knows it.
+    /// The packet goes to all shards. Its T bit is set, so its tag is the peer's, which we have sent (RFC 9260 section 8.5.1). Only the
+    /// association itself knows this tag.
     All,
 }
 
-/// The shard, among as many as `shard` is one of, for a packet that came from `source`.
+/// Returns the destination of a packet that came from `source`. `shard` is any of the shards, and gives their number.
 pub fn steer(packet: &[u8], source: IpAddr, shard: Shard) -> Steer {
     let Some(header) = packet.first_chunk::<14>() else { return Steer::To(shard.of_tag(0)) };
     let [s0, s1, d0, d1, t0, t1, t2, t3, _, _, _, _, kind, flags] = *header;
@@ -62,7 +63,7 @@ mod tests {
     fn a_tag_leads_to_its_shard_and_an_init_goes_by_ports_and_source() {
         assert_eq!(steered(&packet(5, 0, 3)), Steer::To(of_three(2)));
         assert_eq!(steered(&packet(6, 6, 0)), Steer::To(of_three(0)));
-        // 9 + 1 + 1
+        // The sum of ports and address is 9 + 1 + 1.
         assert_eq!(steered(&packet(0, 1, 0)), Steer::To(of_three(2)));
     }
 
@@ -70,7 +71,7 @@ mod tests {
     fn a_reflected_tag_goes_to_all_and_what_is_cut_off_to_the_first() {
         assert_eq!(steered(&packet(5, 6, 1)), Steer::All);
         assert_eq!(steered(&packet(5, 14, 1)), Steer::All);
-        // The same bit means "end of message" in DATA.
+        // In DATA, the same bit means "end of message".
         assert_eq!(steered(&packet(5, 0, 1)), Steer::To(of_three(2)));
         assert_eq!(steered(&packet(5, 6, 1)[..13]), Steer::To(of_three(0)));
     }

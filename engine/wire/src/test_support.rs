@@ -7,7 +7,7 @@ use crate::parameter::{Parameter, ParameterError, Parameters};
 use crate::tlv::CHUNK_HEADER_LEN;
 use crate::writer::{NoRoom, WriteChunk, Writer};
 
-/// Octets from hexadecimal digits; blanks are for the eye.
+/// Parses hexadecimal digits. Spaces are ignored.
 pub(crate) fn hex(text: &str) -> Vec<u8> {
     let digits: Vec<char> = text.chars().filter(|c| !c.is_whitespace()).collect();
     let octet = |pair: &[char]| u8::from_str_radix(&pair.iter().collect::<String>(), 16);
@@ -22,19 +22,20 @@ pub(crate) fn octets(write: impl FnOnce(&mut Writer<'_>) -> Result<(), NoRoom>) 
     out.written().to_vec()
 }
 
-/// The first chunk of `bytes`.
+/// Reads the first chunk of `bytes`.
 pub(crate) fn read_chunk(bytes: &[u8]) -> Result<Chunk<'_>, ChunkError> {
     RawChunks::new(bytes).next().expect("at least one octet")?.parse()
 }
 
-/// `golden` reads as `chunk`, and `chunk` writes as `golden`.
+/// Asserts that `golden` reads as `chunk`, and that `chunk` writes as `golden`.
 pub(crate) fn assert_golden(golden: &str, chunk: Chunk<'_>) {
     let golden = hex(golden);
     assert_eq!(read_chunk(&golden), Ok(chunk));
     assert_eq!(octets(|out| chunk.write(out)), golden);
 }
 
-/// `chunk` reads back as it was written, and has no room in a buffer one octet too short.
+/// Asserts that `chunk` reads back as it was written, and does not fit into a buffer that is one octet too
+/// short.
 pub(crate) fn assert_reads_back(chunk: Chunk<'_>) {
     let bytes = octets(|out| chunk.write(out));
     assert_eq!(read_chunk(&bytes), Ok(chunk));
@@ -42,7 +43,8 @@ pub(crate) fn assert_reads_back(chunk: Chunk<'_>) {
     assert_eq!(chunk.write(&mut Writer::new(&mut short)), Err(NoRoom));
 }
 
-/// `golden` is refused when cut, and when its length field agrees with the cut but is below `minimum`.
+/// Asserts that a part of `golden` is refused. This must hold with the original length field, and with a
+/// matching length field below `minimum`.
 pub(crate) fn assert_refused_below(minimum: usize, golden: &str) {
     let golden = hex(golden);
     for len in 1..golden.len() {
@@ -57,12 +59,12 @@ pub(crate) fn assert_refused_below(minimum: usize, golden: &str) {
     }
 }
 
-/// The first parameter of `bytes`.
+/// Reads the first parameter of `bytes`.
 pub(crate) fn read_parameter(bytes: &[u8]) -> Result<Parameter<'_>, ParameterError> {
     Parameters::from_wire(bytes).iter().next().expect("at least one octet")
 }
 
-/// `golden` reads as `parameter`, and `parameter` writes as `golden`.
+/// Asserts that `golden` reads as `parameter`, and that `parameter` writes as `golden`.
 pub(crate) fn assert_golden_parameter(golden: &str, parameter: Parameter<'_>) {
     let golden = hex(golden);
     assert_eq!(read_parameter(&golden), Ok(parameter));
@@ -70,18 +72,18 @@ pub(crate) fn assert_golden_parameter(golden: &str, parameter: Parameter<'_>) {
     assert_eq!(golden[..2], parameter.ptype().to_be_bytes());
 }
 
-/// `parameter` reads back as it was written.
+/// Asserts that `parameter` reads back as it was written.
 pub(crate) fn assert_parameter_reads_back(parameter: Parameter<'_>) {
     let bytes = octets(|out| parameter.write(out));
     assert_eq!(read_parameter(&bytes), Ok(parameter));
 }
 
-/// The first error cause of `bytes`.
+/// Reads the first error cause of `bytes`.
 pub(crate) fn read_cause(bytes: &[u8]) -> Result<Cause<'_>, CauseError> {
     Causes::from_wire(bytes).iter().next().expect("at least one octet")
 }
 
-/// `golden` reads as `cause`, and `cause` writes as `golden`.
+/// Asserts that `golden` reads as `cause`, and that `cause` writes as `golden`.
 pub(crate) fn assert_golden_cause(golden: &str, cause: Cause<'_>) {
     let golden = hex(golden);
     assert_eq!(read_cause(&golden), Ok(cause));
@@ -89,7 +91,7 @@ pub(crate) fn assert_golden_cause(golden: &str, cause: Cause<'_>) {
     assert_eq!(golden[..2], cause.code().to_be_bytes());
 }
 
-/// `cause` reads back as it was written.
+/// Asserts that `cause` reads back as it was written.
 pub(crate) fn assert_cause_reads_back(cause: Cause<'_>) {
     let bytes = octets(|out| cause.write(out));
     assert_eq!(read_cause(&bytes), Ok(cause));

@@ -1,19 +1,20 @@
 //! Type, length, value: the frame of parameters and error causes (RFC 9260 sections 3.2.1 and 3.3.10).
 //!
-//! [`Tlvs`] only cuts; it does not look into values. It ends after its first error, and each item takes at
-//! least four octets, so it always ends.
+//! [`Tlvs`] separates the items and does not read their values. It ends after its first error. Each item has
+//! at least four octets, so the iteration always ends.
 
 use crate::reader::Reader;
 
-/// Octets of a chunk's header: type, flags, length. A parameter's or cause's header is as long.
+/// Length of a chunk's header in octets: type, flags, length. The header of a parameter or cause has the same
+/// length.
 pub const CHUNK_HEADER_LEN: usize = 4;
 
-/// `len` rounded up to the next multiple of four, as chunks and parameters are on the wire.
+/// Returns `len` rounded up to the next multiple of four, as the padding of chunks and parameters requires.
 pub const fn padded(len: usize) -> usize {
     len.next_multiple_of(4)
 }
 
-/// One parameter or cause, as received and uninterpreted.
+/// One received parameter or cause with an uninterpreted value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Tlv<'a> {
@@ -21,11 +22,11 @@ pub struct Tlv<'a> {
     pub kind: u16,
     /// The value, without header and padding.
     pub value: &'a [u8],
-    /// Header and value, without padding: what a report of an unrecognised parameter quotes.
+    /// Header and value, without padding. A report of an unrecognised parameter quotes these octets.
     pub bytes: &'a [u8],
 }
 
-/// A length field that cannot be.
+/// Reasons why a parameter or cause has no valid frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlvError {
@@ -34,20 +35,20 @@ pub enum TlvError {
     Length {
         /// Parameter type or cause code.
         kind: u16,
-        /// Its length field.
+        /// The value of the length field.
         length: u16,
         /// Octets left in the chunk from this header on.
         available: usize,
     },
-    /// One to three octets are left over, too few for a header.
+    /// One to three octets are left over, which are too few for a header.
     #[error("{count} octets left over behind the last type-length-value")]
     LeftOver {
-        /// Number of them.
+        /// Number of these octets.
         count: usize,
     },
 }
 
-/// Iterator over uninterpreted parameters or causes.
+/// Iterator over parameters or causes with uninterpreted values.
 #[derive(Clone, Copy, Debug)]
 pub struct Tlvs<'a> {
     rest: &'a [u8],
@@ -58,7 +59,7 @@ impl<'a> Tlvs<'a> {
         Tlvs { rest: bytes }
     }
 
-    /// Returns the rest that has not been cut yet.
+    /// Returns the octets that follow the items read so far.
     pub(crate) const fn rest(&self) -> &'a [u8] {
         self.rest
     }

@@ -1,5 +1,5 @@
 //! INIT and INIT ACK, [RFC 9260 section 3.3.2](https://www.rfc-editor.org/rfc/rfc9260.html#section-3.3.2) and
-//! [3.3.3](https://www.rfc-editor.org/rfc/rfc9260.html#section-3.3.3): the same layout under two types.
+//! [3.3.3](https://www.rfc-editor.org/rfc/rfc9260.html#section-3.3.3). Both types have the same layout.
 //!
 //! ```text
 //! +---------------+---------------+-------------------------------+
@@ -17,7 +17,7 @@
 //! +---------------------------------------------------------------+
 //! ```
 //!
-//! A zero tag or stream count can be read: the receiver has its own duties towards those.
+//! A tag or stream count of zero is accepted here, because the receiver must react to it.
 
 use super::{ChunkError, ChunkType};
 use crate::packet::RawChunk;
@@ -26,20 +26,20 @@ use crate::reader::Reader;
 use crate::writer::{NoRoom, Writer};
 use crate::{Tsn, VerificationTag};
 
-/// Contents of INIT and INIT ACK.
+/// Content of an INIT or INIT ACK.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Init<'a> {
-    /// The tag the sender wants to see in all packets sent to it.
+    /// Verification tag for all packets to the sender.
     pub tag: VerificationTag,
     /// The sender's receive window, in octets.
     pub a_rwnd: u32,
-    /// Streams the sender wants to send on.
+    /// Number of streams on which the sender wants to send.
     pub outbound_streams: u16,
-    /// Streams the sender allows its peer.
+    /// Maximum number of streams on which the peer may send.
     pub inbound_streams: u16,
     /// The sender's first TSN.
     pub initial_tsn: Tsn,
-    /// Everything else.
+    /// All optional and variable-length parameters.
     pub parameters: Parameters<'a>,
 }
 

@@ -1,4 +1,4 @@
-//! Chunks: one file per type, each with its layout, its struct, how it is read and written, and its tests.
+//! Chunks, with one file for each type. Each file has the layout, the struct, the parser, the writer and their tests.
 //!
 //! Begin with [`Chunk`].
 
@@ -55,8 +55,8 @@ use crate::parameter::ParameterError;
 use crate::tlv::CHUNK_HEADER_LEN;
 use crate::writer::{NoRoom, WriteChunk, Writer};
 
-/// A chunk, received or to be sent. A `match` may be exhaustive: a new variant takes a type out of [`Chunk::Unknown`], which is a
-/// breaking release in any case.
+/// A chunk, received or to be sent. A `match` may list all variants without a wildcard. A new variant takes its type out of
+/// [`Chunk::Unknown`], so it needs a breaking release in any case.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Chunk<'a> {
     /// User data (RFC 9260 section 3.3.1).
@@ -73,7 +73,7 @@ pub enum Chunk<'a> {
     HeartbeatAck(Heartbeat<'a>),
     /// Ends the association at once (section 3.3.7).
     Abort(Abort<'a>),
-    /// Begins a graceful end (section 3.3.8).
+    /// Begins a graceful shutdown (section 3.3.8).
     Shutdown(Shutdown),
     /// Answers a SHUTDOWN (section 3.3.9).
     ShutdownAck,
@@ -87,36 +87,36 @@ pub enum Chunk<'a> {
     Ecne(Ecne),
     /// Congestion window reduced (RFC 9260 appendix B, reserved there).
     Cwr(Cwr),
-    /// Ends the graceful end (section 3.3.13).
+    /// Completes a graceful shutdown (section 3.3.13).
     ShutdownComplete(ShutdownComplete),
-    /// Authenticates the chunks behind it (RFC 4895).
+    /// Authenticates the chunks that follow it (RFC 4895).
     Auth(Auth<'a>),
-    /// Changes addresses (RFC 5061).
+    /// Requests changes of addresses (RFC 5061).
     Asconf(Asconf<'a>),
     /// Answers an ASCONF (RFC 5061).
     AsconfAck(AsconfAck<'a>),
-    /// Resets or adds streams (RFC 6525).
+    /// Resets or adds streams, or answers such a request (RFC 6525).
     ReConfig(ReConfig<'a>),
-    /// Makes the packet longer (RFC 4820).
+    /// Lengthens the packet (RFC 4820).
     Pad(Pad),
-    /// Gives up on DATA (RFC 3758).
+    /// Reports abandoned DATA (RFC 3758).
     ForwardTsn(ForwardTsn<'a>),
     /// User data that may be interleaved (RFC 8260).
     IData(IData<'a>),
-    /// Gives up on I-DATA (RFC 8260).
+    /// Reports abandoned I-DATA (RFC 8260).
     IForwardTsn(IForwardTsn<'a>),
-    /// Any other type.
+    /// Any other chunk type.
     Unknown(UnknownChunk<'a>),
 }
 
-/// Why a chunk could not be read.
+/// Reasons why a chunk cannot be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChunkError {
-    /// One to three octets are left over behind the last chunk.
+    /// One to three octets follow the last chunk.
     #[error("{count} octets left over behind the last chunk")]
     LeftOver {
-        /// Number of them.
+        /// Number of these octets.
         count: usize,
     },
     /// The length field is below four, or runs past the end of the packet.
@@ -124,22 +124,22 @@ pub enum ChunkError {
     Length {
         /// The chunk's type.
         chunk_type: ChunkType,
-        /// Its length field.
+        /// The value of the length field.
         length: u16,
         /// Octets left in the packet from this chunk's header on.
         available: usize,
     },
-    /// The chunk is shorter than its type demands.
+    /// The chunk is shorter than its type requires.
     #[error("{chunk_type:?} chunk of {length} octets, where its type takes at least {minimum}")]
     TooShort {
         /// The chunk's type.
         chunk_type: ChunkType,
         /// The chunk's length with header, in octets.
         length: usize,
-        /// The least length of its type, in octets.
+        /// The minimum length of its type, with header, in octets.
         minimum: usize,
     },
-    /// The counts or the list inside do not agree with the chunk's length.
+    /// The counts or the list in the chunk do not match its length.
     #[error("{chunk_type:?} chunk of {length} octets does not hold whole entries, or not as many as it says")]
     List {
         /// The chunk's type.
@@ -147,12 +147,12 @@ pub enum ChunkError {
         /// The chunk's length with header, in octets.
         length: usize,
     },
-    /// A parameter that the chunk cannot do without is malformed or missing.
+    /// A mandatory parameter of the chunk is malformed or missing.
     #[error("{chunk_type:?} chunk without its mandatory parameter: {error}")]
     Parameter {
         /// The chunk's type.
         chunk_type: ChunkType,
-        /// The parameter's fault.
+        /// The error of the parameter.
         error: ParameterError,
     },
 }
@@ -187,7 +187,7 @@ impl<'a> Chunk<'a> {
         })
     }
 
-    /// The chunk's type.
+    /// Returns the chunk's type.
     pub const fn chunk_type(&self) -> ChunkType {
         match self {
             Chunk::Data(_) => ChunkType::DATA,
@@ -248,13 +248,13 @@ impl WriteChunk for Chunk<'_> {
 }
 
 impl RawChunk<'_> {
-    /// The error of a chunk whose value should have had at least `value_min` octets.
+    /// Returns the error of a chunk whose value has fewer than `value_min` octets.
     fn too_short(&self, value_min: usize) -> ChunkError {
         let minimum = CHUNK_HEADER_LEN + value_min;
         ChunkError::TooShort { chunk_type: self.chunk_type, length: self.bytes.len(), minimum }
     }
 
-    /// The error of a chunk whose entries do not fill it.
+    /// Returns the error of a chunk whose length does not match its entries.
     fn bad_list(&self) -> ChunkError {
         ChunkError::List { chunk_type: self.chunk_type, length: self.bytes.len() }
     }

@@ -8,16 +8,17 @@
 //! +---------------------------------------------------------------+
 //! ```
 //!
-//! The padding's contents mean nothing: only its length is kept, and zeros are written.
+//! The content of the padding has no meaning. A received chunk keeps only its length, and a written chunk
+//! contains zeros.
 
 use super::ChunkType;
 use crate::packet::RawChunk;
 use crate::writer::{NoRoom, WriteChunk, Writer};
 
-/// Makes a packet longer, to probe a path's MTU.
+/// Padding that lengthens a packet, to probe a path's MTU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pad {
-    /// Octets of padding data, behind the chunk's header.
+    /// Octets of padding after the chunk's header.
     pub len: usize,
 }
 

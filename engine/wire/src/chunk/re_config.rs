@@ -15,7 +15,7 @@ use crate::packet::RawChunk;
 use crate::parameter::Parameters;
 use crate::writer::{NoRoom, WriteChunk, Writer};
 
-/// Asks for streams to be reset or added, or answers that.
+/// Requests to reset or add streams, or answers to such requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReConfig<'a> {
     /// One or two requests or answers.

@@ -18,7 +18,7 @@
 //! +---------------------------------------------------------------+
 //! ```
 //!
-//! Refuses counts that the length does not bear out. Whether gap blocks are in order is not judged here.
+//! A SACK whose counts do not match its length is refused. This module does not check the order of the gap blocks.
 
 use super::{ChunkError, ChunkType};
 use crate::Tsn;
@@ -27,15 +27,15 @@ use crate::packet::RawChunk;
 use crate::reader::Reader;
 use crate::writer::{NoRoom, WriteChunk, Writer};
 
-/// Length of a SACK without blocks and duplicates.
+/// Length of a SACK without gap blocks and duplicates, in octets.
 const LEN_MIN: usize = 16;
 
-/// A run of TSNs received beyond the cumulative TSN, as offsets from it, both inclusive.
+/// A run of received TSNs after a gap. Both fields are inclusive offsets from the cumulative TSN.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct GapBlock {
-    /// First received; 2 or more in a sensible block.
+    /// Offset of the first received TSN. It is 2 or more in a valid block.
     pub start: u16,
-    /// Last received; not below `start` in a sensible block.
+    /// Offset of the last received TSN. It is `start` or more in a valid block.
     pub end: u16,
 }
 
@@ -52,32 +52,32 @@ impl ListItem for GapBlock {
     }
 }
 
-/// An acknowledgement. To be sent, it holds at most 65,535 gap blocks and as many duplicates.
+/// An acknowledgement. A SACK to be sent holds up to 65,535 gap blocks and up to 65,535 duplicates.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 //= rfc9260#3.3.4-1
 pub struct Sack<'a> {
-    /// All TSNs up to this one were received.
+    /// Highest TSN up to which all TSNs were received.
     pub cumulative_tsn: Tsn,
-    /// Room left in the receiver's buffer, in octets.
+    /// Free space in the receiver's buffer, in octets.
     pub a_rwnd: u32,
-    /// Runs received beyond `cumulative_tsn`.
+    /// Runs of TSNs that were received after `cumulative_tsn`.
     pub gaps: List<'a, GapBlock>,
-    /// TSNs that came more than once since the last SACK.
+    /// TSNs that were received again since the last SACK.
     pub duplicates: List<'a, Tsn>,
 }
 
 impl<'a> Sack<'a> {
-    /// Returns the number of gap blocks that fit a SACK with so many duplicates in a chunk of `room` bytes; 0 if none fits.
+    /// Returns the maximum number of gap blocks in a SACK of `room` bytes with this number of duplicates. Returns 0 if no gap block fits.
     pub fn gaps_max(room: usize, duplicates: usize) -> usize {
         room.saturating_sub(LEN_MIN + Tsn::LEN * duplicates) / GapBlock::LEN
     }
 
-    /// The runs received beyond the cumulative TSN, in the order sent.
+    /// Returns the runs of TSNs after the cumulative TSN, in the order of the chunk.
     pub fn gaps(&self) -> ListIter<'a, GapBlock> {
         self.gaps.iter()
     }
 
-    /// The TSNs received more than once, in the order sent.
+    /// Returns the TSNs that were received more than once, in the order of the chunk.
     pub fn duplicates(&self) -> ListIter<'a, Tsn> {
         self.duplicates.iter()
     }
@@ -105,7 +105,7 @@ impl WriteChunk for Sack<'_> {
         out.chunk(ChunkType::SACK, 0, |out| {
             out.u32(self.cumulative_tsn.0)?;
             out.u32(self.a_rwnd)?;
-            // More entries than the counts can say do not fit a packet either.
+            // A list that is too long for its count is too long for a packet, too.
             out.u16(self.gaps.len().try_into().map_err(|_| NoRoom)?)?;
             out.u16(self.duplicates.len().try_into().map_err(|_| NoRoom)?)?;
             self.gaps.write(out)?;

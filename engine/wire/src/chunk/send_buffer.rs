@@ -1,5 +1,5 @@
-//! Send-buffer advertisement: tells routers how much of a flow waits to be sent. Of no standard; type 150 unless both the
-//! network and the sender have agreed on another.
+//! Send-buffer advertisement, which reports to routers how much data of a flow waits to be sent. No standard defines this chunk. Its type
+//! is 150, unless the network and the sender have agreed on another type.
 //!
 //! ```text
 //! +---------------+---------------+-------------------------------+
@@ -9,8 +9,8 @@
 //! +---------------------------------------------------------------+
 //! ```
 //!
-//! The occupancy, 0 to 100, is in percent of the send buffer; its seed form counts tenths of what is used of it. The two
-//! highest bits of the type ask a receiver that does not know the chunk to skip it without a word.
+//! The occupancy is the used part of the send buffer in percent, from 0 to 100. The seed form of the engine has tenths, from 0 to 10. The
+//! two highest bits of the type make a receiver that does not know the chunk skip it without a report.
 
 use super::ChunkType;
 use crate::packet::RawChunk;
@@ -20,24 +20,24 @@ use crate::writer::{NoRoom, WriteChunk, Writer};
 /// A sender's advertisement of its send buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SendBuffer {
-    /// [`SendBuffer::TYPE`], or what was agreed on.
+    /// [`SendBuffer::TYPE`], or another type that was agreed on.
     pub chunk_type: ChunkType,
-    /// Occupancy: 0 to 100.
+    /// Occupancy of the send buffer, 0 to 100.
     pub occupancy: u8,
-    /// Octets that wait for their first transmission, if the chunk has room for them.
+    /// Octets that wait for their first transmission, if the chunk has this field.
     pub backlog: Option<u32>,
 }
 
 impl SendBuffer {
-    /// The usual type.
+    /// The default chunk type.
     pub const TYPE: ChunkType = ChunkType(150);
 
-    /// Octets of the chunk, with its backlog or without.
+    /// Returns the length of the chunk in octets, with or without a backlog.
     pub const fn len_with(backlog: bool) -> usize {
         if backlog { 8 } else { 4 }
     }
 
-    /// Reads a chunk of the type agreed on; `None` if its length or its occupancy cannot be.
+    /// Reads a chunk of the agreed type. Returns `None` if its length or its occupancy is invalid.
     pub fn parse(raw: &RawChunk<'_>) -> Option<SendBuffer> {
         let mut value = Reader::new(raw.value);
         let backlog = if raw.value.is_empty() { None } else { Some(value.u32()?) };

@@ -14,10 +14,10 @@ use crate::packet::RawChunk;
 use crate::reader::Reader;
 use crate::writer::{NoRoom, WriteChunk, Writer};
 
-/// Begins the graceful end: the sender has nothing more to send.
+/// Start of a graceful shutdown: the sender has no more data to send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shutdown {
-    /// All TSNs up to this one were received.
+    /// Highest TSN up to which all TSNs were received.
     pub cumulative_tsn: Tsn,
 }
 

@@ -12,10 +12,11 @@ use crate::writer::{NoRoom, WriteChunk, Writer};
 
 const FLAG_T: u8 = 1;
 
-/// Ends the graceful end.
+/// Completion of a graceful shutdown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ShutdownComplete {
-    /// T bit: the packet's tag is the receiver's own, sent back, because the sender has no association.
+    /// T bit: true if the sender has no association. The verification tag is then copied from the packet that
+    /// this chunk answers.
     pub tag_reflected: bool,
 }
 

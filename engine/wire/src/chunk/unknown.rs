@@ -1,18 +1,18 @@
-//! A chunk of a type this crate does not know
-//! ([RFC 9260 section 3.2](https://www.rfc-editor.org/rfc/rfc9260.html#section-3.2)).
+//! A chunk of a type that this crate does not know ([RFC 9260 section
+//! 3.2](https://www.rfc-editor.org/rfc/rfc9260.html#section-3.2)).
 
 use super::ChunkType;
 use crate::packet::RawChunk;
 use crate::writer::{NoRoom, WriteChunk, Writer};
 
-/// A chunk of any other type. One made by hand with a known type writes well and reads as that type.
+/// A chunk of any other type. A program can make one with a known type, which then reads back as that type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct UnknownChunk<'a> {
-    /// Its type; [`crate::UnrecognizedAction::for_chunk`] says what its sender asks for.
+    /// Type of the chunk. [`crate::UnrecognizedAction::for_chunk`] returns the action that the type requests.
     pub chunk_type: ChunkType,
-    /// Its flags octet.
+    /// Flags octet of the chunk.
     pub flags: u8,
-    /// The value after its header.
+    /// Value after the chunk's header, without padding.
     pub value: &'a [u8],
 }
 

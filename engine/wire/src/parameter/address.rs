@@ -1,5 +1,5 @@
-//! Addresses as parameters: [RFC 9260 section 3.3.2.1](https://www.rfc-editor.org/rfc/rfc9260.html#section-3.3.2.1),
-//! and wrapped in the parameters of [RFC 5061 section 4.2](https://www.rfc-editor.org/rfc/rfc5061.html#section-4.2).
+//! Address parameters ([RFC 9260 section 3.3.2.1](https://www.rfc-editor.org/rfc/rfc9260.html#section-3.3.2.1)), also as a part of the
+//! parameters of [RFC 5061 section 4.2](https://www.rfc-editor.org/rfc/rfc5061.html#section-4.2).
 //!
 //! ```text
 //! +-------------------------------+-------------------------------+
@@ -17,7 +17,7 @@ use crate::reader::Reader;
 use crate::tlv::{Tlv, Tlvs};
 use crate::writer::{NoRoom, Writer};
 
-/// Takes an address parameter; any other is unexpected.
+/// Reads an address parameter. Any other parameter is an error.
 pub(crate) fn read_address(tlv: Tlv<'_>) -> Result<IpAddr, ParameterError> {
     let length = ParameterError::length(&tlv);
     match tlv.kind {
@@ -34,7 +34,7 @@ pub(crate) fn write_address(address: IpAddr, out: &mut Writer<'_>) -> Result<(),
     }
 }
 
-/// Reads correlation identifier and address: Add IP, Delete IP, Set Primary.
+/// Reads the correlation identifier and the address of an Add IP, Delete IP or Set Primary parameter.
 pub(super) fn read_change(tlv: Tlv<'_>) -> Result<(u32, IpAddr), ParameterError> {
     let length = ParameterError::length(&tlv);
     let mut value = Reader::new(tlv.value);
@@ -55,7 +55,8 @@ pub(super) fn write_change(
     })
 }
 
-/// Reads correlation identifier, rank, number of the link, two octets that are reserved, interval of heartbeats, and address.
+/// Reads an address-use parameter. Its fields are correlation identifier, rank, link number, two reserved octets, heartbeat interval in
+/// milliseconds, and address.
 pub(super) fn read_use<'a>(tlv: Tlv<'_>) -> Result<Parameter<'a>, ParameterError> {
     let length = ParameterError::length(&tlv);
     let mut value = Reader::new(tlv.value);

@@ -1,4 +1,4 @@
-//! A run of parameters: octets of a received chunk, or a slice of values to be sent.
+//! Lists of parameters, as octets of a received chunk or as a slice of values to send.
 
 use std::fmt;
 
@@ -8,8 +8,9 @@ use crate::writer::{NoRoom, Writer};
 
 /// The parameters of a chunk.
 ///
-/// To send some: `Parameters::from(&[Parameter::EcnCapable][..])`. The last one's padding is not part of the
-/// chunk's length (RFC 9260 section 3.2.1), so none is written behind it.
+/// This example makes a list to send: `Parameters::from(&[Parameter::EcnCapable][..])`. The last parameter is
+/// written without padding, because the chunk's length does not include this padding (RFC 9260 section
+/// 3.2.1).
 #[derive(Clone, Copy)]
 pub struct Parameters<'a>(Source<'a>);
 
@@ -20,18 +21,20 @@ enum Source<'a> {
 }
 
 impl<'a> Parameters<'a> {
-    /// No parameters.
+    /// The empty list.
     pub const EMPTY: Parameters<'a> = Parameters(Source::Wire(&[]));
 
-    /// The parameters in `bytes`, as a packet carries them. Nothing is checked until they are walked.
+    /// Makes a list from `bytes`, the parameters as they appear in a packet. Only [`iter`](Self::iter) checks
+    /// the octets.
     pub const fn from_wire(bytes: &'a [u8]) -> Parameters<'a> {
         Parameters(Source::Wire(bytes))
     }
 
-    /// The parameters in order.
+    /// Returns an iterator over the parameters, in order.
     ///
-    /// A length that cannot be ends the walk with an error. A parameter whose frame is good but whose value is
-    /// malformed is an error too, and the walk goes on behind it.
+    /// A parameter with an invalid length yields an error and ends the iteration. A parameter with a valid
+    /// length but a malformed value also yields an error. The iteration then continues with the next
+    /// parameter.
     pub fn iter(&self) -> ParametersIter<'a> {
         match self.0 {
             Source::Wire(bytes) => ParametersIter(IterSource::Wire(Tlvs::new(bytes))),
@@ -39,8 +42,8 @@ impl<'a> Parameters<'a> {
         }
     }
 
-    /// The parameters as received, cut but not read: for quoting one in a report. A list made for sending has
-    /// none.
+    /// Returns the received parameters with uninterpreted values, for example to quote one in a report. A
+    /// list that was made for sending returns none.
     pub fn tlvs(&self) -> Tlvs<'a> {
         match self.0 {
             Source::Wire(bytes) => Tlvs::new(bytes),

@@ -1,5 +1,5 @@
-//! Parameters of INIT, INIT ACK, HEARTBEAT, ASCONF, ASCONF-ACK and RE-CONFIG
-//! ([RFC 9260 section 3.2.1](https://www.rfc-editor.org/rfc/rfc9260.html#section-3.2.1) and the extensions').
+//! Parameters of INIT, INIT ACK, HEARTBEAT, ASCONF, ASCONF-ACK and RE-CONFIG ([RFC 9260 section
+//! 3.2.1](https://www.rfc-editor.org/rfc/rfc9260.html#section-3.2.1) and its extensions).
 //!
 //! ```text
 //! +-------------------------------+-------------------------------+
@@ -9,8 +9,9 @@
 //! +---------------------------------------------------------------+
 //! ```
 //!
-//! Any parameter can be read in any chunk; whether it belongs there is not judged here. Refused are values of
-//! the wrong length. Begin with [`Parameter`].
+//! Any parameter can be read in any chunk. The caller checks whether it belongs there. A value whose length
+//! does not suit its type is refused. Some types ignore octets after their last field. Begin with
+//! [`Parameter`].
 
 mod address;
 mod list;
@@ -32,41 +33,45 @@ use crate::tlv::{Tlv, TlvError};
 use crate::writer::{NoRoom, Writer};
 use crate::{RequestSn, StreamId, Tsn};
 
-/// A parameter, received or to be sent. A `match` may be exhaustive, as with [`Chunk`](crate::Chunk).
+/// A parameter, received or to be sent. A `match` may list all variants without a wildcard, as for
+/// [`Chunk`](crate::Chunk).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 //= rfc9260#3.2.1-4
 //= rfc4820#4-1
 //= rfc4895#3.1-1 3.2-1 3.3-2
 //= rfc9260#3.2.1-4
 pub enum Parameter<'a> {
-    /// The prober's note in a HEARTBEAT (RFC 9260 section 3.3.5).
+    /// Information of a HEARTBEAT's sender (RFC 9260 section 3.3.5).
     HeartbeatInfo(&'a [u8]),
     /// An address of the sender (section 3.3.2.1.1).
     Ipv4Address(Ipv4Addr),
     /// An address of the sender (section 3.3.2.1.2).
     Ipv6Address(Ipv6Addr),
-    /// The cookie to be returned (section 3.3.3.1.1).
+    /// The cookie that the client must return (section 3.3.3.1.1).
     StateCookie(&'a [u8]),
-    /// A parameter of the INIT that was not recognised: type, length and value (section 3.3.3.1.2).
+    /// An unrecognised parameter of the INIT: type, length and value (section 3.3.3.1.2).
     UnrecognizedParameter(&'a [u8]),
     /// Extension of the cookie's lifetime, in milliseconds (section 3.3.2.1.3).
     CookiePreservative(u32),
-    /// A host name; no longer to be used (section 3.3.2.1.4).
+    /// A host name, which is deprecated (section 3.3.2.1.4).
     HostName(&'a [u8]),
-    /// Address types, as parameter types (5 is IPv4, 6 is IPv6), that the sender can reach (section 3.3.2.1.5).
+    /// Address types that the sender can reach, as parameter types: 5 is IPv4, and 6 is IPv6 (section
+    /// 3.3.2.1.5).
     SupportedAddressTypes(List<'a, u16>),
-    /// Reset of outgoing streams; no streams means all (RFC 6525 section 4.1).
+    /// Reset of the sender's outgoing streams. An empty list means all streams (RFC 6525 section 4.1).
     OutgoingSsnReset {
         /// Number of this request.
         request: RequestSn,
-        /// The incoming request that this one answers, or the number before the next one expected.
+        /// Number of the incoming request that this request answers. If it answers none, the next expected
+        /// number minus one.
         response: RequestSn,
         /// The last TSN sent before the reset.
         last_tsn: Tsn,
         /// The streams.
         streams: List<'a, StreamId>,
     },
-    /// Asks the peer to reset its outgoing streams; no streams means all (RFC 6525 section 4.2).
+    /// Request to the peer to reset its outgoing streams. An empty list means all streams (RFC 6525 section
+    /// 4.2).
     IncomingSsnReset {
         /// Number of this request.
         request: RequestSn,
@@ -78,126 +83,130 @@ pub enum Parameter<'a> {
         /// Number of this request.
         request: RequestSn,
     },
-    /// Answers a request (RFC 6525 section 4.4).
+    /// Answer to a request (RFC 6525 section 4.4).
     ReconfigResponse {
-        /// Number of the request answered.
+        /// Number of the request that this response answers.
         response: RequestSn,
-        /// Its result.
+        /// Result of the request.
         result: ReconfigResult,
-        /// After an SSN/TSN reset: the next TSN of who answers, and of who asked.
+        /// Next TSN of the response's sender, and of its receiver. Only the response to an SSN/TSN reset has
+        /// them.
         next_tsns: Option<(Tsn, Tsn)>,
     },
-    /// Asks to send on more streams (RFC 6525 section 4.5).
+    /// Request to send on more streams (RFC 6525 section 4.5).
     AddOutgoingStreams {
         /// Number of this request.
         request: RequestSn,
-        /// Number of further streams.
+        /// Number of additional streams.
         new_streams: u16,
     },
-    /// Asks the peer to send on more streams (RFC 6525 section 4.6).
+    /// Request to the peer to send on more streams (RFC 6525 section 4.6).
     AddIncomingStreams {
         /// Number of this request.
         request: RequestSn,
-        /// Number of further streams.
+        /// Number of additional streams.
         new_streams: u16,
     },
-    /// The sender reacts to congestion marks (RFC 9260 section 3.3.2, reserved there).
+    /// The sender reacts to congestion marks (reserved in RFC 9260 section 3.3.2).
     EcnCapable,
     /// The sender accepts a checksum of zero (RFC 9653 section 4).
     ZeroChecksumAcceptable {
-        /// The method that detects errors in the checksum's place.
+        /// Identifier of the error detection method that replaces the checksum.
         edmid: u32,
     },
     /// Random number for AUTH keys (RFC 4895 section 3.1).
     Random(&'a [u8]),
-    /// Chunk types the sender wants authenticated, one octet each (RFC 4895 section 3.2).
+    /// Chunk types that the peer must authenticate, one octet each (RFC 4895 section 3.2).
     ChunkList(&'a [u8]),
-    /// HMACs the sender accepts, best first (RFC 4895 section 3.3).
+    /// HMAC identifiers that the sender accepts, best first (RFC 4895 section 3.3).
     RequestedHmac(List<'a, u16>),
-    /// Makes an INIT longer; only its length is kept (RFC 4820 section 4).
+    /// Padding that lengthens an INIT. Only its length is kept (RFC 4820 section 4).
     Padding {
         /// Octets of padding data.
         len: usize,
     },
-    /// The sender can protect packets by DTLS chunks (draft-ietf-tsvwg-sctp-dtls-chunk section 4.1).
+    /// The sender can protect packets with DTLS chunks (draft-ietf-tsvwg-sctp-dtls-chunk section 4.1).
     DtlsKeyManagement {
-        /// A random number.
+        /// A random number. If two INITs cross, the handshake with the smaller number continues.
         tie_breaker: u32,
         /// The roles that the sender can take.
         roles: KeyRoles,
         /// Methods of key management, one octet each, best first.
         methods: &'a [u8],
     },
-    /// Chunk types of extensions the sender knows, one octet each (RFC 5061 section 4.2.7).
+    /// Chunk types of the extensions that the sender supports, one octet each (RFC 5061 section 4.2.7).
     SupportedExtensions(&'a [u8]),
     /// The sender understands FORWARD TSN (RFC 3758 section 3.1).
     ForwardTsnSupported,
-    /// Asks to add an address; 0.0.0.0 or :: means the packet's source (RFC 5061 section 4.2.1).
+    /// Request to add an address. 0.0.0.0 or :: means the packet's source (RFC 5061 section 4.2.1).
     AddIp {
-        /// Links request and answer.
+        /// Number that matches an answer to its request.
         correlation: u32,
         /// The address.
         address: IpAddr,
     },
-    /// Asks to delete an address; 0.0.0.0 or :: means all but the packet's source (RFC 5061 section 4.2.2).
+    /// Request to delete an address. 0.0.0.0 or :: means all addresses except the packet's source (RFC 5061
+    /// section 4.2.2).
     DelIp {
-        /// Links request and answer.
+        /// Number that matches an answer to its request.
         correlation: u32,
         /// The address.
         address: IpAddr,
     },
-    /// Refuses a change (RFC 5061 section 4.2.3).
+    /// Refusal of a change (RFC 5061 section 4.2.3).
     ErrorCause {
-        /// Links request and answer.
+        /// Number that matches an answer to its request.
         correlation: u32,
-        /// Why.
+        /// Reasons for the refusal.
         causes: Causes<'a>,
     },
-    /// Asks the peer to send to this address from now on (RFC 5061 section 4.2.4).
+    /// Request to the peer to send to this address from now on (RFC 5061 section 4.2.4).
     SetPrimary {
-        /// Links request and answer.
+        /// Number that matches an answer to its request.
         correlation: u32,
         /// The address.
         address: IpAddr,
     },
-    /// Tells the peer for what an address of the sender is to be used; of this project, not in RFC 5061.
+    /// Request to the peer to use an address of the sender in this way. This project defines it, and RFC 5061
+    /// does not.
     AddressUse {
-        /// Links request and answer.
+        /// Number that matches an answer to its request.
         correlation: u32,
         /// The address.
         address: IpAddr,
-        /// Its rank among the sender's addresses: 0 before 1 before 2.
+        /// Rank among the sender's addresses. 0 is preferred to 1, and 1 is preferred to 2.
         rank: u8,
-        /// Number of the sender's link that has it; 0 if it is not told.
+        /// Number of the sender's link that has the address, or 0 if the sender does not report it.
         link: u8,
-        /// The interval of heartbeats to the address in milliseconds; 0: the receiver's own.
+        /// Interval of heartbeats to the address, in milliseconds. 0 selects the receiver's own interval.
         heartbeat_ms: u32,
     },
-    /// Agrees to a change (RFC 5061 section 4.2.5).
+    /// Acceptance of a change (RFC 5061 section 4.2.5).
     SuccessIndication {
-        /// Links request and answer.
+        /// Number that matches an answer to its request.
         correlation: u32,
     },
-    /// Tells the peer's upper layer what the sender's is (RFC 5061 section 4.2.6).
+    /// Code of the sender's upper layer, for the peer's upper layer (RFC 5061 section 4.2.6).
     AdaptationLayerIndication(u32),
-    /// Any other type.
+    /// Any other parameter type.
     Unknown {
-        /// Its type; [`crate::UnrecognizedAction::for_parameter`] says what its sender asks for.
+        /// The parameter type. [`crate::UnrecognizedAction::for_parameter`] returns the action that the type
+        /// requests.
         ptype: u16,
-        /// Its value.
+        /// The parameter value.
         value: &'a [u8],
     },
 }
 
-/// The roles in key management that an end can take, and whether it can restart under protection
+/// The roles in key management that an end can take, and its ability to restart under protection
 /// (draft-ietf-tsvwg-sctp-dtls-chunk section 4.1). Reserved bits are ignored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct KeyRoles {
-    /// The R bit.
+    /// R bit: true if the end can restart under protection.
     pub restart: bool,
-    /// The S bit.
+    /// S bit: true if the end can be the server.
     pub server: bool,
-    /// The C bit.
+    /// C bit: true if the end can be the client.
     pub client: bool,
 }
 
@@ -211,25 +220,25 @@ impl KeyRoles {
     }
 }
 
-/// Why a parameter could not be read.
+/// Reasons why a parameter cannot be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParameterError {
-    /// Its length field cannot be.
+    /// The length field is invalid.
     #[error("parameter: {0}")]
     Frame(#[from] TlvError),
-    /// Its length does not suit its type.
+    /// The length does not suit the parameter type.
     #[error("parameter {ptype:#06x} has {length} octets, which its type does not allow")]
     Length {
-        /// Its type.
+        /// The parameter type.
         ptype: u16,
-        /// Its length with header, in octets.
+        /// Length of the parameter with its header, in octets.
         length: usize,
     },
-    /// Another type belongs in its place.
+    /// The chunk or parameter requires another type in this place.
     #[error("parameter {ptype:#06x} where its chunk or parameter needs another")]
     Unexpected {
-        /// Its type.
+        /// The parameter type that was found.
         ptype: u16,
     },
 }
@@ -255,7 +264,7 @@ impl<'a> Parameter<'a> {
         }
     }
 
-    /// All but those with an address inside; `None` if the length is wrong.
+    /// Reads a parameter without an address inside. Returns `None` if the length is wrong.
     fn parse_plain(tlv: &Tlv<'a>) -> Option<Parameter<'a>> {
         let value = tlv.value;
         let mut reader = Reader::new(value);
@@ -289,7 +298,7 @@ impl<'a> Parameter<'a> {
         })
     }
 
-    /// The parameter's type as a number.
+    /// Returns the parameter type as a number.
     pub const fn ptype(&self) -> u16 {
         match self {
             Parameter::HeartbeatInfo(_) => types::HEARTBEAT_INFO,
@@ -326,10 +335,10 @@ impl<'a> Parameter<'a> {
         }
     }
 
-    /// Writes the parameter: header and value, without padding.
+    /// Writes the parameter's header and value, without padding.
     ///
     /// # Errors
-    /// [`NoRoom`] if it does not fit; a part of it may then be in the buffer.
+    /// Returns [`NoRoom`] if the parameter does not fit. The buffer may then hold a part of it.
     pub fn write(&self, out: &mut Writer<'_>) -> Result<(), NoRoom> {
         let ptype = self.ptype();
         match *self {
@@ -360,7 +369,7 @@ impl<'a> Parameter<'a> {
         }
     }
 
-    /// The value of all that [`Parameter::write`] leaves over.
+    /// Writes the value of a parameter that [`Parameter::write`] does not handle itself.
     fn write_plain(&self, out: &mut Writer<'_>) -> Result<(), NoRoom> {
         match *self {
             Parameter::HeartbeatInfo(value)

@@ -28,21 +28,21 @@ use crate::{RequestSn, StreamId, Tsn};
 /// Result of a re-configuration request (RFC 6525 section 4.4).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReconfigResult {
-    /// 0: nothing was to be done.
+    /// 0: the request has nothing to change.
     NothingToDo,
-    /// 1: done.
+    /// 1: the change is done.
     Performed,
-    /// 2: refused.
+    /// 2: the request is refused.
     Denied,
     /// 3: a stream number is wrong.
     WrongSsn,
-    /// 4: another request is under way.
+    /// 4: another request is in progress.
     RequestInProgress,
     /// 5: the request's number is wrong.
     BadSequenceNumber,
-    /// 6: being worked on; ask again.
+    /// 6: the request is in progress, and its sender must ask again.
     InProgress,
-    /// Any other.
+    /// Any other result.
     Other(u32),
 }
 
@@ -76,7 +76,7 @@ impl From<ReconfigResult> for u32 {
     }
 }
 
-/// Reads one of the six; `None` if its length is wrong.
+/// Reads one of the six parameters. Returns `None` if its length is wrong.
 //= rfc6525#4.1-1 4.2-1 4.3-1 4.4-1 4.4-2 4.5-1 4.5-2 4.6-1
 pub(super) fn read<'a>(tlv: &Tlv<'a>) -> Option<Parameter<'a>> {
     let mut value = Reader::new(tlv.value);
@@ -108,7 +108,8 @@ pub(super) fn read<'a>(tlv: &Tlv<'a>) -> Option<Parameter<'a>> {
     })
 }
 
-/// Both or none: "MUST be 12 if the optional fields are not present and 20 otherwise" (section 4.4).
+/// Reads both TSNs or none. The length "MUST be 12 if the optional fields are not present and 20 otherwise"
+/// (section 4.4).
 fn next_tsns(mut value: Reader<'_>) -> Option<Option<(Tsn, Tsn)>> {
     if value.rest().is_empty() {
         return Some(None);
@@ -117,7 +118,7 @@ fn next_tsns(mut value: Reader<'_>) -> Option<Option<(Tsn, Tsn)>> {
     value.rest().is_empty().then_some(Some(both))
 }
 
-/// A number and two reserved octets.
+/// Reads a number of streams and two reserved octets.
 fn new_streams(mut value: Reader<'_>) -> Option<u16> {
     let (number, _reserved) = (value.u16()?, value.u16()?);
     value.rest().is_empty().then_some(number)
