@@ -1,7 +1,7 @@
-//! Fills a caller's buffer with one SCTP packet, without allocating.
+//! Writer of one SCTP packet into the caller's buffer, without allocation.
 //!
-//! Lengths are computed in one place: [`Writer`] writes a header, lets the body be written, then goes back
-//! and fills in the length. A chunk that does not fit leaves no trace.
+//! Lengths are computed in one place. [`Writer`] writes a header, lets a closure write the body, and then fills in the length. A chunk that
+//! does not fit leaves the packet unchanged.
 
 use crate::chunk::{Auth, ChunkSet};
 use crate::crc::crc32c;
@@ -10,45 +10,45 @@ use crate::record::{self, RECORD_HEAD_LEN, RECORD_OVERHEAD, RECORD_TAG_LEN, RECO
 use crate::tlv::{CHUNK_HEADER_LEN, padded};
 use crate::{ChunkType, Data};
 
-/// No packet is longer: the length of an IP packet has 16 bits.
+/// Limit on a packet in octets. It is a multiple of four, and fits into the 16-bit length of an IP packet.
 const PACKET_LEN_MAX: usize = 65_532;
 
-/// The buffer has no room for what was to be written; nothing of it was.
+/// Error if the buffer has no room for the octets to be written. [`PacketWriter::push`] then leaves the packet unchanged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("no room left in the packet: send this one and put the chunk into the next")]
 pub struct NoRoom;
 
 /// A chunk that can be put into a packet.
 pub trait WriteChunk {
-    /// Writes the chunk: header and value, without padding.
+    /// Writes the chunk's header and value, without padding.
     ///
     /// # Errors
-    /// [`NoRoom`] if it does not fit; what was written so far is then taken back by [`PacketWriter::push`].
+    /// Returns [`NoRoom`] if the chunk does not fit. [`PacketWriter::push`] then discards the part that was written.
     fn write(&self, out: &mut Writer<'_>) -> Result<(), NoRoom>;
 }
 
-/// Writes octets and numbers, most significant octet first, into a slice.
+/// A writer of octets and big-endian numbers into a slice.
 pub struct Writer<'b> {
     buf: &'b mut [u8],
     len: usize,
 }
 
 impl<'b> Writer<'b> {
-    /// Writes to the front of `buf`, at most its first 65,532 octets.
+    /// Makes a writer that begins at the front of `buf`. It uses no more than the first 65,532 octets.
     pub fn new(buf: &'b mut [u8]) -> Writer<'b> {
         let max = buf.len().min(PACKET_LEN_MAX);
         Writer { buf: &mut buf[..max], len: 0 }
     }
 
-    /// Octets written so far.
+    /// Returns the octets written so far.
     pub fn written(&self) -> &[u8] {
         &self.buf[..self.len]
     }
 
-    /// Writes `bytes` as they are.
+    /// Writes `bytes` unchanged.
     ///
     /// # Errors
-    /// [`NoRoom`] if they do not fit.
+    /// Returns [`NoRoom`] if they do not fit. The buffer is then unchanged.
     #[inline]
     pub fn bytes(&mut self, bytes: &[u8]) -> Result<(), NoRoom> {
         let end = self.len + bytes.len();
@@ -85,7 +85,7 @@ impl<'b> Writer<'b> {
         }
     }
 
-    /// A chunk with the value that `body` writes.
+    /// Writes a chunk with the value that `body` writes.
     pub(crate) fn chunk(
         &mut self,
         chunk_type: ChunkType,
@@ -95,7 +95,7 @@ impl<'b> Writer<'b> {
         self.framed([chunk_type.0, flags], body)
     }
 
-    /// A parameter or cause with the value that `body` writes.
+    /// Writes a parameter or cause with the value that `body` writes.
     //= rfc5061#4.2.7-3
     pub(crate) fn tlv(
         &mut self,
@@ -113,45 +113,45 @@ impl<'b> Writer<'b> {
         let start = self.len;
         self.bytes(&[head[0], head[1], 0, 0])?;
         body(self)?;
-        // The buffer is at most PACKET_LEN_MAX long, so the length fits 16 bits.
+        // The buffer is no longer than PACKET_LEN_MAX, so the length fits into 16 bits.
         let length = (self.len - start) as u16;
         self.buf[start + 2..start + 4].copy_from_slice(&length.to_be_bytes());
         Ok(())
     }
 }
 
-/// Builds one packet in a caller's buffer. In a buffer shorter than a common header nothing has room.
+/// A writer of one packet into the caller's buffer. A buffer that is shorter than a common header has no room for any chunk.
 pub struct PacketWriter<'b> {
     out: Writer<'b>,
     auth: Option<AuthPlan>,
-    /// Offset of the AUTH chunk, once it is there.
+    /// Offset of the AUTH chunk, after it has been written.
     auth_at: Option<usize>,
-    /// Octets kept for a chunk that will be put in front.
+    /// Octets reserved for a chunk that will be put in front.
     kept: usize,
-    /// Offset of the first chunk: behind the common header, or behind the head of a DTLS chunk.
+    /// Offset of the first chunk: after the common header, or after the head of a DTLS chunk.
     start: usize,
-    /// Octets kept behind the last chunk for the end of a DTLS chunk.
+    /// Octets reserved after the last chunk for the end of a DTLS chunk.
     tail: usize,
 }
 
-/// Which chunks a packet's AUTH chunk must come before, and what it says (RFC 4895 section 6.2).
+/// The chunk types that require an AUTH chunk before them, and the fields of this AUTH chunk (RFC 4895 section 6.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AuthPlan {
-    /// Chunks that must not be sent without AUTH.
+    /// Types of chunks that must not be sent without AUTH.
     pub chunks: ChunkSet,
-    /// The AUTH chunk's Shared Key Identifier.
+    /// Shared Key Identifier of the AUTH chunk.
     pub shared_key: u16,
-    /// Its HMAC Identifier.
+    /// HMAC Identifier of the AUTH chunk.
     pub hmac_id: u16,
-    /// Octets of the HMAC, at most 64.
+    /// Length of the HMAC in octets, up to 64.
     pub hmac_len: usize,
 }
 
-/// Octets of an AUTH chunk before its HMAC.
+/// Length of an AUTH chunk before its HMAC, in octets.
 const AUTH_HEAD_LEN: usize = CHUNK_HEADER_LEN + 4;
 
 impl AuthPlan {
-    /// Octets that the AUTH chunk takes from a packet.
+    /// Returns the length of the AUTH chunk with its padding, in octets.
     pub const fn chunk_len(&self) -> usize {
         padded(AUTH_HEAD_LEN + self.hmac_len)
     }
@@ -165,7 +165,7 @@ impl AuthPlan {
 }
 
 impl<'b> PacketWriter<'b> {
-    /// Begins a packet at the front of `buf`; no more than `buf.len()` octets will be used.
+    /// Begins a packet at the front of `buf`. Its length is at most `buf.len()` octets.
     pub fn new(buf: &'b mut [u8], header: CommonHeader) -> PacketWriter<'b> {
         let usable = if buf.len() < COMMON_HEADER_LEN { 0 } else { buf.len() / 4 * 4 };
         let mut out = Writer::new(&mut buf[..usable]);
@@ -176,39 +176,39 @@ impl<'b> PacketWriter<'b> {
         PacketWriter { out, auth: None, auth_at: None, kept: 0, start: COMMON_HEADER_LEN, tail: 0 }
     }
 
-    /// The same for a packet whose chunks [`PacketWriter::seal`] will put into one DTLS chunk.
+    /// Begins a packet whose chunks [`PacketWriter::seal`] will put into one DTLS chunk.
     pub fn for_sealing(buf: &'b mut [u8], header: CommonHeader) -> PacketWriter<'b> {
         let mut packet = PacketWriter::new(buf, header);
         if packet.out.buf.len() >= COMMON_HEADER_LEN + RECORD_OVERHEAD {
             (packet.start, packet.tail) = (COMMON_HEADER_LEN + RECORD_HEAD_LEN, RECORD_TAIL_LEN);
             packet.out.len = packet.start;
         } else {
-            // Nothing has room.
+            // The buffer has no room for any chunk.
             packet.kept = packet.out.buf.len();
         }
         packet
     }
 
-    /// Puts an AUTH chunk before the first chunk that `plan` lists; [`PacketWriter::sign`] completes it. To be called
-    /// before the first chunk.
+    /// Makes the writer put an AUTH chunk before the first chunk whose type `plan` lists. [`PacketWriter::sign`] completes the AUTH chunk.
+    /// The caller must call this method before it adds the first chunk.
     #[must_use]
     pub fn with_auth(mut self, plan: AuthPlan) -> PacketWriter<'b> {
         self.auth = Some(plan);
         self
     }
 
-    /// Keeps room for a chunk of `len` octets, a multiple of four, that [`PacketWriter::push_front`] may add.
+    /// Reserves room for a chunk of `len` octets that [`PacketWriter::push_front`] may add. `len` must be a multiple of four.
     #[must_use]
     pub fn with_room_in_front(mut self, len: usize) -> PacketWriter<'b> {
         self.kept = self.kept.max(len);
         self
     }
 
-    /// Adds a chunk before all others, AUTH included, into the room kept for it; to be called before
-    /// [`PacketWriter::sign`]. In a packet that will be sealed it stays in the clear, before the DTLS chunk.
+    /// Adds a chunk of up to 16 octets before all others, and before AUTH, into the room reserved for it. The caller must call this method
+    /// before [`PacketWriter::sign`]. In a packet that will be sealed, the chunk stays in the clear, before the DTLS chunk.
     ///
     /// # Errors
-    /// [`NoRoom`] if no room was kept, or too little; the packet is then as it was before.
+    /// Returns [`NoRoom`] if the chunk is too long, or if too little room was reserved. The packet is then unchanged.
     pub fn push_front(&mut self, chunk: &impl WriteChunk) -> Result<(), NoRoom> {
         let mut buf = [0; 16];
         let mut out = Writer::new(&mut buf);
@@ -230,8 +230,8 @@ impl<'b> PacketWriter<'b> {
         Ok(())
     }
 
-    /// Fills in the AUTH chunk, if there is one: `hmac` is given what it covers, from the AUTH chunk with a zeroed HMAC
-    /// on, and gives the HMAC, of the length planned (RFC 4895 section 6.2). Nothing may be added afterwards.
+    /// Fills in the HMAC of the AUTH chunk, if the packet has one (RFC 4895 section 6.2). `hmac` gets the covered octets: all from the AUTH
+    /// chunk on, with zeros in place of the HMAC. It returns an HMAC of the planned length. No chunk may be added afterwards.
     //= rfc4895#6.2-3 6.2-7
     pub fn sign<H: AsRef<[u8]>>(&mut self, hmac: impl FnOnce(&[u8]) -> H) {
         let (Some(at), Some(plan)) = (self.auth_at, self.auth) else { return };
@@ -242,18 +242,18 @@ impl<'b> PacketWriter<'b> {
         }
     }
 
-    /// Octets a further chunk may take, header and padding included, if it brings no AUTH chunk along.
+    /// Returns the octets that remain for a further chunk with its header and padding, if the chunk requires no AUTH chunk.
     pub fn remaining(&self) -> usize {
         (self.out.buf.len() - self.out.len).saturating_sub(self.kept + self.tail)
     }
 
-    /// Octets a further chunk of this type may take, header and padding included.
+    /// Returns the octets that remain for a further chunk of this type with its header and padding.
     pub fn remaining_for(&self, chunk_type: ChunkType) -> usize {
         let plan = self.auth.filter(|plan| self.auth_at.is_none() && plan.chunks.contains(chunk_type));
         self.remaining().saturating_sub(plan.map_or(0, |plan| plan.chunk_len()))
     }
 
-    /// Octets written so far, common header and padding included.
+    /// Returns the octets written so far, with common header and padding.
     pub fn len(&self) -> usize {
         self.out.len
     }
@@ -263,7 +263,7 @@ impl<'b> PacketWriter<'b> {
         self.len() <= self.start
     }
 
-    /// Returns the bytes written so far, with the common header (its checksum still zero) and padding.
+    /// Returns the bytes written so far, with padding and with the common header. Its checksum is still zero.
     pub fn written(&self) -> &[u8] {
         self.out.written()
     }
@@ -271,7 +271,7 @@ impl<'b> PacketWriter<'b> {
     /// Adds a chunk and its padding.
     ///
     /// # Errors
-    /// [`NoRoom`] if the chunk does not fit; the packet is then as it was before.
+    /// Returns [`NoRoom`] if the chunk does not fit. The packet is then unchanged.
     #[inline]
     pub fn push(&mut self, chunk: &impl WriteChunk) -> Result<(), NoRoom> {
         let before = self.out.len;
@@ -288,12 +288,12 @@ impl<'b> PacketWriter<'b> {
         result
     }
 
-    /// Reports whether the room in front is still there.
+    /// Checks that the reserved octets in front and after the last chunk are still free.
     fn check_room(&self) -> Result<(), NoRoom> {
         if self.out.len + self.kept + self.tail > self.out.buf.len() { Err(NoRoom) } else { Ok(()) }
     }
 
-    /// Puts the AUTH chunk before the chunk at `at`, if that needs it and none is there yet.
+    /// Puts the AUTH chunk before the chunk at offset `at`, if this chunk requires AUTH and the packet has no AUTH chunk yet.
     fn insert_auth(&mut self, at: usize, plan: AuthPlan) -> Result<(), NoRoom> {
         let end = self.out.len;
         let chunk_type = self.out.buf.get(at).map(|&t| ChunkType(t));
@@ -311,19 +311,21 @@ impl<'b> PacketWriter<'b> {
         Ok(())
     }
 
-    /// Adds a DATA chunk and its padding: [`PacketWriter::push`] for the chunk sent most.
+    /// Adds a DATA chunk and its padding. It is [`PacketWriter::push`] for the most frequent chunk.
     ///
     /// # Errors
-    /// [`NoRoom`] if the chunk does not fit; the packet is then as it was before.
+    /// Returns [`NoRoom`] if the chunk does not fit. The packet is then unchanged.
     #[inline]
     pub fn push_data(&mut self, data: &Data<'_>) -> Result<(), NoRoom> {
         self.push(data)
     }
 
-    /// Puts all chunks into one DTLS chunk, whose record has this epoch and number; to be called before
-    /// [`PacketWriter::finish`], for a writer that was made [for it](PacketWriter::for_sealing). `encrypt` is given
-    /// the associated data and the plaintext, encrypts that in place and returns its tag; `mask` is given the first octets of the
-    /// ciphertext (RFC 9147 section 4.2.3).
+    /// Puts all chunks into one DTLS chunk, whose record has this epoch and number. The caller must call this method before
+    /// [`PacketWriter::finish`]. It has no effect if the writer was not made [for sealing](PacketWriter::for_sealing), or if the packet has
+    /// no chunk.
+    ///
+    /// `encrypt` gets the associated data and the plaintext. It encrypts the plaintext in place and returns the tag. `mask` gets the first
+    /// octets of the ciphertext, and returns the mask of the record number (RFC 9147 section 4.2.3).
     pub fn seal(
         &mut self,
         epoch: u64,
@@ -340,7 +342,7 @@ impl<'b> PacketWriter<'b> {
         self.tail = 0;
     }
 
-    /// Ends the packet with its CRC32c and returns its length; zero if the buffer had no room for a header.
+    /// Ends the packet with its CRC32c and returns its length in octets. Returns 0 if the buffer has no room for a header.
     //= rfc9260#6.8-1 6.8-2
     //= rfc6951#5.3-3
     pub fn finish(mut self) -> usize {
@@ -349,7 +351,7 @@ impl<'b> PacketWriter<'b> {
         self.out.len
     }
 
-    /// Ends the packet with a checksum of zero, for peers that accept it (RFC 9653), and returns its length.
+    /// Ends the packet with a checksum of zero, for peers that accept it (RFC 9653). Returns its length in octets.
     pub fn finish_zero_checksum(self) -> usize {
         self.out.len
     }

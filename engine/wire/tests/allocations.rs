@@ -1,4 +1,4 @@
-//! Reading and writing packets allocates nothing, whatever is inside.
+//! Tests that reading and writing packets allocate no memory, with the contents of all captures.
 
 #[path = "common/pcap.rs"]
 mod pcap;
@@ -9,7 +9,7 @@ use std::path::Path;
 use allocation_counter::measure;
 use wire::*;
 
-/// The packets of all captures.
+/// Returns the packets of all captures.
 fn captured_packets() -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
     let entries = std::fs::read_dir(folder).expect("the folder with the captures");
@@ -21,7 +21,7 @@ fn captured_packets() -> Vec<Vec<u8>> {
     packets
 }
 
-/// Looks at every parameter, cause and list entry of a chunk; returns how many there were.
+/// Reads every parameter, cause and list entry of a chunk, and returns their number.
 fn look_inside(chunk: &Chunk<'_>) -> usize {
     match chunk {
         Chunk::Init(init) | Chunk::InitAck(init) => init.parameters.iter().map(black_box).count(),

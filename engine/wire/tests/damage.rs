@@ -1,5 +1,5 @@
-//! Damaged packets: cut, changed, made of noise. Nothing panics, every walk ends, and what can be read can be
-//! written and read again.
+//! Damaged packets: cut, changed or random. No packet causes a panic or an endless iteration. A chunk that
+//! can be read can also be written and read again.
 
 mod common;
 
@@ -10,21 +10,21 @@ use wire::*;
 const HEADER: CommonHeader =
     CommonHeader { source_port: 1, destination_port: 2, tag: VerificationTag(0x0102_0304) };
 
-/// The chunk types with a reader of their own, and two without.
+/// The chunk types that have a parser, and two that have none (63 and 255).
 const TYPES: [u8; 25] =
     [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 64, 128, 130, 132, 192, 193, 194, 63, 255];
-/// Parameter types and cause codes, and some that are neither.
+/// Parameter types and cause codes, and some numbers that are neither.
 const KINDS: [u16; 42] = [
     1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 0xa0, 0xa1, 0xa2, 0xa3, 0xa4, 0x105,
     0x8000, 0x8001, 0x8002, 0x8003, 0x8004, 0x8005, 0x8006, 0x8008, 0xc000, 0xc001, 0xc002, 0xc003, 0xc004,
     0xc005, 0xc006, 0xc007, 0, 0xffff,
 ];
 
-/// A well framed parameter or cause, padded.
+/// Generates a parameter or cause with a valid frame and padding.
 fn tlv() -> impl Strategy<Value = Vec<u8>> {
     let value = prop_oneof![
         vec(any::<u8>(), 0..24),
-        // An address inside, as ASCONF's parameters have.
+        // A value with an address inside, as in ASCONF's parameters.
         any::<[u8; 8]>().prop_map(|b| [&b[..4], &[0, 5, 0, 8], &b[4..]].concat()),
     ];
     (proptest::sample::select(&KINDS[..]), value).prop_map(|(kind, value)| {
@@ -35,7 +35,8 @@ fn tlv() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// A well framed chunk of any type, padded: some fixed part, then perhaps parameters or causes.
+/// Generates a chunk of any type with a valid frame and padding. It has a fixed part, and then perhaps
+/// parameters or causes.
 fn chunk() -> impl Strategy<Value = Vec<u8>> {
     let fixed = prop_oneof![Just(0), Just(4), Just(8), Just(12), Just(16), 0..30usize];
     let fixed = fixed.prop_flat_map(|len| vec(any::<u8>(), len));
@@ -54,7 +55,7 @@ fn packet() -> impl Strategy<Value = Vec<u8>> {
     vec(chunk(), 1..6).prop_map(|chunks| [&[0; COMMON_HEADER_LEN][..], &chunks.concat()].concat())
 }
 
-/// Walks everything that can be walked, looks at everything, and prints it; returns how many chunks came.
+/// Reads, prints, writes and rebuilds all chunks of a packet. Returns their number.
 fn walk(bytes: &[u8]) -> usize {
     let Ok(packet) = Packet::parse(bytes, ChecksumMode::Ignore) else { return 0 };
     let chunks: Vec<_> = packet.chunks().collect();
@@ -100,7 +101,7 @@ proptest! {
         walk(&bytes[..cut]);
         let Ok(whole) = Packet::parse(&bytes, ChecksumMode::Ignore) else { return Ok(()) };
         let Ok(part) = Packet::parse(&bytes[..cut], ChecksumMode::Ignore) else { return Ok(()) };
-        // Where the chunks end, padding aside, by the whole packet.
+        // The ends of the chunks in the whole packet, without padding.
         let ends: Vec<_> = whole
             .raw_chunks()
             .map(|raw| raw.map(|raw| bytes.len() - raw.from_here.len() + raw.bytes.len()))

@@ -1,5 +1,5 @@
-//! Packets of other stacks, as captured: see `golden/README.md`. Each is read, each chunk is taken apart to values
-//! and written again, and the octets must be the same.
+//! Captured packets of other stacks (see `golden/README.md`). The tests read each packet, convert each chunk to values and write it again.
+//! The written octets must be the same.
 
 mod common;
 #[path = "common/pcap.rs"]
@@ -22,7 +22,7 @@ fn captures() -> Vec<PathBuf> {
     captures
 }
 
-/// Calls `check` with each SCTP packet of each capture and a name for it.
+/// Calls `check` with each SCTP packet of each capture and its name.
 fn for_each_packet(mut check: impl FnMut(&str, &[u8])) {
     for path in captures() {
         let packets = pcap::sctp_packets(&path);

@@ -1,4 +1,4 @@
-//! Whole packets: written, read back, and damaged.
+//! Whole packets, which the tests write, read back and damage.
 
 use wire::*;
 

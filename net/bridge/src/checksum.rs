@@ -1,8 +1,8 @@
-//! The checksum of IP, TCP, UDP and ICMP (RFC 1071), and what goes into it besides the packet.
+//! The checksum of IP, TCP, UDP and ICMP (RFC 1071), and the pseudo header that it includes.
 
 use crate::packet::{Kind, Layout, put_u16};
 
-/// The one's complement sum of 16-bit words, `start` included; an odd last byte is the high half of a word.
+/// Returns the one's complement sum of `start` and the 16-bit words of `bytes`. An odd last byte is the high half of a word.
 pub fn sum(bytes: &[u8], start: u16) -> u16 {
     let (pairs, last) = bytes.as_chunks::<2>();
     let sum: u64 = pairs.iter().map(|pair| u64::from(u16::from_be_bytes(*pair))).sum();
@@ -13,7 +13,7 @@ pub fn sum(bytes: &[u8], start: u16) -> u16 {
     sum as u16
 }
 
-/// Writes the checksum of an IPv4 header. The caller has looked that the header is there.
+/// Writes the checksum of an IPv4 header. The caller must have checked that the whole header exists.
 pub fn fill_v4_header(packet: &mut [u8]) {
     let header = usize::from(packet[0] & 15) * 4;
     put_u16(packet, 10, 0);
@@ -21,7 +21,7 @@ pub fn fill_v4_header(packet: &mut [u8]) {
     put_u16(packet, 10, checksum);
 }
 
-/// The sum over the pseudo header (RFC 9293, section 3.1; RFC 8200, section 8.1) of `length` bytes of a protocol.
+/// Returns the sum over the pseudo header (RFC 9293, section 3.1; RFC 8200, section 8.1) for `length` bytes of a protocol.
 pub fn pseudo_header(frame: &[u8], layout: &Layout, protocol: u8, length: usize) -> u16 {
     let packet = &frame[layout.at..];
     let addresses = match layout.kind {
@@ -39,7 +39,7 @@ mod tests {
 
     #[test]
     fn the_example_of_rfc_1071_comes_out() {
-        // Section 3: 0001 f203 f4f5 f6f7 sum to ddf2.
+        // The words 0001, f203, f4f5 and f6f7 of section 3 have the sum ddf2.
         assert_eq!(sum(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7], 0), 0xddf2);
         assert_eq!(sum(&[0x12], 0), 0x1200);
     }

@@ -1,4 +1,4 @@
-//! The kernel's clocks, and how long to wait: the only place that asks for the time.
+//! The kernel's clocks, and the precision of wake-ups. No other module of the crate reads a clock.
 
 use std::time::Duration;
 
@@ -7,15 +7,16 @@ use nix::time::{ClockId, clock_gettime};
 
 use crate::error::BridgeError;
 
-/// A frame seen longer ago than this was stamped by another clock, or the clock was set.
+/// Limit on the age of a frame's time stamp. An older stamp comes from another clock, or the clock was set.
 const AGE_MAX: Duration = Duration::from_secs(1);
 
-/// Now, on the clock that never jumps.
+/// Returns the time of the monotonic clock, which never jumps.
 pub fn now() -> Time {
     Time::from_nanos(nanos(ClockId::CLOCK_MONOTONIC))
 }
 
-/// Returns the time at which the kernel saw a frame that it stamped with the time of day.
+/// Converts the time of day at which the kernel saw a frame to the monotonic clock. Returns the current time
+/// if the time stamp is missing or implausible.
 pub fn time_of(seen_at: Option<Duration>) -> Time {
     let now = now();
     let today = Duration::from_nanos(nanos(ClockId::CLOCK_REALTIME));
@@ -25,15 +26,17 @@ pub fn time_of(seen_at: Option<Duration>) -> Time {
     }
 }
 
-/// A clock that cannot be read is at zero; the kernel has both since 2.6.
+/// Returns the time of a clock in nanoseconds, or 0 if it cannot be read. Linux has had both clocks since
+/// version 2.6.
 fn nanos(clock: ClockId) -> u64 {
     clock_gettime(clock).map_or(0, |time| time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64)
 }
 
-/// Has the calling thread woken as exactly as the kernel can; tells whether it goes before all ordinary ones.
+/// Makes the kernel wake the calling thread as precisely as it can. Returns true if the thread also has
+/// real-time priority, and thus runs before all ordinary threads.
 ///
 /// # Errors
-/// When the timer slack cannot be set.
+/// Returns an error if the timer slack cannot be set.
 pub fn be_exact() -> Result<bool, BridgeError> {
     nix::sys::prctl::set_timerslack(1).map_err(BridgeError::system("set the timer slack"))?;
     Ok(netio::run_realtime().is_ok())

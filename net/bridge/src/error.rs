@@ -1,4 +1,4 @@
-//! Errors of interfaces: their subject, their place and a remedy.
+//! Errors about interfaces: the affected interface, the kernel's error and a remedy.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,13 +6,13 @@ use std::path::PathBuf;
 /// An interface that cannot be used, or a call that the kernel refused.
 #[derive(Debug, thiserror::Error)]
 pub enum BridgeError {
-    /// Not the name of an interface.
+    /// The text is not the name of an interface.
     #[error("invalid interface `{text}`: expected INTERFACE or NAMESPACE:INTERFACE")]
     LinkEnd {
         /// The text.
         text: String,
     },
-    /// A network namespace that cannot be entered.
+    /// A network namespace cannot be entered.
     #[error(
         "cannot enter network namespace {path}: {source}; `ip netns list` lists them, and entering one requires root"
     )]
@@ -22,29 +22,29 @@ pub enum BridgeError {
         /// The kernel's error.
         source: io::Error,
     },
-    /// An interface that cannot be used.
+    /// An interface cannot be used.
     #[error("cannot use interface {end}: {source}; {hint}")]
     Interface {
-        /// Which.
+        /// The interface.
         end: String,
         /// The kernel's error.
         source: io::Error,
         /// A remedy.
         hint: &'static str,
     },
-    /// An interface that is down.
+    /// An interface is down.
     #[error("interface {end} is down: `ip link set INTERFACE up` first")]
     Down {
-        /// Which.
+        /// The interface.
         end: String,
     },
-    /// An interface that another program passes packets of.
+    /// Another program forwards the packets of an interface.
     #[error("interface {end} is an end of another link: see `linkemu show` and `ps -C sctpify-router`")]
     Taken {
-        /// Which.
+        /// The interface.
         end: String,
     },
-    /// The kernel refused something else.
+    /// The kernel refused another action.
     #[error("{what}: {source}")]
     System {
         /// The action that failed.
@@ -55,7 +55,7 @@ pub enum BridgeError {
 }
 
 impl BridgeError {
-    /// For `map_err`: what was tried.
+    /// Returns a function for `map_err` that adds the failed action to an error.
     pub(crate) fn system<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> BridgeError {
         move |source| BridgeError::System { what, source: source.into() }
     }

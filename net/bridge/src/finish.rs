@@ -1,31 +1,32 @@
-//! Does what a host left to its interface: cuts long segments into packets, and computes checksums.
+//! The work that a host leaves to its interface: it cuts long segments into packets, and computes checksums.
 //!
-//! A host hands its interface up to 64 KiB of TCP or UDP at once with one header (TSO, GSO), and expects the interface to cut
-//! it; a virtual interface passes it on whole. Queue and loss shall act on packets as they would be on a wire, so they are
-//! cut here. Refuses other kinds of segments ([`Unfinishable`]). Begin at [`finish`].
+//! A host passes up to 64 KiB of TCP or UDP with one header to its interface (TSO, GSO), and expects the interface to cut them. A virtual
+//! interface passes them on uncut. Queue and loss must act on packets of the size that a wire would carry, so this module cuts them. It
+//! refuses other kinds of segments ([`Unfinishable`]). Begin at [`finish`].
 
 use netio::{Offload, Segments};
 
 use crate::checksum;
 use crate::packet::{Kind, Layout, put_u16, u16_at};
 
-/// A frame that no way is known to finish: it is lost, and counted.
+/// Error for a frame whose segments or headers this module does not support. The caller drops and counts the frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Unfinishable;
 
-/// IP's numbers of protocols.
+/// Protocol numbers of IP.
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 const SCTP: u8 = 132;
 
-/// TCP's flags that only the first, and those that only the last segment has.
+/// TCP flag that only the first segment keeps.
 const TCP_CWR: u8 = 0x80;
+/// TCP flags that only the last segment keeps: FIN and PSH.
 const TCP_FIN_PSH: u8 = 0x09;
 
-/// Calls `take` with each packet of a frame, in a frame of its own, finished.
+/// Cuts a frame into packets and computes their checksums. Calls `take` with each packet in a separate frame.
 ///
 /// # Errors
-/// When the kind of segments or the headers are unknown.
+/// Returns [`Unfinishable`] if the kind of segments is unknown, or the headers are invalid.
 pub fn finish(frame: &[u8], offload: Offload, mut take: impl FnMut(Vec<u8>)) -> Result<(), Unfinishable> {
     match (offload.segments, offload.checksum) {
         (None, None) => take(frame.to_vec()),
@@ -34,7 +35,7 @@ pub fn finish(frame: &[u8], offload: Offload, mut take: impl FnMut(Vec<u8>)) -> 
             fill(&mut frame, start, offset).ok_or(Unfinishable)?;
             take(frame);
         }
-        // The kernel cuts segments only together with their checksums.
+        // The kernel leaves the cutting of segments to the interface only together with their checksums.
         (Some((kind, size)), Some((start, offset))) if size > 0 => {
             let cut = Cut::new(frame, kind, size, start, offset).ok_or(Unfinishable)?;
             (0..cut.count()).for_each(|n| take(cut.piece(n)));
@@ -44,7 +45,8 @@ pub fn finish(frame: &[u8], offload: Offload, mut take: impl FnMut(Vec<u8>)) -> 
     Ok(())
 }
 
-/// Computes a checksum whose field holds the sum over the pseudo header, or that of SCTP (RFC 9260, appendix A), and writes it.
+/// Computes and writes a checksum. The checksum field holds the sum over the pseudo header, except with SCTP (RFC 9260, appendix A).
+/// Returns `None` if the frame is too short.
 fn fill(frame: &mut [u8], start: usize, offset: usize) -> Option<()> {
     let layout = Layout::of(frame);
     let end = (layout.at + layout.length).min(frame.len());
@@ -58,7 +60,7 @@ fn fill(frame: &mut [u8], start: usize, offset: usize) -> Option<()> {
         return Some(());
     }
     let checksum = match !checksum::sum(covered, 0) {
-        // RFC 768: a computed checksum of zero is sent as all ones. For TCP both are the same number.
+        // RFC 768: a computed checksum of zero is sent as all ones. For TCP, the two values are equivalent.
         0 => 0xffff,
         other => other,
     };
@@ -74,23 +76,23 @@ fn protocol(layout: &Layout, frame: &[u8]) -> Option<u8> {
     }
 }
 
-/// A frame to be cut.
+/// A frame that will be cut.
 struct Cut<'a> {
     frame: &'a [u8],
     layout: Layout,
     kind: Segments,
-    /// Bytes of payload in each piece.
+    /// Bytes of payload in each piece. The last piece may have fewer.
     size: usize,
-    /// The first byte of the TCP or UDP header.
+    /// Offset of the TCP or UDP header in the frame.
     start: usize,
-    /// Offset of the checksum in it.
+    /// Offset of the checksum in the TCP or UDP header.
     offset: usize,
-    /// The first byte of the payload.
+    /// Offset of the payload in the frame.
     payload: usize,
 }
 
 impl<'a> Cut<'a> {
-    /// None if headers are missing or do not go together.
+    /// Checks the headers. Returns `None` if they are missing or inconsistent.
     fn new(frame: &'a [u8], kind: Segments, size: usize, start: usize, offset: usize) -> Option<Cut<'a>> {
         let layout = Layout::of(frame);
         let header_len = match kind {
@@ -110,7 +112,7 @@ impl<'a> Cut<'a> {
         (self.frame.len() - self.payload).div_ceil(self.size).max(1)
     }
 
-    /// The piece with this number.
+    /// Returns piece number `n`, from 0, as a frame with its own headers.
     fn piece(&self, n: usize) -> Vec<u8> {
         let from = self.payload + n * self.size;
         let payload = &self.frame[from..self.frame.len().min(from + self.size)];
@@ -134,7 +136,7 @@ impl<'a> Cut<'a> {
         fill(&mut piece, self.start, self.offset).map_or_else(Vec::new, |()| piece)
     }
 
-    /// Lengths; and with IPv4 the identification, which counts up, and the checksum.
+    /// Writes the lengths. With IPv4, also writes the identification, which increases with `n`, and the header checksum.
     fn write_ip(&self, piece: &mut [u8], n: usize) {
         let packet = &mut piece[self.layout.at..];
         if self.layout.kind == Kind::V4 {
@@ -147,7 +149,7 @@ impl<'a> Cut<'a> {
         }
     }
 
-    /// The sequence number, and the flags that not all segments have.
+    /// Writes the sequence number, and clears the flags that belong to another segment.
     fn write_tcp(&self, piece: &mut [u8], n: usize) {
         let header = &mut piece[self.start..];
         let [a, b, c, d] = [header[4], header[5], header[6], header[7]];
@@ -166,7 +168,8 @@ impl<'a> Cut<'a> {
 mod tests {
     use super::*;
 
-    /// A frame with a TCP (header of 20 bytes) or UDP segment of `payload` bytes, its checksum left to the interface.
+    /// Makes a frame with a TCP or UDP segment of `payload` bytes. A TCP header has 20 bytes. The checksum is left to the interface. Also
+    /// returns the offset of the TCP or UDP header.
     fn segment(kind: Segments, is_v4: bool, payload: usize) -> (Vec<u8>, usize) {
         let (protocol, header) = if kind == Segments::Tcp { (TCP, 20) } else { (UDP, 8) };
         let mut frame = vec![2; 12];
@@ -201,7 +204,8 @@ mod tests {
         pieces
     }
 
-    /// The sum over pseudo header and segment is all ones where the checksum is right.
+    /// Reports whether the lengths and checksums of a piece are right. With a right checksum, the sum over pseudo header and segment is all
+    /// ones.
     fn is_right(piece: &[u8], kind: Segments) -> bool {
         let layout = Layout::of(piece);
         let start = layout.at + layout.header_len(piece);

@@ -1,9 +1,10 @@
-//! Shared parts of programs that pass packets from one interface to another.
+//! Shared parts of programs that forward packets from one interface to another. The programs decide what happens to each packet.
 //!
-//! Interfaces are [`LinkEnd`]s, perhaps in other network namespaces, each taken by one program alone ([`Claim`]). Work that a host left
-//! whole is cut into packets ([`finish`]), [`packet`] finds the packet in a frame, [`checksum`] mends what a change breaks. An [`Outbox`]
-//! sends frames by the batch, [`PreciseSleep`] sleeps until a packet is due, to a few microseconds, by [`clock`]. Decides nothing of what
-//! becomes of a packet.
+//! - A [`LinkEnd`] is an interface, perhaps in another network namespace. A [`Claim`] reserves it for one program.
+//! - [`finish`] cuts long segments into packets, and computes checksums that a host left to its interface.
+//! - [`packet`] finds the packet in a frame. [`checksum`] corrects the checksum after a change.
+//! - An [`Outbox`] sends frames in batches.
+//! - [`PreciseSleep`] sleeps until a packet is due, with a precision of a few microseconds. It uses [`clock`].
 
 #![forbid(unsafe_code)]
 

@@ -18,8 +18,8 @@ use crate::error::BridgeError;
 /// Directory of the namespaces of `ip netns add`.
 const NAMESPACES: &str = "/run/netns";
 
-/// An end of a link: an interface that frames arrive at. Written `INTERFACE` or `NAMESPACE:INTERFACE`. A namespace that contains `/` is
-/// a path; any other is a name of `ip netns`.
+/// An end of a link: an interface at which frames arrive. It is written as `INTERFACE` or `NAMESPACE:INTERFACE`. A namespace that contains
+/// `/` is a path. Any other namespace is a name of `ip netns`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct LinkEnd {
@@ -68,17 +68,20 @@ impl From<LinkEnd> for String {
 }
 
 impl LinkEnd {
-    /// Returns the file of the namespace; `None` means the caller's namespace.
+    /// Returns the file of the namespace, or `None` for the caller's namespace.
     fn path(&self) -> Option<PathBuf> {
         let namespace = self.namespace.as_ref()?;
         Some(if namespace.contains('/') { namespace.into() } else { Path::new(NAMESPACES).join(namespace) })
     }
 
-    /// Claims the interface for this link and opens its sockets, in a separate thread that enters the namespace.
+    /// Claims the interface for this link and opens its sockets. A separate thread does this in the interface's namespace.
     ///
     /// # Errors
-    /// If the namespace or the interface does not exist, the interface is down or an end of another link, or the caller lacks
-    /// CAP_NET_RAW or, for another namespace, CAP_SYS_ADMIN.
+    /// Returns an error in these cases:
+    ///
+    /// - The namespace or the interface does not exist.
+    /// - The interface is down, or is an end of another link.
+    /// - The caller lacks CAP_NET_RAW or, for another namespace, CAP_SYS_ADMIN.
     pub fn open(&self) -> Result<(FrameSocket, Claim), BridgeError> {
         self.inside(|| {
             let index = self.index()?;
@@ -91,12 +94,12 @@ impl LinkEnd {
     /// link.
     ///
     /// # Errors
-    /// Those of [`open`](Self::open), except that of an interface that is an end of another link.
+    /// Returns the errors of [`open`](Self::open), except [`BridgeError::Taken`].
     pub fn listen(&self) -> Result<FrameSocket, BridgeError> {
         self.inside(|| self.socket(self.index()?))
     }
 
-    /// Runs `work` in the namespace, in a separate thread: the calling thread keeps its namespace.
+    /// Runs `work` in the namespace, in a separate thread. The calling thread thus keeps its namespace.
     fn inside<T: Send>(
         &self,
         work: impl FnOnce() -> Result<T, BridgeError> + Send,
@@ -136,8 +139,8 @@ impl LinkEnd {
         }
     }
 
-    /// Claims the interface for one link, in the calling thread's network namespace. With two links on one interface, each would pass
-    /// every frame.
+    /// Claims the interface for one link, in the calling thread's network namespace. Otherwise, two links on one interface would both
+    /// forward every frame.
     fn claim(&self, index: u32) -> Result<Claim, BridgeError> {
         let claim = SocketAddr::from_abstract_name(format!("linkemu/{index}"))
             .and_then(|address| UnixDatagram::bind_addr(&address));
@@ -148,8 +151,8 @@ impl LinkEnd {
     }
 }
 
-/// Claim of an interface as an end of one link alone: a socket with an abstract name, which is unique in the interface's network
-/// namespace. The kernel frees the name when the process ends, in whatever way.
+/// Claim that reserves an interface for one link. It is a socket with an abstract name, which is unique in the interface's network
+/// namespace. The kernel frees the name when the process ends, even after a crash.
 #[derive(Debug)]
 pub struct Claim {
     _socket: UnixDatagram,

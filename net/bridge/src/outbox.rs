@@ -1,4 +1,4 @@
-//! Frames out of an interface, by the batch.
+//! Output of frames to an interface, in batches.
 
 use std::io;
 
@@ -7,10 +7,10 @@ use netio::{FRAMES_PER_CALL, FrameSocket};
 
 use crate::clock;
 
-/// Packets given out in one turn at most, before frames are taken again.
+/// Limit on the packets that are sent in one turn, before new frames are received.
 pub const PACKETS_PER_TURN: usize = 4 * FRAMES_PER_CALL;
 
-/// Frames on their way out, and what became of those before.
+/// The current batch of frames, and the counts of sent and refused frames.
 #[derive(Debug, Default)]
 pub struct Outbox {
     frames: Vec<Vec<u8>>,
@@ -19,11 +19,11 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// Sends what `next` gives until it gives nothing, [`PACKETS_PER_TURN`] frames at most; tells how many it gave. `next` is told
-    /// the time, which it is once for each batch.
+    /// Sends the frames that `next` returns. Stops when `next` returns `None`, or after [`PACKETS_PER_TURN`] frames. Returns the number of
+    /// frames. `next` gets the current time, which is read once for each batch.
     ///
     /// # Errors
-    /// When the interface is down or gone; the batch is lost.
+    /// Returns an error if the interface is down or gone. The batch is then lost.
     pub fn give(
         &mut self,
         to: &mut FrameSocket,
@@ -42,12 +42,12 @@ impl Outbox {
         Ok(given)
     }
 
-    /// Frames that the kernel took.
+    /// Returns the number of frames that the kernel accepted.
     pub fn sent(&self) -> u64 {
         self.sent
     }
 
-    /// Frames that it did not: too long for the interface, or no memory.
+    /// Returns the number of frames that the kernel refused, because they were too long for the interface or memory was short.
     pub fn refused(&self) -> u64 {
         self.refused
     }

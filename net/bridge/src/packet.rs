@@ -1,21 +1,22 @@
-//! Parser of frames: the place of the IP packet, and the few fields of it that a link reads or changes.
+//! Parser of Ethernet frames. It finds the IP packet, and accesses the few fields that a link reads or
+//! changes.
 //!
-//! Refuses nothing: what is no IP packet is one of kind [`Kind::Other`]. Begin at [`Layout::of`].
+//! It refuses no frame. A frame without an IP packet has the kind [`Kind::Other`]. Begin at [`Layout::of`].
 
 use base::Ecn;
 
 use crate::checksum;
 
-/// Ethernet's addresses, before the type.
+/// Length of the two Ethernet addresses, which precede the type, in bytes.
 const ADDRESSES_LEN: usize = 12;
-/// VLAN tags that may stand before the type.
+/// Limit on VLAN tags before the type.
 const TAGS_MAX: usize = 2;
-/// Bytes of an IPv6 header without extensions.
+/// Length of an IPv6 header without extensions, in bytes.
 pub const V6_LEN: usize = 40;
-/// Bytes of an IPv4 header without options.
+/// Length of an IPv4 header without options, in bytes.
 const V4_LEN: usize = 20;
 
-/// Contents of a frame.
+/// Content of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// An IPv4 packet.
@@ -29,11 +30,11 @@ pub enum Kind {
 /// Range of the packet in a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Layout {
-    /// The first byte behind Ethernet's header.
+    /// Offset of the first byte after the Ethernet header and VLAN tags.
     pub at: usize,
-    /// Its kind.
+    /// Kind of the packet.
     pub kind: Kind,
-    /// Bytes of the packet, without what Ethernet pads.
+    /// Length of the packet in bytes, without Ethernet's padding.
     pub length: usize,
 }
 
@@ -58,7 +59,7 @@ impl Layout {
         Layout { at, kind, length: length.min(packet.len()) }
     }
 
-    /// The packet's ECN codepoint.
+    /// Returns the packet's ECN codepoint.
     pub fn ecn(&self, frame: &[u8]) -> Ecn {
         let packet = &frame[self.at..];
         match self.kind {
@@ -68,7 +69,8 @@ impl Layout {
         }
     }
 
-    /// Writes another ECN codepoint.
+    /// Writes another ECN codepoint, and the header checksum with IPv4. Has no effect on a frame without an
+    /// IP packet.
     pub fn set_ecn(&self, frame: &mut [u8], ecn: Ecn) {
         let packet = &mut frame[self.at..];
         match self.kind {
@@ -81,7 +83,8 @@ impl Layout {
         }
     }
 
-    /// Bytes of the packet's IP header, without IPv6's extensions; 0 if there is none.
+    /// Returns the length of the packet's IP header in bytes, without IPv6's extensions. Returns 0 without an
+    /// IP packet.
     pub fn header_len(&self, frame: &[u8]) -> usize {
         match self.kind {
             Kind::V4 => usize::from(frame[self.at] & 15) * 4,
@@ -103,12 +106,12 @@ fn is_v6(packet: &[u8]) -> bool {
     packet.first().is_some_and(|first| first >> 4 == 6) && packet.len() >= V6_LEN
 }
 
-/// 16 bits in network order, if they are there.
+/// Returns 16 bits in network order, or `None` if there are too few bytes.
 pub fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     bytes.get(at..)?.first_chunk().map(|chunk| u16::from_be_bytes(*chunk))
 }
 
-/// Writes 16 bits; the caller has looked that there are so many bytes.
+/// Writes 16 bits in network order. The caller must have checked that the two bytes exist.
 pub fn put_u16(bytes: &mut [u8], at: usize, value: u16) {
     bytes[at..at + 2].copy_from_slice(&value.to_be_bytes());
 }

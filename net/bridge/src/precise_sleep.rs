@@ -1,9 +1,10 @@
-//! Sleeps until a packet is due, exact to a few microseconds: the kernel's sleep ends a little early, then the clock is polled.
+//! A sleep until a packet is due, with a precision of a few microseconds. The kernel's sleep ends a little early, and then this module
+//! polls the clock.
 //!
-//! The kernel wakes a sleeper about a hundred microseconds late, and later in a virtual machine. Polling the clock takes all of a
-//! processor, so it is limited to a fifth of the time. On a link that would need more, packets leave with the kernel's lateness. A very
-//! busy link rests between turns even if packets are due. Each turn then has several packets; turns of one packet each would take all
-//! of a processor.
+//! The kernel wakes a thread about a hundred microseconds late, and later in a virtual machine. Polling the clock occupies a whole
+//! processor, so it is limited to a fifth of the time. If a link would need more, its packets leave with the kernel's delay. A very busy
+//! link rests between turns even if packets are due. Each turn then handles several packets. Turns of one packet each would occupy a whole
+//! processor.
 //!
 //! Begin at [`PreciseSleep::until`].
 
@@ -24,13 +25,13 @@ const EARLY: Duration = Duration::from_micros(200);
 const LOOKING_MAX: Duration = Duration::from_millis(2);
 /// Length of a window.
 const WINDOW: Duration = Duration::from_millis(10);
-/// Packets in a window from which on a link is very busy: 30,000 a second.
+/// Number of packets in a window that makes a link very busy: 30,000 per second.
 const BUSY_PACKETS: usize = 300;
-/// Rest between the turns of a very busy link. Packets that arrive meanwhile keep the kernel's time stamp.
+/// Rest between the turns of a very busy link. Packets that arrive during the rest keep the kernel's time stamp.
 const REST: Duration = Duration::from_micros(50);
 /// Limit on one sleep.
 const SLEEP_MAX: Duration = Duration::from_millis(100);
-/// Least sleep in the kernel; a shorter one is skipped.
+/// Minimum sleep in the kernel. A shorter sleep is skipped.
 const SLEEP_MIN: Duration = Duration::from_micros(5);
 
 /// The current window: its end, the time spent on polling the clock, and the packets sent.
@@ -52,11 +53,11 @@ impl PreciseSleep {
         self.was_busy || self.packets >= BUSY_PACKETS
     }
 
-    /// Sleeps until `due`, until one of the descriptors can be read, or for about [`SLEEP_MAX`]. Returns which can be read. A signal
-    /// also ends the sleep.
+    /// Sleeps until `due`, until one of the descriptors can be read, or for about [`SLEEP_MAX`]. A signal also ends the sleep. The result
+    /// reports for each descriptor whether it can be read.
     ///
     /// # Errors
-    /// Those of ppoll(2), except EINTR.
+    /// Returns the errors of ppoll(2), except EINTR.
     pub fn until<const N: usize>(
         &mut self,
         due: Time,

@@ -1,10 +1,10 @@
-//! Takes a received chunk apart into values and builds it again from them, so that writing is tested on
+//! Conversion of a received chunk into values, and of these values into a new chunk.
 
-//! values and not on copied octets.
+//! A test thus writes values instead of copied octets.
 
 use wire::*;
 
-/// The chunk as octets, without padding.
+/// Returns the chunk as octets, without padding.
 pub(crate) fn octets(chunk: &Chunk<'_>) -> Vec<u8> {
     let mut buf = vec![0xa5; 65_532];
     let mut out = Writer::new(&mut buf);
@@ -12,8 +12,8 @@ pub(crate) fn octets(chunk: &Chunk<'_>) -> Vec<u8> {
     out.written().to_vec()
 }
 
-/// Calls `then` with a chunk equal to `chunk`, whose lists are all slices of values. `None`, without a call,
-/// if a parameter or cause inside is malformed.
+/// Calls `then` with a chunk that is equal to `chunk` and whose lists are all slices of values. Returns
+/// `None`, without a call, if a parameter or cause inside is malformed.
 pub(crate) fn with_rebuilt<R>(chunk: &Chunk<'_>, then: impl FnOnce(&Chunk<'_>) -> R) -> Option<R> {
     Some(match *chunk {
         Chunk::Init(init) => {
@@ -63,7 +63,7 @@ fn values<T: ListItem>(list: List<'_, T>) -> Vec<T> {
 
 fn with_parameters<R>(parameters: Parameters<'_>, then: impl FnOnce(Parameters<'_>) -> R) -> Option<R> {
     let parameters: Vec<_> = parameters.iter().collect::<Result<_, _>>().ok()?;
-    // The only parameter with a list of octets that would be copied whole.
+    // Only an `ErrorCause` parameter contains a list that is copied as octets.
     if parameters.iter().any(|parameter| !causes_inside_are_whole(parameter)) {
         return None;
     }

@@ -1,5 +1,5 @@
-//! Reads the SCTP packets out of a capture: pcap of any byte order, Ethernet or raw IP, SCTP as IP protocol 132
-//! or in UDP port 9899.
+//! Reader of the SCTP packets in a capture. It accepts pcap of either byte order, Ethernet or raw IP, and
+//! SCTP as IP protocol 132 or in UDP port 9899.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ const LINK_ETHERNET: u32 = 1;
 const LINK_RAW_IP: u32 = 101;
 const UDP_PORT: u16 = 9899;
 
-/// The SCTP packets of a capture, each with its number as Wireshark counts.
+/// Returns the SCTP packets of a capture, each with its frame number in Wireshark.
 pub(crate) fn sctp_packets(path: &Path) -> Vec<(usize, Vec<u8>)> {
     let bytes = std::fs::read(path).expect("a capture that can be read");
     let number = byte_order(&bytes);
