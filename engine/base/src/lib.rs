@@ -1,6 +1,6 @@
 //! Values that all layers share: [`Time`], [`Route`] and [`Carrier`], and RFC 1982 serial numbers.
 //!
-//! These types hold no state, read no clock and use no sockets. Begin with [`Time`]: the caller passes the
+//! The crate keeps no state, reads no clock and uses no sockets. Begin with [`Time`]: the caller passes the
 //! time to each engine, so the same code runs in virtual time and in real time.
 
 #![forbid(unsafe_code)]

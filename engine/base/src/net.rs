@@ -16,8 +16,8 @@ pub enum Carrier {
     },
 }
 
-/// A way between two hosts: the local address, the peer's address, and the encapsulation. The type will get no other fields, so a struct
-/// literal may name all of them.
+/// Addresses and encapsulation of the packets between two hosts. The type will get no other fields, so a struct literal may name all of
+/// them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Route {
     /// Local address. The kernel chooses it if it is unspecified (`0.0.0.0` or `::`).

@@ -52,8 +52,8 @@ impl Suite {
         }
     }
 
-    /// Returns the algorithm that masks record numbers. DTLS 1.3 and QUIC compute such masks in the same way (RFC 9147 section 4.2.3, RFC
-    /// 9001 section 5.4).
+    /// Returns the algorithm that masks record numbers. DTLS 1.3 and QUIC compute such masks in the same way (RFC 9147 section 4.2.3,
+    /// RFC 9001 section 5.4).
     fn mask(self) -> &'static quic::Algorithm {
         match self {
             Suite::Aes128GcmSha256 => &quic::AES_128,

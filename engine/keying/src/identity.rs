@@ -35,7 +35,7 @@ pub enum IdentityError {
 pub struct PublicKey([u8; 32]);
 
 impl PublicKey {
-    /// The key's bytes (RFC 8032 section 5.1.5).
+    /// Returns the key's bytes (RFC 8032 section 5.1.5).
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
@@ -78,7 +78,7 @@ impl HostKey {
     /// Makes a new private key.
     ///
     /// # Errors
-    /// [`IdentityError::Generate`].
+    /// Returns [`IdentityError::Generate`].
     pub fn generate() -> Result<HostKey, IdentityError> {
         Ed25519KeyPair::generate().map(HostKey).map_err(|_| IdentityError::Generate)
     }
@@ -86,7 +86,7 @@ impl HostKey {
     /// Reads a private key in PKCS #8.
     ///
     /// # Errors
-    /// [`IdentityError::Private`].
+    /// Returns [`IdentityError::Private`].
     pub fn from_pkcs8(der: &[u8]) -> Result<HostKey, IdentityError> {
         Ed25519KeyPair::from_pkcs8(der).map(HostKey).map_err(|_| IdentityError::Private)
     }
@@ -94,7 +94,7 @@ impl HostKey {
     /// Returns the private key in PKCS #8.
     ///
     /// # Errors
-    /// [`IdentityError::Private`].
+    /// Returns [`IdentityError::Private`].
     pub fn to_pkcs8(&self) -> Result<Zeroizing<Vec<u8>>, IdentityError> {
         let der: Pkcs8V2Der<'_> = self.0.as_der().map_err(|_| IdentityError::Private)?;
         Ok(Zeroizing::new(der.as_ref().to_vec()))

@@ -83,8 +83,8 @@ impl HostKey {
     }
 }
 
-/// Writes a new file; fails if the file exists. The bytes first go to a file with another name. No process
-/// therefore ever finds a partial key at `path`, even after a crash.
+/// Writes a new file, and fails if the file exists. The bytes first go to a file with another name. No
+/// process therefore ever finds a partial key at `path`, even after a crash.
 fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let part = path.with_extension(format!("new-{}", std::process::id()));
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&part)?;

@@ -82,8 +82,8 @@ impl KeyManager {
         let _ = endpoint.know_peer(now, id);
     }
 
-    /// Handles an event of the endpoint, and returns news for the caller. The caller also handles every event itself, except
-    /// [`Event::KeyMessage`] and [`Event::KeysWorn`].
+    /// Handles an event of the endpoint, and returns news for the caller. The caller must also handle the event itself, unless it is
+    /// [`Event::KeyMessage`] or [`Event::KeysWorn`].
     pub fn on_event(
         &mut self,
         now: Time,

@@ -74,7 +74,7 @@ impl std::fmt::Debug for Keyring {
 }
 
 impl Keyring {
-    /// Keeps the host's private key and signs with it.
+    /// Makes a keyring that holds the host's private key and signs with it.
     ///
     /// # Errors
     /// Returns an error if TLS refuses the settings.
@@ -83,7 +83,8 @@ impl Keyring {
         Keyring::with_signer(public, Arc::new(move |message: &[u8]| Some(key.sign(message))))
     }
 
-    /// Calls `sign` for each signature, because another process may hold the private key. `sign` returns `None` if it cannot sign.
+    /// Makes a keyring that calls `sign` for each signature. Another process may thus hold the private key. `sign` returns `None` if it
+    /// cannot sign.
     ///
     /// # Errors
     /// Returns an error if TLS refuses the settings.
@@ -210,7 +211,7 @@ impl Session {
         }
     }
 
-    /// Reports whether a message begins a handshake, so that its first record is a ClientHello.
+    /// Reports whether a message begins a handshake. The first record of such a message is a ClientHello.
     pub fn is_hello(message: &[u8]) -> bool {
         const HANDSHAKE: u8 = 22;
         const CLIENT_HELLO: u8 = 1;
@@ -307,7 +308,7 @@ impl Session {
     }
 
     /// Compares the server's confirmation with the confirmation that this end computes. If the pre-shared key is optional, also accepts a
-    /// confirmation without it, and then discards the key.
+    /// confirmation that was computed without this key, and then discards the key.
     fn confirm(
         &mut self,
         found: &[u8],

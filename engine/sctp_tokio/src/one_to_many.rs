@@ -111,7 +111,7 @@ impl SctpSocket {
     /// Moves an association from this socket to a separate stream (`sctp_peeloff`). The unread messages move with it.
     ///
     /// # Errors
-    /// [`Error::NoAssociation`].
+    /// Returns [`Error::NoAssociation`].
     pub fn peel_off(&self, association: AssociationId) -> Result<SctpStream, Error> {
         self.shared.with(|state| state.peel_off(self.port, association))?;
         Ok(SctpStream::new(Arc::clone(&self.shared), association))
@@ -120,7 +120,7 @@ impl SctpSocket {
     /// Shuts an association down. [`SocketEvent::Over`] follows.
     ///
     /// # Errors
-    /// [`Error::NoAssociation`].
+    /// Returns [`Error::NoAssociation`].
     pub fn shutdown(&self, association: AssociationId) -> Result<(), Error> {
         self.shared.with(|state| {
             state.member(self.port, association)?;
@@ -132,7 +132,7 @@ impl SctpSocket {
     /// Returns the engine's information about an association.
     ///
     /// # Errors
-    /// [`Error::NoAssociation`].
+    /// Returns [`Error::NoAssociation`].
     pub fn info(&self, association: AssociationId) -> Result<AssociationInfo, Error> {
         let mut state = self.shared.lock();
         state.member(self.port, association)?;

@@ -56,8 +56,8 @@ pub(crate) enum Role {
 /// Associations of a listener that the program has not accepted.
 #[derive(Debug)]
 pub(crate) struct Backlog {
-    /// Limit on the waiting associations, above which no INIT is accepted. Associations whose set-up began earlier may exceed it, up to
-    /// twice the limit.
+    /// Limit on the waiting associations. When it is reached, the listener ignores INITs. Associations whose set-up began earlier may
+    /// exceed it, up to twice the limit.
     limit: usize,
     ready: VecDeque<AssociationId>,
     acceptors: Wakers,

@@ -446,7 +446,7 @@ impl State {
         }
     }
 
-    /// Returns the reason why an association ended. Waits while the association exists.
+    /// Waits for the end of an association, and returns its reason.
     pub(crate) fn poll_over(
         &mut self,
         wait: Wait<'_>,

@@ -48,7 +48,7 @@ impl From<u16> for SendInfo {
 ///
 /// Use only one of the two interfaces on a stream.
 ///
-/// SCTP has no half-closed state. After a [`shutdown`](Self::shutdown) of either end, neither end can send more. Data that was sent before
+/// SCTP has no half-closed state. After a [`shutdown`](Self::shutdown) by either end, neither end can send more. Data that was sent before
 /// is still delivered.
 ///
 /// A drop shuts the association down, and sent data is still delivered in the background. If received messages are unread, a drop aborts

@@ -1,5 +1,4 @@
-//! The DTLS chunk: all chunks of a packet in one encrypted record (draft-ietf-tsvwg-sctp-dtls-chunk-03 section 4.2, RFC 9147
-//! section 4).
+//! The DTLS chunk: all chunks of a packet in one encrypted record (draft-ietf-tsvwg-sctp-dtls-chunk-03 section 4.2, RFC 9147 section 4).
 //!
 //! ```text
 //! +---------------+-------------+-+-------------------------------+

@@ -17,7 +17,7 @@ const FLAG_T: u8 = 1;
 pub enum Steer {
     /// The packet goes to this shard.
     To(Shard),
-    /// The packet goes to all shards. Its T bit is set, so its tag is the peer's, which we have sent (RFC 9260 section 8.5.1). Only the
+    /// The packet goes to all shards. Its T bit is set, so its tag is copied from one of our packets (RFC 9260 section 8.5.1). Only the
     /// association itself knows this tag.
     All,
 }

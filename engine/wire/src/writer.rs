@@ -231,7 +231,7 @@ impl<'b> PacketWriter<'b> {
     }
 
     /// Fills in the HMAC of the AUTH chunk, if the packet has one (RFC 4895 section 6.2). `hmac` gets the covered octets: all from the AUTH
-    /// chunk on, with zeros in place of the HMAC. It returns an HMAC of the planned length. No chunk may be added afterwards.
+    /// chunk on, with zeros in place of the HMAC. `hmac` returns an HMAC of the planned length. No chunk may be added afterwards.
     //= rfc4895#6.2-3 6.2-7
     pub fn sign<H: AsRef<[u8]>>(&mut self, hmac: impl FnOnce(&[u8]) -> H) {
         let (Some(at), Some(plan)) = (self.auth_at, self.auth) else { return };
@@ -242,18 +242,18 @@ impl<'b> PacketWriter<'b> {
         }
     }
 
-    /// Returns the octets that remain for a further chunk with its header and padding, if the chunk requires no AUTH chunk.
+    /// Returns the number of octets that remain for a further chunk with its header and padding, if the chunk requires no AUTH chunk.
     pub fn remaining(&self) -> usize {
         (self.out.buf.len() - self.out.len).saturating_sub(self.kept + self.tail)
     }
 
-    /// Returns the octets that remain for a further chunk of this type with its header and padding.
+    /// Returns the number of octets that remain for a further chunk of this type with its header and padding.
     pub fn remaining_for(&self, chunk_type: ChunkType) -> usize {
         let plan = self.auth.filter(|plan| self.auth_at.is_none() && plan.chunks.contains(chunk_type));
         self.remaining().saturating_sub(plan.map_or(0, |plan| plan.chunk_len()))
     }
 
-    /// Returns the octets written so far, with common header and padding.
+    /// Returns the number of octets written so far, with common header and padding.
     pub fn len(&self) -> usize {
         self.out.len
     }
@@ -263,7 +263,7 @@ impl<'b> PacketWriter<'b> {
         self.len() <= self.start
     }
 
-    /// Returns the bytes written so far, with padding and with the common header. Its checksum is still zero.
+    /// Returns the bytes written so far, with padding and with the common header. The checksum is still zero.
     pub fn written(&self) -> &[u8] {
         self.out.written()
     }
@@ -311,7 +311,7 @@ impl<'b> PacketWriter<'b> {
         Ok(())
     }
 
-    /// Adds a DATA chunk and its padding. It is [`PacketWriter::push`] for the most frequent chunk.
+    /// Adds a DATA chunk and its padding. Equivalent to [`PacketWriter::push`], for the most frequent chunk.
     ///
     /// # Errors
     /// Returns [`NoRoom`] if the chunk does not fit. The packet is then unchanged.

@@ -1,4 +1,4 @@
-//! Tests that reading and writing packets allocate no memory, with the contents of all captures.
+//! Tests with the packets of all captures, which verify that reading and writing allocate no memory.
 
 #[path = "common/pcap.rs"]
 mod pcap;

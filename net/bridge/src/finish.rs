@@ -1,7 +1,7 @@
-//! The work that a host leaves to its interface: it cuts long segments into packets, and computes checksums.
+//! The work that a host leaves to its interface: segmentation and checksums.
 //!
 //! A host passes up to 64 KiB of TCP or UDP with one header to its interface (TSO, GSO), and expects the interface to cut them. A virtual
-//! interface passes them on uncut. Queue and loss must act on packets of the size that a wire would carry, so this module cuts them. It
+//! interface forwards them whole. Queue and loss must act on packets of the size that a wire would carry, so this module cuts them. It
 //! refuses other kinds of segments ([`Unfinishable`]). Begin at [`finish`].
 
 use netio::{Offload, Segments};
@@ -9,7 +9,7 @@ use netio::{Offload, Segments};
 use crate::checksum;
 use crate::packet::{Kind, Layout, put_u16, u16_at};
 
-/// Error for a frame whose segments or headers this module does not support. The caller drops and counts the frame.
+/// Error for a frame whose segments or headers this module does not support. The caller drops the frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Unfinishable;
 

@@ -69,8 +69,8 @@ impl Layout {
         }
     }
 
-    /// Writes another ECN codepoint, and the header checksum with IPv4. Has no effect on a frame without an
-    /// IP packet.
+    /// Writes another ECN codepoint. With IPv4, also updates the header checksum. Has no effect on a frame
+    /// without an IP packet.
     pub fn set_ecn(&self, frame: &mut [u8], ecn: Ecn) {
         let packet = &mut frame[self.at..];
         match self.kind {

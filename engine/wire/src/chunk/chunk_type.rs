@@ -47,9 +47,9 @@ chunk_types! {
     COOKIE_ECHO = 10, "COOKIE ECHO";
     /// RFC 9260 section 3.3.12.
     COOKIE_ACK = 11, "COOKIE ACK";
-    /// Explicit congestion notification echo; reserved in RFC 9260 section 3.2.
+    /// Explicit congestion notification echo, reserved in RFC 9260 section 3.2.
     ECNE = 12, "ECNE";
-    /// Congestion window reduced; reserved in RFC 9260 section 3.2.
+    /// Congestion window reduced, reserved in RFC 9260 section 3.2.
     CWR = 13, "CWR";
     /// RFC 9260 section 3.3.13.
     SHUTDOWN_COMPLETE = 14, "SHUTDOWN COMPLETE";

@@ -9,8 +9,9 @@
 //! +---------------------------------------------------------------+
 //! ```
 //!
-//! The occupancy is the used part of the send buffer in percent, from 0 to 100. The seed form of the engine has tenths, from 0 to 10. The
-//! two highest bits of the type make a receiver that does not know the chunk skip it without a report.
+//! The occupancy is the share of the send buffer that holds waiting data, in percent from 0 to 100. The form `SendBufferForm::SeedTenths`
+//! of the engine counts tenths of the used part instead, from 0 to 10. Because of the two highest bits of the type, a receiver that does
+//! not know the chunk skips it without a report.
 
 use super::ChunkType;
 use crate::packet::RawChunk;

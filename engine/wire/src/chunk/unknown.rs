@@ -1,5 +1,5 @@
-//! A chunk of a type that this crate does not know ([RFC 9260 section
-//! 3.2](https://www.rfc-editor.org/rfc/rfc9260.html#section-3.2)).
+//! A chunk of a type that this crate does not know
+//! ([RFC 9260 section 3.2](https://www.rfc-editor.org/rfc/rfc9260.html#section-3.2)).
 
 use super::ChunkType;
 use crate::packet::RawChunk;

@@ -9,8 +9,8 @@ use crate::writer::{NoRoom, Writer};
 /// The parameters of a chunk.
 ///
 /// This example makes a list to send: `Parameters::from(&[Parameter::EcnCapable][..])`. The last parameter is
-/// written without padding, because the chunk's length does not include this padding (RFC 9260 section
-/// 3.2.1).
+/// written without padding, because the chunk's length does not include this padding
+/// (RFC 9260 section 3.2.1).
 #[derive(Clone, Copy)]
 pub struct Parameters<'a>(Source<'a>);
 

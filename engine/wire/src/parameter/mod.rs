@@ -1,5 +1,5 @@
-//! Parameters of INIT, INIT ACK, HEARTBEAT, ASCONF, ASCONF-ACK and RE-CONFIG ([RFC 9260 section
-//! 3.2.1](https://www.rfc-editor.org/rfc/rfc9260.html#section-3.2.1) and its extensions).
+//! Parameters of INIT, INIT ACK, HEARTBEAT, ASCONF, ASCONF-ACK and RE-CONFIG
+//! ([RFC 9260 section 3.2.1](https://www.rfc-editor.org/rfc/rfc9260.html#section-3.2.1) and its extensions).
 //!
 //! ```text
 //! +-------------------------------+-------------------------------+
@@ -55,8 +55,8 @@ pub enum Parameter<'a> {
     CookiePreservative(u32),
     /// A host name, which is deprecated (section 3.3.2.1.4).
     HostName(&'a [u8]),
-    /// Address types that the sender can reach, as parameter types: 5 is IPv4, and 6 is IPv6 (section
-    /// 3.3.2.1.5).
+    /// Address types that the sender can reach, as parameter types: 5 is IPv4, and 6 is IPv6
+    /// (section 3.3.2.1.5).
     SupportedAddressTypes(List<'a, u16>),
     /// Reset of the sender's outgoing streams. An empty list means all streams (RFC 6525 section 4.1).
     OutgoingSsnReset {
@@ -70,8 +70,8 @@ pub enum Parameter<'a> {
         /// The streams.
         streams: List<'a, StreamId>,
     },
-    /// Request to the peer to reset its outgoing streams. An empty list means all streams (RFC 6525 section
-    /// 4.2).
+    /// Request to the peer to reset its outgoing streams. An empty list means all streams
+    /// (RFC 6525 section 4.2).
     IncomingSsnReset {
         /// Number of this request.
         request: RequestSn,
@@ -145,8 +145,8 @@ pub enum Parameter<'a> {
         /// The address.
         address: IpAddr,
     },
-    /// Request to delete an address. 0.0.0.0 or :: means all addresses except the packet's source (RFC 5061
-    /// section 4.2.2).
+    /// Request to delete an address. 0.0.0.0 or :: means all addresses except the packet's source
+    /// (RFC 5061 section 4.2.2).
     DelIp {
         /// Number that matches an answer to its request.
         correlation: u32,
@@ -167,8 +167,8 @@ pub enum Parameter<'a> {
         /// The address.
         address: IpAddr,
     },
-    /// Request to the peer to use an address of the sender in this way. This project defines it, and RFC 5061
-    /// does not.
+    /// Request to the peer to use one of the sender's addresses with this rank. This parameter belongs to
+    /// this project and is not in RFC 5061.
     AddressUse {
         /// Number that matches an answer to its request.
         correlation: u32,
