@@ -21,7 +21,7 @@ fn captured_packets() -> Vec<Vec<u8>> {
     packets
 }
 
-/// Reads every parameter, cause and list entry of a chunk, and returns their number.
+/// Reads the parameters, causes and list entries of a chunk, and returns their number. Skips ASCONF-ACK.
 fn look_inside(chunk: &Chunk<'_>) -> usize {
     match chunk {
         Chunk::Init(init) | Chunk::InitAck(init) => init.parameters.iter().map(black_box).count(),
