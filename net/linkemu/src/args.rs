@@ -1,4 +1,4 @@
-//! The command line of `linkemu`. The settings' flags come from the table that also defines the keys of files ([`netem::KEYS`]).
+//! The command line of `linkemu`. The table [`netem::KEYS`] defines both the flags of the settings and the keys of files.
 
 use std::path::PathBuf;
 
@@ -14,8 +14,9 @@ pub const DEFAULT_DIR: &str = "/run/linkemu";
 /// Emulate a link between two interfaces with rate, delay, queue, loss and other faults
 ///
 /// Joins two interfaces as a cable would, and applies the settings to each direction separately. Requires root (CAP_NET_RAW;
-/// CAP_SYS_ADMIN for other namespaces). The interfaces need no addresses. While the link runs, they are in promiscuous mode,
-/// which the kernel reverts however the link ends; nothing else of them changes.
+/// CAP_SYS_ADMIN for other namespaces). The interfaces need no addresses. While the link runs, both interfaces are in promiscuous
+/// mode. The kernel ends this mode with the link, even if the link's process is killed. The link changes nothing else on the
+/// interfaces.
 ///
 /// Exit status: 0 success, 1 refused or failed, 2 usage error.
 #[derive(Parser, Debug)]
@@ -43,11 +44,11 @@ pub enum Command {
     Add(Ends),
     /// Run links in the foreground until stopped
     ///
-    /// Runs the links of a file, or one link given by its ends and settings. A file has a table [[link]] for each link, with
-    /// keys a and b, optionally name and seed, the settings of both directions, and tables [link.ab] and [link.ba] for those of
-    /// one direction.
+    /// Runs the links of a file, or one link given by its ends and settings. A file has one table [[link]] for each link. The keys of
+    /// this table are a and b, optionally name and seed, and the settings of both directions. The tables [link.ab] and [link.ba]
+    /// hold the settings of one direction.
     Run(RunArgs),
-    /// Change settings of a running link, from the next packet on
+    /// Change settings of a running link; they apply from the next packet on
     Set {
         /// Name of the link
         name: String,
@@ -122,18 +123,18 @@ pub struct Wishes {
     pub settings: Settings,
 }
 
-/// Settings of both directions, and of each.
+/// Settings for both directions of a link, and settings for one direction, which override them.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Settings {
-    /// Of both.
+    /// Settings of both directions.
     pub both: Spec,
-    /// From a to b only.
+    /// Settings of the direction from a to b only.
     pub ab: Spec,
-    /// From b to a only.
+    /// Settings of the direction from b to a only.
     pub ba: Spec,
 }
 
-/// The flags of one direction: name and help.
+/// Flags for the settings of one direction, each with its name and help text.
 const DIRECTIONS: [(&str, &str); 2] = [
     ("ab", "Settings from A to B only, such as rate=8mbit,queue=100"),
     ("ba", "Settings from B to A only, such as rate=1mbit,delay=40ms"),

@@ -1,4 +1,5 @@
-//! Implementation of the commands. A link's process is this program again: `add` starts it and waits until it works.
+//! Implementation of the commands. A background link runs in a separate process of this same program. The command `add` starts that
+//! process and waits until the link works.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
@@ -15,13 +16,13 @@ use crate::report::{Report, Request};
 use crate::show;
 use bridge::LinkEnd;
 
-/// Message of a link's process when it works.
+/// Line that a link's process prints on standard output when the link works.
 const READY: &str = "ready";
 
-/// Does what the command line says.
+/// Runs the command of the command line.
 ///
 /// # Errors
-/// Those of the command, with a remedy.
+/// The command's error, whose message names a remedy.
 pub fn run(args: Linkemu) -> Result<(), LinkemuError> {
     let Linkemu { dir, json, command } = args;
     match command {
@@ -51,7 +52,8 @@ fn plan(a: LinkEnd, b: LinkEnd, wishes: Wishes) -> Result<Plan, LinkemuError> {
     Ok(plan)
 }
 
-/// The links of a file, with what the command line says over it, or the one of the command line.
+/// Returns the links of the file, or else the one link of the command line. Settings and seed of the command line override those of
+/// the file.
 fn plans(run: RunArgs) -> Result<Vec<Plan>, LinkemuError> {
     let RunArgs { file, ends, wishes } = run;
     let Some(file) = file else {
@@ -79,7 +81,7 @@ fn ask(dir: &Path, name: &str, request: &Request) -> Result<Report, LinkemuError
     control::ask(dir, name, request)
 }
 
-/// The names of links that run; those that were killed are reported.
+/// Returns the names of the running links. Reports links whose process was killed on standard error.
 fn living(dir: &Path) -> Result<Vec<String>, LinkemuError> {
     let (living, dead) = control::names(dir)?;
     for name in dead {
@@ -108,7 +110,10 @@ fn print(reports: &[Report], json: bool) -> Result<(), LinkemuError> {
     Ok(())
 }
 
-/// Starts the link's process and waits until it works, or says why not.
+/// Starts the link's process, waits until the link works, and prints its report.
+///
+/// # Errors
+/// The message of the link's process, if the link cannot start.
 fn add(dir: &Path, json: bool, plan: Plan) -> Result<(), LinkemuError> {
     let program = std::env::current_exe().map_err(LinkemuError::system("find this program's executable"))?;
     let words = serde_json::to_string(&plan).unwrap_or_default();
@@ -124,7 +129,7 @@ fn add(dir: &Path, json: bool, plan: Plan) -> Result<(), LinkemuError> {
         .map_err(LinkemuError::system("start the link's process"))?;
     let mut said = String::new();
     if let Some(out) = child.stdout.take() {
-        // Its end means that the process has ended, and why is on the other pipe.
+        // End of file means that the process has ended. Its error message is then on the other pipe.
         let _ = BufReader::new(out).read_line(&mut said);
     }
     if said.trim() == READY {
@@ -138,7 +143,7 @@ fn add(dir: &Path, json: bool, plan: Plan) -> Result<(), LinkemuError> {
     Err(LinkemuError::Refused { name: plan.name, problem })
 }
 
-/// The process of a link in the background.
+/// Runs a link in this process, which [`add`] has started, and detaches the process from its session and its output.
 fn serve(dir: &Path, plan: &str) -> Result<(), LinkemuError> {
     let plan: Plan = serde_json::from_str(plan)
         .map_err(|error| LinkemuError::Refused { name: "?".to_owned(), problem: error.to_string() })?;
@@ -159,7 +164,7 @@ fn open(dir: &Path, plan: Plan) -> Result<(Emulator, Served), LinkemuError> {
     Ok((emulator, control::serve(dir, &name)?))
 }
 
-/// Set when the process is asked to end.
+/// Returns a flag that SIGTERM or SIGINT sets.
 fn stop_on_signals() -> Result<Arc<AtomicBool>, LinkemuError> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
@@ -169,7 +174,7 @@ fn stop_on_signals() -> Result<Arc<AtomicBool>, LinkemuError> {
     Ok(stop)
 }
 
-/// Runs links, a thread each, until all have ended; each then prints what it counted.
+/// Runs each link in a separate thread until all have ended, and then prints the last report of each.
 fn foreground(dir: &Path, plans: Vec<Plan>) -> Result<(), LinkemuError> {
     let stop = stop_on_signals()?;
     let links: Vec<_> = plans.into_iter().map(|plan| open(dir, plan)).collect::<Result<_, _>>()?;

@@ -1,7 +1,7 @@
 //! The control socket of a link: a file `NAME.sock` in a directory that only its owner may enter.
 //!
-//! Each connection carries one request and one answer, a line of JSON each. A thread of its own takes them, so that no slow
-//! client holds up packets. Begin at [`serve`] and [`ask`].
+//! Each connection carries one request and one answer, each a line of JSON. A separate thread serves the connections, so a slow
+//! client does not delay packets. Begin at [`serve`] and [`ask`].
 
 use std::convert::Infallible;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -14,32 +14,32 @@ use std::time::Duration;
 use crate::error::LinkemuError;
 use crate::report::{Answer, Report, Request};
 
-/// Time that either side waits for the other.
+/// Time that the thread waits for the link's answer, and the link for the thread to write it. A client's read waits twice as long.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Longest request or answer in bytes.
 const LINE_MAX: u64 = 256 << 10;
-/// Requests that wait for the link at most.
+/// Limit on requests that wait for the link.
 const WAITING_MAX: usize = 16;
-/// Suffix of the names of sockets.
+/// Suffix of the names of socket files.
 const SUFFIX: &str = ".sock";
 
-/// A request on its way to the link.
+/// A request that waits for the link's answer.
 #[derive(Debug)]
 pub(crate) struct Asked {
     pub(crate) request: Request,
     reply: Sender<Answer>,
-    /// Disconnected when the answer has been written.
+    /// A channel without messages. It disconnects when the thread has written the answer to the client.
     written: Receiver<Infallible>,
 }
 
 impl Asked {
-    /// Answers.
+    /// Sends the answer to the client.
     pub(crate) fn answer(self, answer: Answer) {
-        // The asker may have gone; then nobody hears it.
+        // If the thread no longer waits for the answer, the answer is discarded.
         let _ = self.reply.send(answer);
     }
 
-    /// Answers, and waits until whoever asked can read it: the process may end behind this.
+    /// Sends the answer, and waits up to [`PATIENCE`] until the thread has written it. The process may then end without losing it.
     pub(crate) fn answer_at_last(self, answer: Answer) {
         if self.reply.send(answer).is_ok() {
             let _ = self.written.recv_timeout(PATIENCE);
@@ -47,19 +47,19 @@ impl Asked {
     }
 }
 
-/// The socket's file, which goes with this.
+/// The link's side of the control socket. Dropping it removes the socket's file.
 #[derive(Debug)]
 pub(crate) struct Served {
     path: PathBuf,
-    /// Requests.
+    /// Requests from clients.
     pub(crate) asked: Receiver<Asked>,
-    /// Has a byte when there is one.
+    /// A socket that becomes readable when a request arrives. Its bytes have no meaning.
     pub(crate) news: UnixStream,
 }
 
 impl Drop for Served {
     fn drop(&mut self) {
-        // If somebody removed it before us, it is gone as it should be.
+        // An error is harmless, because the file may have been removed before.
         let _ = std::fs::remove_file(&self.path);
     }
 }
@@ -68,10 +68,11 @@ fn path_of(dir: &Path, name: &str) -> PathBuf {
     dir.join(format!("{name}{SUFFIX}"))
 }
 
-/// Opens the control socket of a link, and takes requests in a thread.
+/// Opens the control socket of a link, and serves clients in a separate thread.
 ///
 /// # Errors
-/// When there is such a link, or the directory cannot be written.
+/// [`LinkemuError::Exists`] if a link of this name runs, and [`LinkemuError::File`] if the directory cannot be written.
+/// [`LinkemuError::System`] if the kernel refuses a pair of sockets.
 pub(crate) fn serve(dir: &Path, name: &str) -> Result<Served, LinkemuError> {
     if !dir.exists() {
         let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
@@ -81,14 +82,14 @@ pub(crate) fn serve(dir: &Path, name: &str) -> Result<Served, LinkemuError> {
     if UnixStream::connect(&path).is_ok() {
         return Err(LinkemuError::Exists { name: name.to_owned() });
     }
-    // The existing socket belongs to a killed process.
+    // A socket file without a listener was left by a killed process.
     let _ = std::fs::remove_file(&path);
     let listener = UnixListener::bind(&path).map_err(LinkemuError::file(&path))?;
     let (to_link, asked) = sync_channel(WAITING_MAX);
     let (news, waker) = UnixStream::pair().map_err(LinkemuError::system("create a pair of sockets"))?;
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
-            // A client that goes away, or does not speak, harms nobody else.
+            // An error concerns this client only: it has disconnected, or has sent nothing in time.
             let _ = take(&stream, &to_link, &waker);
         }
     });
@@ -103,7 +104,7 @@ fn take(mut stream: &UnixStream, to_link: &SyncSender<Asked>, mut waker: &UnixSt
         Ok(request) => {
             let (reply, answers) = channel();
             let sent = to_link.try_send(Asked { request, reply, written });
-            // A link that is ending has closed the other end, and answers what it took nevertheless.
+            // The write fails if the link is ending and has closed the other end. The link may still answer this request.
             let _ = waker.write_all(&[1]);
             match sent.map(|()| answers.recv_timeout(PATIENCE)) {
                 Ok(Ok(answer)) => answer,
@@ -124,10 +125,12 @@ fn read_line(stream: &UnixStream) -> std::io::Result<String> {
     Ok(line)
 }
 
-/// Asks a link.
+/// Sends a request to a link, and returns the link's report.
 ///
 /// # Errors
-/// When there is none of this name, or it refuses.
+/// - [`LinkemuError::Missing`] if no link of this name runs.
+/// - [`LinkemuError::Refused`] if the link refuses the request or sends an invalid answer.
+/// - [`LinkemuError::File`] if the socket fails.
 pub(crate) fn ask(dir: &Path, name: &str, request: &Request) -> Result<Report, LinkemuError> {
     let path = path_of(dir, name);
     let mut stream = match UnixStream::connect(&path) {
@@ -147,10 +150,11 @@ pub(crate) fn ask(dir: &Path, name: &str, request: &Request) -> Result<Report, L
     answer.map(|report| *report).map_err(refused)
 }
 
-/// The names of all links, and of those whose process was killed, whose files are removed.
+/// Returns the names of the running links, and the names of the links whose process was killed. Removes the socket files of the
+/// killed ones. Both lists are sorted, and both are empty if the directory does not exist.
 ///
 /// # Errors
-/// When the directory cannot be read.
+/// [`LinkemuError::File`] if the directory cannot be read.
 pub(crate) fn names(dir: &Path) -> Result<(Vec<String>, Vec<String>), LinkemuError> {
     let entries = match std::fs::read_dir(dir) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok((Vec::new(), Vec::new())),
@@ -194,7 +198,7 @@ mod tests {
         assert!(matches!(serve(dir.path(), "x"), Err(LinkemuError::Exists { .. })));
         drop(first);
         assert!(matches!(ask(dir.path(), "x", &Request::Show), Err(LinkemuError::Missing { .. })));
-        // A killed process leaves a file without a listener.
+        // A killed process leaves a socket file without a listener.
         drop(UnixListener::bind(path_of(dir.path(), "y")).unwrap());
         assert_eq!(names(dir.path()).unwrap(), (vec![], vec!["y".to_owned()]));
         assert_eq!(names(dir.path()).unwrap(), (vec![], vec![]));

@@ -1,5 +1,6 @@
-//! One direction of an emulated link: frames in, packets through the line, frames out.
+//! One direction of an emulated link.
 //!
+//! Takes frames from one interface, passes their packets through the [`Line`], and sends them as frames on the other interface.
 //! Begin at [`Direction::take`] and [`Direction::give`].
 
 use base::Time;
@@ -13,27 +14,28 @@ use crate::too_long;
 use bridge::packet::Layout;
 use bridge::{Outbox, clock, finish};
 
-/// Messages about the MTU in a second, at most (RFC 4443, section 2.4 (f): there must be a limit).
+/// Limit on the ICMP messages about the MTU in a second. RFC 4443, section 2.4 (f), requires a limit.
 const MTU_REPORTS_PER_SECOND: u32 = 1000;
-/// A hundredth of the packets may be late before it is worth a warning.
+/// Inverse of the share of late packets above which a warning is given: one packet in 100.
 const LATE_SHARE: u64 = 100;
 
-/// A frame, and where its packet is.
+/// A frame with the location of its packet.
 #[derive(Clone, Debug)]
 struct Held {
     bytes: Vec<u8>,
     layout: Layout,
 }
 
-/// One direction.
+/// One direction of a link.
 pub(crate) struct Direction {
     line: Line<Held>,
     frames: FrameCounters,
     late: Lateness,
     recent: Recent,
-    /// The time of the last packet that went in; the line's time never goes back.
+    /// Latest arrival time of a packet. A packet with an earlier time is entered with this one, because the line's time must not go
+    /// back.
     last: Time,
-    /// The second of the last message about the MTU, and how many there were in it.
+    /// Current second, and number of ICMP messages about the MTU that were sent in it.
     reports: (u64, u32),
     outbox: Outbox,
 }
@@ -63,7 +65,7 @@ impl Direction {
         self.line.next_wakeup()
     }
 
-    /// A frame came; `back` is the other direction.
+    /// Handles a frame that arrived. ICMP messages to the frame's sender go into `back`, which is the other direction.
     pub(crate) fn take(&mut self, frame: &Frame<'_>, back: &mut Direction) {
         let at = clock::time_of(frame.seen_at);
         if finish(frame.bytes, frame.offload, |packet| self.put(at, packet, back)).is_err() {
@@ -71,7 +73,7 @@ impl Direction {
         }
     }
 
-    /// A frame came with work left that the kernel could not put in words, and is lost.
+    /// Counts a lost frame whose offloaded work (segmentation or checksum) is unknown to the kernel or to [`finish`].
     pub(crate) fn on_unfinishable(&mut self) {
         self.frames.unfinishable += 1;
     }
@@ -98,7 +100,7 @@ impl Direction {
 
     fn enqueue(&mut self, bytes: Vec<u8>, layout: Layout) {
         let ecn = layout.ecn(&bytes);
-        // The line counts what is lost, and nobody else needs to know.
+        // An error means that the packet is lost, which the line has counted.
         let _ = self.line.enqueue(self.last, layout.length, ecn, Held { bytes, layout });
     }
 
@@ -119,10 +121,10 @@ impl Direction {
         }
     }
 
-    /// Sends what is due, [`bridge::PACKETS_PER_TURN`] at most; returns the number of packets that were.
+    /// Sends up to [`bridge::PACKETS_PER_TURN`] packets that are due. Returns the number of packets that were due.
     ///
     /// # Errors
-    /// When the interface is down or gone.
+    /// If the interface is down or has been removed.
     pub(crate) fn give(&mut self, to: &mut FrameSocket) -> std::io::Result<usize> {
         let Direction { line, late, recent, outbox, .. } = self;
         outbox.give(to, |now| {
@@ -134,7 +136,7 @@ impl Direction {
         })
     }
 
-    /// Returns its report; `from` is the socket that its frames come by.
+    /// Returns the direction's report. `names` are its source and its destination; `from` is the socket that receives its frames.
     pub(crate) fn report(&mut self, names: [&str; 2], from: &mut FrameSocket) -> DirectionReport {
         let now = clock::now();
         let missed = from.missed().unwrap_or(self.frames.missed);
@@ -159,7 +161,7 @@ impl Direction {
     }
 }
 
-/// The frame as it leaves.
+/// Returns the frame as it leaves, with the ECN codepoint and the flipped bit that the line has chosen.
 fn finished(delivery: Delivery<Held>) -> Vec<u8> {
     let Held { mut bytes, layout } = delivery.packet;
     if layout.ecn(&bytes) != delivery.ecn {
@@ -173,7 +175,7 @@ fn finished(delivery: Delivery<Held>) -> Vec<u8> {
     bytes
 }
 
-/// Returns the warnings of a direction: things that it could not do in time, or not at all.
+/// Returns the warnings of a direction: packets that were sent late, and packets that were lost unintentionally.
 pub(crate) fn warnings(direction: &DirectionReport) -> Vec<String> {
     let DirectionReport { from, to, frames, recent, packets, .. } = direction;
     let RecentReport { seconds, packets: left, late: behind, max_us, missed } = *recent;
@@ -281,7 +283,7 @@ mod tests {
         for _ in 0..MTU_REPORTS_PER_SECOND + 500 {
             take(&mut there, &mut back, &frame(0x40));
         }
-        // The second may end in between.
+        // A second may end during the loop, which allows more messages.
         assert!(there.frames.mtu_reports <= u64::from(MTU_REPORTS_PER_SECOND) + 499, "{:?}", there.frames);
     }
 

@@ -1,7 +1,7 @@
-//! One emulated link: two interfaces, two directions, and a loop that never waits longer than for the next packet.
+//! One emulated link: two interfaces, two directions, and a loop that wakes up when the next packet is due.
 //!
-//! Frames go in with the time at which the kernel saw them, so that time spent before they are read is no delay of the link.
-//! Begin at [`Emulator::open`] and [`Emulator::run`].
+//! Each frame enters the link with the kernel's receive timestamp. The time until the frame is read is thus part of the emulated
+//! delay, and does not add to it. Begin at [`Emulator::open`] and [`Emulator::run`].
 
 use std::io;
 use std::os::fd::AsFd;
@@ -21,7 +21,7 @@ use crate::recent::RecentReport;
 use crate::report::{Answer, Report, Request};
 use bridge::{BridgeError, Claim, PACKETS_PER_TURN, PreciseSleep, clock};
 
-/// Receive calls of one interface in a turn, before packets that are due are sent.
+/// Limit on the receive calls of one interface in a turn. Packets that are due are sent afterwards.
 const RECEIVES_PER_TURN: usize = 2;
 
 /// One link.
@@ -30,9 +30,9 @@ pub(crate) struct Emulator {
     names: [String; 2],
     seed: u64,
     sockets: [FrameSocket; 2],
-    /// That no other link has these interfaces; until it stops.
+    /// Claims that keep other links off these interfaces; `None` after the link has stopped.
     claims: Option<[Claim; 2]>,
-    /// From a to b, and back.
+    /// The directions from a to b and from b to a.
     directions: [Direction; 2],
     sleep: PreciseSleep,
     began: Time,
@@ -43,7 +43,7 @@ impl Emulator {
     /// Opens both interfaces.
     ///
     /// # Errors
-    /// When a setting cannot be, or an interface cannot be used.
+    /// If a setting is invalid, or an interface cannot be used.
     pub(crate) fn open(plan: Plan) -> Result<Emulator, LinkemuError> {
         let [ab, ba] = plan.configs()?;
         let seed = plan.seed.unwrap_or_else(|| fastrand::u64(..));
@@ -62,10 +62,11 @@ impl Emulator {
         })
     }
 
-    /// Passes packets until it is asked to stop, which is answered when the link's name and interfaces are free again, or `stop` is set.
+    /// Passes packets until a client sends [`Request::Stop`], or until `stop` is set. The answer to [`Request::Stop`] is sent when the
+    /// link's name and interfaces are free again.
     ///
     /// # Errors
-    /// When an interface went away.
+    /// If an interface has been removed, or the kernel refuses a call.
     pub(crate) fn run(&mut self, stop: &AtomicBool, served: Served) -> Result<(), LinkemuError> {
         self.is_realtime = clock::be_exact()?;
         let mut is_behind = false;
@@ -95,19 +96,19 @@ impl Emulator {
         Ok(())
     }
 
-    /// Sleeps until a frame comes, a packet is due, or something is asked.
+    /// Sleeps until a frame arrives, a packet is due, or a request arrives.
     fn sleep_until_due(&mut self, news: &UnixStream) -> Result<(), LinkemuError> {
         let next = self.directions[0].next_wakeup().min(self.directions[1].next_wakeup());
         let [at_a, at_b] = &self.sockets;
         let [.., has_news] = self.sleep.until(next, [at_a.as_fd(), at_b.as_fd(), news.as_fd()])?;
         if has_news {
-            // Only that there is news matters.
+            // The content and the result of the read do not matter: it only empties the socket.
             let _ = io::Read::read(&mut &*news, &mut [0; 64]);
         }
         Ok(())
     }
 
-    /// Takes frames of one end; returns whether there may be more.
+    /// Receives frames from one end. Returns true if more frames may wait.
     fn take(&mut self, n: usize) -> Result<bool, LinkemuError> {
         let [first, second] = &mut self.directions;
         let (there, back) = if n == 0 { (first, second) } else { (second, first) };
@@ -122,7 +123,10 @@ impl Emulator {
         Ok(true)
     }
 
-    /// Reports whether a failed call matters: an interface that is down may come back, one that is gone does not.
+    /// Returns `Ok` if a call failed only because the interface is down, because it may come up again.
+    ///
+    /// # Errors
+    /// [`BridgeError::Interface`] for any other error, which also ends the link.
     fn judge(&self, n: usize, error: io::Error) -> Result<(), LinkemuError> {
         let is_down = error.raw_os_error() == Some(Errno::ENETDOWN as i32);
         if is_down && self.sockets[n].is_up().is_ok() {
@@ -143,7 +147,7 @@ impl Emulator {
         Ok(Box::new(self.report()))
     }
 
-    /// Returns the last report: its warnings are about all its time.
+    /// Returns the last report of the link. Its warnings cover the link's whole lifetime.
     pub(crate) fn last_report(&mut self) -> Report {
         let mut report = self.report();
         let seconds = report.uptime_s as u64;
@@ -156,7 +160,7 @@ impl Emulator {
         report
     }
 
-    /// Returns its report.
+    /// Returns the link's report.
     pub(crate) fn report(&mut self) -> Report {
         let [a, b] = [self.names[0].as_str(), self.names[1].as_str()];
         let [ab, ba] = &mut self.directions;

@@ -1,4 +1,4 @@
-//! Errors: their subject, their place and a remedy.
+//! Errors of `linkemu`. Each message names the subject, the location and a remedy.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,30 +6,30 @@ use std::path::PathBuf;
 /// An error of `linkemu`.
 #[derive(Debug, thiserror::Error)]
 pub enum LinkemuError {
-    /// Settings that cannot be.
+    /// Invalid settings.
     #[error("{subject}: {source}")]
     Spec {
-        /// The direction, or the link in a file.
+        /// The link and the direction.
         subject: String,
-        /// Which, and why.
+        /// The invalid setting, and the reason.
         source: netem::SpecError,
     },
-    /// An interface, or the wait for packets.
+    /// An interface cannot be used, or the wait for packets failed.
     #[error(transparent)]
     Bridge(#[from] bridge::BridgeError),
-    /// A link from an interface to itself.
+    /// Both ends of the link are the same interface.
     #[error("both ends of the link are {end}: give two interfaces")]
     Same {
         /// The interface.
         end: String,
     },
-    /// A name that cannot be that of a file.
+    /// The name of a link is not a valid file name.
     #[error("invalid link name `{name}`: use up to 64 letters, digits, `-`, `_` and `.` (--name)")]
     Name {
         /// The name.
         name: String,
     },
-    /// A link of this name runs.
+    /// A link of this name already runs.
     #[error("link {name} already exists: use another --name, or `linkemu set {name} ...`")]
     Exists {
         /// The name.
@@ -43,34 +43,34 @@ pub enum LinkemuError {
         /// Directory that was searched.
         dir: PathBuf,
     },
-    /// A file or directory.
+    /// The kernel refused access to a file or directory.
     #[error("{path}: {source}")]
     File {
-        /// Which.
+        /// Path of the file or directory.
         path: PathBuf,
         /// The kernel's error.
         source: io::Error,
     },
-    /// A file of links that cannot be read.
+    /// The content of a file of links is invalid.
     #[error("{path}: {problem}")]
     Toml {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// Location in it, and the accepted form.
+        /// The fault, its location in the file, and the accepted form.
         problem: String,
     },
-    /// The link's process said so.
+    /// The link's process failed to start, refused a request, or sent an invalid answer.
     #[error("link {name}: {problem}")]
     Refused {
-        /// The link.
+        /// Name of the link.
         name: String,
-        /// Its message.
+        /// Message of the link's process.
         problem: String,
     },
     /// Manual pages or completions cannot be written.
     #[error(transparent)]
     Docs(#[from] ops::DocsError),
-    /// The kernel refused something else.
+    /// The kernel refused another action.
     #[error("{what}: {source}")]
     System {
         /// The action that failed.
@@ -81,12 +81,12 @@ pub enum LinkemuError {
 }
 
 impl LinkemuError {
-    /// For `map_err`: what was tried.
+    /// Returns a function for `map_err` that adds the action `what` to the kernel's error.
     pub(crate) fn system<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> LinkemuError {
         move |source| LinkemuError::System { what, source: source.into() }
     }
 
-    /// For `map_err`: at which file.
+    /// Returns a function for `map_err` that adds the path of the file to the kernel's error.
     pub(crate) fn file(path: &std::path::Path) -> impl FnOnce(io::Error) -> LinkemuError {
         let path = path.to_owned();
         move |source| LinkemuError::File { path, source }

@@ -1,13 +1,13 @@
-//! Delay of packets beyond their due time: a histogram of bounded size. Begin at [`Lateness::note`].
+//! Histogram of bounded size of the delays of packets beyond their due time. Begin at [`Lateness::note`].
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// Width of a bucket, and how many there are: up to 20 ms; what is later is in the last.
+/// Width and number of the histogram's buckets. They cover delays up to 20 ms; the last bucket also counts all longer delays.
 const BUCKET: Duration = Duration::from_micros(10);
 const BUCKETS: usize = 2000;
-/// A packet later than this was late: the goal under load.
+/// Delay beyond the due time above which a packet counts as late. The emulator aims at this limit under load.
 pub const LATE: Duration = Duration::from_millis(1);
 
 /// Delays of packets beyond their due time.
@@ -19,18 +19,18 @@ pub(crate) struct Lateness {
     max: Duration,
 }
 
-/// Report of a histogram. Percentiles are upper ends of buckets of 10 microseconds.
+/// Report of the delays. A percentile is the upper end of a bucket of 10 microseconds, or the greatest delay if that is smaller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct LatenessReport {
     /// Packets that left.
     pub packets: u64,
     /// Packets that left more than [`LATE`] after they were due.
     pub late: u64,
-    /// Half of the packets were not later than this, in microseconds.
+    /// Delay that half of the packets did not exceed, in microseconds.
     pub p50_us: u64,
-    /// 99 of 100 were not later than this.
+    /// Delay that 99 of 100 packets did not exceed, in microseconds.
     pub p99_us: u64,
-    /// The latest packet.
+    /// Greatest delay, in microseconds.
     pub max_us: u64,
 }
 
@@ -39,7 +39,7 @@ impl Lateness {
         Lateness { buckets: vec![0; BUCKETS], packets: 0, late: 0, max: Duration::ZERO }
     }
 
-    /// A packet left so much after it was due.
+    /// Counts a packet that left `late` after it was due.
     pub(crate) fn note(&mut self, late: Duration) {
         let bucket = (late.as_nanos() / BUCKET.as_nanos()) as usize;
         self.buckets[bucket.min(BUCKETS - 1)] += 1;

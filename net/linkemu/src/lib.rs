@@ -1,9 +1,14 @@
-//! A link emulator: two interfaces joined by a link of `netem`, in real time.
+//! A link emulator that joins two interfaces through a link of `netem`, in real time.
 //!
-//! The program `linkemu` takes frames off one interface ([`netio::FrameSocket`]), cuts what a host left whole into packets
-//! ([`bridge::finish`]), has the link decide their fate and hold them (`direction`, with [`netem::Line`]), and gives them to the other
-//! interface when they are due (`emulator`). Decides nothing of the link's model; refuses interfaces that are down. One process a link in
-//! the background, each with a control socket (`control`). Begin with [`run`] and [`Linkemu`], the command line.
+//! The program `linkemu` handles a frame in these steps:
+//!
+//! 1. It takes the frame from one interface ([`netio::FrameSocket`]).
+//! 2. It cuts long segments, whose segmentation the host left to the interface, into packets ([`bridge::finish`]).
+//! 3. The link decides the packets' fate and holds them (`direction`, with [`netem::Line`]).
+//! 4. It sends each packet on the other interface when the packet is due (`emulator`).
+//!
+//! The crate `netem` contains the model of the link. `linkemu` refuses interfaces that are down. Each background link has a separate
+//! process with a control socket (`control`). Begin with [`run`] and the command line, [`Linkemu`].
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! `linkemu`: reads the command line, does it, says what went wrong.
+//! The program `linkemu`: runs the command of its command line, and prints its error.
 
 #![forbid(unsafe_code)]
 

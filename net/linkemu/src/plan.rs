@@ -1,4 +1,4 @@
-//! A link as it is asked for: its name, its ends, and the settings of both directions, from flags or from a file.
+//! Description of a requested link, from flags or from a file: its name, its ends, and the settings of both directions.
 
 use std::path::Path;
 
@@ -8,20 +8,20 @@ use serde::{Deserialize, Serialize};
 use crate::error::LinkemuError;
 use bridge::LinkEnd;
 
-/// Longest name of a link.
+/// Longest name of a link, in bytes.
 const NAME_MAX: usize = 64;
 
-/// A link as it is asked for.
+/// Description of a requested link.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Plan {
-    /// Its name; made of the ends if it has none.
+    /// Name of the link. An empty name is replaced by a name formed from the ends.
     #[serde(default)]
     pub name: String,
     /// One end.
     pub a: LinkEnd,
     /// The other end.
     pub b: LinkEnd,
-    /// Seed of the random numbers; random by default.
+    /// Seed of the random numbers. `None` chooses a random seed.
     #[serde(default)]
     pub seed: Option<u64>,
     /// Settings of the direction from a to b only.
@@ -43,10 +43,10 @@ struct File {
 }
 
 impl Plan {
-    /// Gives it a name if it has none.
+    /// Gives the link a name if it has none.
     ///
     /// # Errors
-    /// When the name cannot be that of a file, or both ends are one.
+    /// [`LinkemuError::Name`] if the name is not valid, and [`LinkemuError::Same`] if both ends are the same interface.
     pub(crate) fn named(mut self) -> Result<Plan, LinkemuError> {
         if self.a == self.b {
             return Err(LinkemuError::Same { end: self.a.to_string() });
@@ -58,10 +58,10 @@ impl Plan {
         Ok(self)
     }
 
-    /// The settings of both directions, from a to b first.
+    /// Returns the settings of both directions. The direction from a to b is the first.
     ///
     /// # Errors
-    /// When one of them cannot be.
+    /// [`LinkemuError::Spec`] if a setting is invalid.
     pub(crate) fn configs(&self) -> Result<[DirectionConfig; 2], LinkemuError> {
         changed(
             [&DirectionConfig::TRANSPARENT, &DirectionConfig::TRANSPARENT],
@@ -72,7 +72,7 @@ impl Plan {
     }
 }
 
-/// A setting that cannot be, and in which direction.
+/// An invalid setting, with its direction.
 pub(crate) struct DirectionError {
     direction: &'static str,
     source: netem::SpecError,
@@ -84,7 +84,7 @@ impl DirectionError {
     }
 }
 
-/// Two directions with changed settings.
+/// Returns the settings `now` of two directions with the changes of `both` and of `each`, which has priority.
 pub(crate) fn changed(
     now: [&DirectionConfig; 2],
     both: &Spec,
@@ -96,7 +96,11 @@ pub(crate) fn changed(
     Ok([direction(0, "a to b")?, direction(1, "b to a")?])
 }
 
-/// A name becomes part of a path.
+/// Checks the name of a link, which becomes part of a path.
+///
+/// # Errors
+/// [`LinkemuError::Name`] if the name is empty, is too long, begins with a dot or has other characters than those listed in its
+/// message.
 pub(crate) fn check_name(name: &str) -> Result<(), LinkemuError> {
     let is_good = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     let is_name =
@@ -104,10 +108,10 @@ pub(crate) fn check_name(name: &str) -> Result<(), LinkemuError> {
     if is_name { Ok(()) } else { Err(LinkemuError::Name { name: name.to_owned() }) }
 }
 
-/// The links of a file.
+/// Returns the links of a file.
 ///
 /// # Errors
-/// When it cannot be read, is no TOML, or a link in it cannot be.
+/// If the file cannot be read, is not valid TOML, has an invalid link, or has two links of the same name.
 pub(crate) fn read_file(path: &Path) -> Result<Vec<Plan>, LinkemuError> {
     let text = std::fs::read_to_string(path).map_err(LinkemuError::file(path))?;
     let fail = |problem: String| LinkemuError::Toml { path: path.to_owned(), problem };

@@ -1,5 +1,5 @@
-//! Counters of the last 10 to 20 seconds, for warnings that end with their cause. They cover the current span of time and the previous
-//! one. Begin at [`Recent::note`].
+//! Counters of the last 10 to 20 seconds, for warnings that disappear soon after their cause. The counters cover the current span of
+//! time and the previous one. Begin at [`Recent::note`].
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::lateness::LATE;
 
-/// Length of a span. A count is forgotten one to two spans later.
+/// Length of a span. A counted event is forgotten one to two spans later.
 const SPAN: Duration = Duration::from_secs(10);
 
 /// Counts over a span of time.
@@ -22,7 +22,7 @@ pub struct RecentReport {
     pub late: u64,
     /// Greatest delay of a packet beyond its due time, in microseconds.
     pub max_us: u64,
-    /// Frames that arrived faster than they were read and so were lost, counted when the loss was found.
+    /// Frames that were lost because they arrived faster than they were read. They count from the time when the loss was found.
     pub missed: u64,
 }
 

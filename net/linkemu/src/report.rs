@@ -1,4 +1,4 @@
-//! Reports of a link, and requests to it: one JSON object a line on the control socket.
+//! Requests to a link and its reports. Each is one JSON object in one line on the control socket.
 
 use std::collections::BTreeMap;
 
@@ -12,18 +12,18 @@ use crate::recent::RecentReport;
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
-    /// A request for its report.
+    /// Returns the report.
     Show,
-    /// To change, from the next packet on.
+    /// Changes settings from the next packet on, and returns the report.
     Set {
         /// Settings of both directions.
         both: Spec,
-        /// Of that from a to b.
+        /// Settings of the direction from a to b.
         ab: Spec,
-        /// Of that from b to a.
+        /// Settings of the direction from b to a.
         ba: Spec,
     },
-    /// To end.
+    /// Ends the link, and returns its report.
     Stop,
 }
 
@@ -33,64 +33,64 @@ pub type Answer = Result<Box<Report>, String>;
 /// Report of a link.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Report {
-    /// Its name.
+    /// Name of the link.
     pub name: String,
     /// One end.
     pub a: String,
     /// The other end.
     pub b: String,
-    /// Its process.
+    /// Process ID of the link.
     pub pid: u32,
-    /// Seed of its random numbers.
+    /// Seed of the link's random numbers.
     pub seed: u64,
-    /// True if it is scheduled before ordinary processes.
+    /// True if the link has real-time scheduling, which precedes ordinary processes.
     pub realtime: bool,
-    /// Seconds since it began.
+    /// Seconds since the link began.
     pub uptime_s: f64,
-    /// Recent warnings; empty if there are none.
+    /// Recent warnings; in the last report of a link, the warnings of its whole lifetime.
     pub warnings: Vec<String>,
-    /// From a to b, and from b to a.
+    /// The directions from a to b and from b to a.
     pub directions: [DirectionReport; 2],
 }
 
 /// Report of a direction.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct DirectionReport {
-    /// Source of packets.
+    /// Link end that the direction's packets come from.
     pub from: String,
-    /// Destination of packets.
+    /// Link end that the direction's packets go to.
     pub to: String,
     /// Settings that differ from a link that changes nothing.
     pub settings: BTreeMap<String, String>,
     /// Packets that wait for the wire now.
     pub queue_packets: usize,
-    /// Their bytes.
+    /// Bytes of the packets that wait for the wire now.
     pub queue_bytes: usize,
-    /// Packets that are in, waiting or on the wire.
+    /// Packets that the direction holds now: those that wait for the wire, and those in transit.
     pub held: usize,
-    /// The fates of packets.
+    /// Counters of packets by their fate.
     pub packets: Counters,
-    /// Counters of the program around the link.
+    /// Counters of the program, which surrounds the model of the link.
     pub frames: FrameCounters,
     /// Delays of packets beyond their due time.
     pub late: LatenessReport,
-    /// Basis of warnings that lapse: the last ten to twenty seconds; in the last report of a link, all its time.
+    /// Counts of the last 10 to 20 seconds, on which warnings are based. In the last report of a link, they cover its whole lifetime.
     pub recent: RecentReport,
 }
 
-/// Counters of the program around the link.
+/// Counters of the program, which surrounds the model of the link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct FrameCounters {
-    /// Frames that came too fast to be taken.
+    /// Frames that were lost because they arrived faster than they were read.
     pub missed: u64,
-    /// Frames with work left to be done that is not known.
+    /// Frames that were lost because their offloaded work (segmentation or checksum) is of an unknown kind.
     pub unfinishable: u64,
-    /// Packets given to the other interface.
+    /// Packets sent on the other interface.
     pub sent: u64,
     /// Packets that the other interface refused.
     pub refused: u64,
-    /// ICMP messages about the MTU.
+    /// ICMP messages about the MTU, sent back to the packets' senders.
     pub mtu_reports: u64,
-    /// Fragments made.
+    /// Fragments made of packets that were longer than the MTU.
     pub fragments: u64,
 }

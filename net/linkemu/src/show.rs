@@ -1,10 +1,10 @@
-//! Reports for people.
+//! Human-readable form of reports.
 
 use std::fmt::Write;
 
 use crate::report::{DirectionReport, Report};
 
-/// A link in lines.
+/// Returns the report of a link as lines of text.
 pub(crate) fn text(report: &Report) -> String {
     let scheduling =
         if report.realtime { "real-time" } else { "ordinary (no permission for real-time scheduling)" };
@@ -53,7 +53,7 @@ fn add_direction(out: &mut String, direction: &DirectionReport) {
     );
 }
 
-/// Why packets were lost, if any were.
+/// Returns the causes of packet loss with their counts, or an empty text if no packet was lost.
 fn causes(direction: &DirectionReport) -> String {
     let p = &direction.packets;
     let causes = [

@@ -1,29 +1,29 @@
-//! A router's treatment of a packet longer than the next link's MTU: fragments, or an ICMP message to its sender.
+//! Treats a packet longer than the next link's MTU as a router does: with fragments, or with an ICMP message to its sender.
 //!
-//! Answers nothing that must not be answered (RFC 1122, section 3.2.2: ICMP errors, fragments but the first, what went to
-//! many). Begin at [`answer`] and [`fragments`].
+//! Some packets must not be answered (RFC 1122, section 3.2.2): ICMP errors, fragments except the first, and packets to more than
+//! one host. Begin at [`answer`] and [`fragments`].
 
 use bridge::checksum;
 use bridge::packet::{Kind, Layout, V6_LEN, put_u16, u16_at};
 
-/// Bytes of an IPv4 header without options, and of an ICMP header.
+/// Lengths in bytes of an IPv4 header without options, and of an ICMP header.
 const V4_LEN: usize = 20;
 const ICMP_LEN: usize = 8;
-/// Longest ICMP message, in bytes of the IP packet: RFC 1812, section 4.3.2.3, and RFC 4443, section 2.4 (c).
+/// Longest IP packet with an ICMP message, in bytes: RFC 1812, section 4.3.2.3, and RFC 4443, section 2.4 (c).
 const V4_ANSWER_MAX: usize = 576;
 const V6_ANSWER_MAX: usize = 1280;
-/// Don't fragment; more fragments; the offset.
+/// Bits of the IPv4 header's word of flags and offset: "don't fragment", "more fragments", and the fragment offset.
 const DF: u16 = 0x4000;
 const MF: u16 = 0x2000;
 const OFFSET: u16 = 0x1fff;
-/// IP's numbers of ICMP.
+/// Protocol numbers of ICMP and ICMPv6.
 const ICMP: u8 = 1;
 const ICMP_V6: u8 = 58;
-/// TTL and hop limit of our answers.
+/// TTL or hop limit of the ICMP messages.
 const HOPS: u8 = 64;
 
-/// The frame that tells the sender of a packet about the MTU: as from the packet's destination, because the link has no address.
-/// None if it must not be answered, or may be fragmented.
+/// Returns the frame with the ICMP message that informs a packet's sender of the MTU. Its source is the packet's destination, because
+/// the link has no address. Returns `None` if the packet must not be answered, or may be fragmented.
 pub(crate) fn answer(frame: &[u8], layout: &Layout, mtu: usize) -> Option<Vec<u8>> {
     let packet = &frame[layout.at..layout.at + layout.length];
     let is_to_many = frame.first()? & 1 == 1;
@@ -58,7 +58,8 @@ fn is_icmp_error(packet: &[u8], frame: &[u8], layout: &Layout) -> bool {
     }
 }
 
-/// Destination unreachable, fragmentation needed, with the MTU in the low half of the second word (RFC 1191, section 4).
+/// Appends an ICMP message "destination unreachable, fragmentation needed" to the Ethernet header in `answer`. The low half of its
+/// second word is the MTU (RFC 1191, section 4).
 fn v4_answer(answer: &mut Vec<u8>, packet: &[u8], mtu: usize) {
     let quoted = &packet[..packet.len().min(V4_ANSWER_MAX - V4_LEN - ICMP_LEN)];
     let length = (V4_LEN + ICMP_LEN + quoted.len()) as u16;
@@ -78,7 +79,8 @@ fn v4_answer(answer: &mut Vec<u8>, packet: &[u8], mtu: usize) {
     answer.extend_from_slice(&icmp);
 }
 
-/// Packet too big (RFC 4443, section 3.2), with the MTU in the second word.
+/// Appends an ICMPv6 message "packet too big" (RFC 4443, section 3.2) to the Ethernet header in `answer`. Its second word is the MTU.
+/// The IPv6 packet begins at byte `at`.
 fn v6_answer(answer: &mut Vec<u8>, at: usize, packet: &[u8], mtu: usize) {
     let quoted = &packet[..packet.len().min(V6_ANSWER_MAX - V6_LEN - ICMP_LEN)];
     let length = ICMP_LEN + quoted.len();
@@ -98,7 +100,8 @@ fn v6_answer(answer: &mut Vec<u8>, at: usize, packet: &[u8], mtu: usize) {
     answer.extend_from_slice(&icmp);
 }
 
-/// An IPv4 packet that may be fragmented, in fragments of at most `mtu` bytes (RFC 791, section 3.2); none if it may not.
+/// Returns the frames of an IPv4 packet's fragments of up to `mtu` bytes (RFC 791, section 3.2). Returns none if the packet must not
+/// be fragmented.
 pub(crate) fn fragments(frame: &[u8], layout: &Layout, mtu: usize) -> Vec<Vec<u8>> {
     let packet = &frame[layout.at..layout.at + layout.length];
     let header = layout.header_len(frame);

@@ -1,10 +1,10 @@
 //! Gives unmodified programs SCTP sockets on kernels without SCTP.
 //!
-//! `LD_PRELOAD` puts the functions of this library in front of the C library's. Each asks whether the descriptor is a socket of ours, and
-//! leaves it to [`sockclient`] then; calls on all other descriptors go on to the C library. Errors become errno, and a signal where the
-//! kernel sends one.
+//! `LD_PRELOAD` puts the functions of this library in front of the functions of the C library. Each function checks whether the
+//! descriptor is one of sctpify's sockets. [`sockclient`] handles calls on sctpify's sockets; the C library handles all other calls.
+//! An error sets errno, and raises a signal where the kernel would send one.
 //!
-//! Nothing here allocates, keeps a thread or takes a lock that a signal handler could wait for without end.
+//! This library neither allocates memory nor starts threads. It takes no lock on which a signal handler could wait forever.
 #![allow(unsafe_code, reason = "the functions of a C library take pointers")]
 
 mod other;
@@ -16,7 +16,7 @@ use core::ffi::c_int;
 
 use sockclient::{Outcome, set_errno};
 
-/// Returns an outcome as the program sees it.
+/// Converts an outcome to the C function's result: -1 with errno set if the outcome is an error.
 fn give(outcome: Outcome) -> isize {
     outcome.unwrap_or_else(|error| {
         set_errno(error);
@@ -24,7 +24,7 @@ fn give(outcome: Outcome) -> isize {
     })
 }
 
-/// The same for functions that return an `int`.
+/// Does the same as [`give`] for functions that return an `int`.
 fn give_int(outcome: Outcome<c_int>) -> c_int {
     outcome.unwrap_or_else(|error| {
         set_errno(error);

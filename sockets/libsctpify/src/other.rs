@@ -1,4 +1,4 @@
-//! Calls that would go around the headers of messages.
+//! Calls that read or write a socket without regard to the headers before messages.
 
 use core::ffi::{c_int, c_uint, c_void};
 
@@ -8,27 +8,27 @@ use sockclient::{real, table};
 
 use crate::{give, give_int};
 
-/// `ioctl(2)`: `FIONREAD` tells the length of the first message.
+/// `ioctl(2)`: `FIONREAD` returns the length of the first message that waits, in bytes.
 ///
 /// # Safety
-/// As the C library's.
+/// The caller must fulfil the requirements of the C library's function of this name.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ioctl(fd: c_int, request: libc::c_ulong, argument: *mut c_void) -> c_int {
     if request != libc::FIONREAD || !table::is_ours(fd) {
-        // SAFETY: the caller's.
+        // SAFETY: the caller fulfils the requirements of the C library's function.
         return unsafe { real::ioctl(fd, request, argument) };
     }
     give_int(unread(fd).map(|length| {
-        // SAFETY: the caller's.
+        // SAFETY: the caller fulfils the requirements of the C library's function.
         unsafe { argument.cast::<c_int>().write_unaligned(length) };
         0
     }))
 }
 
-/// `sendfile(2)` cannot write headers: programs fall back to reading and writing.
+/// `sendfile(2)` fails with `EINVAL`, because it cannot write headers. Programs then use read(2) and write(2) instead.
 ///
 /// # Safety
-/// As the C library's.
+/// The caller must fulfil the requirements of the C library's function of this name.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn sendfile(
     to: c_int,
@@ -39,14 +39,14 @@ pub(crate) unsafe extern "C" fn sendfile(
     if table::is_ours(to) {
         return give(Err(libc::EINVAL));
     }
-    // SAFETY: the caller's.
+    // SAFETY: the caller fulfils the requirements of the C library's function.
     unsafe { real::sendfile(to, from, offset, count) }
 }
 
-/// `sendfile64(2)`, as [`sendfile`].
+/// `sendfile64(2)` fails like [`sendfile`].
 ///
 /// # Safety
-/// As the C library's.
+/// The caller must fulfil the requirements of the C library's function of this name.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn sendfile64(
     to: c_int,
@@ -57,14 +57,14 @@ pub(crate) unsafe extern "C" fn sendfile64(
     if table::is_ours(to) {
         return give(Err(libc::EINVAL));
     }
-    // SAFETY: the caller's.
+    // SAFETY: the caller fulfils the requirements of the C library's function.
     unsafe { real::sendfile64(to, from, offset, count) }
 }
 
-/// `splice(2)`, as [`sendfile`].
+/// `splice(2)` fails like [`sendfile`], whether the socket is its source or its destination.
 ///
 /// # Safety
-/// As the C library's.
+/// The caller must fulfil the requirements of the C library's function of this name.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn splice(
     from: c_int,
@@ -77,6 +77,6 @@ pub(crate) unsafe extern "C" fn splice(
     if table::is_ours(from) || table::is_ours(to) {
         return give(Err(libc::EINVAL));
     }
-    // SAFETY: the caller's.
+    // SAFETY: the caller fulfils the requirements of the C library's function.
     unsafe { real::splice(from, from_offset, to, to_offset, length, flags) }
 }

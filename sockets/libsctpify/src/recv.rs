@@ -1,4 +1,4 @@
-//! Receiving.
+//! Functions that receive messages.
 
 use core::ffi::{c_int, c_uint, c_void};
 
@@ -13,25 +13,25 @@ use crate::{give, give_int};
 /// `read(2)`.
 ///
 /// # Safety
-/// As the C library's.
+/// The caller must fulfil the requirements of the C library's function of this name.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn read(fd: c_int, buffer: *mut c_void, length: size_t) -> ssize_t {
     if !table::is_ours(fd) {
-        // SAFETY: the caller's.
+        // SAFETY: the caller fulfils the requirements of the C library's function.
         return unsafe { real::read(fd, buffer, length) };
     }
     if length == 0 {
-        // Unlike recv(2), it does not wait for a message.
+        // Unlike recv(2), read(2) of zero bytes does not wait for a message.
         return 0;
     }
-    // SAFETY: the caller's.
+    // SAFETY: the caller fulfils the requirements of the C library's function.
     give(unsafe { receive_bytes(fd, buffer, length, 0) })
 }
 
-/// `read(2)` of programs that were compiled with checks of lengths.
+/// `read(2)` of programs that were compiled with `_FORTIFY_SOURCE`. `room` is the size of the buffer in bytes.
 ///
 /// # Safety
-/// As the C library's.
+/// The caller must fulfil the requirements of the C library's function of this name.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn __read_chk(
     fd: c_int,
@@ -40,31 +40,31 @@ pub(crate) unsafe extern "C" fn __read_chk(
     room: size_t,
 ) -> ssize_t {
     if length > room || !table::is_ours(fd) {
-        // SAFETY: the caller's.
+        // SAFETY: the caller fulfils the requirements of the C library's function.
         return unsafe { real::__read_chk(fd, buffer, length, room) };
     }
-    // SAFETY: the caller's.
+    // SAFETY: the caller fulfils the requirements of the C library's function.
     give(unsafe { receive_bytes(fd, buffer, length, 0) })
 }
 
 /// `readv(2)`.
 ///
 /// # Safety
-/// As the C library's.
+/// The caller must fulfil the requirements of the C library's function of this name.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn readv(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
     if !table::is_ours(fd) {
-        // SAFETY: the caller's.
+        // SAFETY: the caller fulfils the requirements of the C library's function.
         return unsafe { real::readv(fd, parts, count) };
     }
-    // SAFETY: the caller's.
+    // SAFETY: the caller fulfils the requirements of the C library's function.
     give(unsafe { receive_parts(fd, parts, count) })
 }
 
 /// `recv(2)`.
 ///
 /// # Safety
-/// As the C library's.
+/// The caller must fulfil the requirements of the C library's function of this name.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn recv(
     fd: c_int,
@@ -73,17 +73,17 @@ pub(crate) unsafe extern "C" fn recv(
     flags: c_int,
 ) -> ssize_t {
     if !table::is_ours(fd) {
-        // SAFETY: the caller's.
+        // SAFETY: the caller fulfils the requirements of the C library's function.
         return unsafe { real::recv(fd, buffer, length, flags) };
     }
-    // SAFETY: the caller's.
+    // SAFETY: the caller fulfils the requirements of the C library's function.
     give(unsafe { receive_bytes(fd, buffer, length, flags) })
 }
 
-/// `recv(2)` of programs that were compiled with checks of lengths.
+/// `recv(2)` of programs that were compiled with `_FORTIFY_SOURCE`. `room` is the size of the buffer in bytes.
 ///
 /// # Safety
-/// As the C library's.
+/// The caller must fulfil the requirements of the C library's function of this name.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn __recv_chk(
     fd: c_int,
@@ -93,17 +93,17 @@ pub(crate) unsafe extern "C" fn __recv_chk(
     flags: c_int,
 ) -> ssize_t {
     if length > room || !table::is_ours(fd) {
-        // SAFETY: the caller's.
+        // SAFETY: the caller fulfils the requirements of the C library's function.
         return unsafe { real::__recv_chk(fd, buffer, length, room, flags) };
     }
-    // SAFETY: the caller's.
+    // SAFETY: the caller fulfils the requirements of the C library's function.
     give(unsafe { receive_bytes(fd, buffer, length, flags) })
 }
 
 /// `recvfrom(2)`.
 ///
 /// # Safety
-/// As the C library's.
+/// The caller must fulfil the requirements of the C library's function of this name.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn recvfrom(
     fd: c_int,
@@ -114,17 +114,17 @@ pub(crate) unsafe extern "C" fn recvfrom(
     size: *mut socklen_t,
 ) -> ssize_t {
     if !table::is_ours(fd) {
-        // SAFETY: the caller's.
+        // SAFETY: the caller fulfils the requirements of the C library's function.
         return unsafe { real::recvfrom(fd, buffer, length, flags, address, size) };
     }
-    // SAFETY: the caller's.
+    // SAFETY: the caller fulfils the requirements of the C library's function.
     give(unsafe { receive_from(fd, buffer, length, flags, address, size) })
 }
 
-/// `recvfrom(2)` of programs that were compiled with checks of lengths.
+/// `recvfrom(2)` of programs that were compiled with `_FORTIFY_SOURCE`. `room` is the size of the buffer in bytes.
 ///
 /// # Safety
-/// As the C library's.
+/// The caller must fulfil the requirements of the C library's function of this name.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn __recvfrom_chk(
     fd: c_int,
@@ -136,21 +136,21 @@ pub(crate) unsafe extern "C" fn __recvfrom_chk(
     size: *mut socklen_t,
 ) -> ssize_t {
     if length > room || !table::is_ours(fd) {
-        // SAFETY: the caller's.
+        // SAFETY: the caller fulfils the requirements of the C library's function.
         return unsafe { real::__recvfrom_chk(fd, buffer, length, room, flags, address, size) };
     }
-    // SAFETY: the caller's.
+    // SAFETY: the caller fulfils the requirements of the C library's function.
     unsafe { recvfrom(fd, buffer, length, flags, address, size) }
 }
 
 /// `recvmsg(2)`.
 ///
 /// # Safety
-/// As the C library's.
+/// The caller must fulfil the requirements of the C library's function of this name.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
     if !table::is_ours(fd) {
-        // SAFETY: the caller's.
+        // SAFETY: the caller fulfils the requirements of the C library's function.
         let result = unsafe { real::recvmsg(fd, message, flags) };
         if result >= 0 {
             // SAFETY: the call has succeeded, so the pointer is valid.
@@ -161,14 +161,14 @@ pub(crate) unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: 
     if !address::is_plausible(message) {
         return give(Err(libc::EFAULT));
     }
-    // SAFETY: the caller's.
+    // SAFETY: the caller fulfils the requirements of the C library's function.
     give(unsafe { receive_message(fd, &mut *message, flags) })
 }
 
 /// `recvmmsg(2)`.
 ///
 /// # Safety
-/// As the C library's.
+/// The caller must fulfil the requirements of the C library's function of this name.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn recvmmsg(
     fd: c_int,
@@ -178,9 +178,9 @@ pub(crate) unsafe extern "C" fn recvmmsg(
     timeout: *mut timespec,
 ) -> c_int {
     if !table::is_ours(fd) {
-        // SAFETY: the caller's.
+        // SAFETY: the caller fulfils the requirements of the C library's function.
         return unsafe { real::recvmmsg(fd, messages, count, flags, timeout) };
     }
-    // SAFETY: the caller's.
+    // SAFETY: the caller fulfils the requirements of the C library's function.
     give_int(unsafe { receive_messages(fd, messages, count, flags) })
 }

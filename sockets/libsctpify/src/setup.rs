@@ -1,4 +1,4 @@
-//! Making, naming, connecting and closing sockets, and their options.
+//! Functions that create, name, connect and close sockets, copy descriptors, and get or set options.
 
 use core::ffi::{c_int, c_uint, c_void};
 
@@ -8,17 +8,17 @@ use sockproto::Operation;
 
 use crate::give_int;
 
-/// The flag of close_range(2) by which nothing is closed yet.
+/// Flag of close_range(2) that closes nothing now: it sets close-on-exec on the descriptors instead.
 const CLOSE_RANGE_CLOEXEC: c_int = 4;
 
 /// `socket(2)`.
 ///
 /// # Safety
-/// As the C library's.
+/// The caller must fulfil the requirements of the C library's function of this name.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
     if !setup::is_served(domain, kind, protocol) {
-        // SAFETY: the caller's.
+        // SAFETY: the caller fulfils the requirements of the C library's function.
         return unsafe { real::socket(domain, kind, protocol) };
     }
     give_int(setup::open(domain, kind))
@@ -27,25 +27,25 @@ pub(crate) unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_i
 /// `bind(2)`.
 ///
 /// # Safety
-/// As the C library's.
+/// The caller must fulfil the requirements of the C library's function of this name.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn bind(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
     if !table::is_ours(fd) {
-        // SAFETY: the caller's.
+        // SAFETY: the caller fulfils the requirements of the C library's function.
         return unsafe { real::bind(fd, address, length) };
     }
-    // SAFETY: the caller's.
+    // SAFETY: the caller fulfils the requirements of the C library's function.
     give_int(unsafe { setup::bind(fd, address, length) })
 }
 
 /// `listen(2)`.
 ///
 /// # Safety
-/// As the C library's.
+/// The caller must fulfil the requirements of the C library's function of this name.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
     if !table::is_ours(fd) {
-        // SAFETY: the caller's.
+        // SAFETY: the caller fulfils the requirements of the C library's function.
         return unsafe { real::listen(fd, backlog) };
     }
     give_int(setup::listen(fd, backlog))
@@ -54,31 +54,31 @@ pub(crate) unsafe extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
 /// `connect(2)`.
 ///
 /// # Safety
-/// As the C library's.
+/// The caller must fulfil the requirements of the C library's function of this name.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn connect(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
     if !table::is_ours(fd) {
-        // SAFETY: the caller's.
+        // SAFETY: the caller fulfils the requirements of the C library's function.
         return unsafe { real::connect(fd, address, length) };
     }
-    // SAFETY: the caller's.
+    // SAFETY: the caller fulfils the requirements of the C library's function.
     give_int(unsafe { setup::connect(fd, address, length) })
 }
 
 /// `accept(2)`.
 ///
 /// # Safety
-/// As the C library's.
+/// The caller must fulfil the requirements of the C library's function of this name.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn accept(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: the caller fulfils the requirements of the C library's function.
     unsafe { accept4(fd, address, length, 0) }
 }
 
 /// `accept4(2)`.
 ///
 /// # Safety
-/// As the C library's.
+/// The caller must fulfil the requirements of the C library's function of this name.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn accept4(
     fd: c_int,
@@ -87,17 +87,17 @@ pub(crate) unsafe extern "C" fn accept4(
     flags: c_int,
 ) -> c_int {
     if !table::is_ours(fd) {
-        // SAFETY: the caller's.
+        // SAFETY: the caller fulfils the requirements of the C library's function.
         return unsafe { real::accept4(fd, address, length, flags) };
     }
-    // SAFETY: the caller's.
+    // SAFETY: the caller fulfils the requirements of the C library's function.
     give_int(unsafe { setup::accept(fd, address, length, flags) })
 }
 
 /// `getsockname(2)`.
 ///
 /// # Safety
-/// As the C library's.
+/// The caller must fulfil the requirements of the C library's function of this name.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn getsockname(
     fd: c_int,
@@ -105,17 +105,17 @@ pub(crate) unsafe extern "C" fn getsockname(
     length: *mut socklen_t,
 ) -> c_int {
     if !table::is_ours(fd) {
-        // SAFETY: the caller's.
+        // SAFETY: the caller fulfils the requirements of the C library's function.
         return unsafe { real::getsockname(fd, address, length) };
     }
-    // SAFETY: the caller's.
+    // SAFETY: the caller fulfils the requirements of the C library's function.
     give_int(unsafe { setup::name(fd, Operation::LocalName, address, length) })
 }
 
 /// `getpeername(2)`.
 ///
 /// # Safety
-/// As the C library's.
+/// The caller must fulfil the requirements of the C library's function of this name.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn getpeername(
     fd: c_int,
@@ -123,17 +123,17 @@ pub(crate) unsafe extern "C" fn getpeername(
     length: *mut socklen_t,
 ) -> c_int {
     if !table::is_ours(fd) {
-        // SAFETY: the caller's.
+        // SAFETY: the caller fulfils the requirements of the C library's function.
         return unsafe { real::getpeername(fd, address, length) };
     }
-    // SAFETY: the caller's.
+    // SAFETY: the caller fulfils the requirements of the C library's function.
     give_int(unsafe { setup::name(fd, Operation::PeerName, address, length) })
 }
 
 /// `setsockopt(2)`.
 ///
 /// # Safety
-/// As the C library's.
+/// The caller must fulfil the requirements of the C library's function of this name.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn setsockopt(
     fd: c_int,
@@ -143,17 +143,17 @@ pub(crate) unsafe extern "C" fn setsockopt(
     length: socklen_t,
 ) -> c_int {
     if !table::is_ours(fd) {
-        // SAFETY: the caller's.
+        // SAFETY: the caller fulfils the requirements of the C library's function.
         return unsafe { real::setsockopt(fd, level, name, value, length) };
     }
-    // SAFETY: the caller's.
+    // SAFETY: the caller fulfils the requirements of the C library's function.
     give_int(unsafe { setup::setsockopt(fd, level, name, value, length) })
 }
 
 /// `getsockopt(2)`.
 ///
 /// # Safety
-/// As the C library's.
+/// The caller must fulfil the requirements of the C library's function of this name.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn getsockopt(
     fd: c_int,
@@ -163,21 +163,21 @@ pub(crate) unsafe extern "C" fn getsockopt(
     length: *mut socklen_t,
 ) -> c_int {
     if !table::is_ours(fd) {
-        // SAFETY: the caller's.
+        // SAFETY: the caller fulfils the requirements of the C library's function.
         return unsafe { real::getsockopt(fd, level, name, value, length) };
     }
-    // SAFETY: the caller's.
+    // SAFETY: the caller fulfils the requirements of the C library's function.
     give_int(unsafe { setup::getsockopt(fd, level, name, value, length) })
 }
 
 /// `shutdown(2)`.
 ///
 /// # Safety
-/// As the C library's.
+/// The caller must fulfil the requirements of the C library's function of this name.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
     if !table::is_ours(fd) {
-        // SAFETY: the caller's.
+        // SAFETY: the caller fulfils the requirements of the C library's function.
         return unsafe { real::shutdown(fd, how) };
     }
     give_int(setup::shutdown(fd, how))
@@ -186,74 +186,74 @@ pub(crate) unsafe extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
 /// `close(2)`.
 ///
 /// # Safety
-/// As the C library's.
+/// The caller must fulfil the requirements of the C library's function of this name.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn close(fd: c_int) -> c_int {
     table::forget(fd);
-    // SAFETY: the caller's.
+    // SAFETY: the caller fulfils the requirements of the C library's function.
     let result = unsafe { real::close(fd) };
-    // Another thread may have used the descriptor meanwhile.
+    // Another thread may have entered the descriptor in the table again before it was closed.
     table::forget(fd);
     result
 }
 
-/// `fclose(3)`, which closes without [`close`].
+/// `fclose(3)`, which closes its descriptor without a call of [`close`].
 ///
 /// # Safety
-/// As the C library's.
+/// The caller must fulfil the requirements of the C library's function of this name.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn fclose(stream: *mut FILE) -> c_int {
     if !stream.is_null() {
         let error = errno();
-        // SAFETY: the caller's.
+        // SAFETY: the caller fulfils the requirements of the C library's function.
         table::forget(unsafe { libc::fileno(stream) });
         set_errno(error);
     }
-    // SAFETY: the caller's.
+    // SAFETY: the caller fulfils the requirements of the C library's function.
     unsafe { real::fclose(stream) }
 }
 
 /// `close_range(2)`.
 ///
 /// # Safety
-/// As the C library's.
+/// The caller must fulfil the requirements of the C library's function of this name.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     if flags & CLOSE_RANGE_CLOEXEC == 0 {
         table::forget_range(first as usize, last as usize);
     }
-    // SAFETY: the caller's.
+    // SAFETY: the caller fulfils the requirements of the C library's function.
     unsafe { real::close_range(first, last, flags) }
 }
 
 /// `closefrom(3)`.
 ///
 /// # Safety
-/// As the C library's.
+/// The caller must fulfil the requirements of the C library's function of this name.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn closefrom(first: c_int) {
     table::forget_range(usize::try_from(first).unwrap_or(0), usize::MAX);
-    // SAFETY: the caller's.
+    // SAFETY: the caller fulfils the requirements of the C library's function.
     unsafe { real::closefrom(first) }
 }
 
 /// `dup(2)`.
 ///
 /// # Safety
-/// As the C library's.
+/// The caller must fulfil the requirements of the C library's function of this name.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn dup(fd: c_int) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: the caller fulfils the requirements of the C library's function.
     copied(unsafe { real::dup(fd) })
 }
 
 /// `dup2(2)`.
 ///
 /// # Safety
-/// As the C library's.
+/// The caller must fulfil the requirements of the C library's function of this name.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn dup2(fd: c_int, to: c_int) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: the caller fulfils the requirements of the C library's function.
     let result = unsafe { real::dup2(fd, to) };
     if fd == to { result } else { copied(result) }
 }
@@ -261,40 +261,41 @@ pub(crate) unsafe extern "C" fn dup2(fd: c_int, to: c_int) -> c_int {
 /// `dup3(2)`.
 ///
 /// # Safety
-/// As the C library's.
+/// The caller must fulfil the requirements of the C library's function of this name.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn dup3(fd: c_int, to: c_int, flags: c_int) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: the caller fulfils the requirements of the C library's function.
     copied(unsafe { real::dup3(fd, to, flags) })
 }
 
-/// Notes a copy that was made.
+/// Forgets the previous entry of a new descriptor, which is a copy of another one. Returns `result` unchanged.
 fn copied(result: c_int) -> c_int {
-    // The kernel is asked when it is used: a child of vfork(2) writes into its parent's table, where the number is another file.
+    // The kernel is asked about the descriptor when it is next used. No entry is written now, because a child of vfork(2) shares its
+    // parent's table. In the parent, the same number refers to another file.
     if result >= 0 {
         table::forget(result);
     }
     result
 }
 
-/// `fcntl(2)`: copies are noted.
+/// `fcntl(2)`: a copy of a descriptor replaces the previous entry of its number.
 ///
 /// # Safety
-/// As the C library's.
+/// The caller must fulfil the requirements of the C library's function of this name.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: libc::c_long) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: the caller fulfils the requirements of the C library's function.
     let result = unsafe { real::fcntl(fd, command, argument) };
     if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) { copied(result) } else { result }
 }
 
-/// `fcntl64(2)`.
+/// `fcntl64(2)` behaves like [`fcntl`].
 ///
 /// # Safety
-/// As the C library's.
+/// The caller must fulfil the requirements of the C library's function of this name.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn fcntl64(fd: c_int, command: c_int, argument: libc::c_long) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: the caller fulfils the requirements of the C library's function.
     let result = unsafe { real::fcntl64(fd, command, argument) };
     if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) { copied(result) } else { result }
 }

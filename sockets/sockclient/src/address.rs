@@ -1,4 +1,4 @@
-//! Addresses as programs pass them and want them.
+//! Conversion of addresses from and to the program's buffers.
 
 use core::ffi::c_int;
 
@@ -8,14 +8,18 @@ use sockproto::{Operation, SOCKADDR_MAX, SockAddr};
 use crate::ask::ask;
 use crate::{Outcome, table};
 
-/// Reports whether a pointer can be one: the kernel answers `EFAULT` for others, and here they would end the program.
+/// Reports whether a pointer can be valid. The kernel answers `EFAULT` for an invalid pointer; access to it here would crash the program.
 pub fn is_plausible<T>(pointer: *const T) -> bool {
-    /// Nothing is mapped below (`vm.mmap_min_addr`).
+    /// Lowest address of a valid pointer: Linux maps nothing below it (`vm.mmap_min_addr`).
     const LOWEST: usize = 4096;
     pointer.is_aligned() && pointer.addr() >= LOWEST && isize::try_from(pointer.addr()).is_ok()
 }
 
-/// Returns the address that the program passes, without what may follow it: programs pass the length of larger structures.
+/// Returns the bytes of the address that the program passes. Drops bytes after the address, because programs often pass the length of
+/// a larger structure.
+///
+/// # Errors
+/// `EFAULT` for an invalid pointer; `EINVAL` for bytes that are not an address.
 ///
 /// # Safety
 /// `address` points to `length` bytes, or is null.
@@ -24,21 +28,21 @@ pub(crate) unsafe fn given<'a>(address: *const sockaddr, length: socklen_t) -> O
         return Err(libc::EFAULT);
     }
     let length = usize::try_from(length).map_err(|_| libc::EINVAL)?;
-    // SAFETY: the caller's.
+    // SAFETY: the caller fulfils this function's requirements.
     let bytes = unsafe { core::slice::from_raw_parts(address.cast::<u8>(), length) };
     let address = SockAddr::read(bytes).map_err(|_| libc::EINVAL)?;
     Ok(&bytes[..address.as_bytes().len()])
 }
 
-/// Copies an address into the program's buffer, as much as it has room for, and tells its whole length.
+/// Copies as much of an address as fits into the program's buffer, and sets `length` to the address's whole length in bytes.
 ///
 /// # Safety
-/// `room` is null, or points to as many bytes as `length` says.
+/// Each pointer is null or valid. `room` then points to `*length` bytes.
 pub(crate) unsafe fn copy(bytes: &[u8], room: *mut sockaddr, length: *mut socklen_t) {
     if room.is_null() || length.is_null() {
         return;
     }
-    // SAFETY: the caller's.
+    // SAFETY: the caller fulfils this function's requirements.
     unsafe {
         let has_room = usize::try_from(*length).unwrap_or(0);
         core::ptr::copy_nonoverlapping(bytes.as_ptr(), room.cast::<u8>(), bytes.len().min(has_room));
@@ -46,22 +50,22 @@ pub(crate) unsafe fn copy(bytes: &[u8], room: *mut sockaddr, length: *mut sockle
     }
 }
 
-/// Copies the peer's address of a connected socket; asks for it once.
+/// Copies the peer's address of a connected socket into the program's buffer, or sets `length` to 0 if it is unknown.
 ///
 /// # Safety
-/// As [`copy`].
+/// The requirements of [`copy`] apply.
 pub(crate) unsafe fn copy_peer(fd: c_int, room: *mut sockaddr, length: *mut socklen_t) {
     if room.is_null() || length.is_null() {
         return;
     }
-    // SAFETY: the caller's.
+    // SAFETY: the caller fulfils this function's requirements.
     match peer(fd) {
         Some((bytes, known)) => unsafe { copy(&bytes[..known], room, length) },
         None => unsafe { *length = 0 },
     }
 }
 
-/// Returns the peer's address of a connected socket: bytes and length. Asks for it once.
+/// Returns the peer's address of a connected socket: the bytes and their number. Asks the server only if the table has no address.
 pub(crate) fn peer(fd: c_int) -> Option<([u8; 32], usize)> {
     table::peer(fd).or_else(|| {
         let mut bytes = [0; 32];

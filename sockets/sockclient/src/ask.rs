@@ -1,5 +1,5 @@
-//! Requests to the socket server, each by a connection of its own: a program may fork, close all its descriptors or change its user
-//! between any two of them.
+//! Requests to the socket server, each over a separate connection. A lasting connection would not work, because a program may fork, close
+//! all its descriptors or change its user at any time.
 
 use core::ffi::{CStr, c_int, c_void};
 use core::mem::offset_of;
@@ -14,7 +14,7 @@ use sockproto::{Answer, Operation, Request, SERVER_VARIABLE};
 use crate::parts::{Parts, part, part_mut};
 use crate::{Outcome, errno, outcome, real, table};
 
-/// A buffer for one descriptor as ancillary data, aligned as such.
+/// A buffer for ancillary data of one descriptor, aligned as `struct cmsghdr`.
 #[repr(C, align(8))]
 pub(crate) struct DescriptorSpace([u8; 32]);
 
@@ -27,9 +27,9 @@ impl DescriptorSpace {
         self.0.as_mut_ptr().cast()
     }
 
-    /// Length of one descriptor's ancillary data.
+    /// Returns the length of one descriptor's ancillary data, in bytes.
     pub(crate) fn length() -> usize {
-        // SAFETY: computes a length.
+        // SAFETY: the call only computes a length.
         usize::try_from(unsafe { libc::CMSG_SPACE(4) }).unwrap_or(0)
     }
 }
@@ -39,16 +39,17 @@ pub(crate) struct Reply {
     /// True if the server answered `EINPROGRESS`.
     pub(crate) is_in_progress: bool,
     pub(crate) value: c_int,
-    /// Bytes of the payload, of which as many were copied as the caller had room for.
+    /// Length of the whole payload, in bytes. The caller's buffer may hold only its beginning.
     pub(crate) length: usize,
-    /// A descriptor, which the caller owns.
+    /// Descriptor in the answer, which the caller owns.
     pub(crate) descriptor: Option<c_int>,
 }
 
-/// The server's name, if it is not in the environment.
+/// The server's name, if [`set_server`] has set it. It precedes the name in the environment.
 static SERVER: OnceLock<CString> = OnceLock::new();
 
-/// Names the server, without the leading zero byte, for a process whose environment does not. The first name holds.
+/// Sets the server's abstract name, without the leading zero byte, for a process whose environment does not contain it. Only the first
+/// call has an effect.
 pub fn set_server(name: CString) {
     SERVER.get_or_init(|| name);
 }
@@ -57,26 +58,29 @@ fn server() -> Option<&'static CStr> {
     SERVER.get().map(CString::as_c_str).or_else(|| real::environment(SERVER_VARIABLE))
 }
 
-/// Reports whether there is a server for this program.
+/// Reports whether this program has the name of a server.
 pub(crate) fn has_server() -> bool {
     server().is_some()
 }
 
-/// Longest time for which the server may keep this process waiting, in seconds; 0: any.
+/// Time limit on waiting for the server, in seconds; 0: no limit.
 static LIMIT: AtomicU32 = AtomicU32::new(0);
 
-/// The time up to which the server counts as stalled, in seconds of a clock that only grows.
+/// Time until which the server counts as stalled, in seconds of the monotonic clock ([`table::seconds`]).
 static STALLED_UNTIL: AtomicU32 = AtomicU32::new(0);
 
-/// Limits the time for which the server may keep this process waiting, in whole seconds: `ENETDOWN` after it.
+/// Limits the time that this process waits for the server, in whole seconds; 0: no limit. A call that exceeds the limit fails with
+/// `ENETDOWN`.
 pub fn set_limit(limit: Duration) {
     LIMIT.store(u32::try_from(limit.as_secs()).unwrap_or(0), Ordering::Relaxed);
 }
 
-/// Asks the server about a socket, or without one; copies the answer's payload into `room`.
+/// Sends a request to the server and waits for the answer. The request concerns `socket`, if there is one. Copies the beginning of the
+/// answer's payload into `room`.
 ///
 /// # Errors
-/// The server's, as errno; `ENETDOWN` if it is not there.
+/// The server's error, as errno; `ENETDOWN` if the server does not exist or does not answer; `EMFILE` or `ENFILE` for too many descriptors.
+/// A wait for an association can also end with `EINTR`, or with `EINPROGRESS` after the socket's time limit.
 pub(crate) fn ask(
     operation: Operation,
     (first, second): (c_int, c_int),
@@ -86,7 +90,7 @@ pub(crate) fn ask(
 ) -> Outcome<Reply> {
     let errno = errno();
     let connection = begin(operation, (first, second), payload, socket)?;
-    // The answer to some requests takes as long as an association's set-up: signals end them, as with the kernel.
+    // Some requests are answered only when the set-up of an association has ended. Signals end the wait for them, as with kernel sockets.
     let waits = matches!(operation, Operation::Connect | Operation::AwaitPeer) && first != 0;
     let waited = match socket.filter(|_| waits) {
         Some(socket) => {
@@ -98,7 +102,7 @@ pub(crate) fn ask(
         None => Ok(()),
     };
     let answered = waited.and_then(|()| answer(connection, room));
-    // SAFETY: the descriptor is ours.
+    // SAFETY: this function owns the descriptor.
     unsafe { real::close(connection) };
     if answered.is_ok() {
         crate::set_errno(errno);
@@ -106,17 +110,17 @@ pub(crate) fn ask(
     answered
 }
 
-/// Sends a request by a connection of its own, and returns that.
+/// Sends a request over a new connection, and returns the connection.
 ///
 /// # Errors
-/// `ENETDOWN` if the server is not there; `EMFILE`.
+/// `ENETDOWN` if the server does not exist or stalls; `EMFILE` or `ENFILE` for too many descriptors.
 pub(crate) fn begin(
     operation: Operation,
     (first, second): (c_int, c_int),
     payload: &[u8],
     socket: Option<c_int>,
 ) -> Outcome<c_int> {
-    // One call that waits in vain is enough.
+    // After one call has exceeded the time limit, the next ones fail at once.
     if table::seconds() < STALLED_UNTIL.load(Ordering::Relaxed) {
         return Err(libc::ENETDOWN);
     }
@@ -129,20 +133,20 @@ pub(crate) fn begin(
     })?;
     let sent = send(connection, &Request { operation, first, second, payload }, socket);
     if sent.is_err() {
-        // SAFETY: the descriptor is ours.
+        // SAFETY: this function owns the descriptor.
         unsafe { real::close(connection) };
     }
     sent.map(|()| connection)
 }
 
-/// Notes that the server stalls, if a call to it has ended by the time limit.
+/// Marks the server as stalled for the time limit, if the error shows that a call has exceeded the limit.
 fn note_stalled(error: c_int) {
     if error == libc::EAGAIN {
         STALLED_UNTIL.store(table::seconds() + LIMIT.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 }
 
-/// Connects to the server, and makes sure that it belongs to the user that the name says.
+/// Connects to the server, and checks that it runs as the user whose ID ends the server's name.
 fn connect() -> Outcome<c_int> {
     let name = server().ok_or(libc::ENETDOWN)?.to_bytes();
     // SAFETY: zeroes are a valid address.
@@ -154,7 +158,7 @@ fn connect() -> Outcome<c_int> {
     }
     let length = offset_of!(sockaddr_un, sun_path) + 1 + name.len();
     let length = socklen_t::try_from(length).map_err(|_| libc::ENAMETOOLONG)?;
-    // SAFETY: no pointers.
+    // SAFETY: the call takes no pointers.
     let socket = unsafe { real::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC, 0) };
     if socket < 0 {
         return Err(errno());
@@ -175,13 +179,14 @@ fn connect() -> Outcome<c_int> {
         _ => Err(errno()),
     };
     if result.is_err() {
-        // SAFETY: the descriptor is ours.
+        // SAFETY: this function owns the descriptor.
         unsafe { real::close(socket) };
     }
     result
 }
 
-/// Reports whether the server runs as the user whose number ends the name: any user can take a name that is free.
+/// Reports whether the server runs as the user whose ID ends the server's name. The check is needed, because any user can take an unused
+/// name.
 fn is_of_named_user(socket: c_int, name: &[u8]) -> bool {
     let digits = name.rsplit(|byte| *byte == b'-').next().unwrap_or_default();
     let wanted = core::str::from_utf8(digits).ok().and_then(|digits| digits.parse::<u32>().ok());
@@ -220,7 +225,7 @@ fn send(connection: c_int, request: &Request<'_>, socket: Option<c_int>) -> Outc
     }
     // SAFETY: all pointers are valid during the call.
     let sent = repeat(|| unsafe { real::sendmsg(connection, &raw const message, libc::MSG_NOSIGNAL) });
-    // A server that refuses this user closes the connection.
+    // A server that refuses this user closes the connection, which is an error here.
     sent.map_err(|error| {
         note_stalled(error);
         match error {
@@ -231,10 +236,10 @@ fn send(connection: c_int, request: &Request<'_>, socket: Option<c_int>) -> Outc
     Ok(())
 }
 
-/// Takes the answer to a request of [`begin`], and copies its payload into `room`.
+/// Receives the answer to a request of [`begin`], and copies the beginning of its payload into `room`.
 ///
 /// # Errors
-/// As [`ask`].
+/// The server's error, as errno; `ENETDOWN` if the server does not answer.
 #[inline(never)]
 pub(crate) fn answer(connection: c_int, room: &mut [u8]) -> Outcome<Reply> {
     let mut space = DescriptorSpace::new();
@@ -264,7 +269,7 @@ pub(crate) fn answer(connection: c_int, room: &mut [u8]) -> Outcome<Reply> {
     }
 }
 
-/// Returns the descriptor that came with a message.
+/// Returns the first descriptor that arrived with a message, if it has one.
 pub(crate) fn received_descriptor(message: &msghdr) -> Option<c_int> {
     // SAFETY: the kernel has filled in the header.
     unsafe {
@@ -276,7 +281,7 @@ pub(crate) fn received_descriptor(message: &msghdr) -> Option<c_int> {
     }
 }
 
-/// Repeats a call that a signal interrupts.
+/// Repeats a call for as long as signals interrupt it (`EINTR`).
 fn repeat(mut call: impl FnMut() -> isize) -> Outcome {
     loop {
         match outcome(call()) {

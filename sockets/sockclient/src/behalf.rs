@@ -1,6 +1,7 @@
-//! The same calls for a process that does them on behalf of another one, with copies of its descriptors and of its memory.
+//! The calls of this crate for a process that performs them on behalf of another process. The caller passes copies of that process's
+//! descriptors and memory.
 //!
-//! No call waits: it returns `EAGAIN` or `EINPROGRESS` even if the socket is blocking. Descriptors must be known to
+//! No call waits: it returns `EAGAIN` or `EINPROGRESS` even if the socket is blocking. Each descriptor must have been entered with
 //! [`table::put`].
 
 use core::ffi::c_int;
@@ -18,18 +19,18 @@ use crate::{Outcome, parts, recv, send, setup};
 pub use crate::recv::unread;
 pub use crate::setup::{is_of_server, listen, shutdown};
 
-/// Room for a message.
+/// Buffers for a message to receive.
 #[derive(Debug)]
 pub struct Message<'a> {
-    /// For its data.
+    /// Buffer for the message's data.
     pub bytes: &'a mut [u8],
-    /// For the control data.
+    /// Buffer for the control data.
     pub control: &'a mut [u8],
-    /// For the peer's address; without room it is not asked for.
+    /// Buffer for the peer's address. If it is empty, the address is not requested.
     pub name: &'a mut [u8],
 }
 
-/// The parts of a [`Message`] that were filled.
+/// Lengths of the filled parts of a [`Message`], and the message's flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Taken {
     /// Octets of data.
@@ -42,57 +43,59 @@ pub struct Taken {
     pub flags: c_int,
 }
 
-/// Takes a descriptor that a call has made.
+/// Takes ownership of a descriptor that a call has just created, and removes it from the table.
 fn owned(fd: c_int) -> OwnedFd {
     table::forget(fd);
-    // SAFETY: the call has just made the descriptor for its caller.
+    // SAFETY: the call has just created the descriptor for its caller.
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
 /// Opens a socket of this address family and type.
 ///
 /// # Errors
-/// Those of socket(2); `ENETDOWN` without a server.
+/// The errors of socket(2); `ENETDOWN` if the server does not exist.
 pub fn open(domain: c_int, kind: c_int) -> Outcome<(OwnedFd, Facts)> {
     let fd = setup::open(domain, kind | libc::SOCK_CLOEXEC)?;
     let facts = table::take(fd);
     Ok((owned(fd), facts))
 }
 
-/// Reports whether calls on a socket do not wait, as the program wants it (`O_NONBLOCK`).
+/// Reports whether the program has made the socket nonblocking (`O_NONBLOCK`).
 pub fn is_nonblocking(fd: c_int) -> bool {
     setup::has_nonblocking_flag(fd)
 }
 
-/// Returns the time limit of a socket (`SO_SNDTIMEO` or `SO_RCVTIMEO`); `None`: there is none.
+/// Returns the time limit of a socket (`SO_SNDTIMEO` or `SO_RCVTIMEO`), or `None` if the socket has no limit.
 pub fn time_limit(fd: c_int, is_to_send: bool) -> Option<Duration> {
     let name = if is_to_send { libc::SO_SNDTIMEO } else { libc::SO_RCVTIMEO };
     let milliseconds = setup::milliseconds(fd, name);
     u64::try_from(milliseconds).ok().map(Duration::from_millis)
 }
 
-/// Binds to a packed list of addresses, of which bind(2) takes one.
+/// Binds the socket to the first address of a packed list, as bind(2) does.
 ///
 /// # Errors
-/// Those of bind(2).
+/// The errors of bind(2).
 pub fn bind(fd: c_int, addresses: &[u8]) -> Outcome<c_int> {
     let length = socklen_t::try_from(addresses.len()).map_err(|_| libc::EINVAL)?;
     // SAFETY: the list has this length.
     unsafe { setup::bind(fd, addresses.as_ptr().cast(), length) }
 }
 
-/// Connects to a packed list of addresses. `begun` gets the association's identifier, also while it is set up.
+/// Connects to a peer with a packed list of addresses. Sets `begun` to the association's identifier, even if the call fails with
+/// `EINPROGRESS`.
 ///
 /// # Errors
-/// Those of connect(2); `EINPROGRESS` while the association is set up: then the socket becomes writable, and [`finish_connect`] tells.
+/// The errors of connect(2). `EINPROGRESS` means that the association is being set up. The socket becomes writable when the attempt has
+/// ended, and [`finish_connect`] then returns the result.
 pub fn connect(fd: c_int, addresses: &[u8], begun: &mut c_int) -> Outcome<c_int> {
     setup::connect_to(fd, addresses, begun)
 }
 
-/// Ends a call of [`connect`] that was in progress.
+/// Returns the result of an attempt of [`connect`] that was in progress and has ended.
 ///
 /// # Errors
-/// `ECONNREFUSED`, `ETIMEDOUT` and so on.
+/// The attempt's error, such as `ECONNREFUSED` and `ETIMEDOUT`.
 pub fn finish_connect(fd: c_int) -> Outcome<()> {
     match setup::pending_error(fd)? {
         0 => {
@@ -103,45 +106,47 @@ pub fn finish_connect(fd: c_int) -> Outcome<()> {
     }
 }
 
-/// Begins to connect a one-to-many socket. Returns the connection by which the server tells the end of the attempt: once it is readable,
-/// [`end_attempt`] has the answer. Nobody waits any more when it is closed.
+/// Begins to connect a one-to-many socket. Returns the connection on which the server will report the end of the attempt. When the
+/// connection is readable, [`end_attempt`] returns the result. Closing the connection cancels the report.
 ///
 /// # Errors
-/// `ENETDOWN` without a server.
+/// `ENETDOWN` if the server does not exist; `EMFILE` or `ENFILE` for too many descriptors.
 pub fn attempt(fd: c_int, addresses: &[u8]) -> Outcome<OwnedFd> {
     table::set(fd, bit::CONNECTED);
     crate::ask::begin(Operation::Connect, (1, 0), addresses, Some(fd)).map(owned)
 }
 
-/// Ends an [`attempt`], and returns the association's identifier.
+/// Receives the server's report about an [`attempt`], and returns the association's identifier.
 ///
 /// # Errors
-/// `ECONNREFUSED`, `ETIMEDOUT`, `EISCONN` and so on.
+/// The attempt's error, such as `ECONNREFUSED`, `ETIMEDOUT` and `EISCONN`. `EINPROGRESS` if too many callers wait at the server.
 pub fn end_attempt(connection: OwnedFd) -> Outcome<c_int> {
     let reply = crate::ask::answer(connection.as_raw_fd(), &mut [])?;
     if reply.is_in_progress { Err(libc::EINPROGRESS) } else { Ok(reply.value) }
 }
 
-/// After a message to a peer: asks the server to tell when the association is up. The connection is readable then, and nobody waits any more
-/// when it is closed. With Linux a blocking call waits for it.
+/// Asks the server to report when the association with this peer is up, after a message that has begun it. In Linux, a blocking call waits
+/// for this.
+///
+/// The returned connection becomes readable when the report arrives. Closing the connection cancels the report.
 ///
 /// # Errors
-/// `ENETDOWN` without a server.
+/// `ENETDOWN` if the server does not exist; `EMFILE` or `ENFILE` for too many descriptors.
 pub fn await_peer(fd: c_int, address: &[u8]) -> Outcome<OwnedFd> {
     crate::ask::begin(Operation::AwaitPeer, (1, 0), address, Some(fd)).map(owned)
 }
 
-/// Takes an association from a listener's queue: a blocking socket without `SOCK_NONBLOCK`.
+/// Takes an association from a listener's queue. The new socket is nonblocking only if `flags` has `SOCK_NONBLOCK`.
 ///
 /// # Errors
-/// Those of accept(2).
+/// The errors of accept(2).
 pub fn accept(fd: c_int, flags: c_int) -> Outcome<(OwnedFd, Facts)> {
     let accepted = setup::accept_one(fd, flags | libc::SOCK_CLOEXEC)?;
     let facts = table::take(accepted);
     Ok((owned(accepted), facts))
 }
 
-/// Gives an association of a one-to-many socket a socket of its own, a blocking one without `SOCK_NONBLOCK`.
+/// Moves an association of a one-to-many socket to a new socket. The new socket is nonblocking only if `flags` has `SOCK_NONBLOCK`.
 ///
 /// # Errors
 /// `EINVAL` for an unknown identifier.
@@ -154,20 +159,22 @@ pub fn peel_off(fd: c_int, id: c_int, flags: c_int) -> Outcome<(OwnedFd, Facts)>
     Ok((owned(peeled), facts))
 }
 
-/// Returns the socket's own address, or its peer's, as `operation` says.
+/// Returns the socket's local address or its peer's address: the bytes and their number. `operation` is [`Operation::LocalName`] or
+/// [`Operation::PeerName`].
 ///
 /// # Errors
-/// Those of getsockname(2) and getpeername(2).
+/// The errors of getsockname(2) and getpeername(2).
 pub fn name(fd: c_int, operation: Operation) -> Outcome<([u8; SOCKADDR_MAX], usize)> {
     let mut bytes = [0; SOCKADDR_MAX];
     let reply = ask(operation, (0, 0), &[], Some(fd), &mut bytes)?;
     if reply.is_in_progress { Err(libc::ENOTCONN) } else { Ok((bytes, reply.length.min(SOCKADDR_MAX))) }
 }
 
-/// Reads an option. The value holds what the program's buffer held, and gets the answer, whose length is returned.
+/// Reads an option. Before the call, `value` holds the content of the program's buffer; afterwards it holds the answer. Returns the
+/// answer's length in bytes.
 ///
 /// # Errors
-/// Those of getsockopt(2).
+/// The errors of getsockopt(2).
 pub fn option(fd: c_int, level: c_int, name: c_int, value: &mut [u8]) -> Outcome<usize> {
     let mut length = socklen_t::try_from(value.len()).map_err(|_| libc::EINVAL)?;
     // SAFETY: the value has this length.
@@ -175,20 +182,20 @@ pub fn option(fd: c_int, level: c_int, name: c_int, value: &mut [u8]) -> Outcome
     usize::try_from(length).map_err(|_| libc::EINVAL)
 }
 
-/// Sets an option. Options of the kernel are set with this process's rights.
+/// Sets an option. An option that the kernel's `AF_UNIX` socket has is set with the rights of the calling process.
 ///
 /// # Errors
-/// Those of setsockopt(2).
+/// The errors of setsockopt(2).
 pub fn set_option(fd: c_int, level: c_int, name: c_int, value: &[u8]) -> Outcome<c_int> {
     let length = socklen_t::try_from(value.len()).map_err(|_| libc::EINVAL)?;
     // SAFETY: the value has this length.
     unsafe { setup::setsockopt(fd, level, name, value.as_ptr().cast(), length) }
 }
 
-/// Receives one message, or as much of it as there is room for.
+/// Receives one message, or as much of it as fits into the buffers.
 ///
 /// # Errors
-/// Those of recvmsg(2).
+/// The errors of recvmsg(2).
 pub fn receive(fd: c_int, message: Message<'_>, flags: c_int) -> Outcome<Taken> {
     let mut part = parts::part_mut(message.bytes);
     let mut control = Control([0; CONTROL_MAX]);
@@ -209,10 +216,10 @@ pub fn receive(fd: c_int, message: Message<'_>, flags: c_int) -> Outcome<Taken> 
     })
 }
 
-/// Sends one message, with control data and to an address, where they are not empty.
+/// Sends one message. The control data `control` and the destination address `name` may be empty. Returns the bytes sent.
 ///
 /// # Errors
-/// Those of sendmsg(2); `ENOBUFS` for more than [`CONTROL_MAX`] octets of control data. `EPIPE` sends no signal.
+/// The errors of sendmsg(2); `ENOBUFS` for more than [`CONTROL_MAX`] octets of control data. `EPIPE` raises no signal.
 pub fn send(fd: c_int, bytes: &[u8], control: &[u8], name: &[u8], flags: c_int) -> Outcome<usize> {
     let mut part = parts::part(bytes);
     let mut copy = Control([0; CONTROL_MAX]);
@@ -227,14 +234,14 @@ pub fn send(fd: c_int, bytes: &[u8], control: &[u8], name: &[u8], flags: c_int) 
     usize::try_from(sent).map_err(|_| libc::EMSGSIZE)
 }
 
-/// Most octets of control data: SCTP's items together take a quarter.
+/// Limit on the control data of a message, in octets. All items of SCTP together need a quarter of it.
 pub const CONTROL_MAX: usize = 1024;
 
 /// Control data, aligned as `struct cmsghdr`.
 #[repr(align(8))]
 struct Control([u8; CONTROL_MAX]);
 
-/// Describes a message of one part to the kernel, for as long as its parts live.
+/// Returns the message header for one buffer and its control data. The header points to both, and must not outlive them.
 fn header(part: *mut iovec, control: &mut Control, control_length: usize) -> msghdr {
     // SAFETY: zeroes are a valid message header.
     let mut header: msghdr = unsafe { core::mem::zeroed() };

@@ -9,16 +9,16 @@ use sockproto::{DataHeader, Kind, flag};
 use crate::Outcome;
 use crate::send::Given;
 
-/// Reads what a program says of a message to send.
+/// Reads the ancillary data that a program passes with a message to send.
 ///
 /// # Errors
-/// `EINVAL` for an item that is unknown or has another length, and for flags that are unknown or not for this style of socket.
+/// `EINVAL` for an item that is unknown or has the wrong length, and for flags that this style of socket does not accept.
 ///
 /// # Safety
 /// The message is one that the program passes to sendmsg(2).
 pub(crate) unsafe fn read(message: &msghdr, is_one_to_many: bool) -> Outcome<Given> {
     let mut given = Given::nothing();
-    // SAFETY: the caller's.
+    // SAFETY: the caller fulfils this function's requirements.
     let mut item: *mut cmsghdr = unsafe { libc::CMSG_FIRSTHDR(message) };
     while !item.is_null() {
         // SAFETY: the macros return items within the control data.
@@ -59,21 +59,21 @@ fn take(given: &mut Given, kind: c_int, data: &[u8]) -> Outcome<()> {
             header.flags |= flag::WITH_INFO;
         }
         (cmsg::INIT, 8) => given.peer.init = [short(0), short(2), short(4), short(6)],
-        // An association that is up has its addresses.
+        // These items are ignored. An association that is up already has its addresses.
         (cmsg::AUTHINFO, 2) | (cmsg::DSTADDRV4, 4) | (cmsg::DSTADDRV6, 16) => {}
         _ => return Err(libc::EINVAL),
     }
     Ok(())
 }
 
-/// Writes an item behind `used` bytes, and returns its length with padding. As the kernel does, cuts an item that has not enough room:
-/// libsctp's own buffers are too small for two.
+/// Writes an item after the first `used` bytes of the control data. Returns the item's length in bytes, with padding. Truncates an item
+/// that has too little room, as the kernel does, because libsctp's own buffers are too small for two items.
 ///
 /// # Safety
 /// The message is one that the program passes to recvmsg(2), and `used` is at most its `msg_controllen`.
 unsafe fn put_item(message: &mut msghdr, used: usize, kind: c_int, data: &[u8]) -> usize {
     let length = u32::try_from(data.len()).unwrap_or(0);
-    // SAFETY: computes lengths.
+    // SAFETY: the calls only compute lengths.
     let (space, whole, header) = unsafe {
         (libc::CMSG_SPACE(length) as usize, libc::CMSG_LEN(length) as usize, libc::CMSG_LEN(0) as usize)
     };
@@ -94,14 +94,14 @@ unsafe fn put_item(message: &mut msghdr, used: usize, kind: c_int, data: &[u8]) 
     space.min(left)
 }
 
-/// Writes the items that the program asked for; sets `MSG_CTRUNC` if there is no room.
+/// Writes the items that the program has requested. Sets `MSG_CTRUNC` if their room is too small.
 ///
 /// # Safety
 /// The message is one that the program passes to recvmsg(2).
 pub(crate) unsafe fn write(message: &mut msghdr, header: &DataHeader, next: Option<&(DataHeader, usize)>) {
     let mut used = 0;
     let mut put = |kind: c_int, data: &[u8]| {
-        // SAFETY: as the caller says; `used` comes from the items before.
+        // SAFETY: the caller guarantees a valid message, and `used` is the length of the items before.
         used += unsafe { put_item(message, used, kind, data) };
     };
     if let Some((next, length)) = next {

@@ -1,4 +1,4 @@
-//! Buffers of a message, with its header before them.
+//! Lists of buffers for one message, with the message's header before the program's buffers.
 
 use core::mem::MaybeUninit;
 
@@ -6,20 +6,21 @@ use libc::{iovec, msghdr};
 
 use crate::Outcome;
 
-/// Most buffers of one call (`UIO_MAXIOV`), less one for the header.
+/// Limit on the program's buffers in one call: the kernel's limit (`UIO_MAXIOV`) minus one for the header.
 const PARTS_MAX: usize = 1023;
 
-/// Room for a header's description and the program's. Only what is used is written: a call has few buffers.
+/// Descriptions of the header and of the program's buffers. Only the first `count` entries are initialised, because most calls have few
+/// buffers.
 pub(crate) struct Parts {
     room: [MaybeUninit<iovec>; PARTS_MAX + 1],
     count: usize,
 }
 
 impl Parts {
-    /// Puts a header before the program's buffers.
+    /// Makes a list of the header and the program's buffers.
     ///
     /// # Errors
-    /// `EMSGSIZE` for too many.
+    /// `EMSGSIZE` for more than [`PARTS_MAX`] buffers.
     pub(crate) fn new(header: iovec, parts: &[iovec]) -> Outcome<Parts> {
         let mut room = [const { MaybeUninit::uninit() }; PARTS_MAX + 1];
         let places = room.get_mut(1..=parts.len()).ok_or(libc::EMSGSIZE)?;
@@ -30,7 +31,7 @@ impl Parts {
         Ok(Parts { room, count: parts.len() + 1 })
     }
 
-    /// Describes the message to the kernel, for as long as this lives.
+    /// Returns a message header for these buffers. The header points into this list, and must not outlive it.
     pub(crate) fn message(&mut self) -> msghdr {
         // SAFETY: zeroes are a valid message header.
         let mut message: msghdr = unsafe { core::mem::zeroed() };
@@ -40,12 +41,12 @@ impl Parts {
     }
 }
 
-/// Describes bytes to the kernel.
+/// Returns the description of bytes that the kernel will read.
 pub(crate) fn part(bytes: &[u8]) -> iovec {
     iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() }
 }
 
-/// Describes room for bytes to the kernel.
+/// Returns the description of a buffer that the kernel will fill.
 pub(crate) fn part_mut(room: &mut [u8]) -> iovec {
     iovec { iov_base: room.as_mut_ptr().cast(), iov_len: room.len() }
 }
@@ -53,7 +54,7 @@ pub(crate) fn part_mut(room: &mut [u8]) -> iovec {
 /// Returns the program's list of buffers.
 ///
 /// # Errors
-/// `EINVAL` for too many; `EFAULT`.
+/// `EINVAL` for more than [`PARTS_MAX`] buffers; `EFAULT` for an invalid pointer.
 ///
 /// # Safety
 /// `parts` points to `count` descriptions of buffers, or is null.
@@ -62,7 +63,7 @@ pub(crate) unsafe fn parts_of<'a>(parts: *const iovec, count: usize) -> Outcome<
         0 => Ok(&[]),
         _ if count > PARTS_MAX => Err(libc::EINVAL),
         _ if !crate::address::is_plausible(parts) => Err(libc::EFAULT),
-        // SAFETY: the caller's.
+        // SAFETY: the caller fulfils this function's requirements.
         _ => Ok(unsafe { core::slice::from_raw_parts(parts, count) }),
     }
 }

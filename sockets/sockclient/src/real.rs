@@ -1,4 +1,4 @@
-//! The C library's functions, past those that `libsctpify` puts in front of them.
+//! The C library's own functions, which `libsctpify` hides behind functions of the same names.
 
 use core::ffi::{CStr, c_char, c_int, c_long, c_uint, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering};
@@ -24,7 +24,7 @@ impl Function {
         // SAFETY: the name is a C string.
         let found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
         if found.is_null() {
-            // A C library without the function has no caller of it either.
+            // This does not happen: if the C library lacks a function, no program calls it.
             // SAFETY: abort(3) has no preconditions.
             unsafe { libc::abort() };
         }
@@ -39,16 +39,16 @@ macro_rules! real {
             #[doc = concat!("`", stringify!($name), "` of the C library.")]
             ///
             /// # Safety
-            /// As the C library's function of this name.
+            /// The caller must fulfil the requirements of the C library's function of this name.
             pub unsafe fn $name($($argument: $type),*) -> $result {
                 static FUNCTION: Function = Function::new(
-                    // SAFETY: the name of a function has no zero byte, and one is added.
+                    // SAFETY: the name of a function has no zero byte, and the macro appends one.
                     unsafe { CStr::from_bytes_with_nul_unchecked(concat!(stringify!($name), "\0").as_bytes()) },
                 );
                 // SAFETY: the C library has the function with these types.
                 let function: unsafe extern "C" fn($($type),*) -> $result =
                     unsafe { core::mem::transmute(FUNCTION.address()) };
-                // SAFETY: the caller's.
+                // SAFETY: the caller fulfils the requirements of the C library's function.
                 unsafe { function($($argument),*) }
             }
         )*
@@ -97,10 +97,10 @@ real! {
     __recvfrom_chk(fd: c_int, buffer: *mut c_void, length: size_t, room: size_t, flags: c_int, address: *mut sockaddr, size: *mut socklen_t) -> ssize_t;
 }
 
-/// Reads an environment variable: the C library's `getenv` takes no lock.
+/// Returns the value of an environment variable. The C library's `getenv` takes no lock.
 pub(crate) fn environment(name: &CStr) -> Option<&'static CStr> {
-    // SAFETY: the name is a C string, and so is what is returned.
+    // SAFETY: the name is a C string. The result is null or a C string.
     let value: *const c_char = unsafe { libc::getenv(name.as_ptr()) };
-    // SAFETY: as above. A program that changes its environment meanwhile breaks its own getenv as well.
+    // SAFETY: the value is a C string. A program that changes its environment meanwhile also breaks its own calls of getenv.
     (!value.is_null()).then(|| unsafe { CStr::from_ptr(value) })
 }

@@ -1,7 +1,7 @@
-//! Receiving.
+//! Functions that receive messages.
 //!
-//! A message is looked at before it is taken, so that what the program has no room for stays in the kernel: poll(2) and a forked child see
-//! it. Of a message that was read in part, `SO_PEEK_OFF` keeps the place.
+//! A message is examined before it is removed from the kernel's queue. If the program's buffer is too small, the whole message stays in
+//! the kernel, where poll(2) and forked children see it. `SO_PEEK_OFF` then records the position up to which it was read.
 
 use core::ffi::{c_int, c_uint, c_void};
 
@@ -16,17 +16,17 @@ use crate::setup::{has_nonblocking_flag, without_waiting};
 use crate::table::{self, bit};
 use crate::{Outcome, address, outcome, real};
 
-/// A message as it is received, or a part of one.
+/// A received message, or a part of one.
 struct Received {
     header: DataHeader,
     /// The peer, on a one-to-many socket.
     peer: Option<SockAddr>,
     length: usize,
-    /// `MSG_EOR` and `MSG_NOTIFICATION`; 0 at the end.
+    /// The bits `MSG_EOR` and `MSG_NOTIFICATION`; 0 at the end of the association.
     flags: c_int,
 }
 
-/// Returns how much of the first message was read already; `None`: nothing.
+/// Returns the number of bytes of the first message that were read already, including its header. Returns `None` if no position is set.
 pub(crate) fn peek_offset(fd: c_int) -> Option<usize> {
     let mut offset: c_int = -1;
     let mut length = 4;
@@ -42,12 +42,12 @@ pub(crate) fn set_peek_offset(fd: c_int, offset: c_int) {
     unsafe { real::setsockopt(fd, libc::SOL_SOCKET, libc::SO_PEEK_OFF, (&raw const offset).cast(), 4) };
 }
 
-/// Receives one message, or as much of it as there is room for.
+/// Receives one message, or as much of it as fits into the buffers.
 fn receive(fd: c_int, parts: &[iovec], flags: c_int) -> Outcome<Received> {
     let errno = crate::errno();
     let received = receive_or_wait(fd, parts, flags);
     if received.is_ok() {
-        // Programs see errno of failed calls only.
+        // A successful call must not change errno.
         crate::set_errno(errno);
     }
     received
@@ -83,17 +83,20 @@ fn receive_or_wait(fd: c_int, parts: &[iovec], flags: c_int) -> Outcome<Received
     }
 }
 
-/// Waits for a message in the kernel, which knows the program's time limit (`SO_RCVTIMEO`), and whether the call goes on after a signal
-/// (`SA_RESTART`).
+/// Waits for a message in the kernel. The kernel observes the program's time limit (`SO_RCVTIMEO`), and resumes the call after a signal
+/// with `SA_RESTART`. The message stays in the queue.
 ///
 /// # Errors
-/// `EAGAIN` after the time limit; `EINTR`.
+/// `EAGAIN` after the time limit; `EINTR` after a signal.
 pub(crate) fn wait_for_message(fd: c_int) -> Outcome {
-    // SAFETY: no bytes are written.
+    // SAFETY: the buffer has no bytes, so none are written.
     outcome(unsafe { real::recv(fd, core::ptr::null_mut(), 0, libc::MSG_PEEK | without_waiting(fd)) })
 }
 
-/// Checks that there is an association, or that one is being set up.
+/// Checks that the socket has an association. Returns true if the association is up, and false while it is being set up.
+///
+/// # Errors
+/// `ENOTCONN` without an association, and the errors of [`ask`].
 pub(crate) fn must_be_connected(fd: c_int) -> Outcome<bool> {
     let mut room = [0; SOCKADDR_MAX];
     let reply = ask(sockproto::Operation::PeerName, (0, 0), &[], Some(fd), &mut room)?;
@@ -103,7 +106,10 @@ pub(crate) fn must_be_connected(fd: c_int) -> Outcome<bool> {
     Ok(!reply.is_in_progress)
 }
 
-/// Checks that a one-to-many socket has an association or listens: else it would wait for ever.
+/// Checks that a one-to-many socket has an association or listens. Otherwise a wait for messages would never end.
+///
+/// # Errors
+/// `ENOTCONN` for a socket that can receive no messages.
 fn must_expect_messages(fd: c_int) -> Outcome<()> {
     let mut value = [0; 4];
     for (level, name) in [(SOL_SCTP, option::ASSOC_NUMBER), (libc::SOL_SOCKET, libc::SO_ACCEPTCONN)] {
@@ -116,7 +122,7 @@ fn must_expect_messages(fd: c_int) -> Outcome<()> {
     Err(libc::ENOTCONN)
 }
 
-/// Takes one message without waiting.
+/// Receives one message, or a part of it, without waiting.
 #[inline(never)]
 fn take(fd: c_int, parts: &[iovec], is_peek: bool) -> Outcome<Received> {
     let read_before = if table::has(fd, bit::PARTIAL) { peek_offset(fd).filter(|at| *at > 0) } else { None };
@@ -125,7 +131,7 @@ fn take(fd: c_int, parts: &[iovec], is_peek: bool) -> Outcome<Received> {
     }
     let mut prefix = [0; DATA_HEADER + PEER_LENGTH];
     let prefix = &mut prefix[..table::prefix(fd)];
-    // Of a message that was read in part only the header is looked at here.
+    // If the message was read in part, only its header is examined here.
     let after_header = if read_before.is_some() { &[] } else { parts };
     let mut all = Parts::new(part_mut(prefix), after_header)?;
     let length = peek(fd, &mut all.message())?;
@@ -147,7 +153,7 @@ fn take(fd: c_int, parts: &[iovec], is_peek: bool) -> Outcome<Received> {
         Kind::Data | Kind::Notification => {}
     }
     if header.kind == Kind::Notification && peer.is_some() {
-        // It may tell of the association's end.
+        // The notification may report the end of the association.
         table::forget_association(fd, header.association);
     }
     let room = parts.iter().fold(0_usize, |room, part| room.saturating_add(part.iov_len));
@@ -185,7 +191,8 @@ fn take(fd: c_int, parts: &[iovec], is_peek: bool) -> Outcome<Received> {
     Ok(Received { header, peer, length: rest.min(room), flags })
 }
 
-/// Looks at the first message, and returns its length from the place on where reading begins.
+/// Reads the beginning of the first message into the buffers, and leaves the message in the queue. Returns the message's length in bytes
+/// from the position of `SO_PEEK_OFF` on. Does not wait.
 pub(crate) fn peek(fd: c_int, message: &mut msghdr) -> Outcome<usize> {
     let flags = libc::MSG_PEEK | libc::MSG_TRUNC | libc::MSG_DONTWAIT;
     // SAFETY: the kernel checks the program's buffers.
@@ -193,16 +200,20 @@ pub(crate) fn peek(fd: c_int, message: &mut msghdr) -> Outcome<usize> {
     Ok(usize::try_from(length).unwrap_or(0))
 }
 
-/// Takes the first message off.
+/// Removes the first message from the queue.
 fn drop_first(fd: c_int) {
-    // SAFETY: no bytes are written.
+    // SAFETY: the buffer has no bytes, so none are written.
     unsafe { real::recv(fd, core::ptr::null_mut(), 0, libc::MSG_DONTWAIT | libc::MSG_TRUNC) };
 }
 
-/// The server has ended: the program sees a dead peer once, and then a socket without an association. An end without an error would let
-/// it ask again for ever.
+/// Returns the result of receiving from a pair whose stream has ended. After the program's own shutdown(2), the result is the end of the
+/// association.
+///
+/// # Errors
+/// If the server has ended, `ECONNRESET` once, and `ENOTCONN` afterwards. Without an error, the program could try again forever.
 fn after_the_server(fd: c_int) -> Outcome<Received> {
-    // The program's own shutdown(2) looks the same. After SHUT_RDWR the server has forgotten the socket; without it, it is another server.
+    // After the program's shutdown(2), the server may have forgotten the socket (EBADF). Without shutdown(2), EBADF means that another
+    // server has the name now.
     let server = must_be_connected(fd);
     if server.is_ok() || server == Err(libc::EBADF) && table::has(fd, bit::READ_OVER) {
         return Ok(Received { header: DataHeader::new(Kind::Ended), peer: None, length: 0, flags: 0 });
@@ -217,10 +228,10 @@ fn after_the_server(fd: c_int) -> Outcome<Received> {
 /// Receives into one buffer of `length` bytes, with flags of recv(2). Returns the bytes received.
 ///
 /// # Errors
-/// Those of recv(2).
+/// The errors of recv(2).
 ///
 /// # Safety
-/// The `length` bytes at `buffer` may be overwritten.
+/// The `length` bytes at `buffer` may be overwritten. The kernel checks the pointer.
 pub unsafe fn receive_bytes(fd: c_int, buffer: *mut c_void, length: size_t, flags: c_int) -> Outcome {
     let part = iovec { iov_base: buffer, iov_len: length };
     let received = receive(fd, &[part], flags)?;
@@ -230,12 +241,12 @@ pub unsafe fn receive_bytes(fd: c_int, buffer: *mut c_void, length: size_t, flag
 /// Receives into `count` buffers, as readv(2) does. Returns the bytes received.
 ///
 /// # Errors
-/// Those of readv(2).
+/// The errors of readv(2).
 ///
 /// # Safety
 /// `parts` points to `count` descriptions of buffers, or is null. The buffers may be overwritten.
 pub unsafe fn receive_parts(fd: c_int, parts: *const iovec, count: c_int) -> Outcome {
-    // SAFETY: the caller's.
+    // SAFETY: the caller fulfils this function's requirements.
     let parts = unsafe { parts_of(parts, usize::try_from(count).unwrap_or(usize::MAX)) };
     parts.and_then(|parts| receive(fd, parts, 0)).map(|received| received.length as isize)
 }
@@ -244,10 +255,10 @@ pub unsafe fn receive_parts(fd: c_int, parts: *const iovec, count: c_int) -> Out
 /// received.
 ///
 /// # Errors
-/// Those of recvfrom(2).
+/// The errors of recvfrom(2).
 ///
 /// # Safety
-/// The `length` bytes at `buffer` may be overwritten. `address` is null, or points to as many bytes as `size` says.
+/// The `length` bytes at `buffer` may be overwritten. The kernel checks this pointer. `address` is null, or points to `*size` bytes.
 pub unsafe fn receive_from(
     fd: c_int,
     buffer: *mut c_void,
@@ -258,31 +269,33 @@ pub unsafe fn receive_from(
 ) -> Outcome {
     let part = iovec { iov_base: buffer, iov_len: length };
     receive(fd, &[part], flags).map(|received| {
-        // SAFETY: the caller's.
+        // SAFETY: the caller fulfils this function's requirements.
         unsafe { copy_peer(fd, &received, address, size) };
         received.length as isize
     })
 }
 
+/// Copies the address of the message's peer into the program's buffer.
+///
 /// # Safety
-/// As [`address::copy`].
+/// The requirements of [`address::copy`] apply.
 unsafe fn copy_peer(fd: c_int, received: &Received, room: *mut sockaddr, length: *mut socklen_t) {
-    // SAFETY: the caller's.
+    // SAFETY: the caller fulfils this function's requirements.
     match &received.peer {
         Some(peer) => unsafe { address::copy(peer.as_bytes(), room, length) },
         None => unsafe { address::copy_peer(fd, room, length) },
     }
 }
 
-/// Forgets what is known of descriptors that have come with a message of another socket: they may be any.
+/// Removes the descriptors that arrived with a message of another socket from the table, because they may be any files.
 ///
 /// # Safety
-/// The kernel has filled in the message, by recvmsg(2).
+/// recvmsg(2) has filled in the message.
 pub unsafe fn forget_received(message: &msghdr) {
     if message.msg_controllen == 0 {
         return;
     }
-    // SAFETY: the caller's.
+    // SAFETY: the caller fulfils this function's requirements.
     unsafe {
         let mut item = libc::CMSG_FIRSTHDR(message);
         while !item.is_null() {
@@ -301,12 +314,12 @@ pub unsafe fn forget_received(message: &msghdr) {
 /// Receives one message with its ancillary data, with flags of recvmsg(2). Returns the bytes received.
 ///
 /// # Errors
-/// Those of recvmsg(2).
+/// The errors of recvmsg(2).
 ///
 /// # Safety
 /// The message's pointers are valid.
 pub unsafe fn receive_message(fd: c_int, message: &mut msghdr, flags: c_int) -> Outcome {
-    // SAFETY: the caller's.
+    // SAFETY: the caller fulfils this function's requirements.
     let parts = unsafe { parts_of(message.msg_iov, message.msg_iovlen) }?;
     let mut received = receive(fd, parts, flags)?;
     let wants = |bits| table::has(fd, bits);
@@ -314,18 +327,18 @@ pub unsafe fn receive_message(fd: c_int, message: &mut msghdr, flags: c_int) -> 
     received.header.flags |= if wants(bit::WANTS_NXTINFO) { flag::WITH_NXTINFO } else { 0 };
     message.msg_flags = received.flags;
     if received.header.kind == Kind::Data {
-        // SAFETY: the caller's.
+        // SAFETY: the caller fulfils this function's requirements.
         unsafe { crate::cmsg::write(message, &received.header, next_info(fd, &received, flags).as_ref()) };
     } else {
         message.msg_controllen = 0;
     }
-    // SAFETY: the caller's.
+    // SAFETY: the caller fulfils this function's requirements.
     unsafe { copy_peer(fd, &received, message.msg_name.cast(), &raw mut message.msg_namelen) };
     isize::try_from(received.length).map_err(|_| libc::EMSGSIZE)
 }
 
-/// Returns the header of the message behind the one that was received, and its length, if the program wants to know
-/// (`SCTP_NXTINFO`).
+/// Returns the header and the length of the message after the received one, if the program has requested them (`SCTP_NXTINFO`). Returns
+/// `None` if the received message is not finished, or no further message waits.
 #[inline(never)]
 fn next_info(fd: c_int, received: &Received, flags: c_int) -> Option<(DataHeader, usize)> {
     let is_taken = flags & libc::MSG_PEEK == 0 && received.flags & libc::MSG_EOR != 0;
@@ -340,10 +353,10 @@ fn next_info(fd: c_int, received: &Received, flags: c_int) -> Option<(DataHeader
     is_message.then(|| (header, length.saturating_sub(prefix.len())))
 }
 
-/// Receives up to `count` messages, as recvmmsg(2) without a time limit does. Returns how many.
+/// Receives up to `count` messages, as recvmmsg(2) without a time limit does. Returns the number of messages received.
 ///
 /// # Errors
-/// Those of recvmsg(2), of the first message.
+/// The errors of recvmsg(2), if the first message cannot be received.
 ///
 /// # Safety
 /// `messages` points to `count` messages, whose pointers are valid.
@@ -360,7 +373,7 @@ pub unsafe fn receive_messages(
         } else {
             flags
         };
-        // SAFETY: the caller's.
+        // SAFETY: the caller fulfils this function's requirements.
         let taken = unsafe {
             let message = &mut *messages.add(number);
             receive_message(fd, &mut message.msg_hdr, flags).inspect(|length| {
@@ -381,7 +394,7 @@ pub unsafe fn receive_messages(
     Ok(received)
 }
 
-/// Returns the length of the first message, or of its rest; 0: there is none.
+/// Returns the number of bytes of the first message that have not been read. Returns 0 if no message waits.
 ///
 /// # Errors
 /// `ENOTCONN` for a socket that listens.
@@ -393,7 +406,7 @@ pub fn unread(fd: c_int) -> Outcome<c_int> {
     let mut prefix = [0; DATA_HEADER + PEER_LENGTH];
     let prefix = &mut prefix[..table::prefix(fd)];
     let _lock = table::lock(fd);
-    // Of a message that was read in part the rest counts. Its place is kept while the header is looked at.
+    // If the message was read in part, only its rest counts. The position is reset while the header is examined, and then restored.
     let read_before = peek_offset(fd).filter(|at| *at > 0);
     if read_before.is_some() {
         set_peek_offset(fd, -1);

@@ -1,4 +1,4 @@
-//! Sending: the header before the program's bytes, in one system call.
+//! Functions that send messages. One system call sends the header and the program's bytes.
 
 use core::ffi::{c_int, c_uint, c_void};
 
@@ -16,25 +16,25 @@ use crate::setup::{connect_to, is_nonblocking, wait_until_writable};
 use crate::table::{self, bit};
 use crate::{Outcome, outcome, real};
 
-/// The program's words on a message to send.
+/// Header and peer of a message to send, as the program has specified them.
 pub(crate) struct Given {
     pub(crate) header: DataHeader,
     pub(crate) peer: Peer,
 }
 
 impl Given {
-    /// Says nothing.
+    /// Returns the header and peer for a message without any specification.
     pub(crate) fn nothing() -> Given {
         Given { header: DataHeader::new(Kind::Data), peer: Peer::default() }
     }
 }
 
-/// Sends one message.
+/// Sends one message. Returns the bytes of the program that were sent.
 #[inline(never)]
 fn transmit(fd: c_int, parts: &[iovec], given: &Given, flags: c_int) -> Outcome {
     let length = parts.iter().fold(0_usize, |length, part| length.saturating_add(part.iov_len));
     let is_one_to_many = table::is_one_to_many(fd);
-    // SCTP has no empty messages, but a one-to-many socket ends an association by one.
+    // SCTP has no empty messages. On a one-to-many socket, an empty message with SCTP_EOF or SCTP_ABORT ends an association.
     let may_be_empty = is_one_to_many && given.header.sinfo_flags & (sinfo::EOF | sinfo::ABORT) != 0;
     match length {
         0 if !may_be_empty => return Err(libc::EINVAL),
@@ -59,7 +59,7 @@ fn transmit(fd: c_int, parts: &[iovec], given: &Given, flags: c_int) -> Outcome 
     }
     let mut all = Parts::new(part(prefix), parts)?;
     let message = all.message();
-    // AF_UNIX refuses MSG_OOB, and has no use for the others.
+    // The other flags are dropped, because AF_UNIX refuses MSG_OOB and does not need the rest.
     let kept = flags & libc::MSG_DONTWAIT;
     if !is_one_to_many {
         must_take_messages(fd, given, kept != 0)?;
@@ -72,14 +72,17 @@ fn transmit(fd: c_int, parts: &[iovec], given: &Given, flags: c_int) -> Outcome 
             }
             Ok(sent - prefix.len() as isize)
         }
-        // The peer's or the server's end.
+        // The association or the server has ended.
         Err(libc::ECONNREFUSED | libc::ENOTCONN | libc::ECONNRESET) => Err(libc::EPIPE),
         error => error,
     }
 }
 
-/// Checks that a one-to-one socket has an association, and waits for one that is set up, if the call may. With an address an association
-/// begins.
+/// Ensures that a one-to-one socket has an association that is up. Waits while it is being set up, unless the call must not wait. If the
+/// program names an address and the socket has no association, begins one.
+///
+/// # Errors
+/// `EAGAIN` if the call must not wait; `EPIPE` without an association and an address; the errors of connect(2).
 fn must_take_messages(fd: c_int, given: &Given, is_nonblocking_call: bool) -> Outcome<()> {
     while !table::has(fd, bit::CONNECTED) {
         match (must_be_connected(fd), &given.peer.address) {
@@ -94,14 +97,14 @@ fn must_take_messages(fd: c_int, given: &Given, is_nonblocking_call: bool) -> Ou
     Ok(())
 }
 
-/// Waits until the association that a message has begun is up, as Linux does: a program may close its socket at once. The message is sent,
-/// however the wait ends.
+/// Waits until the association that a message has begun is up, as Linux does. Without this wait, a program could close its socket too
+/// early. The result of the wait does not matter, because the message is sent already.
 fn wait_for_peer(fd: c_int, given: &Given) {
     let Some(address) = given.peer.address.filter(|_| given.header.association == 0) else { return };
     if given.header.sinfo_flags & (sinfo::EOF | sinfo::ABORT | sinfo::SENDALL) != 0 {
         return;
     }
-    // In the place of an identifier, which is much lower.
+    // The table stores the association under a hash of the address in place of the identifier. Identifiers are much lower numbers.
     let place = table::hash(fd, address.as_bytes());
     if table::association_streams(fd, place).is_none() {
         let errno = crate::errno();
@@ -111,7 +114,10 @@ fn wait_for_peer(fd: c_int, given: &Given) {
     }
 }
 
-/// Checks that the stream exists: the server hears of a message too late to refuse it.
+/// Checks that the message's stream exists. The library makes this check, because the server receives the message too late to refuse it.
+///
+/// # Errors
+/// `EINVAL` if the association does not have the stream.
 fn has_stream(fd: c_int, header: &DataHeader) -> Outcome<()> {
     if header.flags & flag::WITH_INFO == 0 || header.stream == 0 {
         return Ok(());
@@ -121,19 +127,23 @@ fn has_stream(fd: c_int, header: &DataHeader) -> Outcome<()> {
     }
     let mut status = [0; STATUS];
     match ask(Operation::GetOption, (SOL_SCTP, option::STATUS), &[0; STATUS], Some(fd), &mut status) {
-        // While it is set up, the streams are not agreed.
+        // The numbers of streams are agreed only when the association is up.
         Ok(_) if status[4] < ESTABLISHED => Ok(()),
         Ok(_) => {
             let streams = u16::from_ne_bytes([status[18], status[19]]);
             table::set_streams(fd, streams);
             if header.stream < streams { Ok(()) } else { Err(libc::EINVAL) }
         }
-        // Without an association sending fails by itself.
+        // Without an association, the send itself fails.
         Err(_) => Ok(()),
     }
 }
 
-/// Checks that a message of a one-to-many socket goes somewhere: the server hears of it too late to refuse it.
+/// Checks that a message of a one-to-many socket has an association or an address, and that its stream exists. The library makes this
+/// check, because the server receives the message too late to refuse it.
+///
+/// # Errors
+/// `EPIPE` without an association and an address; `EINVAL` if the association does not have the stream.
 fn has_association(fd: c_int, given: &Given) -> Outcome<()> {
     let (id, flags) = (given.header.association, given.header.sinfo_flags);
     if flags & sinfo::SENDALL != 0 {
@@ -152,7 +162,7 @@ fn has_association(fd: c_int, given: &Given) -> Outcome<()> {
             let mut status = [0; STATUS];
             ask(Operation::GetOption, (SOL_SCTP, option::STATUS), &wanted, Some(fd), &mut status)
                 .map_err(|error| if error == libc::EINVAL { libc::EPIPE } else { error })?;
-            // While it is set up, the streams are not agreed.
+            // The numbers of streams are agreed only when the association is up.
             let is_up = status[4] >= ESTABLISHED;
             let streams = u16::from_ne_bytes([status[18], status[19]]);
             if !is_up {
@@ -165,14 +175,17 @@ fn has_association(fd: c_int, given: &Given) -> Outcome<()> {
     if given.header.stream < streams { Ok(()) } else { Err(libc::EINVAL) }
 }
 
-/// Checks that a message need not be fragmented.
+/// Checks that a message of `length` bytes fits into one packet.
+///
+/// # Errors
+/// `EMSGSIZE` for a message that would have to be fragmented.
 fn fits_one_packet(fd: c_int, given: &Given, length: usize) -> Outcome<()> {
-    /// DATA's and the common header, and those of IPv4 and UDP.
+    /// Length of the headers in a packet, in bytes: of DATA, SCTP's common header, IPv4 and UDP.
     const HEADERS: usize = 16 + 12 + 20 + 8;
     let mut value = [0; STATUS];
     let limit = match (&given.peer.address, given.header.association) {
         (Some(address), 0) => {
-            // struct sctp_paddrinfo ends with the path's MTU.
+            // The last field of struct sctp_paddrinfo is the path's MTU.
             let mut wanted = [0; 152];
             wanted[4..4 + address.as_bytes().len()].copy_from_slice(address.as_bytes());
             let name = option::GET_PEER_ADDR_INFO;
@@ -186,7 +199,7 @@ fn fits_one_packet(fd: c_int, given: &Given, length: usize) -> Outcome<()> {
                 .map(|_| u32_at(&value, 20))
         }
     };
-    // Without an association that is up there is no limit yet.
+    // The limit is known only when the association is up.
     if limit.is_ok_and(|limit| limit > 0 && length > limit) { Err(libc::EMSGSIZE) } else { Ok(()) }
 }
 
@@ -195,43 +208,42 @@ fn u32_at(bytes: &[u8], at: usize) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
-/// Length of `struct sctp_status`, and `SCTP_ESTABLISHED`.
+/// Length of `struct sctp_status` in bytes, and the state `SCTP_ESTABLISHED` in it.
 const STATUS: usize = 176;
 const ESTABLISHED: u8 = 4;
 
-/// Sends one message of `length` bytes, with flags of send(2). Returns the bytes sent. No signal comes with `EPIPE`.
+/// Sends one message of `length` bytes, with flags of send(2). Returns the bytes sent. `EPIPE` raises no signal.
 ///
 /// # Errors
-/// Those of send(2).
+/// The errors of send(2).
 ///
 /// # Safety
-/// The `length` bytes at `buffer` may be read.
+/// The `length` bytes at `buffer` may be read. The kernel checks the pointer.
 pub unsafe fn send_bytes(fd: c_int, buffer: *const c_void, length: size_t, flags: c_int) -> Outcome {
     let part = iovec { iov_base: buffer.cast_mut(), iov_len: length };
     transmit(fd, &[part], &Given::nothing(), flags)
 }
 
-/// Sends one message of `count` buffers, as writev(2) does. Returns the bytes sent. No signal comes with `EPIPE`.
+/// Sends one message from `count` buffers, as writev(2) does. Returns the bytes sent. `EPIPE` raises no signal.
 ///
 /// # Errors
-/// Those of writev(2).
+/// The errors of writev(2).
 ///
 /// # Safety
 /// `parts` points to `count` descriptions of buffers, or is null. The buffers may be read.
 pub unsafe fn send_parts(fd: c_int, parts: *const iovec, count: c_int) -> Outcome {
-    // SAFETY: the caller's.
+    // SAFETY: the caller fulfils this function's requirements.
     let parts = unsafe { parts_of(parts, usize::try_from(count).unwrap_or(usize::MAX)) };
     parts.and_then(|parts| transmit(fd, parts, &Given::nothing(), 0))
 }
 
-/// Sends one message of `length` bytes to an address of `size` bytes, as sendto(2) does. Returns the bytes sent. No signal comes with
-/// `EPIPE`.
+/// Sends one message of `length` bytes to an address of `size` bytes, as sendto(2) does. Returns the bytes sent. `EPIPE` raises no signal.
 ///
 /// # Errors
-/// Those of sendto(2).
+/// The errors of sendto(2).
 ///
 /// # Safety
-/// The `length` bytes at `buffer` may be read. `address` points to `size` bytes, or is null.
+/// The `length` bytes at `buffer` may be read. The kernel checks this pointer. `address` points to `size` bytes, or is null.
 pub unsafe fn send_to(
     fd: c_int,
     buffer: *const c_void,
@@ -241,12 +253,16 @@ pub unsafe fn send_to(
     size: socklen_t,
 ) -> Outcome {
     let part = iovec { iov_base: buffer.cast_mut(), iov_len: length };
-    // SAFETY: the caller's.
+    // SAFETY: the caller fulfils this function's requirements.
     let given = unsafe { peer_of(fd, address, size) }.map(|peer| Given { peer, ..Given::nothing() });
     given.and_then(|given| transmit(fd, &[part], &given, flags))
 }
 
-/// Returns the peer that a program names. A connected one-to-one socket has one peer, and it adds nothing.
+/// Returns the peer that a program names. On a connected one-to-one socket, only checks that the address is its peer's, and returns no
+/// address.
+///
+/// # Errors
+/// `EADDRNOTAVAIL` for an address of another peer; `EFAULT` or `EINVAL` for an invalid address.
 ///
 /// # Safety
 /// `address` points to `length` bytes, or is null.
@@ -254,26 +270,29 @@ unsafe fn peer_of(fd: c_int, address: *const sockaddr, length: socklen_t) -> Out
     if address.is_null() || length == 0 {
         return Ok(Peer::default());
     }
-    // SAFETY: the caller's.
+    // SAFETY: the caller fulfils this function's requirements.
     let address = unsafe { crate::address::given(address, length) }?;
     let address = SockAddr::read(address).map_err(|_| libc::EINVAL)?;
     let is_connected = || table::has(fd, bit::CONNECTED) || must_be_connected(fd) == Ok(true);
     if !table::is_one_to_many(fd) && is_connected() {
-        // A message of a socket that was peeled off goes to its peer, whatever address is named.
+        // A message of a peeled-off socket goes to the socket's peer, even if the program names another address.
         let checked = if table::has(fd, bit::PEELED) { Ok(()) } else { is_of_peer(fd, &address) };
         return checked.map(|()| Peer::default());
     }
     Ok(Peer { address: Some(address), ..Peer::default() })
 }
 
-/// Checks that an address is one of a connected socket's peer.
+/// Checks that an address belongs to the peer of a connected socket.
+///
+/// # Errors
+/// `EADDRNOTAVAIL` if it does not.
 fn is_of_peer(fd: c_int, address: &SockAddr) -> Outcome<()> {
-    /// Identifier and count precede the addresses of `struct sctp_getaddrs`.
+    /// Length of the fields before the addresses of `struct sctp_getaddrs`, in bytes: the identifier and the number of addresses.
     const HEAD: usize = 8;
     let wanted = read_addresses(address.as_bytes()).next();
     let is_wanted = |bytes: &[u8]| read_addresses(bytes).any(|address| Some(address) == wanted);
     if crate::address::peer(fd).is_none_or(|(bytes, length)| is_wanted(&bytes[..length])) {
-        // Without an association sending fails by itself.
+        // The first address of the peer is the wanted one. Without an association, the send itself fails.
         return Ok(());
     }
     let mut all = [0; HEAD + 64 * SOCKADDR_MAX];
@@ -284,15 +303,15 @@ fn is_of_peer(fd: c_int, address: &SockAddr) -> Outcome<()> {
     if is_wanted(told) { Ok(()) } else { Err(libc::EADDRNOTAVAIL) }
 }
 
-/// Sends one message with its ancillary data, with flags of sendmsg(2). Returns the bytes sent. No signal comes with `EPIPE`.
+/// Sends one message with its ancillary data, with flags of sendmsg(2). Returns the bytes sent. `EPIPE` raises no signal.
 ///
 /// # Errors
-/// Those of sendmsg(2).
+/// The errors of sendmsg(2).
 ///
 /// # Safety
 /// The message's pointers are valid.
 pub unsafe fn send_message(fd: c_int, message: &msghdr, flags: c_int) -> Outcome {
-    // SAFETY: the caller's.
+    // SAFETY: the caller fulfils this function's requirements.
     let (parts, mut given, peer) = unsafe {
         let is_one_to_many = table::is_one_to_many(fd);
         let address = peer_of(fd, message.msg_name.cast(), message.msg_namelen)?;
@@ -302,10 +321,10 @@ pub unsafe fn send_message(fd: c_int, message: &msghdr, flags: c_int) -> Outcome
     transmit(fd, parts, &given, flags)
 }
 
-/// Sends `count` messages, as sendmmsg(2) does. Returns how many. No signal comes with `EPIPE`.
+/// Sends `count` messages, as sendmmsg(2) does. Returns the number of messages sent. `EPIPE` raises no signal.
 ///
 /// # Errors
-/// Those of sendmsg(2), of the first message.
+/// The errors of sendmsg(2), if the first message cannot be sent.
 ///
 /// # Safety
 /// `messages` points to `count` messages, whose pointers are valid.
@@ -317,7 +336,7 @@ pub unsafe fn send_messages(
 ) -> Outcome<c_int> {
     let mut sent = 0;
     for number in 0..count as usize {
-        // SAFETY: the caller's.
+        // SAFETY: the caller fulfils this function's requirements.
         let result = unsafe {
             let message = &mut *messages.add(number);
             send_message(fd, &message.msg_hdr, flags).inspect(|length| {

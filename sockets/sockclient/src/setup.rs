@@ -1,4 +1,4 @@
-//! Making, naming, connecting and shutting down sockets, and their options.
+//! Functions that create, name, connect and shut down sockets, and get or set their options.
 
 use core::ffi::{c_int, c_short, c_void};
 use core::mem::MaybeUninit;
@@ -13,10 +13,10 @@ use crate::recv::{peek, peek_offset, set_peek_offset, wait_for_message};
 use crate::table::{self, bit};
 use crate::{Outcome, address, errno, outcome, real};
 
-/// Longest option that is passed on, in bytes.
+/// Longest option value that is passed to the server, in bytes.
 const OPTION_MAX: usize = 16 << 10;
 
-/// Options of `SOL_SOCKET` that the server has; `AF_UNIX` has the others.
+/// Options of `SOL_SOCKET` that the server implements. The kernel's `AF_UNIX` socket implements the others.
 const OF_SERVER: [c_int; 11] = [
     libc::SO_ERROR,
     libc::SO_DOMAIN,
@@ -31,7 +31,8 @@ const OF_SERVER: [c_int; 11] = [
     libc::SO_DONTROUTE,
 ];
 
-/// Reports whether a new socket of this domain, type and protocol is one of ours: one of SCTP, for whose program there is a server.
+/// Reports whether a new socket of this domain, type and protocol becomes an sctpify socket. It must be an SCTP socket, and the program
+/// must have the name of a server.
 pub fn is_served(domain: c_int, kind: c_int, protocol: c_int) -> bool {
     let style = style(kind);
     let is_inet = matches!(domain, libc::AF_INET | libc::AF_INET6);
@@ -40,19 +41,20 @@ pub fn is_served(domain: c_int, kind: c_int, protocol: c_int) -> bool {
     is_inet && is_sctp && has_server()
 }
 
-/// The type without the flags that socket(2) takes with it.
+/// Returns the socket type without the flags that socket(2) accepts with it.
 fn style(kind: c_int) -> c_int {
     kind & 0xf
 }
 
-/// Makes a socket, as socket(2) does: `kind` is the type, and may have `SOCK_CLOEXEC` and `SOCK_NONBLOCK`. Returns its descriptor.
+/// Creates a socket, as socket(2) does. `kind` is the type, perhaps with `SOCK_CLOEXEC` and `SOCK_NONBLOCK`. Returns the socket's
+/// descriptor.
 ///
 /// # Errors
-/// The server's, as errno; `ENETDOWN` if it is not there; `EMFILE` for too many descriptors.
+/// The server's error, as errno; `ENETDOWN` if the server does not exist; `EMFILE` for too many descriptors.
 pub fn open(domain: c_int, kind: c_int) -> Outcome<c_int> {
     let style = style(kind);
     ask(Operation::Socket, (domain, style), &[], None, &mut []).and_then(|reply| {
-        // The kernel has dropped the descriptor: there are too many.
+        // The kernel has dropped the descriptor if the process has too many.
         let fd = lowest(reply.descriptor.ok_or(libc::EMFILE)?);
         set_flags(fd, kind & libc::SOCK_CLOEXEC != 0, kind & libc::SOCK_NONBLOCK != 0);
         table::add(fd, if style == libc::SOCK_SEQPACKET { bit::MANY } else { 0 });
@@ -60,21 +62,22 @@ pub fn open(domain: c_int, kind: c_int) -> Outcome<c_int> {
     })
 }
 
-/// Moves a descriptor to the lowest number that is free, as POSIX promises of a new one: the connection to the server had it.
+/// Moves a new descriptor to the lowest free number, as POSIX requires. The connection to the server had this number when the descriptor
+/// arrived.
 fn lowest(fd: c_int) -> c_int {
-    // SAFETY: no pointers.
+    // SAFETY: the call takes no pointers.
     let copy = unsafe { real::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0) };
     let (kept, other) = if (0..fd).contains(&copy) { (copy, fd) } else { (fd, copy) };
     if other >= 0 {
-        // SAFETY: the descriptor is ours.
+        // SAFETY: this function owns the descriptor.
         unsafe { real::close(other) };
     }
     kept
 }
 
-/// Sets a new descriptor's flags: it is closed on `exec`, and blocks, before.
+/// Sets the flags of a new descriptor. Until then, the descriptor is closed on `exec`, and its calls block.
 fn set_flags(fd: c_int, is_cloexec: bool, is_nonblocking: bool) {
-    // SAFETY: no pointers.
+    // SAFETY: the calls take no pointers.
     unsafe {
         if !is_cloexec {
             real::fcntl(fd, libc::F_SETFD, 0);
@@ -86,18 +89,18 @@ fn set_flags(fd: c_int, is_cloexec: bool, is_nonblocking: bool) {
     }
 }
 
-/// Reports whether calls on a descriptor do not wait.
+/// Reports whether calls on a descriptor must not wait.
 pub(crate) fn is_nonblocking(fd: c_int) -> bool {
     table::has(fd, bit::ON_BEHALF) || has_nonblocking_flag(fd)
 }
 
 /// Reports whether a descriptor has `O_NONBLOCK`.
 pub(crate) fn has_nonblocking_flag(fd: c_int) -> bool {
-    // SAFETY: no pointers.
+    // SAFETY: the call takes no pointers.
     unsafe { real::fcntl(fd, libc::F_GETFL, 0) & libc::O_NONBLOCK != 0 }
 }
 
-/// Returns the flag by which a system call does not wait, whatever the descriptor's flags are, if this one must not.
+/// Returns `MSG_DONTWAIT` for a copy of another process's descriptor, on which calls must never wait. Returns 0 for other descriptors.
 pub(crate) fn without_waiting(fd: c_int) -> c_int {
     if table::has(fd, bit::ON_BEHALF) { libc::MSG_DONTWAIT } else { 0 }
 }
@@ -105,25 +108,25 @@ pub(crate) fn without_waiting(fd: c_int) -> c_int {
 /// Gives a socket its local address, of `length` bytes, as bind(2) does. Returns 0.
 ///
 /// # Errors
-/// Those of bind(2).
+/// The errors of bind(2).
 ///
 /// # Safety
 /// `address` points to `length` bytes, or is null.
 pub unsafe fn bind(fd: c_int, address: *const sockaddr, length: socklen_t) -> Outcome<c_int> {
-    // SAFETY: the caller's.
+    // SAFETY: the caller fulfils this function's requirements.
     let packed = unsafe { address::given(address, length) };
     packed.and_then(|packed| tell(fd, Operation::Bind, (0, 0), packed))
 }
 
-/// Makes a request whose answer has nothing but an error.
+/// Sends a request whose answer is only success or an error. Returns 0.
 fn tell(fd: c_int, operation: Operation, arguments: (c_int, c_int), payload: &[u8]) -> Outcome<c_int> {
     ask(operation, arguments, payload, Some(fd), &mut []).map(|_| 0)
 }
 
-/// Lets a socket listen, or ends that with a backlog of 0, as listen(2) does. Returns 0.
+/// Makes a socket listen, as listen(2) does. A backlog of 0 ends the listening. Returns 0.
 ///
 /// # Errors
-/// Those of listen(2).
+/// The errors of listen(2).
 pub fn listen(fd: c_int, backlog: c_int) -> Outcome<c_int> {
     let listening = tell(fd, Operation::Listen, (backlog, 0), &[]);
     if listening.is_ok() && table::is_one_to_many(fd) {
@@ -139,19 +142,22 @@ pub fn listen(fd: c_int, backlog: c_int) -> Outcome<c_int> {
 /// Connects to an address of `length` bytes, as connect(2) does. Returns 0.
 ///
 /// # Errors
-/// Those of connect(2).
+/// The errors of connect(2).
 ///
 /// # Safety
 /// `address` points to `length` bytes, or is null.
 pub unsafe fn connect(fd: c_int, address: *const sockaddr, length: socklen_t) -> Outcome<c_int> {
-    // SAFETY: the caller's.
+    // SAFETY: the caller fulfils this function's requirements.
     let packed = unsafe { address::given(address, length) };
     packed.and_then(|packed| connect_to(fd, packed, &mut 0)).map(|_| 0)
 }
 
-/// Connects to a packed list of addresses, and returns the association's identifier. `begun` gets it also while the association is set up.
+/// Connects to a peer with a packed list of addresses. Returns the association's identifier.
+///
+/// # Errors
+/// The errors of connect(2). If the error is `EINPROGRESS`, `begun` is the association's identifier.
 pub(crate) fn connect_to(fd: c_int, packed: &[u8], begun: &mut c_int) -> Outcome<c_int> {
-    // The answer comes once the attempt is over, unless nobody waits.
+    // If the call may wait, the server answers when the attempt has ended. Otherwise it answers at once.
     let waits = c_int::from(!is_nonblocking(fd));
     let reply = ask(Operation::Connect, (waits, 0), packed, Some(fd), &mut [])?;
     *begun = reply.value;
@@ -161,7 +167,7 @@ pub(crate) fn connect_to(fd: c_int, packed: &[u8], begun: &mut c_int) -> Outcome
     if reply.is_in_progress { Err(libc::EINPROGRESS) } else { Ok(reply.value) }
 }
 
-/// Takes `SO_ERROR`.
+/// Returns the socket's error, and clears it (`SO_ERROR`).
 pub(crate) fn pending_error(fd: c_int) -> Outcome<c_int> {
     let mut value = [0; 4];
     ask(Operation::GetOption, (SOL_SOCKET, SO_ERROR), &[0; 4], Some(fd), &mut value)?;
@@ -171,15 +177,18 @@ pub(crate) fn pending_error(fd: c_int) -> Outcome<c_int> {
 /// Waits until a descriptor is writable.
 ///
 /// # Errors
-/// `EAGAIN` after the time that `SO_SNDTIMEO` names; `EINTR`.
+/// `EAGAIN` after the time limit `SO_SNDTIMEO`; `EINTR` after a signal.
 pub(crate) fn wait_until_writable(fd: c_int) -> Outcome<()> {
     wait_until(fd, libc::POLLOUT, fd)
 }
 
-/// Waits until a descriptor has these events, for as long as `SO_SNDTIMEO` of `socket` names.
+/// Waits until a descriptor has one of these events of poll(2), up to the time limit `SO_SNDTIMEO` of `socket`.
+///
+/// # Errors
+/// `EAGAIN` after the time limit; `EINTR` after a signal.
 pub(crate) fn wait_until(fd: c_int, events: c_short, socket: c_int) -> Outcome<()> {
     let mut waiting = pollfd { fd, events, revents: 0 };
-    // SAFETY: one descriptor.
+    // SAFETY: the pointer refers to one descriptor's entry, as the count says.
     match outcome(
         unsafe { real::poll(&raw mut waiting, 1, milliseconds(socket, libc::SO_SNDTIMEO)) } as isize
     )? {
@@ -188,7 +197,7 @@ pub(crate) fn wait_until(fd: c_int, events: c_short, socket: c_int) -> Outcome<(
     }
 }
 
-/// Returns the time limit that the option `SO_SNDTIMEO` or `SO_RCVTIMEO` names, for poll(2): -1 for none.
+/// Returns the time limit of the option `name` (`SO_SNDTIMEO` or `SO_RCVTIMEO`) in milliseconds, or -1 for no limit, as for poll(2).
 pub(crate) fn milliseconds(fd: c_int, name: c_int) -> c_int {
     let mut limit = timeval { tv_sec: 0, tv_usec: 0 };
     let mut length = socklen_t::try_from(size_of::<timeval>()).unwrap_or(0);
@@ -205,10 +214,10 @@ pub(crate) fn milliseconds(fd: c_int, name: c_int) -> c_int {
 /// Accepts an association, and copies its peer's address to `address`, as accept4(2) does. Returns the new socket's descriptor.
 ///
 /// # Errors
-/// Those of accept4(2).
+/// The errors of accept4(2).
 ///
 /// # Safety
-/// `address` is null, or points to as many bytes as `length` says.
+/// `address` is null, or points to `*length` bytes.
 pub unsafe fn accept(
     fd: c_int,
     address: *mut sockaddr,
@@ -222,7 +231,7 @@ pub unsafe fn accept(
     let errno = errno();
     accept_one(fd, flags).inspect(|accepted| {
         crate::set_errno(errno);
-        // SAFETY: the caller's.
+        // SAFETY: the caller fulfils this function's requirements.
         unsafe { address::copy_peer(*accepted, address, length) };
     })
 }
@@ -247,10 +256,10 @@ pub(crate) fn accept_one(fd: c_int, flags: c_int) -> Outcome<c_int> {
     let mut message = parts.message();
     message.msg_control = space.as_mut_ptr();
     message.msg_controllen = DescriptorSpace::length() as _;
-    // The kernel would take the association out of the queue, and drop it if no descriptor is free.
-    // The server's end was closed.
+    // ECONNRESET means that the server's end of the pair was closed.
     let is_down = |error| if error == libc::ECONNRESET { libc::ENETDOWN } else { error };
     wait_for_message(fd).map_err(is_down)?;
+    // Without a free descriptor, recvmsg(2) would remove the association from the queue and drop it.
     has_free_descriptor()?;
     // SAFETY: all pointers are valid during the call.
     let received =
@@ -268,18 +277,21 @@ pub(crate) fn accept_one(fd: c_int, flags: c_int) -> Outcome<c_int> {
     set_flags(accepted, flags & libc::SOCK_CLOEXEC != 0, flags & libc::SOCK_NONBLOCK != 0);
     table::add(accepted, bit::CONNECTED);
     table::set_peer(accepted, &peer[..received.saturating_sub(DATA_HEADER).min(SOCKADDR_MAX)]);
-    // The server counts those that wait.
+    // This message informs the server that the association no longer waits to be accepted.
     let told = DataHeader::new(Kind::Filling).to_bytes();
     let mut parts = Parts::new(part(&told), &[])?;
     let message = parts.message();
-    // SAFETY: all pointers are valid during the call. If the association has ended, the program will hear of it.
+    // SAFETY: all pointers are valid during the call. An error does not matter, because the program's next call also detects the end.
     unsafe { real::sendmsg(accepted, &raw const message, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT) };
     Ok(accepted)
 }
 
 /// Checks that the process may have one more descriptor.
+///
+/// # Errors
+/// The errors of socket(2), such as `EMFILE`.
 fn has_free_descriptor() -> Outcome<()> {
-    // SAFETY: no pointers; the descriptor is ours.
+    // SAFETY: the calls take no pointers, and this function owns the descriptor.
     unsafe {
         let copy = outcome(real::socket(libc::AF_UNIX, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) as isize)?;
         real::close(c_int::try_from(copy).unwrap_or(-1));
@@ -287,13 +299,15 @@ fn has_free_descriptor() -> Outcome<()> {
     Ok(())
 }
 
-/// Copies the address that [`Operation::LocalName`] or [`Operation::PeerName`] asks for, as getsockname(2) and getpeername(2) do. Returns 0.
+/// Copies the socket's local address ([`Operation::LocalName`]) or its peer's address ([`Operation::PeerName`]) into `room`, as
+/// getsockname(2) and getpeername(2) do. Returns 0.
 ///
 /// # Errors
-/// Those of getsockname(2) and getpeername(2).
+/// The errors of getsockname(2) and getpeername(2).
 ///
 /// # Safety
-/// `room` points to as many bytes as `length` says, or to nothing that can be mapped, such as null.
+/// `room` points to `*length` bytes. Either pointer may also be null or another pointer that
+/// [`is_plausible`](address::is_plausible) rejects.
 pub unsafe fn name(
     fd: c_int,
     operation: Operation,
@@ -308,12 +322,12 @@ pub unsafe fn name(
     if reply.is_in_progress {
         return Err(libc::ENOTCONN);
     }
-    // SAFETY: the caller's.
+    // SAFETY: the caller fulfils this function's requirements.
     unsafe { address::copy(&bytes[..reply.length.min(SOCKADDR_MAX)], room, length) };
     Ok(0)
 }
 
-/// Reports whether the server has an option; the kernel's `AF_UNIX` has the others.
+/// Reports whether the server implements an option. The kernel's `AF_UNIX` socket implements the others.
 pub fn is_of_server(level: c_int, name: c_int) -> bool {
     level != SOL_SOCKET || OF_SERVER.contains(&name)
 }
@@ -322,7 +336,7 @@ pub fn is_of_server(level: c_int, name: c_int) -> bool {
 /// `SCTP_SOCKOPT_CONNECTX`.
 ///
 /// # Errors
-/// Those of setsockopt(2).
+/// The errors of setsockopt(2).
 ///
 /// # Safety
 /// `value` points to `length` bytes, or is null.
@@ -334,18 +348,24 @@ pub unsafe fn setsockopt(
     length: socklen_t,
 ) -> Outcome<c_int> {
     if !is_of_server(level, name) {
-        // SAFETY: the caller's.
+        // SAFETY: the caller fulfils this function's requirements.
         outcome(unsafe { real::setsockopt(fd, level, name, value, length) } as isize)?;
         if name == libc::SO_SNDBUF {
-            // A socket that cannot send yet must not become writable by this. If the server has gone, it is not.
+            // A socket that cannot send yet must not become writable, so the server fills its larger buffer again. An error does not
+            // matter, because it means that the server has ended.
             let _ = tell(fd, Operation::SetOption, (level, name), &[]);
         }
         return Ok(0);
     }
-    // SAFETY: the caller's.
+    // SAFETY: the caller fulfils this function's requirements.
     unsafe { bytes_of(value, length) }.and_then(|value| set_option(fd, level, name, value))
 }
 
+/// Returns the bytes of a value of the program.
+///
+/// # Errors
+/// `EINVAL` for more than [`OPTION_MAX`] bytes; `EFAULT` for an invalid pointer.
+///
 /// # Safety
 /// `value` points to `length` bytes, or is null.
 unsafe fn bytes_of<'a>(value: *const c_void, length: socklen_t) -> Outcome<&'a [u8]> {
@@ -353,7 +373,7 @@ unsafe fn bytes_of<'a>(value: *const c_void, length: socklen_t) -> Outcome<&'a [
     match (address::is_plausible(value.cast::<u8>()), length) {
         (_, 0) => Ok(&[]),
         (false, _) => Err(libc::EFAULT),
-        // SAFETY: the caller's.
+        // SAFETY: the caller fulfils this function's requirements.
         _ => Ok(unsafe { core::slice::from_raw_parts(value.cast(), length) }),
     }
 }
@@ -365,14 +385,14 @@ fn set_option(fd: c_int, level: c_int, name: c_int, value: &[u8]) -> Outcome<c_i
         (SOL_SCTP, option::CONNECTX) => connect_to(fd, value, &mut 0),
         (SOL_SCTP, option::CONNECTX_OLD) => connect_to(fd, value, &mut 0).map(|_| 0),
         (SOL_SCTP, option::DISABLE_FRAGMENTS) => set_switch(fd, name, value, bit::UNFRAGMENTED),
-        // These are meant for messages that wait already as well.
+        // These options also apply to messages that wait already, so the library itself observes them.
         (SOL_SCTP, option::RECVRCVINFO) => set_switch(fd, name, value, bit::WANTS_RCVINFO),
         (SOL_SCTP, option::RECVNXTINFO) => set_switch(fd, name, value, bit::WANTS_NXTINFO),
         _ => tell(fd, Operation::SetOption, (level, name), value),
     }
 }
 
-/// Sets an option of one `int`, and a bit of the table with it.
+/// Sets an option of one `int`, and sets or clears these bits of the table accordingly.
 fn set_switch(fd: c_int, name: c_int, value: &[u8], bits: u16) -> Outcome<c_int> {
     let done = tell(fd, Operation::SetOption, (SOL_SCTP, name), value)?;
     let is_on = value.iter().take(4).any(|byte| *byte != 0);
@@ -388,10 +408,11 @@ fn set_switch(fd: c_int, name: c_int, value: &[u8], bits: u16) -> Outcome<c_int>
 /// `SCTP_SOCKOPT_PEELOFF`.
 ///
 /// # Errors
-/// Those of getsockopt(2).
+/// The errors of getsockopt(2).
 ///
 /// # Safety
-/// `value` points to as many bytes as `length` says, or to nothing that can be mapped, such as null.
+/// `value` points to `*length` bytes. Either pointer may also be null or another pointer that
+/// [`is_plausible`](address::is_plausible) rejects.
 pub unsafe fn getsockopt(
     fd: c_int,
     level: c_int,
@@ -400,18 +421,20 @@ pub unsafe fn getsockopt(
     length: *mut socklen_t,
 ) -> Outcome<c_int> {
     if !is_of_server(level, name) {
-        // SAFETY: the caller's.
+        // SAFETY: the caller fulfils this function's requirements.
         return outcome(unsafe { real::getsockopt(fd, level, name, value, length) } as isize).map(|_| 0);
     }
     if !address::is_plausible(value.cast::<u8>()) || !address::is_plausible(length) {
         return Err(libc::EFAULT);
     }
-    // SAFETY: the caller's.
+    // SAFETY: the caller fulfils this function's requirements.
     unsafe { get_option(fd, level, name, value, length) }
 }
 
+/// Does the same as [`getsockopt`] for an option that the server implements.
+///
 /// # Safety
-/// `value` points to as many bytes as `length` says.
+/// `length` is valid, and `value` points to `*length` bytes.
 #[inline(never)]
 pub(crate) unsafe fn get_option(
     fd: c_int,
@@ -420,36 +443,36 @@ pub(crate) unsafe fn get_option(
     value: *mut c_void,
     length: *mut socklen_t,
 ) -> Outcome<c_int> {
-    // SAFETY: the caller's.
+    // SAFETY: the caller fulfils this function's requirements.
     let room = usize::try_from(unsafe { *length }).map_err(|_| libc::EINVAL)?;
     if (level, name) == (SOL_SCTP, option::CONNECTX3) {
-        // SAFETY: the caller's.
+        // SAFETY: the caller fulfils this function's requirements.
         return unsafe { connectx3(fd, value, room, length) };
     }
     if level == SOL_SCTP && matches!(name, option::PEELOFF | option::PEELOFF_FLAGS) {
-        // SAFETY: the caller's.
+        // SAFETY: the caller fulfils this function's requirements.
         return unsafe { peel_off(fd, name, value, room) };
     }
     let mut answer = MaybeUninit::<[u8; OPTION_MAX]>::uninit();
-    // SAFETY: bytes may be anything, and the kernel writes those that are read.
+    // SAFETY: bytes may have any value, and only those that the kernel has written are read.
     let answer = unsafe { core::slice::from_raw_parts_mut(answer.as_mut_ptr().cast::<u8>(), OPTION_MAX) };
-    // SAFETY: the caller's.
+    // SAFETY: the caller fulfils this function's requirements.
     let given = unsafe { core::slice::from_raw_parts(value.cast::<u8>(), room.min(OPTION_MAX)) };
     let reply = ask(Operation::GetOption, (level, name), given, Some(fd), answer)?;
     let told = reply.length.min(room).min(OPTION_MAX);
-    // SAFETY: the caller's; the server's answer has at least these bytes.
+    // SAFETY: the caller fulfils this function's requirements, and the server's answer has at least these bytes.
     unsafe {
         core::ptr::copy_nonoverlapping(answer.as_ptr(), value.cast(), told);
         *length = socklen_t::try_from(told).unwrap_or(0);
     }
     if (level, name) == (SOL_SOCKET, SO_ERROR) && told == 4 && answer[..4] == [0; 4] {
-        // Programs that do not wait in connect() ask whether it went well.
+        // After a nonblocking connect(2), a program reads SO_ERROR. The answer 0 shows that the server works again.
         table::clear(fd, bit::DEAD);
     }
     Ok(0)
 }
 
-/// `struct sctp_peeloff_flags`; `struct sctp_peeloff` is without the flags.
+/// `struct sctp_peeloff_flags`. `struct sctp_peeloff` is the same without the flags.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct PeelOff {
@@ -458,8 +481,11 @@ struct PeelOff {
     flags: c_int,
 }
 
+/// Moves an association to a new socket, and returns the socket's descriptor (`SCTP_SOCKOPT_PEELOFF`). `room` is the length of `value` in
+/// bytes.
+///
 /// # Safety
-/// As [`get_option`].
+/// `value` points to `room` bytes.
 pub(crate) unsafe fn peel_off(fd: c_int, name: c_int, value: *mut c_void, room: usize) -> Outcome<c_int> {
     let length = if name == option::PEELOFF { 8 } else { size_of::<PeelOff>() };
     if room < length {
@@ -468,7 +494,7 @@ pub(crate) unsafe fn peel_off(fd: c_int, name: c_int, value: *mut c_void, room: 
     let mut wanted = PeelOff { id: 0, descriptor: 0, flags: 0 };
     // SAFETY: both have this length.
     unsafe { core::ptr::copy_nonoverlapping(value.cast::<u8>(), (&raw mut wanted).cast(), length) };
-    // The server takes the unread messages out and puts the others back.
+    // The server removes all unread messages from the socket's queue, and puts back the messages of other associations.
     let _lock = table::lock(fd);
     let partial = first_is_partial(fd);
     let asked = ask(Operation::PeelOff, (wanted.id, 0), &[], Some(fd), &mut []);
@@ -482,7 +508,7 @@ pub(crate) unsafe fn peel_off(fd: c_int, name: c_int, value: *mut c_void, room: 
     table::forget_association(fd, wanted.id);
     table::add(peeled, bit::CONNECTED | bit::PEELED);
     if let Some((read, id)) = partial {
-        // Without the peer's address the prefix is shorter.
+        // On the new socket, the peer's address does not precede the data.
         let (of, read) = if id == wanted.id { (peeled, read - PEER_LENGTH) } else { (fd, read) };
         table::clear(fd, bit::PARTIAL);
         table::set(of, bit::PARTIAL);
@@ -494,7 +520,8 @@ pub(crate) unsafe fn peel_off(fd: c_int, name: c_int, value: *mut c_void, room: 
     Ok(peeled)
 }
 
-/// If the first message of a one-to-many socket was read in part, returns how far, and its association. From here on it counts as unread.
+/// If the first message of a one-to-many socket was read in part, returns the bytes read so far and the association's identifier. Resets
+/// the position, so the whole message counts as unread.
 fn first_is_partial(fd: c_int) -> Option<(usize, c_int)> {
     let read = peek_offset(fd).filter(|read| *read > DATA_HEADER + PEER_LENGTH)?;
     set_peek_offset(fd, -1);
@@ -503,7 +530,7 @@ fn first_is_partial(fd: c_int) -> Option<(usize, c_int)> {
     Some((read, DataHeader::read(&header)?.association))
 }
 
-/// `struct sctp_getaddrs_old`, by which libsctp connects.
+/// `struct sctp_getaddrs_old`, which libsctp passes to connect.
 #[repr(C)]
 struct ConnectList {
     id: c_int,
@@ -511,21 +538,24 @@ struct ConnectList {
     addresses: *const c_void,
 }
 
+/// Connects to a list of addresses, and writes the association's identifier to `value` (`SCTP_SOCKOPT_CONNECTX3`). `room` is the length of
+/// `value` in bytes.
+///
 /// # Safety
-/// As [`get_option`].
+/// `length` is valid, and `value` points to `room` bytes. Its list of addresses has the length that it states.
 unsafe fn connectx3(fd: c_int, value: *mut c_void, room: usize, length: *mut socklen_t) -> Outcome<c_int> {
     if room < size_of::<ConnectList>() {
         return Err(libc::EINVAL);
     }
-    // SAFETY: the caller's.
+    // SAFETY: the caller fulfils this function's requirements.
     let list = unsafe { value.cast::<ConnectList>().read_unaligned() };
     let bytes = socklen_t::try_from(list.length).map_err(|_| libc::EINVAL)?;
-    // SAFETY: the program says that there are so many.
+    // SAFETY: the program guarantees that the list has this length.
     let mut id = 0;
     let connected = connect_to(fd, unsafe { bytes_of(list.addresses, bytes) }?, &mut id);
     // The identifier is known before the association is up.
     if id != 0 && matches!(connected, Ok(_) | Err(libc::EINPROGRESS)) {
-        // SAFETY: the caller's.
+        // SAFETY: the caller fulfils this function's requirements.
         unsafe {
             value.cast::<c_int>().write_unaligned(id);
             *length = 4;
@@ -537,7 +567,7 @@ unsafe fn connectx3(fd: c_int, value: *mut c_void, room: usize, length: *mut soc
 /// Shuts a socket down, as shutdown(2) does. Returns 0.
 ///
 /// # Errors
-/// Those of shutdown(2); `EOPNOTSUPP` for a one-to-many socket.
+/// The errors of shutdown(2); `EOPNOTSUPP` for a one-to-many socket.
 pub fn shutdown(fd: c_int, how: c_int) -> Outcome<c_int> {
     if table::is_one_to_many(fd) {
         return Err(libc::EOPNOTSUPP);
@@ -553,6 +583,6 @@ pub fn shutdown(fd: c_int, how: c_int) -> Outcome<c_int> {
     if how != libc::SHUT_WR {
         table::set(fd, bit::READ_OVER);
     }
-    // SAFETY: no pointers.
+    // SAFETY: the call takes no pointers.
     outcome(unsafe { real::shutdown(fd, how) } as isize).map(|_| 0)
 }

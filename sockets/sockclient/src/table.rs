@@ -1,7 +1,7 @@
-//! Which descriptors are sockets of ours, and what is known of them.
+//! Table of the descriptors that are sctpify's sockets, with the findings of earlier calls.
 //!
-//! The table is a cache: an entry of 0 says nothing, and the kernel's name of the socket is asked. A forked child begins with a copy, a
-//! program after `exec` with nothing.
+//! The table is a cache. If an entry is 0, the kernel is asked for the socket's name, which identifies an sctpify socket. A forked child
+//! begins with a copy of the table. After `exec`, the table is empty.
 
 use core::ffi::c_int;
 use core::mem::{MaybeUninit, offset_of};
@@ -12,56 +12,57 @@ use sockproto::{DATA_HEADER, MANY_NAME_PREFIX, PEER_LENGTH, SOCKET_NAME_PREFIX, 
 
 use crate::real;
 
-/// Descriptors that are remembered; of others the kernel is asked each time.
+/// Number of descriptors in the table. For higher descriptors, the kernel is asked at each call.
 pub const REMEMBERED: usize = 65_536;
-/// Attempts to take a descriptor's lock before it is asked whether its holder still exists.
+/// Attempts to take a descriptor's lock before its holder is checked for existence.
 const LOCK_ATTEMPTS: usize = 1000;
-/// The thread that reads from each descriptor; 0: none.
+/// ID of the thread that holds each descriptor's lock for reading; 0: none.
 static READERS: [AtomicI32; REMEMBERED] = [const { AtomicI32::new(0) }; REMEMBERED];
 
 /// Bits of an entry.
 pub(crate) mod bit {
-    /// The entry says something.
+    /// The entry is valid.
     pub(crate) const KNOWN: u16 = 1;
-    /// The descriptor is a socket of ours.
+    /// The descriptor is an sctpify socket.
     pub(crate) const OURS: u16 = 2;
-    /// It listens.
+    /// The socket listens.
     pub(crate) const LISTENING: u16 = 4;
-    /// A part of its first message was read: `SO_PEEK_OFF` says how much.
+    /// A part of the socket's first message was read. `SO_PEEK_OFF` is the position.
     pub(crate) const PARTIAL: u16 = 8;
-    /// It is, or was, connected. A one-to-many socket has had an association, or listens.
+    /// The socket is or was connected. A one-to-many socket with this bit listens, or has or had an association.
     pub(crate) const CONNECTED: u16 = 16;
-    /// The end of its server was told.
+    /// The end of the server has been reported to the program.
     pub(crate) const DEAD: u16 = 32;
-    /// The program has shut it down for reading.
+    /// The program has shut the socket down for reading.
     pub(crate) const READ_OVER: u16 = 64;
-    /// It is a one-to-many socket.
+    /// The socket is a one-to-many socket.
     pub(crate) const MANY: u16 = 128;
-    /// The program wants no message to be fragmented (`SCTP_DISABLE_FRAGMENTS`).
+    /// The program forbids fragmentation of messages (`SCTP_DISABLE_FRAGMENTS`).
     pub(crate) const UNFRAGMENTED: u16 = 256;
-    /// It wants `SCTP_RCVINFO` with each message.
+    /// The program has requested `SCTP_RCVINFO` with each message.
     pub(crate) const WANTS_RCVINFO: u16 = 512;
-    /// It wants `SCTP_NXTINFO` with each message.
+    /// The program has requested `SCTP_NXTINFO` with each message.
     pub(crate) const WANTS_NXTINFO: u16 = 1024;
-    /// The descriptor is a copy of another process's, for which calls must not wait.
+    /// The descriptor is a copy of another process's descriptor. Calls on it must not wait.
     pub(crate) const ON_BEHALF: u16 = 2048;
-    /// It was peeled off a one-to-many socket.
+    /// The socket was peeled off a one-to-many socket.
     pub(crate) const PEELED: u16 = 4096;
-    /// Bits of a descriptor, and not of its socket.
+    /// Bits that belong to the descriptor. The other bits belong to the socket, and thus to all its descriptors.
     pub(crate) const OF_DESCRIPTOR: u16 = KNOWN | OURS | ON_BEHALF;
 }
 
+/// Bits of each descriptor; 0: unknown.
 static ENTRIES: [AtomicU16; REMEMBERED] = [const { AtomicU16::new(0) }; REMEMBERED];
-/// Outbound streams; 0: not known.
+/// Number of outbound streams of each socket; 0: unknown.
 static STREAMS: [AtomicU16; REMEMBERED] = [const { AtomicU16::new(0) }; REMEMBERED];
-/// Bytes 0 to 7, 8 to 15 and so on of the peer's address; the length is in the last one. All zero: not known.
+/// Peer's address of each socket: 32 bytes in four words, and the address's length in the fifth word. A length of 0: unknown.
 static PEERS: [[AtomicU64; 5]; REMEMBERED] = [const { [const { AtomicU64::new(0) }; 5] }; REMEMBERED];
 
 fn entry(fd: c_int) -> Option<&'static AtomicU16> {
     ENTRIES.get(usize::try_from(fd).ok()?)
 }
 
-/// Reports whether a descriptor is a socket of ours.
+/// Reports whether a descriptor is an sctpify socket.
 pub fn is_ours(fd: c_int) -> bool {
     let Some(entry) = entry(fd) else { return fd >= 0 && style_by_name(fd).is_some() };
     let known = entry.load(Ordering::Relaxed);
@@ -80,16 +81,17 @@ pub fn is_ours(fd: c_int) -> bool {
     is_ours
 }
 
-/// Asks the kernel for the socket's name. Returns [`bit::OURS`], and [`bit::MANY`] for a one-to-many socket.
+/// Returns the bits that the socket's name in the kernel implies: [`bit::OURS`], and [`bit::MANY`] for a one-to-many socket. Returns `None`
+/// if the descriptor is not an sctpify socket.
 fn style_by_name(fd: c_int) -> Option<u16> {
     let mut address = MaybeUninit::<sockaddr_un>::zeroed();
     let mut length = socklen_t::try_from(size_of::<sockaddr_un>()).unwrap_or(0);
-    // SAFETY: the buffer has the length that is told.
+    // SAFETY: the buffer has this length.
     let result = unsafe { real::getsockname(fd, address.as_mut_ptr().cast(), &raw mut length) };
     if result != 0 {
         return None;
     }
-    // SAFETY: zeroes are a valid address, and the kernel wrote others at most.
+    // SAFETY: zeroes are a valid address, and so are any bytes that the kernel has written over them.
     let address = unsafe { address.assume_init() };
     let path = address.sun_path.map(c_char_byte);
     let length = usize::try_from(length).unwrap_or(0).saturating_sub(offset_of!(sockaddr_un, sun_path));
@@ -106,21 +108,21 @@ const fn c_char_byte(byte: core::ffi::c_char) -> u8 {
     byte as u8
 }
 
-/// Reports whether a socket of ours is a one-to-many socket.
+/// Reports whether an sctpify socket is a one-to-many socket.
 pub fn is_one_to_many(fd: c_int) -> bool {
     match entry(fd) {
-        // Another thread may just have forgotten what is known.
+        // Another thread may have cleared the entry; is_ours then sets it again.
         Some(entry) => is_ours(fd) && entry.load(Ordering::Relaxed) & bit::MANY != 0,
         None => style_by_name(fd).is_some_and(|style| style & bit::MANY != 0),
     }
 }
 
-/// Returns how many bytes precede the data of a socket's messages.
+/// Returns the number of bytes that precede the data in a socket's messages.
 pub(crate) fn prefix(fd: c_int) -> usize {
     if is_one_to_many(fd) { DATA_HEADER + PEER_LENGTH } else { DATA_HEADER }
 }
 
-/// Notes that a descriptor is a socket of ours, with these further bits.
+/// Enters a descriptor as an sctpify socket with these additional bits.
 pub(crate) fn add(fd: c_int, bits: u16) {
     if let Some(entry) = entry(fd) {
         entry.store(bit::KNOWN | bit::OURS | bits, Ordering::Relaxed);
@@ -129,29 +131,29 @@ pub(crate) fn add(fd: c_int, bits: u16) {
     }
 }
 
-/// The kind of a socket, and findings of earlier calls about it. They hold for all its descriptors.
+/// The kind of a socket, and the findings of earlier calls about it. They apply to all descriptors of the socket.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Facts {
     bits: u16,
     streams: u16,
     peer: Option<SockAddr>,
-    /// Tells sockets apart that have the same descriptor one after another.
+    /// Number that distinguishes sockets which have the same descriptor number one after another.
     generation: u16,
 }
 
 impl Facts {
-    /// Gives the socket a number, by which it is known in place of its descriptor.
+    /// Sets a number that identifies the socket in place of its descriptor.
     pub fn numbered(self, generation: u16) -> Facts {
         Facts { generation, ..self }
     }
 
-    /// The peer's address, if it is known.
+    /// Returns the peer's address, if it is known.
     pub fn peer(&self) -> Option<SockAddr> {
         self.peer
     }
 }
 
-/// Notes that a descriptor is a copy of another process's, of a socket with these facts.
+/// Enters a descriptor as a copy of another process's descriptor, for a socket with these facts.
 pub fn put(fd: c_int, facts: &Facts) {
     add(fd, facts.bits | bit::ON_BEHALF);
     if let Some(generation) = generation(fd) {
@@ -163,7 +165,7 @@ pub fn put(fd: c_int, facts: &Facts) {
     }
 }
 
-/// Returns what is known of a socket, and forgets the descriptor.
+/// Returns the known facts of a socket, and removes its descriptor from the table.
 pub fn take(fd: c_int) -> Facts {
     let bits = entry(fd).map_or(0, |entry| entry.load(Ordering::Relaxed)) & !bit::OF_DESCRIPTOR;
     let peer = peer(fd).and_then(|(bytes, length)| SockAddr::read(&bytes[..length]).ok());
@@ -173,7 +175,7 @@ pub fn take(fd: c_int) -> Facts {
     facts
 }
 
-/// Forgets a descriptor: it is, or will be, another file.
+/// Removes a descriptor from the table, because its number refers to another file now or soon.
 pub fn forget(fd: c_int) {
     if let Some(entry) = entry(fd) {
         entry.store(0, Ordering::Relaxed);
@@ -181,7 +183,7 @@ pub fn forget(fd: c_int) {
     }
 }
 
-/// Forgets all descriptors of a range, `first` and `last` among them.
+/// Removes all descriptors from `first` to `last`, inclusive, from the table.
 pub fn forget_range(first: usize, last: usize) {
     let entries = ENTRIES.iter().enumerate().take(last.saturating_add(1)).skip(first);
     for (fd, _) in entries.filter(|(_, entry)| entry.load(Ordering::Relaxed) != 0) {
@@ -199,7 +201,7 @@ fn forget_facts(fd: c_int) {
     }
 }
 
-/// Reports whether these bits are set.
+/// Reports whether all these bits are set.
 pub(crate) fn has(fd: c_int, bits: u16) -> bool {
     entry(fd).is_some_and(|entry| entry.load(Ordering::Relaxed) & bits == bits)
 }
@@ -221,8 +223,10 @@ pub(crate) fn clear(fd: c_int, bits: u16) {
 /// The right to read from a descriptor.
 pub(crate) struct Lock(Option<&'static AtomicI32>);
 
-/// Takes the lock of a descriptor. It is taken over from code of the same thread, which a signal has interrupted, and from a thread that
-/// does not exist: one of the process from which this one was forked.
+/// Takes the lock of a descriptor, and waits while another thread holds it.
+///
+/// If the same thread holds the lock, a signal has interrupted it, and the call continues without the lock. If the holder does not exist,
+/// it was a thread of the process that forked this one, and the lock is taken over.
 pub(crate) fn lock(fd: c_int) -> Lock {
     let Some(reader) = usize::try_from(fd).ok().and_then(|index| READERS.get(index)) else {
         return Lock(None);
@@ -250,10 +254,10 @@ fn thread() -> c_int {
     unsafe { libc::gettid() }
 }
 
-/// Reports whether this process has a thread with this number.
+/// Reports whether this process has a thread with this ID.
 fn exists(thread: c_int) -> bool {
     let errno = crate::errno();
-    // SAFETY: signal 0 is not sent.
+    // SAFETY: signal 0 only checks that the thread exists.
     let result = unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, 0) };
     crate::set_errno(errno);
     result == 0
@@ -267,14 +271,14 @@ impl Drop for Lock {
     }
 }
 
-/// Associations of one-to-many sockets that are remembered, by a hash of descriptor and identifier.
+/// Number of places in the cache of one-to-many sockets' associations. A hash of socket and identifier selects the place.
 const ASSOCIATIONS: usize = 4096;
-/// Time after which an association is asked for again, in seconds.
+/// Time after which a cached association is no longer valid, in seconds.
 const ASSOCIATION_LIFE: u32 = 1;
-/// Descriptor, or number of a socket whose descriptors are another process's, identifier and outbound streams of each, in 16, 32 and 16
-/// bits.
+/// Cached associations: the socket in 16 bits, the identifier in 32 bits, and the number of outbound streams in 16 bits. The socket is its
+/// descriptor, or the number of [`Facts::numbered`] if the descriptor is a copy of another process's.
 static KNOWN_ASSOCIATIONS: [AtomicU64; ASSOCIATIONS] = [const { AtomicU64::new(0) }; ASSOCIATIONS];
-/// When it was asked for, in seconds.
+/// Time at which each cached association was last known to exist, in seconds of [`seconds`].
 static ASKED_AT: [AtomicU32; ASSOCIATIONS] = [const { AtomicU32::new(0) }; ASSOCIATIONS];
 
 fn place_of(fd: c_int, id: c_int) -> Option<(usize, u64)> {
@@ -287,23 +291,23 @@ fn place_of(fd: c_int, id: c_int) -> Option<(usize, u64)> {
     Some((usize::try_from(mixed >> 52).ok()? % ASSOCIATIONS, u64::from(socket) << 48 | u64::from(id) << 16))
 }
 
-/// Sockets that each descriptor has been.
+/// Number of sockets that each descriptor number has referred to, or the number of [`Facts::numbered`].
 static GENERATIONS: [AtomicU16; REMEMBERED] = [const { AtomicU16::new(0) }; REMEMBERED];
 
 fn generation(fd: c_int) -> Option<&'static AtomicU16> {
     GENERATIONS.get(usize::try_from(fd).ok()?)
 }
 
-/// Returns a number for an address as this socket sees it, which no association has as its identifier.
+/// Returns a hash of an address and this socket. The hash is at least 2^30. Identifiers of associations are lower in practice.
 pub(crate) fn hash(fd: c_int, address: &[u8]) -> c_int {
     let generation = generation(fd).map_or(0, |generation| generation.load(Ordering::Relaxed));
     let bytes = generation.to_ne_bytes().into_iter().chain(address.iter().copied());
-    // FNV-1a.
+    // The hash function is FNV-1a.
     let mixed = bytes.fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
     (mixed >> 2 | 1 << 30).cast_signed()
 }
 
-/// Outbound streams of an association of a one-to-many socket, if it was there a moment ago.
+/// Returns the number of outbound streams of a one-to-many socket's association, if the cached entry is valid ([`ASSOCIATION_LIFE`]).
 pub(crate) fn association_streams(fd: c_int, id: c_int) -> Option<u16> {
     let (place, key) = place_of(fd, id)?;
     let known = KNOWN_ASSOCIATIONS[place].load(Ordering::Acquire);
@@ -312,7 +316,7 @@ pub(crate) fn association_streams(fd: c_int, id: c_int) -> Option<u16> {
     (known & !0xffff == key && age <= ASSOCIATION_LIFE).then_some(streams)
 }
 
-/// Notes the outbound streams of an association.
+/// Enters the number of outbound streams of an association in the cache.
 pub(crate) fn set_association_streams(fd: c_int, id: c_int, streams: u16) {
     if let Some((place, key)) = place_of(fd, id) {
         ASKED_AT[place].store(seconds(), Ordering::Relaxed);
@@ -320,7 +324,7 @@ pub(crate) fn set_association_streams(fd: c_int, id: c_int, streams: u16) {
     }
 }
 
-/// Forgets an association: it may be over, or another socket's.
+/// Removes an association from the cache, because it may have ended or moved to another socket.
 pub(crate) fn forget_association(fd: c_int, id: c_int) {
     if let Some((place, key)) = place_of(fd, id)
         && KNOWN_ASSOCIATIONS[place].load(Ordering::Relaxed) & !0xffff == key
@@ -329,7 +333,7 @@ pub(crate) fn forget_association(fd: c_int, id: c_int) {
     }
 }
 
-/// A clock that counts seconds.
+/// Returns the time of the monotonic clock in seconds.
 #[allow(clippy::cast_sign_loss, clippy::cast_possible_truncation, reason = "differences count")]
 pub(crate) fn seconds() -> u32 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -338,20 +342,20 @@ pub(crate) fn seconds() -> u32 {
     time.tv_sec as u32
 }
 
-/// Outbound streams of a connected socket, if they are known.
+/// Returns the number of outbound streams of a connected socket, if it is known.
 pub(crate) fn streams(fd: c_int) -> Option<u16> {
     let known = STREAMS.get(usize::try_from(fd).ok()?)?.load(Ordering::Relaxed);
     (known != 0).then_some(known)
 }
 
-/// Notes the outbound streams.
+/// Enters the number of outbound streams of a connected socket.
 pub(crate) fn set_streams(fd: c_int, streams: u16) {
     if let Some(known) = usize::try_from(fd).ok().and_then(|index| STREAMS.get(index)) {
         known.store(streams, Ordering::Relaxed);
     }
 }
 
-/// The peer's address, if it is known: bytes and length.
+/// Returns the peer's address, if it is known: the bytes and their number.
 pub(crate) fn peer(fd: c_int) -> Option<([u8; 32], usize)> {
     let words = PEERS.get(usize::try_from(fd).ok()?)?;
     let length = usize::try_from(words[4].load(Ordering::Acquire)).ok().filter(|length| *length != 0)?;
@@ -362,7 +366,7 @@ pub(crate) fn peer(fd: c_int) -> Option<([u8; 32], usize)> {
     Some((bytes, length))
 }
 
-/// Notes the peer's address.
+/// Enters the peer's address.
 pub(crate) fn set_peer(fd: c_int, address: &[u8]) {
     let Some(words) = usize::try_from(fd).ok().and_then(|index| PEERS.get(index)) else { return };
     let mut bytes = [0; 32];

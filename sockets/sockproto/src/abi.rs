@@ -1,7 +1,7 @@
-//! Numbers of Linux' socket API for SCTP (`linux/sctp.h`, RFC 6458 section 8), and sizes of its structures in bytes.
+//! Constants of Linux's socket API for SCTP (`linux/sctp.h`, RFC 6458 section 8), and sizes of its structures in bytes.
 #![allow(missing_docs, reason = "each constant is named as in linux/sctp.h")]
 
-/// `SOL_SCTP`, and the protocol's number.
+/// The option level `SOL_SCTP`, which is also the IP protocol number of SCTP.
 pub const SOL_SCTP: i32 = 132;
 
 /// Names of socket options.
@@ -80,12 +80,12 @@ pub mod sinfo {
     pub const PR_PRIO: u16 = 0x30;
     pub const SENDALL: u16 = 0x40;
     pub const EOF: u16 = 0x200;
-    /// Of `SCTP_NXTINFO`: the message is there as a whole, or is a notification.
+    /// Flags of `SCTP_NXTINFO`: the next message is complete, or is a notification.
     pub const COMPLETE: u16 = 0x100;
     pub const NOTIFICATION: u16 = 0x8000;
-    /// All bits that a one-to-one socket takes with a message.
+    /// All bits that a one-to-one socket accepts with a message to send.
     pub const OF_ONE: u16 = UNORDERED | ADDR_OVER | SACK_IMMEDIATELY | PR_PRIO;
-    /// All bits that a one-to-many socket takes with a message.
+    /// All bits that a one-to-many socket accepts with a message to send.
     pub const OF_MANY: u16 = OF_ONE | ABORT | SENDALL | EOF;
 }
 
@@ -106,5 +106,5 @@ pub mod notification {
     pub const CANT_STR_ASSOC: u16 = 4;
 }
 
-/// `MSG_NOTIFICATION` of `msg_flags`.
+/// The bit `MSG_NOTIFICATION` of `msg_flags`.
 pub const MSG_NOTIFICATION: i32 = 0x8000;

@@ -1,6 +1,6 @@
-//! Requests to the server and its answers: one of each by connection.
+//! Requests to the server and its answers. Each connection carries one request and one answer.
 
-/// Longest request or answer, in bytes: options and lists of addresses are far shorter.
+/// Longest request, in bytes. Values of options and lists of addresses are far shorter.
 pub const CONTROL_MAX: usize = 64 << 10;
 
 const MAGIC: u32 = 0xd5c7_9e02;
@@ -10,7 +10,7 @@ const HEADER: usize = 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Operation {
-    /// `socket`: `first` is the address family, `second` the type. The answer brings the program's end.
+    /// `socket`: `first` is the address family, `second` the type. The answer carries the program's end of the pair.
     Socket = 1,
     /// `bind`, with a packed list of addresses.
     Bind = 2,
@@ -20,24 +20,26 @@ pub enum Operation {
     BindRemove = 4,
     /// `listen`: `first` is the backlog.
     Listen = 5,
-    /// `connect` and `sctp_connectx`, with a packed list of addresses. The answer is `EINPROGRESS`, and a one-to-one socket is writable once
-    /// that is over. If `first` is not 0, the answer comes only then.
+    /// `connect` and `sctp_connectx`, with a packed list of addresses.
+    ///
+    /// If `first` is 0, the answer is `EINPROGRESS` at once. A one-to-one socket becomes writable when the attempt to connect has ended.
+    /// If `first` is not 0, the answer comes when the attempt has ended. It is `EINPROGRESS` at once if too many callers wait.
     Connect = 6,
-    /// `getsockname`; the answer brings the address.
+    /// `getsockname`; the answer's payload is the address.
     LocalName = 7,
-    /// `getpeername`; the answer brings the address.
+    /// `getpeername`; the answer's payload is the address.
     PeerName = 8,
-    /// `getsockopt`: `first` is the level, `second` the name, the payload is what the program's buffer held.
+    /// `getsockopt`: `first` is the level, `second` the name. The payload is the content of the program's buffer.
     GetOption = 9,
-    /// `setsockopt`: `first` is the level, `second` the name.
+    /// `setsockopt`: `first` is the level, `second` the name, and the payload is the value.
     SetOption = 10,
-    /// A page of the list of sockets and associations, as lines of JSON: `first` is the number of lines to skip.
+    /// Returns a page of the list of sockets and associations, as lines of JSON. `first` is the number of lines to skip.
     List = 11,
     /// Keeps the server running until the connection is closed.
     Lease = 12,
-    /// `sctp_peeloff`: `first` is the association's identifier. The answer brings the program's end of its new socket.
+    /// `sctp_peeloff`: `first` is the association's identifier. The answer carries the program's end of the association's new socket.
     PeelOff = 13,
-    /// Waits until the association of a one-to-many socket with the peer of this address is up. `first` is 1.
+    /// Waits until an association of a one-to-many socket is up. The payload is the peer's address, and `first` is 1.
     AwaitPeer = 14,
 }
 
@@ -74,7 +76,7 @@ pub struct Request<'a> {
     pub first: i32,
     /// The second argument.
     pub second: i32,
-    /// Addresses, or an option's value.
+    /// Packed addresses, or an option's value.
     pub payload: &'a [u8],
 }
 
@@ -84,7 +86,7 @@ impl<'a> Request<'a> {
         header([self.operation as u32, self.first.cast_unsigned(), self.second.cast_unsigned()])
     }
 
-    /// Reads a request. `None`: it is none.
+    /// Reads a request. Returns `None` if the message is not a request.
     pub fn read(message: &'a [u8]) -> Option<Request<'a>> {
         let ([operation, first, second], payload) = read(message)?;
         let operation = Operation::of(operation)?;
@@ -95,7 +97,7 @@ impl<'a> Request<'a> {
 /// The answer to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer<'a> {
-    /// 0, or the error's number (errno).
+    /// Error number (errno); 0 for success.
     pub error: i32,
     /// A number, such as an association's identifier.
     pub value: i32,
@@ -109,7 +111,7 @@ impl<'a> Answer<'a> {
         header([self.error.cast_unsigned(), self.value.cast_unsigned(), 0])
     }
 
-    /// Reads an answer. `None`: it is none.
+    /// Reads an answer. Returns `None` if the message is not an answer.
     pub fn read(message: &'a [u8]) -> Option<Answer<'a>> {
         let ([error, value, _], payload) = read(message)?;
         Some(Answer { error: error.cast_signed(), value: value.cast_signed(), payload })

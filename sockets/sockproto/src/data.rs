@@ -1,9 +1,9 @@
-//! The header of each message between a program's end of a socket and the server's.
+//! The header of each message between the program's end and the server's end of a socket pair.
 
 /// Length of [`DataHeader`], in bytes.
 pub const DATA_HEADER: usize = 32;
 
-/// A value that no text begins with: what a program writes past the library is recognised.
+/// First four bytes of each header. No text begins with them, so bytes that a program writes without the library are recognised.
 const MAGIC: u32 = 0xd5c7_9e01;
 
 /// The kind of a message.
@@ -12,17 +12,18 @@ const MAGIC: u32 = 0xd5c7_9e01;
 pub enum Kind {
     /// User data.
     Data = 1,
-    /// A notification of RFC 6458 section 6; to the program only.
+    /// A notification of RFC 6458 section 6. Sent to the program only.
     Notification = 2,
-    /// A new association of a listener, with its socket as ancillary data and the peer's address as payload; to the program only.
+    /// A new association of a listener. The association's socket is ancillary data, and the peer's address is the payload. Sent to the
+    /// program only.
     Accepted = 3,
-    /// The association has ended with the error whose number is in [`DataHeader::context`]; to the program only. `ENOTCONN` is the last
-    /// message and stays unread.
+    /// Reports that the association has ended with an error, whose number is in [`DataHeader::context`]. Sent to the program only. A
+    /// message with `ENOTCONN` is the last one, and stays in the queue.
     Failed = 4,
-    /// The association has ended in order; to the program only. It is the last message and stays unread.
+    /// Reports that the association has ended without an error. Sent to the program only. It is the last message, and stays in the queue.
     Ended = 5,
-    /// No data. It fills the send buffer of a socket that cannot send yet, so that it is not writable; from an accepted socket it says
-    /// that it was accepted.
+    /// A message without user data. It fills the send buffer of a socket that cannot send yet, and so makes the socket not writable. As
+    /// the first message of an accepted socket, it reports that the program has accepted the socket.
     Filling = 6,
 }
 
@@ -36,7 +37,7 @@ impl Kind {
 
 /// Bits of [`DataHeader::flags`].
 pub mod flag {
-    /// More of this user message follows: the end of this part is no end of a record.
+    /// More parts of this user message follow. The end of this part is thus not the end of a record (`MSG_EOR`).
     pub const MORE: u8 = 1;
     /// The program asked for `SCTP_SNDRCV` with each message (`sctp_data_io_event`).
     pub const WITH_SNDRCV: u8 = 2;
@@ -44,7 +45,8 @@ pub mod flag {
     pub const WITH_RCVINFO: u8 = 4;
     /// The program asked for `SCTP_NXTINFO` with each message (`SCTP_RECVNXTINFO`).
     pub const WITH_NXTINFO: u8 = 16;
-    /// The program named stream, identifier and so on; else the defaults of its socket hold (`SCTP_DEFAULT_SNDINFO`). Of data to send.
+    /// The program specified the stream, the payload protocol identifier and so on of data to send. Without this bit, the socket's
+    /// defaults apply (`SCTP_DEFAULT_SNDINFO`).
     pub const WITH_INFO: u8 = 8;
 }
 
@@ -57,24 +59,24 @@ pub struct DataHeader {
     pub flags: u8,
     /// Stream number.
     pub stream: u16,
-    /// Stream sequence number, of received data.
+    /// Stream sequence number of received data; 0 for data to send.
     pub ssn: u16,
     /// `sinfo_flags` of RFC 6458 section 5.3.2.
     pub sinfo_flags: u16,
-    /// Payload protocol identifier as the program gave it: in network byte order, if the program follows RFC 6458.
+    /// Payload protocol identifier, unchanged from the program. It is in network byte order if the program follows RFC 6458.
     pub ppid: u32,
-    /// TSN of received data; `sinfo_timetolive`, in milliseconds, of data to send.
+    /// TSN of received data, or `sinfo_timetolive` of data to send, in milliseconds.
     pub tsn_or_lifetime: u32,
-    /// Cumulative TSN, of received data.
+    /// Cumulative TSN of received data.
     pub cumulative_tsn: u32,
-    /// `sinfo_context`; the error number of [`Kind::Failed`].
+    /// `sinfo_context`, or the error number of [`Kind::Failed`].
     pub context: u32,
     /// Identifier of the association.
     pub association: i32,
 }
 
 impl DataHeader {
-    /// A header of this kind with zeroes otherwise.
+    /// Returns a header of this kind whose other fields are 0.
     pub const fn new(kind: Kind) -> DataHeader {
         DataHeader {
             kind,
@@ -107,7 +109,7 @@ impl DataHeader {
         bytes
     }
 
-    /// Reads the header at the beginning of a message. `None`: it is none of ours.
+    /// Reads the header at the beginning of a message. Returns `None` if the message does not begin with a valid header.
     pub fn read(message: &[u8]) -> Option<DataHeader> {
         let (header, _) = message.split_first_chunk::<DATA_HEADER>()?;
         let long =

@@ -1,4 +1,4 @@
-//! The part behind the header of each message of a one-to-many socket: the peer, and the parameters of an association that the message
+//! The part after the header of each message of a one-to-many socket: the peer, and the parameters of an association that the message
 //! begins.
 
 use core::net::SocketAddr;
@@ -11,14 +11,15 @@ pub const PEER_LENGTH: usize = 40;
 /// The peer of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Peer {
-    /// Its address. A program may name the association instead ([`DataHeader::association`](crate::DataHeader::association)).
+    /// Address of the peer. A program may name the association instead ([`DataHeader::association`](crate::DataHeader::association)).
     pub address: Option<SockAddr>,
-    /// `struct sctp_initmsg` for an association that the message begins: 0 for what the socket's options say. To the server only.
+    /// `struct sctp_initmsg` for an association that the message begins. A field of 0 takes the value of the socket's option. Only messages
+    /// to the server use it.
     pub init: [u16; 4],
 }
 
 impl Peer {
-    /// Returns the bytes.
+    /// Returns the encoded peer.
     pub fn to_bytes(&self) -> [u8; PEER_LENGTH] {
         let mut bytes = [0; PEER_LENGTH];
         let address = self.address.as_ref().map_or(&[][..], SockAddr::as_bytes);
@@ -29,7 +30,7 @@ impl Peer {
         bytes
     }
 
-    /// Reads the part.
+    /// Decodes a peer. The address is `None` if its bytes are not a valid address.
     pub fn read(bytes: &[u8; PEER_LENGTH]) -> Peer {
         let mut init = [0; 4];
         for (value, place) in init.iter_mut().zip(bytes[SOCKADDR_MAX + 4..].chunks_exact(2)) {
@@ -38,7 +39,7 @@ impl Peer {
         Peer { address: SockAddr::read(&bytes[..SOCKADDR_MAX]).ok(), init }
     }
 
-    /// Returns the address, where a mapped IPv4 address is an IPv4 one.
+    /// Returns the address. An IPv4-mapped IPv6 address becomes an IPv4 address.
     pub fn socket_address(&self) -> Option<SocketAddr> {
         read_addresses(self.address.as_ref()?.as_bytes()).next()?.ok()
     }

@@ -1,5 +1,6 @@
-//! Socket addresses as programs write them: `struct sockaddr_in` and `struct sockaddr_in6`, single or packed one after another without padding, as in `sctp_bindx`.
-//! Begin with [`SockAddr`] and [`read_addresses`].
+//! Socket addresses in the layout of the C structures `struct sockaddr_in` and `struct sockaddr_in6`.
+//!
+//! A list of addresses, as in `sctp_bindx`, is packed without padding. Begin with [`SockAddr`] and [`read_addresses`].
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
@@ -11,7 +12,7 @@ const V6_LENGTH: usize = 28;
 /// Longest address, in bytes.
 pub const SOCKADDR_MAX: usize = V6_LENGTH;
 
-/// The bytes of an address.
+/// An address as the bytes of its C structure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SockAddr {
     bytes: [u8; SOCKADDR_MAX],
@@ -19,7 +20,7 @@ pub struct SockAddr {
 }
 
 impl SockAddr {
-    /// Encodes an address. On an IPv6 socket, an IPv4 address becomes an IPv4-mapped one. The flow label of an IPv6 address is 0.
+    /// Encodes an address. On an IPv6 socket, an IPv4 address becomes an IPv4-mapped IPv6 address. The flow label of an IPv6 address is 0.
     pub fn of(address: SocketAddr, on_ipv6: bool) -> SockAddr {
         let mut bytes = [0; SOCKADDR_MAX];
         let port = address.port().to_be_bytes();
@@ -43,7 +44,7 @@ impl SockAddr {
         }
     }
 
-    /// Reads the first address without converting an IPv4-mapped one. Ignores the bytes after it.
+    /// Reads the first address, and ignores the bytes after it. An IPv4-mapped IPv6 address stays as it is.
     ///
     /// # Errors
     /// See [`AddressError`].
@@ -54,7 +55,7 @@ impl SockAddr {
         Ok(SockAddr { bytes: copy, length })
     }
 
-    /// Returns the bytes, as long as the structure.
+    /// Returns the bytes of the C structure, without padding.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.length]
     }
@@ -63,9 +64,9 @@ impl SockAddr {
 /// Reason why bytes are not a socket address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddressError {
-    /// It is too short (`EINVAL`).
+    /// The bytes are too few (`EINVAL`).
     Length,
-    /// It names a family other than IPv4 and IPv6 (`EINVAL`).
+    /// The address family is neither IPv4 nor IPv6 (`EINVAL`).
     Family,
 }
 
@@ -75,8 +76,8 @@ pub struct Addresses<'a> {
     rest: &'a [u8],
 }
 
-/// Reads packed addresses. IPv4-mapped addresses become IPv4 ones; flow labels are dropped. Bytes after the last complete address are
-/// an error.
+/// Reads packed addresses. An IPv4-mapped address becomes an IPv4 address. Flow labels are dropped. Bytes after the last complete address
+/// are an error.
 pub fn read_addresses(packed: &[u8]) -> Addresses<'_> {
     Addresses { rest: packed }
 }
@@ -97,7 +98,7 @@ impl Iterator for Addresses<'_> {
     }
 }
 
-/// Reads the address at the beginning, and returns its length.
+/// Returns the address at the beginning of `bytes`, and its length in bytes.
 fn read_one(bytes: &[u8]) -> Result<(SocketAddr, usize), AddressError> {
     let (family, _) = bytes.split_first_chunk::<2>().ok_or(AddressError::Length)?;
     match u16::from_ne_bytes(*family) {

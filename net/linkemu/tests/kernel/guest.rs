@@ -1,4 +1,4 @@
-//! A guest with the Linux kernel's netem, which routes between two namespaces.
+//! A guest that routes between two network namespaces through its kernel's netem.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,14 +8,14 @@ use crate::statistics::EmulatedLink;
 /// The guest's name within its own set of namespaces.
 const GUEST: &str = "k1";
 
-/// The guest, until dropped.
+/// A running guest. Dropping it stops the guest.
 pub(crate) struct Guest {
     boot: PathBuf,
     prefix: String,
 }
 
 impl Guest {
-    /// Boots it (5 s; a minute the first time on a machine). None where it cannot run.
+    /// Boots the guest. This takes 5 s, and a minute the first time on a machine. Returns `None` if the machine cannot run the guest.
     pub(crate) fn up() -> Option<Guest> {
         let has_apt = Path::new("/usr/bin/apt-get").is_file();
         if !has_apt || !Path::new("/dev/net/tun").exists() {
@@ -61,7 +61,7 @@ impl EmulatedLink for Guest {
 
 impl Drop for Guest {
     fn drop(&mut self) {
-        // Where it was never up there is nothing to take down.
+        // If the guest never started, the failure of this command does not matter.
         let _ = self.command(&["down-all"]).output();
         let work = std::env::var_os("KSCTP_WORK").map(PathBuf::from).or_else(|| {
             let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);

@@ -1,5 +1,6 @@
-//! The emulator against the Linux kernel's netem, which runs in a guest (tests/kernel-sctp): the same settings, the same
-//! packets, and the same statistics, as ping and iperf3 see them.
+//! Compares the emulator with the Linux kernel's netem, which runs in a guest (tests/kernel-sctp).
+//!
+//! Both get the same settings and the same packets. The statistics that ping and iperf3 measure must be the same.
 
 #![forbid(unsafe_code)]
 
@@ -9,23 +10,23 @@ mod statistics;
 use guest::Guest;
 use statistics::{EmulatedLink, Pings, World};
 
-/// How much the medians of round trips may differ, in milliseconds: the guest is a process, which answers later on a busy host.
+/// Allowed difference between the medians of round trips, in milliseconds. The guest is a process, which answers later on a busy host.
 const MEDIANS_MS: f64 = 2.0;
-/// How much the distances between quartiles may differ, for the same reason, and ours from what it should be: chance makes it
-/// differ by 0.2 ms.
+/// Allowed difference between the interquartile ranges of netem and linkemu, in milliseconds, for the same reason. The second constant
+/// is the allowed difference of linkemu's range from its expected value; chance alone causes 0.2 ms.
 const SPREADS_MS: f64 = 1.5;
 const OUR_SPREAD_MS: f64 = 0.6;
-/// Pings of one measurement, and seconds between them: of delays, and of losses, which take more.
+/// Pings of one measurement of delays or losses, and seconds between them. A measurement of losses needs more pings.
 const DELAY_PINGS: (usize, &str) = (1000, "0.003");
 const LOSS_PINGS: (usize, &str) = (4000, "0.001");
 
-/// Settings in netem's words and in ours, and the distance between quartiles that they mean, in milliseconds. Our length is that of the IP packet, netem's has Ethernet's header, too.
+/// Settings in the syntax of netem and of linkemu, and the interquartile range that they cause, in milliseconds.
 const DELAYS: [(&str, &str, f64); 3] = [
     ("delay 20ms", "delay=20ms", 0.0),
     ("delay 20ms 5ms", "delay=20ms,jitter=5ms", 5.0),
     ("delay 20ms 4ms distribution normal", "delay=20ms,jitter=4ms,distribution=normal", 4.0 * 1.349),
 ];
-/// Settings, the share of packets that they lose, and the mean length of a burst.
+/// Settings of netem and of linkemu, the share of packets that they lose, and the mean length of a burst of losses in packets.
 const LOSSES: [(&str, &str, f64, f64); 2] =
     [("loss 6%", "loss=6%", 0.06, 1.06), ("loss gemodel 2% 25%", "loss=ge:2%:25%:100%:0%", 0.074, 4.0)];
 
@@ -48,7 +49,7 @@ fn delays_losses_and_rates_are_those_of_the_kernels_netem() {
         for (who, pings) in ["netem", "linkemu"].iter().zip(both(&guest, &world, [theirs, ours], LOSS_PINGS))
         {
             let (lost, bursts) = (pings.lost_share(), pings.mean_burst());
-            // Losses in bursts vary by their length more than single ones.
+            // The variance of the lost share grows with the length of the bursts.
             let band = 4.0 * (share * (1.0 - share) * burst * 2.0 / LOSS_PINGS.0 as f64).sqrt();
             assert!((lost - share).abs() < band, "{who}, {ours}: {lost} lost");
             assert!((bursts / burst - 1.0).abs() < 0.4, "{who}, {ours}: bursts of {bursts}");
@@ -61,7 +62,7 @@ fn delays_losses_and_rates_are_those_of_the_kernels_netem() {
     assert!((ours / theirs - 1.0).abs() < 0.03, "netem {theirs}, linkemu {ours} bit/s");
 }
 
-/// Returns the effect of netem, and of our emulator, on the same pings.
+/// Measures the effect of netem and of linkemu on the same pings. Returns netem's result first.
 fn both(
     guest: &Guest,
     world: &World,

@@ -1,38 +1,40 @@
-//! Measures the kernel's netem and our emulator with ping and iperf3.
+//! Measures the kernel's netem and linkemu with ping and iperf3.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use testbed::{Host, Lab, Process};
 
-/// Limit on any step.
+/// Time limit on each step.
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
-/// An emulated link from one host to another, with settings for what goes there.
+/// An emulated link from a near host to a far host. The settings apply to packets to the far host.
 pub(crate) trait EmulatedLink {
-    /// A command at the near host.
+    /// Returns a command that runs `program` on the near host.
     fn near(&self, program: &str) -> Command;
-    /// A command at the far host.
+    /// Returns a command that runs `program` on the far host.
     fn far(&self, program: &str) -> Command;
-    /// The far host's address.
+    /// Returns the far host's address.
     fn address(&self) -> &'static str;
     /// Applies these settings to the direction to the far host.
     fn set(&self, settings: &str);
 
-    /// Sends so many pings.
+    /// Sends `count` pings to the far host, with `interval` seconds between them.
     fn ping(&self, count: usize, interval: &str) -> Pings {
         let mut command = self.near("ping");
         command.args(["-c", &count.to_string(), "-i", interval, "-W", "1", self.address()]);
         Pings::parse(&output(&mut command), count)
     }
 
-    /// How much of 3 Mbit/s arrives, in bit/s of payload, sent in datagrams of 1,000 bytes. Told by their number: iperf3's own rate
-    /// is over a time that now and then has the last second's waiting in it.
+    /// Sends 3 Mbit/s in datagrams of 1,000 bytes. Returns the rate of the payload that arrives, in bit/s.
+    ///
+    /// The rate is computed from the share of lost datagrams. iperf3's own rate is sometimes too low, because the time that it covers
+    /// then includes waiting in the last second.
     fn udp_rate(&self) -> f64 {
         let mut server = self.far("iperf3");
         let mut server = server.args(["-s", "-1"]).stdout(Stdio::null()).spawn().expect("iperf3");
         let mut rate = None;
-        // The server may not listen yet.
+        // The client fails until the server listens.
         let is_reported = testbed::process::wait_for(LIMIT, || {
             let mut client = self.near("iperf3");
             client.args(["-J", "-c", self.address(), "-u", "-b", "3m", "-l", "1000", "-t", "5"]);
@@ -47,7 +49,7 @@ pub(crate) trait EmulatedLink {
     }
 }
 
-/// Round trips by number, those that came back.
+/// Round-trip times in milliseconds, by the ping's number; `None` for a lost ping.
 pub(crate) struct Pings {
     times: Vec<Option<f64>>,
 }
@@ -77,7 +79,7 @@ impl Pings {
         self.times.iter().filter(|time| time.is_none()).count() as f64 / self.times.len() as f64
     }
 
-    /// Returns the mean length of runs of losses.
+    /// Returns the mean length of runs of lost pings.
     pub(crate) fn mean_burst(&self) -> f64 {
         let lost = self.times.iter().filter(|time| time.is_none()).count();
         let ends = self.times.windows(2).filter(|pair| pair[0].is_none() && pair[1].is_some()).count();
@@ -85,13 +87,13 @@ impl Pings {
     }
 }
 
-/// Runs a command; its standard output. ping's status tells of losses, which are wanted.
+/// Runs a command and returns its standard output. Ignores the exit status, because ping fails after losses, which the tests expect.
 pub(crate) fn output(command: &mut Command) -> String {
     let output = command.output().unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Two hosts, and our emulator between them.
+/// Two hosts, and a third host that runs linkemu between them.
 pub(crate) struct World {
     alpha: Host,
     beta: Host,

@@ -1,4 +1,5 @@
-//! The program between two hosts, judged from outside: by ping, iperf3, captures, and what the kernel says of its interfaces.
+//! Tests of the program `linkemu` between two hosts. They observe the link through ping, iperf3, the program's output and the kernel's
+//! state of the interfaces.
 
 #![forbid(unsafe_code)]
 
@@ -10,7 +11,7 @@ use linkemu::Report;
 use nix::sys::signal::Signal;
 use world::{LIMIT, World, ping_times};
 
-/// Margin of the median round trip beyond the delays: two hosts answer on a shared machine.
+/// Allowed excess of the median round trip over the sum of the delays, in milliseconds. Both hosts share one machine.
 const SLACK_MS: f64 = 1.0;
 
 #[test]
@@ -32,7 +33,7 @@ fn tcp_gets_the_rate_that_was_set_to_three_percent_and_segments_are_cut() {
     let world = World::new();
     world.add(&["--rate", "1.5mbit", "--delay", "35ms", "--queue", "50"]);
     let rate = world.iperf_rate(&["-t", "8", "-O", "2"]);
-    // iperf3 counts payload: 1,448 of 1,500 bytes.
+    // iperf3 counts payload, which is 1,448 of the 1,500 bytes of a packet.
     let on_the_link = rate * 1500.0 / 1448.0;
     assert!((on_the_link / 1.5e6 - 1.0).abs() < 0.03, "{on_the_link} bit/s");
     let report = world.show();

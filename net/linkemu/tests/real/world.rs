@@ -1,4 +1,4 @@
-//! Two hosts, and one between them with an interface to each.
+//! Two hosts, and a third host between them with an interface to each.
 
 use std::time::Duration;
 
@@ -7,10 +7,11 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use testbed::{Finished, Host, Lab, Process};
 
-/// Limit on any step.
+/// Time limit on each step.
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
-/// Two hosts, 10.9.0.1 and 10.9.0.2, fd09::1 and fd09::2, whose only way is through the middle.
+/// Two hosts that reach each other only through the middle host. Host alpha has the addresses 10.9.0.1 and fd09::1, and host beta has
+/// 10.9.0.2 and fd09::2.
 pub(crate) struct World {
     pub(crate) alpha: Host,
     beta: Host,
@@ -39,7 +40,7 @@ impl World {
         command
     }
 
-    /// Runs the program in the host between.
+    /// Runs `linkemu` on the middle host.
     pub(crate) fn linkemu(&self, words: &[&str]) -> Finished {
         self.middle.run("linkemu", self.program(words), LIMIT).unwrap()
     }
@@ -48,7 +49,7 @@ impl World {
         self.middle.spawn("linkemu", self.program(words)).unwrap()
     }
 
-    /// Starts link x.
+    /// Starts link x in the background.
     pub(crate) fn add(&self, settings: &[&str]) {
         self.linkemu(&[&["add", "left", "right", "--name", "x"], settings].concat()).good().unwrap();
     }
@@ -62,7 +63,7 @@ impl World {
         serde_json::from_str(&output.stdout).unwrap()
     }
 
-    /// A file that describes link x with more settings; its path.
+    /// Writes a file that describes link x with these additional settings. Returns its path.
     pub(crate) fn write_file(&self, name: &str, settings: &str) -> String {
         let path = self.lab.dir().join(name);
         let text = format!("[[link]]\nname = 'x'\na = 'left'\nb = 'right'\n{settings}");
@@ -70,7 +71,7 @@ impl World {
         path.display().to_string()
     }
 
-    /// Returns the output of ping, with answers or without.
+    /// Runs ping on host alpha. Returns its output, also if no answer arrived.
     pub(crate) fn ping(&self, words: &[&str]) -> String {
         let mut command = self.alpha.command("ping");
         command.args(words);
@@ -78,7 +79,7 @@ impl World {
         finished.stdout + &finished.stderr
     }
 
-    /// Returns the rate at beta by iperf3, in bit/s.
+    /// Returns the rate that iperf3 measures at host beta, in bit/s.
     pub(crate) fn iperf_rate(&self, words: &[&str]) -> f64 {
         let mut server = self.beta.command("iperf3");
         server.args(["-s", "-1", "--forceflush"]);
@@ -101,11 +102,11 @@ impl World {
         })
     }
 
-    /// Kills a process, and waits until it is gone.
+    /// Kills a process, and waits until the kernel has released its files.
     pub(crate) fn kill(&self, pid: u32) {
         kill(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL).unwrap();
-        // Its interfaces are free before its claims to them are. Nobody waits for it here: it stays, as a zombie without files once
-        // the last of its threads is gone.
+        // The kernel releases the process's interfaces before its claims to them. The process may remain a zombie, because nothing reaps
+        // it here. A zombie without other threads has no open files.
         let process = format!("/proc/{pid}");
         let is_gone = || match (
             std::fs::read_dir(format!("{process}/task")),
@@ -121,19 +122,19 @@ impl World {
 impl Drop for World {
     fn drop(&mut self) {
         let mut command = self.program(&["del", "--all"]);
-        // The links' processes are in sessions of their own: the lab does not know them.
+        // The lab does not know the links' processes, because each is in a separate session.
         let _ = command.output();
     }
 }
 
-/// The round trips, in milliseconds, that ping tells of.
+/// Returns the round-trip times that ping reports, in milliseconds.
 pub(crate) fn ping_times(world: &World, words: &[&str]) -> Vec<f64> {
     let said = world.ping(words);
     let times = said.lines().filter_map(|line| line.split_once("time=")?.1.split(' ').next()?.parse().ok());
     times.collect()
 }
 
-/// The middle one.
+/// Returns the median; of an even number of values, the upper of the two middle ones.
 pub(crate) fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
