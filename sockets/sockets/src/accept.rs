@@ -1,4 +1,4 @@
-//! Listeners: which INITs are answered, and what becomes of them.
+//! Listeners: the decision on each INIT, and the sockets of accepted associations.
 
 use std::net::SocketAddr;
 
@@ -8,14 +8,14 @@ use sctp::{AbortCause, AssociationId, Endpoint, Event, IncomingInit, InitDecisio
 use crate::socket::{Socket, State, Style};
 use crate::{Errno, Output, SocketKey, Sockets};
 
-/// Most associations that wait for `accept`, as Linux' `net.core.somaxconn`.
+/// Limit on a listener's associations that wait for `accept`: the default of Linux's `net.core.somaxconn`.
 const ACCEPTED_MAX: usize = 4096;
 
 impl Sockets {
-    /// `listen(2)`; a backlog of 0 ends it.
+    /// `listen(2)`. A backlog of 0 ends the listening.
     ///
     /// # Errors
-    /// `EISCONN` if there is an association; `EINVAL` once it has ended.
+    /// `EISCONN` if the socket has an association; `EINVAL` after the association has ended.
     pub fn listen(&mut self, key: SocketKey, backlog: i32) -> Result<(), Errno> {
         match self.get(key)?.state {
             State::Idle | State::Listening { .. } => {}
@@ -23,7 +23,7 @@ impl Sockets {
             State::Over(_) => return Err(libc::EINVAL),
         }
         self.bind_any(key)?;
-        // A negative one is as large as can be, as with Linux.
+        // A negative backlog means the greatest one, as in Linux.
         let backlog = usize::try_from(backlog).unwrap_or(ACCEPTED_MAX).min(ACCEPTED_MAX);
         self.get_mut(key)?.state = if backlog == 0 { State::Idle } else { State::Listening { backlog } };
         Ok(())
@@ -34,14 +34,14 @@ impl Sockets {
         self.get(key).is_ok_and(|socket| matches!(socket.state, State::Listening { .. }))
     }
 
-    /// Says how many associations of a listener wait for `accept`.
+    /// Sets the number of a listener's associations that wait for `accept`.
     pub fn set_waiting(&mut self, listener: SocketKey, waiting: usize) {
         if let Ok(socket) = self.get_mut(listener) {
             socket.waiting = waiting;
         }
     }
 
-    /// Returns the listener for an association at this port and by this route.
+    /// Returns the listener for an association at this local port over this route.
     fn listener_for(&self, port: u16, route: &Route) -> Option<(SocketKey, &Socket)> {
         let listens = |key: &SocketKey| {
             let socket = self.get(*key).ok()?;
@@ -49,13 +49,14 @@ impl Sockets {
             let State::Listening { .. } = socket.state else { return None };
             (is_bound && socket.takes(route.local)).then_some((*key, socket))
         };
-        // An IPv4 socket comes before an IPv6 one that takes IPv4 peers as well.
+        // A socket bound to the address precedes one bound to all addresses. An IPv4 socket precedes an IPv6 socket that also accepts IPv4
+        // peers.
         let mut all: Vec<_> = self.ports.holders(port).iter().filter_map(listens).collect();
         all.sort_by_key(|(_, socket)| (socket.bound.is_empty(), socket.family != crate::Family::V4));
         all.into_iter().next()
     }
 
-    /// Takes or refuses an association whose peer has returned its cookie.
+    /// Accepts or refuses an association whose peer has returned its cookie.
     pub(crate) fn on_incoming(
         &mut self,
         now: Time,
@@ -71,8 +72,8 @@ impl Sockets {
         let uid = socket.uid;
         let under_way = self.accepting.values().filter(|of| **of == listener).count();
         let of_user = self.of_user(uid);
-        // Nobody accepts the associations of a one-to-many socket: only those under way count.
-        // Peers must not take all sockets of its user either.
+        // The program does not accept associations of a one-to-many socket, so only those that are being set up count. Incoming
+        // associations leave a quarter of the user's sockets free, so peers cannot take them all.
         let of_user_max = self.config.sockets_per_user;
         let (backlog, of_user_max) = match socket.style {
             Style::OneToMany => (ACCEPTED_MAX, of_user_max - of_user_max / 4),
@@ -86,7 +87,7 @@ impl Sockets {
         engine.accept(now, id);
     }
 
-    /// Handles an association of a listener that is up: makes its socket.
+    /// Creates the socket of a listener's association that is up.
     pub(crate) fn on_accepted(
         &mut self,
         now: Time,

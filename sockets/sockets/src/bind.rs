@@ -1,4 +1,4 @@
-//! Local ports and addresses: `bind`, `sctp_bindx`.
+//! Local ports and addresses: `bind` and `sctp_bindx`.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -9,13 +9,13 @@ use sockproto::{AddressError, read_addresses};
 use crate::socket::State;
 use crate::{Caller, Errno, SocketKey, Sockets};
 
-/// Ports for sockets that do not name one, as Linux' default range.
+/// Range of ports for sockets without a requested port: Linux's default range.
 const EPHEMERAL: RangeInclusive<u16> = 32_768..=60_999;
 
-/// Most addresses of one call, and of one socket: each is told to peers, and INIT must fit into a packet.
+/// Limit on the addresses of one call, and of one socket. INIT lists all addresses, and must fit into a packet.
 pub(crate) const ADDRESSES_MAX: usize = 32;
 
-/// Which socket has which port.
+/// The sockets that hold each port.
 pub(crate) struct Ports {
     by_port: BTreeMap<u16, Vec<SocketKey>>,
     rng: fastrand::Rng,
@@ -51,7 +51,10 @@ impl Ports {
     }
 }
 
-/// Reads a packed list of addresses, at least one.
+/// Reads a packed list of addresses.
+///
+/// # Errors
+/// `EINVAL` for an invalid address, for an empty list, and for more than [`ADDRESSES_MAX`] addresses.
 pub(crate) fn addresses_of(packed: &[u8]) -> Result<Vec<SocketAddr>, Errno> {
     let all: Result<Vec<_>, _> = read_addresses(packed).collect();
     match all {
@@ -62,11 +65,13 @@ pub(crate) fn addresses_of(packed: &[u8]) -> Result<Vec<SocketAddr>, Errno> {
 }
 
 impl Sockets {
-    /// `bind(2)` with one address or more.
+    /// `bind(2)` with one or more addresses.
     ///
     /// # Errors
-    /// `EINVAL` if the socket is bound already or the addresses name several ports; `EADDRNOTAVAIL` for an address that the host does not
-    /// have; `EADDRINUSE`; `EACCES` for a privileged port.
+    /// - `EINVAL` if the socket is bound already, the addresses have several ports, or an address does not suit the socket.
+    /// - `EADDRNOTAVAIL` for an address that the host does not have.
+    /// - `EADDRINUSE` if another socket has the port at one of the addresses, or no ephemeral port is free.
+    /// - `EACCES` for a privileged port.
     pub fn bind(&mut self, key: SocketKey, packed: &[u8], caller: Caller) -> Result<(), Errno> {
         let wanted = addresses_of(packed)?;
         let socket = self.get(key)?;
@@ -81,7 +86,8 @@ impl Sockets {
     /// `sctp_bindx(SCTP_BINDX_ADD_ADDR)`.
     ///
     /// # Errors
-    /// As [`bind`](Self::bind); `EINVAL` for another port than the one bound; `EOPNOTSUPP` once there is an association: its addresses stay.
+    /// The errors of [`bind`](Self::bind). `EINVAL` for another port than the bound one, and for too many addresses. `EOPNOTSUPP` if the
+    /// socket has or had an association, whose addresses cannot change.
     pub fn bind_add(&mut self, key: SocketKey, packed: &[u8], caller: Caller) -> Result<(), Errno> {
         let Some(bound_port) = self.get(key)?.port else { return self.bind(key, packed, caller) };
         let wanted = addresses_of(packed)?;
@@ -110,7 +116,8 @@ impl Sockets {
     /// `sctp_bindx(SCTP_BINDX_REM_ADDR)`.
     ///
     /// # Errors
-    /// `EINVAL` if the socket is not bound to the address; `EBUSY` for the last one; `EOPNOTSUPP` once there is an association.
+    /// `EINVAL` if the socket is not bound to an address of the list; `EBUSY` if no address would be left; `EOPNOTSUPP` if the socket has
+    /// or had an association.
     pub fn bind_remove(&mut self, key: SocketKey, packed: &[u8]) -> Result<(), Errno> {
         let gone = addresses_of(packed)?;
         let socket = self.get_mut(key)?;
@@ -129,7 +136,10 @@ impl Sockets {
         Ok(())
     }
 
-    /// Gives the socket a port, if it has none: an ephemeral one.
+    /// Gives the socket an ephemeral port, if it has no port. Returns the socket's port.
+    ///
+    /// # Errors
+    /// `EADDRINUSE` if no ephemeral port is free.
     pub(crate) fn bind_any(&mut self, key: SocketKey) -> Result<u16, Errno> {
         if let Some(port) = self.get(key)?.port {
             return Ok(port);
@@ -164,7 +174,8 @@ impl Sockets {
         Ok(())
     }
 
-    /// Returns the sockets that have the port of a packed list of addresses, or else that of a socket.
+    /// Returns the sockets that hold the port of a packed list of addresses. If the list has no port, returns those that hold the port of
+    /// the socket `key`.
     pub fn holders_of_port(&self, key: SocketKey, addresses: &[u8]) -> Vec<SocketKey> {
         let own = self.get(key).ok().and_then(|socket| socket.port);
         let listed = addresses_of(addresses).ok().and_then(|all| one_port(&all).ok());
@@ -172,7 +183,7 @@ impl Sockets {
         port.map(|port| self.ports.holders(port).to_vec()).unwrap_or_default()
     }
 
-    /// Reports whether another socket has the port at one of these addresses; none: at any.
+    /// Reports whether another socket holds the port at one of these addresses. An empty list means all addresses.
     fn is_taken(&self, key: SocketKey, port: u16, bound: &[IpAddr]) -> bool {
         let Ok(own) = self.get(key) else { return false };
         let is_same = |other: &SocketKey| {
@@ -186,7 +197,10 @@ impl Sockets {
         self.ports.holders(port).iter().filter(|holder| **holder != key).any(is_same)
     }
 
-    /// Returns the addresses to bind, none for a wildcard, if the host has them and the socket can use them.
+    /// Returns the addresses to bind, without duplicates. The list is empty for a wildcard address.
+    ///
+    /// # Errors
+    /// `EINVAL` for an address that does not suit the socket; `EADDRNOTAVAIL` for an address that the host does not have.
     fn own_of(&self, key: SocketKey, wanted: &[SocketAddr]) -> Result<Vec<IpAddr>, Errno> {
         let socket = self.get(key)?;
         let mut bound = Vec::new();
@@ -208,7 +222,10 @@ impl Sockets {
     }
 }
 
-/// Returns the port of the addresses, of which all but one may be 0.
+/// Returns the port of the addresses. Addresses with port 0 do not count. Returns 0 if all ports are 0.
+///
+/// # Errors
+/// `EINVAL` for different ports.
 fn one_port(addresses: &[SocketAddr]) -> Result<u16, Errno> {
     let mut named = addresses.iter().map(SocketAddr::port).filter(|port| *port != 0);
     let port = named.next().unwrap_or(0);

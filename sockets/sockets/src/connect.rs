@@ -10,11 +10,12 @@ use crate::socket::{Socket, State};
 use crate::{Errno, Network, SocketKey, Sockets};
 
 impl Sockets {
-    /// Begins to connect to a peer with one address or more, and returns the association's identifier. [`Output::Settled`](crate::Output::Settled)
-    /// follows.
+    /// Begins to connect to a peer with one or more addresses, and returns the association's identifier. When the attempt has ended,
+    /// [`Output::Settled`](crate::Output::Settled) follows, or [`Output::Attempted`](crate::Output::Attempted) for a one-to-many socket.
     ///
     /// # Errors
-    /// `EISCONN`, `EALREADY`, `ENETUNREACH`, `EADDRNOTAVAIL`, `EINVAL` as Linux; `ENOBUFS` if the engine has no room.
+    /// `EISCONN`, `EALREADY`, `ENETUNREACH`, `EADDRNOTAVAIL`, `ECONNREFUSED` and `EINVAL` as in Linux. `EMFILE` at the user's limit on
+    /// sockets. `ENOBUFS` if the engine has no room.
     pub fn connect(
         &mut self,
         now: Time,
@@ -44,7 +45,7 @@ impl Sockets {
         Ok(id)
     }
 
-    /// Begins an association with a peer. `init` overrides the socket's `SCTP_INITMSG` where it is not 0.
+    /// Begins an association with a peer. Each field of `init` that is not 0 overrides that of the socket's `SCTP_INITMSG`.
     pub(crate) fn begin(
         &mut self,
         now: Time,
@@ -59,7 +60,7 @@ impl Sockets {
             return Err(libc::EINVAL);
         }
         if remote_port == 0 {
-            // Linux asks the peer, which refuses.
+            // In Linux, the peer refuses the association.
             return Err(libc::ECONNREFUSED);
         }
         if peers.iter().any(|peer| peer.port() != remote_port || !socket.takes(peer.ip())) {
@@ -81,7 +82,7 @@ impl Sockets {
         })
     }
 
-    /// Returns the routes of INIT: to each address of the peer, by each carrier.
+    /// Returns the routes of INIT: one to each address of the peer over each carrier.
     fn routes_to(&self, socket: &Socket, peers: &[SocketAddr], network: &mut dyn Network) -> Vec<Route> {
         let peer_port = socket.options.udp_port().unwrap_or(self.config.peer_udp_port);
         let udp = self.config.over_udp.then_some(Carrier::Udp { peer_port });
@@ -100,8 +101,8 @@ impl Sockets {
         routes
     }
 
-    /// Returns the addresses that a peer is told: those bound, or all that it may reach. A peer on this host is told of none but that of
-    /// loopback, since others need no path of their own.
+    /// Returns the addresses to announce to a peer: the bound addresses, or all addresses of the host that suit the socket. A peer on a
+    /// loopback address learns only that address, because further paths on one host are of no use.
     pub(crate) fn announced(&self, socket: &Socket, peer: IpAddr) -> Vec<IpAddr> {
         if !socket.bound.is_empty() {
             return socket.bound.clone();

@@ -1,4 +1,4 @@
-//! Deliveries to the program, in order: notifications, messages, the end.
+//! Deliveries to the program. Their order is: earlier notifications, messages, later notifications, the end of the association.
 
 use base::Time;
 use bytes::Bytes;
@@ -9,28 +9,29 @@ use sockproto::{DataHeader, Kind, PART_MAX, SockAddr, flag};
 use crate::socket::{Socket, State};
 use crate::{SocketKey, Sockets};
 
-/// How an association ended.
+/// End of an association.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// By SHUTDOWN.
+    /// The association ended through the peer's SHUTDOWN, or it is a member whose attempt has failed.
     Orderly,
-    /// With this error.
+    /// The program gets this error.
     Failed(i32),
 }
 
 /// A message for a program, or a part of one.
 #[derive(Clone, Debug)]
 pub struct Delivery {
-    /// Kind, stream and so on.
+    /// Header with the kind, the stream and so on.
     pub header: DataHeader,
-    /// The peer's address, on a one-to-many socket.
+    /// The peer's address; `None` on a one-to-one socket.
     pub peer: Option<SockAddr>,
-    /// The bytes.
+    /// The payload: user data, or a notification.
     pub bytes: Bytes,
 }
 
 impl Sockets {
-    /// Takes what comes next for the program. After [`Kind::Ended`] and [`Kind::Failed`] the program can send no more.
+    /// Takes the next delivery for the program, if one is ready. After [`Kind::Ended`] and [`Kind::Failed`], the program can send nothing
+    /// more.
     pub fn next(&mut self, now: Time, engine: &mut Endpoint, key: SocketKey) -> Option<Delivery> {
         if self.is_one_to_many(key) {
             return self.next_of_many(now, engine, key);
@@ -39,7 +40,7 @@ impl Sockets {
         Some(Delivery { header, peer: None, bytes })
     }
 
-    /// The same of a socket with one association.
+    /// Takes the next delivery of a socket with one association.
     pub(crate) fn next_of_one(
         &mut self,
         now: Time,
@@ -59,7 +60,7 @@ impl Sockets {
         };
         while let Some(message) = association.and_then(|association| engine.recv(now, association)) {
             socket.is_in_message = !message.end;
-            // An abandoned message's last part has no bytes: it ends the record without more.
+            // The last part of an abandoned message has no bytes. It only ends the record.
             if !message.is_empty() {
                 let header = socket.header_of(&message);
                 return Some(socket.part(header, message.into_bytes()));
@@ -73,7 +74,7 @@ impl Sockets {
         let header = match end {
             End::Orderly => DataHeader::new(Kind::Ended),
             End::Failed(error) => {
-                // The program is told once. From then on its socket is one without an association.
+                // The program gets the error once. Afterwards its socket behaves like one without an association.
                 socket.end = (error != libc::ENOTCONN).then_some(End::Failed(libc::ENOTCONN));
                 DataHeader { context: error.cast_unsigned(), ..DataHeader::new(Kind::Failed) }
             }
@@ -98,7 +99,7 @@ impl Socket {
         header
     }
 
-    /// Returns as much of a message as goes in one part, and keeps the rest.
+    /// Returns up to [`PART_MAX`] bytes of a message as one part, and keeps the rest in the socket.
     fn part(&mut self, header: DataHeader, mut bytes: Bytes) -> (DataHeader, Bytes) {
         if bytes.len() <= PART_MAX {
             return (header, bytes);

@@ -1,4 +1,4 @@
-//! The engine's events.
+//! Handling of the engine's events.
 
 use base::Time;
 use sctp::{AssociationId, CloseReason, Endpoint, Event, PathState};
@@ -39,7 +39,7 @@ impl Sockets {
         match event {
             Event::Established { .. } => self.on_connected(now, engine, key, event),
             Event::Readable if self.has_program(key) => self.announce_readable(key),
-            // Nobody reads any more: the peer's data makes room for its end.
+            // No program reads this socket. The peer's data is discarded, so the end of the association can follow it.
             Event::Readable => while engine.recv(now, association).is_some() {},
             Event::Writable => {
                 self.send_waiting(now, engine, key);
@@ -50,7 +50,7 @@ impl Sockets {
                     (PathState::Unconfirmed, PathState::Active) => ADDRESS_CONFIRMED,
                     (PathState::Inactive, PathState::Active) => ADDRESS_AVAILABLE,
                     (_, PathState::Inactive) => ADDRESS_UNREACHABLE,
-                    // Linux tells of potentially failed paths only those that ask for it (SCTP_EXPOSE_POTENTIALLY_FAILED_STATE).
+                    // Linux reports potentially failed paths only on request (SCTP_EXPOSE_POTENTIALLY_FAILED_STATE).
                     _ => return,
                 };
                 self.notify(key, |socket| socket.address_change(route.remote, state));
@@ -78,7 +78,7 @@ impl Sockets {
         self.get(key).is_ok_and(|socket| socket.has_program)
     }
 
-    /// Queues a notification, if the program wants it.
+    /// Queues the notification that `note` returns, if the program wants it and its queue has room.
     fn notify(&mut self, key: SocketKey, note: impl FnOnce(&crate::socket::Socket) -> Option<Vec<u8>>) {
         let Ok(socket) = self.get_mut(key) else { return };
         if let Some(note) = note(socket).filter(|_| socket.has_program && socket.before.len() < NOTES_MAX) {
@@ -96,7 +96,7 @@ impl Sockets {
         self.on_up(now, engine, key, event);
     }
 
-    /// Announces how an attempt to connect has ended.
+    /// Announces the end of an attempt to connect, with its error or 0.
     fn settled(&mut self, key: SocketKey, error: i32) {
         let Ok(socket) = self.get_mut(key) else { return };
         let output = match socket.style {
@@ -109,7 +109,7 @@ impl Sockets {
         self.outputs.push_back(output);
     }
 
-    /// Notes what an association that is up has agreed.
+    /// Handles an association that is up: records the agreed parameters, queues notifications, and sends the messages that wait.
     pub(crate) fn on_up(&mut self, now: Time, engine: &mut Endpoint, key: SocketKey, event: &Event) {
         let Event::Established { route, adaptation, outbound_streams, inbound_streams } = event else {
             return;
@@ -146,7 +146,7 @@ impl Sockets {
             socket.before.extend(note);
             socket.note_unsent(now, engine, association);
             (socket.state, socket.end) = match is_member {
-                // It is removed once its notifications are read.
+                // The member is removed after the program has read its notifications.
                 true => (State::Over(None), Some(End::Orderly)),
                 false => (State::Idle, None),
             };
@@ -158,7 +158,7 @@ impl Sockets {
         }
         let (change, end) = match reason {
             CloseReason::Graceful if socket.is_peer_closed => (kind::SHUTDOWN_COMP, End::Orderly),
-            // The program has ended it alone.
+            // Only the program has ended the association.
             CloseReason::Graceful => (kind::SHUTDOWN_COMP, End::Failed(libc::ENOTCONN)),
             CloseReason::PeerAborted(_) | CloseReason::Aborted(_) | CloseReason::Restarted => {
                 (kind::COMM_LOST, End::Failed(libc::ECONNRESET))
@@ -178,16 +178,16 @@ impl Sockets {
         if !matches!(socket.style, Style::Member(_)) {
             self.outputs.push_back(Output::SendingOver(key));
         }
-        // A message that waits for room would wait for ever.
+        // A message that waits for room in this association must be offered again. Otherwise it would wait forever.
         self.announce_writable_to_many(key);
         self.announce_readable(key);
     }
 }
 
-/// Limit on the notifications that wait for a program that does not read.
+/// Limit on the notifications that wait for the program.
 pub(crate) const NOTES_MAX: usize = 256;
 
-/// Returns the error of an attempt to connect.
+/// Returns the error number for an attempt to connect that ended for this reason.
 fn connect_error(reason: &CloseReason) -> i32 {
     match reason {
         CloseReason::NoAnswer | CloseReason::LostContact => libc::ETIMEDOUT,

@@ -1,9 +1,11 @@
 //! The state of programs' SCTP sockets (RFC 6458) over the engine.
 //!
-//! Sockets are of the one-to-one or the one-to-many style. System calls become calls of [`Sockets`], the engine's events become [`Output`]s, and messages
-//! for a program are taken by [`Sockets::next`]. Errors are those of Linux, by number (errno(3)), because programs compare them.
+//! Sockets are of the one-to-one or the one-to-many style. Programs' system calls become calls of [`Sockets`], and the engine's events
+//! become [`Output`]s. [`Sockets::next`] returns the messages for a program. Errors are Linux's error numbers (errno(3)), because programs
+//! compare them.
 //!
-//! No system call, clock or thread is here: two of these, each with an engine, run in virtual time. Begin with [`Sockets::open`].
+//! This crate makes no system calls, and has no clock or threads. The sockets of two hosts, each with an engine, thus run in virtual time.
+//! Begin with [`Sockets::open`].
 
 #![forbid(unsafe_code)]
 
@@ -39,20 +41,20 @@ use crate::bind::Ports;
 use crate::options::Linger;
 use crate::socket::{Family, Socket, State, Style};
 
-/// The Adaptation Layer Indication by which sctpify's socket servers know each other, where the program sets none.
+/// The Adaptation Layer Indication from which sctpify's socket servers recognise each other. A program's own indication replaces it.
 pub const ADAPTATION: u32 = 0x7363_736b;
 
-/// An error of Linux, by number.
+/// An error number of Linux.
 pub type Errno = i32;
 
-/// A socket, until [`Sockets::close`]. Numbers of closed sockets are used again.
+/// Key of a socket. It is valid until the socket has been closed and its association has ended. Keys are used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SocketKey(pub usize);
 
 /// A task for the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// The attempt to connect is over: the socket is writable, and its error says how it ended.
+    /// The attempt to connect has ended. The socket must become writable, and its `SO_ERROR` is the result.
     Settled(SocketKey),
     /// A listener has a new association.
     Accepted {
@@ -63,24 +65,25 @@ pub enum Output {
         /// The peer's address.
         peer: SockAddr,
     },
-    /// The attempt of a one-to-many socket to begin an association is over.
+    /// The attempt of a one-to-many socket to begin an association has ended.
     Attempted {
         /// The one-to-many socket.
         socket: SocketKey,
         /// The association's identifier.
         association: i32,
-        /// 0, or the error.
+        /// Error number of the attempt, or 0.
         error: Errno,
     },
-    /// [`Sockets::next`] has something.
+    /// [`Sockets::next`] may return a delivery.
     Readable(SocketKey),
-    /// [`Sockets::send`] may take a message that it refused as [`Sent::Full`].
+    /// [`Sockets::send`] or [`Sockets::send_to`] may take a message that it refused as [`Sent::Full`].
     Writable(SocketKey),
-    /// The peer has shut down, or the association is over: the program can send no more (`EPIPE`). While the socket
-    /// [takes messages](Sockets::takes_messages), [`Sockets::shut_down`] follows the last one that the program has sent.
+    /// The peer has shut down, or the association has ended. The caller must let the program send nothing more (`EPIPE`). While the socket
+    /// [takes messages](Sockets::takes_messages), the caller passes on the messages that the program has sent before, and then calls
+    /// [`Sockets::shut_down`].
     SendingOver(SocketKey),
-    /// The peer of a one-to-many socket's association has shut down: [`Sockets::shut_down_one`] follows the messages that the program has
-    /// sent so far.
+    /// The peer of a one-to-many socket's association has shut down. The caller passes on the messages that the program has sent so far,
+    /// and then calls [`Sockets::shut_down_one`].
     OneSendingOver {
         /// The one-to-many socket.
         socket: SocketKey,
@@ -92,11 +95,11 @@ pub enum Output {
 /// The outcome of sending a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sent {
-    /// It is the engine's.
+    /// The message was taken.
     Taken,
-    /// The send buffer is full: offer it again after [`Output::Writable`].
+    /// The send buffer is full. The caller must offer the message again after [`Output::Writable`].
     Full(Bytes),
-    /// The association does not take it: it has ended, or the program broke the rules of [`sockproto`].
+    /// The message was discarded. The association does not exist or has ended, or the message is invalid.
     Refused,
 }
 
@@ -105,18 +108,18 @@ pub enum Sent {
 pub struct Caller {
     /// User ID.
     pub uid: u32,
-    /// True if it may bind ports below the first unprivileged one (`CAP_NET_BIND_SERVICE`).
+    /// True if the user may bind privileged ports (`CAP_NET_BIND_SERVICE`).
     pub may_bind_low: bool,
 }
 
 /// Settings of the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Associations begin over UDP encapsulation (RFC 6951).
+    /// True if associations begin over UDP encapsulation (RFC 6951).
     pub over_udp: bool,
-    /// Associations begin over IP, protocol 132. With both, the first answer decides.
+    /// True if associations begin over IP, protocol 132. If both carriers are used, the first answer decides.
     pub over_ip: bool,
-    /// UDP port of peers, where the program does not set `SCTP_REMOTE_UDP_ENCAPS_PORT`.
+    /// UDP port of peers, unless the program sets `SCTP_REMOTE_UDP_ENCAPS_PORT`.
     pub peer_udp_port: u16,
     /// Lowest port that needs no privilege (`net.ipv4.ip_unprivileged_port_start`).
     pub first_unprivileged_port: u16,
@@ -136,9 +139,9 @@ impl Default for Config {
     }
 }
 
-/// Knowledge of the kernel.
+/// The kernel's routes.
 pub trait Network {
-    /// Returns the address from which the host sends to this one; `None`: there is no route.
+    /// Returns the host's source address for packets to `remote`, or `None` without a route.
     fn source_for(&mut self, remote: IpAddr) -> Option<IpAddr>;
 }
 
@@ -147,22 +150,22 @@ pub struct Sockets {
     sockets: Slab<Socket>,
     ports: Ports,
     by_association: BTreeMap<AssociationId, SocketKey>,
-    /// Associations that a listener has accepted and that are not up yet.
+    /// Associations that a listener has accepted and that are not up yet, with their listener.
     accepting: BTreeMap<AssociationId, SocketKey>,
-    /// Sockets of each user.
+    /// Number of sockets of each user.
     by_user: BTreeMap<u32, usize>,
-    /// The host's addresses but for those of loopback and link-local ones.
+    /// The host's addresses without loopback and link-local ones.
     addresses: Vec<IpAddr>,
     outputs: VecDeque<Output>,
-    /// When `SCTP_AUTOCLOSE` looks at associations of one-to-many sockets.
+    /// Times of the next check of each association that has a time limit (`SCTP_AUTOCLOSE`), with its member.
     autoclose_timers: BTreeSet<(Time, SocketKey)>,
     config: Config,
-    /// Identifier of the last association; 0 to 2 have meanings of their own (RFC 6458 section 7.2).
+    /// Identifier of the last association. The values 0 to 2 are reserved (RFC 6458 section 7.2).
     last_id: i32,
 }
 
 impl Sockets {
-    /// Makes an empty table. `seed` decides the order of ephemeral ports.
+    /// Creates an empty table. `seed` determines the choice of ephemeral ports.
     pub fn new(config: Config, seed: u64) -> Sockets {
         Sockets {
             sockets: Slab::new(),
@@ -178,12 +181,12 @@ impl Sockets {
         }
     }
 
-    /// Sets the host's addresses that peers may be told of. Those of loopback need not be among them.
+    /// Sets the host's addresses, which can be bound and are announced to peers. Loopback addresses are not needed.
     pub fn set_addresses(&mut self, addresses: Vec<IpAddr>) {
         self.addresses = addresses;
     }
 
-    /// Number of sockets, including those whose association outlives the program.
+    /// Returns the number of sockets, including those whose association outlives the program.
     pub fn len(&self) -> usize {
         self.sockets.len()
     }
@@ -193,7 +196,7 @@ impl Sockets {
         self.sockets.is_empty()
     }
 
-    /// The next thing to do.
+    /// Returns the next task for the caller.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
@@ -201,7 +204,8 @@ impl Sockets {
     /// `socket(2)`.
     ///
     /// # Errors
-    /// `EAFNOSUPPORT`; `ESOCKTNOSUPPORT` for another type than `SOCK_STREAM` and `SOCK_SEQPACKET`; `EMFILE` at the limit of the user.
+    /// `EAFNOSUPPORT` for another family than IPv4 and IPv6; `ESOCKTNOSUPPORT` for another type than `SOCK_STREAM` and `SOCK_SEQPACKET`;
+    /// `EMFILE` at the user's limit on sockets.
     pub fn open(&mut self, family: i32, kind: i32, caller: Caller) -> Result<SocketKey, Errno> {
         let family = match family {
             libc::AF_INET => Family::V4,
@@ -219,7 +223,7 @@ impl Sockets {
         Ok(self.insert(Socket { style, ..Socket::new(family, caller.uid) }))
     }
 
-    /// Returns how many sockets a user has.
+    /// Returns the number of sockets of a user.
     pub(crate) fn of_user(&self, uid: u32) -> usize {
         self.by_user.get(&uid).copied().unwrap_or(0)
     }
@@ -237,15 +241,15 @@ impl Sockets {
         self.sockets.get_mut(key.0).ok_or(libc::EBADF)
     }
 
-    /// Reports whether messages of the program can be taken: before the association is up they must wait, and after its end nobody
-    /// takes them. Those of a one-to-many socket name their association.
+    /// Reports whether the socket takes messages of the program. A one-to-one socket takes them only while its association is up. A
+    /// one-to-many socket always takes them, because each message names its association.
     pub fn takes_messages(&self, key: SocketKey) -> bool {
         self.get(key)
             .is_ok_and(|socket| matches!(socket.state, State::Up(_)) || socket.style == Style::OneToMany)
     }
 
-    /// Reports whether the socket's send buffer must be filled, so that it is not writable: it cannot send, and no attempt to connect has
-    /// just ended. It counts as filled from now on.
+    /// Reports whether the socket's send buffer must be filled, which makes the socket not writable. This is so if the socket cannot send
+    /// and has no error to report. If the result is true, the buffer counts as filled from now on.
     pub fn take_unfilled(&mut self, key: SocketKey) -> bool {
         let Ok(socket) = self.get_mut(key) else { return false };
         let is_unconnected = matches!(socket.state, State::Idle | State::Connecting(_));
@@ -255,12 +259,12 @@ impl Sockets {
         is_due
     }
 
-    /// Reports whether the socket's send buffer is full on purpose.
+    /// Reports whether the socket's send buffer is filled to make the socket not writable.
     pub fn is_filled(&self, key: SocketKey) -> bool {
         self.get(key).is_ok_and(|socket| socket.is_filled)
     }
 
-    /// Takes a message of the program for its peer.
+    /// Takes a message of a one-to-one socket's program for the peer.
     pub fn send(
         &mut self,
         now: Time,
@@ -275,7 +279,7 @@ impl Sockets {
         }
     }
 
-    /// Hands the engine a message of an association that is up.
+    /// Passes a message of an association that is up to the engine.
     fn send_up(
         &mut self,
         now: Time,
@@ -310,7 +314,7 @@ impl Sockets {
         }
     }
 
-    /// `shutdown(SHUT_WR)`: the association ends once all is delivered.
+    /// `shutdown(SHUT_WR)`: ends the association after all messages have been delivered.
     pub fn shut_down(&mut self, now: Time, engine: &mut Endpoint, key: SocketKey) {
         if let Ok(socket) = self.get_mut(key) {
             socket.ends_when_sent = true;
@@ -318,8 +322,10 @@ impl Sockets {
         }
     }
 
-    /// The program has closed its end. If it left messages unread (`has_unread`, or here), the association ends by ABORT, as with a linger
-    /// time of zero.
+    /// Closes a socket whose program has closed its end.
+    ///
+    /// The association ends by ABORT if `has_unread` is true, if received data was not read, or if the linger time is 0. Otherwise it ends
+    /// after all messages have been delivered.
     pub fn close(&mut self, now: Time, engine: &mut Endpoint, key: SocketKey, has_unread: bool) {
         if self.is_one_to_many(key) {
             return self.close_many(now, engine, key);
@@ -328,7 +334,7 @@ impl Sockets {
         socket.has_program = false;
         let mut is_hard = has_unread || socket.options.linger() == Linger::Reset || socket.rest.is_some();
         if let State::Up(association) = socket.state {
-            // Data that is not read would keep the peer from ending its side.
+            // The peer cannot finish its shutdown while its data is not read.
             is_hard |= engine.recv(now, association).is_some();
         }
         match socket.state {
@@ -344,7 +350,7 @@ impl Sockets {
         }
     }
 
-    /// Ends the association of a socket at once: the program sees `ECONNRESET`.
+    /// Ends the association of a socket by ABORT. The program gets `ECONNRESET`.
     pub fn abort(&mut self, now: Time, engine: &mut Endpoint, key: SocketKey, reason: &'static str) {
         if let Ok(Socket { state: State::Up(association), .. }) = self.get(key) {
             engine.abort(now, *association, AbortCause::user(reason));
@@ -371,7 +377,7 @@ impl Sockets {
     }
 }
 
-/// Returns the effort for a message: a policy of RFC 7496 with its value, or a lifetime alone (RFC 6458 section 5.3.2).
+/// Returns the reliability of a message: a policy of RFC 7496 with its value, or a lifetime alone (RFC 6458 section 5.3.2).
 fn reliability(header: &DataHeader) -> Reliability {
     use sockproto::abi::sinfo;
     let value = header.tsn_or_lifetime;

@@ -1,7 +1,7 @@
 //! One-to-many sockets (RFC 6458 section 3): associations that begin with a message, and `sctp_peeloff`.
 //!
-//! Each association has a [`Socket`](crate::socket::Socket) of its own, a member, to which the program has no descriptor. It takes its port,
-//! addresses and options from the one-to-many socket, and becomes a one-to-one socket when it is peeled off.
+//! Each association has a separate [`Socket`](crate::socket::Socket), called a member, for which the program has no descriptor. The member
+//! takes its port, addresses and options from the one-to-many socket. Peeling it off makes it a one-to-one socket.
 
 use std::net::SocketAddr;
 
@@ -15,9 +15,9 @@ use crate::deliver::Delivery;
 use crate::socket::{Socket, State, Style};
 use crate::{Errno, Network, Output, Sent, SocketKey, Sockets};
 
-/// Limit on the bytes that wait for an association to be up.
+/// Memory of a member's waiting messages above which it takes no more of them, in bytes.
 const UNSENT_MAX: usize = 256 << 10;
-/// Memory of the messages that wait with an association where its socket is drained, from which on it takes no more of them.
+/// The same limit while the messages of the member's one-to-many socket are drained, in bytes.
 const DRAINED_MAX: usize = 8 << 20;
 
 impl Sockets {
@@ -26,7 +26,7 @@ impl Sockets {
         self.get(key).is_ok_and(|socket| socket.style == Style::OneToMany)
     }
 
-    /// Returns the one-to-many socket to which an association belongs, or the socket itself.
+    /// Returns the one-to-many socket of a member. Returns any other socket itself.
     pub(crate) fn program_socket(&self, key: SocketKey) -> SocketKey {
         match self.get(key).map(|socket| socket.style) {
             Ok(Style::Member(of)) => of,
@@ -34,7 +34,7 @@ impl Sockets {
         }
     }
 
-    /// Announces that a socket may have something for its program.
+    /// Announces that a socket may have a delivery for its program.
     pub(crate) fn announce_readable(&mut self, key: SocketKey) {
         if let Ok(&Socket { style: Style::Member(of), id, .. }) = self.get(key)
             && let Ok(socket) = self.get_mut(of)
@@ -44,14 +44,14 @@ impl Sockets {
         self.outputs.push_back(Output::Readable(self.program_socket(key)));
     }
 
-    /// Announces to a one-to-many socket that a message which waits for one of its associations can be offered again.
+    /// Announces that a message of a one-to-many socket that waits for one of its associations may be offered again.
     pub(crate) fn announce_writable_to_many(&mut self, member: SocketKey) {
         if let Ok(Socket { style: Style::Member(of), .. }) = self.get(member) {
             self.outputs.push_back(Output::Writable(*of));
         }
     }
 
-    /// Makes the member of an association.
+    /// Creates the member for an association of the one-to-many socket `of`.
     pub(crate) fn add_member(
         &mut self,
         of: SocketKey,
@@ -65,7 +65,7 @@ impl Sockets {
         Ok(key)
     }
 
-    /// Removes a member whose association is over.
+    /// Removes a member whose association has ended.
     fn remove_member(&mut self, of: SocketKey, (id, member): (i32, SocketKey)) {
         let peer = self.get(member).ok().and_then(|socket| socket.peer);
         if let Ok(socket) = self.get_mut(of) {
@@ -75,6 +75,10 @@ impl Sockets {
     }
 
     /// Begins an association of a one-to-many socket, and returns its member.
+    ///
+    /// # Errors
+    /// `EALREADY` or `EISCONN` if the peer has an association that is being set up or is up. Other errors as in
+    /// [`connect`](Self::connect).
     pub(crate) fn connect_member(
         &mut self,
         now: Time,
@@ -98,13 +102,13 @@ impl Sockets {
         Ok(member)
     }
 
-    /// Returns the member of an association that is not over, by its identifier.
+    /// Returns the member with this identifier, if its association has not ended.
     pub(crate) fn member_by_id(&self, key: SocketKey, id: i32) -> Option<SocketKey> {
         let member = self.get(key).ok()?.members.by_id(id)?;
         self.get(member).ok()?.association().map(|_| member)
     }
 
-    /// Returns the member of an association with this address of a peer.
+    /// Returns the member whose peer has this address and port, if its association has not ended.
     pub(crate) fn member_to(&self, engine: &Endpoint, key: SocketKey, peer: SocketAddr) -> Option<SocketKey> {
         let members = &self.get(key).ok()?.members;
         let association_of = |member: SocketKey| self.get(member).ok()?.association();
@@ -120,10 +124,11 @@ impl Sockets {
         members.keys().into_iter().find(has_path)
     }
 
-    /// Returns the identifier of the association with a peer while it is set up; `None`: it is up.
+    /// Returns the identifier of the association with a peer if it is being set up, or `None` if it is up. `packed` begins with the peer's
+    /// address.
     ///
     /// # Errors
-    /// `ECONNREFUSED` if there is none any more; `EINVAL` without an address.
+    /// `ECONNREFUSED` if the association no longer exists; `EINVAL` without a valid address.
     pub fn awaited(&self, engine: &Endpoint, key: SocketKey, packed: &[u8]) -> Result<Option<i32>, Errno> {
         let peer = crate::bind::addresses_of(packed)?[0];
         let member = self.member_to(engine, key, peer).ok_or(libc::ECONNREFUSED)?;
@@ -131,7 +136,7 @@ impl Sockets {
         Ok(matches!(socket.state, State::Connecting(_)).then_some(socket.id))
     }
 
-    /// Returns the member for which a message is meant: by its identifier, or else by its peer's address.
+    /// Returns the member to which a message goes. The header's identifier selects it, or the peer's address if the identifier is 0.
     fn member_of(
         &self,
         engine: &Endpoint,
@@ -145,8 +150,8 @@ impl Sockets {
         }
     }
 
-    /// Takes a message of the program for one peer, with which an association begins if there is none, or for all
-    /// (`SCTP_SENDALL`).
+    /// Takes a message of a one-to-many socket's program for one peer, or for all peers (`SCTP_SENDALL`). Begins an association with the
+    /// peer if none exists.
     pub fn send_to(
         &mut self,
         now: Time,
@@ -192,14 +197,14 @@ impl Sockets {
             if let Sent::Full(message) = self.send_by(now, engine, member, header, message.clone())
                 && let Ok(socket) = self.get_mut(member)
             {
-                // One association without room must not keep the message from the others, nor get it twice.
+                // A member without room keeps the message. The other members thus get it now, and no member gets it twice.
                 socket.unsent.push(*header, message);
             }
         }
         Sent::Taken
     }
 
-    /// Takes a message for the association of a member.
+    /// Takes a message for the association of a member. Aborts the association instead if the message has `SCTP_ABORT`.
     fn send_by(
         &mut self,
         now: Time,
@@ -246,7 +251,7 @@ impl Sockets {
         sent
     }
 
-    /// Hands the engine the messages that have waited for it.
+    /// Passes the messages that wait with a socket to the engine, until it has no room. Then shuts the association down, if that is due.
     pub(crate) fn send_waiting(&mut self, now: Time, engine: &mut Endpoint, key: SocketKey) {
         loop {
             let Ok(socket) = self.get_mut(key) else { return };
@@ -266,7 +271,7 @@ impl Sockets {
         }
     }
 
-    /// Takes what comes next for the program of a one-to-many socket: its associations take turns.
+    /// Takes the next delivery for the program of a one-to-many socket. The associations take turns.
     pub(crate) fn next_of_many(
         &mut self,
         now: Time,
@@ -285,7 +290,7 @@ impl Sockets {
                     let socket = self.get_mut(member).ok()?;
                     socket.last_used = now;
                     let peer = socket.peer.map(|peer| socket.name_of(peer));
-                    // A notification may come within a message.
+                    // A notification may arrive between the parts of a message.
                     let is_within = socket.is_in_message || socket.rest.is_some();
                     let has_more = header.flags & flag::MORE != 0 || is_within;
                     self.get_mut(key).ok()?.members.note_delivery(id, has_more);
@@ -302,7 +307,7 @@ impl Sockets {
     /// `sctp_peeloff`: makes an association of a one-to-many socket a one-to-one socket.
     ///
     /// # Errors
-    /// `EINVAL` for a socket of the other style and for an association that is not up.
+    /// `EINVAL` for a one-to-one socket, and for an association that does not exist or is not up.
     pub fn peel_off(&mut self, key: SocketKey, id: i32) -> Result<SocketKey, Errno> {
         let member = self.member_by_id(key, id).ok_or(libc::EINVAL)?;
         let socket = self.get_mut(member)?;
@@ -317,17 +322,17 @@ impl Sockets {
         Ok(member)
     }
 
-    /// Ends an association of a one-to-many socket once all is delivered.
+    /// Ends an association of a one-to-many socket after all messages have been delivered.
     pub fn shut_down_one(&mut self, now: Time, engine: &mut Endpoint, key: SocketKey, id: i32) {
         if let Some(member) = self.member_by_id(key, id) {
             self.shut_down(now, engine, member);
         }
     }
 
-    /// Reports whether [`peel_off`](Self::peel_off) would succeed.
+    /// Checks whether [`peel_off`](Self::peel_off) would succeed.
     ///
     /// # Errors
-    /// Those of `peel_off`.
+    /// The errors of `peel_off`.
     pub fn may_peel_off(&self, key: SocketKey, id: i32) -> Result<(), Errno> {
         let member = self.member_by_id(key, id).ok_or(libc::EINVAL)?;
         match self.get(member)?.state {
@@ -336,8 +341,8 @@ impl Sockets {
         }
     }
 
-    /// Keeps a message that the engine has no room for with its association, or with all. Returns false, and keeps nothing, if too
-    /// many wait there.
+    /// Keeps a message for which the engine has no room with its member, or with all members (`SCTP_SENDALL`). Returns false, and keeps
+    /// nothing, if too many messages wait with a member.
     pub fn queue_unsent(
         &mut self,
         engine: &Endpoint,
@@ -361,7 +366,7 @@ impl Sockets {
         true
     }
 
-    /// Closes a one-to-many socket: its associations end, each as a one-to-one socket's.
+    /// Closes a one-to-many socket. Its associations end as those of one-to-one sockets do.
     pub(crate) fn close_many(&mut self, now: Time, engine: &mut Endpoint, key: SocketKey) {
         let members = self.get(key).map(|socket| socket.members.keys()).unwrap_or_default();
         for member in members {
@@ -373,7 +378,7 @@ impl Sockets {
         self.remove(key);
     }
 
-    /// Starts the time after which an unused association is closed (`SCTP_AUTOCLOSE`).
+    /// Starts the timer that closes an unused association (`SCTP_AUTOCLOSE`), if the option is set.
     pub(crate) fn start_autoclose(&mut self, now: Time, member: SocketKey) {
         let Ok(socket) = self.get_mut(member) else { return };
         socket.last_used = now;
@@ -384,7 +389,7 @@ impl Sockets {
         }
     }
 
-    /// Sets the time at which `SCTP_AUTOCLOSE` looks at an association next.
+    /// Sets the time of the next check of an association for `SCTP_AUTOCLOSE`.
     fn set_autoclose_timer(&mut self, member: SocketKey, at: Time) {
         let Ok(socket) = self.get_mut(member) else { return };
         let before = socket.autoclose_timer.replace(at);
@@ -394,17 +399,17 @@ impl Sockets {
         }
     }
 
-    /// The time of the next [`handle_timeout`](Self::handle_timeout).
+    /// Returns the time at which [`handle_timeout`](Self::handle_timeout) must be called next.
     pub fn next_timeout(&self) -> Time {
         self.autoclose_timers.first().map_or(Time::NEVER, |(time, _)| *time)
     }
 
-    /// Closes the associations that nobody has used for long enough (`SCTP_AUTOCLOSE`).
+    /// Closes the associations that have been unused for the time of `SCTP_AUTOCLOSE`.
     pub fn handle_timeout(&mut self, now: Time, engine: &mut Endpoint) {
         while let Some((_, member)) = self.autoclose_timers.first().copied().filter(|(time, _)| *time <= now)
         {
             self.autoclose_timers.pop_first();
-            // One that was peeled off stays.
+            // An association that was peeled off is not closed.
             let is_member = |socket: &&Socket| matches!(socket.style, Style::Member(_));
             let Some(socket) = self.get(member).ok().filter(is_member) else { continue };
             let (State::Up(association), Some(limit)) = (socket.state, socket.options.autoclose()) else {

@@ -1,21 +1,21 @@
-//! The associations of a one-to-many socket.
+//! The table of a one-to-many socket's associations, and the order of their deliveries.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 use crate::SocketKey;
 
-/// The associations of a one-to-many socket, each with a [`Socket`](crate::socket::Socket) of its own that no program has.
+/// The members of a one-to-many socket. Each is the [`Socket`](crate::socket::Socket) of one association, without a program's descriptor.
 #[derive(Default)]
 pub(crate) struct Members {
     by_id: BTreeMap<i32, SocketKey>,
-    /// By the address of the association's first path.
+    /// Members by the peer's address on the association's first path.
     by_peer: BTreeMap<SocketAddr, SocketKey>,
-    /// Those that may have something for the program.
+    /// Identifiers of members that may have a delivery for the program.
     readable: BTreeSet<i32>,
-    /// The one whose message was delivered in part: the program gets nothing else before its rest.
+    /// The member whose message was delivered in part. The program gets deliveries of other members only after the rest of the message.
     current: Option<i32>,
-    /// The one that has delivered last.
+    /// The member that delivered last.
     last: i32,
 }
 
@@ -55,7 +55,7 @@ impl Members {
         self.readable.insert(id);
     }
 
-    /// Returns the member that delivers next: one after the other, but a message in parts as a whole.
+    /// Returns the member that delivers next. The members take turns, except between the parts of one message.
     pub(crate) fn turn(&self) -> Option<i32> {
         if let Some(current) = self.current {
             return self.readable.contains(&current).then_some(current);
@@ -64,13 +64,13 @@ impl Members {
         after.or(self.readable.first()).copied()
     }
 
-    /// Notes that a member has delivered a message, or a part of one.
+    /// Records that a member has delivered a message, or a part of one (`has_more`).
     pub(crate) fn note_delivery(&mut self, id: i32, has_more: bool) {
         self.current = has_more.then_some(id);
         self.last = id;
     }
 
-    /// Notes that a member has nothing now. `is_in_message`: the rest of a message is still to come.
+    /// Records that a member has no delivery now. `is_in_message` is true if the rest of a message has not arrived.
     pub(crate) fn note_empty(&mut self, id: i32, is_in_message: bool) {
         self.readable.remove(&id);
         if !is_in_message {

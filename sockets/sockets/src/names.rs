@@ -1,4 +1,4 @@
-//! `getsockname`, `getpeername`, and lists of addresses.
+//! Names of sockets: `getsockname` and `getpeername`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -11,7 +11,7 @@ impl Sockets {
     /// `getsockname(2)`.
     ///
     /// # Errors
-    /// `EBADF`.
+    /// `EBADF` if the socket does not exist.
     pub fn local_name(&self, key: SocketKey) -> Result<SockAddr, Errno> {
         let socket = self.get(key)?;
         let any = match socket.family {
@@ -25,7 +25,8 @@ impl Sockets {
     /// `getpeername(2)`.
     ///
     /// # Errors
-    /// `ENOTCONN` unless there is or was an association; `EINPROGRESS` while it is set up, by which the library knows that it must wait.
+    /// `ENOTCONN` if the socket has never had an association; `EINPROGRESS` while the association is being set up, which makes the library
+    /// wait.
     pub fn peer_name(&self, key: SocketKey) -> Result<SockAddr, Errno> {
         let socket = self.get(key)?;
         match (socket.state, socket.peer) {
@@ -37,7 +38,7 @@ impl Sockets {
 }
 
 impl Socket {
-    /// Returns an address as this socket's program sees it.
+    /// Returns an address in the form for this socket's program: on an IPv6 socket, an IPv4 address becomes an IPv4-mapped one.
     pub(crate) fn name_of(&self, address: SocketAddr) -> SockAddr {
         SockAddr::of(address, self.family == Family::V6)
     }

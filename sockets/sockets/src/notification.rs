@@ -1,4 +1,4 @@
-//! Notifications as the program's bytes (RFC 6458 section 6, with Linux' layouts).
+//! Encoding of notifications (RFC 6458 section 6) in Linux's layouts.
 
 use std::net::IpAddr;
 
@@ -16,7 +16,7 @@ use crate::socket::{Socket, Unsent};
 /// Length of `struct sockaddr_storage`, in bytes.
 pub(crate) const STORAGE: usize = 128;
 
-/// Bytes in the program's layout, field by field.
+/// Builder of a C structure, field by field.
 pub(crate) struct Fields(Vec<u8>);
 
 impl Fields {
@@ -24,7 +24,7 @@ impl Fields {
         Fields(Vec::new())
     }
 
-    /// The header of a notification; its length is set at the end.
+    /// Begins a notification of this type with its header. [`with_length`](Self::with_length) sets the length in the header.
     fn notification(kind: u16) -> Fields {
         Fields::new().short(kind).short(0).long(0)
     }
@@ -48,7 +48,7 @@ impl Fields {
         self
     }
 
-    /// An address in a `struct sockaddr_storage`.
+    /// Appends an address as a `struct sockaddr_storage`.
     pub(crate) fn storage(mut self, address: &SockAddr) -> Fields {
         let end = self.0.len() + STORAGE;
         self.0.extend_from_slice(address.as_bytes());
@@ -73,7 +73,7 @@ impl Fields {
 }
 
 impl Socket {
-    /// `SCTP_ASSOC_CHANGE`, if the program wants it.
+    /// Returns an `SCTP_ASSOC_CHANGE`, if the program wants it.
     pub(crate) fn association_change(&self, state: u16, error: u16) -> Option<Vec<u8>> {
         let (inbound, outbound) = self.streams;
         self.options.wants(kind::ASSOC_CHANGE).then(|| {
@@ -82,7 +82,7 @@ impl Socket {
         })
     }
 
-    /// The same of an association that the peer has aborted, with the error cause of its ABORT.
+    /// Returns an `SCTP_ASSOC_CHANGE` for an association that the peer has aborted, with the error cause of its ABORT.
     pub(crate) fn aborted(&self, cause: &AbortCause) -> Option<Vec<u8>> {
         let mut note = self.association_change(kind::COMM_LOST, cause.code)?;
         if cause.code != 0 {
@@ -94,7 +94,7 @@ impl Socket {
         Some(Fields(note).with_length())
     }
 
-    /// `SCTP_PEER_ADDR_CHANGE`, if the program wants it.
+    /// Returns an `SCTP_PEER_ADDR_CHANGE`, if the program wants it.
     pub(crate) fn address_change(&self, address: IpAddr, state: u32) -> Option<Vec<u8>> {
         let peer = std::net::SocketAddr::new(address, self.peer.map_or(0, |peer| peer.port()));
         self.options.wants(kind::PEER_ADDR_CHANGE).then(|| {
@@ -103,7 +103,8 @@ impl Socket {
         })
     }
 
-    /// Queues a notification for each message of which nothing was sent, behind the one that says why, if the program wants them.
+    /// Queues notifications for the messages of which nothing was sent, if the program wants them. They follow the notification of the
+    /// association's end.
     pub(crate) fn note_unsent(&mut self, now: Time, engine: &mut Endpoint, association: AssociationId) {
         if !self.options.wants(kind::SEND_FAILED) && !self.options.wants(kind::SEND_FAILED_EVENT) {
             self.unsent = Unsent::default();
@@ -123,7 +124,7 @@ impl Socket {
         }
     }
 
-    /// `SCTP_SEND_FAILED`, if the program wants it.
+    /// Returns an `SCTP_SEND_FAILED`, if the program wants it.
     fn send_failed(&self, header: &DataHeader, message: &Bytes) -> Option<Vec<u8>> {
         self.options.wants(kind::SEND_FAILED).then(|| {
             let fields = Fields::notification(kind::SEND_FAILED).long(0);
@@ -134,7 +135,7 @@ impl Socket {
         })
     }
 
-    /// `SCTP_SEND_FAILED_EVENT`, if the program wants it.
+    /// Returns an `SCTP_SEND_FAILED_EVENT`, if the program wants it.
     fn send_failed_event(&self, header: &DataHeader, message: &Bytes) -> Option<Vec<u8>> {
         self.options.wants(kind::SEND_FAILED_EVENT).then(|| {
             let fields = Fields::notification(kind::SEND_FAILED_EVENT).long(0);
@@ -144,7 +145,7 @@ impl Socket {
         })
     }
 
-    /// A notification that names the association alone, if the program wants it.
+    /// Returns a notification whose only field is the association's identifier, if the program wants it.
     pub(crate) fn plain(&self, kind: u16) -> Option<Vec<u8>> {
         self.options.wants(kind).then(|| Fields::notification(kind).id(self.id).with_length())
     }
@@ -153,12 +154,12 @@ impl Socket {
 /// Queues the notifications of an association that is up.
 pub(crate) fn up(socket: &mut Socket, adaptation: Option<u32>) {
     socket.before.extend(socket.association_change(kind::COMM_UP, 0));
-    // AUTH is not negotiated for programs, and they are told so (RFC 6458 section 6.1.8: SCTP_AUTH_NO_AUTH).
+    // AUTH is not negotiated for programs. SCTP_AUTH_NO_AUTH reports this to the program (RFC 6458 section 6.1.8).
     if socket.options.wants(kind::AUTHENTICATION) {
         let fields = Fields::notification(kind::AUTHENTICATION).short(0).short(0).long(2).id(socket.id);
         socket.before.push_back(fields.with_length());
     }
-    // The indication by which servers know each other is not the program's.
+    // The indication of sctpify's socket servers does not come from the peer's program, so this program does not get it.
     if let Some(indication) = adaptation.filter(|value| *value != crate::ADAPTATION)
         && socket.options.wants(kind::ADAPTATION)
     {

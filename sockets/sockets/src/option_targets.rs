@@ -1,4 +1,4 @@
-//! The associations of a one-to-many socket that an option is meant for (RFC 6458 section 7.2).
+//! Selection of the associations of a one-to-many socket to which an option applies (RFC 6458 section 7.2).
 
 use sctp::Endpoint;
 use sockproto::abi::{SOL_SCTP, option};
@@ -6,13 +6,16 @@ use sockproto::abi::{SOL_SCTP, option};
 use crate::option_value::Given;
 use crate::{Errno, SocketKey, Sockets};
 
-/// `SCTP_FUTURE_ASSOC`, `SCTP_CURRENT_ASSOC` and `SCTP_ALL_ASSOC`.
+/// The reserved identifiers `SCTP_FUTURE_ASSOC`, `SCTP_CURRENT_ASSOC` and `SCTP_ALL_ASSOC`.
 const FUTURE: i32 = 0;
 const CURRENT: i32 = 1;
 const ALL: i32 = 2;
 
 impl Sockets {
-    /// Returns the sockets that an option is meant for: of a one-to-many socket itself, its members, or both.
+    /// Returns the sockets for which an option must be set. For a one-to-many socket, these are the socket itself, its members, or both.
+    ///
+    /// # Errors
+    /// `EINVAL` for an unknown identifier.
     pub(crate) fn targets(
         &self,
         engine: &Endpoint,
@@ -50,7 +53,10 @@ impl Sockets {
         }
     }
 
-    /// Returns the socket that has the value of an option: of a one-to-many socket itself, or one member.
+    /// Returns the socket whose option must be read. For a one-to-many socket, this is the socket itself, or one member.
+    ///
+    /// # Errors
+    /// `EINVAL` for an unknown identifier.
     pub(crate) fn source(
         &self,
         engine: &Endpoint,

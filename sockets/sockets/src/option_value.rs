@@ -1,4 +1,4 @@
-//! Values of socket options as programs give them.
+//! Decoding of the values of socket options.
 
 use std::net::SocketAddr;
 
@@ -7,10 +7,10 @@ use sockproto::read_addresses;
 
 use crate::Errno;
 
-/// Longest interval that an option may set: an hour is beyond all use.
+/// Longest interval that an option may set, in milliseconds: one hour.
 const INTERVAL_MAX: u32 = 3_600_000;
 
-/// The value of an option as the program gives it.
+/// The bytes of an option's value, as the program has passed them.
 #[derive(Clone, Copy)]
 pub(crate) struct Given<'a>(pub(crate) &'a [u8]);
 
@@ -31,7 +31,7 @@ impl Given<'_> {
         self.0.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_ne_bytes)
     }
 
-    /// Returns the identifier of the association that an option names; `None`: it names none.
+    /// Returns the identifier of the association that an option names. Returns `None` for options without an identifier.
     pub(crate) fn association(self, level: i32, name: i32) -> Option<i32> {
         let at = match name {
             _ if level != SOL_SCTP => return None,
@@ -54,14 +54,17 @@ impl Given<'_> {
         self.at_least(4).map(|given| given.long(0).cast_signed())
     }
 
-    /// Returns the address at this place, if it is one and not the wildcard.
+    /// Returns the address at offset `at`. Returns `None` for invalid bytes and for the wildcard address.
     pub(crate) fn address(self, at: usize) -> Option<SocketAddr> {
         let address = read_addresses(self.0.get(at..)?).next()?.ok()?;
         (!address.ip().is_unspecified()).then_some(address)
     }
 }
 
-/// Returns an interval that was set, unless it is 0, which means "as it is".
+/// Returns an interval in milliseconds, or `None` for 0, which leaves the current value unchanged.
+///
+/// # Errors
+/// `EINVAL` for an interval above one hour.
 pub(crate) fn interval(ms: u32) -> Result<Option<u32>, Errno> {
     match ms {
         0 => Ok(None),

@@ -1,4 +1,4 @@
-//! The sockets as reports show them.
+//! The list of sockets for reports.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -11,26 +11,26 @@ use crate::socket::State;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Row {
-    /// `LISTEN`, the state of its association in RFC 9260's words, or `CLOSED`.
+    /// `LISTEN`, the name of the association's state in RFC 9260, or `CLOSED`.
     pub state: &'static str,
-    /// User ID of its program.
+    /// User ID of the socket's program.
     pub uid: u32,
-    /// Local port.
+    /// Local port, if the socket has one.
     pub port: Option<u16>,
-    /// Local addresses: those bound, or those of the association's paths.
+    /// Local addresses: the bound addresses, and those of the association's paths. The list is empty for all addresses of the host.
     pub local: Vec<IpAddr>,
     /// The peer's addresses.
     pub peer: Vec<SocketAddr>,
-    /// Identifier of the association.
+    /// Identifier of the association, if the socket has one.
     pub association: Option<i32>,
-    /// Associations that wait for `accept`.
+    /// Number of associations that wait for `accept`.
     pub waiting: usize,
-    /// The association.
+    /// State of the association, if the socket has one.
     pub info: Option<AssociationInfo>,
 }
 
 impl Sockets {
-    /// Returns all sockets.
+    /// Returns a row for each socket.
     pub fn rows(&self, engine: &Endpoint) -> Vec<Row> {
         let rows = self.sockets.iter().map(|(_, socket)| {
             let association = socket.association();

@@ -1,4 +1,4 @@
-//! One socket.
+//! The state of one socket.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -23,25 +23,25 @@ pub(crate) enum Family {
 /// The style of a socket (RFC 6458 sections 3 and 4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Style {
-    /// One association at most, and a program's descriptor.
+    /// A one-to-one socket: a program's descriptor with up to one association.
     OneToOne,
-    /// Many associations, each with a member.
+    /// A one-to-many socket: a program's descriptor with many associations, each in a member.
     OneToMany,
-    /// One association of a one-to-many socket, without a descriptor of its own.
+    /// A member: one association of this one-to-many socket, without a descriptor.
     Member(SocketKey),
 }
 
-/// Where a socket stands with its association. A one-to-many socket is idle or listens.
+/// State of a socket and its association. A one-to-many socket is only `Idle` or `Listening`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Neither listens nor is connected.
+    /// The socket neither listens nor has an association.
     Idle,
     Listening {
         backlog: usize,
     },
     Connecting(AssociationId),
     Up(AssociationId),
-    /// The association has ended. The engine has it until its last message is read.
+    /// The association has ended. The engine holds it until the program has read its last message; then the field is `None`.
     Over(Option<AssociationId>),
 }
 
@@ -53,14 +53,14 @@ pub(crate) struct Unsent {
 }
 
 impl Unsent {
-    /// Memory of a message beside its bytes.
+    /// Memory of a message in addition to its bytes, in bytes.
     const OVERHEAD: usize = 128;
 
     pub(crate) fn is_empty(&self) -> bool {
         self.messages.is_empty()
     }
 
-    /// Memory of all messages, in bytes.
+    /// Returns the memory of all messages, in bytes.
     pub(crate) fn memory(&self) -> usize {
         self.memory
     }
@@ -70,7 +70,7 @@ impl Unsent {
         self.messages.push_back((header, message));
     }
 
-    /// Puts a message back that was taken.
+    /// Puts a message that was taken back to the front.
     pub(crate) fn put_back(&mut self, header: DataHeader, message: Bytes) {
         self.memory += message.len() + Self::OVERHEAD;
         self.messages.push_front((header, message));
@@ -89,46 +89,46 @@ pub(crate) struct Socket {
     pub(crate) style: Style,
     pub(crate) uid: u32,
     pub(crate) state: State,
-    /// The local port, once there is one.
+    /// Local port, if the socket has one.
     pub(crate) port: Option<u16>,
-    /// The addresses bound; none: all of the host.
+    /// Bound addresses. The list is empty for all addresses of the host.
     pub(crate) bound: Vec<IpAddr>,
-    /// The address of the association's first path.
+    /// Local address of the association's first path.
     pub(crate) local: Option<IpAddr>,
     pub(crate) peer: Option<SocketAddr>,
     pub(crate) options: Options,
-    /// `SO_ERROR`.
+    /// Error number for `SO_ERROR`; 0 for no error.
     pub(crate) error: i32,
-    /// True while the program's send buffer is full on purpose.
+    /// True while the program's send buffer is filled to make the socket not writable.
     pub(crate) is_filled: bool,
     pub(crate) has_program: bool,
-    /// The peer has shut down.
+    /// True if the peer has shut down.
     pub(crate) is_peer_closed: bool,
     /// Identifier of the association (`sctp_assoc_t`).
     pub(crate) id: i32,
-    /// Streams in and out.
+    /// Numbers of inbound and outbound streams.
     pub(crate) streams: (u16, u16),
-    /// Notifications before the next message.
+    /// Notifications to deliver before the next message.
     pub(crate) before: VecDeque<Vec<u8>>,
-    /// Notifications after the last message.
+    /// Notifications to deliver after the last message.
     pub(crate) after: VecDeque<Vec<u8>>,
     /// The rest of a message that is delivered in parts.
     pub(crate) rest: Option<(DataHeader, Bytes)>,
-    /// Messages that wait for the engine: for an association that is not up yet, or without room for one to all.
+    /// Messages that wait for the engine, because the association is not up yet or the engine has no room.
     pub(crate) unsent: Unsent,
-    /// The association ends once those are the engine's.
+    /// True if the association must be shut down after the engine has taken the messages of `unsent`.
     pub(crate) ends_when_sent: bool,
-    /// True while the rest of a received message is still to come.
+    /// True while the rest of a received message has not arrived.
     pub(crate) is_in_message: bool,
-    /// The last message of either direction, of a member.
+    /// Time of a member's last message in either direction.
     pub(crate) last_used: Time,
-    /// When `SCTP_AUTOCLOSE` looks at a member next.
+    /// Time of a member's next check for `SCTP_AUTOCLOSE`.
     pub(crate) autoclose_timer: Option<Time>,
     /// The associations of a one-to-many socket.
     pub(crate) members: Members,
-    /// How the association ended; `None` before that, and once the program was told.
+    /// End of the association that the program has not read yet.
     pub(crate) end: Option<End>,
-    /// Sockets that wait for `accept`.
+    /// Number of a listener's sockets that wait for `accept`.
     pub(crate) waiting: usize,
 }
 
@@ -164,7 +164,7 @@ impl Socket {
         }
     }
 
-    /// Makes the socket of an association that begins at this one: a listener, or a one-to-many socket.
+    /// Creates the socket of a new association of this socket, which is a listener or a one-to-many socket.
     pub(crate) fn of_association(&self, style: Style, state: State, peer: SocketAddr, id: i32) -> Socket {
         Socket {
             style,
@@ -178,7 +178,7 @@ impl Socket {
         }
     }
 
-    /// Returns the association, unless it is over.
+    /// Returns the association, unless it has ended.
     pub(crate) fn association(&self) -> Option<AssociationId> {
         match self.state {
             State::Connecting(association) | State::Up(association) => Some(association),
@@ -186,7 +186,7 @@ impl Socket {
         }
     }
 
-    /// Reports whether the socket can have peers or addresses of this family.
+    /// Reports whether the socket can use this address, judged by its family.
     pub(crate) fn takes(&self, address: IpAddr) -> bool {
         match (self.family, address) {
             (Family::V4, IpAddr::V4(_)) | (Family::V6, IpAddr::V6(_)) => true,

@@ -1,8 +1,8 @@
-//! Closing descriptors without waiting.
+//! Closes descriptors without blocking the server.
 //!
-//! The last close of a file may wait (`SO_LINGER`, FUSE), and so may that of a socket in whose queue a program has left such a file. Each
-//! user has a thread for it: a file that waits keeps back those of its own user only. Of a user with too many files that wait nothing more
-//! is received. A socket whose queue has no files never waits, and is closed at once.
+//! The last close of a file may block (`SO_LINGER`, FUSE). The close of a socket may block too, if a program has left such a file in its
+//! queue. Each user has a separate thread for closing, so a file that blocks delays only files of the same user. If too many files of a
+//! user wait, the server receives nothing more from this user. A socket whose queue has no files never blocks, and is closed at once.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,37 +17,37 @@ use crate::pair;
 
 /// Time after which a thread without work ends.
 const IDLE_LIMIT: Duration = Duration::from_secs(10);
-/// Limit on the threads. Further users share one.
+/// Limit on the threads. All further users share one more thread.
 const THREADS_MAX: usize = 64;
-/// Users whose descriptors are counted, before those without any are forgotten.
+/// Number of counted users above which users without waiting descriptors are removed from the table.
 const USERS_MAX: usize = 1024;
-/// Descriptors of one user that may wait to be closed.
+/// Limit on the descriptors of one user that wait to be closed.
 const WAITING_MAX: usize = 1024;
-/// The user of the shared thread: no process has it (`(uid_t)-1`).
+/// User ID of the shared thread, and of unknown users. No process has this ID (`(uid_t)-1`).
 pub(crate) const NOBODY_KNOWN: u32 = u32::MAX;
 
-/// Descriptors of a user, and how many wait.
+/// The counter of a user's waiting descriptors, and descriptors to close.
 type Batch = (Arc<AtomicUsize>, Vec<OwnedFd>);
 
-/// Closes descriptors in other threads.
+/// Closes descriptors in separate threads.
 #[derive(Default)]
 pub(crate) struct Closer {
     threads: HashMap<u32, Sender<Batch>>,
-    /// Descriptors of each user that are not closed yet.
+    /// Number of descriptors of each user that wait to be closed.
     waiting: HashMap<u32, Arc<AtomicUsize>>,
 }
 
 impl Closer {
-    /// Closes a socket of `AF_UNIX` that leads to a user's program.
+    /// Closes an `AF_UNIX` socket whose other end belongs to a user's program.
     pub(crate) fn close_socket(&mut self, user: u32, socket: OwnedFd) {
-        // Nothing comes into its queue any more.
+        // The program can send nothing more into the queue.
         let _ = shutdown(&socket, Shutdown::Both);
         if pair::has_descriptors(&socket) {
             self.close(user, vec![socket]);
         }
     }
 
-    /// Closes descriptors that have to do with a user.
+    /// Closes descriptors that a user has sent.
     pub(crate) fn close(&mut self, user: u32, descriptors: Vec<OwnedFd>) {
         if descriptors.is_empty() {
             return;
@@ -60,18 +60,18 @@ impl Closer {
         let place = self.place_of(user);
         let thread = self.threads.entry(place).or_insert_with(start);
         if let Err(unsent) = thread.send((count, descriptors)) {
-            // It has ended for want of work.
+            // The thread has ended because it had no work.
             *thread = start();
             drop(thread.send(unsent.0));
         }
     }
 
-    /// Reports whether so many descriptors of a user wait that it must not pass further ones.
+    /// Reports whether too many descriptors of a user wait. The server must then receive nothing from this user.
     pub(crate) fn is_overloaded(&self, user: u32) -> bool {
         self.waiting.get(&user).is_some_and(|count| count.load(Ordering::Relaxed) > WAITING_MAX)
     }
 
-    /// Returns the thread for a user: its own, or the shared one.
+    /// Returns the key of the thread for a user: the user, or [`NOBODY_KNOWN`] for the shared thread.
     fn place_of(&mut self, user: u32) -> u32 {
         if !self.threads.contains_key(&user) && self.threads.len() >= THREADS_MAX {
             self.threads.retain(|_, thread| thread.send(Batch::default()).is_ok());
@@ -80,7 +80,7 @@ impl Closer {
     }
 }
 
-/// Starts a thread. Without one, descriptors are closed by whoever gives them.
+/// Starts a thread. If this fails, the calling thread closes the descriptors, and may block.
 fn start() -> Sender<Batch> {
     let (sender, receiver) = channel();
     let thread = std::thread::Builder::new().name("closer".to_owned());
@@ -111,7 +111,7 @@ mod tests {
         for user in 0..2 * THREADS_MAX as u32 {
             let (mut reader, writer) = pipe().unwrap();
             closer.close(user, vec![writer.into()]);
-            // This waits for ever if it is not closed.
+            // This read never returns if the writer is not closed.
             assert_eq!(reader.read(&mut [0]).unwrap(), 0);
         }
         assert!(closer.threads.len() <= THREADS_MAX + 1);
@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn a_socket_waits_for_files_in_its_queue_only() {
         let mut closer = Closer::default();
-        // A thread that takes nothing.
+        // This stands in for a thread that never closes anything.
         let (thread, receiver) = channel();
         closer.threads.insert(7, thread);
         for has_file in [false, true] {
@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn a_user_with_many_descriptors_that_wait_is_overloaded_alone() {
         let mut closer = Closer::default();
-        // A thread that takes nothing.
+        // This stands in for a thread that never closes anything.
         let (thread, _receiver) = channel();
         closer.threads.insert(7, thread);
         closer.waiting.insert(7, Arc::new(AtomicUsize::new(WAITING_MAX)));

@@ -1,4 +1,4 @@
-//! Requests of programs, each by a connection of its own, and a client for them.
+//! Requests of programs, each over a separate connection, and a client that makes requests.
 
 use std::io::IoSlice;
 
@@ -21,28 +21,28 @@ use crate::{
     REQUESTS_OF_USER_MAX, Server, list, pair,
 };
 
-/// `CAP_NET_BIND_SERVICE`, as a bit of `CapEff`.
+/// The capability `CAP_NET_BIND_SERVICE` as a bit of `CapEff` in proc(5).
 const CAP_NET_BIND_SERVICE: u64 = 1 << 10;
-/// Connections accepted in one turn. Each costs some system calls.
+/// Limit on the connections accepted in one turn. Each needs several system calls.
 const CONNECTIONS_PER_TURN: usize = 16;
 
-/// A connection that waits for its request, or holds a lease.
+/// A connection from a program.
 pub(crate) struct Connection {
     socket: OwnedFd,
     caller: Caller,
     stage: Stage,
-    /// Later connections have a greater one.
+    /// Number of the connection in the order of acceptance.
     order: u64,
 }
 
 /// The state of a connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// Waits for its request.
+    /// The server waits for the request.
     Request,
-    /// Keeps the server running until it is closed.
+    /// The connection keeps the server running until the connection is closed.
     Lease,
-    /// Waits until a one-to-many socket's attempt to begin this association is over.
+    /// The program waits until this socket's attempt to begin the association with this identifier has ended.
     Attempt(SocketKey, i32),
 }
 
@@ -66,14 +66,14 @@ fn with_payload(payload: impl Into<Vec<u8>>) -> Reply {
 }
 
 impl Server {
-    /// Accepts connections. Users other than the server's own are refused, unless the server is root's.
+    /// Accepts connections. Refuses other users than root and the server's user, unless the server runs as root.
     pub(crate) fn take_connections(&mut self, now: Time) {
         for _ in 0..CONNECTIONS_PER_TURN {
             let socket = match accept_with(&self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
                 Ok(socket) => socket,
                 Err(Errno::AGAIN) => return,
                 Err(_) => {
-                    // Descriptors may be short for a while. No event comes again for those that wait.
+                    // The server may lack descriptors for a while. No further event reports the connections that wait.
                     self.has_connections = true;
                     return;
                 }
@@ -96,11 +96,11 @@ impl Server {
             }
             self.serve_connection(now, number);
         }
-        // Others have their turn before the next ones. No event comes again for those that wait.
+        // The next connections are accepted in the next turn, after other work. No further event reports the connections that wait.
         (self.has_connections, self.is_accepting) = (true, true);
     }
 
-    /// Drops the connection that has waited longest for its request, where too many do: a program sends it as soon as it has connected.
+    /// If too many connections wait for their requests, drops the oldest of them. Programs send the request at once after connecting.
     fn make_room(&mut self, uid: u32) {
         let (all, of_user) = self.count(uid, |stage| stage == Stage::Request);
         let is_counted = |connection: &Connection| match of_user >= REQUESTS_OF_USER_MAX {
@@ -114,7 +114,7 @@ impl Server {
         }
     }
 
-    /// Counts the connections in some stages: all, and those of a user.
+    /// Returns the number of connections in the stages for which `is_counted` is true: of all users, and of this user.
     fn count(&self, uid: u32, is_counted: impl Fn(Stage) -> bool) -> (usize, usize) {
         let counted = || self.connections.iter().filter(|(_, it)| is_counted(it.stage));
         (counted().count(), counted().filter(|(_, it)| it.caller.uid == uid).count())
@@ -126,7 +126,7 @@ impl Server {
         all < LEASES_MAX && of_user < LEASES_OF_USER_MAX
     }
 
-    /// Reports whether one more caller may wait for the end of an attempt.
+    /// Reports whether one more caller of a user may wait for the end of an attempt.
     fn may_wait(&self, uid: u32) -> bool {
         let (all, of_user) = self.count(uid, |stage| matches!(stage, Stage::Attempt(..)));
         all < ATTEMPTS_MAX && of_user < ATTEMPTS_OF_USER_MAX
@@ -138,7 +138,7 @@ impl Server {
         SourceFd(&socket.as_raw_fd()).register(self.poll.registry(), token, Interest::READABLE)
     }
 
-    /// Answers the request of a connection, if it has come.
+    /// Answers the request of a connection, if the request has arrived.
     pub(crate) fn serve_connection(&mut self, now: Time, number: usize) {
         let Some(connection) = self.connections.get(number) else { return };
         if self.closer.is_overloaded(connection.caller.uid) {
@@ -149,7 +149,7 @@ impl Server {
             Err(_) => return self.drop_connection(number),
             Ok(received) => received,
         };
-        // There is one request by connection.
+        // Each connection carries one request.
         let is_due = connection.stage == Stage::Request && !received.is_cut;
         let caller = connection.caller;
         let bytes = self.room[..received.length].to_vec();
@@ -173,7 +173,7 @@ impl Server {
         let is_attempt = reply.error == libc::EINPROGRESS && request.first != 0;
         let program = descriptors.first().filter(|_| is_attempt);
         let key = program.and_then(|program| self.ends.of_program(program.as_fd()));
-        // The program may close its own end at once, and is to be the last one that has it. That never waits.
+        // Copies of program's ends are closed at once, so the program's close of its end is the last one. Closing them never blocks.
         let (own, foreign) =
             descriptors.into_iter().partition(|it| self.ends.of_program(it.as_fd()).is_some());
         drop::<Vec<_>>(own);
@@ -182,7 +182,7 @@ impl Server {
             self.connections[number].stage = Stage::Attempt(key, reply.value);
             return self.serve(now);
         }
-        // On one host the kernel's SCTP is done with the packets when a call returns.
+        // Programs expect that packets between sockets of one host have arrived when a call returns, as with the kernel's SCTP.
         self.settle(now);
         if let Some(connection) = self.connections.get(number) {
             send_reply(connection, &reply);
@@ -191,15 +191,15 @@ impl Server {
         if !is_lease {
             self.drop_connection(number);
         }
-        // Packets that the request has caused leave at once.
+        // Sends the packets that the request has caused.
         self.serve(now);
         if is_lease {
-            // The end may have come already, and no event comes again for it.
+            // The program may have closed the lease already. No further event reports this.
             self.serve_connection(now, number);
         }
     }
 
-    /// Answers those who wait for an attempt of a socket that was closed.
+    /// Answers all callers that wait for attempts of a closed socket, with `ECONNABORTED`.
     pub(crate) fn end_attempts(&mut self, socket: SocketKey) {
         let of_socket = |stage: Stage| match stage {
             Stage::Attempt(key, association) => (key == socket).then_some(association),
@@ -212,7 +212,7 @@ impl Server {
         }
     }
 
-    /// Answers those who wait until an attempt to begin an association is over.
+    /// Prepares the answers for all callers that wait for an attempt to begin an association. `error` is the attempt's error, or 0.
     pub(crate) fn end_attempt(&mut self, socket: SocketKey, association: i32, error: i32) {
         let waits =
             |(_, connection): &(usize, &Connection)| connection.stage == Stage::Attempt(socket, association);
@@ -224,7 +224,7 @@ impl Server {
         }
     }
 
-    /// Answers those whose attempts are over, once packets between sockets of this host have gone round.
+    /// Sends the answers about ended attempts, after packets between sockets of this host have been exchanged.
     pub(crate) fn reply_to_due(&mut self, now: Time) {
         if self.due.is_empty() {
             return;
@@ -236,7 +236,8 @@ impl Server {
         }
     }
 
-    /// Returns the association for which somebody waits until a one-to-one socket is connected, and takes the socket's error for him.
+    /// If a caller waits until a one-to-one socket is connected, returns the association's identifier and the socket's error. Clears the
+    /// socket's error.
     pub(crate) fn awaited_connect(&mut self, socket: SocketKey) -> Option<(i32, i32)> {
         let association = self.connections.iter().find_map(|(_, connection)| match connection.stage {
             Stage::Attempt(key, association) if key == socket => Some(association),
@@ -256,7 +257,7 @@ impl Server {
     fn take_connection(&mut self, number: usize) -> Option<Connection> {
         let connection = self.connections.try_remove(number)?;
         self.leases -= usize::from(connection.stage == Stage::Lease);
-        // The number is used again. If it was not registered, nothing is left to be done.
+        // The descriptor's number will be used again. An error means that the descriptor was not registered.
         let _ = SourceFd(&connection.socket.as_raw_fd()).deregister(self.poll.registry());
         Some(connection)
     }
@@ -280,22 +281,22 @@ impl Server {
         }
         let program = program.ok_or(libc::EINVAL)?;
         let key = self.ends.of_program(program).ok_or(libc::EBADF)?;
-        // Messages that the program has sent before are handled before, and what they cause.
+        // Handles the messages that the program has sent before the request, and their effects.
         self.read_all(now, key);
         self.settle(now);
-        // They may have closed the socket, and its key may be another one's now.
+        // The messages may have closed the socket. Its key may now belong to another socket.
         let key = self.ends.of_program(program).ok_or(libc::EBADF)?;
         if request.operation == Operation::PeelOff {
             return self.peel_off(now, program, key, request.first);
         }
         let mut reply = self.ask(now, request, caller, key);
         if matches!(reply, Err(libc::EADDRNOTAVAIL)) {
-            // The address may have been added a moment ago.
+            // The address may have been added to the host since the last look.
             self.read_addresses(now);
             reply = self.ask(now, request, caller, key);
         }
         if matches!(reply, Err(libc::EADDRINUSE)) {
-            // The program may have closed the socket that has the address a moment ago.
+            // The program may have just closed the socket that has the address.
             self.ends.note_closed(&self.sockets.holders_of_port(key, request.payload), caller.uid);
             self.pump(now);
             let key = self.ends.of_program(program).ok_or(libc::EBADF)?;
@@ -307,7 +308,7 @@ impl Server {
         reply
     }
 
-    /// Opens a socket.
+    /// Opens a socket, and returns the program's end in the reply.
     fn open_socket(
         &mut self,
         now: Time,
@@ -330,7 +331,7 @@ impl Server {
         }
     }
 
-    /// Gives an association of a one-to-many socket a socket of its own, with the messages that the program has not read.
+    /// Moves an association of a one-to-many socket to a new socket, with the association's messages that the program has not read.
     fn peel_off(
         &mut self,
         now: Time,
@@ -339,11 +340,11 @@ impl Server {
         id: i32,
     ) -> Result<Reply, sockets::Errno> {
         self.sockets.may_peel_off(key, id)?;
-        // The program's messages go along, also those that the engine has no room for.
+        // Takes all messages that the program has sent. Messages for which the engine has no room wait with their association.
         self.drain(now, key);
         let key = self.ends.of_program(program).ok_or(libc::EBADF)?;
         if self.ends.get_mut(key).is_some_and(|end| end.held.is_some()) {
-            // There are too many: they would be lost.
+            // Too many messages wait. The rest would be lost.
             return Err(libc::EAGAIN);
         }
         let peeled = self.sockets.peel_off(key, id)?;
@@ -382,7 +383,8 @@ impl Server {
             .get_mut(key)
             .and_then(|end| end.pending.take_if(|delivery| delivery.header.association == id));
         if let Some(end) = self.ends.get_mut(peeled) {
-            // As if there was data: what is unread ends the association by ABORT.
+            // The new end counts as having received data. If the program closes it with unread messages, the association thus ends by
+            // ABORT.
             (end.pending, end.has_data) = (pending, true);
         }
         Ok(Reply { descriptor: Some(new), ..Reply::default() })
@@ -427,36 +429,36 @@ impl Server {
     }
 }
 
-/// Answers the request of a connection.
+/// Sends the reply to the request of a connection.
 fn send_reply(connection: &Connection, reply: &Reply) {
     let answer = Answer { error: reply.error, value: reply.value, payload: &reply.payload };
     let header = answer.header();
     let parts = [IoSlice::new(&header), IoSlice::new(&reply.payload)];
     let descriptor = reply.descriptor.as_ref().map(AsFd::as_fd);
-    // A program that does not wait for the answer does without.
+    // An error means that the program does not wait for the answer.
     let _ = pair::send_parts(connection.socket.as_fd(), &parts, descriptor);
 }
 
-/// Reports whether a request says that the program has changed its send buffer, which may have to be filled again.
+/// Reports whether a request is the notice that the program has resized its send buffer. The buffer may then have to be filled again.
 fn is_about_the_buffer(request: &Request<'_>) -> bool {
     request.operation == Operation::SetOption
         && (request.first, request.second) == (libc::SOL_SOCKET, libc::SO_SNDBUF)
 }
 
-/// Returns the user at the other end, and what the user may do.
+/// Returns the user at the other end of a connection, and the user's right to bind privileged ports.
 fn caller_of(socket: &OwnedFd) -> Option<Caller> {
     let credentials = nix::sys::socket::getsockopt(socket, PeerCredentials).ok()?;
     let uid = credentials.uid();
     Some(Caller { uid, may_bind_low: may_bind_low(credentials.pid(), uid).unwrap_or(false) })
 }
 
-/// Reports whether a user's process may bind privileged ports. `None`: it has ended.
+/// Reports whether a user's process may bind privileged ports. Returns `None` if the process has ended or cannot be examined.
 fn may_bind_low(pid: i32, uid: u32) -> Option<bool> {
-    // A process of another PID namespace has the number 0, and no capabilities here. The directory is that of one process, also when
-    // another one gets its number.
+    // A process of another PID namespace has the ID 0 here, and no capabilities. The open directory refers to the same process even if
+    // another process gets the ID.
     let process = std::fs::File::open(format!("/proc/{pid}")).ok()?;
-    // A process that has gained rights by capabilities of a file cannot be looked at, and its files in proc(5), other than the directory
-    // itself, are root's (PR_SET_DUMPABLE).
+    // A process that gained capabilities from its executable file must not be examined by other users. Its files in proc(5) then belong
+    // to root, except the directory itself (PR_SET_DUMPABLE).
     let is_users =
         || Some(rustix::fs::statat(&process, "status", rustix::fs::AtFlags::empty()).ok()?.st_uid == uid);
     let was_users = is_users()?;
@@ -465,23 +467,23 @@ fn may_bind_low(pid: i32, uid: u32) -> Option<bool> {
     let status = std::io::read_to_string(std::fs::File::from(status)).ok()?;
     let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
     let effective = field("CapEff:").and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok());
-    // The process may have become another program with other rights since it connected (su).
+    // Since it connected, the process may have become another program with other rights, such as su.
     let is_of_user = field("Uid:")?.split_whitespace().all(|id| id.parse() == Ok(uid));
     let is_of_user = is_of_user && was_users && is_users()?;
-    // Capabilities of another user namespace are none in this network namespace.
+    // Capabilities in another user namespace have no effect in this network namespace.
     let own = std::fs::read_link("/proc/self/ns/user").ok()?;
     let theirs = rustix::fs::readlinkat(&process, "ns/user", Vec::new()).ok()?;
     let is_same = own.as_os_str().as_encoded_bytes() == theirs.as_bytes();
     Some(is_same && is_of_user && effective.is_some_and(|bits| bits & CAP_NET_BIND_SERVICE != 0))
 }
 
-/// The reason why a request got no answer.
+/// Reason why a request got no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
-    /// Nobody listens on the name.
+    /// No server listens on the name.
     #[error("no socket server has the name @{0} in this network namespace")]
     NoServer(String),
-    /// The server has closed the connection: it refuses this user, or has ended.
+    /// The server does not answer within 5 s, has closed the connection, or runs as another user.
     #[error("the socket server does not answer: it belongs to another user, or has ended")]
     NoAnswer,
     /// The kernel's error.
@@ -489,7 +491,7 @@ pub enum AskError {
     Kernel(#[from] Errno),
 }
 
-/// A connection to a server, for programs that watch it.
+/// A connection to a server, for programs that hold a lease or list sockets.
 pub struct Client {
     socket: OwnedFd,
 }
@@ -506,7 +508,7 @@ impl Client {
             Errno::CONNREFUSED | Errno::NOENT => AskError::NoServer(name.to_owned()),
             other => other.into(),
         })?;
-        // Any user can take a name that is free.
+        // The server's user is checked, because any user can take an unused name.
         let credentials = nix::sys::socket::getsockopt(&socket, PeerCredentials);
         let uid = credentials.map_err(|error| Errno::from_raw_os_error(error as i32))?.uid();
         if uid != 0 && uid != rustix::process::geteuid().as_raw() {
@@ -515,7 +517,7 @@ impl Client {
         Ok(Client { socket })
     }
 
-    /// Keeps the server running for as long as this lives, and returns by what the server carries packets.
+    /// Keeps the server running until the returned client is dropped. Also returns how the server carries packets.
     ///
     /// # Errors
     /// See [`AskError`].

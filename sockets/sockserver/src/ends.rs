@@ -1,4 +1,4 @@
-//! The server's ends of the pairs.
+//! The server's ends of the socket pairs.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
@@ -15,50 +15,51 @@ use sockproto::{DataHeader, Peer};
 
 use crate::{OTHERS, pair};
 
-/// One server's end.
+/// The server's end of one pair.
 pub(crate) struct End {
     pub(crate) socket: OwnedFd,
-    /// Identifies the program's end to the kernel.
+    /// The kernel's cookie of the program's end (`SO_COOKIE`), which identifies this end.
     cookie: u64,
-    /// The program's user.
+    /// User ID of the program.
     pub(crate) uid: u32,
-    /// Messages have a [`Peer`] behind the header.
+    /// True if messages have a [`Peer`] after the header.
     pub(crate) is_one_to_many: bool,
-    /// A message of the program that the engine has no room for.
+    /// A message from the program for which the engine has no room.
     pub(crate) held: Option<(DataHeader, Peer, Bytes)>,
-    /// A message for the program that its end has no room for.
+    /// A message to the program for which the program's end has no room.
     pub(crate) pending: Option<Delivery>,
-    /// The listener, until the program has accepted the socket.
+    /// The listener of an accepted association; `None` after the program has accepted the socket.
     pub(crate) listener: Option<SocketKey>,
-    /// Messages that the engine has no room for wait with their association instead of in `held`.
+    /// True if messages for which the engine has no room wait with their association instead of in `held`.
     pub(crate) is_draining: bool,
-    /// Data was passed to the program.
+    /// True if data was passed to the program.
     pub(crate) has_data: bool,
-    /// The program has closed its end with messages unread.
+    /// True if the program has closed its end with unread messages.
     pub(crate) is_reset: bool,
-    /// The program has closed its end.
+    /// True if the program has closed its end.
     pub(crate) is_hung_up: bool,
-    /// The program has shut its end down for writing, or the association is over.
+    /// True if the program has shut its end down for writing, or the association has ended.
     pub(crate) is_at_end: bool,
 }
 
-/// All server's ends.
+/// The server's ends of all pairs.
 #[derive(Default)]
 pub(crate) struct Ends {
     all: HashMap<SocketKey, End>,
     by_cookie: HashMap<u64, SocketKey>,
     /// Sockets whose program may have sent something.
     pub(crate) readable: BTreeSet<SocketKey>,
-    /// Associations of one-to-many sockets that end once the messages sent so far are taken, and since when.
+    /// Associations of one-to-many sockets whose peer has shut down, with the time of the shutdown. They end when the messages that the
+    /// program has sent before are taken.
     pub(crate) ending: VecDeque<(Time, SocketKey, i32)>,
-    /// Sockets of users with too many descriptors that wait to be closed.
+    /// Sockets that are not read, because too many descriptors of their user wait to be closed.
     pub(crate) paused: BTreeSet<SocketKey>,
-    /// Sockets with something for their program.
+    /// Sockets that may have messages for their program.
     pub(crate) writable: BTreeSet<SocketKey>,
 }
 
 impl Ends {
-    /// Makes the pair of a socket, and returns the program's end.
+    /// Creates the pair of a socket, and returns the program's end.
     pub(crate) fn open(
         &mut self,
         key: SocketKey,
@@ -90,7 +91,7 @@ impl Ends {
         Ok(program)
     }
 
-    /// Returns the socket whose program's end this is.
+    /// Returns the socket to which this program's end belongs.
     pub(crate) fn of_program(&self, program: BorrowedFd<'_>) -> Option<SocketKey> {
         self.by_cookie.get(&socket_cookie(program).ok()?).copied()
     }
@@ -103,10 +104,10 @@ impl Ends {
         self.all.get(&key).map(|end| end.socket.as_fd())
     }
 
-    /// Removes the server's end, which is yet to be closed.
+    /// Removes the server's end of a socket. The caller must close it.
     pub(crate) fn remove(&mut self, key: SocketKey, registry: &mio::Registry) -> Option<End> {
         let end = self.all.remove(&key)?;
-        // The number of the socket is used again. If the kernel has forgotten it already, nothing is left to be done.
+        // The descriptor's number will be used again. An error means that the descriptor is no longer registered.
         let _ = SourceFd(&end.socket.as_raw_fd()).deregister(registry);
         self.by_cookie.remove(&end.cookie);
         self.readable.remove(&key);
@@ -115,7 +116,7 @@ impl Ends {
         Some(end)
     }
 
-    /// Notes what epoll says of an end.
+    /// Records an event of epoll for an end.
     pub(crate) fn note(&mut self, key: SocketKey, event: &Event) {
         let Some(end) = self.all.get_mut(&key) else { return };
         end.is_hung_up |= event.is_write_closed() || event.is_error();
@@ -127,7 +128,7 @@ impl Ends {
         }
     }
 
-    /// Notes which of these ends a user's programs have closed, before epoll says so.
+    /// Checks which of these ends a user's programs have closed, without waiting for epoll's events.
     pub(crate) fn note_closed(&mut self, sockets: &[SocketKey], uid: u32) {
         let nobody_waits = Timespec { tv_sec: 0, tv_nsec: 0 };
         for key in sockets {
@@ -146,7 +147,7 @@ impl Ends {
         !self.readable.is_empty() || !self.writable.is_empty()
     }
 
-    /// Number of sockets of a listener that its program has not accepted.
+    /// Returns the number of a listener's sockets that its program has not accepted.
     pub(crate) fn waiting_of(&self, listener: SocketKey) -> usize {
         self.all.values().filter(|end| end.listener == Some(listener)).count()
     }

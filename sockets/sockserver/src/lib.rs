@@ -1,11 +1,11 @@
 //! Serves SCTP sockets to the programs of a host.
 //!
-//! A program's socket is one end of an `AF_UNIX` pair, whose other end is here; [`sockets::Sockets`] has its state, and the engine the
-//! associations, whose packets go by [`netio::Carriers`]. One thread, one loop ([`Server::run`]). The server belongs to the network
-//! namespace in which it was opened, and listens there by an abstract name.
+//! A program's socket is one end of an `AF_UNIX` pair; the server has the other end. [`sockets::Sockets`] holds the state of the sockets,
+//! the engine holds the associations, and [`netio::Carriers`] carry the packets. One thread runs one loop ([`Server::run`]). The server
+//! belongs to the network namespace in which it was opened, and listens there on an abstract name.
 //!
-//! Invariant: a program that does not read, or whose peer does not, costs itself only. The server's end of its pair is not read while
-//! the engine has no room, and the engine is not read while the pair has none.
+//! Invariant: a program that does not read, or whose peer does not read, delays only itself. The server does not read its end of the pair
+//! while the engine has no room, and does not read from the engine while the pair has no room.
 
 #![forbid(unsafe_code)]
 
@@ -35,26 +35,28 @@ pub use control::{AskError, Client};
 pub use list::Row;
 pub use sockproto::SERVER_VARIABLE;
 
-/// Connections of programs that wait for their request, and those of one user. Of more, the oldest are dropped.
+/// Limits on the connections that wait for their requests: of all users, and of one user. Beyond a limit, the oldest connection is dropped.
 const REQUESTS_MAX: usize = 1024;
 const REQUESTS_OF_USER_MAX: usize = 256;
-/// Leases at once, and those of one user.
+/// Limits on the leases: of all users, and of one user.
 const LEASES_MAX: usize = 8192;
 const LEASES_OF_USER_MAX: usize = 1024;
-/// Callers that wait for the end of an attempt at once, and those of one user. Others are told at once that it is in progress.
+/// Limits on the callers that wait for the end of an attempt to connect: of all users, and of one user. Beyond a limit, a caller gets
+/// `EINPROGRESS` at once.
 const ATTEMPTS_MAX: usize = 8192;
 const ATTEMPTS_OF_USER_MAX: usize = 4096;
 /// Time without sockets and leases after which the server ends.
 const IDLE_LIMIT: Duration = Duration::from_secs(2);
-/// Most exchanges of packets with itself before a request is answered.
+/// Limit on the exchanges of packets between sockets of this host before a request is answered.
 const ROUNDS: usize = 8;
-/// Interval at which addresses are looked at.
+/// Interval at which the server looks for changes of the host's addresses.
 const ADDRESS_LOOK: Duration = Duration::from_secs(1);
 /// Limit on the associations.
 const ASSOCIATIONS_MAX: usize = 16_384;
 
 const LISTENER: Token = Token(Carriers::TOKENS);
-/// Tokens of connections with requests are even from here on, those of sockets odd.
+/// First token after those of the carriers and the listener. Connection n has the token `OTHERS + 2n`, and the socket with the key n has
+/// the token `OTHERS + 2n + 1`.
 const OTHERS: usize = Carriers::TOKENS + 1;
 
 /// Settings of a server.
@@ -62,30 +64,30 @@ const OTHERS: usize = Carriers::TOKENS + 1;
 pub struct Options {
     /// The abstract name to listen on, without the leading zero byte.
     pub name: String,
-    /// How packets are carried.
+    /// Carriers of packets.
     pub carriage: Carriage,
-    /// End once nobody has used the server for 2 s.
+    /// True if the server ends after 2 s without sockets and leases.
     pub ends_when_idle: bool,
 }
 
-/// How packets are carried.
+/// Carriers of packets, and their ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Carriage {
-    /// UDP port of this host for encapsulated SCTP; `None`: no UDP.
+    /// UDP port of this host for encapsulated SCTP; `None` for no UDP.
     pub udp_port: Option<u16>,
-    /// Packets also go over IP, protocol 132; requires `CAP_NET_RAW`.
+    /// True if packets also go over IP, protocol 132. Requires `CAP_NET_RAW`.
     pub over_ip: bool,
-    /// UDP port of peers.
+    /// UDP port of peers, unless the program sets another one (`SCTP_REMOTE_UDP_ENCAPS_PORT`).
     pub peer_udp_port: u16,
 }
 
-/// The reason why a server does not start.
+/// Reason why a server does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// Another server has the name.
     #[error("a socket server with the name @{0} is running already")]
     Running(String),
-    /// The UDP port is taken.
+    /// The server cannot bind the UDP port.
     #[error(
         "UDP port {port}: {error}; another program has it (sctpifyd, if it runs): name a different one with --udp-port"
     )]
@@ -95,13 +97,13 @@ pub enum StartError {
         /// The kernel's error.
         error: io::Error,
     },
-    /// No raw sockets.
+    /// The server cannot open a raw socket.
     #[error("IP protocol 132: {0}; it requires root (CAP_NET_RAW)")]
     Raw(io::Error),
-    /// The kernel's own SCTP would answer.
+    /// The kernel has SCTP, which would also answer packets.
     #[error("{0}")]
     KernelSctp(KernelSctp),
-    /// Anything else.
+    /// Another step failed.
     #[error("{what}: {error}")]
     Other {
         /// The step that failed.
@@ -111,7 +113,7 @@ pub enum StartError {
     },
 }
 
-/// Makes an error of a step.
+/// Returns a function for `map_err` that adds the failed step to the kernel's error.
 fn failed<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> StartError {
     move |error| StartError::Other { what, error: error.into() }
 }
@@ -125,7 +127,7 @@ pub struct Server {
     network: Network,
     listener: OwnedFd,
     connections: Slab<Connection>,
-    /// Those whose attempts are over, and the answers.
+    /// Connections whose attempts have ended, with the answers to send.
     due: Vec<(Connection, Reply)>,
     leases: usize,
     poll: Poll,
@@ -137,13 +139,13 @@ pub struct Server {
     ends_when_idle: bool,
     carriage: Carriage,
     closer: Closer,
-    /// True while connections may wait that could not be accepted.
+    /// True if connections may wait that were not accepted yet.
     has_connections: bool,
-    /// True if they are accepted in the next turn, without an event.
+    /// True if the next turn must not wait, because connections wait to be accepted.
     is_accepting: bool,
-    /// Connections accepted so far.
+    /// Number of connections accepted so far.
     accepted: u64,
-    /// Packets to an address of this host were sent.
+    /// True if packets to an address of this host were sent since the last exchange.
     has_sent_to_itself: bool,
     uid: u32,
 }
@@ -239,10 +241,10 @@ impl Server {
         Time::from_nanos(u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// Serves until nobody uses the server any more, if it is to end then.
+    /// Serves programs. Returns when the server is idle, if [`Options::ends_when_idle`] is set.
     ///
     /// # Errors
-    /// Those of epoll_wait(2) and of receiving packets.
+    /// The errors of epoll_wait(2) and of receiving packets.
     pub fn run(&mut self) -> io::Result<()> {
         while !self.is_over() {
             self.turn()?;
@@ -264,7 +266,7 @@ impl Server {
         Ok(())
     }
 
-    /// Carries events, messages and packets on until nothing can move without waiting.
+    /// Handles the engine's events, moves messages between programs and the engine, and sends packets.
     fn serve(&mut self, now: Time) {
         self.follow_events(now);
         self.pump(now);
@@ -288,7 +290,7 @@ impl Server {
         let is_accepting = std::mem::take(&mut self.is_accepting);
         let is_busy = self.io.has_unread() || self.ends.has_work() || is_accepting;
         let wait = if is_busy { Duration::ZERO } else { until.since(now) };
-        // epoll counts milliseconds: rounding up avoids turns before a timer is due.
+        // epoll counts milliseconds. Rounding up avoids turns before a timer is due.
         let wait = Duration::from_millis(u64::try_from(wait.as_micros().div_ceil(1000)).unwrap_or(0));
         match self.poll.poll(&mut self.ready, Some(wait)) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
@@ -305,7 +307,7 @@ impl Server {
             }
         }
         let now = self.now();
-        // Those that have sent their request come first: new connections may take the place of others.
+        // Connections with a request come first, because new connections may displace older ones.
         for number in asking {
             self.serve_connection(now, number);
         }
@@ -315,7 +317,7 @@ impl Server {
         Ok(())
     }
 
-    /// Feeds the engine the packets of the sockets that are ready.
+    /// Passes packets of the ready carriers to the engine. Returns the number of packets.
     fn receive(&mut self, now: Time) -> io::Result<usize> {
         let sockets = &mut self.sockets;
         self.io.receive(now, &mut self.engine, |engine, route, ecn, packet| {
@@ -328,7 +330,7 @@ impl Server {
         self.has_sent_to_itself |= self.io.transmit(now, &mut self.engine).to_this_host;
     }
 
-    /// Exchanges packets with itself, where both ends of associations are on this host, until there are none.
+    /// Exchanges the packets of associations whose both ends are on this host, until none are left or [`ROUNDS`] is reached.
     pub(crate) fn settle(&mut self, now: Time) {
         for _ in 0..ROUNDS {
             self.serve(now);
@@ -336,24 +338,24 @@ impl Server {
                 return;
             }
             self.io.note_all_ready();
-            // The next turn meets the error, if it lasts.
+            // If the error persists, the next turn returns it.
             let _ = self.receive(now);
         }
     }
 
-    /// Follows the host's addresses: new associations use those that are there.
+    /// Looks for changes of the host's addresses at intervals of [`ADDRESS_LOOK`]. New associations use the current addresses.
     fn look_at_addresses(&mut self, now: Time) {
         if now >= self.looked_at + ADDRESS_LOOK {
             self.read_addresses(now);
         }
     }
 
-    /// Reads the host's addresses, if they have changed.
+    /// Reads the host's addresses, if they have changed. Also resumes reading from the paused sockets.
     pub(crate) fn read_addresses(&mut self, now: Time) {
         self.looked_at = now;
         self.ends.readable.append(&mut self.ends.paused);
         let mut has_changed = false;
-        // An error of netlink leaves the addresses as they are, and the next look tries again.
+        // After an error of netlink, the addresses stay as they are, and the next look tries again.
         let _ = self.network.monitor.poll(|_| has_changed = true);
         let none: &[&str] = &[];
         if has_changed && let Ok(addresses) = netio::addresses(none) {
@@ -363,21 +365,21 @@ impl Server {
     }
 }
 
-/// Allows as many descriptors as the system lets: each socket of a program takes one.
+/// Raises the limit on descriptors to the system's maximum. Each socket of a program needs one descriptor.
 fn raise_descriptor_limit() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
-    // Without it there are fewer sockets.
+    // After an error, the server can only serve fewer sockets.
     let _ = setrlimit(Resource::Nofile, rustix::process::Rlimit { current: limit.maximum, ..limit });
 }
 
-/// Reads `net.ipv4.ip_unprivileged_port_start`.
+/// Returns `net.ipv4.ip_unprivileged_port_start`, or 1024 if it cannot be read.
 fn first_unprivileged_port() -> u16 {
     let text = std::fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start");
     text.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(1024)
 }
 
-/// The real clock: this crate talks to real programs.
+/// Returns the time of the real clock, because this crate serves real programs.
 #[allow(clippy::disallowed_methods, reason = "this crate talks to real programs")]
 fn clock() -> Instant {
     Instant::now()

@@ -2,29 +2,29 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Most bytes of a page.
+/// Limit on the length of a page, in bytes.
 pub(crate) const PAGE_MAX: usize = 128 << 10;
 
 /// One socket.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Row {
-    /// `LISTEN`, the state of its association in RFC 9260's words, or `CLOSED`.
+    /// `LISTEN`, the name of the association's state in RFC 9260, or `CLOSED`.
     pub state: String,
-    /// User ID of its program.
+    /// User ID of the socket's program.
     pub uid: u32,
-    /// Local addresses and port, as `address:port`; `*:port` for all addresses of the host.
+    /// Local addresses with the port, as `address:port`; `*:port` for all addresses of the host.
     pub local: Vec<String>,
-    /// Addresses of the peer.
+    /// Addresses of the peer with the port, as `address:port`.
     pub peer: Vec<String>,
     /// Identifier of the association.
     pub association: Option<i32>,
-    /// Streams in and out.
+    /// Numbers of inbound and outbound streams.
     pub streams: Option<(u16, u16)>,
-    /// Paths with their state.
+    /// Paths of the association.
     pub paths: Vec<Path>,
     /// Bytes that wait to be sent or acknowledged.
     pub send_queue: usize,
-    /// Bytes that wait to be read, or associations that wait for `accept`.
+    /// Bytes that wait to be read; for a listener, associations that wait for `accept`.
     pub receive_queue: usize,
 }
 
@@ -39,7 +39,7 @@ pub struct Path {
     pub carrier: String,
     /// `unconfirmed`, `active`, `potentially_failed` or `inactive`.
     pub state: String,
-    /// True for the path that carries new data.
+    /// True if the path carries new data.
     pub in_use: bool,
     /// Smoothed round-trip time in microseconds.
     pub srtt_us: Option<u64>,
@@ -74,8 +74,8 @@ impl From<sockets::Row> for Row {
     }
 }
 
-/// Skips `skip` lines, and returns as many of the next ones as fit in a page. Also returns the number to skip for the next page, if
-/// there is one.
+/// Returns as many lines after the first `skip` ones as fit into a page. Also returns the value of `skip` for the next page, if another
+/// page exists.
 pub(crate) fn page(rows: &[sockets::Row], skip: usize) -> (String, Option<usize>) {
     let mut text = String::new();
     for (number, row) in rows.iter().enumerate().skip(skip) {

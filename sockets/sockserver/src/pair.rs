@@ -14,16 +14,16 @@ use rustix::net::{
 use sockets::Delivery;
 use sockproto::{DATA_HEADER, DataHeader, Kind, MANY_NAME_PREFIX, Peer, SOCKET_NAME_PREFIX};
 
-/// Requested send buffer of the server's end, in bytes: several messages of the greatest length (`PART_MAX`).
+/// Requested send buffer of the server's end, in bytes. It holds several messages of the greatest length (`PART_MAX`).
 const SEND_BUFFER: usize = 1 << 20;
-/// Limit on the length of a message that fills a buffer, in bytes: the kernel may refuse longer ones, however large the buffer is.
+/// Limit on the length of a message that fills a buffer, in bytes. The kernel may refuse longer messages even if the buffer is larger.
 const FILLING_MAX: usize = 512 << 10;
-/// Limit on the messages that fill a buffer: they fill 64 MiB.
+/// Limit on the messages that fill a buffer. Together they fill 64 MiB.
 const FILLINGS_MAX: usize = 128;
-/// Limit on the messages of a queue that are examined. The sender's send buffer holds fewer with the default of `net.core.wmem_max`.
+/// Limit on the messages of a queue that are examined. With the default of `net.core.wmem_max`, the sender's buffer holds fewer messages.
 const QUEUED_MAX: usize = 1024;
-/// Most descriptors of one message (`SCM_MAX_FD`). The kernel would close those without room during the receiving call, which might
-/// wait.
+/// Greatest number of descriptors in one message (`SCM_MAX_FD`). If the buffer had less room, the kernel would close the rest during the
+/// receiving call, which might block.
 const DESCRIPTORS_MAX: usize = 253;
 const BACKLOG: i32 = 1024;
 const FLAGS: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
@@ -36,7 +36,7 @@ pub(crate) fn listen(name: &str) -> Result<OwnedFd, Errno> {
     Ok(socket)
 }
 
-/// Creates the two ends of a socket: the program's, which blocks, and the server's, which does not.
+/// Creates the two ends of a socket: the program's end, which is blocking, and the server's end, which is nonblocking.
 pub(crate) fn make(number: u64, is_one_to_many: bool) -> Result<(OwnedFd, OwnedFd), Errno> {
     let (program, server) =
         socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
@@ -51,9 +51,9 @@ pub(crate) fn make(number: u64, is_one_to_many: bool) -> Result<(OwnedFd, OwnedF
     Ok((program, server))
 }
 
-/// Fills the send buffer of a program's end, so that it is not writable.
+/// Fills the send buffer of a program's end, so the program's end is not writable.
 pub(crate) fn fill(program: BorrowedFd<'_>) {
-    // With its header, a message must be 32 bytes shorter than the buffer: the kernel refuses longer ones (EMSGSIZE).
+    // A message with its header must be 32 bytes shorter than the buffer. The kernel refuses longer messages (EMSGSIZE).
     let room = sockopt::socket_send_buffer_size(program).unwrap_or(0).saturating_sub(2 * DATA_HEADER);
     let bytes = vec![0; room.min(FILLING_MAX)];
     for _ in 0..FILLINGS_MAX {
@@ -63,7 +63,7 @@ pub(crate) fn fill(program: BorrowedFd<'_>) {
     }
 }
 
-/// Sends a message with at most one descriptor.
+/// Sends a message, with a descriptor if one is given, without waiting.
 pub(crate) fn send(
     to: BorrowedFd<'_>,
     header: &DataHeader,
@@ -73,7 +73,7 @@ pub(crate) fn send(
     send_parts(to, &[IoSlice::new(&header.to_bytes()), IoSlice::new(payload)], descriptor)
 }
 
-/// Sends to its program a message that the socket has received.
+/// Sends a message that a socket has received to the socket's program, without waiting.
 pub(crate) fn deliver(to: BorrowedFd<'_>, delivery: &Delivery, is_one_to_many: bool) -> Result<(), Errno> {
     let header = delivery.header.to_bytes();
     let peer = Peer { address: delivery.peer, ..Peer::default() }.to_bytes();
@@ -81,7 +81,7 @@ pub(crate) fn deliver(to: BorrowedFd<'_>, delivery: &Delivery, is_one_to_many: b
     send_parts(to, &[IoSlice::new(&header), IoSlice::new(peer), IoSlice::new(&delivery.bytes)], None)
 }
 
-/// Sends a message of several parts with at most one descriptor.
+/// Sends a message of several parts, with a descriptor if one is given, without waiting.
 pub(crate) fn send_parts(
     to: BorrowedFd<'_>,
     parts: &[IoSlice<'_>],
@@ -104,10 +104,10 @@ pub(crate) struct Received {
     pub(crate) descriptors: Vec<OwnedFd>,
 }
 
-/// Reports whether a message in the queue of a socket, which must be shut down, has descriptors. Discards the messages before it.
-/// Returns true if that cannot be determined.
+/// Reports whether a message in the queue of a socket has descriptors. Returns true if that cannot be determined. Discards the messages
+/// before it. The socket must have been shut down.
 pub(crate) fn has_descriptors(socket: &OwnedFd) -> bool {
-    // Each message then has its sender's credentials, even an empty one. The end of the queue has none.
+    // With this option, each message has its sender's credentials, even an empty message. The end of the queue has no credentials.
     if sockopt::set_socket_passcred(socket, true).is_err() {
         return true;
     }
@@ -116,7 +116,7 @@ pub(crate) fn has_descriptors(socket: &OwnedFd) -> bool {
             Ok(Peeked::Descriptors) => return true,
             Ok(Peeked::End) => return false,
             Ok(Peeked::Message) => drop(recv(socket, &mut [0], RecvFlags::DONTWAIT)),
-            // The peer has closed its end with messages unread. Those that it sent before are still there.
+            // The peer has closed its end with unread messages. The messages that it sent before remain in the queue.
             Err(nix::errno::Errno::EINTR | nix::errno::Errno::ECONNRESET) => {}
             Err(_) => return false,
         }
@@ -132,8 +132,8 @@ enum Peeked {
     End,
 }
 
-/// Looks at the next message without taking it. Uses nix: a message sent before the option was set has process number 0, which rustix
-/// cannot represent.
+/// Examines the next message without removing it. Uses nix instead of rustix: a message that was sent before the option was set has
+/// process ID 0, which rustix cannot represent.
 fn peek(socket: &OwnedFd) -> nix::Result<Peeked> {
     use nix::sys::socket::{MsgFlags, UnixCredentials, recvmsg};
     let mut byte = [0];
@@ -141,7 +141,7 @@ fn peek(socket: &OwnedFd) -> nix::Result<Peeked> {
     let mut control = nix::cmsg_space!(UnixCredentials);
     let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_PEEK;
     let seen = recvmsg::<()>(socket.as_raw_fd(), &mut parts, Some(&mut control), flags)?;
-    // There is no room for descriptors: the kernel then passes none, and sets MSG_CTRUNC.
+    // The buffer has no room for descriptors, so the kernel passes none and sets MSG_CTRUNC.
     Ok(match seen.flags.contains(MsgFlags::MSG_CTRUNC) {
         true => Peeked::Descriptors,
         false if seen.cmsgs()?.next().is_none() => Peeked::End,
@@ -149,7 +149,7 @@ fn peek(socket: &OwnedFd) -> nix::Result<Peeked> {
     })
 }
 
-/// Receives a message without waiting. A length of 0 means the end of the stream; an empty message counts as that.
+/// Receives a message without waiting. A length of 0 means the end of the stream. An empty message also counts as the end.
 pub(crate) fn receive(from: impl AsFd, room: &mut [u8]) -> Result<Received, Errno> {
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut control = RecvAncillaryBuffer::new(&mut space);

@@ -1,4 +1,4 @@
-//! Messages between the programs' sockets and the engine, and the engine's events.
+//! Moves messages between the programs' sockets and the engine, and handles the engine's events.
 
 use std::time::Duration;
 
@@ -13,28 +13,29 @@ use sockproto::{DATA_HEADER, DataHeader, Kind, PEER_LENGTH, Peer, SockAddr};
 use crate::closer::NOBODY_KNOWN;
 use crate::{Server, pair};
 
-/// Messages by turn and socket, each way: others wait no longer.
+/// Limit on the messages of one socket and direction in a turn. It limits the delay of other sockets' messages.
 const MESSAGES_PER_TURN: usize = 64;
 
-/// Time for which the end of a one-to-many socket's association waits for messages that the program has sent before.
+/// Time after the peer's shutdown at which a one-to-many socket's association ends, even if the program's earlier messages are not taken.
 const ENDING_LIMIT: Duration = Duration::from_secs(1);
-/// Most messages of a socket that are taken before a request about it is answered.
+/// Limit on the messages of a socket that are taken before a request about the socket is answered.
 const MESSAGES_BEFORE_REQUEST: usize = 1024;
-/// More messages than a send buffer holds.
+/// Limit on the messages that are discarded in one call. A send buffer never holds so many messages.
 const MESSAGES_MAX: usize = 1 << 20;
 
 /// The outcome of reading one message.
 enum Step {
+    /// More messages may follow.
     More,
     /// Nothing can be read now.
     Done,
 }
 
 impl Server {
-    /// Hands the engine's events to the sockets, and does what they ask for.
+    /// Passes the engine's events to the sockets, and performs the sockets' outputs, until none are left.
     pub(crate) fn follow_events(&mut self, now: Time) {
         loop {
-            // Requests cause some as well.
+            // Requests of programs also cause outputs, so outputs come before events.
             while let Some(output) = self.sockets.poll_output() {
                 self.follow(now, output);
             }
@@ -46,7 +47,7 @@ impl Server {
     fn follow(&mut self, now: Time, output: Output) {
         match output {
             Output::Settled(key) => match self.awaited_connect(key) {
-                // It stays as it is: not writable.
+                // The waiting caller gets the error, so the socket stays not writable.
                 Some((association, error)) if error != 0 => self.end_attempt(key, association, error),
                 Some((association, _)) => {
                     self.empty(key);
@@ -66,9 +67,9 @@ impl Server {
             Output::Writable(key) => drop(self.ends.readable.insert(key)),
             Output::SendingOver(key) => {
                 if let Some(socket) = self.ends.socket(key) {
-                    // The program may have closed its end: then nobody sends either.
+                    // An error means that the program has closed its end, and thus cannot send either.
                     let _ = shutdown(socket, Shutdown::Read);
-                    // The server still takes the messages that it has sent before.
+                    // The server still takes the messages that the program has sent before.
                     self.ends.readable.insert(key);
                 } else {
                     self.sockets.shut_down(now, &mut self.engine, key);
@@ -80,17 +81,17 @@ impl Server {
         }
     }
 
-    /// Takes the filling out of a program's send buffer.
+    /// Removes the filling from a program's send buffer, so the program's end becomes writable.
     fn empty(&mut self, key: SocketKey) {
         self.ends.readable.insert(key);
         if self.sockets.takes_messages(key) {
             return;
         }
-        // A failed attempt: the program has sent nothing else.
+        // The attempt to connect has failed, so the buffer holds only the filling.
         self.take_all(key);
     }
 
-    /// Discards the messages of a program whose association is over: its end is writable again, and sending is an error.
+    /// Discards the messages of a program whose association has ended. The program's end becomes writable, and sending is an error.
     fn discard(&mut self, key: SocketKey) {
         self.take_all(key);
         if let Some(end) = self.ends.get_mut(key) {
@@ -98,7 +99,7 @@ impl Server {
         }
     }
 
-    /// Takes everything out of a program's send buffer.
+    /// Removes all messages from a program's send buffer, and discards them.
     fn take_all(&mut self, key: SocketKey) {
         for _ in 0..MESSAGES_MAX {
             let Some(end) = self.ends.get_mut(key) else { return };
@@ -118,7 +119,7 @@ impl Server {
         }
     }
 
-    /// Puts a new association into its listener's queue.
+    /// Creates the pair of a new association, and puts the program's end into the listener's queue.
     fn hand_over(&mut self, now: Time, listener: SocketKey, key: SocketKey, peer: &SockAddr) {
         let uid = self.ends.get_mut(listener).map_or(NOBODY_KNOWN, |end| end.uid);
         let program = match self.ends.open(key, self.poll.registry(), (uid, false), Some(listener)) {
@@ -137,7 +138,7 @@ impl Server {
         }
     }
 
-    /// Moves messages both ways.
+    /// Moves messages between programs and the engine in both directions.
     pub(crate) fn pump(&mut self, now: Time) {
         for key in std::mem::take(&mut self.ends.readable) {
             let mut is_done = false;
@@ -162,7 +163,8 @@ impl Server {
         }
     }
 
-    /// Ends associations of one-to-many sockets whose peer has shut down: those that are due by their socket and time.
+    /// Shuts down the associations of one-to-many sockets whose peer has shut down and for which `is_due` is true. Its arguments are the
+    /// socket and the time of the peer's shutdown.
     fn end_those(&mut self, now: Time, is_due: impl Fn(SocketKey, Time) -> bool) {
         for _ in 0..self.ends.ending.len() {
             let Some((since, socket, association)) = self.ends.ending.pop_front() else { return };
@@ -174,7 +176,8 @@ impl Server {
         }
     }
 
-    /// Takes everything that a program has sent by a one-to-many socket: what the engine has no room for waits with its association.
+    /// Takes the messages that a program has sent through a one-to-many socket. Messages for which the engine has no room wait with their
+    /// association.
     pub(crate) fn drain(&mut self, now: Time, key: SocketKey) {
         let set = |server: &mut Server, is_draining: bool| {
             if let Some(end) = server.ends.get_mut(key) {
@@ -186,7 +189,7 @@ impl Server {
         set(self, false);
     }
 
-    /// Ends the associations whose peer has shut down and that have waited too long for messages that were sent before.
+    /// Shuts down the associations of one-to-many sockets whose peer has shut down at least [`ENDING_LIMIT`] ago.
     pub(crate) fn end_overdue(&mut self, now: Time) {
         let overdue = |since: Time| now >= since + ENDING_LIMIT;
         let sockets: Vec<SocketKey> = self
@@ -202,7 +205,7 @@ impl Server {
         self.end_those(now, |_, since| overdue(since));
     }
 
-    /// Takes everything that a program has sent, as far as there is room for it.
+    /// Takes up to [`MESSAGES_BEFORE_REQUEST`] messages that a program has sent, until the engine has no room.
     pub(crate) fn read_all(&mut self, now: Time, key: SocketKey) {
         for _ in 0..MESSAGES_BEFORE_REQUEST {
             if let Step::Done = self.read(now, key) {
@@ -211,11 +214,11 @@ impl Server {
         }
     }
 
-    /// Takes one message of a program.
+    /// Takes one message from a program, and offers it to the engine.
     fn read(&mut self, now: Time, key: SocketKey) -> Step {
         let Some(end) = self.ends.get_mut(key) else { return Step::Done };
         if !self.sockets.takes_messages(key) || end.is_at_end {
-            // There is nothing to take, but the program may have gone.
+            // No message can be taken, but the program may have closed its end.
             if end.is_hung_up {
                 self.let_go(now, key, false);
             }
@@ -226,7 +229,7 @@ impl Server {
         }
         let is_one_to_many = end.is_one_to_many;
         if self.closer.is_overloaded(end.uid) {
-            // Each message may bring some more.
+            // Each message may carry more descriptors.
             self.ends.paused.insert(key);
             return Step::Done;
         }
@@ -236,7 +239,7 @@ impl Server {
                 Step::Done
             }
             Err(Errno::INTR) => Step::More,
-            // The program has closed its end with messages unread. Those that it sent before can still be read.
+            // The program has closed its end with unread messages. The messages that it sent before can still be read.
             Err(Errno::CONNRESET) if !end.is_reset => {
                 end.is_reset = true;
                 Step::More
@@ -249,7 +252,7 @@ impl Server {
                 self.closer.close(end.uid, received.descriptors);
                 end.is_at_end = true;
                 if end.is_hung_up || end.is_reset {
-                    // Unread notifications are no reason for an ABORT.
+                    // Unread notifications alone do not cause an ABORT.
                     let has_unread = end.is_reset && end.has_data;
                     self.let_go(now, key, has_unread);
                 } else {
@@ -265,7 +268,7 @@ impl Server {
         }
     }
 
-    /// Takes the message of `length` bytes that was received from a program's end.
+    /// Handles the message of `length` bytes in `room`, which was received from a program's end.
     fn take(&mut self, now: Time, key: SocketKey, length: usize, is_one_to_many: bool) -> Step {
         let message = &self.room[..length];
         match DataHeader::read(message) {
@@ -295,12 +298,13 @@ impl Server {
         }
     }
 
-    /// Notes that the program has accepted a socket.
+    /// Records that the program has accepted a socket.
     fn note_accepted(&mut self, key: SocketKey) {
         let Some(listener) = self.ends.get_mut(key).and_then(|end| end.listener.take()) else { return };
         self.sockets.set_waiting(listener, self.ends.waiting_of(listener));
     }
 
+    /// Offers a message to the engine. If the engine has no room, keeps the message.
     fn offer(&mut self, now: Time, key: SocketKey, header: DataHeader, peer: Peer, message: Bytes) -> Step {
         let is_one_to_many = self.sockets.is_one_to_many(key);
         let sent = match is_one_to_many {
@@ -332,7 +336,7 @@ impl Server {
         }
     }
 
-    /// Passes messages to a program; returns false if there are more, and room.
+    /// Passes messages to a program. Returns false if the limit of a turn is reached, so more messages may wait.
     fn write_some(&mut self, now: Time, key: SocketKey) -> bool {
         for _ in 0..MESSAGES_PER_TURN {
             let Some(end) = self.ends.get_mut(key) else { return true };
@@ -340,7 +344,7 @@ impl Server {
             let Some(delivery) = next else { return true };
             match pair::deliver(end.socket.as_fd(), &delivery, end.is_one_to_many) {
                 Ok(()) if matches!(delivery.header.kind, Kind::Ended | Kind::Failed) => {
-                    // The program can send no more (EPIPE).
+                    // The program can send nothing more (EPIPE).
                     end.is_at_end = true;
                     let _ = shutdown(&end.socket, Shutdown::Read);
                 }
@@ -349,16 +353,17 @@ impl Server {
                     end.pending = Some(delivery);
                     return true;
                 }
-                // The program has closed its end with messages unread.
+                // The program has closed its end with unread messages.
                 Err(Errno::CONNRESET) => end.is_reset = true,
-                // It has closed its end, or shut it down for reading.
+                // The program has closed its end, or shut it down for reading.
                 Err(_) => {}
             }
         }
         false
     }
 
-    /// Closes the server's end after the program has closed its own.
+    /// Closes the server's end and the socket after the program has closed its end. If the program has left data unread (`has_unread`) or
+    /// messages wait, the association ends by ABORT.
     fn let_go(&mut self, now: Time, key: SocketKey, has_unread: bool) {
         let Some(end) = self.ends.remove(key, self.poll.registry()) else { return };
         let is_data = |delivery: &Delivery| delivery.header.kind == Kind::Data;

@@ -12,14 +12,18 @@ use crate::option_value::Given;
 use crate::socket::{Family, Socket, State};
 use crate::{Errno, SocketKey, Sockets};
 
-/// Length of `struct sctp_status`.
+/// Length of `struct sctp_status`, in bytes.
 const STATUS: usize = 176;
 
 impl Sockets {
-    /// `getsockopt(2)`; `given` is the program's buffer, whose length counts and whose content names an address with some options.
+    /// `getsockopt(2)`. `given` is the program's buffer. Its length limits the value, and its content selects an association or an address
+    /// for some options.
     ///
     /// # Errors
-    /// `ENOPROTOOPT` for an option that is unknown; `EINVAL` for a buffer that is too short, or without an association where there must be one.
+    /// - `ENOPROTOOPT` for an unknown option.
+    /// - `EINVAL` for a buffer that is too short, and for an option that needs an association if the socket has none.
+    /// - `ENOMEM` for a list of addresses that does not fit into the buffer.
+    /// - `EOPNOTSUPP` for an option of one-to-many sockets on a one-to-one socket.
     pub fn option(
         &mut self,
         engine: &Endpoint,
@@ -120,12 +124,12 @@ impl Socket {
         }
     }
 
-    /// Returns the state of the association; none without one.
+    /// Returns the state of the association, if the socket has one.
     fn info(&self, engine: &Endpoint) -> Option<AssociationInfo> {
         engine.info(self.association()?)
     }
 
-    /// `SCTP_ASSOCINFO`.
+    /// Returns the value of `SCTP_ASSOCINFO`.
     fn association_info(&self, engine: &Endpoint) -> Vec<u8> {
         let info = self.info(engine);
         let window = info.as_ref().map_or(0, |info| saturating(info.peer_rwnd));
@@ -136,7 +140,7 @@ impl Socket {
         fields.long(0).long(self.options.cookie_life_ms).done()
     }
 
-    /// `SCTP_PRIMARY_ADDR`.
+    /// Returns the value of `SCTP_PRIMARY_ADDR`.
     fn primary(&self, engine: &Endpoint) -> Result<Vec<u8>, Errno> {
         let info = self.info(engine).ok_or(libc::EINVAL)?;
         let primary = info.paths.iter().find(|path| path.primary).or(info.paths.first());
@@ -144,7 +148,7 @@ impl Socket {
         Ok(Fields::new().id(self.id).storage(&self.name_of(address)).done())
     }
 
-    /// `SCTP_GET_PEER_ADDR_INFO`.
+    /// Returns the value of `SCTP_GET_PEER_ADDR_INFO`.
     fn peer_address_info(&self, engine: &Endpoint, given: Given<'_>) -> Result<Vec<u8>, Errno> {
         let address = given.at_least(152)?.address(4).ok_or(libc::EINVAL)?;
         let info = self.info(engine).ok_or(libc::EINVAL)?;
@@ -152,7 +156,7 @@ impl Socket {
         Ok(Fields::new().id(self.id).path(self, path).done())
     }
 
-    /// `SCTP_PEER_ADDR_PARAMS`.
+    /// Returns the value of `SCTP_PEER_ADDR_PARAMS`: of the path to the given address, or the socket's defaults.
     fn path_options(&self, engine: &Endpoint, given: Given<'_>) -> Vec<u8> {
         let timing = self.options.timing(false);
         let own = given.address(4).and_then(|address| {
@@ -168,7 +172,7 @@ impl Socket {
         let retransmits =
             own.as_ref().and_then(|path| path.options.max_retrans).unwrap_or(timing.path_max_retrans);
         let mtu = own.as_ref().map_or(0, |path| u32::from(path.mtu));
-        // SPP_PMTUD_ENABLE and SPP_SACKDELAY_ENABLE always hold.
+        // SPP_PMTUD_ENABLE (8) and SPP_SACKDELAY_ENABLE (32) are always set.
         let flags = 8 | 32 | if is_on { HEARTBEAT_ON } else { HEARTBEAT_OFF };
         let address = given.0.get(4..4 + STORAGE).unwrap_or(&[0; STORAGE]);
         let fields = address.iter().copied().fold(Fields::new().id(self.id), Fields::byte);
@@ -181,11 +185,11 @@ impl Socket {
         value.done()
     }
 
-    /// `SCTP_STATUS`.
+    /// Returns the value of `SCTP_STATUS`, if the socket has an association.
     fn status(&self, engine: &Endpoint) -> Option<Vec<u8>> {
         let association = self.association()?;
         let Some(info) = engine.info(association) else {
-            // SCTP_COOKIE_WAIT: nothing else is known yet.
+            // The state is SCTP_COOKIE_WAIT (2), and nothing else is known yet.
             let mut value = Fields::new().id(self.id).long(2).done();
             value.resize(STATUS, 0);
             return Some(value);
@@ -201,7 +205,7 @@ impl Socket {
             StateName::ShutdownAckSent => 8,
         };
         let primary = info.paths.iter().find(|path| path.primary).or(info.paths.first())?;
-        // Linux counts chunks: of the most common size, since the engine counts bytes.
+        // Linux counts chunks, but the engine counts bytes. The number of chunks is computed as if all were fragments of full size.
         let fragment = engine.fragment_size(association).max(1);
         let chunks = |bytes: usize| u16::try_from(bytes.div_ceil(fragment)).unwrap_or(u16::MAX);
         let in_flight = info.send_buffered.saturating_sub(info.send_waiting);
@@ -212,13 +216,16 @@ impl Socket {
         Some(fields.id(self.id).path(self, primary).done())
     }
 
-    /// A list of addresses behind the identifier and their number.
+    /// Returns a `struct sctp_getaddrs`: the association's identifier, the number of addresses, and the packed addresses.
+    ///
+    /// # Errors
+    /// `ENOMEM` if the value is longer than `room` bytes.
     fn packed(&self, addresses: &[IpAddr], port: u16, room: usize) -> Result<Vec<u8>, Errno> {
         let count = u32::try_from(addresses.len()).unwrap_or(u32::MAX);
         let mut value = Fields::new().id(self.id).long(count).done();
         for address in addresses {
             let address = SocketAddr::new(*address, port);
-            // Each in its own family: only the library's callers of one family must be told mapped addresses.
+            // Each address keeps its own family. An IPv4 address is not mapped here, even on an IPv6 socket.
             value.extend_from_slice(sockproto::SockAddr::of(address, false).as_bytes());
         }
         if value.len() > room { Err(libc::ENOMEM) } else { Ok(value) }
@@ -226,7 +233,7 @@ impl Socket {
 }
 
 impl Options {
-    /// Returns the value of an option that the socket's options alone decide.
+    /// Returns the value of an option that depends only on the socket's options.
     fn value(&self, id: i32, name: i32, given: Given<'_>) -> Result<Vec<u8>, Errno> {
         let fields = Fields::new();
         Ok(match name {
@@ -278,7 +285,7 @@ impl Options {
     }
 }
 
-/// The addresses of the peer, each once, in the order of its paths.
+/// Returns the peer's addresses without duplicates, in the order of the paths.
 fn peer_addresses(info: &AssociationInfo) -> Vec<IpAddr> {
     let mut all: Vec<IpAddr> = Vec::new();
     for remote in info.paths.iter().map(|path| path.route.remote) {
@@ -298,9 +305,9 @@ fn saturating(number: usize) -> u32 {
 }
 
 impl Fields {
-    /// The members of `struct sctp_paddrinfo` behind the identifier.
+    /// Appends the fields of `struct sctp_paddrinfo` after the identifier.
     fn path(self, socket: &Socket, path: &PathInfo) -> Fields {
-        // SCTP_UNCONFIRMED, SCTP_ACTIVE, SCTP_PF, SCTP_INACTIVE.
+        // The numbers are SCTP_INACTIVE, SCTP_PF, SCTP_ACTIVE and SCTP_UNCONFIRMED.
         let state = match path.state {
             PathState::Inactive => 0,
             PathState::PotentiallyFailed => 1,

@@ -1,5 +1,6 @@
-//! Socket options: `SOL_SCTP` with Linux' layouts, and those of other levels that `AF_UNIX` does not have. Begin with [`Options`];
-//! `set` has `setsockopt(2)`, `get` has `getsockopt(2)`.
+//! Socket options: those of `SOL_SCTP` in Linux's layouts, and those of other levels that `AF_UNIX` sockets do not have.
+//!
+//! The module `set` implements `setsockopt(2)`, and `get` implements `getsockopt(2)`. Begin with [`Options`].
 
 mod get;
 mod set;
@@ -19,18 +20,18 @@ use sockproto::{DataHeader, Kind, flag};
 use crate::ADAPTATION;
 use crate::socket::{Socket, State};
 
-/// Length of `struct sctp_event_subscribe`.
+/// Length of `struct sctp_event_subscribe`, in bytes.
 const EVENTS: usize = 14;
-/// `SPP_HB_ENABLE`, `SPP_HB_DISABLE` and `SPP_HB_DEMAND`.
+/// The flags `SPP_HB_ENABLE`, `SPP_HB_DISABLE` and `SPP_HB_DEMAND` of `SCTP_PEER_ADDR_PARAMS`.
 const HEARTBEAT_ON: u32 = 1;
 const HEARTBEAT_OFF: u32 = 2;
 const HEARTBEAT_NOW: u32 = 4;
-/// Send buffer of an association, in bytes: twice the longest message of a program.
+/// Send buffer of an association, in bytes. It is twice as long as the longest message of a program.
 const SEND_BUFFER: usize = 2 * sockproto::MESSAGE_MAX;
 /// Receive buffer of an association, in bytes.
 const RECEIVE_BUFFER: usize = 4 << 20;
 
-/// The way of closing (`SO_LINGER`).
+/// Treatment of the association when the socket is closed (`SO_LINGER`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Linger {
     /// The association ends in the background.
@@ -39,20 +40,20 @@ pub(crate) enum Linger {
     Reset,
 }
 
-/// The options of one socket; an accepted one has those of its listener.
+/// The options of one socket. An accepted socket begins with those of its listener.
 #[derive(Clone)]
 pub(crate) struct Options {
-    /// `SCTP_INITMSG`: outbound streams, inbound streams, attempts, and the longest timeout in milliseconds.
+    /// `SCTP_INITMSG`: outbound streams, inbound streams, retransmissions of INIT, and the longest timeout in milliseconds.
     init: [u16; 4],
     rto: Rto,
-    /// `sasoc_asocmaxrxt`, if set.
+    /// Limit on retransmissions of the association (`sasoc_asocmaxrxt`), if set.
     max_retransmits: Option<u16>,
     cookie_life_ms: u32,
     heartbeat_ms: Option<u32>,
     heartbeats_off: bool,
     path_max_retransmits: Option<u16>,
     sack_delay_ms: Option<u32>,
-    /// By type of notification, from `SCTP_DATA_IO` (0x8000) on.
+    /// Subscriptions to notifications, indexed by the type minus 0x8000; the first is `sctp_data_io_event`. 0: not wanted.
     events: [u8; EVENTS],
     default_send: DataHeader,
     context: u32,
@@ -61,11 +62,11 @@ pub(crate) struct Options {
     autoclose: u32,
     linger: [i32; 2],
     v6_only: bool,
-    /// Numbers that are kept and told, by level and name.
+    /// Values of the options of [`KEPT`] that were set, by level and name.
     kept: BTreeMap<(i32, i32), i32>,
 }
 
-/// `SCTP_RTOINFO`, in milliseconds, where set.
+/// The values of `SCTP_RTOINFO` that were set, in milliseconds.
 #[derive(Clone, Copy, Default)]
 struct Rto {
     initial: Option<u32>,
@@ -76,7 +77,7 @@ struct Rto {
 impl Default for Options {
     fn default() -> Options {
         Options {
-            // Linux' values.
+            // These are Linux's default values.
             init: [10, u16::MAX, 8, 60_000],
             rto: Rto::default(),
             max_retransmits: None,
@@ -98,8 +99,8 @@ impl Default for Options {
     }
 }
 
-/// Options of one `int` that are kept and told, with the value before they are set. The engine has its own ways (segment size, burst,
-/// order of parts), or they have no meaning for it.
+/// Options of one `int` that are stored and returned, but have no effect in the engine. Each entry is the level, the name and the initial
+/// value. The engine chooses the segment size, the burst and the order of parts itself; the other options do not concern the engine.
 const KEPT: [(i32, i32, i32); 23] = [
     (SOL_SCTP, option::NODELAY, 0),
     (SOL_SCTP, option::DISABLE_FRAGMENTS, 0),
@@ -108,7 +109,7 @@ const KEPT: [(i32, i32, i32); 23] = [
     (SOL_SCTP, option::FRAGMENT_INTERLEAVE, 0),
     (SOL_SCTP, option::PARTIAL_DELIVERY_POINT, 0),
     (SOL_SCTP, option::MAX_BURST, 4),
-    // Without ASCONF it has no effect, as with Linux' default (net.sctp.addip_enable).
+    // This option has no effect without ASCONF, as with Linux's default (net.sctp.addip_enable).
     (SOL_SCTP, option::AUTO_ASCONF, 0),
     (SOL_SCTP, option::RECVRCVINFO, 0),
     (SOL_SCTP, option::RECVNXTINFO, 0),
@@ -133,7 +134,7 @@ impl Options {
         self.events.get(usize::from(kind.wrapping_sub(0x8000))).is_some_and(|on| *on != 0)
     }
 
-    /// Returns the bits for the ancillary data that comes with each message.
+    /// Returns the bits of [`flag`] for the ancillary data that the program has requested with each message.
     pub(crate) fn wanted_info(&self) -> u8 {
         let sndrcv = if self.events[0] != 0 { flag::WITH_SNDRCV } else { 0 };
         let rcvinfo =
@@ -159,7 +160,7 @@ impl Options {
         self.v6_only
     }
 
-    /// Returns the time after which an unused association is closed.
+    /// Returns the time after which an unused association is closed (`SCTP_AUTOCLOSE`), if it is set.
     pub(crate) fn autoclose(&self) -> Option<Duration> {
         (self.autoclose != 0).then(|| Duration::from_secs(self.autoclose.into()))
     }
@@ -173,12 +174,13 @@ impl Options {
         Some(self.kept.get(&(level, name)).copied().unwrap_or(before))
     }
 
-    /// Returns the configuration of an association that begins.
+    /// Returns the configuration of a new association.
     pub(crate) fn association(&self) -> AssociationConfig {
         self.association_with([0; 4])
     }
 
-    /// The same with a `struct sctp_initmsg` that comes first where it is not 0.
+    /// Returns the configuration of a new association. Each field of the `struct sctp_initmsg` in `init` that is not 0 overrides the
+    /// option.
     pub(crate) fn association_with(&self, init: [u16; 4]) -> AssociationConfig {
         let given = |at: usize| if init[at] == 0 { self.init[at] } else { init[at] };
         let [outbound, inbound, attempts] = [given(0), given(1), given(2)];
@@ -192,7 +194,7 @@ impl Options {
             inbound_streams: inbound.max(1),
             adaptation: Some(self.adaptation.unwrap_or(ADAPTATION)),
             extensions,
-            // Messages may wait between the program and the engine when the peer shuts down.
+            // When the peer shuts down, messages of the program may still be on their way to the engine.
             takes_late_messages: true,
             send_buffer: SEND_BUFFER,
             receive_buffer: RECEIVE_BUFFER,
@@ -201,7 +203,8 @@ impl Options {
         }
     }
 
-    /// Returns the timers: RFC 9260's, or the quick ones between two hosts with sctpify; what the program has set comes first.
+    /// Returns the timers: those of RFC 9260, or the quick timers if the peer is an sctpify socket server. Values that the program has set
+    /// override them.
     pub(crate) fn timing(&self, peer_is_sctpify: bool) -> Timing {
         let mut timing = if peer_is_sctpify { Timing::quick() } else { Timing::default() };
         let milliseconds = |ms: u32| Duration::from_millis(ms.into());
@@ -227,14 +230,14 @@ impl Options {
         if let Some(delay) = self.sack_delay_ms {
             timing.sack_delay = milliseconds(delay);
         }
-        // A program may have set one of the two, beyond what the other is by default: the smaller one decides nothing then.
+        // A program may have set only one limit, which contradicts the default of the other limit. The minimum then prevails.
         timing.rto_max = timing.rto_max.max(timing.rto_min);
         timing
     }
 }
 
-/// Returns the settings of associations for [`sctp::EndpointConfig`]: an accepted one takes streams and extensions from its listener,
-/// and the rest from here.
+/// Returns the settings of associations for [`sctp::EndpointConfig`]. An accepted association takes streams and extensions from its
+/// listener, and all other settings from here.
 pub fn association_defaults() -> AssociationConfig {
     Options::default().association()
 }
@@ -245,7 +248,7 @@ fn path_to(info: &AssociationInfo, address: SocketAddr) -> Option<&PathInfo> {
 }
 
 impl Socket {
-    /// Gives the association, if it is up, the timers that the options name.
+    /// Sets the timers and the heartbeats of the association as the options require, if the association is up.
     pub(crate) fn retime(&self, now: Time, engine: &mut Endpoint) {
         let State::Up(association) = self.state else { return };
         let Some(info) = engine.info(association) else { return };
@@ -253,7 +256,7 @@ impl Socket {
         if self.options.heartbeats_off {
             for path in info.paths {
                 let options = PathOptions { heartbeats: Heartbeats::Off, ..path.options };
-                // It may have gone: then there are no heartbeats either.
+                // An error means that the path no longer exists, so it has no heartbeats.
                 let _ = engine.set_path_options(now, association, path.route.remote, options);
             }
         }

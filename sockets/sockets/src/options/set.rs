@@ -16,7 +16,7 @@ impl Sockets {
     /// `setsockopt(2)`.
     ///
     /// # Errors
-    /// `ENOPROTOOPT` for an option that is unknown, `EINVAL` for a value that it cannot have.
+    /// `ENOPROTOOPT` for an unknown option; `EINVAL` for an invalid value; `EOPNOTSUPP` for `SCTP_AUTOCLOSE` on a one-to-one socket.
     pub fn set_option(
         &mut self,
         now: Time,
@@ -71,7 +71,7 @@ impl Socket {
         engine.set_primary(now, association, address.ip()).map_err(|_| libc::EINVAL)
     }
 
-    /// `SCTP_PEER_ADDR_PARAMS`: of one address, or of all that have none of their own.
+    /// Sets `SCTP_PEER_ADDR_PARAMS` for the path to the given address. Without an address, sets it for all paths without separate values.
     fn set_path_options(&mut self, now: Time, engine: &mut Endpoint, given: Given<'_>) -> Result<(), Errno> {
         if ![152, 156].contains(&given.0.len()) {
             return Err(libc::EINVAL);
@@ -106,7 +106,7 @@ impl Socket {
         if flags & HEARTBEAT_NOW != 0 {
             let association = self.association().ok_or(libc::EINVAL)?;
             for path in engine.info(association).ok_or(libc::EINVAL)?.paths {
-                // A path that has gone meanwhile needs none.
+                // An error means that the path no longer exists, so it needs no heartbeat.
                 let _ = engine.request_heartbeat(now, association, path.route.remote);
             }
         }
@@ -122,7 +122,7 @@ impl Socket {
 }
 
 impl Options {
-    /// Sets an option that does not change the timers of an association that is up.
+    /// Sets an option that does not affect the timers of an association that is up.
     fn set(&mut self, level: i32, name: i32, given: Given<'_>) -> Result<(), Errno> {
         match (level, name) {
             (libc::SOL_SOCKET, libc::SO_LINGER) => {
@@ -172,7 +172,7 @@ impl Options {
         Ok(())
     }
 
-    /// `SCTP_RTOINFO`.
+    /// Sets `SCTP_RTOINFO`. A field of 0 leaves the value unchanged.
     fn set_rto(&mut self, given: Given<'_>) -> Result<(), Errno> {
         let given = given.exactly(16)?;
         let [initial, max, min] = [4, 8, 12].map(|at| interval(given.long(at)));
@@ -188,7 +188,7 @@ impl Options {
         Ok(())
     }
 
-    /// `SCTP_ASSOCINFO`.
+    /// Sets `SCTP_ASSOCINFO`: the limit on retransmissions and the life of cookies. A field of 0 leaves the value unchanged.
     fn set_association_info(&mut self, given: Given<'_>) -> Result<(), Errno> {
         let given = given.exactly(20)?;
         let (retransmits, cookie_life) = (given.short(4), given.long(16));
@@ -201,7 +201,7 @@ impl Options {
         Ok(())
     }
 
-    /// `SCTP_DELAYED_SACK`: either `struct sctp_sack_info`, or the older one without a number of packets.
+    /// Sets `SCTP_DELAYED_SACK`. The value is a `struct sctp_sack_info`, or the older structure without a number of packets.
     fn set_sack_delay(&mut self, given: Given<'_>) -> Result<(), Errno> {
         let delay = given.at_least(8)?.long(4);
         if delay > 500 {
@@ -211,10 +211,10 @@ impl Options {
         Ok(())
     }
 
-    /// Keeps the number of an option of [`KEPT`](super::KEPT).
+    /// Stores the value of an option of [`KEPT`](super::KEPT).
     fn keep(&mut self, level: i32, name: i32, given: Given<'_>) -> Result<(), Errno> {
         self.kept(level, name).ok_or(libc::ENOPROTOOPT)?;
-        // In struct sctp_assoc_value the value is behind the identifier.
+        // In struct sctp_assoc_value, the value follows the identifier.
         let value = match given.association(level, name) {
             Some(_) => given.long(4).cast_signed(),
             None => given.int()?,

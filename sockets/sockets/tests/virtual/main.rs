@@ -1,4 +1,4 @@
-//! Sockets of two hosts in virtual time.
+//! Tests of sockets on two hosts in virtual time.
 
 mod one_to_many;
 mod one_to_one;

@@ -1,4 +1,4 @@
-//! One-to-many sockets.
+//! Tests of one-to-many sockets.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -11,14 +11,14 @@ use sockproto::{DataHeader, Kind, Peer, SockAddr, flag};
 
 use crate::world::{A, ALL_EVENTS, B, Host, PORT, USER, World, name};
 
-/// Two hosts with a one-to-many socket each, and the sockets.
+/// Returns two hosts with one one-to-many socket each, and the sockets' keys.
 fn pair() -> (World, [SocketKey; 2]) {
     let mut world = World::new();
     let keys = [world.hosts[0].one_to_many(PORT), world.hosts[1].one_to_many(PORT)];
     (world, keys)
 }
 
-/// Reads one message: its text, the association's identifier and the peer.
+/// Reads one message. Returns its text, the association's identifier and the peer.
 fn read_one(world: &mut World, host: usize, key: SocketKey) -> (String, i32, SockAddr) {
     let now = world.now;
     let Host { sockets, engine, .. } = &mut world.hosts[host];

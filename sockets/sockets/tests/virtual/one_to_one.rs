@@ -1,4 +1,4 @@
-//! The expected errors are Linux' own, as its SCTP gives them.
+//! Tests of one-to-one sockets. The expected errors are those of Linux's own SCTP.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -160,7 +160,7 @@ fn a_long_message_comes_in_parts() {
 fn notifications_come_in_linux_order() {
     let mut world = World::new();
     let (client, server) = world.connected(true);
-    // SCTP_COMM_UP, and that there is no AUTH.
+    // The notifications are SCTP_COMM_UP and SCTP_AUTH_NO_AUTH.
     assert_eq!(world.read(0, client), ["8001 state 0", "8008 state 0"]);
     assert_eq!(world.read(1, server), ["8001 state 0", "8008 state 0"]);
     world.hosts[0].send(world.now, client, b"hi");
@@ -216,7 +216,7 @@ fn a_full_backlog_refuses_and_a_listener_that_closes_leaves_its_port() {
         world.hosts[0].connect(world.now, *client, B, PORT).unwrap();
         world.settle();
     }
-    // Like Linux, a listener takes one more than its backlog.
+    // As in Linux, a listener takes one association more than its backlog.
     let errors: Vec<i32> = clients.iter().map(|client| world.hosts[0].error(*client)).collect();
     assert_eq!(errors, [0, 0, libc::ECONNREFUSED]);
     world.hosts[1].sockets.set_waiting(listener, 0);
@@ -265,7 +265,7 @@ fn both_ends_on_one_host_find_each_other_over_loopback() {
     assert_eq!(world.read(0, server), ["to myself"]);
 }
 
-/// Timers of which a program sets only the one that contradicts the other's default.
+/// The program sets only the maximum or only the minimum of the RTO, to a value that contradicts the other limit's default.
 #[test]
 fn contradicting_timers_harm_nobody() {
     for (max, min) in [(500_u32, 0_u32), (0, 70_000)] {
@@ -305,7 +305,7 @@ fn an_attempt_after_a_refusal_that_nobody_asked_about_is_an_attempt_again() {
     world.hosts[0].sockets.take_unfilled(client);
     world.hosts[0].connect(world.now, client, B, PORT).unwrap();
     world.settle();
-    // SO_ERROR is not asked for.
+    // The program has not read SO_ERROR.
     world.hosts[0].connect(world.now, client, B, PORT).unwrap();
     assert!(world.hosts[0].sockets.take_unfilled(client), "the socket must not be writable");
     world.settle();

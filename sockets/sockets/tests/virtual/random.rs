@@ -1,4 +1,4 @@
-//! Random calls of programs, sensible and senseless ones: nothing panics, and nothing is left once all sockets are closed.
+//! Random valid and invalid calls of programs. No call panics, and nothing is left after all sockets are closed.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -10,12 +10,12 @@ use sockproto::{DataHeader, Kind, Peer};
 
 use crate::world::{A, B, USER, World, name};
 
-/// Sequences of calls, and calls of each.
+/// Number of sequences of calls, and number of calls in each sequence.
 const SEQUENCES: u64 = 300;
 const CALLS: usize = 120;
-/// Few ports, so that sockets meet.
+/// Ports of the sockets. They are few, so sockets often use the same port.
 const PORTS: std::ops::Range<u16> = 5000..5004;
-/// Longer than any timer of an association that ends.
+/// Time in which every association that is being ended has ended.
 const LONG: Duration = Duration::from_secs(900);
 
 struct Script {
@@ -33,7 +33,7 @@ impl Script {
         self.take_accepted();
         let host = &mut self.world.hosts[at];
         let known = self.keys[at].clone();
-        // Sometimes a socket that does not exist.
+        // A few calls use a socket that does not exist.
         let key = self
             .rng
             .choice(known)
@@ -125,7 +125,7 @@ impl Script {
 
     /// Closes all sockets, checks that nothing is left, and returns the number of associations that were accepted.
     fn end(mut self) -> usize {
-        // While some close, others may still be accepted.
+        // While some associations end, listeners may still accept others.
         for _ in 0..3 {
             self.take_accepted();
             for (host, keys) in self.world.hosts.iter_mut().zip(&mut self.keys) {

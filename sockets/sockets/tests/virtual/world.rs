@@ -1,4 +1,4 @@
-//! Two hosts on one link, in virtual time.
+//! Two hosts on one link in virtual time.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -46,7 +46,7 @@ impl Host {
         self.sockets.open(libc::AF_INET, libc::SOCK_STREAM, USER).unwrap()
     }
 
-    /// A one-to-many socket at this port that listens.
+    /// Opens a one-to-many socket that listens at this port.
     pub(crate) fn one_to_many(&mut self, port: u16) -> SocketKey {
         let key = self.sockets.open(libc::AF_INET, libc::SOCK_SEQPACKET, USER).unwrap();
         self.bind(key, Ipv4Addr::UNSPECIFIED, port).unwrap();
@@ -54,7 +54,7 @@ impl Host {
         key
     }
 
-    /// Sends a message of a one-to-many socket to an address.
+    /// Sends a message from a one-to-many socket to an address.
     pub(crate) fn send_to(&mut self, now: Time, key: SocketKey, to: SockAddr, text: &'static [u8]) -> Sent {
         self.send_with(now, key, &DataHeader::new(Kind::Data), Some(to), text)
     }
@@ -122,7 +122,7 @@ impl Host {
         self.sockets.send(now, &mut self.engine, key, &DataHeader::new(Kind::Data), Bytes::from_static(text))
     }
 
-    /// Reads everything there is: texts, notifications as their type and state, errors, the end.
+    /// Reads all deliveries. Returns each as a text: user data, a notification's type and state, an error, or the end.
     pub(crate) fn read_all(&mut self, now: Time, key: SocketKey) -> Vec<String> {
         let mut all = Vec::new();
         while let Some(next) = self.sockets.next(now, &mut self.engine, key) {
@@ -140,7 +140,7 @@ impl Host {
         all
     }
 
-    /// Reads everything there is, and returns its length.
+    /// Reads all deliveries, and returns their length in bytes.
     pub(crate) fn read_bytes(&mut self, now: Time, key: SocketKey) -> usize {
         std::iter::from_fn(|| self.sockets.next(now, &mut self.engine, key))
             .map(|delivery| delivery.bytes.len())
@@ -161,7 +161,7 @@ pub(crate) fn name(address: Ipv4Addr, port: u16) -> SockAddr {
     SockAddr::of(SocketAddr::new(address.into(), port), false)
 }
 
-/// Limit on the exchanges of packets at one moment.
+/// Limit on the exchanges of packets at one point in virtual time.
 const ROUNDS_MAX: usize = 10_000;
 
 /// Two hosts on one link without delay.
@@ -175,7 +175,7 @@ impl World {
         World { hosts: [Host::new(A), Host::new(B)], now: Time::ZERO }
     }
 
-    /// Lets the hosts exchange packets for a time.
+    /// Lets the hosts exchange packets for this time.
     pub(crate) fn run(&mut self, duration: Duration) {
         let end = self.now + duration;
         loop {
@@ -198,7 +198,7 @@ impl World {
         self.now = end;
     }
 
-    /// Moves one batch of packets and events; returns whether there were any.
+    /// Moves one batch of packets and events. Returns true if there were any.
     pub(crate) fn exchange(&mut self) -> bool {
         let mut buffer = vec![0; 65_536];
         let mut has_moved = false;
@@ -222,7 +222,7 @@ impl World {
                 sockets.handle_event(self.now, engine, id, &event);
             }
             while let Some(output) = sockets.poll_output() {
-                // No message of a program is under way here.
+                // The tests pass messages directly to the sockets, so no earlier message is on its way here.
                 match output {
                     Output::SendingOver(key) => sockets.shut_down(self.now, engine, key),
                     Output::OneSendingOver { socket, association } => {
@@ -236,12 +236,12 @@ impl World {
         has_moved
     }
 
-    /// Runs for half a second: enough for everything that no timer of seconds is needed for.
+    /// Runs for half a second. This suffices for everything that needs no timer of a second or more.
     pub(crate) fn settle(&mut self) {
         self.run(Duration::from_millis(500));
     }
 
-    /// Connects A to a listener of B; returns both sockets.
+    /// Connects A to a listener of B. Returns both sockets.
     pub(crate) fn connected(&mut self, events: bool) -> (SocketKey, SocketKey) {
         let listener = self.hosts[1].listener();
         let client = self.hosts[0].socket();
