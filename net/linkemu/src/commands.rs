@@ -129,7 +129,7 @@ fn add(dir: &Path, json: bool, plan: Plan) -> Result<(), LinkemuError> {
         .map_err(LinkemuError::system("start the link's process"))?;
     let mut said = String::new();
     if let Some(out) = child.stdout.take() {
-        // End of file means that the process has ended. Its error message is then on the other pipe.
+        // End of file means that the process has ended. The process's error message is then on the other pipe.
         let _ = BufReader::new(out).read_line(&mut said);
     }
     if said.trim() == READY {

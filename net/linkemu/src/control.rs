@@ -1,4 +1,4 @@
-//! The control socket of a link: a file `NAME.sock` in a directory that only its owner may enter.
+//! The control socket of a link: a file `NAME.sock` in a directory. If `linkemu` creates the directory, only its owner may enter it.
 //!
 //! Each connection carries one request and one answer, each a line of JSON. A separate thread serves the connections, so a slow
 //! client does not delay packets. Begin at [`serve`] and [`ask`].
@@ -14,7 +14,7 @@ use std::time::Duration;
 use crate::error::LinkemuError;
 use crate::report::{Answer, Report, Request};
 
-/// Time that the thread waits for the link's answer, and the link for the thread to write it. A client's read waits twice as long.
+/// Time limit on the link's answer, and on writes to the socket. Reads from the socket wait twice as long.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Longest request or answer in bytes.
 const LINE_MAX: u64 = 256 << 10;

@@ -126,7 +126,7 @@ impl Emulator {
     /// Returns `Ok` if a call failed only because the interface is down, because it may come up again.
     ///
     /// # Errors
-    /// [`BridgeError::Interface`] for any other error, which also ends the link.
+    /// [`BridgeError::Interface`] if the interface has been removed, and for any other error. The link then ends.
     fn judge(&self, n: usize, error: io::Error) -> Result<(), LinkemuError> {
         let is_down = error.raw_os_error() == Some(Errno::ENETDOWN as i32);
         if is_down && self.sockets[n].is_up().is_ok() {

@@ -60,7 +60,7 @@ pub struct DirectionReport {
     pub from: String,
     /// Link end that the direction's packets go to.
     pub to: String,
-    /// Settings that differ from a link that changes nothing.
+    /// Settings that differ from the defaults, with which a link passes all packets unchanged and without delay.
     pub settings: BTreeMap<String, String>,
     /// Packets that wait for the wire now.
     pub queue_packets: usize,

@@ -22,8 +22,8 @@ const ICMP_V6: u8 = 58;
 /// TTL or hop limit of the ICMP messages.
 const HOPS: u8 = 64;
 
-/// Returns the frame with the ICMP message that informs a packet's sender of the MTU. Its source is the packet's destination, because
-/// the link has no address. Returns `None` if the packet must not be answered, or may be fragmented.
+/// Returns the frame with the ICMP message that informs a packet's sender of the MTU. The source address of the message is the packet's
+/// destination, because the link has no address. Returns `None` if the packet must not be answered, or may be fragmented.
 pub(crate) fn answer(frame: &[u8], layout: &Layout, mtu: usize) -> Option<Vec<u8>> {
     let packet = &frame[layout.at..layout.at + layout.length];
     let is_to_many = frame.first()? & 1 == 1;

@@ -8,7 +8,7 @@ use sockclient::{real, table};
 
 use crate::{give, give_int};
 
-/// `ioctl(2)`: `FIONREAD` returns the length of the first message that waits, in bytes.
+/// `ioctl(2)`: `FIONREAD` returns the number of unread bytes of the first message that waits.
 ///
 /// # Safety
 /// The caller must fulfil the requirements of the C library's function of this name.

@@ -45,7 +45,7 @@ pub(crate) struct Reply {
     pub(crate) descriptor: Option<c_int>,
 }
 
-/// The server's name, if [`set_server`] has set it. It precedes the name in the environment.
+/// The server's name, if [`set_server`] has set it. This name has priority over the name in the environment.
 static SERVER: OnceLock<CString> = OnceLock::new();
 
 /// Sets the server's abstract name, without the leading zero byte, for a process whose environment does not contain it. Only the first

@@ -39,7 +39,7 @@ pub struct Taken {
     pub control_length: usize,
     /// Octets of the peer's address.
     pub name_length: usize,
-    /// `MSG_EOR`, `MSG_NOTIFICATION` and `MSG_CTRUNC`.
+    /// The bits `MSG_EOR`, `MSG_NOTIFICATION` and `MSG_CTRUNC`.
     pub flags: c_int,
 }
 

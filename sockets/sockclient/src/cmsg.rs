@@ -70,7 +70,7 @@ fn take(given: &mut Given, kind: c_int, data: &[u8]) -> Outcome<()> {
 /// that has too little room, as the kernel does, because libsctp's own buffers are too small for two items.
 ///
 /// # Safety
-/// The message is one that the program passes to recvmsg(2), and `used` is at most its `msg_controllen`.
+/// The message is one that the program passes to recvmsg(2), and `used` does not exceed its `msg_controllen`.
 unsafe fn put_item(message: &mut msghdr, used: usize, kind: c_int, data: &[u8]) -> usize {
     let length = u32::try_from(data.len()).unwrap_or(0);
     // SAFETY: the calls only compute lengths.

@@ -24,7 +24,7 @@ impl Function {
         // SAFETY: the name is a C string.
         let found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
         if found.is_null() {
-            // This does not happen: if the C library lacks a function, no program calls it.
+            // A program does not call functions that its C library lacks, so this code is not reached.
             // SAFETY: abort(3) has no preconditions.
             unsafe { libc::abort() };
         }
@@ -101,6 +101,6 @@ real! {
 pub(crate) fn environment(name: &CStr) -> Option<&'static CStr> {
     // SAFETY: the name is a C string. The result is null or a C string.
     let value: *const c_char = unsafe { libc::getenv(name.as_ptr()) };
-    // SAFETY: the value is a C string. A program that changes its environment meanwhile also breaks its own calls of getenv.
+    // SAFETY: the value is a C string. It stays valid unless the program changes its environment, which also breaks its own getenv.
     (!value.is_null()).then(|| unsafe { CStr::from_ptr(value) })
 }

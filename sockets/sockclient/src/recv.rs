@@ -19,7 +19,7 @@ use crate::{Outcome, address, outcome, real};
 /// A received message, or a part of one.
 struct Received {
     header: DataHeader,
-    /// The peer, on a one-to-many socket.
+    /// The peer's address; `None` on a one-to-one socket.
     peer: Option<SockAddr>,
     length: usize,
     /// The bits `MSG_EOR` and `MSG_NOTIFICATION`; 0 at the end of the association.

@@ -31,7 +31,7 @@ const OF_SERVER: [c_int; 11] = [
     libc::SO_DONTROUTE,
 ];
 
-/// Reports whether a new socket of this domain, type and protocol becomes an sctpify socket. It must be an SCTP socket, and the program
+/// Reports whether a new socket of this domain, type and protocol becomes an sctpify socket. The protocol must be SCTP, and the program
 /// must have the name of a server.
 pub fn is_served(domain: c_int, kind: c_int, protocol: c_int) -> bool {
     let style = style(kind);
@@ -188,7 +188,7 @@ pub(crate) fn wait_until_writable(fd: c_int) -> Outcome<()> {
 /// `EAGAIN` after the time limit; `EINTR` after a signal.
 pub(crate) fn wait_until(fd: c_int, events: c_short, socket: c_int) -> Outcome<()> {
     let mut waiting = pollfd { fd, events, revents: 0 };
-    // SAFETY: the pointer refers to one descriptor's entry, as the count says.
+    // SAFETY: the pointer refers to one entry, which is the count that is passed.
     match outcome(
         unsafe { real::poll(&raw mut waiting, 1, milliseconds(socket, libc::SO_SNDTIMEO)) } as isize
     )? {
@@ -492,7 +492,7 @@ pub(crate) unsafe fn peel_off(fd: c_int, name: c_int, value: *mut c_void, room: 
         return Err(libc::EINVAL);
     }
     let mut wanted = PeelOff { id: 0, descriptor: 0, flags: 0 };
-    // SAFETY: both have this length.
+    // SAFETY: the program's buffer and the structure have at least this length.
     unsafe { core::ptr::copy_nonoverlapping(value.cast::<u8>(), (&raw mut wanted).cast(), length) };
     // The server removes all unread messages from the socket's queue, and puts back the messages of other associations.
     let _lock = table::lock(fd);
@@ -515,7 +515,7 @@ pub(crate) unsafe fn peel_off(fd: c_int, name: c_int, value: *mut c_void, room: 
         set_peek_offset(of, c_int::try_from(read).unwrap_or(0));
     }
     wanted.descriptor = peeled;
-    // SAFETY: both have this length.
+    // SAFETY: the program's buffer and the structure have at least this length.
     unsafe { core::ptr::copy_nonoverlapping((&raw const wanted).cast::<u8>(), value.cast(), length) };
     Ok(peeled)
 }
@@ -542,7 +542,7 @@ struct ConnectList {
 /// `value` in bytes.
 ///
 /// # Safety
-/// `length` is valid, and `value` points to `room` bytes. Its list of addresses has the length that it states.
+/// `length` is valid, and `value` points to `room` bytes. The list of addresses in `value` has the length that `value` states.
 unsafe fn connectx3(fd: c_int, value: *mut c_void, room: usize, length: *mut socklen_t) -> Outcome<c_int> {
     if room < size_of::<ConnectList>() {
         return Err(libc::EINVAL);

@@ -226,7 +226,7 @@ pub(crate) struct Lock(Option<&'static AtomicI32>);
 /// Takes the lock of a descriptor, and waits while another thread holds it.
 ///
 /// If the same thread holds the lock, a signal has interrupted it, and the call continues without the lock. If the holder does not exist,
-/// it was a thread of the process that forked this one, and the lock is taken over.
+/// the holder was a thread of the process that forked this one. The call then takes over the lock.
 pub(crate) fn lock(fd: c_int) -> Lock {
     let Some(reader) = usize::try_from(fd).ok().and_then(|index| READERS.get(index)) else {
         return Lock(None);

@@ -86,8 +86,9 @@ impl Sockets {
     /// `sctp_bindx(SCTP_BINDX_ADD_ADDR)`.
     ///
     /// # Errors
-    /// The errors of [`bind`](Self::bind). `EINVAL` for another port than the bound one, and for too many addresses. `EOPNOTSUPP` if the
-    /// socket has or had an association, whose addresses cannot change.
+    /// - The errors of [`bind`](Self::bind).
+    /// - `EINVAL` for another port than the bound one, and for too many addresses.
+    /// - `EOPNOTSUPP` if the socket has or had an association, whose addresses cannot change.
     pub fn bind_add(&mut self, key: SocketKey, packed: &[u8], caller: Caller) -> Result<(), Errno> {
         let Some(bound_port) = self.get(key)?.port else { return self.bind(key, packed, caller) };
         let wanted = addresses_of(packed)?;
@@ -116,8 +117,9 @@ impl Sockets {
     /// `sctp_bindx(SCTP_BINDX_REM_ADDR)`.
     ///
     /// # Errors
-    /// `EINVAL` if the socket is not bound to an address of the list; `EBUSY` if no address would be left; `EOPNOTSUPP` if the socket has
-    /// or had an association.
+    /// - `EINVAL` if the socket is not bound to an address of the list.
+    /// - `EBUSY` if no address would be left.
+    /// - `EOPNOTSUPP` if the socket has or had an association.
     pub fn bind_remove(&mut self, key: SocketKey, packed: &[u8]) -> Result<(), Errno> {
         let gone = addresses_of(packed)?;
         let socket = self.get_mut(key)?;

@@ -45,7 +45,7 @@ impl Sockets {
         Ok(id)
     }
 
-    /// Begins an association with a peer. Each field of `init` that is not 0 overrides that of the socket's `SCTP_INITMSG`.
+    /// Begins an association with a peer. Each field of `init` that is not 0 overrides the same field of the socket's `SCTP_INITMSG`.
     pub(crate) fn begin(
         &mut self,
         now: Time,
@@ -114,7 +114,7 @@ impl Sockets {
     }
 }
 
-/// Reports whether an address can be a peer's.
+/// Reports whether an address can belong to a peer: it is not unspecified, multicast or broadcast.
 fn is_unicast(address: IpAddr) -> bool {
     let is_broadcast = address == IpAddr::V4(Ipv4Addr::BROADCAST);
     !address.is_unspecified() && !address.is_multicast() && !is_broadcast

@@ -12,7 +12,7 @@ use crate::{SocketKey, Sockets};
 /// End of an association.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// The association ended through the peer's SHUTDOWN, or it is a member whose attempt has failed.
+    /// The peer has shut the association down, or a member's attempt to connect has failed.
     Orderly,
     /// The program gets this error.
     Failed(i32),

@@ -248,8 +248,8 @@ impl Sockets {
             .is_ok_and(|socket| matches!(socket.state, State::Up(_)) || socket.style == Style::OneToMany)
     }
 
-    /// Reports whether the socket's send buffer must be filled, which makes the socket not writable. This is so if the socket cannot send
-    /// and has no error to report. If the result is true, the buffer counts as filled from now on.
+    /// Reports whether the socket's send buffer must be filled, which makes the socket not writable. A one-to-one socket needs this if it
+    /// has no association that is up and no error to report. If the result is true, the buffer counts as filled from now on.
     pub fn take_unfilled(&mut self, key: SocketKey) -> bool {
         let Ok(socket) = self.get_mut(key) else { return false };
         let is_unconnected = matches!(socket.state, State::Idle | State::Connecting(_));
@@ -279,7 +279,7 @@ impl Sockets {
         }
     }
 
-    /// Passes a message of an association that is up to the engine.
+    /// Passes a message of the program to the engine. The association must be up.
     fn send_up(
         &mut self,
         now: Time,

@@ -15,9 +15,9 @@ use crate::deliver::Delivery;
 use crate::socket::{Socket, State, Style};
 use crate::{Errno, Network, Output, Sent, SocketKey, Sockets};
 
-/// Memory of a member's waiting messages above which it takes no more of them, in bytes.
+/// Limit on the memory of a member's waiting messages, in bytes. Above this limit, the member takes no more messages.
 const UNSENT_MAX: usize = 256 << 10;
-/// The same limit while the messages of the member's one-to-many socket are drained, in bytes.
+/// The same limit in [`Sockets::queue_unsent`], in bytes. It applies while the server drains a one-to-many socket.
 const DRAINED_MAX: usize = 8 << 20;
 
 impl Sockets {
@@ -44,7 +44,7 @@ impl Sockets {
         self.outputs.push_back(Output::Readable(self.program_socket(key)));
     }
 
-    /// Announces that a message of a one-to-many socket that waits for one of its associations may be offered again.
+    /// Announces that the one-to-many socket of a member may offer a waiting message again.
     pub(crate) fn announce_writable_to_many(&mut self, member: SocketKey) {
         if let Ok(Socket { style: Style::Member(of), .. }) = self.get(member) {
             self.outputs.push_back(Output::Writable(*of));
@@ -251,7 +251,8 @@ impl Sockets {
         sent
     }
 
-    /// Passes the messages that wait with a socket to the engine, until it has no room. Then shuts the association down, if that is due.
+    /// Passes a socket's waiting messages to the engine, until the engine has no room. If none are left and the program has shut the socket
+    /// down, shuts the association down.
     pub(crate) fn send_waiting(&mut self, now: Time, engine: &mut Endpoint, key: SocketKey) {
         loop {
             let Ok(socket) = self.get_mut(key) else { return };
@@ -341,8 +342,8 @@ impl Sockets {
         }
     }
 
-    /// Keeps a message for which the engine has no room with its member, or with all members (`SCTP_SENDALL`). Returns false, and keeps
-    /// nothing, if too many messages wait with a member.
+    /// Queues a message for which the engine has no room. The message waits with its member, or with all members (`SCTP_SENDALL`). Returns
+    /// false, and queues nothing, if too many messages wait with a member.
     pub fn queue_unsent(
         &mut self,
         engine: &Endpoint,

@@ -7,7 +7,7 @@ use sctp::{AssociationInfo, Endpoint};
 use crate::Sockets;
 use crate::socket::State;
 
-/// One socket, for a report.
+/// One row of the list: a socket.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Row {

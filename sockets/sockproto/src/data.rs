@@ -59,15 +59,16 @@ pub struct DataHeader {
     pub flags: u8,
     /// Stream number.
     pub stream: u16,
-    /// Stream sequence number of received data; 0 for data to send.
+    /// Stream sequence number of received data. The socket server leaves the field 0.
     pub ssn: u16,
     /// `sinfo_flags` of RFC 6458 section 5.3.2.
     pub sinfo_flags: u16,
     /// Payload protocol identifier, unchanged from the program. It is in network byte order if the program follows RFC 6458.
     pub ppid: u32,
-    /// TSN of received data, or `sinfo_timetolive` of data to send, in milliseconds.
+    /// TSN of received data, where the socket server leaves the field 0. For data to send, `sinfo_timetolive` in milliseconds, or the value
+    /// of the PR-SCTP policy in `sinfo_flags`.
     pub tsn_or_lifetime: u32,
-    /// Cumulative TSN of received data.
+    /// Cumulative TSN of received data. The socket server leaves the field 0.
     pub cumulative_tsn: u32,
     /// `sinfo_context`, or the error number of [`Kind::Failed`].
     pub context: u32,

@@ -29,7 +29,7 @@ pub const MANY_NAME_PREFIX: &[u8] = b"\0sctpify/many/";
 /// The environment variable with the server's abstract name, without the leading zero byte.
 pub const SERVER_VARIABLE: &core::ffi::CStr = c"SCTPIFY_SOCKETS";
 
-/// Longest message that a program may send, in bytes. The server's buffer for receiving from programs has this size.
+/// Longest message that a program may send, in bytes. The server's receive buffer has room for it and its header.
 pub const MESSAGE_MAX: usize = 4 << 20;
 
 /// Limit on the user data of one message to the program, in bytes. A longer user message is delivered in parts.

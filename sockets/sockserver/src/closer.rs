@@ -47,7 +47,7 @@ impl Closer {
         }
     }
 
-    /// Closes descriptors that a user has sent.
+    /// Closes descriptors on behalf of a user, in the user's thread.
     pub(crate) fn close(&mut self, user: u32, descriptors: Vec<OwnedFd>) {
         if descriptors.is_empty() {
             return;
@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn a_socket_waits_for_files_in_its_queue_only() {
         let mut closer = Closer::default();
-        // This stands in for a thread that never closes anything.
+        // The channel replaces a thread, and closes nothing.
         let (thread, receiver) = channel();
         closer.threads.insert(7, thread);
         for has_file in [false, true] {
@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn a_user_with_many_descriptors_that_wait_is_overloaded_alone() {
         let mut closer = Closer::default();
-        // This stands in for a thread that never closes anything.
+        // The channel replaces a thread, and closes nothing.
         let (thread, _receiver) = channel();
         closer.threads.insert(7, thread);
         closer.waiting.insert(7, Arc::new(AtomicUsize::new(WAITING_MAX)));

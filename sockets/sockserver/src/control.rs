@@ -173,7 +173,8 @@ impl Server {
         let is_attempt = reply.error == libc::EINPROGRESS && request.first != 0;
         let program = descriptors.first().filter(|_| is_attempt);
         let key = program.and_then(|program| self.ends.of_program(program.as_fd()));
-        // Copies of program's ends are closed at once, so the program's close of its end is the last one. Closing them never blocks.
+        // The received copies of programs' ends are closed at once, so a program's close of its end is the last one. Closing the copies
+        // never blocks.
         let (own, foreign) =
             descriptors.into_iter().partition(|it| self.ends.of_program(it.as_fd()).is_some());
         drop::<Vec<_>>(own);
@@ -457,8 +458,8 @@ fn may_bind_low(pid: i32, uid: u32) -> Option<bool> {
     // A process of another PID namespace has the ID 0 here, and no capabilities. The open directory refers to the same process even if
     // another process gets the ID.
     let process = std::fs::File::open(format!("/proc/{pid}")).ok()?;
-    // A process that gained capabilities from its executable file must not be examined by other users. Its files in proc(5) then belong
-    // to root, except the directory itself (PR_SET_DUMPABLE).
+    // A process that gained capabilities from its executable file must not be examined by other users. Its files in proc(5) belong to
+    // root, except the directory itself (PR_SET_DUMPABLE).
     let is_users =
         || Some(rustix::fs::statat(&process, "status", rustix::fs::AtFlags::empty()).ok()?.st_uid == uid);
     let was_users = is_users()?;

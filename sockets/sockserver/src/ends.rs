@@ -47,7 +47,7 @@ pub(crate) struct End {
 pub(crate) struct Ends {
     all: HashMap<SocketKey, End>,
     by_cookie: HashMap<u64, SocketKey>,
-    /// Sockets whose program may have sent something.
+    /// Sockets whose program may have sent messages, or closed its end.
     pub(crate) readable: BTreeSet<SocketKey>,
     /// Associations of one-to-many sockets whose peer has shut down, with the time of the shutdown. They end when the messages that the
     /// program has sent before are taken.

@@ -4,8 +4,8 @@
 //! the engine holds the associations, and [`netio::Carriers`] carry the packets. One thread runs one loop ([`Server::run`]). The server
 //! belongs to the network namespace in which it was opened, and listens there on an abstract name.
 //!
-//! Invariant: a program that does not read, or whose peer does not read, delays only itself. The server does not read its end of the pair
-//! while the engine has no room, and does not read from the engine while the pair has no room.
+//! Invariant: a program that does not read, or whose peer does not read, delays only itself. While the engine has no room, the server does
+//! not read its end of the pair. While the pair has no room, the server does not take messages from the engine.
 
 #![forbid(unsafe_code)]
 
@@ -139,7 +139,7 @@ pub struct Server {
     ends_when_idle: bool,
     carriage: Carriage,
     closer: Closer,
-    /// True if connections may wait that were not accepted yet.
+    /// True if connections may wait to be accepted.
     has_connections: bool,
     /// True if the next turn must not wait, because connections wait to be accepted.
     is_accepting: bool,
@@ -150,7 +150,7 @@ pub struct Server {
     uid: u32,
 }
 
-/// The kernel's knowledge of addresses and routes.
+/// Source of the kernel's addresses and routes.
 struct Network {
     monitor: Monitor,
 }

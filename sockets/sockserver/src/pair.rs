@@ -73,7 +73,7 @@ pub(crate) fn send(
     send_parts(to, &[IoSlice::new(&header.to_bytes()), IoSlice::new(payload)], descriptor)
 }
 
-/// Sends a message that a socket has received to the socket's program, without waiting.
+/// Sends a delivery to the program of its socket, without waiting.
 pub(crate) fn deliver(to: BorrowedFd<'_>, delivery: &Delivery, is_one_to_many: bool) -> Result<(), Errno> {
     let header = delivery.header.to_bytes();
     let peer = Peer { address: delivery.peer, ..Peer::default() }.to_bytes();

@@ -163,8 +163,8 @@ impl Server {
         }
     }
 
-    /// Shuts down the associations of one-to-many sockets whose peer has shut down and for which `is_due` is true. Its arguments are the
-    /// socket and the time of the peer's shutdown.
+    /// Shuts down the associations of one-to-many sockets whose peer has shut down and for which `is_due` is true. The arguments of
+    /// `is_due` are the socket and the time of the peer's shutdown.
     fn end_those(&mut self, now: Time, is_due: impl Fn(SocketKey, Time) -> bool) {
         for _ in 0..self.ends.ending.len() {
             let Some((since, socket, association)) = self.ends.ending.pop_front() else { return };

@@ -28,8 +28,8 @@ pub(crate) trait EmulatedLink {
 
     /// Sends 3 Mbit/s in datagrams of 1,000 bytes. Returns the rate of the payload that arrives, in bit/s.
     ///
-    /// The rate is computed from the share of lost datagrams. iperf3's own rate is sometimes too low, because the time that it covers
-    /// then includes waiting in the last second.
+    /// The rate is computed from the share of lost datagrams. iperf3 also reports a rate, but sometimes counts waiting in the last second
+    /// as time of sending.
     fn udp_rate(&self) -> f64 {
         let mut server = self.far("iperf3");
         let mut server = server.args(["-s", "-1"]).stdout(Stdio::null()).spawn().expect("iperf3");

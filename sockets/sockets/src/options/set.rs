@@ -188,7 +188,8 @@ impl Options {
         Ok(())
     }
 
-    /// Sets `SCTP_ASSOCINFO`: the limit on retransmissions and the life of cookies. A field of 0 leaves the value unchanged.
+    /// Sets `SCTP_ASSOCINFO`: the limit on retransmissions and the life of cookies, which is only stored. A field of 0 leaves the value
+    /// unchanged.
     fn set_association_info(&mut self, given: Given<'_>) -> Result<(), Errno> {
         let given = given.exactly(20)?;
         let (retransmits, cookie_life) = (given.short(4), given.long(16));
