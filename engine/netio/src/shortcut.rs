@@ -51,7 +51,10 @@ const ROUTE_GROUPS: libc::c_int = libc::RTMGRP_NEIGH
     | libc::RTMGRP_IPV4_ROUTE
     | libc::RTMGRP_IPV4_RULE
     | libc::RTMGRP_IPV6_IFADDR
-    | libc::RTMGRP_IPV6_ROUTE;
+    | libc::RTMGRP_IPV6_ROUTE
+    | RTMGRP_IPV6_RULE;
+/// Group of changes to IPv6 rules. The header of the kernel has no bit with this name.
+const RTMGRP_IPV6_RULE: libc::c_int = 1 << (libc::RTNLGRP_IPV6_RULE - 1);
 
 /// TTL and hop limit of packets that the kernel sends.
 #[derive(Debug, Clone, Copy)]
@@ -80,6 +83,8 @@ pub(crate) struct Shortcut {
     /// The known next hops. None: the train takes the kernel's own way until something changes.
     next_hops: BTreeMap<Key, Option<NextHop>>,
     trains: u32,
+    /// Number of trains since everything was last looked up.
+    unseen: u32,
 }
 
 impl Shortcut {
@@ -92,8 +97,8 @@ impl Shortcut {
         options::set_send_buffer(socket.as_fd())?;
         let news = Netlink::open(ROUTE_GROUPS as u32, true)?;
         let (questions, filters) = (Netlink::open(0, false)?, Filters::open(own_table)?);
-        let (next_hops, trains) = (BTreeMap::new(), 0);
-        Ok(Shortcut { socket, news, questions, filters, hops, next_hops, trains })
+        let next_hops = BTreeMap::new();
+        Ok(Shortcut { socket, news, questions, filters, hops, next_hops, trains: 0, unseen: 0 })
     }
 
     /// Sends packets of the train. Returns the number of sent bytes, in whole packets. The kernel's own way must send the rest.
@@ -103,6 +108,7 @@ impl Shortcut {
             return 0;
         }
         self.trains = self.trains.wrapping_add(1);
+        self.unseen += 1;
         if self.trains.is_multiple_of(SAMPLE) {
             return 0;
         }
@@ -123,12 +129,13 @@ impl Shortcut {
     }
 
     fn forget_what_changed(&mut self) {
-        let is_time = self.trains.is_multiple_of(TRAINS_PER_LOOK);
+        let is_time = self.unseen >= TRAINS_PER_LOOK;
         // This is not `||`, because unread messages would count as news later.
         let has_news = self.news.has_news() | self.filters.has_news();
         if has_news || is_time {
             self.next_hops.clear();
             self.filters.forget();
+            self.unseen = 0;
         }
     }
 

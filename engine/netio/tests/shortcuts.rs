@@ -82,6 +82,19 @@ fn trains_go_the_kernels_way_while_ipsec_has_a_policy() {
 }
 
 #[test]
+fn a_policy_of_ipsec_is_noticed_within_1024_trains() {
+    let (a, b) = pair();
+    let (mut sender, mut receiver) = (with_shortcuts(&a, None), b.raw());
+    let [(from, to), _] = families(1);
+    let mut exchange = || exchange(&a, &mut sender, &mut receiver, &from, &to);
+    assert_eq!(exchange(), LONG as u64);
+    a.ip("xfrm policy add src 10.9.7.1 dst 10.9.7.2 dir out action allow");
+    let shortcuts: Vec<u64> = (0..1200).map(|_| exchange()).collect();
+    // One in 64 goes the kernel's way in any case.
+    assert!(shortcuts[1026..].iter().all(|packets| *packets == 0), "{shortcuts:?}");
+}
+
+#[test]
 fn a_neighbour_that_changes_its_address_is_followed_at_once() {
     let (a, b) = pair();
     let (mut sender, mut receiver) = (with_shortcuts(&a, None), b.raw());
