@@ -1,23 +1,24 @@
-//! Random numbers in the shapes that a link needs.
+//! Random numbers with the distributions that a link needs.
 
 use rand::RngExt;
 
 use crate::config::{Distribution, Loss};
 
-/// Pareto's values begin at 1 and are cut here.
+/// Upper limit of Pareto values, which begin at 1. Greater values are set to this limit.
 const PARETO_MAX: f64 = 9.0;
-/// Shape of Pareto's distribution: the least whole number with a finite variance, and a heavy tail.
+/// Shape parameter of the Pareto distribution: the least whole number with a finite variance. The tail is heavy.
 const PARETO_SHAPE: f64 = 3.0;
-/// The mean of what is left, 3/2 - 1/2·9², and its standard deviation, the root of 3 - 2/9 - mean².
+/// Mean of the limited values: 3/2 - 1/(2·9²).
 const PARETO_MEAN: f64 = 1.493_827_160_493_827;
+/// Standard deviation of the limited values: the square root of 3 - 2/9 - mean².
 const PARETO_DEVIATION: f64 = 0.739_092_817_140_532;
 
-/// True with probability `p`; draws no number if that is zero.
+/// Returns true with probability `p`. Draws no number if `p` is zero.
 pub(crate) fn chance(p: f64, rng: &mut impl RngExt) -> bool {
     p > 0.0 && rng.random::<f64>() < p
 }
 
-/// True while packets are lost in a burst.
+/// State of burst loss: good, or bad during a burst.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Weather {
     is_bad: bool,
@@ -37,7 +38,7 @@ impl Weather {
         }
     }
 
-    /// Reports whether it is bad for the next packet.
+    /// Chooses the state for the next packet. Reports whether that state is bad.
     fn turns(&mut self, begin: f64, end: f64, rng: &mut impl RngExt) -> bool {
         let turns = chance(if self.is_bad { end } else { begin }, rng);
         self.is_bad ^= turns;
@@ -45,17 +46,16 @@ impl Weather {
     }
 }
 
-/// A series of values of one distribution, each as like the one before as the correlation says.
+/// Series of random values with one distribution. Each value correlates with the value before it.
 ///
-/// Underneath is a series of normal values whose neighbours correlate; each is then mapped to the distribution, so that the
-/// correlation does not narrow it.
+/// The series maps correlated normal values to the distribution. The correlation therefore does not narrow the distribution.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Wander {
     last: Option<f64>,
 }
 
 impl Wander {
-    /// The next value, with mean 0: within -1 and 1 if uniform, else with standard deviation 1.
+    /// Returns the next value, with mean 0. Uniform values lie between -1 and 1. Other distributions have standard deviation 1.
     pub(crate) fn next(&mut self, shape: Distribution, correlation: f64, rng: &mut impl RngExt) -> f64 {
         let fresh = normal(rng);
         let value = self
@@ -73,13 +73,13 @@ impl Wander {
     }
 }
 
-/// A normal value, by Box and Muller.
+/// Returns a standard normal value (Box-Muller transform).
 fn normal(rng: &mut impl RngExt) -> f64 {
     let radius = (-2.0 * (1.0 - rng.random::<f64>()).ln()).sqrt();
     radius * (std::f64::consts::TAU * rng.random::<f64>()).cos()
 }
 
-/// Returns the share of the normal distribution below `z`, to 10⁻⁷ (Abramowitz and Stegun, 26.2.17).
+/// Returns the share of the standard normal distribution below `z`, with an error below 10⁻⁷ (Abramowitz and Stegun, 26.2.17).
 fn share_below(z: f64) -> f64 {
     const TERMS: [f64; 5] = [0.319_381_530, -0.356_563_782, 1.781_477_937, -1.821_255_978, 1.330_274_429];
     let t = 1.0 / (1.0 + 0.231_641_9 * z.abs());
@@ -94,7 +94,7 @@ mod tests {
     use rand_chacha::ChaCha12Rng;
     use rand_chacha::rand_core::SeedableRng;
 
-    /// Mean, standard deviation, and correlation of neighbours of 100,000 values.
+    /// Returns the mean, the standard deviation, and the correlation of neighbours of 100,000 values.
     fn moments(shape: Distribution, correlation: f64) -> [f64; 3] {
         let mut rng = ChaCha12Rng::seed_from_u64(7);
         let mut wander = Wander::default();

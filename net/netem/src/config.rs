@@ -2,57 +2,57 @@
 
 use std::time::Duration;
 
-/// Settings of one direction of a link. Lengths are those of the IP packet.
+/// Settings of one direction of a link. Lengths are lengths of IP packets.
 #[derive(Clone, PartialEq, Debug)]
 pub struct DirectionConfig {
-    /// Bits per second; 0 is infinitely fast.
+    /// Rate in bits per second; 0 means unlimited.
     pub rate: u64,
-    /// Bytes that may pass at once after a pause (a token bucket); 0: packets follow each other at the rate from the first on.
+    /// Bytes that may pass at once after a pause (a token bucket). With 0, the rate applies from the first packet on.
     pub burst: usize,
-    /// Bytes that each packet takes on the wire besides its own.
+    /// Bytes that each packet occupies on the wire in addition to the IP packet.
     pub overhead: usize,
     /// One-way delay.
     pub delay: Duration,
-    /// By how much the delay varies: half the width for [`Distribution::Uniform`], else the standard deviation.
+    /// Variation of the delay: the greatest deviation for [`Distribution::Uniform`], else the standard deviation.
     pub jitter: Duration,
     /// Distribution of the delay.
     pub distribution: Distribution,
-    /// Correlation of the delays of two packets in a row: 0 to 1, exclusive.
+    /// Correlation of the delays of consecutive packets, from 0 to below 1.
     pub correlation: f64,
     /// True if packets keep their order although the delay varies. Otherwise a packet may overtake another.
     pub keep_order: bool,
-    /// Bytes that may wait for the wire; what comes on top is dropped (tail drop).
+    /// Limit on the bytes in the queue, including the packet on the wire. A packet beyond the limit is dropped (tail drop).
     pub queue_bytes: usize,
-    /// Packets that may wait for the wire.
+    /// Limit on the packets in the queue, including the packet on the wire.
     pub queue_packets: usize,
     /// Random loss.
     pub loss: Loss,
     /// Place of random loss.
     pub loss_place: LossPlace,
-    /// Probability that a packet is late by up to [`reorder_by`](Self::reorder_by).
+    /// Probability that a packet is delayed further, by up to [`reorder_by`](Self::reorder_by).
     pub reorder: f64,
-    /// Greatest delay of a reordered packet.
+    /// Greatest extra delay of a reordered packet.
     pub reorder_by: Duration,
-    /// Probability that a packet comes twice.
+    /// Probability that a packet arrives twice.
     pub duplicate: f64,
-    /// Probability that a bit of a packet is flipped.
+    /// Probability that one bit of a packet is flipped.
     pub corrupt: f64,
     /// Longest IP packet, in bytes.
     pub mtu: usize,
-    /// Bytes in the queue from which on an ECN-capable packet is marked CE (RFC 3168); `None`: never.
+    /// Queue length in bytes above which an ECN-capable packet is marked CE (RFC 3168); `None` means never.
     pub mark_above: Option<usize>,
     /// True if the link clears the ECN bits of all packets.
     pub bleaches: bool,
     /// True if the link drops ECN-capable packets.
     pub drops_ect: bool,
-    /// True if a packet that is too long is answered by ICMP. Otherwise it is dropped without a sign.
+    /// True if ICMP answers a packet that is too long. Otherwise the packet is dropped silently.
     pub reports_mtu: bool,
-    /// True if nothing passes.
+    /// True if the direction passes no packets.
     pub cut: bool,
 }
 
 impl DirectionConfig {
-    /// Packets pass at once and whole.
+    /// Settings that pass every packet unchanged and without delay.
     pub const TRANSPARENT: DirectionConfig = DirectionConfig {
         rate: 0,
         burst: 0,
@@ -80,7 +80,8 @@ impl DirectionConfig {
 }
 
 impl Default for DirectionConfig {
-    /// 100 Mbit/s, 10 ms, room for 256 KiB, no faults; what loss is set happens on the wire.
+    /// Returns a direction of 100 Mbit/s and 10 ms, with a queue of 256 KiB, an MTU of 1500 bytes, and no faults. Random loss, if
+    /// it is set later, happens on the wire.
     fn default() -> Self {
         DirectionConfig {
             rate: 100_000_000,
@@ -96,19 +97,19 @@ impl Default for DirectionConfig {
 /// Random loss.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Loss {
-    /// None.
+    /// No loss.
     None,
-    /// Each packet with this probability.
+    /// Loss of each packet with this probability.
     Uniform(f64),
-    /// In bursts: a burst begins and ends with these probabilities per packet, and loses all within.
+    /// Bursts, which begin and end with these probabilities per packet. All packets of a burst are lost.
     Bursts {
         /// Probability that a burst begins.
         begin: f64,
         /// Probability that a burst ends.
         end: f64,
     },
-    /// Gilbert and Elliott's: bad times begin and end with these probabilities per packet; packets are lost with one
-    /// probability in bad times and with another in good ones.
+    /// Gilbert-Elliott model: bad times begin and end with these probabilities per packet. Packets are lost with one probability
+    /// in bad times, and with another one in good times.
     GilbertElliott {
         /// Probability that a bad time begins.
         begin: f64,
@@ -124,19 +125,20 @@ pub enum Loss {
 /// Places of random loss.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LossPlace {
-    /// Before the queue: a lost packet takes no time of the link, as with the Linux kernel's netem and Dummynet.
+    /// Before the queue: a lost packet uses no time of the link, as in Linux netem and Dummynet.
     BeforeQueue,
     /// On the wire: a lost packet has waited and used the link, as on a radio link.
     OnTheWire,
 }
 
-/// Distribution of the delay about its mean.
+/// Distribution of the delay around its mean.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Distribution {
-    /// Any value within the jitter is as likely as any other.
+    /// Uniform: all values within the jitter are equally likely.
     Uniform,
-    /// The bell curve.
+    /// Normal distribution.
     Normal,
-    /// Pareto's with shape 3, cut at 10 standard deviations and moved to mean 0: mostly a bit early, sometimes very late.
+    /// Pareto distribution with shape 3, cut off at 10 standard deviations and shifted to mean 0. Most packets arrive a little
+    /// early, and a few arrive very late.
     Pareto,
 }

@@ -7,17 +7,17 @@ use crate::direction::LossCause;
 
 /// Counters of a direction of a link since its creation.
 ///
-/// Each packet that is offered either is lost for one of the causes, or passes, perhaps with a copy. Invariant: `offered` is the sum of
-/// `passed` and [`lost`](Counters::lost).
+/// Each offered packet is lost for exactly one cause, or passes, perhaps with a copy. Invariant: `offered` is the sum of `passed`
+/// and [`lost`](Counters::lost).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Counters {
     /// Packets that were offered to the direction.
     pub offered: u64,
-    /// Bytes of these packets, from the IP header on.
+    /// Bytes of the offered packets, from the IP header on.
     pub offered_bytes: u64,
-    /// Packets that passed; copies do not count.
+    /// Packets that passed, without copies.
     pub passed: u64,
-    /// Bytes of these packets, from the IP header on.
+    /// Bytes of the passed packets, from the IP header on, without copies.
     pub passed_bytes: u64,
     /// Packets lost by random loss.
     pub lost_by_chance: u64,
@@ -29,7 +29,7 @@ pub struct Counters {
     pub lost_for_length: u64,
     /// Packets lost because they were ECN-capable and the link drops such packets.
     pub lost_for_ecn: u64,
-    /// Packets lost because the direction held the limit of bytes ([`HELD_BYTES_MAX`](crate::HELD_BYTES_MAX)).
+    /// Packets lost because the direction already held its limit of bytes ([`HELD_BYTES_MAX`](crate::HELD_BYTES_MAX)).
     pub lost_for_room: u64,
     /// Packets and copies with a flipped bit.
     pub corrupted: u64,
@@ -37,7 +37,7 @@ pub struct Counters {
     pub duplicated: u64,
     /// Packets and copies that the setting `reorder` delayed.
     pub reordered: u64,
-    /// Packets that left with the mark CE (RFC 3168), set here or before.
+    /// Packets that passed with the mark CE (RFC 3168), set by this direction or before it.
     pub marked: u64,
 }
 
@@ -52,14 +52,14 @@ impl Counters {
             + self.lost_for_room
     }
 
-    /// Counts a packet of `length` bytes that the caller has lost before the direction saw it: by a cut, the MTU, or the limit of
-    /// bytes.
+    /// Counts a packet of `length` bytes that the caller dropped before it reached the direction. The cause is a cut, the MTU, or
+    /// the limit of bytes.
     pub fn refuse(&mut self, length: usize, cause: LossCause) {
         self.on_offered(length);
         self.on_lost(cause);
     }
 
-    /// Counts a packet of `length` bytes that is offered.
+    /// Counts an offered packet of `length` bytes.
     pub(crate) fn on_offered(&mut self, length: usize) {
         self.offered += 1;
         self.offered_bytes += length as u64;

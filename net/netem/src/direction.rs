@@ -1,7 +1,8 @@
-//! Decides what becomes of each packet, in the order: cut, loss, queue and rate, marks, copies, delay, damage.
+//! Decides the fate of each packet. The steps are: loss before the queue, queue and rate, cut, loss on the wire, ECN, copies,
+//! delay, damage.
 //!
-//! Holds no packets, only when those that went in have left the queue. Invariant: without jitter, reordering and a change of
-//! settings, arrivals are in the order of the offers. Begin at [`LinkDirection::offer`].
+//! Holds no packets, only the times at which the queued packets leave. Invariant: without jitter, reordering and changes of
+//! settings, packets arrive in the order in which they were offered. Begin at [`LinkDirection::offer`].
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -13,30 +14,30 @@ use crate::chance::{Wander, Weather, chance};
 use crate::config::{DirectionConfig, LossPlace};
 use crate::counters::Counters;
 
-/// One direction of a link: its queue, and its moods.
+/// State of one direction of a link: its queue, and its random processes.
 #[derive(Clone, Debug, Default)]
 pub struct LinkDirection {
     weather: Weather,
     wander: Wander,
-    /// Time at which the wire is free; in the past by what the token bucket holds.
+    /// Time at which the wire is free. Tokens in the bucket move this time into the past.
     free_at: Time,
-    /// Last bits on the wire, and lengths, of the packets that wait.
+    /// Packets in the queue: the time at which the last bit is on the wire, and the length in bytes.
     waiting: VecDeque<(Time, usize)>,
     waiting_bytes: usize,
-    /// The latest arrival, for directions that keep the order.
+    /// Latest arrival, for directions that keep packets in order.
     latest: Time,
 }
 
 /// Fate of a packet.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Fate {
-    /// It arrives.
+    /// The packet arrives.
     Passes(Passage),
-    /// It does not.
+    /// The packet does not arrive.
     Lost(LossCause),
 }
 
-/// Why a packet is lost.
+/// Cause of a packet's loss.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LossCause {
     /// Random loss.
@@ -45,27 +46,27 @@ pub enum LossCause {
     Queue,
     /// The link was cut.
     Cut,
-    /// It was longer than the MTU.
+    /// The packet was longer than the MTU.
     Length,
-    /// It was ECN-capable, and the link drops such packets.
+    /// The packet was ECN-capable, and the link drops such packets.
     Ecn,
-    /// More could not be held ([`HELD_BYTES_MAX`](crate::HELD_BYTES_MAX)).
+    /// The direction already held its limit of bytes ([`HELD_BYTES_MAX`](crate::HELD_BYTES_MAX)).
     Room,
 }
 
 /// Passage of a packet.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Passage {
-    /// Its arrival.
+    /// Arrival of the packet.
     pub first: Arrival,
-    /// That of its copy.
+    /// Arrival of the packet's copy.
     pub copy: Option<Arrival>,
-    /// Its ECN codepoint from here on.
+    /// ECN codepoint of the packet after this direction.
     pub ecn: Ecn,
 }
 
 impl Passage {
-    /// All arrivals.
+    /// Returns the arrivals of the packet and of its copy.
     pub fn arrivals(&self) -> impl Iterator<Item = Arrival> + use<> {
         [Some(self.first), self.copy].into_iter().flatten()
     }
@@ -74,17 +75,17 @@ impl Passage {
 /// One arrival of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Arrival {
-    /// When.
+    /// Time of the arrival.
     pub at: Time,
-    /// The bit to be flipped, counted from the first of the IP packet.
+    /// Bit to flip, counted from the first bit of the IP packet.
     pub flip: Option<usize>,
 }
 
 impl LinkDirection {
-    /// A packet of `length` bytes, from the IP header on, goes in: what becomes of it.
+    /// Decides the fate of a packet of `length` bytes, counted from the IP header on.
     ///
-    /// `now` never goes back. The length is not compared with the MTU: what is done with a packet too long
-    /// ([`LossCause::Length`], fragments) the caller decides.
+    /// `now` must never go back. The length is not compared with the MTU. The caller decides what happens to a packet that is too
+    /// long: loss ([`LossCause::Length`]) or fragments.
     pub fn offer(
         &mut self,
         now: Time,
@@ -113,7 +114,7 @@ impl LinkDirection {
         Fate::Passes(Passage { first, copy, ecn })
     }
 
-    /// Returns the time at which the last bit is on the wire, or why it never is.
+    /// Returns the time at which the last bit is on the wire, or the cause of the loss.
     fn sent(
         &mut self,
         now: Time,
@@ -162,7 +163,7 @@ impl LinkDirection {
         }
     }
 
-    /// Packets and bytes that wait for the wire, the one on it included.
+    /// Returns the numbers of packets and bytes in the queue, including the packet on the wire.
     pub fn queue(&mut self, now: Time) -> (usize, usize) {
         self.forget_sent(now);
         (self.waiting.len(), self.waiting_bytes)
@@ -198,7 +199,7 @@ impl LinkDirection {
         Arrival { at, flip }
     }
 
-    /// Draws a number only if the delay varies.
+    /// Returns the delay of one packet. Draws a random number only if the delay varies.
     fn delay(&mut self, config: &DirectionConfig, rng: &mut impl RngExt) -> Duration {
         if config.jitter.is_zero() {
             return config.delay;
@@ -209,7 +210,7 @@ impl LinkDirection {
     }
 }
 
-/// Returns the duration of so many bytes.
+/// Returns the transmission time of `bytes` bytes at `rate` bits per second.
 fn wire_time(bytes: usize, rate: u64) -> Duration {
     let nanos = bytes as u128 * 8_000_000_000 / u128::from(rate.max(1));
     Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))

@@ -1,12 +1,16 @@
-//! One direction of a link as a machine: rate, delay, jitter, queue, loss, and other faults.
+//! Model of one direction of a link: rate, delay, jitter, queue, loss, and other faults.
 //!
-//! [`LinkDirection`] decides what becomes of a packet at the moment it goes in, and holds none: a simulator plans the arrival itself.
-//! [`Line`] is a direction that holds the packets, for programs that work in real time: packets go in by [`Line::enqueue`] and come
-//! out by [`Line::dequeue`] when their time has come. Both are told the time, get their randomness from a seed, and give the
-//! same fates for the same inputs. Neither looks into a packet: flipping the bit, sending the ICMP message and marking are
-//! the caller's, who knows the headers. Settings in words, for flags and files, are in [`Spec`].
+//! - [`LinkDirection`] decides the fate of a packet when the packet is offered. It holds no packets: a simulator schedules the
+//!   arrivals itself.
+//! - [`Line`] holds the packets, for programs that work in real time. [`Line::enqueue`] takes a packet, and [`Line::dequeue`]
+//!   returns it when it is due.
+//! - [`Spec`] holds settings as text, for flags and files.
 //!
-//! Decisions are final: a change of settings holds for later packets.
+//! The caller passes the time, and a seed determines the random numbers. The same inputs therefore give the same fates. No type
+//! reads the contents of a packet. The caller, which knows the headers, flips the bit, sends the ICMP message, and sets the ECN
+//! mark.
+//!
+//! Decisions are final: a change of settings applies only to later packets.
 
 #![forbid(unsafe_code)]
 

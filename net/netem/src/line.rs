@@ -1,7 +1,7 @@
-//! A direction that holds its packets until their time has come.
+//! A direction of a link that holds its packets until they are due.
 //!
-//! Invariants: no packet leaves before its time; packets with one time leave in the order in which they came; what is held
-//! never exceeds [`HELD_BYTES_MAX`]. Begin at [`Line::enqueue`].
+//! Invariants: no packet leaves before it is due. Packets that are due at the same time leave in the order in which they were
+//! created. The held bytes never exceed [`HELD_BYTES_MAX`]. Begin at [`Line::enqueue`].
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -14,11 +14,11 @@ use crate::config::DirectionConfig;
 use crate::counters::Counters;
 use crate::direction::{Arrival, Fate, LinkDirection, LossCause};
 
-/// Bytes of packets, in the queue and on the wire, that one line holds at most; beyond that packets are lost
-/// ([`LossCause::Room`]). 10 Gbit/s for 200 ms.
+/// Limit on the bytes of packets that one line holds, in the queue and on the wire. Further packets are lost
+/// ([`LossCause::Room`]). The limit suffices for 10 Gbit/s with a delay of 200 ms.
 pub const HELD_BYTES_MAX: usize = 256 << 20;
 
-/// Bytes that a held packet takes besides its own.
+/// Assumed memory of a held packet in addition to its length, in bytes.
 const HELD_OVERHEAD: usize = 128;
 
 /// One direction of a link that holds packets of type `T`.
@@ -33,16 +33,16 @@ pub struct Line<T> {
     sequence: u64,
 }
 
-/// A packet that comes out.
+/// A packet that leaves the line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Delivery<T> {
-    /// The packet as it came in.
+    /// The packet as it was enqueued.
     pub packet: T,
-    /// Time at which it was to come out.
+    /// Time at which the packet was due.
     pub due: Time,
-    /// The ECN codepoint that it leaves with.
+    /// ECN codepoint with which the packet leaves.
     pub ecn: Ecn,
-    /// The bit to be flipped, counted from the first of the IP packet.
+    /// Bit to flip, counted from the first bit of the IP packet.
     pub flip: Option<usize>,
 }
 
@@ -80,7 +80,7 @@ impl<T> Ord for Held<T> {
 }
 
 impl<T: Clone> Line<T> {
-    /// An empty line. The same seed and the same packets at the same times give the same fates.
+    /// Creates an empty line. The same seed and the same packets at the same times give the same fates.
     pub fn new(config: DirectionConfig, seed: u64) -> Line<T> {
         Line {
             config,
@@ -93,37 +93,37 @@ impl<T: Clone> Line<T> {
         }
     }
 
-    /// Returns its settings.
+    /// Returns the settings.
     pub fn config(&self) -> &DirectionConfig {
         &self.config
     }
 
-    /// From now on it is like this; packets that are in keep their fate.
+    /// Changes the settings. Packets that the line already holds keep their fate.
     pub fn set_config(&mut self, config: DirectionConfig) {
         self.config = config;
     }
 
-    /// Returns its counters.
+    /// Returns the counters.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// Packets and bytes that wait for the wire.
+    /// Returns the numbers of packets and bytes that wait for the wire, including the packet on the wire.
     pub fn queue(&mut self, now: Time) -> (usize, usize) {
         self.direction.queue(now)
     }
 
-    /// Packets that are in, waiting or on the wire.
+    /// Returns the number of held packets, in the queue and on the wire.
     pub fn held(&self) -> usize {
         self.held.len()
     }
 
-    /// A packet of `length` bytes, from the IP header on, goes in. `now` never goes back.
+    /// Takes a packet of `length` bytes, counted from the IP header on. `now` must never go back.
     ///
-    /// One longer than the MTU is lost; the caller may send it again in fragments.
+    /// A packet longer than the MTU is lost. The caller may send it again in fragments.
     ///
     /// # Errors
-    /// Why it is lost.
+    /// The cause of the loss.
     pub fn enqueue(&mut self, now: Time, length: usize, ecn: Ecn, packet: T) -> Result<(), LossCause> {
         if let Some(cause) = self.refuses(length) {
             self.counters.refuse(length, cause);
@@ -148,7 +148,7 @@ impl<T: Clone> Line<T> {
         } else if length > self.config.mtu {
             Some(LossCause::Length)
         } else {
-            // Twice: there may be a copy.
+            // Twice, because a copy may follow.
             let more = 2 * (length + HELD_OVERHEAD);
             (self.held_bytes + more > HELD_BYTES_MAX).then_some(LossCause::Room)
         }
@@ -161,12 +161,12 @@ impl<T: Clone> Line<T> {
         self.held.push(Reverse(Held { sequence: self.sequence, length, delivery }));
     }
 
-    /// Returns the time at which the next packet comes out; [`Time::NEVER`] if none is in.
+    /// Returns the time at which the next packet is due; [`Time::NEVER`] if the line is empty.
     pub fn next_wakeup(&self) -> Time {
         self.held.peek().map_or(Time::NEVER, |held| held.0.delivery.due)
     }
 
-    /// The next packet whose time has come.
+    /// Returns the next packet that is due; `None` if no packet is due.
     pub fn dequeue(&mut self, now: Time) -> Option<Delivery<T>> {
         if self.next_wakeup() > now {
             return None;

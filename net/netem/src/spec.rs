@@ -1,6 +1,7 @@
-//! Settings of a link as text. One table of keys defines the flags, the entries of files, the help, and the way back to text.
+//! Settings of a link as text. One table of keys defines the flags, the entries of files, the help, and the conversion back to
+//! text.
 //!
-//! Refuses unknown keys, values that a key does not accept, and settings that conflict. Begin at [`KEYS`] and [`Spec::apply`].
+//! [`Spec::apply`] refuses unknown keys, values that a key does not accept, and settings that conflict. Begin at [`KEYS`].
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,17 +11,17 @@ use serde::{Deserialize, Serialize};
 use crate::config::{DirectionConfig, Distribution, Loss, LossPlace};
 use crate::units::{bytes, rate, rate_text, share, share_text, time, time_text};
 
-/// The least MTU of IPv4 (RFC 791: every internet module forwards datagrams of 68 octets).
+/// Least MTU of IPv4 (RFC 791: every internet module forwards datagrams of 68 octets).
 const MTU_MIN: usize = 68;
 
 /// One setting.
 #[derive(Debug)]
 pub struct Key {
-    /// Its name; files may write `_` for `-`.
+    /// Name of the setting. Files may write `_` instead of `-`.
     pub name: &'static str,
-    /// Placeholder of its value in help.
+    /// Placeholder for the value in the help.
     pub value: &'static str,
-    /// Its meaning, and its default.
+    /// Meaning and default of the setting.
     pub doc: &'static str,
     set: fn(&mut DirectionConfig, &str) -> Result<(), String>,
     get: fn(&DirectionConfig) -> String,
@@ -183,7 +184,7 @@ const DISTRIBUTIONS: &[(&str, Distribution)] =
 #[serde(transparent)]
 pub struct Spec(BTreeMap<String, Value>);
 
-/// The value of a setting as a file may write it.
+/// Value of a setting in the forms that a file may use.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Value {
@@ -208,7 +209,7 @@ impl fmt::Display for Value {
     }
 }
 
-/// A setting that is refused.
+/// Reason for which settings are refused.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SpecError {
     /// The key is unknown.
@@ -235,7 +236,7 @@ pub enum SpecError {
         /// The conflict and its remedy.
         problem: String,
     },
-    /// A word has no `=`.
+    /// A word contains no `=`.
     #[error("invalid setting `{word}`: expected KEY=VALUE, such as delay=35ms")]
     NoSetting {
         /// The word.
@@ -247,7 +248,7 @@ impl Spec {
     /// Reads `KEY=VALUE` words, separated by commas or blanks.
     ///
     /// # Errors
-    /// If a word has no `=`. [`Spec::apply`] checks keys and values.
+    /// If a word contains no `=`. [`Spec::apply`] checks keys and values.
     pub fn parse(text: &str) -> Result<Spec, SpecError> {
         let mut spec = Spec::default();
         for word in text.split([',', ' ']).filter(|word| !word.is_empty()) {
@@ -268,7 +269,7 @@ impl Spec {
         self.0.is_empty()
     }
 
-    /// Returns the settings of both; if both have a key, with the value of `over`.
+    /// Returns the settings of both. If both have a key, the result has the value of `over`.
     pub fn with(&self, over: &Spec) -> Spec {
         let mut all = self.clone();
         for (key, value) in &over.0 {
@@ -279,7 +280,7 @@ impl Spec {
         all
     }
 
-    /// Returns `config` with these settings.
+    /// Returns a copy of `config` with these settings.
     ///
     /// # Errors
     /// If a key is unknown, a key does not accept its value, or the resulting settings conflict.
@@ -304,7 +305,7 @@ fn canonical(key: &str) -> String {
     key.replace('_', "-")
 }
 
-/// Returns the settings as text, without those that equal [`DirectionConfig::TRANSPARENT`].
+/// Returns the settings as pairs of key and text, without those that equal [`DirectionConfig::TRANSPARENT`].
 pub fn settings(config: &DirectionConfig) -> Vec<(&'static str, String)> {
     let all = KEYS.iter().map(|key| (key, (key.get)(config)));
     all.filter(|(key, value)| *value != (key.get)(&DirectionConfig::TRANSPARENT))

@@ -1,11 +1,13 @@
-//! Quantities in words: rates, times, shares, sizes. Each error states the accepted form.
+//! Conversion between quantities and text: rates, times, shares, sizes. Each error states the accepted form or the exceeded
+//! limit.
 
 use std::time::Duration;
 
-/// `1.5mbit`: decimal, in bit/s; `0` or `unlimited` is infinitely fast.
+/// Parses a rate such as `1.5mbit` into bits per second, with decimal prefixes. `0` and `unlimited` return 0, which means no
+/// limit.
 ///
 /// # Errors
-/// When it is no rate, with what would be right.
+/// If the text is not a rate. The error states the accepted form or the limit.
 pub fn rate(text: &str) -> Result<u64, String> {
     if text == "unlimited" || text == "0" {
         return Ok(0);
@@ -21,7 +23,7 @@ pub fn rate(text: &str) -> Result<u64, String> {
     Ok(whole)
 }
 
-/// A rate in bit/s as [`rate`] reads it, in the largest unit that keeps its digits; 0 is `unlimited`.
+/// Returns a rate in bits per second as text that [`rate`] parses; 0 becomes `unlimited`.
 pub fn rate_text(rate: u64) -> String {
     match rate {
         0 => "unlimited".to_owned(),
@@ -32,7 +34,7 @@ pub fn rate_text(rate: u64) -> String {
     }
 }
 
-/// `35ms`.
+/// Parses a time such as `35ms`, up to an hour.
 pub(crate) fn time(text: &str) -> Result<Duration, String> {
     if text == "0" {
         return Ok(Duration::ZERO);
@@ -59,7 +61,7 @@ pub(crate) fn time_text(time: Duration) -> String {
     }
 }
 
-/// `3%` or `0.03`.
+/// Parses a share such as `3%` or `0.03` into a number from 0 to 1.
 pub(crate) fn share(text: &str) -> Result<f64, String> {
     let share =
         number(text, &[("", 1.0), ("%", 0.01)], "a probability: expected a percentage such as 3%, or 0.03")?;
@@ -73,19 +75,19 @@ pub(crate) fn share(text: &str) -> Result<f64, String> {
 }
 
 pub(crate) fn share_text(share: f64) -> String {
-    // Six digits: what a person would write, not what binary fractions make of it.
+    // Six digits hide the rounding errors of binary fractions.
     let percent = format!("{:.6}", share * 100.0);
     format!("{}%", percent.trim_end_matches('0').trim_end_matches('.'))
 }
 
-/// `1500`, `64kb` or `64kib`.
+/// Parses a number of bytes such as `1500`, `64kb` or `64kib`.
 pub(crate) fn bytes(text: &str) -> Result<usize, String> {
     let units = [("", 1.0), ("b", 1.0), ("kb", 1e3), ("mb", 1e6), ("kib", 1024.0), ("mib", 1_048_576.0)];
     let bytes = number(text, &units, "a number of bytes, such as 1500, 64kb or 64kib")?;
     Ok(bytes.round() as usize)
 }
 
-/// A number that is not negative, times its unit. Capitals do not matter.
+/// Parses a number with one of the `units`, and returns their product. The number must not be negative. Ignores case.
 fn number(text: &str, units: &[(&str, f64)], wanted: &str) -> Result<f64, String> {
     let text = text.trim().to_lowercase();
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());

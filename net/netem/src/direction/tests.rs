@@ -1,4 +1,4 @@
-//! The properties of a link, in virtual time.
+//! Tests of the properties of a link, in virtual time.
 
 use super::*;
 use crate::config::{Distribution, Loss};
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::SeedableRng;
 
-/// Drives one direction.
+/// Test bench for one direction.
 struct Bench {
     direction: LinkDirection,
     config: DirectionConfig,
@@ -24,7 +24,7 @@ impl Bench {
         self.direction.offer(now, &self.config, length, Ecn::Ect0, &mut self.rng, &mut self.counters)
     }
 
-    /// Returns the time at which the packet arrives, if it does.
+    /// Offers a packet and returns its arrival; `None` if it is lost.
     fn arrival(&mut self, now: Time, length: usize) -> Option<Time> {
         match self.offer(now, length) {
             Fate::Passes(passage) => Some(passage.first.at),
@@ -32,7 +32,7 @@ impl Bench {
         }
     }
 
-    /// For each of so many packets, whether it was lost.
+    /// Offers `count` packets, and returns for each whether it was lost.
     fn losses(&mut self, count: usize) -> Vec<bool> {
         (0..count).map(|_| self.arrival(Time::ZERO, 100).is_none()).collect()
     }
@@ -42,7 +42,7 @@ fn transparent() -> DirectionConfig {
     DirectionConfig::TRANSPARENT
 }
 
-/// 1,250 bytes take one millisecond.
+/// Returns a link of 10 Mbit/s, on which 1,250 bytes take one millisecond.
 fn ten_mbit() -> DirectionConfig {
     DirectionConfig { rate: 10_000_000, delay: Duration::from_millis(10), ..transparent() }
 }
@@ -116,7 +116,8 @@ fn copies_and_flipped_bits_come_as_often_as_asked() {
     assert!((2050..2350).contains(&bench.counters.corrupted), "{:?}", bench.counters);
 }
 
-/// Four standard deviations of a binomial distribution: missed once in 16,000 seeds, and this seed is fixed.
+/// Reports whether `hits` is within four standard deviations of a binomial distribution. One seed in 16,000 misses this band, and
+/// this seed is fixed.
 fn is_within_band(hits: usize, of: usize, p: f64) -> bool {
     let (hits, of) = (hits as f64, of as f64);
     (hits - of * p).abs() <= 4.0 * (of * p * (1.0 - p)).sqrt()
@@ -164,7 +165,7 @@ fn jitter_stays_within_its_width_and_overtakes_unless_the_order_is_kept() {
 }
 
 proptest! {
-    /// In every window the bytes that left are at most burst + rate x time, and one packet.
+    /// In every span of time, the bytes that leave are at most burst + rate × time + one packet.
     #[test]
     fn the_rate_is_never_exceeded(
         gaps in prop::collection::vec((0u64..3_000_000, 40usize..1500), 2..200),
@@ -190,7 +191,8 @@ proptest! {
         }
     }
 
-    /// Without jitter packets keep their order, and the delay is the sum of waiting, sending and way, to the nanosecond.
+    /// Without jitter, packets keep their order. Their delay is the exact sum of waiting, transmission and propagation, to the
+    /// nanosecond.
     #[test]
     fn arrivals_are_in_order_and_delays_are_exact_sums(
         gaps in prop::collection::vec((0u64..3_000_000, 40usize..1500), 1..100),
@@ -207,7 +209,7 @@ proptest! {
         }
     }
 
-    /// Every packet has one fate, and is counted once under it.
+    /// Every packet has one fate, and is counted once, under this fate.
     #[test]
     fn counters_add_up(seed in 0u64..1000, loss in 0.0f64..0.5, queue in 1usize..10) {
         let distribution = Distribution::Normal;

@@ -1,4 +1,4 @@
-//! Held packets leave when they are due.
+//! Tests of the order and the times in which held packets leave.
 
 use super::*;
 use crate::config::Loss;
