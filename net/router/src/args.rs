@@ -9,9 +9,9 @@ use crate::policy::PolicyName;
 
 /// Schedule SCTP packets by the send-buffer occupancy that their senders advertise
 ///
-/// Senders that advertise (`sctpify set advertise=percent`) report in each packet how full their send buffer is. `tc`
-/// configures the Linux kernel to sort packets into classes by it. `run` forwards packets between two interfaces through its
-/// own queues. `flows` shows the flows that could send more. docs/sba.md compares these modes and their costs.
+/// Senders that advertise (`sctpify set advertise=percent`) report the occupancy of their send buffer in each packet. `tc`
+/// configures the Linux kernel to sort packets into classes by occupancy. `run` forwards packets between two interfaces through
+/// its own queues. `flows` shows the limit on each flow's rate. docs/sba.md compares these modes and their costs.
 ///
 /// Exit status: 0 success, 1 refused, failed or different, 2 usage error.
 #[derive(Parser, Debug)]
@@ -34,17 +34,17 @@ pub enum Command {
     Tc(TcCommand),
     /// Forward packets between two interfaces, with a queue for each direction
     ///
-    /// Joins the interfaces as a cable would, at a limited rate, until stopped; then prints packet counters. Requires root
-    /// (CAP_NET_RAW; CAP_SYS_ADMIN for other namespaces). The interfaces need no addresses, and the kernel must not bridge or
-    /// route between them.
+    /// Joins the interfaces like a cable with a limited rate. A signal (SIGINT or SIGTERM) stops the router, which then prints
+    /// packet counters. Requires root (CAP_NET_RAW; CAP_SYS_ADMIN for other namespaces). The interfaces need no addresses, and
+    /// the kernel must not bridge or route between them.
     ///
     /// Example: sctpify-router run eth1 eth2 --rate 75mbit --policy finish
     Run(RunArgs),
     /// Show SCTP flows with their rate, their advertised occupancy, and the limit on their rate
     ///
-    /// Captures incoming packets only: name the interfaces on both sides of a flow, because acknowledgements arrive on the other
-    /// one. LIMITED BY is application (the send buffer is empty), receiver (its window is closed), network (neither), or
-    /// unknown (no advertisement).
+    /// Captures incoming packets only. Name the interfaces on both sides of a flow, because its acknowledgements arrive on the
+    /// other side. LIMITED BY is one of: application (no data waits in the send buffer), receiver (its window is closed), network
+    /// (neither), network-or-receiver (the receiver's window is encrypted), unknown (no advertisement).
     ///
     /// Example: sctpify-router flows eth1 eth2 --metrics-port 9896
     Flows(FlowsArgs),
@@ -58,9 +58,9 @@ pub enum Command {
 pub enum TcCommand {
     /// Create the classes on an interface
     ///
-    /// Class 5ba:1 holds packets without an advertisement. Classes 5ba:10 to 5ba:100 (hexadecimal) hold occupancies of 0-9 %,
-    /// 10-19 % and so on. Fuller classes have a larger guaranteed rate, and each class may borrow the whole rate. A flow whose
-    /// packets change classes is reordered. If a step fails, all steps are undone.
+    /// Class 5ba:1 holds packets without an advertisement. Classes 5ba:10 to 5ba:100 (hexadecimal) hold packets with occupancies
+    /// of 0-9 %, 10-19 % and so on. Fuller classes have a larger guaranteed rate, and each class may borrow the whole rate.
+    /// Packets of a flow that change classes are reordered. If a step fails, all steps are undone.
     ///
     /// Example: sctpify-router tc up eth1 --rate 75mbit
     Up {
@@ -96,7 +96,7 @@ pub struct Shape {
     /// Outgoing interface
     #[arg(value_name = "INTERFACE")]
     pub interface: String,
-    /// Rate, such as 75mbit; slightly below the link's rate, because packets must queue here
+    /// Rate, such as 75mbit: slightly below the link's rate, so packets queue on this interface
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     pub rate: u64,
     /// Limit on the rate of class 5ba:1, which has priority over the others [default: the whole rate]
@@ -125,7 +125,7 @@ pub struct ShowArgs {
     /// Interface
     #[arg(value_name = "INTERFACE")]
     pub interface: String,
-    /// Interval between tables in seconds; adds rates
+    /// Interval between tables, in seconds; the tables then also show rates
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=3600))]
     pub every: Option<u32>,
     /// With --every: number of tables; unlimited by default
@@ -152,7 +152,7 @@ pub enum Leaves {
     Auto,
     /// SFQ, perturbed every 10 s
     Sfq,
-    /// 256 classes within each, by a hash of addresses and ports
+    /// 256 classes within each class, chosen by a hash of addresses and ports
     Hashed,
     /// One queue of 127 packets
     Pfifo,
@@ -163,14 +163,14 @@ pub enum Leaves {
 pub enum Flags {
     /// Percent, 0 to 100
     Percent,
-    /// Tenths, as the patch of 2016 sends them: 1 to 9 have a class each, all other values are in 5ba:1
+    /// Tenths, as in the patch of 2016: values 1 to 9 have a class each, and 5ba:1 holds all others
     Tenths,
 }
 
 /// Parses a rate in bit/s, above zero.
 ///
 /// # Errors
-/// When it is not such a rate, with the accepted form.
+/// When the text is not such a rate. The error states the accepted form.
 pub fn parse_rate(text: &str) -> Result<u64, String> {
     match netem::parse_rate(text)? {
         0 => Err("a link without a limit has no queue: give a rate such as 75mbit".to_owned()),

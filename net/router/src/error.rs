@@ -1,16 +1,16 @@
-//! Errors of `sctpify-router`: each message names the fault, its location and, where one is known, a remedy.
+//! Errors of `sctpify-router`. Each message names the fault, its location and, if one is known, a remedy.
 
 use std::io;
 
 /// An error of `sctpify-router`.
 #[derive(Debug, thiserror::Error)]
 pub enum RouterError {
-    /// `tc`, or `unshare` that runs it, could not be started.
+    /// A program (`tc` or `unshare`) could not be started.
     #[error("cannot run {program}: {source}; it is in the package {package}")]
     CannotRun {
         /// The program.
         program: &'static str,
-        /// The package that has it.
+        /// The package that contains the program.
         package: &'static str,
         /// The kernel's error.
         source: io::Error,
@@ -18,9 +18,9 @@ pub enum RouterError {
     /// `tc` failed, or printed no JSON.
     #[error("tc {command}: {problem}")]
     Tc {
-        /// The command.
+        /// The command that failed.
         command: String,
-        /// Its error message, or the fault of its output.
+        /// The error message of `tc`, or the fault in its output.
         problem: String,
     },
     /// The interface has a queueing discipline that `sctpify-router` did not create.

@@ -1,8 +1,11 @@
-//! Routers that go by advertised send buffers (SBA): the program `sctpify-router`.
+//! The program `sctpify-router`: routers that use advertised send buffers (SBA).
 //!
-//! [`tc`] writes, shows, checks and removes the kernel's classes by occupancy (HTB, a classifier, fair leaves). It refuses to
-//! touch a queueing discipline that is not its own. [`run()`](mod@run) is a router of our own, a cable between two interfaces with the queues
-//! of `sched`; [`flows`] tells who could send more. Begin with [`run`](fn@run) and [`Router`], the command line.
+//! - [`tc`] creates, shows, checks and removes the kernel's classes by occupancy (HTB, a classifier, fair leaves). It refuses to
+//!   change a queueing discipline that it did not create.
+//! - [`run()`](mod@run) forwards packets between two interfaces, like a cable with the queues of `sched`.
+//! - [`flows`] shows the limit on each flow's rate.
+//!
+//! Begin with [`run`](fn@run) and [`Router`], the command line.
 
 #![forbid(unsafe_code)]
 
@@ -26,10 +29,10 @@ pub use policy::PolicyName;
 pub use run::{DirectionReport, RunReport};
 pub use tc::{Counted, Plan};
 
-/// Does what the command line says; `out` is standard output.
+/// Runs the command of `router`. `out` is standard output.
 ///
 /// # Errors
-/// When it cannot be done.
+/// When the command fails.
 pub fn run(router: &Router, out: &mut dyn std::io::Write) -> Result<(), RouterError> {
     match &router.command {
         Command::Tc(command) => tc::run(command, router.json, out),

@@ -1,8 +1,9 @@
-//! Parser of frames for a router: the packet's flow, its data, and its sender's advertisement.
+//! Parser of frames for a router. It finds a packet's flow, whether the packet has data, and the sender's advertisement.
 //!
-//! SCTP is found bare and in UDP, and its flow is that of the association, whatever carries it. TCP and UDP have the flows of
-//! their own ports; a fragment that is not the first, and what has no ports, that of its addresses. Frames without IP, neighbour discovery,
-//! and TCP segments without payload are taken for control, as SCTP packets without DATA are. Changes nothing.
+//! The parser finds SCTP directly over IP and in UDP. With both carriers, the flow consists of the IP addresses and the SCTP
+//! ports. TCP and UDP packets have the flow of their addresses and ports. Later fragments and packets without ports have the flow
+//! of their addresses. Frames without IP, neighbour discovery, and TCP segments without payload count as control packets, like
+//! SCTP packets without DATA. The parser changes nothing.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -10,7 +11,7 @@ use bridge::packet::{Kind, Layout, u16_at};
 use sched::{Flow, View};
 use wire::ChunkType;
 
-/// IP's numbers of protocols.
+/// Protocol numbers of IP.
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 const ICMP_V6: u8 = 58;
@@ -19,21 +20,21 @@ const SCTP: u8 = 132;
 const NEIGHBOURS: std::ops::RangeInclusive<u8> = 133..=137;
 const UDP_LEN: usize = 8;
 
-/// The fields to look for.
+/// Parameters that identify an advertisement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Look {
-    /// The UDP port of SCTP in UDP.
+    /// UDP port of SCTP in UDP.
     pub(crate) udp_port: u16,
-    /// The chunk's type.
+    /// Chunk type of advertisements.
     pub(crate) chunk_type: u8,
 }
 
-/// An IP packet behind its header.
+/// Fields of an IP packet.
 struct Ip<'a> {
     from: IpAddr,
     to: IpAddr,
     protocol: u8,
-    /// Empty for later fragments.
+    /// Bytes behind the IP header; empty for later fragments.
     payload: &'a [u8],
 }
 
@@ -51,7 +52,7 @@ fn ip<'a>(frame: &'a [u8], layout: &Layout) -> Option<Ip<'a>> {
 }
 
 impl Look {
-    /// An SCTP packet from its common header on, and the addresses it goes between.
+    /// Returns the source address, the destination address, and the SCTP packet from its common header on.
     pub(crate) fn sctp<'a>(&self, frame: &'a [u8], layout: &Layout) -> Option<(IpAddr, IpAddr, &'a [u8])> {
         let ip = ip(frame, layout)?;
         self.sctp_of(&ip).map(|packet| (ip.from, ip.to, packet))
@@ -86,7 +87,7 @@ impl Look {
     }
 }
 
-/// Reports whether a packet that is not SCTP waits as data does.
+/// Reports whether a packet other than SCTP counts as data.
 fn has_data(protocol: u8, payload: &[u8]) -> bool {
     match (protocol, payload) {
         (TCP, [_, _, _, _, _, _, _, _, _, _, _, _, offset, ..]) => {
@@ -103,7 +104,7 @@ pub(crate) mod tests {
 
     pub(crate) const LOOK: Look = Look { udp_port: 9899, chunk_type: 150 };
 
-    /// A frame with an IPv4 packet between 10.0.0.1 and 10.0.0.2, or the other way.
+    /// Returns a frame with an IPv4 packet from 10.0.0.1 to 10.0.0.2, or in the opposite direction.
     pub(crate) fn v4(protocol: u8, is_back: bool, payload: &[u8]) -> Vec<u8> {
         let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0];
         frame.extend(((20 + payload.len()) as u16).to_be_bytes());

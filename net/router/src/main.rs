@@ -1,4 +1,4 @@
-//! `sctpify-router`: reads the command line, does it, says what went wrong.
+//! The program `sctpify-router`: runs the command line, and prints the error if it fails.
 
 #![forbid(unsafe_code)]
 

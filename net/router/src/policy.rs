@@ -1,46 +1,47 @@
-//! The queues of `sched`, by the names of the command line.
+//! Queues of `sched`, by their names on the command line.
 
 use std::fmt;
 
 use clap::ValueEnum;
 use sched::{Classifier, Finish, FqCodelConfig, Policy, ServedConfig, SfqConfig};
 
-/// Which packet goes next, and which is dropped.
+/// Queueing discipline: selects the next packet, and the packet to drop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum PolicyName {
     /// First in, first out (127 packets)
     Fifo,
-    /// Stochastic fair queueing, as Linux has it (127 packets)
+    /// Stochastic fair queueing, as in Linux (127 packets)
     Sfq,
-    /// The same, beside a class for what has no data
+    /// sfq, with a separate class for packets without data
     SfqControl,
-    /// Fair queueing with CoDel, as Linux has it (10,240 packets)
+    /// Fair queueing with CoDel, as in Linux (10,240 packets)
     FqCodel,
-    /// The 2016 project's classes by tens of percent, with SFQ: the fuller the more
+    /// The 2016 project's classes by tens of percent, each with SFQ: fuller classes get more of the link
     Htb,
-    /// The same as its script has them: by tenths, all alike
+    /// The classes of the 2016 project's script, by tenths, each with SFQ: all get equal shares
     HtbSeed,
-    /// The flow served least goes first, exact flows, with memory (1,000 packets)
+    /// Least past service first: exact flows, past service is remembered (1,000 packets)
     Ltf,
-    /// Nine tenths of the link go to who was served least lately, the rest as ltf (2,000 packets)
+    /// Nine tenths of the link for the flow with the least service lately, the rest as ltf (2,000 packets)
     Las,
-    /// Nine tenths go to who has least left by its own word, audited; the rest as ltf (2,000 packets)
+    /// Nine tenths of the link for the flow with the least data left by its audited advertisement, the rest as ltf (2,000
+    /// packets)
     Finish,
 }
 
 impl fmt::Display for PolicyName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // All have a name: none is hidden.
+        // Every policy has a name, because no variant is hidden.
         self.to_possible_value().map_or(Ok(()), |value| f.pad(value.get_name()))
     }
 }
 
 impl PolicyName {
-    /// The queue, for so many packets if that is said.
+    /// Returns the queue's settings, with this limit on packets if one is given. `marks` applies to [`PolicyName::FqCodel`].
     pub(crate) fn with(self, packets: Option<usize>, marks: bool) -> Policy {
         let sfq = SfqConfig::default();
         let depth = packets.unwrap_or(sfq.depth).max(sfq.depth);
-        // As `tc` has it: a limit that is given is one for slots, too.
+        // As in `tc`, an explicit limit on packets also limits the slots.
         let slots = packets.map_or(sfq.slots, |packets| packets.min(sfq.slots));
         let sfq = SfqConfig { packets: packets.unwrap_or(sfq.packets), depth, slots, ..sfq };
         let served = |default: ServedConfig| {

@@ -1,4 +1,4 @@
-//! The end, asked for by a signal.
+//! Flag that a signal sets to stop the program.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -7,10 +7,10 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::error::RouterError;
 
-/// Set when the process is asked to end.
+/// Returns a flag that becomes true when a signal (SIGINT or SIGTERM) arrives.
 ///
 /// # Errors
-/// When the kernel refuses to tell of signals.
+/// When a signal handler cannot be installed.
 pub(crate) fn stop() -> Result<Arc<AtomicBool>, RouterError> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGINT] {

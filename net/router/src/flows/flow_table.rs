@@ -1,9 +1,14 @@
-//! Table of flows: observations of each, and the limit on its sending.
+//! Table of SCTP flows: the traffic of each, its sender's advertisement, and the limit on its rate.
 //!
-//! A sender that says nothing waits is limited by its application. One whose bytes in flight, as far as they pass here, are for most of the
-//! time about all that its receiver still takes (a_rwnd of SACKs) is limited by its receiver. Any other that has something waiting is limited by the network.
-//! SACKs of an encrypted association cannot be read: what waits there is limited by one of the two.
-//! A sender that says nothing has no verdict. Begin at [`FlowTable::note`] and [`FlowTable::tick`].
+//! The sender's advertisements and the receiver's SACKs determine the limit:
+//! - application: most advertisements report that no data waits.
+//! - receiver: data waits, and the receiver's window is closed for most of the time. A window is closed if it has no room for a
+//!   chunk beyond the data in flight. The data in flight is estimated from the TSNs that pass here.
+//! - network: data waits, and the window is open.
+//! - network or receiver: data waits, but the SACKs are encrypted and cannot be read.
+//! - unknown: the sender has not advertised recently.
+//!
+//! Begin at [`FlowTable::note`] and [`FlowTable::tick`].
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -15,20 +20,22 @@ use sched::{Flow, Said, View};
 use serde::Serialize;
 use wire::{ChecksumMode, ChunkType, Packet};
 
-/// Flows remembered at most; beyond that new ones are not seen until some are idle.
+/// Limit on remembered flows. While the table is full, new flows are ignored.
 const FLOWS_MAX: usize = 65_536;
 /// Time after which an idle flow is forgotten.
 const MEMORY: Duration = Duration::from_secs(30);
-/// Lifetime of an advertisement: some forms are sent every five seconds.
+/// Lifetime of an advertisement. Some forms are sent every five seconds.
 const WORD_LIFETIME: Duration = Duration::from_secs(10);
-/// Chunks of a packet that are looked at.
+/// Limit on the chunks that are read from a packet.
 const CHUNKS_READ: usize = 64;
-/// The chunk type of SACK, and bytes of DATA and I-DATA before the user data, behind the chunk header.
+/// Chunk type of SACK.
 const SACK: ChunkType = ChunkType(3);
+/// Bytes of a DATA chunk between the chunk header and the user data.
 const DATA_LEN: usize = 12;
+/// Bytes of an I-DATA chunk between the chunk header and the user data.
 const I_DATA_LEN: usize = 16;
 
-/// A flow, one direction of an association, since the last look.
+/// A flow (one direction of an association) and its traffic since the previous row.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct FlowRow {
     /// Sender.
@@ -39,15 +46,15 @@ pub struct FlowRow {
     pub to: IpAddr,
     /// Receiver's SCTP port.
     pub to_port: u16,
-    /// Bits a second, from the IP headers on.
+    /// Rate in bits per second, counted from the IP headers on.
     pub bit_s: f64,
-    /// Packets.
+    /// Packets since the previous row.
     pub packets: u64,
-    /// Advertised occupancy of its sender's buffer, in percent.
+    /// Advertised occupancy of the sender's buffer, in percent.
     pub occupancy: Option<u8>,
-    /// Bytes that wait there, if it says so.
+    /// Advertised bytes that wait in the sender's buffer, if the advertisement has them.
     pub backlog: Option<u32>,
-    /// Its limit.
+    /// Limit on the flow's rate.
     pub verdict: LimitedBy,
 }
 
@@ -55,27 +62,30 @@ pub struct FlowRow {
 #[derive(Debug, Default)]
 struct Track {
     seen_at: Time,
-    /// Since the last look.
+    /// Bytes since the last report, counted from the IP headers on.
     bytes: u64,
+    /// Packets since the last report.
     packets: u64,
+    /// Advertisements since the last report.
     words: u64,
-    /// Those that said that something waits.
+    /// Advertisements since the last report that reported waiting data.
     waiting: u64,
     room: Option<Room>,
     said: Option<(Said, Time)>,
-    /// The highest TSN sent, and the user bytes of the chunk with it.
+    /// Highest TSN sent, and the user bytes of its chunk.
     highest: Option<(u32, u32)>,
-    /// True if its packets are encrypted.
+    /// True if the flow's packets are encrypted.
     is_sealed: bool,
 }
 
-/// The receiver's window since the first SACK after the last report.
+/// State of the receiver's window since the last report. It begins with the first SACK.
 #[derive(Clone, Copy, Debug)]
 struct Room {
+    /// Start of the measurement: the last report or the first SACK.
     since: Time,
-    /// True if the last SACK left no room for more. A receiver that takes nothing sends none.
+    /// True if the last SACK left no room for another chunk. A receiver with a full buffer may send no further SACK.
     is_closed: bool,
-    /// Time with a closed window, up to then.
+    /// Time with a closed window, up to `counted_until`.
     closed_for: Duration,
     counted_until: Time,
 }
@@ -88,7 +98,7 @@ pub(super) struct FlowTable {
 }
 
 impl FlowTable {
-    /// An SCTP packet passed, from its common header on; `length` from the IP header on.
+    /// Records an SCTP packet. `packet` begins at the common header. `length` counts bytes from the IP header on.
     pub(super) fn note(
         &mut self,
         now: Time,
@@ -122,7 +132,7 @@ impl FlowTable {
         Some(self.flows.entry(flow).or_default())
     }
 
-    /// DATA tells how far the flow has come, SACK what the other one may still send.
+    /// Reads the chunks. DATA gives the highest TSN of this flow, and SACK gives the window for the opposite flow.
     fn read_chunks(&mut self, now: Time, flow: Flow, packet: &[u8]) {
         let Ok(packet) = Packet::parse(packet, ChecksumMode::Ignore) else { return };
         let back = Flow { from: flow.to, to: flow.from, from_port: flow.to_port, to_port: flow.from_port };
@@ -154,7 +164,7 @@ impl FlowTable {
         }
     }
 
-    /// Everything since the last look, the fastest first; forgets who has been idle for long.
+    /// Returns a row for each flow since the last call, the fastest first. Forgets flows that were idle for [`MEMORY`].
     pub(super) fn tick(&mut self, now: Time) -> Vec<FlowRow> {
         self.flows.retain(|_, track| now.since(track.seen_at) < MEMORY);
         let passed = self.ticked_at.replace(now).map_or(Duration::ZERO, |at| now.since(at)).as_secs_f64();
@@ -168,13 +178,14 @@ impl FlowTable {
 impl Track {
     fn on_data(&mut self, tsn: u32, bytes: usize) {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-        // Serial numbers (RFC 1982): ahead is less than half the space.
+        // Serial numbers (RFC 1982): a TSN is newer if it is ahead by less than half the number space.
         if self.highest.is_none_or(|(highest, _)| tsn.wrapping_sub(highest) < 1 << 31) {
             self.highest = Some((tsn, bytes));
         }
     }
 
-    /// A SACK passed: is what is in flight about all that the receiver takes? Chunks are taken to be alike.
+    /// Updates the window from a SACK: it is closed if the data in flight nearly fills it. Assumes that all chunks have the same
+    /// length.
     fn on_sack(&mut self, now: Time, acked: u32, window: u32) {
         let Some((highest, bytes)) = self.highest else { return };
         let ahead = highest.wrapping_sub(acked);
@@ -225,13 +236,14 @@ impl Room {
         Room { since: now, is_closed, counted_until: now, closed_for: Duration::ZERO }
     }
 
-    /// The same with the time until now counted.
+    /// Returns the same state with the time until `now` counted.
     fn until(self, now: Time) -> Room {
         let last = if self.is_closed { now.since(self.counted_until) } else { Duration::ZERO };
         Room { counted_until: now, closed_for: self.closed_for + last, ..self }
     }
 
-    /// By time, not by SACKs: a program that reads much at once, seldom, opens the window for a burst, and most SACKs are that burst's.
+    /// Reports whether the window was closed for more than half of the time. A count of SACKs would mislead: a program that
+    /// rarely reads, but much at once, opens the window briefly. Most SACKs belong to these short times.
     fn is_mostly_closed(self, now: Time) -> bool {
         let closed_for = self.until(now).closed_for;
         closed_for > Duration::ZERO && closed_for * 2 > now.since(self.since)
@@ -262,7 +274,8 @@ mod tests {
         [&[3, 0, 0, 16][..], &tsn.to_be_bytes(), &window.to_be_bytes(), &[0; 4]].concat()
     }
 
-    /// Ten packets of 100 bytes a second, each with this word, half a window acknowledged.
+    /// Returns the row of a flow of ten 100-byte chunks in one second, each with this advertisement. Half of the chunks are
+    /// acknowledged with this window.
     fn verdict(word: &[u8], window: u32) -> FlowRow {
         let mut flows = FlowTable::default();
         for n in 0..10u32 {
@@ -327,7 +340,7 @@ mod tests {
         };
         assert_eq!(verdict(&mut flows, 1000), LimitedBy::Receiver);
         assert_eq!(verdict(&mut flows, 2000), LimitedBy::Receiver, "no packet");
-        // A burst of SACKs with room changes nothing, if there was none for longer.
+        // A burst of SACKs with room changes nothing if the window was closed for longer.
         for at in 2500..2520 {
             flows.note(MS(at), B, A, &packet([2, 1], &[&sack(1, 9000)]), 48, 150);
         }

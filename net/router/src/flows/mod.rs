@@ -1,6 +1,7 @@
-//! SCTP flows that pass some interfaces, with their senders' advertisements and the limits on their sending.
+//! `sctpify-router flows`: SCTP flows on some interfaces, with their senders' advertisements and the limits on their rates.
 //!
-//! Only listens; beside our own router or the kernel's. Begin at [`run`]; [`flow_table`] keeps the flows.
+//! The command only captures packets, so it can run next to `sctpify-router run` or a router in the kernel. Begin at [`run`];
+//! [`flow_table`] keeps the flows.
 
 mod flow_table;
 mod table;
@@ -26,13 +27,13 @@ use flow_table::FlowTable;
 pub use flow_table::FlowRow;
 pub(crate) use table::metrics;
 
-/// Receive calls of one interface before the others have their turn.
+/// Limit on the receive calls for one interface before the next interface's turn.
 const RECEIVES_PER_TURN: usize = 8;
 
-/// The flows of the last look, which the page reads.
+/// Flows of the last report, which the page reads.
 type Shared = Arc<Mutex<Arc<[FlowRow]>>>;
 
-/// Listens until a signal ends it, or so many tables were shown.
+/// Listens until a signal arrives, or until the requested number of tables is printed.
 ///
 /// # Errors
 /// When an interface cannot be used, or the page's port is taken.
@@ -62,7 +63,7 @@ pub(crate) fn run(args: &FlowsArgs, json: bool, out: &mut dyn Write) -> Result<(
     Ok(())
 }
 
-/// Sleeps until one of the first two has something, or it is time; the others are looked at then.
+/// Sleeps until `due`, or until a frame arrives on one of the first two interfaces. The other interfaces cannot end the sleep.
 fn wait(sleep: &mut PreciseSleep, sockets: &[FrameSocket], due: Time) -> Result<(), RouterError> {
     match sockets {
         [only] => sleep.until(due, [only.as_fd()]).map(|_| ())?,
@@ -77,7 +78,7 @@ fn listen(sockets: &mut [FrameSocket], flows: &mut FlowTable, look: &Look) -> Re
         for _ in 0..RECEIVES_PER_TURN {
             let took = socket.receive(|frame| {
                 let at = clock::time_of(frame.seen_at);
-                // A frame that cannot be cut holds no SCTP.
+                // A frame that cannot be split into packets holds no SCTP.
                 let _ = finish(frame.bytes, frame.offload, |bytes| {
                     let layout = Layout::of(&bytes);
                     if let Some((from, to, packet)) = look.sctp(&bytes, &layout) {
@@ -85,7 +86,7 @@ fn listen(sockets: &mut [FrameSocket], flows: &mut FlowTable, look: &Look) -> Re
                     }
                 });
             });
-            // An interface that is down may come back.
+            // Errors are ignored, because an interface that is down may come back.
             if !matches!(took, Ok(FRAMES_PER_CALL)) {
                 break;
             }
@@ -94,7 +95,7 @@ fn listen(sockets: &mut [FrameSocket], flows: &mut FlowTable, look: &Look) -> Re
     Ok(())
 }
 
-/// The page, `/metrics` and `/flows.json`.
+/// Serves the page, `/metrics` and `/flows.json` in a thread, if a port is given.
 fn serve(port: Option<u16>, shared: &Shared) -> Result<(), RouterError> {
     let shared = shared.clone();
     let names = "/, /metrics and /flows.json (?search=TEXT&count=NUMBER&after=NEXT)";

@@ -1,4 +1,4 @@
-//! Flows as a table, as JSON and as numbers for Prometheus.
+//! Output of flows: a table, JSON, and metrics for Prometheus.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -9,17 +9,17 @@ use ops::{LimitedBy, MetricsText, Part};
 
 use super::flow_table::FlowRow;
 
-/// Series of flows at most: a time series store likes no more.
+/// Limit on the flows in the metrics. More series would burden a time-series database.
 const SERIES_MAX: usize = 512;
 
 pub(super) fn json(rows: &[FlowRow]) -> serde_json::Value {
     serde_json::json!({"schema": 1, "flows": rows})
 }
 
-/// Part of them, or all where nothing is said, with how many there are of each verdict.
+/// Returns the requested part of the flows, and the number of all flows by limit.
 ///
 /// # Errors
-/// When the part begins nowhere, with what would be right.
+/// When the part has no valid beginning. The error states the accepted form.
 pub(super) fn part(rows: &[FlowRow], part: &Part) -> Result<serde_json::Value, String> {
     let before = part.number_after()?.map_or(Ok(0), usize::try_from).unwrap_or(usize::MAX);
     let following = rows.iter().enumerate().skip(before);
@@ -44,7 +44,7 @@ fn counts(rows: &[FlowRow]) -> impl Iterator<Item = (LimitedBy, usize)> {
         .map(|verdict| (verdict, rows.iter().filter(|row| row.verdict == verdict).count()))
 }
 
-/// `top` flows as a table, or all as a line of JSON.
+/// Prints up to `top` flows as a table, or all flows as a line of JSON.
 pub(super) fn print(rows: &[FlowRow], top: usize, is_json: bool, out: &mut dyn Write) -> io::Result<()> {
     if is_json {
         return writeln!(out, "{}", json(rows));
@@ -76,7 +76,7 @@ pub(super) fn print(rows: &[FlowRow], top: usize, is_json: bool, out: &mut dyn W
     Ok(())
 }
 
-/// The page of metrics.
+/// Returns the metrics of the flows.
 pub(crate) fn metrics(rows: &[FlowRow]) -> MetricsText {
     let mut out = MetricsText::default();
     out.head("sctpify_flows", "gauge", "Flows seen recently, by the limit on their rate.");

@@ -1,6 +1,6 @@
-//! Pages for people and Prometheus, on 127.0.0.1 alone, in a thread of their own ([`ops::Page`] serves them).
+//! Pages for people and Prometheus, on 127.0.0.1 only, in a separate thread ([`ops::Page`] serves them).
 //!
-//! All commands have one page, which each fills by a script of its own.
+//! All commands share one page, which each command fills with its own script.
 
 use ops::{Page, PageAnswer, PageRequest};
 
@@ -13,10 +13,11 @@ pub(crate) const FLOWS: &str = include_str!("flows.js");
 /// Script that draws our own queues.
 pub(crate) const QUEUES: &str = include_str!("queues.js");
 
-/// Serves a page with this script, and what `answer` has beside it, until the process ends; nothing without a port.
+/// Serves a page with this script, and the other paths through `answer`, until the process ends. Does nothing without a port.
+/// `names` lists the paths.
 ///
 /// # Errors
-/// When the port is taken.
+/// When the port cannot be opened.
 pub(crate) fn serve(
     port: Option<u16>,
     names: &'static str,

@@ -1,4 +1,4 @@
-//! One direction of our own router: frames in, packets through the queue at the link's rate, frames out.
+//! One direction of `sctpify-router run`: receives frames, queues their packets, and sends these at the link's rate.
 
 use base::{Ecn, Time};
 use bridge::packet::Layout;
@@ -10,24 +10,25 @@ use crate::args::RunArgs;
 use crate::look::Look;
 use crate::run::report::DirectionReport;
 
-/// Burst after a pause: the link's bytes of 2 ms, and at least two packets.
+/// Bursts per second. After a pause, the link's bytes of 2 ms may leave at once.
 const BURST_PER_SECOND: u64 = 500;
+/// Least burst in bytes: two packets.
 const BURST_MIN: u64 = 2 * 1514;
 
-/// A frame, and where its packet is.
+/// A frame, and the place of its packet.
 struct Held {
     bytes: Vec<u8>,
     layout: Layout,
 }
 
-/// One direction.
+/// State of one direction.
 pub(super) struct Direction {
     queue: Box<dyn Queue<Held> + Send>,
     pace: Pace,
     rate: u64,
     policy: String,
     look: Look,
-    /// Time at which packets went in or out last; the queue's time never goes back.
+    /// Time of the last arrival or departure. The queue's time never goes back.
     last: Time,
     sent_bytes: u64,
     missed: u64,
@@ -57,7 +58,7 @@ impl Direction {
         if self.queue.backlog().packets == 0 { Time::NEVER } else { self.pace.ready_at(self.last) }
     }
 
-    /// A frame came.
+    /// Puts the packets of a received frame into the queue.
     pub(super) fn take(&mut self, frame: &Frame<'_>) {
         self.last = self.last.max(clock::time_of(frame.seen_at));
         if finish(frame.bytes, frame.offload, |bytes| self.put(bytes)).is_err() {
@@ -65,7 +66,7 @@ impl Direction {
         }
     }
 
-    /// A frame came with work left that nobody knows to do, and is lost.
+    /// Counts a frame that is lost because the router cannot complete its unfinished segments.
     pub(super) fn on_unfinishable(&mut self) {
         self.unfinishable += 1;
     }
@@ -77,10 +78,10 @@ impl Direction {
         self.queue.enqueue(self.last, Packet { body: Held { bytes, layout }, length, view, ecn });
     }
 
-    /// Sends what may leave, [`bridge::PACKETS_PER_TURN`] at most; returns the number of packets that did.
+    /// Sends packets that may leave, up to [`bridge::PACKETS_PER_TURN`]. Returns the number of sent packets.
     ///
     /// # Errors
-    /// When the interface is down or gone.
+    /// When the interface is down or was removed.
     pub(super) fn give(&mut self, to: &mut FrameSocket) -> std::io::Result<usize> {
         let Direction { queue, pace, last, sent_bytes, outbox, .. } = self;
         outbox.give(to, |now| {
@@ -95,9 +96,9 @@ impl Direction {
         })
     }
 
-    /// Returns its report; `from` is the socket that its frames come by.
+    /// Returns the report. `from` is the socket that receives this direction's frames.
     pub(super) fn report(&mut self, names: [&str; 2], from: &mut FrameSocket) -> DirectionReport {
-        // A count that cannot be read stays as it was.
+        // If the count cannot be read, the previous one stays.
         self.missed = from.missed().unwrap_or(self.missed);
         let (counters, backlog) = (self.queue.counters(), self.queue.backlog());
         DirectionReport {
@@ -120,7 +121,7 @@ impl Direction {
     }
 }
 
-/// The frame as it leaves.
+/// Returns the frame with the ECN codepoint that the queue set.
 fn finished(held: Held, ecn: Ecn) -> Vec<u8> {
     let Held { mut bytes, layout } = held;
     if layout.ecn(&bytes) != ecn {

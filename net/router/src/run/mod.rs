@@ -1,8 +1,7 @@
-//! Our own router: two interfaces joined as by a cable, with a queue for each direction.
+//! `sctpify-router run`: joins two interfaces like a cable, with a queue for each direction.
 //!
-//! Begin at [`run`]; [`direction`] is one direction of the link. Changes nothing of a packet but the mark for
-//! congestion; has no addresses and no routes.
-//! The limit of the queue bounds waiting packets.
+//! Begin at [`run`]; [`direction`] is one direction of the link. The router changes nothing in a packet except the ECN mark. It
+//! has no addresses and no routes. The limit of the queue bounds the waiting packets.
 
 mod direction;
 mod page;
@@ -26,18 +25,19 @@ use direction::Direction;
 pub(crate) use page::metrics;
 pub use report::{DirectionReport, RunReport};
 
-/// Receive calls of one interface in a turn, before packets are sent.
+/// Limit on the receive calls for one interface in a turn, before packets are sent.
 const RECEIVES_PER_TURN: usize = 2;
-/// Interval at which its counters are published for the page.
+/// Interval at which the page's counters are updated.
 const REPORT_PAUSE: Duration = Duration::from_secs(1);
-/// A packet with work left that the kernel cannot put in words (EINVAL), and an interface that is down (ENETDOWN).
+/// Error of a receive call (EINVAL): the kernel cannot describe a packet's unfinished segments.
 const UNFINISHABLE: i32 = 22;
+/// Error of an interface that is down (ENETDOWN).
 const DOWN: i32 = 100;
 
-/// The last report, which the page reads.
+/// Last report, which the page reads.
 type Shared = Arc<Mutex<RunReport>>;
 
-/// The router.
+/// State of the router.
 struct Running {
     names: [String; 2],
     sockets: [FrameSocket; 2],
@@ -46,10 +46,10 @@ struct Running {
     began: Time,
 }
 
-/// Passes packets until a signal ends it, then tells what became of them.
+/// Forwards packets until a signal arrives, and then prints the counters.
 ///
 /// # Errors
-/// When an interface cannot be used, goes away, or the page's port is taken.
+/// When an interface cannot be used or was removed, or when the page's port is taken.
 pub(crate) fn run(args: &RunArgs, json: bool, out: &mut dyn Write) -> Result<(), RouterError> {
     let stop = signals::stop()?;
     let mut running = Running::open(args)?;
@@ -81,7 +81,7 @@ impl Running {
     }
 
     fn pass(&mut self, stop: &AtomicBool, shared: &Shared) -> Result<(), RouterError> {
-        // Without the right to real-time scheduling it goes on, and packets leave a little later.
+        // Without permission for real-time scheduling, the router still works, but packets leave a little later.
         clock::be_exact()?;
         let mut sleep = PreciseSleep::default();
         let mut is_behind = false;
@@ -108,7 +108,7 @@ impl Running {
         Ok(())
     }
 
-    /// Takes frames of one end; returns whether there may be more.
+    /// Receives frames of interface `n`. Returns whether more may wait.
     fn take(&mut self, n: usize) -> Result<bool, RouterError> {
         let direction = &mut self.directions[n];
         for _ in 0..RECEIVES_PER_TURN {
@@ -122,7 +122,7 @@ impl Running {
         Ok(true)
     }
 
-    /// Reports whether a failed call matters: an interface that is down may come back, one that is gone does not.
+    /// Ignores the error of an interface that is down, because it may come back. Returns all other errors.
     fn judge(&self, n: usize, source: io::Error) -> Result<(), RouterError> {
         if source.raw_os_error() == Some(DOWN) && self.sockets[n].is_up().is_ok() {
             return Ok(());

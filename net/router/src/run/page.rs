@@ -1,4 +1,4 @@
-//! The counters on a page and for Prometheus, on 127.0.0.1 alone.
+//! Counters of the router as a page and as metrics for Prometheus, on 127.0.0.1 only.
 
 use std::sync::PoisonError;
 
@@ -9,7 +9,7 @@ use super::report::{DirectionReport, RunReport};
 use crate::error::RouterError;
 use crate::page;
 
-/// Serves the page, `/metrics` and `/report.json` in a thread, if there is a port.
+/// Serves the page, `/metrics` and `/report.json` in a thread, if a port is given.
 pub(super) fn serve(port: Option<u16>, shared: &Shared) -> Result<(), RouterError> {
     let shared = shared.clone();
     page::serve(port, "/, /metrics and /report.json", page::QUEUES, move |request| {

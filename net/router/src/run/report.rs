@@ -1,4 +1,4 @@
-//! Counters of our own router, for people and programs.
+//! Counters of `sctpify-router run`, as text and as JSON.
 
 use std::fmt;
 
@@ -7,49 +7,49 @@ use serde::Serialize;
 /// Counters of one direction.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct DirectionReport {
-    /// Source of frames.
+    /// Interface on which the frames arrive.
     pub from: String,
-    /// Destination of frames.
+    /// Interface on which the frames leave.
     pub to: String,
-    /// The queue's policy.
+    /// Name of the queue's policy.
     pub policy: String,
-    /// The link's rate in bit/s; 0 is unlimited.
+    /// Rate of the link in bit/s; 0 is unlimited.
     pub rate_bit_s: u64,
-    /// Packets that came to the queue.
+    /// Packets that arrived at the queue.
     pub offered: u64,
-    /// Packets given to the interface.
+    /// Packets that the interface accepted.
     pub sent: u64,
     /// Bytes of packets that left the queue, from their IP headers on.
     pub sent_bytes: u64,
     /// Packets that the queue dropped.
     pub dropped: u64,
-    /// Those of them without data.
+    /// Packets without data that the queue dropped.
     pub dropped_control: u64,
-    /// Packets marked for congestion.
+    /// Packets that left the queue with a new ECN mark.
     pub marked: u64,
-    /// Packets that wait.
+    /// Packets in the queue.
     pub waiting: usize,
-    /// Their bytes.
+    /// Bytes of the packets in the queue.
     pub waiting_bytes: usize,
-    /// Frames that came too fast, and were lost before the queue.
+    /// Frames that arrived too fast, and were lost before the queue.
     pub missed: u64,
     /// Packets that the interface refused.
     pub refused: u64,
-    /// Segments of an unknown kind.
+    /// Segments of an unknown kind, which were lost.
     pub unfinishable: u64,
 }
 
 /// Counters of the router.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct RunReport {
-    /// Since it was started, in seconds.
+    /// Time since the router started, in seconds.
     pub uptime_s: f64,
-    /// Both directions.
+    /// Counters of both directions.
     pub directions: [DirectionReport; 2],
 }
 
 impl RunReport {
-    /// One line.
+    /// Returns the report as a JSON object.
     pub(super) fn json(&self) -> serde_json::Value {
         let mut report = serde_json::json!(self);
         report["schema"] = 1.into();

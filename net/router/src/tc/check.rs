@@ -11,10 +11,10 @@ use crate::tc::program::bytecode;
 /// Limit on reported differences.
 const TOLD_MAX: usize = 32;
 
-/// Compares.
+/// Compares the found classes, leaves and filters with the plan.
 ///
 /// # Errors
-/// The differences.
+/// [`RouterError::Differs`] with the differences.
 pub(crate) fn check(plan: &Plan, found: &Found) -> Result<(), RouterError> {
     let mut differences = classes(plan, found);
     differences.extend(queues(plan, found));
@@ -30,7 +30,7 @@ pub(crate) fn check(plan: &Plan, found: &Found) -> Result<(), RouterError> {
     Err(RouterError::Differs { interface: found.interface.clone(), differences })
 }
 
-/// The kernel keeps rates in whole bytes a second, and `tc` prints few digits.
+/// Reports whether two rates are about equal. The kernel keeps rates in whole bytes per second, and `tc` prints few digits.
 fn is_about(printed: u64, asked: u64) -> bool {
     printed.abs_diff(asked) <= 8 + asked / 100
 }
@@ -57,7 +57,7 @@ fn classes(plan: &Plan, found: &Found) -> Vec<String> {
     differences
 }
 
-/// The kinds of the leaves; and where packets go that no filter takes.
+/// Compares the kinds of the leaves, and the class of packets that no filter matches.
 fn queues(plan: &Plan, found: &Found) -> Vec<String> {
     let kinds: BTreeMap<u32, &str> = found
         .queues
@@ -111,17 +111,17 @@ fn filters(plan: &Plan, found: &Found) -> Vec<String> {
 }
 
 fn after<'a>(line: &'a str, key: &str) -> Option<&'a str> {
-    // A class that is there already is marked with a star.
+    // `tc` puts a star before the key of a class that exists.
     line.split_whitespace().skip_while(|word| word.trim_start_matches('*') != key).nth(1)
 }
 
-/// Priority and instructions of a BPF filter.
+/// Returns the priority and the instructions of a BPF filter.
 fn program(line: &str) -> Option<String> {
     let (_, bytecode) = line.split_once("bytecode '")?;
     Some(format!("{} {}", after(line, "pref")?, bytecode.split_once('\'')?.0))
 }
 
-/// A place of u32's table 2: the value of the flags, and the class.
+/// Returns an entry of u32 table 2: a value of the chunk's flags, and its class.
 fn place(line: &str) -> Option<(u8, u32)> {
     (after(line, "ht")? == "2").then_some(())?;
     let value = u8::from_str_radix(after(line, "bkt")?, 16).ok()?;

@@ -1,4 +1,4 @@
-//! Counters of each class, as `tc` prints them.
+//! Counters of each class, from the output of `tc`.
 
 use std::collections::BTreeMap;
 
@@ -8,23 +8,23 @@ use crate::tc::plan::{HASHED, MAJOR, first_hashed, tens};
 /// Counters of a class.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counted {
-    /// Guaranteed and greatest rate, in bit/s.
+    /// Guaranteed rate, in bit/s.
     pub rate: u64,
-    /// The most that it may have, in bit/s.
+    /// Ceiling of the rate, in bit/s.
     pub ceil: u64,
-    /// Bytes that went on, with their link headers.
+    /// Bytes forwarded, including link headers.
     pub bytes: u64,
-    /// Packets that went on.
+    /// Packets forwarded.
     pub packets: u64,
     /// Packets dropped.
     pub dropped: u64,
-    /// Packets that wait.
+    /// Packets in the queue.
     pub waiting: u64,
-    /// The number of its parent; 0 is the root.
+    /// Minor number of the parent; 0 is the root.
     pub parent: u32,
 }
 
-/// All classes by their numbers, as `tc -s class show` prints them.
+/// Parses the output of `tc -s class show`. Returns all classes by their minor number.
 pub(crate) fn parse(text: &str) -> BTreeMap<u32, Counted> {
     let mut classes = BTreeMap::new();
     let mut last = None;
@@ -42,7 +42,7 @@ pub(crate) fn parse(text: &str) -> BTreeMap<u32, Counted> {
     classes
 }
 
-/// The second half of `5ba:10`.
+/// Returns the minor number of an ID such as `5ba:10`; `None` for another major number.
 pub(crate) fn minor(id: &str) -> Option<u32> {
     let (major, minor) = id.split_once(':')?;
     (u32::from_str_radix(major, 16) == Ok(MAJOR)).then(|| u32::from_str_radix(minor, 16).ok())?
@@ -74,7 +74,7 @@ fn count(class: &mut Counted, words: &[&str]) {
     }
 }
 
-/// Returns the counters of each of the eleven classes; losses and backlog are those of its leaves.
+/// Returns the counters of the eleven classes. Drops and backlog of hashed leaves are added to their class.
 pub(crate) fn of(found: &Found) -> BTreeMap<u32, Counted> {
     let all = parse(&found.classes);
     let whole = |minor: u32| {

@@ -9,15 +9,15 @@ use crate::args::Leaves;
 use crate::error::RouterError;
 use crate::tc::plan::{MAJOR, Plan, removal};
 
-/// The output of `tc` for an interface, as far as it is ours.
+/// Output of `tc` for an interface with our classes.
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) interface: String,
-    /// Of all queues: kind, handle, parent, options.
+    /// Queueing disciplines: kind, handle, parent, options.
     pub(crate) queues: Value,
-    /// The lines of all classes, with what was counted.
+    /// Text of all classes, with their counters.
     pub(crate) classes: String,
-    /// All filters of the root, and of the classes that have some of their own.
+    /// Filters of the root (0) and of each class by occupancy, as text by minor number.
     pub(crate) filters: Vec<(u32, String)>,
 }
 
@@ -25,7 +25,7 @@ fn no_tc(source: std::io::Error) -> RouterError {
     RouterError::CannotRun { program: "tc", package: "iproute2", source }
 }
 
-/// Runs `tc` with these words, and gives it the lines; tells what it prints.
+/// Runs `tc` with these arguments and lines of input. Returns its output.
 fn tc(words: &[&str], lines: &[String]) -> Result<String, RouterError> {
     let mut child = Command::new("tc")
         .args(words)
@@ -35,7 +35,7 @@ fn tc(words: &[&str], lines: &[String]) -> Result<String, RouterError> {
         .spawn()
         .map_err(no_tc)?;
     if let Some(mut stdin) = child.stdin.take() {
-        // One that stops reading says why itself.
+        // If `tc` stops reading, its error message states the reason.
         let _ = stdin.write_all((lines.join("\n") + "\n").as_bytes());
     }
     let output = child.wait_with_output().map_err(no_tc)?;
@@ -43,7 +43,7 @@ fn tc(words: &[&str], lines: &[String]) -> Result<String, RouterError> {
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
-    // "Command failed -:7" counts the lines.
+    // "Command failed -:7" names the line of the input.
     let failed = problem.rsplit_once("Command failed -:").and_then(|(_, n)| n.trim().parse::<usize>().ok());
     let command = failed.and_then(|n| lines.get(n.checked_sub(1)?)).cloned();
     Err(RouterError::Tc { command: command.unwrap_or_else(|| words.join(" ")), problem })
@@ -58,7 +58,8 @@ fn json(words: &[&str]) -> Result<Value, RouterError> {
     })
 }
 
-/// The leaves that this kernel has: SFQ is tried in a network namespace of its own, where it is gone with the process.
+/// Replaces [`Leaves::Auto`] with leaves that this kernel supports. SFQ is tried in a separate network namespace, which ends with
+/// the process.
 pub(crate) fn resolve(leaves: Leaves) -> Result<Leaves, RouterError> {
     if leaves != Leaves::Auto {
         return Ok(leaves);
@@ -80,7 +81,7 @@ pub(crate) fn resolve(leaves: Leaves) -> Result<Leaves, RouterError> {
     }
 }
 
-/// The root queueing discipline: its kind and handle, if it is not the kernel's own.
+/// Returns the kind and the handle of the root queueing discipline; `None` for the kernel's default.
 fn root(queues: &Value) -> Option<(String, String)> {
     let root = queues.as_array()?.iter().find(|queue| queue["root"] == true)?;
     let word = |key: &str| root[key].as_str().unwrap_or_default().to_owned();
@@ -91,7 +92,7 @@ fn is_ours(root: &(String, String)) -> bool {
     *root == ("htb".to_owned(), format!("{MAJOR:x}:"))
 }
 
-/// Makes what is planned; all of it or nothing.
+/// Creates the planned classes. If a step fails, all steps are undone.
 pub(crate) fn make(plan: &Plan) -> Result<(), RouterError> {
     let interface = plan.interface();
     if let Some(root) = root(&json(&["qdisc", "show", "dev", interface])?) {
@@ -103,19 +104,19 @@ pub(crate) fn make(plan: &Plan) -> Result<(), RouterError> {
     }
     let outcome = tc(&["-batch", "-"], &plan.commands());
     if outcome.is_err() {
-        // The first refusal matters; there may be nothing to remove.
+        // The first error is reported. The removal may fail, because the root may not exist.
         let _ = tc(&["-batch", "-"], &[removal(interface)]);
     }
     outcome.map(|_| ())
 }
 
-/// Takes away what is ours.
+/// Removes our classes.
 pub(crate) fn remove(interface: &str) -> Result<(), RouterError> {
     ours(interface)?;
     tc(&["-batch", "-"], &[removal(interface)]).map(|_| ())
 }
 
-/// The queues of an interface whose root is ours.
+/// Returns the queueing disciplines of an interface, if the root is ours.
 fn ours(interface: &str) -> Result<Value, RouterError> {
     let queues = json(&["qdisc", "show", "dev", interface])?;
     match root(&queues) {
@@ -125,7 +126,7 @@ fn ours(interface: &str) -> Result<Value, RouterError> {
     }
 }
 
-/// Reads the current state.
+/// Reads the current state of an interface with our classes.
 pub(crate) fn read(interface: &str) -> Result<Found, RouterError> {
     let queues = ours(interface)?;
     let classes = tc(&["-s", "class", "show", "dev", interface], &[])?;

@@ -1,7 +1,12 @@
-//! The kernel's classes: made, shown, checked and removed by `tc`.
+//! `sctpify-router tc`: creates, shows, checks and removes the kernel's classes through the program `tc`.
 //!
-//! [`plan`] says what there is to be, and writes the commands; [`program`] has the classifiers as classic BPF; [`kernel`] runs
-//! `tc` and reads what is there; [`counted`] understands what was counted, [`table`] shows it; [`check`] compares. Changes nothing but a root queueing discipline with our handle.
+//! - [`plan`] defines the classes, and writes the commands.
+//! - [`program`] writes the classifiers as classic BPF.
+//! - [`kernel`] runs `tc`, and reads the current state.
+//! - [`counted`] parses the counters, and [`table`] prints them.
+//! - [`check`] compares the current state with the plan.
+//!
+//! The commands change only a root queueing discipline with our handle.
 
 mod check;
 mod counted;
@@ -24,10 +29,10 @@ pub use counted::Counted;
 pub use plan::Plan;
 pub(crate) use table::metrics;
 
-/// The last counters, which the page reads.
+/// Last counters, which the page reads.
 type Shared = Arc<Mutex<Vec<table::Row>>>;
 
-/// Does what the command line says.
+/// Runs a command of `sctpify-router tc`.
 pub(crate) fn run(command: &TcCommand, json: bool, out: &mut dyn Write) -> Result<(), RouterError> {
     match command {
         TcCommand::Up { shape, dry_run } => {
@@ -48,7 +53,7 @@ pub(crate) fn run(command: &TcCommand, json: bool, out: &mut dyn Write) -> Resul
     }
 }
 
-/// The table of classes, once or again and again.
+/// Prints the table of classes, once or at an interval.
 fn show(args: &ShowArgs, json: bool, out: &mut dyn Write) -> Result<(), RouterError> {
     let mut last = counted::of(&kernel::read(&args.interface)?);
     let rows = table::rows(&last, None);
@@ -71,7 +76,7 @@ fn show(args: &ShowArgs, json: bool, out: &mut dyn Write) -> Result<(), RouterEr
     Ok(())
 }
 
-/// The page, `/metrics` and `/classes.json`.
+/// Serves the page, `/metrics` and `/classes.json` in a thread, if a port is given.
 fn serve(port: Option<u16>, interface: &str, every_s: u32, shared: &Shared) -> Result<(), RouterError> {
     let (interface, shared) = (interface.to_owned(), shared.clone());
     page::serve(port, "/, /metrics and /classes.json", page::CLASSES, move |request| {

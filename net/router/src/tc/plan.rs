@@ -1,44 +1,46 @@
-//! Plan of an interface's classes, and the commands that make them.
+//! Plan of an interface's classes, and the commands that create them.
 
 use crate::args::{Flags, Leaves, Matcher, Shape};
 use crate::tc::program::{self, Instruction, by_flow, by_occupancy};
 
-/// The major number of all that is ours. An interface with another root is not touched.
+/// Major number of our queueing discipline and classes. An interface with another root is left unchanged.
 pub(crate) const MAJOR: u32 = 0x5ba;
-/// The class that has the whole link.
+/// Minor number of the class that has the whole rate.
 pub(crate) const WHOLE: u32 = 0xfff;
-/// The class of what says nothing.
+/// Minor number of the class for packets without an advertisement.
 pub(crate) const DEFAULT: u32 = 1;
-/// Packets in a leaf that is one queue.
+/// Limit on packets in a leaf with a single queue.
 const LEAF_PACKETS: u32 = 127;
-/// Packets in each of 256 leaves.
+/// Limit on packets in each of 256 leaves.
 const SMALL_LEAF_PACKETS: u32 = 8;
-/// Leaves of a class that hashes flows.
+/// Number of leaves in a class that hashes flows.
 pub(crate) const HASHED: u32 = 256;
 /// First minor number of the leaves of hashed classes.
 const FIRST_HASHED: u32 = 0x1000;
-/// A turn of a leaf: a full packet.
+/// Quantum of a class: one full packet, in bytes.
 const QUANTUM: u32 = 1514;
-/// Priorities of the filters.
+/// Priority of the first filter of each parent. The kernel tries lower numbers first.
 const PRIORITY: u32 = 10;
+/// Priority of the filter that hashes flows at the root.
 const HASH_PRIORITY: u32 = 20;
 
 /// A class below the root.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Class {
-    /// Its minor number.
+    /// Minor number of the class.
     pub(crate) minor: u32,
-    /// That of its parent; 0 for the root.
+    /// Minor number of the parent; 0 for the root.
     pub(crate) parent: u32,
-    /// Its guaranteed rate, and its ceiling, in bit/s.
+    /// Guaranteed rate, in bit/s.
     pub(crate) rate: u64,
+    /// Ceiling of the rate, in bit/s.
     pub(crate) ceil: u64,
     pub(crate) prio: u32,
-    /// Bytes of a turn where it is no leaf of 256, HTB's own.
+    /// Quantum of HTB, in bytes.
     quantum: u32,
 }
 
-/// The plan.
+/// Plan of an interface's classes, leaves and filters.
 #[derive(Clone, Debug)]
 pub struct Plan {
     shape: Shape,
@@ -46,7 +48,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The classes asked for, with leaves that the kernel has: not [`Leaves::Auto`].
+    /// Creates a plan with the requested classes. `leaves` must be a kind that the kernel supports, not [`Leaves::Auto`].
     pub fn of(shape: &Shape, leaves: Leaves) -> Plan {
         Plan { shape: shape.clone(), leaves }
     }
@@ -55,12 +57,12 @@ impl Plan {
         &self.shape.interface
     }
 
-    /// The class where packets go that no filter takes.
+    /// Returns the class of packets that no filter matches.
     pub(crate) fn default_class(&self) -> u32 {
         if self.leaves == Leaves::Hashed { first_hashed(DEFAULT) } else { DEFAULT }
     }
 
-    /// All classes, parents first.
+    /// Returns all classes, parents first.
     pub(crate) fn classes(&self) -> Vec<Class> {
         let (rate, quantum) = (self.shape.rate, QUANTUM);
         let mut classes = vec![Class { minor: WHOLE, parent: 0, rate, ceil: rate, prio: 0, quantum }];
@@ -85,7 +87,7 @@ impl Plan {
         classes
     }
 
-    /// The queue in a class; none if it has classes below.
+    /// Returns the queueing discipline of a class; `None` if the class has child classes.
     fn queue(&self, class: &Class) -> Option<String> {
         match (self.leaves, class.parent) {
             (_, 0) | (Leaves::Hashed, WHOLE) => None,
@@ -95,14 +97,14 @@ impl Plan {
         }
     }
 
-    /// The kind of the queue in each leaf.
+    /// Returns the kind of the queueing discipline in each leaf, with the leaf's minor number.
     pub(crate) fn queue_kinds(&self) -> Vec<(u32, &'static str)> {
         let kind = if matches!(self.leaves, Leaves::Sfq | Leaves::Auto) { "sfq" } else { "pfifo" };
         let leaves = self.classes().into_iter().filter(|class| self.queue(class).is_some());
         leaves.map(|class| (class.minor, kind)).collect()
     }
 
-    /// The programs of BPF filters: parent (0 is the root), priority, instructions.
+    /// Returns the BPF filters: parent (0 is the root), priority, instructions.
     pub(crate) fn programs(&self) -> Vec<(u32, u32, Vec<Instruction>)> {
         let Shape { udp_port, chunk_type, flags, .. } = self.shape;
         let mut programs = Vec::new();
@@ -117,7 +119,7 @@ impl Plan {
         programs
     }
 
-    /// The class of each value of the flags that has one, as u32's table has them; none where BPF classifies.
+    /// Returns the entries of the u32 table: a value of the chunk's flags, and its class. The list is empty if BPF classifies.
     pub(crate) fn places(&self) -> Vec<(u8, u32)> {
         match (self.shape.matcher, self.shape.flags) {
             (Matcher::Bpf, _) => Vec::new(),
@@ -128,7 +130,7 @@ impl Plan {
         }
     }
 
-    /// All commands, as `tc -batch` takes them.
+    /// Returns all commands as input lines of `tc -batch`.
     pub fn commands(&self) -> Vec<String> {
         let interface = &self.shape.interface;
         let default = self.default_class();
@@ -143,7 +145,7 @@ impl Plan {
             ));
             let queue = self.queue(&class);
             commands.extend(queue.map(|queue| {
-                // Handles of our own leave those that the kernel gives to others alone.
+                // Explicit handles cannot collide with handles that the kernel assigns.
                 format!(
                     "qdisc add dev {interface} parent {MAJOR:x}:{minor:x} handle {:x}: {queue}",
                     0x5000 + minor
@@ -161,7 +163,8 @@ impl Plan {
         commands
     }
 
-    /// One step through a table of 256 places by the chunk's flags, behind tables for SCTP (1:) and UDP (3:).
+    /// Returns the commands of the u32 filters. Tables for SCTP (1:) and UDP (3:) lead to table 2:. It has 256 buckets, and finds
+    /// the class from the chunk's flags in one step.
     fn u32_commands(&self) -> Vec<String> {
         if self.shape.matcher != Matcher::U32 {
             return Vec::new();
@@ -204,22 +207,22 @@ impl Plan {
     }
 }
 
-/// The classes that packets are sorted into, and of how many 56th parts of the rate they are sure.
+/// Returns the classes for packets, with their guaranteed rates in 56ths of the whole rate.
 pub(crate) fn tens() -> impl Iterator<Item = (u32, u64)> {
     std::iter::once((DEFAULT, 1)).chain((1..=10).map(|n| (minor_of(n), u64::from(n))))
 }
 
-/// The number of the nth class by occupancy: in hexadecimal it looks like its percentage.
+/// Returns the minor number of the `n`th class by occupancy. In hexadecimal, it reads as 10 times `n`.
 fn minor_of(n: u32) -> u32 {
     if n >= 10 { 0x100 } else { 0x10 * n }
 }
 
-/// The first of the 256 leaves of a class.
+/// Returns the minor number of the first of a class's 256 leaves.
 pub(crate) fn first_hashed(minor: u32) -> u32 {
     FIRST_HASHED + minor / 0x10 * HASHED
 }
 
-/// The command that takes all away.
+/// Returns the command that removes all classes and filters.
 pub(crate) fn removal(interface: &str) -> String {
     format!("qdisc del dev {interface} root handle {MAJOR:x}:")
 }

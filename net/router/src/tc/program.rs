@@ -1,20 +1,21 @@
-//! The classifiers as programs of classic BPF: what `tc filter ... bpf bytecode` takes.
+//! Classifiers as programs of classic BPF, in the form of `tc filter … bpf bytecode`.
 //!
-//! Loads are from the network header on, so that tags before it do no harm. Both find the SCTP header of IPv4 with any options,
-//! of IPv6 without extension headers, and of either in UDP; later fragments have none. A program returns a class, or 0 for no match.
+//! Loads are relative to the network header, so VLAN tags before it do no harm. The programs find the SCTP header in IPv4 with
+//! any options, in IPv6 without extension headers, and in UDP over either. In later fragments they find none. A program returns a
+//! class; 0 means no match.
 
 use crate::args::Flags;
 
-/// An instruction: code, jumps, operand.
+/// An instruction: code, jump if true, jump if false, operand.
 pub(crate) type Instruction = (u16, u8, u8, u32);
 
 /// Offset base of loads from the network header (SKF_NET_OFF).
 const NET: u32 = 0xfff0_0000;
-/// IP's numbers of protocols.
+/// Protocol numbers of IP.
 const UDP: u32 = 17;
 const SCTP: u32 = 132;
 
-/// Operations, by the kernel's names.
+/// Instruction codes, by the kernel's names.
 const LD_H_ABS: u16 = 40;
 const LD_B_ABS: u16 = 48;
 const LD_H_IND: u16 = 72;
@@ -39,18 +40,18 @@ const RET_A: u16 = 22;
 const TAX: u16 = 7;
 const TXA: u16 = 135;
 
-/// Has the SCTP header's place behind the network header in X; jumps `otherwise` instructions beyond its own end where there
-/// is none.
+/// Returns instructions that load the offset of the SCTP header, relative to the network header, into X. Without an SCTP header,
+/// they jump over `otherwise` further instructions behind their own end.
 fn find_sctp(udp_port: u16, otherwise: u8) -> Vec<Instruction> {
     let port = u32::from(udp_port);
-    // From instruction n on, `otherwise` beyond the 20 that these are.
+    // Jump distance from instruction `n` to `otherwise` instructions behind the 20 of this list.
     let no = |n: u8| 20 - n - 1 + otherwise;
     vec![
         (LD_B_ABS, 0, 0, NET),
         (RSH, 0, 0, 4),
         (JEQ, 1, 0, 4),
         (JEQ, 5, no(3), 6),
-        // IPv4: not a later fragment.
+        // IPv4: a later fragment does not match.
         (LD_H_ABS, 0, 0, NET + 6),
         (JSET, no(5), 0, 0x1fff),
         (LDX_MSH, 0, 0, NET),
@@ -71,7 +72,7 @@ fn find_sctp(udp_port: u16, otherwise: u8) -> Vec<Instruction> {
     ]
 }
 
-/// The class of what a packet's first chunk says: `major`:10 to `major`:100.
+/// Returns a program that maps the advertisement in a packet's first chunk to a class: `major`:10 to `major`:100.
 pub(crate) fn by_occupancy(major: u32, udp_port: u16, chunk_type: u8, flags: Flags) -> Vec<Instruction> {
     let class = major << 16;
     let mut program = find_sctp(udp_port, 14);
@@ -107,7 +108,8 @@ pub(crate) fn by_occupancy(major: u32, udp_port: u16, chunk_type: u8, flags: Fla
     program
 }
 
-/// One of 256 classes from `first` on, by addresses and ports of the association; `first` itself for what is not SCTP.
+/// Returns a program that chooses one of 256 classes from `first` on, by addresses and SCTP ports. Packets without SCTP get
+/// `first`.
 pub(crate) fn by_flow(first: u32, udp_port: u16) -> Vec<Instruction> {
     let mut program = find_sctp(udp_port, 24);
     program.extend([
@@ -120,14 +122,14 @@ pub(crate) fn by_flow(first: u32, udp_port: u16) -> Vec<Instruction> {
         (LD_B_ABS, 0, 0, NET),
         (RSH, 0, 0, 4),
         (JEQ, 6, 0, 6),
-        // IPv4: the ends of both addresses.
+        // IPv4: the last 16 bits of both addresses.
         (LD_H_ABS, 0, 0, NET + 14),
         (LDX_MEM, 0, 0, 0),
         (XOR_X, 0, 0, 0),
         (TAX, 0, 0, 0),
         (LD_H_ABS, 0, 0, NET + 18),
         (JA, 0, 0, 5),
-        // IPv6.
+        // IPv6: the last 16 bits of both addresses.
         (LD_H_ABS, 0, 0, NET + 22),
         (LDX_MEM, 0, 0, 0),
         (XOR_X, 0, 0, 0),
@@ -142,7 +144,7 @@ pub(crate) fn by_flow(first: u32, udp_port: u16) -> Vec<Instruction> {
     program
 }
 
-/// As `tc` takes it.
+/// Returns the program in the text form of `tc`.
 pub(crate) fn bytecode(program: &[Instruction]) -> String {
     let words: Vec<String> =
         program.iter().map(|(code, jt, jf, k)| format!("{code} {jt} {jf} {k}")).collect();
@@ -153,7 +155,7 @@ pub(crate) fn bytecode(program: &[Instruction]) -> String {
 mod tests {
     use super::*;
 
-    /// A machine for the instructions that are used.
+    /// Executes a program on a packet. Supports only the instructions that the classifiers use.
     fn execute(program: &[Instruction], packet: &[u8]) -> u32 {
         let (mut a, mut x, mut m, mut at) = (0u32, 0u32, 0u32, 0usize);
         loop {

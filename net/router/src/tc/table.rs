@@ -1,4 +1,4 @@
-//! Counters of each class: a table for people, JSON, and metrics for Prometheus.
+//! Output of the classes' counters: a table, JSON, and metrics for Prometheus.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -11,25 +11,26 @@ use serde::Serialize;
 use crate::tc::counted::Counted;
 use crate::tc::plan::{DEFAULT, MAJOR, WHOLE};
 
-/// One class.
+/// Row of one class.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub(crate) struct Row {
-    /// Its number, as `tc` has it.
+    /// Number of the class, as `tc` prints it.
     class: String,
-    /// Its purpose.
+    /// Occupancies of the class's packets.
     occupancy: String,
-    /// Its guaranteed rate, and its ceiling.
+    /// Guaranteed rate.
     rate_bit_s: u64,
+    /// Ceiling of the rate.
     ceil_bit_s: u64,
     packets: u64,
     bytes: u64,
     dropped: u64,
     waiting: u64,
-    /// Its rate since the time before; none the first time.
+    /// Rate since the previous table; `None` in the first table.
     passing_bit_s: Option<f64>,
 }
 
-/// Returns the purpose of a class.
+/// Returns the occupancies of a class's packets as text.
 fn occupancy(minor: u32) -> String {
     match minor {
         DEFAULT => "none said".to_owned(),
@@ -39,7 +40,7 @@ fn occupancy(minor: u32) -> String {
     }
 }
 
-/// All classes, with rates since the last time.
+/// Returns a row for each class. Rates count from the previous counters in `last`, over the time in `last`.
 pub(crate) fn rows(
     now: &BTreeMap<u32, Counted>,
     last: Option<(&BTreeMap<u32, Counted>, Duration)>,
@@ -67,7 +68,7 @@ pub(crate) fn json(rows: &[Row]) -> serde_json::Value {
     serde_json::json!({"schema": 1, "classes": rows})
 }
 
-/// A table, or a line of JSON.
+/// Prints a table, or a line of JSON.
 pub(crate) fn print(rows: &[Row], is_json: bool, out: &mut dyn Write) -> io::Result<()> {
     if is_json {
         return writeln!(out, "{}", json(rows));
@@ -94,7 +95,7 @@ pub(crate) fn print(rows: &[Row], is_json: bool, out: &mut dyn Write) -> io::Res
     Ok(())
 }
 
-/// The page of metrics.
+/// Returns the metrics of the classes.
 pub(crate) fn metrics(interface: &str, rows: &[Row]) -> MetricsText {
     let mut out = MetricsText::default();
     let mut family = |name: &str, kind, help, value: &dyn Fn(&Row) -> u64| {
