@@ -1,4 +1,4 @@
-//! Fair queueing with CoDel.
+//! Comparison of our fq_codel with the Linux kernel's.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::kernel::Kernel;
 use crate::trace::{Came, Offer, fill, mixed, order};
 use crate::{assert_scattered, one_of_each};
 
-/// Nearly no two of a dozen flows meet in a queue, and none waits too long.
+/// Settings with which a dozen flows almost never share a queue, and no packet waits too long.
 const WIDE: FqCodelConfig = FqCodelConfig {
     packets: 10_240,
     bytes: 32 << 20,
@@ -21,12 +21,12 @@ const WIDE: FqCodelConfig = FqCodelConfig {
     interval: Duration::from_secs(60),
     marks: true,
 };
-/// The same in tc's words, but for its limit.
+/// The settings of [`WIDE`] as words of `tc`, without the packet limit.
 const LEAF: &str = "fq_codel quantum 1512 flows 65536 target 60s interval 60s";
-/// Where two of them met in the kernel's, which happens once in a thousand times, it is asked again.
+/// Limit on attempts. Once in a thousand attempts, two flows share a queue of the kernel, and the order differs.
 const TRIES: usize = 3;
 
-/// Both give the same packets of a trace, in the same order, and drop the same.
+/// Asserts that both queues return the same packets of a trace in the same order, and thus drop the same packets.
 fn assert_alike(kernel: &Kernel, packets: usize, trace: &[Offer]) {
     let mut queue = FqCodel::new(FqCodelConfig { packets, ..WIDE }, 1);
     let ours = order(&mut queue, trace, Time::ZERO, Time::ZERO);
@@ -46,7 +46,7 @@ fn assert_alike(kernel: &Kernel, packets: usize, trace: &[Offer]) {
 fn our_fq_codel_serves_drops_and_marks_as_the_kernels() {
     let Some(kernel) = Kernel::up() else { return };
     assert_alike(&kernel, 10_240, &mixed(400, 12, 1));
-    // The fattest queue loses half of its bytes, and 64 packets at most.
+    // The queue with the most bytes loses half of its bytes, but no more than 64 packets.
     assert_alike(&kernel, 100, &mixed(400, 12, 2));
     let mut fat = mixed(300, 3, 3);
     fat.extend(vec![Offer::new(7, 1512); 300]);
@@ -59,19 +59,19 @@ fn our_fq_codel_serves_drops_and_marks_as_the_kernels() {
     drops_and_marks_come_when_the_kernels_do(&kernel);
 }
 
-/// Packets of a flow that were dropped or marked, by their numbers.
+/// Numbers of the dropped packets, and of the marked packets.
 type Hit = [BTreeSet<u32>; 2];
 
-/// Of the flows 0, which is dropped, and 1, which is marked.
+/// Returns the packets that were dropped (flow 0) and marked (flow 1).
 fn hit(trace: &[Offer], came: &[Came]) -> Hit {
     let all = came.iter().map(|it| it.id).collect::<BTreeSet<_>>();
     let dropped = (0..).zip(trace).map(|(id, _)| id).filter(|id| !all.contains(id));
     [dropped.collect(), came.iter().filter(|it| it.is_marked).map(|it| it.id).collect()]
 }
 
-/// Two queues that stand for seconds: ours is asked for a packet whenever the kernel's gave one. The kernel's clock was read a
-/// little before a packet's time was told, also when the first packet was hit, from which all other times follow: the flow's packet
-/// before or behind counts as the same.
+/// Compares drops and marks under a backlog of several seconds. Our queue is asked for a packet whenever the kernel returned one.
+/// The kernel read its clock shortly before it set a packet's timestamp. The first timestamp has this error too, and all other
+/// times are relative to it. A hit on the previous or next packet of the same flow therefore counts as equal.
 fn drops_and_marks_come_when_the_kernels_do(kernel: &Kernel) {
     const RATE: u64 = 2_000_000;
     let ecn = [Ecn::NotEct, Ecn::Ect0];

@@ -1,4 +1,4 @@
-//! The Linux kernel's queueing disciplines, in a guest, behind a gate that is shut while packets are offered.
+//! Queueing disciplines of the Linux kernel in a guest. A gate behind the queue is shut while packets are offered.
 
 use std::io::Write;
 use std::process::Stdio;
@@ -10,18 +10,18 @@ use crate::trace::{Came, Offer};
 
 /// Limit on one trace, in seconds.
 const LIMIT_S: u64 = 60;
-/// Bits per second at which what waits is let go where only the order matters.
+/// Rate in bit/s at which waiting packets leave, where only their order matters.
 const FAST: u64 = 1_000_000_000;
-/// A guest that was kept waiting for so long that its gate opened early is asked again, so many times at most.
+/// Limit on attempts. A guest that was delayed may open its gate too early.
 const TRIES: usize = 3;
 
-/// A guest whose queues are asked.
+/// A guest with the kernel's queueing disciplines.
 pub(crate) struct Kernel {
     guest: Guest,
 }
 
 impl Kernel {
-    /// Boots one. None where no guest can be booted, which it says.
+    /// Boots a guest. If this host cannot boot one, prints the reason and returns `None`.
     pub(crate) fn up() -> Option<Kernel> {
         if let Some(what) = Guest::missing() {
             testbed::skip(&format!("{what} is missing"));
@@ -30,14 +30,14 @@ impl Kernel {
         Some(Kernel { guest: Guest::up("qdisc").unwrap() })
     }
 
-    /// Offers each of these traces to a queue in `tc`'s words: the first packet passes, the others wait until all are there; what
-    /// came of each trace. Between two traces `pause_s` seconds pass.
+    /// Offers each trace to a queue, which `leaf` describes in the words of `tc`. The first packet passes, and the others wait
+    /// until all are offered. `pause_s` seconds pass between two traces. Returns the packets that left the queue, by trace.
     pub(crate) fn order(&self, leaf: &str, traces: &[&[Offer]], pause_s: f64) -> Vec<Vec<u32>> {
         let came = self.fills(leaf, traces, pause_s, FAST);
         came.iter().map(|fill| fill.iter().map(|packet| packet.id).collect()).collect()
     }
 
-    /// Returns the output of a trace at so many bits per second, with times.
+    /// Returns the packets of a trace that leave at `rate` bits per second, with their times.
     pub(crate) fn times(&self, leaf: &str, trace: &[Offer], rate: u64) -> Vec<Came> {
         self.fills(leaf, &[trace], 0.0, rate).remove(0)
     }
@@ -72,7 +72,7 @@ impl Kernel {
     }
 }
 
-/// Reports whether nothing but the first packet came before the last was offered.
+/// Reports whether only the first packet left the queue before the last one was offered.
 fn was_shut(fill: &Value) -> bool {
     fill["came"][1][1].as_u64() > fill["offered"].as_u64()
 }

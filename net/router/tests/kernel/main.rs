@@ -1,7 +1,8 @@
-//! The queues of `sched` beside those of the Linux kernel, which runs in a guest (`tests/kernel-sctp`): the same packets are offered to
-//! both, and the same must come out, in the same order. Where chance has a part (hashes, the guest's clock) shares are compared.
+//! Compares the queues of `sched` with those of the Linux kernel, which runs in a guest (`tests/kernel-sctp`). Both get the same
+//! packets, and must return the same packets in the same order. Where chance plays a part (hashes, the guest's clock), the tests
+//! compare shares.
 //!
-//! Begin with [`kernel::Kernel`], which asks the kernel, and [`trace`], which asks ours.
+//! Begin with [`kernel::Kernel`], which runs the kernel's queues, and [`trace`], which runs ours.
 
 #![forbid(unsafe_code)]
 
@@ -12,18 +13,19 @@ mod trace;
 
 use trace::Offer;
 
-/// Packets of a turn each, one of each flow: in the first round one of each bucket goes.
+/// Returns one packet for each of `flows` + 1 flows. A packet takes a whole turn, so each bucket sends one packet in the first
+/// round.
 fn one_of_each(flows: u32) -> Vec<Offer> {
     (0..=flows).map(|flow| Offer::new(flow, 1512)).collect()
 }
 
-/// How many buckets a trace of [`one_of_each`] fell into: flows are served in the order of their arrival in the first round, and begin
-/// anew in the next.
+/// Returns the number of buckets that the flows of [`one_of_each`] fell into. The first round serves one flow of each bucket, in
+/// the order of arrival. The second round begins again with a low number.
 fn buckets(order: &[u32]) -> usize {
     1 + order[1..].windows(2).take_while(|pair| pair[0] < pair[1]).count()
 }
 
-/// Returns the expected number of buckets with a flow, and its deviation.
+/// Returns the expected number of buckets that have a flow, and its standard deviation.
 fn expected_buckets(flows: f64, buckets: f64) -> (f64, f64) {
     let empty = (1.0 - 1.0 / buckets).powf(flows);
     let both_empty = (1.0 - 2.0 / buckets).powf(flows);
@@ -31,7 +33,7 @@ fn expected_buckets(flows: f64, buckets: f64) -> (f64, f64) {
     (buckets * (1.0 - empty), variance.sqrt())
 }
 
-/// Both hashes scatter flows as chance would.
+/// Asserts that both hashes scatter flows like random numbers.
 fn assert_scattered(theirs: &[u32], ours: &[u32], flows: u32, of: usize) {
     let (mean, deviation) = expected_buckets(f64::from(flows), of as f64);
     for (who, order) in [("the kernel", theirs), ("ours", ours)] {

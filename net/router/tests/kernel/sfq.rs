@@ -1,4 +1,4 @@
-//! Stochastic fair queueing.
+//! Comparison of our SFQ with the Linux kernel's.
 
 use std::time::Duration;
 
@@ -9,17 +9,17 @@ use crate::kernel::Kernel;
 use crate::trace::{Offer, mixed, order};
 use crate::{assert_scattered, one_of_each};
 
-/// Nearly no two of a dozen flows meet in a bucket.
+/// Settings with which a dozen flows almost never share a bucket.
 const WIDE: SfqConfig =
     SfqConfig { packets: 1000, depth: 127, slots: 128, buckets: 65_536, quantum: 1512, perturb: None };
-/// Where two of them met in the kernel's, which happens once in a thousand times, it is asked again.
+/// Limit on attempts. Once in a thousand attempts, two flows share a bucket of the kernel, and the order differs.
 const TRIES: usize = 3;
 
 fn ours(config: SfqConfig, trace: &[Offer]) -> Vec<u32> {
     order(&mut Sfq::new(config, 1), trace, Time::ZERO, Time::ZERO)
 }
 
-/// Both give the same packets of a trace, in the same order, and drop the same.
+/// Asserts that both queues return the same packets of a trace in the same order, and thus drop the same packets.
 fn assert_alike(kernel: &Kernel, leaf: &str, config: SfqConfig, trace: &[Offer]) {
     let ours = ours(config, trace);
     let tries = (0..TRIES).map(|_| kernel.order(leaf, &[trace], 0.0).remove(0));
@@ -45,8 +45,8 @@ fn our_sfq_serves_and_drops_as_the_kernels() {
     assert_alike(&kernel, "sfq quantum 1512 divisor 65536 depth 9 limit 1000", shallow, &mixed(400, 12, 3));
     let few = SfqConfig { slots: 5, ..WIDE };
     assert_alike(&kernel, &format!("{wide} limit 1000 flows 5"), few, &mixed(400, 12, 4));
-    // More flows than packets have room, and what `tc` makes of it unless told otherwise: 127 packets, and one slot more. The newcomer
-    // stays, and the packet goes whose turn was next.
+    // More flows than the limit on packets, with the defaults of `tc`: 127 packets and 128 slots. The queue accepts the new
+    // packet, and drops the packet whose turn was next.
     let customary = SfqConfig { buckets: 65_536, perturb: None, ..SfqConfig::default() };
     let trace = one_of_each(150);
     let leaf = "sfq divisor 65536";
@@ -62,7 +62,7 @@ fn hashes_scatter(kernel: &Kernel) {
     assert_scattered(&kernel.order(leaf, &[&trace], 0.0)[0], &ours(config, &trace), 500, 1024);
 }
 
-/// By another hash other flows share a turn; without `perturb` the hash stays.
+/// Asserts that `perturb` changes the hash, so other flows share a turn. Without `perturb`, the hash stays.
 fn hashes_change(kernel: &Kernel) {
     let config = SfqConfig { buckets: 64, slots: 64, ..WIDE };
     let trace = one_of_each(64);
@@ -79,7 +79,7 @@ fn hashes_change(kernel: &Kernel) {
     nothing_is_lost_or_reordered_by_another_hash(kernel, config);
 }
 
-/// The hash changes while packets wait.
+/// Asserts that no packet is lost or reordered if the hash changes while packets wait.
 fn nothing_is_lost_or_reordered_by_another_hash(kernel: &Kernel, config: SfqConfig) {
     let trace: Vec<_> = (0..200).map(|n| Offer::new(n % 20, 1512)).collect();
     let leaf = "sfq quantum 1512 divisor 64 limit 1000 flows 64 perturb 1";

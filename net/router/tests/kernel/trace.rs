@@ -1,4 +1,4 @@
-//! Packets that are offered to the kernel's queues and to ours.
+//! Traces of packets for the kernel's queues and for ours.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -6,7 +6,7 @@ use base::{Ecn, Time};
 use sched::{Flow, Packet, Queue, View};
 use serde_json::{Value, json};
 
-/// A packet of a trace; its number is its place there. Lengths have Ethernet's header, as the kernel counts.
+/// A packet of a trace. Its position in the trace is its number. Its length includes the Ethernet header, as in the kernel.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Offer {
     pub(crate) flow: u32,
@@ -14,7 +14,7 @@ pub(crate) struct Offer {
     pub(crate) ecn: Ecn,
 }
 
-/// A packet that came out.
+/// A packet that left a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Came {
     pub(crate) id: u32,
@@ -27,7 +27,7 @@ impl Offer {
         Offer { flow, length, ecn: Ecn::NotEct }
     }
 
-    /// As `offer.py` reads it.
+    /// Returns the packet in the form that `offer.py` reads.
     pub(crate) fn as_json(&self, id: u32) -> Value {
         json!([self.flow, self.length, id, self.ecn as u8])
     }
@@ -44,14 +44,15 @@ impl Offer {
     }
 }
 
-/// Returns our queue's output of a trace that comes at `at` as the kernel's comes to its gate; waiting packets leave at `then`.
+/// Returns the numbers of the packets that leave our queue. The trace arrives at `at`, and the waiting packets leave at `then`.
+/// As in the kernel's test, the first packet passes immediately.
 pub(crate) fn order(queue: &mut impl Queue<u32>, trace: &[Offer], at: Time, then: Time) -> Vec<u32> {
     let mut out = fill(queue, trace, at);
     out.extend(std::iter::from_fn(|| queue.dequeue(then)).map(|packet| packet.body));
     out
 }
 
-/// The first packet passes, the others wait.
+/// Offers a trace to a queue, from which the first packet leaves immediately. Returns the number of that packet.
 pub(crate) fn fill(queue: &mut impl Queue<u32>, trace: &[Offer], at: Time) -> Vec<u32> {
     let mut out = Vec::new();
     for (id, offer) in (0..).zip(trace) {
@@ -63,12 +64,12 @@ pub(crate) fn fill(queue: &mut impl Queue<u32>, trace: &[Offer], at: Time) -> Ve
     out
 }
 
-/// A trace of so many packets of so many flows, the later the busier, with lengths that are multiples of eight, as older kernels count
-/// the turns of SFQ.
+/// Returns a trace of `packets` packets from `flows` flows. Flows with higher numbers send more. All lengths are multiples of
+/// eight, because older kernels count SFQ's turns in units of eight bytes.
 pub(crate) fn mixed(packets: usize, flows: u32, seed: u64) -> Vec<Offer> {
     const LENGTHS: [usize; 4] = [104, 200, 800, 1512];
     let mut dice = fastrand::Rng::with_seed(seed);
-    // The gate is shut by a long packet.
+    // A long packet shuts the gate.
     let mut trace = vec![Offer::new(flows, 1512)];
     while trace.len() < packets {
         let flow = dice.u32(0..flows).max(dice.u32(0..flows));

@@ -1,8 +1,8 @@
-//! `sctpify-router tc`: the kernel's classes.
+//! Tests of `sctpify-router tc`: the kernel's classes.
 
 use crate::world::World;
 
-/// Sends through the classes, and compares what each counted with what arrived.
+/// Sends through the classes, and compares the counters of each class with the captured packets.
 fn packets_land_where_their_chunk_says(carriers: &str, is_v6: bool, options: &[&str]) {
     let world = World::routed(carriers, "percent");
     let link = world.link.name();

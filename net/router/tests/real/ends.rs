@@ -1,4 +1,4 @@
-//! Two hosts with daemons, the programs that send from one to the other, and what arrives.
+//! Two hosts with daemons, the programs that send between them, and a capture of the arriving packets.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -8,12 +8,13 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 use testbed::{Daemon, Host, Lab, Process, Programs};
 
-/// Limit on any step.
+/// Limit on the duration of any step.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 /// The program under test.
 pub(crate) const ROUTER: &str = env!("CARGO_BIN_EXE_sctpify-router");
-/// Ports of connections over SCTP, and the one that most use.
+/// Ports whose connections use SCTP.
 const PORTS: &str = "5001:5009";
+/// Port of most tests' connections.
 pub(crate) const PORT: u16 = 5002;
 
 pub(crate) struct Ends {
@@ -25,7 +26,7 @@ pub(crate) struct Ends {
 }
 
 impl Ends {
-    /// Programs on these hosts advertise as `form` says, over these carriers, and with this setting `encryption`.
+    /// Starts daemons on both hosts. Programs advertise in this `form`, over these carriers, with this setting `encryption`.
     pub(crate) fn new(
         lab: Lab,
         [alpha, beta]: [Host; 2],
@@ -48,7 +49,7 @@ impl Ends {
         Ends { alpha, beta, _daemons: daemons, bulk, lab }
     }
 
-    /// A program on beta that prints "listening" when it does.
+    /// Starts a server on a host, and waits until it prints "listening".
     pub(crate) fn serve(&self, host: &Host, words: &[&str]) -> Process {
         let mut command = host.command(&self.bulk);
         command.args(words);
@@ -57,14 +58,14 @@ impl Ends {
         server
     }
 
-    /// A program on this host.
+    /// Starts the program `bulk` on a host.
     pub(crate) fn bulk(&self, host: &Host, words: &[&str]) -> Process {
         let mut command = host.command(&self.bulk);
         command.args(words);
         host.spawn("bulk", command).unwrap()
     }
 
-    /// A program on alpha sends for so many seconds to this address of beta.
+    /// Sends from alpha to this address of beta for so many seconds.
     pub(crate) fn send(&self, to: std::net::IpAddr, seconds: &str) {
         let receiver = self.serve(&self.beta, &["receive", &PORT.to_string()]);
         let target = std::net::SocketAddr::new(to, PORT).to_string();
@@ -72,7 +73,7 @@ impl Ends {
         receiver.finish(LIMIT).unwrap().good().unwrap();
     }
 
-    /// Begins to capture what reaches beta by this interface.
+    /// Starts a capture of the packets that arrive at beta on this interface.
     pub(crate) fn tap(&self, interface: &str) -> Process {
         let mut tcpdump = self.beta.command("tcpdump");
         tcpdump.args(["--immediate-mode", "-U", "-B", "65536", "-Q", "in", "-i", interface, "-w"]);
@@ -82,7 +83,7 @@ impl Ends {
         tap
     }
 
-    /// Returns the packets of each class, by their first chunk.
+    /// Ends the capture, and returns the number of packets of each class, from their first chunk.
     pub(crate) fn captured(&self, tap: Process) -> BTreeMap<String, u64> {
         std::thread::sleep(Duration::from_millis(300));
         tap.signal(Signal::SIGINT).unwrap();
@@ -106,7 +107,8 @@ impl Ends {
     }
 }
 
-/// How many packets went through each class that had some, but for the one of what says nothing, as `tc show --json` tells.
+/// Returns the number of packets of each class, from the output of `tc show --json`. Leaves out classes without packets, and the
+/// class of packets without an advertisement.
 pub(crate) fn counted(report: &str) -> BTreeMap<String, u64> {
     let report: Value = serde_json::from_str(report).unwrap();
     let classes = report["classes"].as_array().unwrap().iter();

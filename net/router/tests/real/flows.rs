@@ -1,4 +1,4 @@
-//! `sctpify-router flows`: what keeps unmodified programs from sending more.
+//! Tests of `sctpify-router flows`: the limit on the rate of unmodified programs.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use crate::ends::{LIMIT, PORT};
 use crate::world::World;
 use serde_json::Value;
 
-/// A receiver that takes 200 kB a second.
+/// A receiver that reads 200 kB per second.
 const SLOW: &str = "
 import socket, sys, time
 listener = socket.create_server(('', int(sys.argv[1])))
@@ -15,7 +15,7 @@ peer = listener.accept()[0]
 while peer.recv(20000):
     time.sleep(0.1)
 ";
-/// A sender that says 1000 bytes each 20 ms.
+/// A sender of 1000 bytes every 20 ms.
 const IDLE: &str = "
 import socket, sys, time
 peer = socket.create_connection((sys.argv[1], int(sys.argv[2])))
@@ -25,7 +25,7 @@ while True:
     time.sleep(0.02)
 ";
 
-/// The verdicts of the flow to this port of beta in six tables, one a second; and the last row.
+/// Returns the verdicts on the flow to this port of beta in six tables, one per second, and the last row.
 fn verdicts(world: &World, port: u16) -> (Vec<String>, Value) {
     let words = ["--json", "flows", "left", "right", "--every", "1", "--count", "6"];
     let output = world.router(&words).good().unwrap().stdout;
@@ -78,7 +78,7 @@ fn fills_the_link(world: &World, limit: &str) {
     let (verdicts, row) = verdicts(world, PORT);
     assert!(most(&verdicts, limit), "{verdicts:?} {row}");
     let rate = row["bit_s"].as_f64().unwrap();
-    // Packets of both interfaces: those before the queue, too, of which some are dropped.
+    // Packets of both interfaces count. Those before the queue also count, and some of them are dropped.
     assert!((8e6..14e6).contains(&rate) && row["backlog"].as_u64().unwrap() > 0, "{row}");
 }
 
@@ -92,7 +92,7 @@ fn a_program_that_says_little_is_limited_by_itself_and_a_slow_reader_is_the_limi
     let to = world.link.right_v4().to_string();
     let _idle = python(&world.ends.alpha, IDLE, &[&to, &PORT.to_string()]);
     let _sender = world.ends.bulk(&world.ends.alpha, &["send", &format!("{to}:5003"), "40", "65536"]);
-    // Until the buffers between are full.
+    // Waits until the buffers between the programs are full.
     std::thread::sleep(Duration::from_secs(8));
     let (output, row) = verdicts(&world, PORT);
     assert!(most(&output, "application"), "{output:?} {row}");

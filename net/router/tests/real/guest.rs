@@ -1,4 +1,5 @@
-//! `sctpify-router tc` on a kernel that has SFQ: a guest routes between the two hosts (`tests/kernel-sctp`).
+//! Tests of `sctpify-router tc` on a kernel with SFQ. A guest with this kernel routes between the two hosts
+//! (`tests/kernel-sctp`).
 
 use std::process::Output;
 
@@ -6,16 +7,17 @@ use testbed::{Guest, Host, Lab};
 
 use crate::ends::{Ends, LIMIT, ROUTER, counted};
 
-/// The guest's interface to beta, which is called the same on the other side, and beta's addresses there.
+/// The guest's interface to beta. Beta's interface has the same name.
 const LINK: &str = "eth1";
+/// Addresses of beta on this interface.
 const BETA: [&str; 2] = ["10.60.1.2", "fd60:1::2"];
 
-/// Two hosts beside the guest, whose programs advertise in percent.
+/// Starts daemons on two hosts next to the guest. Their programs advertise in percent.
 fn ends(guest: &Guest, carriers: &str) -> Ends {
     let lab = Lab::new().unwrap();
     let hosts: [Host; 2] =
         [("alpha", "peer"), ("beta", "peer2")].map(|(name, which)| lab.adopt(name, guest.namespace(which)));
-    // There are bridges beside the guest, too: nothing may pass by them.
+    // Bridges next to the guest also connect the hosts. No packet may bypass the guest on them.
     for (host, other) in hosts.iter().zip(["eth1", "eth0"]) {
         host.ip(&["link", "set", other, "down"]).unwrap();
     }
@@ -27,14 +29,14 @@ fn router(guest: &Guest, words: &[&str]) -> Output {
     guest.program(LIMIT.as_secs()).arg(program).args(words).output().unwrap()
 }
 
-/// Returns its output; it must succeed.
+/// Runs the router, which must succeed, and returns its output.
 fn output_of(guest: &Guest, words: &[&str]) -> String {
     let output = router(guest, words);
     assert!(output.status.success(), "{words:?}: {output:?}");
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Sends through classes with SFQ in each, and compares what each counted with what arrived.
+/// Sends through classes with SFQ, and compares the counters of each class with the captured packets.
 fn packets_land_where_their_chunk_says(guest: &Guest, carriers: &str, to: &str, options: &[&str]) {
     let ends = ends(guest, carriers);
     let shape = [&[LINK, "--rate", "20mbit"], options].concat();

@@ -1,4 +1,5 @@
-//! Packets made by hand through the kernel's classes: every occupancy by every way that SCTP comes, and what must not be read.
+//! Hand-made packets through the kernel's classes: every occupancy in every encapsulation, and packets that must not be
+//! classified.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +7,7 @@ use testbed::{Host, Lab, Link, Offloads};
 
 use crate::ends::{LIMIT, ROUTER, counted};
 
-/// Sends each line of a file of hexadecimal IP packets, headers and all.
+/// Sends each line of a file as an IP packet. A line holds the packet, including its IP header, in hexadecimal.
 const SENDER: &str = "
 import socket, sys
 four = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
@@ -22,7 +23,7 @@ const SCTP: u8 = 132;
 const UDP: u8 = 17;
 const TCP: u8 = 6;
 
-/// A sending host with the classes, and one that receives.
+/// A sending host with the classes, and a receiving host.
 struct Hosts {
     middle: Host,
     _beta: Host,
@@ -35,7 +36,7 @@ impl Hosts {
         let lab = Lab::new().unwrap();
         let (middle, beta) = (lab.host("middle").unwrap(), lab.host("beta").unwrap());
         let link = lab.join(&middle, &beta, 1, Offloads::Off).unwrap();
-        // Neighbours are known before: while they are asked for packets wait, and too many are dropped.
+        // Resolves the neighbours first. Packets wait during the resolution, and too many waiting packets are dropped.
         for to in [link.right_v4().to_string(), link.right_v6().to_string()] {
             middle.tool("ping", &["-c", "1", "-W", "9", &to]).unwrap();
         }
@@ -80,7 +81,7 @@ fn udp(to: u16, rest: &[u8]) -> Vec<u8> {
     [&[0x9c, 0x40], &to.to_be_bytes()[..], &length, &[0, 0], rest].concat()
 }
 
-/// 101 packets by each of five ways, and one of the form with the backlog.
+/// Returns 101 packets in each of five encapsulations, and one packet whose advertisement has the backlog.
 fn that_say_something(hosts: &Hosts) -> Vec<Vec<u8>> {
     let by_all_ways = |percent: u8| {
         let packet = sctp(&[150, percent, 0, 4]);
@@ -96,7 +97,8 @@ fn that_say_something(hosts: &Hosts) -> Vec<Vec<u8>> {
     (0..=100).flat_map(by_all_ways).chain([with_backlog]).collect()
 }
 
-/// Other chunks, protocols and ports, forms that are none, a later fragment, and one that ends within the chunk.
+/// Returns packets without a valid advertisement: other chunks, protocols and ports, invalid advertisements, a later fragment,
+/// and a packet that ends within the chunk.
 fn that_say_nothing(hosts: &Hosts) -> Vec<Vec<u8>> {
     let sound = sctp(&[150, 50, 0, 4]);
     let others = [

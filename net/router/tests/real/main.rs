@@ -1,4 +1,5 @@
-//! The program between real hosts: packets of unmodified programs, which the daemon advertises for, meet the kernel's classes.
+//! Tests of the program between real hosts. The daemon advertises for unmodified programs, and the router classifies their
+//! packets.
 //!
 //! Needs root, and `sctpifyd`, `sctpify` and `shimrules` built beside the tests (`./x test` does) or in SCTPIFY_BIN_DIR.
 

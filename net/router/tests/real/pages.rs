@@ -1,4 +1,4 @@
-//! The pages of the router's commands, drawn by a browser, and their numbers for Prometheus.
+//! Tests of the pages of the router's commands, which a browser draws, and of their metrics for Prometheus.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ impl World {
         self.middle.tool("curl", &["-s", "--max-time", "10", &url]).unwrap_or_default()
     }
 
-    /// A sender on alpha whose bytes go on for so many seconds, and its receiver.
+    /// Starts a sender on alpha that sends for so many seconds, and its receiver on beta.
     fn sending(&self, seconds: &str) -> [Process; 2] {
         let receiver = self.ends.serve(&self.ends.beta, &["receive", &PORT.to_string()]);
         let target = format!("{}:{PORT}", self.link.right_v4());

@@ -1,4 +1,4 @@
-//! `sctpify-router run`: our own queues between two interfaces.
+//! Tests of `sctpify-router run`: our own queues between two interfaces.
 
 use std::time::Duration;
 
@@ -6,13 +6,13 @@ use crate::ends::{LIMIT, PORT};
 use crate::world::World;
 use serde_json::Value;
 
-/// The router's last words: counters of the direction from alpha to beta.
+/// Returns the counters of the direction from alpha to beta, from the router's final report.
 fn last_words(report: &str) -> Value {
     let line = report.lines().find(|line| line.starts_with('{')).expect(report);
     serde_json::from_str::<Value>(line).unwrap()["directions"][0].clone()
 }
 
-/// Parses the output of `bulk`: bytes, or a number, and microseconds.
+/// Parses the output of `bulk`: a number of bytes or of transfers, and microseconds.
 fn numbers(report: &str) -> [f64; 2] {
     let line = report.lines().last().unwrap_or_default();
     let mut words = line.split_whitespace().map(|word| word.parse().expect(line));
@@ -41,7 +41,7 @@ fn two_flows_share_the_rate_alike_and_what_the_queue_counts_adds_up() {
     let metrics = world.middle.tool("curl", &["-s", "http://127.0.0.1:9896/metrics"]).unwrap();
     let words = last_words(&world.stop(router));
     let (sum, ratio) = (rates[0] + rates[1], rates[0] / rates[1]);
-    // A busy host may send less than the link carries; never more.
+    // A busy host may send less than the link carries, but never more.
     assert!((2.0..20.5).contains(&sum) && (0.8..1.25).contains(&ratio), "{rates:?}");
     let count = |key: &str| words[key].as_u64().expect(key);
     assert!(count("sent") > 1000 && count("dropped_control") == 0 && words["policy"] == "ltf", "{words}");
@@ -51,7 +51,7 @@ fn two_flows_share_the_rate_alike_and_what_the_queue_counts_adds_up() {
     assert!(output.parse::<u64>().unwrap() > 500, "{metrics}");
 }
 
-/// Returns the time that a program on beta takes to fetch 400 kB from alpha beside a long transfer, in seconds.
+/// Returns the mean time in seconds in which a program on beta fetches 400 kB from alpha, during a long transfer.
 fn fetched(policy: &[&str]) -> f64 {
     let world = World::gap("udp", "backlog");
     let router = world.spawn_router(&[&["run", "left", "right", "--rate", "10mbit"], policy].concat());

@@ -1,5 +1,5 @@
-//! Two hosts with daemons and a router between them, where the program runs. A sender's own queues see whole trains (GSO), sorted by
-//! their first packet; a router sees each packet.
+//! Two hosts with daemons, and a host between them on which the router runs. A sender's own queue sees whole trains (GSO), and
+//! would classify them by their first packet. A router sees each packet.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,12 @@ use crate::ends::{Ends, LIMIT, ROUTER, counted};
 pub(crate) struct World {
     pub(crate) ends: Ends,
     pub(crate) middle: Host,
-    /// From the router to beta.
+    /// Link from the router to beta.
     pub(crate) link: Link,
 }
 
 impl World {
-    /// The router forwards by the kernel. Programs advertise as `form` says, over these carriers.
+    /// Builds a world in which the router's kernel forwards. Programs advertise in this `form`, over these carriers.
     pub(crate) fn routed(carriers: &str, form: &str) -> World {
         let (lab, [alpha, beta, middle]) = hosts();
         let first = lab.join(&alpha, &middle, 1, Offloads::Off).unwrap();
@@ -33,12 +33,12 @@ impl World {
         World { ends: Ends::new(lab, [alpha, beta], carriers, form, "try"), middle, link }
     }
 
-    /// Nothing passes between the router's interfaces `left` and `right` but by a program of ours.
+    /// Builds a world in which only a program of ours passes packets between the router's interfaces `left` and `right`.
     pub(crate) fn gap(carriers: &str, form: &str) -> World {
         World::gap_with(carriers, form, "try")
     }
 
-    /// Like [`World::gap`], where programs read all chunks.
+    /// Builds a world like [`World::gap`], without encryption, so programs on the path can read all chunks.
     pub(crate) fn readable_gap(carriers: &str, form: &str) -> World {
         World::gap_with(carriers, form, "off")
     }
@@ -49,14 +49,14 @@ impl World {
         World { ends: Ends::new(lab, [alpha, beta], carriers, form, encryption), middle, link }
     }
 
-    /// Runs `sctpify-router` on the router.
+    /// Runs `sctpify-router` on the router to its end.
     pub(crate) fn router(&self, words: &[&str]) -> Finished {
         let mut command = self.middle.command(ROUTER);
         command.args(words);
         self.middle.run("router", command, LIMIT).unwrap()
     }
 
-    /// Starts `sctpify-router` on the router, until it says that it runs.
+    /// Starts `sctpify-router` on the router, and waits until it prints "running".
     pub(crate) fn spawn_router(&self, words: &[&str]) -> Process {
         let mut command = self.middle.command(ROUTER);
         command.args(words);
@@ -65,13 +65,13 @@ impl World {
         router
     }
 
-    /// Ends it; what it tells then.
+    /// Stops the program, and returns its output.
     pub(crate) fn stop(&self, router: Process) -> String {
         router.signal(Signal::SIGINT).unwrap();
         router.finish(LIMIT).unwrap().good().unwrap().stdout
     }
 
-    /// Returns the packets that passed each of the kernel's classes, without classes that had none.
+    /// Returns the number of packets of each of the kernel's classes, without classes that had none.
     pub(crate) fn counted(&self) -> BTreeMap<String, u64> {
         let output = self.router(&["--json", "tc", "show", &self.link.name()]).good().unwrap().stdout;
         counted(&output)
