@@ -1,8 +1,8 @@
-//! Classes with an SFQ each, as a kernel's HTB has them where all may borrow the whole link: they take turns by their quanta.
+//! Classes with an SFQ each, like those of the kernel's HTB if each may borrow the whole link. The classes take turns in
+//! proportion to their quanta.
 //!
-//! The class is chosen packet by packet. A flow whose packets fall into several classes has its packets reordered: that is
-//! the price of the 2016 project's classes, which are here to be measured, not to be recommended. Begin at
-//! [`Classes::new`].
+//! The class is chosen for each packet. If packets of a flow fall into several classes, the flow is reordered. This is the price
+//! of the 2016 project's classes, which are here to be measured, not to be recommended. Begin at [`Classes::new`].
 
 use base::Time;
 
@@ -10,21 +10,24 @@ use crate::packet::{Packet, View};
 use crate::queue::{Backlog, Counters, Queue};
 use crate::sfq::{Sfq, SfqConfig};
 
-/// The quantum of the 2016 project's classes, in bytes: the most that HTB takes by itself.
+/// Quantum of the 2016 project's classes, in bytes: the greatest quantum that HTB computes.
 const SEED_QUANTUM: usize = 200_000;
-/// A quantum is this many bytes for each part of the rate: HTB's tenth of a second's bytes (`r2q 10`) at 75 Mbit/s, in 55 parts.
+/// Bytes of quantum for each part of the rate. HTB computes a tenth of a second's bytes (`r2q 10`), here at 75 Mbit/s in 55
+/// parts.
 const RISING_QUANTUM: usize = 17_000;
-/// Turns of the two classes of [`Classifier::Control`].
+/// Quantum of both classes of [`Classifier::Control`], in bytes.
 const CONTROL_QUANTUM: usize = 1500;
 
-/// Which class a packet is of.
+/// Rule that chooses the class of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Classifier {
-    /// As the 2016 project's script has it: tenths 1 to 9 have a class each, all else is of the first; all alike.
+    /// Rule of the 2016 project's script. Tenths 1 to 9 have a class each, and the first class holds all other packets. All
+    /// quanta are equal.
     SeedTenths,
-    /// As its text has it: 10 classes by tens of percent, the fuller the more of the link, and one for what says nothing.
+    /// Rule of the 2016 project's text. There are 10 classes by tens of percent, whose quanta rise with the occupancy. An
+    /// eleventh class holds packets without an advertisement.
     Rising,
-    /// Packets without DATA, and the rest; both alike.
+    /// Two classes with equal quanta: packets without data, and all others.
     Control,
 }
 
@@ -55,17 +58,17 @@ struct Class<T> {
     deficit: i64,
 }
 
-/// The queue.
+/// Queue of several classes.
 #[derive(Debug)]
 pub struct Classes<T> {
     classifier: Classifier,
     classes: Vec<Class<T>>,
-    /// The class whose turn it is.
+    /// Index of the class whose turn it is.
     turn: usize,
 }
 
 impl<T> Classes<T> {
-    /// Empty classes, each with an SFQ of this kind; `seed` begins their hashes.
+    /// Creates empty classes, each with an SFQ of these settings. `seed` initialises their hashes.
     pub fn new(classifier: Classifier, leaf: SfqConfig, seed: u64) -> Classes<T> {
         let class = |(n, quantum): (usize, usize)| Class {
             queue: Sfq::new(leaf, seed.wrapping_add(n as u64)),
@@ -129,7 +132,7 @@ mod tests {
         assert_eq!(Classifier::SeedTenths.class(&data(0, 1, 1500).view), 0);
     }
 
-    /// Packets of 1,000 that each class sends, where all always have some.
+    /// Returns how many of 10,000 packets each class sends, if both classes always have packets.
     fn shares(classifier: Classifier, occupancies: [u8; 2]) -> [usize; 2] {
         let mut queue = Classes::new(classifier, SfqConfig::default(), 1);
         let packet = |n: usize| {

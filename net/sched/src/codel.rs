@@ -1,12 +1,12 @@
-//! CoDel (RFC 8289): drops from the head of a queue whose packets have waited for more than `target` for an `interval`, and more
-//! often the longer that lasts. Time and square roots are kept as Linux keeps them: units of 1,024 ns, and a Newton step each
-//! drop. Begin at [`Codel::judge`].
+//! CoDel (RFC 8289). If packets wait for longer than `target` during an `interval`, CoDel drops packets from the head of the
+//! queue. The longer this lasts, the more often it drops. Times and square roots are computed as in Linux: in units of 1,024 ns,
+//! and with one Newton step per drop. Begin at [`Codel::judge`].
 
 use std::time::Duration;
 
 use base::Time;
 
-/// Units of 1,024 ns; compared as serial numbers.
+/// Time in units of 1,024 ns. Values wrap, and are compared as serial numbers.
 pub(crate) type Ticks = u32;
 
 pub(crate) fn ticks(nanos: u64) -> Ticks {
@@ -21,12 +21,12 @@ fn is_after(a: Ticks, b: Ticks) -> bool {
     b.wrapping_sub(a).cast_signed() < 0
 }
 
-/// Highest bits of a 32-bit fraction that are kept.
+/// Number of bits of a 32-bit fraction that the stored root leaves out.
 const ROOT_SHIFT: u32 = 16;
-/// 1 / √1.
+/// Stored value of 1 / √1.
 const ROOT_OF_ONE: u16 = u16::MAX;
 
-/// State of one queue.
+/// CoDel's state for one queue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Codel {
     pub(crate) target: Ticks,
@@ -34,9 +34,9 @@ pub(crate) struct Codel {
     count: u32,
     last_count: u32,
     is_dropping: bool,
-    /// 1 / √count, a fraction of 2¹⁶.
+    /// 1 / √count, in units of 2⁻¹⁶.
     root: u16,
-    /// Time at which the wait will have been too long for an interval; 0: it is not too long.
+    /// Time at which the wait will have exceeded the target for an interval; 0 if it does not exceed the target.
     first_above: Ticks,
     drop_next: Ticks,
 }
@@ -44,9 +44,9 @@ pub(crate) struct Codel {
 /// Decision on the packet at the head.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
-    /// It goes.
+    /// The packet leaves.
     Pass,
-    /// It is dropped, or marked; a marked one goes.
+    /// The packet is dropped, or it is marked and leaves.
     Drop,
 }
 
@@ -64,18 +64,19 @@ impl Codel {
         }
     }
 
-    /// The queue has run empty.
+    /// Resets the state, because the queue has become empty.
     pub(crate) fn on_empty(&mut self) {
         self.first_above = 0;
         self.is_dropping = false;
     }
 
-    /// So many packets were dropped for want of room: that counts as if it had dropped them, and it goes on from there.
+    /// Counts packets that were dropped because the queue was full. CoDel continues as if it had dropped these packets itself.
     pub(crate) fn on_dropped_otherwise(&mut self, packets: u32) {
         self.count = self.count.wrapping_add(packets);
     }
 
-    /// The packet at the head has waited since `since`; `is_short`: no more than a packet waits behind it.
+    /// Reports whether the packet at the head has waited for too long. It was enqueued at `since`. If `is_short`, no more than
+    /// one packet waits behind it.
     fn is_too_late(&mut self, now: Ticks, since: Ticks, is_short: bool) -> bool {
         let waited = now.wrapping_sub(since);
         if is_after(self.target, waited) || is_short {
@@ -89,7 +90,7 @@ impl Codel {
         is_after(now, self.first_above)
     }
 
-    /// Decides on the packet at the head, which is the first of this dequeue, or comes after a dropped one.
+    /// Decides on the packet at the head. `is_first` is true for the first packet of a dequeue, and false after a dropped packet.
     pub(crate) fn judge(&mut self, now: Time, since: Time, is_short: bool, is_first: bool) -> Verdict {
         let now = ticks(now.as_nanos());
         let is_late = self.is_too_late(now, ticks(since.as_nanos()), is_short);
@@ -110,7 +111,7 @@ impl Codel {
         Verdict::Pass
     }
 
-    /// Begins to drop: about as often as when it last stopped, if that was not long ago.
+    /// Begins to drop. If CoDel stopped dropping only recently, it resumes with about the same frequency.
     fn begin(&mut self, now: Ticks) {
         self.is_dropping = true;
         let delta = self.count.wrapping_sub(self.last_count);
@@ -126,7 +127,7 @@ impl Codel {
         self.drop_next = self.after(now);
     }
 
-    /// root ← root (3 − count root²) / 2.
+    /// Improves the stored root by one Newton step: root ← root (3 − count root²) / 2.
     fn newton(&mut self) {
         let root = u64::from(u32::from(self.root) << ROOT_SHIFT);
         let square = (root * root) >> 32;
@@ -134,7 +135,7 @@ impl Codel {
         self.root = ((factor.wrapping_mul(root) >> 31) as u32 >> ROOT_SHIFT) as u16;
     }
 
-    /// interval / √count after `at`.
+    /// Returns the time that is interval / √count after `at`.
     fn after(&self, at: Ticks) -> Ticks {
         let root = u64::from(u32::from(self.root) << ROOT_SHIFT);
         at.wrapping_add(((u64::from(self.interval) * root) >> 32) as u32)
@@ -151,7 +152,7 @@ mod tests {
         Codel::new(Duration::from_millis(5), Duration::from_millis(100))
     }
 
-    /// Returns the times at which packets are dropped that all have waited for 50 ms, one coming each millisecond.
+    /// Returns the times of drops, in ms. One packet arrives per millisecond, and each has waited for 50 ms.
     fn drops(until: u64) -> Vec<u64> {
         let mut codel = codel();
         let late = |codel: &mut Codel, ms: &u64| {
@@ -164,7 +165,8 @@ mod tests {
     #[test]
     fn it_begins_after_an_interval_and_drops_by_the_square_root_of_their_number() {
         let found = drops(1000);
-        // The first an interval after the wait was too long; then 1/√count apart, each by one step of Newton's.
+        // The first drop comes one interval after the wait became too long. Later drops are 1/√count intervals apart, with one
+        // Newton step each.
         let (mut expected, mut root) = (201.0, 1.0_f64);
         for (n, found) in found.iter().enumerate() {
             assert!((*found as f64 - expected).abs() < 3.0, "{found} {expected}");
@@ -188,7 +190,8 @@ mod tests {
             (100..2500).filter(late).filter(|ms| *ms >= 1500).count()
         };
         let (without, with) = (drops(0), drops(40));
-        // From 49 and from 89 drops on: 2 (√(49 + n) - √49) intervals of 100 ms are a second when n = 95, 2 (√(89 + n) - √89) when n = 119.
+        // The count starts at 49, or at 89 with the other drops. The next n drops take 2 (√(49 + n) - √49) or 2 (√(89 + n) - √89)
+        // intervals of 100 ms. They take one second if n = 95, or n = 119.
         assert!((90..100).contains(&without) && (114..124).contains(&with), "{without} {with}");
     }
 

@@ -1,4 +1,4 @@
-//! First in, first out, with tail drop. Behind a [`Pace`](crate::Pace) with a burst it is Linux's token bucket filter.
+//! First in, first out, with tail drop. Behind a [`Pace`](crate::Pace) with a burst, it acts like Linux's token bucket filter.
 
 use std::collections::VecDeque;
 
@@ -7,10 +7,10 @@ use base::Time;
 use crate::packet::Packet;
 use crate::queue::{Backlog, Counters, Queue};
 
-/// One queue for all.
+/// One queue for all packets.
 #[derive(Debug)]
 pub struct Fifo<T> {
-    /// Most packets in it.
+    /// Limit on the packets in the queue.
     limit: usize,
     packets: VecDeque<Packet<T>>,
     backlog: Backlog,
@@ -18,7 +18,7 @@ pub struct Fifo<T> {
 }
 
 impl<T> Fifo<T> {
-    /// An empty queue for so many packets.
+    /// Creates an empty queue for up to `limit` packets.
     pub fn new(limit: usize) -> Fifo<T> {
         Fifo { limit, packets: VecDeque::new(), backlog: Backlog::default(), counters: Counters::default() }
     }

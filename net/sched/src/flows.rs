@@ -1,7 +1,7 @@
-//! State of each flow, and the orders of the flows.
+//! State of each flow, and the orderings of the flows.
 //!
-//! Invariants: a flow is in all three orders if it has packets, else among the idle ones; no more flows than the limit
-//! are kept: for a new one the flow idle longest is forgotten. Begin at [`Flows::find`].
+//! Invariants: a flow with packets is in all three orderings, and any other flow is in the idle set. The number of flows never
+//! exceeds the limit: a new flow replaces the flow that was idle for the longest time. Begin at [`Flows::find`].
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -9,34 +9,36 @@ use base::Time;
 
 use crate::packet::{Flow, Packet};
 
-/// A place in the table.
+/// Index of a flow in the table.
 pub(crate) type Id = usize;
 
-/// One flow.
+/// State of one flow.
 #[derive(Debug)]
 pub(crate) struct State<T> {
     name: Flow,
     pub(crate) packets: VecDeque<Packet<T>>,
     pub(crate) bytes: usize,
-    /// Bytes served, counted from where the flow entered.
+    /// Bytes served, plus the level at which the flow entered.
     pub(crate) served: u64,
-    /// Bytes served lately, which fade; when they last faded.
+    /// Bytes served recently. The value decays over time.
     pub(crate) attained: f64,
-    /// The largest claim lately, which fades too.
+    /// Largest recent claim, in bytes. The value decays over time.
     pub(crate) claim_max: f64,
+    /// Time of the last decay.
     pub(crate) faded_at: Time,
-    /// Bytes left: the sender's advertisement and the backlog here, less the bytes served since; and the time of the advertisement.
+    /// Data left to send in bytes, and the time of the advertisement. It is the advertised backlog and the backlog here, less the
+    /// bytes served since.
     pub(crate) left: Option<(u64, Time)>,
-    /// True if its last advertisement reported waiting data.
+    /// True if the flow's last advertisement reported waiting data.
     pub(crate) is_starved: bool,
     pub(crate) idle_since: Time,
-    /// Since when it has something to send, with pauses no longer than a sender's word counts.
+    /// Time since which the flow has had data to send. Pauses within the lifetime of an advertisement are ignored.
     pub(crate) busy_since: Time,
-    /// Its key in the orders.
+    /// Keys in the orderings; `None` while the flow has no packets.
     order: Option<Order>,
 }
 
-/// Position of a flow with packets.
+/// Keys of a flow with packets in the three orderings.
 #[derive(Clone, Copy, Debug)]
 struct Order {
     served: u64,
@@ -71,7 +73,8 @@ impl<T> Flows<T> {
         }
     }
 
-    /// The flow of this name, which enters at `served` if it is new; `None` if there is no place.
+    /// Returns the flow with this name. A new flow enters at the level `served`. Returns `None` if the table is full and no flow
+    /// is idle.
     pub(crate) fn find(&mut self, now: Time, name: Flow, served: u64) -> Option<Id> {
         if let Some(&id) = self.names.get(&name) {
             return Some(id);
@@ -115,7 +118,8 @@ impl<T> Flows<T> {
         Some(())
     }
 
-    /// Forgets flows that have been idle since before `then`; two at most, for each is only once new.
+    /// Forgets up to two flows that have been idle since before `then`. Two per packet are enough, because a packet adds no more
+    /// than one flow.
     pub(crate) fn forget_idle(&mut self, then: Time) {
         for _ in 0..2 {
             if self.idle.first().is_some_and(|(since, _)| *since < then) {
@@ -132,7 +136,7 @@ impl<T> Flows<T> {
         &mut self.table[id]
     }
 
-    /// The flow has changed: it goes to its places, by `key` among those to be served, and by `burden` among those to lose packets.
+    /// Updates the position of a flow that has changed. `key` orders the flows for service, and `burden` orders them for drops.
     pub(crate) fn settle(&mut self, now: Time, id: Id, key: u64, burden: u64) {
         let state = &mut self.table[id];
         let order = (!state.packets.is_empty()).then_some(Order { served: state.served, burden, key });
@@ -159,17 +163,17 @@ impl<T> Flows<T> {
         }
     }
 
-    /// The flow with packets that was served least.
+    /// Returns the flow with packets that was served least.
     pub(crate) fn least_served(&self) -> Option<Id> {
         self.by_served.first().map(|it| it.1)
     }
 
-    /// The flow with packets of the greatest burden.
+    /// Returns the flow with packets that has the greatest burden.
     pub(crate) fn heaviest(&self) -> Option<Id> {
         self.by_burden.last().map(|it| it.1)
     }
 
-    /// The flow with packets of the least key, and that.
+    /// Returns the least key, and the flow with packets that has it.
     pub(crate) fn least_key(&self) -> Option<(u64, Id)> {
         self.by_key.first().copied()
     }

@@ -1,8 +1,8 @@
-//! Fair queueing with CoDel (RFC 8290) as Linux has it: `tc qdisc add … fq_codel`.
+//! Fair queueing with CoDel (RFC 8290), as in Linux: `tc qdisc add … fq_codel`.
 //!
-//! Flows are hashed into queues; new ones go before old ones, for one quantum; each queue has a CoDel of its own. When all is
-//! full, the queue with most bytes loses half of them from its head, 64 packets at most. Invariant: a queue is in one
-//! of the two lists or has no packets. Begin at [`FqCodel::new`].
+//! Flows are hashed into queues. New queues precede old ones for one quantum. Each queue has its own CoDel state. When a limit is
+//! exceeded, the queue with the most bytes loses half of them from its head, but no more than 64 packets. Invariant: a queue is
+//! in one of the two lists, or it has no packets. Begin at [`FqCodel::new`].
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -14,32 +14,32 @@ use crate::hash::FlowHash;
 use crate::packet::Packet;
 use crate::queue::{Backlog, Counters, Queue};
 
-/// Packets dropped at once when all is full.
+/// Limit on the packets that are dropped at once when a limit is exceeded.
 const BATCH: u32 = 64;
 
 /// Size and delay settings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FqCodelConfig {
-    /// Most packets in all.
+    /// Limit on the packets in all queues together.
     pub packets: usize,
-    /// Most bytes in all.
+    /// Limit on the bytes in all queues together.
     pub bytes: usize,
-    /// Queues.
+    /// Number of queues.
     pub queues: usize,
-    /// Bytes of one turn, from the IP header on.
+    /// Quantum: bytes of one turn, from the IP header on.
     pub quantum: usize,
-    /// Bytes of the longest packet: where no more waits in all, nothing waits too long.
+    /// Length of the longest packet in bytes. CoDel drops nothing while all queues together hold no more bytes than this.
     pub mtu: usize,
     /// Target delay of packets.
     pub target: Duration,
-    /// For how long they may wait longer.
+    /// Time for which the delay may exceed the target before packets are dropped.
     pub interval: Duration,
     /// True if ECN-capable packets are marked instead of being dropped.
     pub marks: bool,
 }
 
 impl Default for FqCodelConfig {
-    /// The defaults of `tc`'s `fq_codel` on Ethernet, whose own header is left out here.
+    /// Returns the defaults of `tc`'s `fq_codel` on Ethernet. Lengths leave out the Ethernet header.
     fn default() -> Self {
         FqCodelConfig {
             packets: 10_240,
@@ -58,13 +58,13 @@ impl Default for FqCodelConfig {
 struct FlowQueue<T> {
     packets: VecDeque<(Time, Packet<T>)>,
     bytes: usize,
-    /// Bytes left of its turn; it may overdraw.
+    /// Bytes left of the queue's turn. The last packet may make the value negative.
     deficit: i64,
     is_listed: bool,
     codel: Codel,
 }
 
-/// The queue.
+/// Queue with fair queueing and CoDel.
 #[derive(Debug)]
 pub struct FqCodel<T> {
     config: FqCodelConfig,
@@ -77,7 +77,7 @@ pub struct FqCodel<T> {
 }
 
 impl<T> FqCodel<T> {
-    /// An empty queue; `seed` is the hash's.
+    /// Creates an empty queue. `seed` initialises the hash.
     pub fn new(config: FqCodelConfig, seed: u64) -> FqCodel<T> {
         let queue = |_| FlowQueue {
             packets: VecDeque::new(),
@@ -105,7 +105,7 @@ impl<T> FqCodel<T> {
         Some((since, packet))
     }
 
-    /// Half of the longest queue goes, from its head.
+    /// Drops half of the longest queue's bytes from its head, but no more than [`BATCH`] packets.
     fn drop_batch(&mut self) {
         let longest = (0..self.queues.len()).max_by_key(|n| (self.queues[*n].bytes, std::cmp::Reverse(*n)));
         let Some(longest) = longest else { return };
@@ -122,7 +122,7 @@ impl<T> FqCodel<T> {
         self.queues[longest].codel.on_dropped_otherwise(dropped);
     }
 
-    /// The next packet of a queue that is not dropped.
+    /// Returns the first packet of a queue that CoDel does not drop.
     fn next_of(&mut self, queue: usize, now: Time) -> Option<Packet<T>> {
         let mut is_first = true;
         loop {
@@ -144,7 +144,7 @@ impl<T> FqCodel<T> {
         }
     }
 
-    /// The queue whose turn it is, and whether it is a new one.
+    /// Returns the queue whose turn it is, and whether it is a new queue.
     fn turn(&mut self) -> Option<(usize, bool)> {
         loop {
             let is_new = !self.new.is_empty();
@@ -188,7 +188,7 @@ impl<T> Queue<T> for FqCodel<T> {
             }
             let list = if is_new { &mut self.new } else { &mut self.old };
             list.pop_front();
-            // A new queue that ran empty goes once through the old ones, or it would be new for ever.
+            // A new queue that became empty moves to the old ones. Otherwise it could stay new for ever.
             if is_new && !self.old.is_empty() {
                 self.old.push_back(queue);
             } else {
@@ -247,7 +247,7 @@ mod tests {
         assert_eq!(queue.counters().dropped, 5);
     }
 
-    /// Serves one packet each 10 ms from a queue that is never empty, for two seconds.
+    /// Serves one packet per 10 ms for two seconds, from a queue that is never empty.
     fn overloaded(ecn: Ecn) -> Counters {
         let mut queue = queue(FqCodelConfig::default());
         let packet = |n| Packet { ecn, ..data(n, 1, 1500) };

@@ -1,4 +1,4 @@
-//! Flows to buckets, by a keyed hash that its users cannot foresee.
+//! Keyed hash of flows to buckets. Senders cannot predict it.
 
 use std::hash::{Hash, Hasher};
 
@@ -6,7 +6,7 @@ use siphasher::sip::SipHasher13;
 
 use crate::packet::Flow;
 
-/// A keyed hash; another key scatters the flows anew.
+/// A keyed hash. Another key scatters the flows differently.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FlowHash {
     key: [u64; 2],
@@ -17,7 +17,7 @@ impl FlowHash {
         FlowHash { key: [seed, !seed] }
     }
 
-    /// The next key, which follows from this one as nobody outside can tell.
+    /// Changes to the next key, which only the holder of the current key can compute.
     pub(crate) fn perturb(&mut self) {
         let mut hasher = SipHasher13::new_with_keys(self.key[0], self.key[1]);
         hasher.write_u64(self.key[0]);
@@ -26,7 +26,7 @@ impl FlowHash {
         self.key = [low, hasher.finish()];
     }
 
-    /// The bucket of a flow, of so many.
+    /// Returns the bucket of a flow, a number below `buckets`.
     pub(crate) fn bucket(&self, flow: &Flow, buckets: usize) -> usize {
         let mut hasher = SipHasher13::new_with_keys(self.key[0], self.key[1]);
         flow.hash(&mut hasher);

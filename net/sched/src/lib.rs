@@ -1,12 +1,14 @@
-//! Queueing policies: which packet a router sends next, and which it drops.
+//! Queueing policies: each selects the packet that a router sends next, and the packets that it drops.
 //!
-//! A [`Queue`] takes packets and gives them back in its order. It decides by a packet's [`View`]: its flow, whether it
-//! has DATA, and what the sender advertises of its send buffer. [`Policy`] names them all: FIFO, SFQ and fq_codel as Linux
-//! has them, the classes of the 2016 send-buffer project, and [`Served`], which remembers what each flow was given and can
-//! let those finish that have little left. [`Pace`] is the link, or a token bucket before it.
+//! A [`Queue`] takes packets and returns them in its own order. It decides from a packet's [`View`]: the flow, whether the packet
+//! has DATA, and the sender's advertisement of its send buffer. [`Policy`] has a variant for each queue:
+//! - FIFO, SFQ and fq_codel as in Linux.
+//! - The classes of the 2016 send-buffer project.
+//! - [`Served`], which remembers the past service of each flow. It can prefer flows that have little left to send.
 //!
-//! Nothing here sends, reads a clock, or trusts what it is told: an advertisement moves its own flow only, within bounds
-//! that [`Served`] names. Every queue and table has a limit. Begin at [`Policy::queue`].
+//! [`Pace`] is the rate of the link, or of a token bucket before it. Nothing here sends packets or reads a clock. Advertisements
+//! are not trusted: each affects only its own flow, within bounds that [`Served`] documents. Every queue and table has a limit.
+//! Begin at [`Policy::queue`].
 
 #![forbid(unsafe_code)]
 

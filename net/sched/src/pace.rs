@@ -1,43 +1,45 @@
-//! Rate at which packets may follow each other: a link, or a token bucket.
+//! Rate of consecutive packets: a link, or a token bucket.
 
 use std::time::Duration;
 
 use base::Time;
 
-/// A rate, and what may pass at once after a pause.
+/// A rate, and the burst that may pass at once after a pause.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
+    /// Bits per second; 0 is unlimited.
     rate: u64,
-    /// Duration of the burst at the rate.
+    /// Transmission time of the burst.
     credit: Duration,
     /// Time at which the bucket is full again.
     full_at: Time,
 }
 
 impl Pace {
-    /// `rate` bits per second, 0 being without limit; `burst` bytes may pass at once after a pause. The bucket is full.
+    /// Creates a pace of `rate` bits per second; 0 is unlimited. `burst` bytes may pass at once after a pause. The bucket is full
+    /// at first.
     pub fn new(rate: u64, burst: usize) -> Pace {
         Pace { rate, credit: time_of(burst, rate), full_at: Time::ZERO }
     }
 
-    /// Returns the time at which the next packet may go: now or later.
+    /// Returns the time at which the next packet may leave: now or later.
     pub fn ready_at(&self, now: Time) -> Time {
         self.level_at().max(now)
     }
 
-    /// Returns the time at which the bucket is level again; in the past by what it holds.
+    /// Returns the time at which the bucket has no debt. Tokens in the bucket move this time into the past.
     fn level_at(&self) -> Time {
         Time::ZERO + self.full_at.since(Time::ZERO + self.credit)
     }
 
-    /// A packet of `length` bytes goes; its last bit is out at the time returned.
+    /// Sends a packet of `length` bytes. Returns the time at which its last bit leaves.
     pub fn take(&mut self, now: Time, length: usize) -> Time {
         self.full_at = self.full_at.max(now) + time_of(length, self.rate);
         self.level_at().max(now)
     }
 }
 
-/// Returns the duration of so many bytes; zero without a rate.
+/// Returns the transmission time of `bytes` bytes; zero without a rate.
 fn time_of(bytes: usize, rate: u64) -> Duration {
     let nanos = (bytes as u128 * 8_000_000_000).checked_div(u128::from(rate)).unwrap_or(0);
     Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))

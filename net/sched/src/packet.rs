@@ -5,25 +5,26 @@ use std::net::IpAddr;
 use base::Ecn;
 use wire::{ChecksumMode, ChunkType, RECORD_OVERHEAD, SendBuffer};
 
-/// Chunks of a packet that are looked at for DATA; a packet with more counts as one that has DATA.
+/// Limit on the chunks that are searched for DATA. A packet with more chunks counts as a packet with DATA.
 const CHUNKS_READ: usize = 16;
-/// Longest value of a DTLS chunk that has neither DATA nor HEARTBEAT inside, whose least lengths are 20: a SACK without gaps fits.
+/// Longest value of a DTLS chunk that contains neither DATA nor HEARTBEAT, in bytes. These chunks have 20 bytes or more. A SACK
+/// without gap blocks has 16.
 const SEALED_CONTROL_MAX: usize = RECORD_OVERHEAD - 4 + 16;
 
 /// A packet in a queue.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Packet<T> {
-    /// The packet itself: what that is, only the caller knows.
+    /// Packet in the form of the caller. The queue does not read it.
     pub body: T,
-    /// Bytes, from the IP header on.
+    /// Length in bytes, from the IP header on.
     pub length: usize,
-    /// The fields that the queue uses.
+    /// Fields that the queue reads.
     pub view: View,
-    /// ECN codepoint; a queue that marks changes it.
+    /// ECN codepoint. A queue that marks packets changes it.
     pub ecn: Ecn,
 }
 
-/// One direction of an association: exact, not a hash.
+/// One direction of an association, identified exactly instead of by a hash.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Flow {
     /// Sender's address.
@@ -36,31 +37,32 @@ pub struct Flow {
     pub to_port: u16,
 }
 
-/// The fields that a router reads of a packet.
+/// Fields that a router reads from a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct View {
-    /// Its flow.
+    /// Flow of the packet.
     pub flow: Flow,
-    /// True if it waits and is dropped like data: it has user data, or probes the path (HEARTBEAT). Probes of the path MTU
-    /// come in pairs, a long and a short one. If only the short one were protected, congestion would look like a smaller
-    /// MTU. Other packets set up, acknowledge or end an association. An encrypted packet has data if it is long enough for that.
+    /// True if the packet waits and is dropped like data. It has user data, probes the path (HEARTBEAT), or is encrypted and long
+    /// enough for either. Probes of the path MTU come in pairs of a long and a short packet. If only the short one were
+    /// protected, congestion would look like a smaller MTU. All other packets set up, acknowledge or end an association.
     pub has_data: bool,
-    /// Its sender's advertisement of its send buffer.
+    /// The sender's advertisement of its send buffer, if the packet has one.
     pub said: Option<Said>,
 }
 
 /// A sender's advertisement of its send buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Said {
-    /// 0 to 100 percent; 0 to 10 tenths in the seed's form.
+    /// Occupancy in percent, 0 to 100. In the form of the 2016 patch, tenths from 0 to 10.
     pub occupancy: u8,
-    /// Bytes that wait for their first transmission, if it says so.
+    /// Bytes that wait for their first transmission, if the advertisement has this field.
     pub backlog: Option<u32>,
 }
 
 impl View {
-    /// Reads an SCTP packet, from its common header on; advertisements are chunks of type `advertised` and count only as the
-    /// first chunk. `None` if there is not even a header. Checksums are not looked at: they are the receiver's business.
+    /// Reads an SCTP packet from its common header on. Advertisements are chunks of type `advertised`, and count only as the
+    /// first chunk. Returns `None` if the packet is shorter than a common header. Checksums are ignored, because the receiver
+    /// verifies them.
     pub fn of_sctp(from: IpAddr, to: IpAddr, packet: &[u8], advertised: ChunkType) -> Option<View> {
         let packet = wire::Packet::parse(packet, ChecksumMode::Ignore).ok()?;
         let header = packet.header;

@@ -1,4 +1,4 @@
-//! All queues by name.
+//! List of all queues, with their settings.
 
 use crate::classes::{Classes, Classifier};
 use crate::fifo::Fifo;
@@ -7,10 +7,10 @@ use crate::queue::Queue;
 use crate::served::{Served, ServedConfig};
 use crate::sfq::{Sfq, SfqConfig};
 
-/// Policy of a router.
+/// Queueing policy of a router.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Policy {
-    /// First in, first out, for so many packets.
+    /// First in, first out, with this limit on packets.
     Fifo(usize),
     /// Stochastic fair queueing.
     Sfq(SfqConfig),
@@ -18,12 +18,12 @@ pub enum Policy {
     Classes(Classifier, SfqConfig),
     /// Fair queueing with CoDel.
     FqCodel(FqCodelConfig),
-    /// Least served first, or least left.
+    /// Least served first, or least left first.
     Served(ServedConfig),
 }
 
 impl Policy {
-    /// An empty queue; the same seed gives the same choices.
+    /// Creates an empty queue. The same seed gives the same choices.
     pub fn queue<T: Send + 'static>(&self, seed: u64) -> Box<dyn Queue<T> + Send> {
         match *self {
             Policy::Fifo(packets) => Box::new(Fifo::new(packets)),

@@ -6,10 +6,10 @@ use crate::packet::Packet;
 
 /// Packets that wait for a link.
 pub trait Queue<T> {
-    /// A packet comes. Packets that do not fit are dropped, this one or others, and counted. Time never goes back.
+    /// Takes a packet. If a limit is exceeded, this packet or others are dropped and counted. `now` must never go back.
     fn enqueue(&mut self, now: Time, packet: Packet<T>);
 
-    /// The packet that goes next; `None` only if none is left.
+    /// Returns the packet that leaves next; `None` only if the queue is empty.
     fn dequeue(&mut self, now: Time) -> Option<Packet<T>>;
 
     /// Returns the backlog.
@@ -51,15 +51,15 @@ impl std::ops::Add for Backlog {
 /// Counters of a queue. Invariant: offered = sent + dropped + waiting.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
-    /// Packets that came.
+    /// Packets that arrived.
     pub offered: u64,
-    /// Packets that went on.
+    /// Packets that left.
     pub sent: u64,
     /// Packets dropped.
     pub dropped: u64,
-    /// Those of them without DATA.
+    /// Dropped packets without DATA.
     pub dropped_control: u64,
-    /// Packets marked for congestion instead of being dropped.
+    /// Packets marked with ECN instead of being dropped.
     pub marked: u64,
 }
 

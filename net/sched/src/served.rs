@@ -1,17 +1,20 @@
-//! Least served first, with a memory; and before that, if wanted, those that have little left.
+//! Queue that serves the least served flow first. It can prefer flows with little left to send.
 //!
-//! Each flow has a queue of its own, by its exact key. The fair part serves the flow that was served least, and drops from the
-//! one of which most was served and waits; a flow that comes back after a pause is given a bounded credit, no more. Packets
-//! without DATA have a queue of their own, served first up to a rate: an association can be set up over a full link.
+//! Each flow has its own queue, found by its exact key. The fair part of the link serves the flow with the least past service.
+//! When the queue is full, the flow with the most bytes served and waiting loses a packet. A flow that returns after a pause gets
+//! only a bounded credit. Packets without DATA have a separate queue, which is served first up to a rate. An association can
+//! therefore be set up over a full link.
 //!
-//! With [`Finish`], most of the link goes to the flow with the least left to send: what waits at its sender by its own word, and what waits
-//! here. Served bytes are subtracted, so an advertisement in every eighth packet is as good as one in each. The longer a flow has had
-//! something left, the less that counts, down to a half: who has most would wait behind newcomers for ever. When all is full,
-//! the flow of which most waits loses its last packet. The word is audited: who was served much more than it ever claimed counts
-//! by what it was served; who claims much is not preferred at all; and the rest of the link stays fair. So a lie gains
-//! nothing that silence would not.
+//! [`Finish`] gives most of the link to the flow with the least left to send. This is the advertised backlog of its sender plus
+//! its backlog here.
+//! - Served bytes are subtracted, so an advertisement in every eighth packet is as good as one in each.
+//! - The longer a flow has had data left, the less this data counts, down to a half. Otherwise the flow with the most data would
+//!   wait behind newcomers for ever.
+//! - When the queue is full, the flow with the most waiting bytes loses its last packet.
+//! - Advertisements are audited. A flow that was served much more than it ever claimed is ordered by its past service. A flow
+//!   that claims much is not preferred. The rest of the link stays fair. A false advertisement therefore gains nothing over none.
 //!
-//! It refuses weights: no claim makes a flow's fair part larger. O(log flows) a packet. Begin at [`Served::new`].
+//! Weights do not exist: no claim enlarges a flow's fair part. Each packet costs O(log flows). Begin at [`Served::new`].
 
 use std::time::Duration;
 
@@ -23,47 +26,47 @@ use crate::pace::Pace;
 use crate::packet::{Packet, Said};
 use crate::queue::{Backlog, Counters, Queue};
 
-/// Send buffer that percents are taken of, for the router does not know it, in bytes.
+/// Assumed size of a send buffer in bytes, for advertisements in percent. A router does not know the real size.
 const BUFFER: u64 = 256 << 10;
-/// Credit of a flow that comes back and said that data waits, in bytes.
+/// Credit of a returning flow whose sender advertised waiting data, in bytes.
 const CREDIT: u64 = 65_536;
-/// Credit of any other flow that comes back: a packet.
+/// Credit of any other returning flow, in bytes: one packet.
 const LITTLE_CREDIT: u64 = 1514;
 /// Lifetime of an advertisement.
 const CLAIM_LIFETIME: Duration = Duration::from_secs(1);
-/// Bytes that a flow may be served beyond its claims before it is audited: some retransmissions.
+/// Bytes that a flow may be served beyond its claims: room for some retransmissions.
 const TOLERANCE: f64 = 6000.0;
 /// Time after which an idle flow is forgotten.
 const MEMORY: Duration = Duration::from_secs(60);
-/// A share of all, in parts.
+/// The whole of a share, in thousandths.
 const WHOLE: u32 = 1000;
 
-/// Sizes, and what is preferred.
+/// Limits, and the preferred flows.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct ServedConfig {
-    /// Most packets with DATA in all.
+    /// Limit on the packets with DATA of all flows together.
     pub packets: usize,
-    /// Most of them of one flow.
+    /// Limit on the packets with DATA of one flow.
     pub per_flow: usize,
-    /// Most packets without DATA.
+    /// Limit on the packets without DATA.
     pub control_packets: usize,
-    /// Bits per second of packets without DATA that go before all others; 0: all.
+    /// Rate in bits per second up to which packets without DATA precede all others; 0 is unlimited.
     pub control_rate: u64,
-    /// Flows remembered; beyond that the packets of new ones are dropped until one is idle.
+    /// Limit on remembered flows. At the limit, packets of new flows are dropped until a flow is idle.
     pub flows: usize,
-    /// The flows preferred before the least served; `None`: none.
+    /// Preference for flows that end soon; `None` serves the least served flows only.
     pub finish: Option<Finish>,
 }
 
 impl ServedConfig {
-    /// With a preference, and with room for a file of 400 kB of each flow that has to wait for its turn.
+    /// Returns settings with a preference. They have room for a file of 400 kB from each flow that has to wait.
     pub fn finishing(finish: Finish) -> ServedConfig {
         ServedConfig { packets: 2000, per_flow: 300, finish: Some(finish), ..ServedConfig::default() }
     }
 }
 
 impl Default for ServedConfig {
-    /// 1,000 packets, 64 of a flow, and no preference.
+    /// Returns a limit of 1,000 packets, of 64 packets per flow, and no preference.
     fn default() -> Self {
         ServedConfig {
             packets: 1000,
@@ -76,38 +79,40 @@ impl Default for ServedConfig {
     }
 }
 
-/// A part of the link for those that end soon.
+/// Part of the link that prefers flows that end soon.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Finish {
-    /// Its size, in thousandths.
+    /// Size of the part, in thousandths of the packets.
     pub share: u32,
     /// The rule for flows that end soon.
     pub favour: Favour,
-    /// Decay of the service count: to a third in this time.
+    /// Time in which past service decays to 1/e, about a third.
     pub memory: Duration,
-    /// Bytes by which less counts as left for each second that a flow has had some; half of it counts always.
+    /// Bytes subtracted from the data left of a flow for each second in which it has had some. At least half of the data left
+    /// always counts.
     pub aging: u64,
 }
 
-/// The flows that [`Finish`] prefers.
+/// Rule by which [`Finish`] selects a flow.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Favour {
-    /// The flow served least recently, whatever it advertises.
+    /// The flow with the fewest bytes served lately, whatever it advertises.
     LeastServed,
-    /// The flow with least left by its advertisement, unaudited. Only to show the effect of lies.
+    /// The flow with the least data left by its advertisement, without an audit. This rule only shows the effect of false
+    /// advertisements.
     LeastClaimed,
-    /// The flow with least left by its advertisement, unless more than `trust` times its largest claim was served; claims of `cap` bytes
-    /// or more are not preferred.
+    /// The flow with the least data left by its advertisement, with an audit. A flow served more than `trust` times its largest
+    /// claim is ordered by its past service, if that is greater. Flows with `cap` bytes left or more are not preferred.
     Audited {
-        /// Number of times that a claim may be served.
+        /// Factor by which served bytes may exceed the largest claim.
         trust: f64,
-        /// Bytes.
+        /// Data left, in bytes, from which on a flow is not preferred.
         cap: u64,
     },
 }
 
 impl Finish {
-    /// The audited form: nine tenths, four times, 2 MB, 50 kB less each second.
+    /// The audited rule: nine tenths of the packets, a factor of 4, a cap of 2 MB, and an aging of 50 kB per second.
     pub const AUDITED: Finish = Finish {
         share: 900,
         favour: Favour::Audited { trust: 4.0, cap: 2_000_000 },
@@ -115,16 +120,16 @@ impl Finish {
         aging: 50_000,
     };
 
-    /// Least attained service: what can be had without anybody's word.
+    /// The rule of least attained service, which needs no advertisements.
     pub const LEAST_SERVED: Finish =
         Finish { share: 900, favour: Favour::LeastServed, memory: Duration::from_secs(20), aging: 0 };
 
-    /// Returns the remaining share of service so long ago.
+    /// Returns the share of past service that still counts after the time `passed`.
     fn fading(&self, passed: Duration) -> f64 {
         (-passed.as_secs_f64() / self.memory.as_secs_f64()).exp()
     }
 
-    /// The lower, the sooner it is served.
+    /// Returns the key of a flow. The flow with the lowest key is served first.
     fn key<T>(&self, now: Time, state: &State<T>) -> u64 {
         let attained = state.attained as u64;
         let Some((left, _)) = state.left else { return attained };
@@ -148,30 +153,30 @@ impl Finish {
     }
 }
 
-/// Bytes that the sender has by its word, with this packet's; and whether something waits there.
+/// Returns the bytes that the sender claims, including this packet, and whether data waits at the sender.
 fn claim_of(said: Said, length: usize) -> (u64, bool) {
     let by_percent = u64::from(said.occupancy) * BUFFER / 100;
     let backlog = said.backlog.map_or(by_percent, u64::from);
     (backlog + length as u64, backlog > 0)
 }
 
-/// The queue.
+/// Queue that serves the least served flow first.
 #[derive(Debug)]
 pub struct Served<T> {
     config: ServedConfig,
     control: Fifo<T>,
     control_pace: Pace,
     flows: Flows<T>,
-    /// The least bytes served of a flow that was fairly served last: where new ones enter.
+    /// Bytes served of the flow that the fair part served last, at its greatest. New flows enter at this level.
     level: u64,
-    /// Thousandths of a packet that the finish part has to its credit.
+    /// Credit of the finish part, in thousandths of a packet.
     turn: u32,
     backlog: Backlog,
     counters: Counters,
 }
 
 impl<T> Served<T> {
-    /// An empty queue.
+    /// Creates an empty queue.
     pub fn new(config: ServedConfig) -> Served<T> {
         Served {
             control: Fifo::new(config.control_packets),
@@ -185,7 +190,7 @@ impl<T> Served<T> {
         }
     }
 
-    /// A packet's flow, with all that the packet tells of it.
+    /// Returns the flow of a packet, and updates the flow from the packet. Returns `None` if the table is full.
     fn enter(&mut self, now: Time, packet: &Packet<T>) -> Option<Id> {
         self.flows.forget_idle(Time::ZERO + now.since(Time::ZERO).saturating_sub(MEMORY));
         let id = self.flows.find(now, packet.view.flow, self.level)?;
@@ -220,14 +225,14 @@ impl<T> Served<T> {
         let state = self.flows.get(id);
         let waiting = state.bytes as u64;
         let (key, burden) = match self.config.finish {
-            // The flow served most may be about to end: its last packets would come a timeout later.
+            // The flow served most may be about to end. If its last packets were dropped, they would arrive one timeout later.
             Some(finish) => (finish.key(now, state), waiting),
             None => (0, state.served + waiting),
         };
         self.flows.settle(now, id, key, burden);
     }
 
-    /// The flow of which most was served and waits loses its last packet; where some are preferred, that of which most waits.
+    /// Drops the last packet of the flow with the most bytes served and waiting. With a preference, only waiting bytes count.
     fn drop_one(&mut self, now: Time) {
         let Some(id) = self.flows.heaviest() else { return };
         let state = self.flows.get_mut(id);
@@ -239,7 +244,7 @@ impl<T> Served<T> {
         self.settle(now, id);
     }
 
-    /// Returns the flow to serve, and whether the fair share decided.
+    /// Returns the flow to serve, and whether the fair part selected it.
     fn choose(&mut self) -> Option<(Id, bool)> {
         let fair = self.flows.least_served()?;
         let Some(finish) = self.config.finish else { return Some((fair, true)) };

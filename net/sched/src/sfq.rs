@@ -1,11 +1,12 @@
-//! Stochastic fair queueing as Linux has it (`tc qdisc add … sfq`).
+//! Stochastic fair queueing, as in Linux (`tc qdisc add … sfq`).
 //!
-//! Flows are hashed into buckets; a bucket with packets has a slot, and slots take turns of a quantum. When all is full, the
-//! longest slot loses its last packet, or if none has two, the slot whose turn is next its only one; when there is no
-//! slot for another bucket, what arrives for it is dropped. Every `perturb` the hash changes and what waits is sorted anew.
+//! Flows are hashed into buckets. A bucket with packets has a slot, and slots take turns of one quantum. When the queue is full,
+//! the longest slot loses its last packet. If no slot has two packets, the slot whose turn is next loses its only one. If a
+//! packet's bucket needs a slot and none is free, the packet is dropped. At each interval of `perturb`, the hash changes and the
+//! waiting packets are sorted again.
 //!
-//! Invariants: a slot in use has packets; slots of each length are in a list of their own, the free ones in that of length
-//! 0; the longest length with a slot is known. Begin at [`Sfq::new`].
+//! Invariants: a slot in use has packets. Each length has a list of the slots with that length, and free slots are in the list of
+//! length 0. `longest` is the greatest length of a slot. Begin at [`Sfq::new`].
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -16,26 +17,27 @@ use crate::hash::FlowHash;
 use crate::packet::Packet;
 use crate::queue::{Backlog, Counters, Queue};
 
-/// Its size.
+/// Limits and parameters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SfqConfig {
-    /// Most packets in all.
+    /// Limit on the packets in all slots together.
     pub packets: usize,
-    /// Most packets of one slot.
+    /// Limit on the packets in one slot.
     pub depth: usize,
-    /// Most buckets that have packets at once.
+    /// Limit on the buckets that have packets at the same time.
     pub slots: usize,
-    /// Buckets.
+    /// Number of buckets.
     pub buckets: usize,
-    /// Bytes of one turn, from the IP header on.
+    /// Quantum: bytes of one turn, from the IP header on.
     pub quantum: usize,
     /// Interval at which the hash changes; `None`: never.
     pub perturb: Option<Duration>,
 }
 
 impl Default for SfqConfig {
-    /// The defaults of `tc`'s `sfq perturb 10` on Ethernet, whose own header is left out here. There is a slot more than packets: a
-    /// newcomer has a place where all have one packet, and one that waited goes. `limit 127` would take it away.
+    /// Returns the defaults of `tc`'s `sfq perturb 10` on Ethernet. Lengths leave out the Ethernet header. There is one slot more
+    /// than packets. If every slot in use has one packet, a newcomer still gets a slot, and a waiting packet is dropped. The
+    /// option `limit 127` would remove this slot.
     fn default() -> Self {
         SfqConfig {
             packets: 127,
@@ -48,23 +50,23 @@ impl Default for SfqConfig {
     }
 }
 
-/// A bucket that has no slot, and the end of lists.
+/// Marker of a bucket without a slot, and of the end of a list.
 const NONE: usize = usize::MAX;
 
 #[derive(Debug)]
 struct Slot<T> {
     packets: VecDeque<Packet<T>>,
     bucket: usize,
-    /// Bytes left of its turn; it may overdraw.
+    /// Bytes left of the slot's turn. The last packet may make the value negative.
     allot: i64,
     /// The slot whose turn is next, in a ring.
     next: usize,
-    /// Neighbours in the list of slots of one length.
+    /// Neighbours in the list of slots with the same length.
     up: usize,
     down: usize,
 }
 
-/// The queue.
+/// Queue with stochastic fair queueing.
 #[derive(Debug)]
 pub struct Sfq<T> {
     config: SfqConfig,
@@ -83,7 +85,7 @@ pub struct Sfq<T> {
 }
 
 impl<T> Sfq<T> {
-    /// An empty queue; `seed` begins the hash.
+    /// Creates an empty queue. `seed` initialises the hash.
     pub fn new(config: SfqConfig, seed: u64) -> Sfq<T> {
         let slots = (0..config.slots).map(|n| Slot {
             packets: VecDeque::new(),
@@ -109,7 +111,7 @@ impl<T> Sfq<T> {
         }
     }
 
-    /// Takes a slot out of the list of its length.
+    /// Removes a slot from the list of its length.
     fn unlink(&mut self, slot: usize) {
         let (up, down, length) = (self.slots[slot].up, self.slots[slot].down, self.length(slot));
         match up {
@@ -121,7 +123,7 @@ impl<T> Sfq<T> {
         }
     }
 
-    /// Puts a slot first into the list of its length.
+    /// Puts a slot at the head of the list of its length.
     fn link(&mut self, slot: usize) {
         let length = self.length(slot);
         let first = std::mem::replace(&mut self.by_length[length], slot);
@@ -158,7 +160,7 @@ impl<T> Sfq<T> {
         packet
     }
 
-    /// Finds the packet its place; gives it back if there is none.
+    /// Sorts a packet into the slot of its bucket. Returns the packet if it has no place.
     fn sort(&mut self, packet: Packet<T>) -> Result<(), Packet<T>> {
         let bucket = self.hash.bucket(&packet.view.flow, self.config.buckets);
         let mut slot = self.buckets[bucket];
@@ -180,7 +182,7 @@ impl<T> Sfq<T> {
         Ok(())
     }
 
-    /// Its turn comes after all others': newcomers that came first would let the others never have theirs.
+    /// Gives a slot the last turn in the ring. If newcomers came first, other slots might never have their turn.
     fn join_ring(&mut self, slot: usize) {
         let first = match self.tail {
             NONE => slot,
@@ -190,7 +192,7 @@ impl<T> Sfq<T> {
         self.tail = slot;
     }
 
-    /// The slot whose turn it is leaves the ring.
+    /// Removes the slot whose turn it is from the ring.
     fn leave_ring(&mut self, slot: usize) {
         if self.tail == slot {
             self.tail = NONE;
@@ -199,7 +201,7 @@ impl<T> Sfq<T> {
         }
     }
 
-    /// The longest slot loses its last packet; if all have one, the slot whose turn is next.
+    /// Drops the last packet of the longest slot. If no slot has two packets, the slot whose turn is next loses its only one.
     fn drop_one(&mut self) {
         let slot = match self.longest {
             0 => return,
@@ -214,7 +216,7 @@ impl<T> Sfq<T> {
         }
     }
 
-    /// Another hash, and all packets to where they belong by it.
+    /// Changes the hash if that is due, and sorts the waiting packets again.
     fn perturb(&mut self, now: Time) {
         let Some(every) = self.config.perturb else { return };
         if now < self.perturb_at {

@@ -1,4 +1,4 @@
-//! Tests that hold for all queues, and packets for them.
+//! Properties of all queues, and packets for tests.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -23,7 +23,7 @@ pub(crate) fn data(body: u32, of: u32, length: usize) -> Packet<u32> {
     Packet { body, length, view: View { flow: flow(of), has_data: true, said: None }, ecn: Ecn::NotEct }
 }
 
-/// 1,500 bytes without DATA.
+/// Returns a packet of 1,500 bytes without DATA.
 pub(crate) fn control(body: u32, of: u32) -> Packet<u32> {
     let packet = data(body, of, 1500);
     Packet { view: View { has_data: false, ..packet.view }, ..packet }
@@ -76,7 +76,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     )
 }
 
-/// Takes the steps; what went out, in order.
+/// Performs the steps, and checks the counters after each. Returns the packets that left, in order.
 fn run(policy: Policy, seed: u64, steps: &[Step]) -> Result<Vec<Packet<u32>>, TestCaseError> {
     let mut queue = policy.queue(seed);
     let (mut now, mut came, mut gone) = (Time::ZERO, 0_u32, Vec::new());

@@ -1,4 +1,4 @@
-//! Queueing disciplines of the Linux kernel in a guest. A gate behind the queue is shut while packets are offered.
+//! Queueing disciplines of the Linux kernel in a guest. An HTB class is their gate, which is shut while packets are offered.
 
 use std::io::Write;
 use std::process::Stdio;

@@ -1,4 +1,4 @@
-//! Tests of the order of service, least served or least left first, and of a misreporting sender's share.
+//! Tests of the order of service, least served or least left first, and of the share of a sender with false advertisements.
 
 use super::*;
 use crate::tests::{control, data, drained, says};
@@ -76,7 +76,8 @@ fn when_full_and_some_are_preferred_the_longest_queue_loses_its_last_packet() {
 #[test]
 fn data_queued_here_counts_as_left_too() {
     let mut queue = finishing(Favour::Audited { trust: 4.0, cap: 2_000_000 });
-    // The first has 30 packets here and nothing at its sender, the second 20,000 bytes there, and says so once.
+    // The first flow has 30 packets here and no data at its sender. The second has 20,000 bytes at its sender, and advertises
+    // them once.
     (0..30).for_each(|n| queue.enqueue(MS(0), says(data(n, 1, 1500), claims(0))));
     queue.enqueue(MS(0), says(data(100, 2, 1500), claims(20_000)));
     (101..110).for_each(|n| queue.enqueue(MS(0), data(n, 2, 1500)));
@@ -105,7 +106,7 @@ fn a_flow_that_waited_long_yields_only_to_a_newcomer_with_half_as_much() {
             queue.enqueue(MS(ms * 100), says(data(1, 1, 1500), claims(100_000)));
         }
         (0..9).for_each(|_| queue.enqueue(MS(4000), says(data(2, 2, 1500), claims(newcomer))));
-        // The fair part serves the newcomer as often as the other.
+        // The fair part serves the newcomer as often as the other flow.
         let order: Vec<_> = (0..9).filter_map(|_| queue.dequeue(MS(4000))).map(|it| it.body).collect();
         let ahead = order.iter().filter(|n| **n == 2).count();
         assert_eq!(ahead >= 8, is_first, "{newcomer}: {order:?}");
@@ -126,7 +127,7 @@ fn control_packets_go_first_up_to_their_rate_and_then_when_nothing_else_waits() 
     (100..120).for_each(|n| queue.enqueue(MS(0), control(n, n)));
     let order = drained(&mut queue);
     let leading = order.iter().take_while(|n| **n >= 100).count();
-    // 16 packets of 1,514 bytes are lent at once; these have 1,500.
+    // The burst is 16 packets of 1,514 bytes. After 16 packets of 1,500 bytes some of it is left, so a 17th packet leaves.
     assert_eq!((leading, &order[17..20], order.len()), (17, &[0, 1, 2][..], 23));
 }
 
@@ -147,7 +148,7 @@ fn no_more_flows_are_remembered_than_the_limit_and_the_one_idle_longest_goes() {
     assert_eq!(queue.flows.len(), 2, "idle ones are forgotten");
 }
 
-/// The order in which one packet each of three flows is served, after two of the fair part.
+/// Returns the order in which four packets of each of three flows leave. The first flow is numbered 1.
 fn order(mut queue: Served<u32>, claims_of: [Option<u32>; 3]) -> Vec<u32> {
     for (n, claim) in (1..).zip(claims_of) {
         for _ in 0..4 {
@@ -164,7 +165,7 @@ fn the_flow_with_least_left_precedes_all_but_the_fair_share() {
         finishing(Favour::Audited { trust: 4.0, cap: 2_000_000 }),
         [Some(900_000), Some(5_000), Some(30_000)],
     );
-    // The first is the fair part's: 0.9 is less than one turn.
+    // The fair part sends the first packet, because a credit of 0.9 is less than one turn.
     assert_eq!(order, [1, 2, 2, 2, 2, 3, 3, 3, 3, 1, 1, 1]);
 }
 
@@ -177,7 +178,7 @@ fn a_flow_with_a_large_claim_is_not_preferred() {
     assert_eq!(order, [1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2, 3], "fair turns");
 }
 
-/// Returns the share of the link of a flow that always claims one byte, beside one that claims its million.
+/// Returns the share of packets of a flow that always claims one byte, next to a flow that claims a million.
 fn liars_share(favour: Favour) -> f64 {
     let mut queue = finishing(favour);
     let packet = |n: u32| says(data(n, n, 1500), claims(if n == 1 { 1 } else { 1_000_000 }));
