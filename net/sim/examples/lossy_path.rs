@@ -1,5 +1,6 @@
-//! A stream of 19 Mbit/s between two hosts with two links of 100 Mbit/s, in virtual time, and what it comes to when the first link
-//! loses a part of all packets from the second second on: with the bound on losses that daemons have between them, and without one.
+//! Effect of a lossy link on a stream, in virtual time. The stream of 19 Mbit/s runs between two hosts that two links of 100
+//! Mbit/s join. After two seconds, the first link begins to lose a share of its packets. The example runs with the bound on
+//! losses that daemons use between them, and without one.
 //!
 //! `cargo run -p sim --example lossy_path [SEEDS [LOSS_PERCENT [ROUND_TRIP_MS]]]`
 
@@ -10,18 +11,18 @@ use base::{Carrier, Time};
 use sctp::{AssociationConfig, AssociationId, EndpointConfig, Event, Timing};
 use sim::{Conversation, HostId, LinkConfig, Loss, Outgoing, World};
 
-/// User bytes of a message.
+/// User bytes of each message.
 const MESSAGE: usize = 1200;
-/// Between two messages.
+/// Interval between two messages.
 const PAUSE: Duration = Duration::from_micros(500);
-/// Before the first link begins to lose.
+/// Duration of the stream before the first link begins to lose packets.
 const CLEAN: Duration = Duration::from_secs(2);
-/// Time that the stream goes on after that.
+/// Duration of the stream on the lossy link.
 const LOSSY: Duration = Duration::from_millis(3500);
-/// Limit on arrivals after the stream's end.
+/// Limit on the wait for the last bytes after the stream's end.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// The receiver's view of one stream.
+/// Results of one stream.
 struct Seen {
     silence: Duration,
     late: Duration,
@@ -52,7 +53,7 @@ fn tell(what: &str, values: impl Iterator<Item = f64>) {
     println!("  {what:27} median {:6.3}  95 % {:6.3}  most {:6.3}", at(0.5), at(0.95), at(1.0));
 }
 
-/// As two daemons have it between them, but for the bound.
+/// Returns the settings that two daemons use between them, except for the bound on losses.
 fn config(loss_max: Option<u8>) -> AssociationConfig {
     AssociationConfig {
         timing: Timing { loss_max, ..Timing::quick() },
@@ -80,7 +81,7 @@ fn stream(seed: u64, loss: f64, delay: Duration, loss_max: Option<u8>) -> Seen {
     let carrier = Carrier::Udp { peer_port: 9899 };
     let id = world.connect(from, to, carrier, config, Conversation::default());
     let mut sent = speak(&mut world, (from, id), CLEAN);
-    // A stream's beginning is independent of the loss.
+    // The stream's beginning is independent of the loss, so its silences do not count.
     world.host_mut(to).app.conversations.values_mut().for_each(|talk| talk.longest_silence = Duration::ZERO);
     world.link_mut(links[0]).config.loss = Loss::Uniform(loss);
     sent += speak(&mut world, (from, id), LOSSY);
@@ -90,7 +91,7 @@ fn stream(seed: u64, loss: f64, delay: Duration, loss_max: Option<u8>) -> Seen {
     Seen { silence: silence(&world, to), late: world.now() - end, switches: changes.count() }
 }
 
-/// Hands messages over for so long; returns their bytes.
+/// Hands messages to the sender for the time `long`, and returns their bytes.
 fn speak(world: &mut World, (from, id): (HostId, AssociationId), long: Duration) -> u64 {
     let end: Time = world.now() + long;
     let mut bytes = 0;

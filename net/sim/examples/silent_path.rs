@@ -1,5 +1,5 @@
-//! A demonstration without any privilege: two hosts in virtual time, two links between them, a transfer, and the
-//! first link going silent in the middle of it.
+//! Demonstration that needs no privileges: two hosts in virtual time transfer data over two links. The first link goes silent
+//! during the transfer.
 //!
 //! `cargo run -p sim --example silent_path [SEED]`
 
@@ -12,7 +12,7 @@ use sim::{Change, Close, Conversation, HostId, LinkConfig, World};
 
 /// Bytes to transfer: 16 MiB.
 const BULK: u64 = 16 << 20;
-/// Bits per second of each link.
+/// Rate of each link in bits per second.
 const RATE: u64 = 100_000_000;
 
 fn main() -> ExitCode {

@@ -1,4 +1,4 @@
-//! The program on a host: it answers INITs, sends its messages, reads, and closes.
+//! The program on a host: answers INITs, sends its messages, reads, and closes.
 //!
 //! Begin at [`App::work`], which runs after each input of the host.
 
@@ -17,73 +17,73 @@ use crate::keying::Keying;
 /// Decision on an INIT.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Listen {
-    /// It is answered.
+    /// The INIT is answered.
     Accept,
-    /// It is answered with so many streams in each direction, and with these extensions.
+    /// The INIT is answered with these numbers of streams and these extensions.
     AcceptOn {
-        /// Outbound and inbound ones.
+        /// Number of outbound streams, and of inbound streams.
         streams: u16,
-        /// The offer.
+        /// Extensions to offer.
         extensions: Extensions,
     },
-    /// ABORT.
+    /// The INIT is answered with ABORT.
     Refuse,
-    /// Silence.
+    /// The INIT is ignored.
     Ignore,
 }
 
 /// Decision on an association that a peer has opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Accept {
-    /// It is accepted at once.
+    /// The association is accepted at once.
     AtOnce,
-    /// It waits for the test.
+    /// The association waits until the test decides.
     Never,
-    /// It is refused at once.
+    /// The association is refused at once.
     Refuse,
 }
 
 /// A message to be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outgoing {
-    /// Its stream.
+    /// Stream of the message.
     pub stream: u16,
     /// True if it may be delivered out of order.
     pub unordered: bool,
-    /// Its bytes.
+    /// User bytes of the message.
     pub bytes: Bytes,
 }
 
-/// A message received whole.
+/// A complete message that was received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Received {
-    /// Its stream.
+    /// Stream of the message.
     pub stream: u16,
-    /// True if it was sent unordered.
+    /// True if the message was sent unordered.
     pub unordered: bool,
-    /// Its bytes.
+    /// User bytes of the message.
     pub bytes: Bytes,
-    /// In how many parts it was delivered.
+    /// Number of parts in which the message was delivered.
     pub parts: usize,
 }
 
-/// Reading of an association.
+/// Way in which the program reads an association.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reading {
-    /// All there is, at once.
+    /// The program reads all available messages at once.
     AtOnce,
-    /// Not at all.
+    /// The program reads nothing.
     Never,
-    /// One message each time this has passed.
+    /// The program reads one message at each interval.
     Every(Duration),
 }
 
 /// The condition on which this side shuts an association down.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Close {
-    /// Not before the test does.
+    /// Never: only the test shuts the association down.
     Never,
-    /// After everything was handed over to be sent, and this many messages were received.
+    /// After all outgoing data was handed over, and this many messages were received.
     After(usize),
 }
 
@@ -96,25 +96,25 @@ pub struct Conversation {
     pub reliability: Reliability,
     /// Bytes still to be sent on stream 0, in messages of one DATA chunk each.
     pub bulk: u64,
-    /// Its reading.
+    /// Way in which the program reads.
     pub reading: Reading,
-    /// The condition on which it is closed.
+    /// Condition on which the program shuts the association down.
     pub close: Close,
     /// True if received data is kept, false if it is only counted.
     pub keeps: bool,
     /// Messages received, if kept.
     pub received: Vec<Received>,
-    /// Messages that the peer gave up after parts of them were received.
+    /// Messages that the peer abandoned after parts of them were received.
     pub received_aborted: usize,
     /// User bytes received.
     pub received_bytes: u64,
-    /// Time at which something was last received, and the longest silence between two receptions.
+    /// Time of the last reception.
     pub last_received: Option<Time>,
-    /// The longest time between two receptions.
+    /// Longest time between two receptions.
     pub longest_silence: Duration,
-    /// Its end.
+    /// Reason for the end of the association; `None` before its end.
     pub closed: Option<CloseReason>,
-    /// Its progress.
+    /// Progress of the conversation.
     pub progress: Progress,
 }
 
@@ -123,7 +123,7 @@ pub struct Conversation {
 pub struct Progress {
     established: bool,
     next_read: Time,
-    /// Messages delivered in part, by stream and order, with the number of parts.
+    /// Partial messages and their number of parts, by stream and by whether the message is unordered.
     partial: BTreeMap<(u16, bool), (BytesMut, usize)>,
     shut: bool,
 }
@@ -157,13 +157,13 @@ pub struct App {
     pub accept: Accept,
     /// Initial state of a conversation that a peer has opened.
     pub template: Conversation,
-    /// All conversations, those that are over included.
+    /// All conversations, including those that have ended.
     pub conversations: BTreeMap<AssociationId, Conversation>,
-    /// Authentication of associations with peers at these addresses, in place of the endpoint's settings.
+    /// Authentication of associations with these peers, in place of the endpoint's settings.
     pub keys: BTreeMap<std::net::IpAddr, AuthConfig>,
     /// Key management, for associations whose packets are protected.
     pub keying: Keying,
-    /// Every event.
+    /// All events, with their times.
     pub log: Vec<(Time, AssociationId, Event)>,
     addresses: Vec<std::net::IpAddr>,
 }
@@ -182,7 +182,7 @@ impl App {
         }
     }
 
-    /// Reacts to events, reads and writes.
+    /// Handles events, reads and writes.
     pub(crate) fn work(&mut self, now: Time, endpoint: &mut Endpoint) {
         while let Some((id, event)) = endpoint.poll_event() {
             self.on_event(now, id, &event, endpoint);
@@ -215,7 +215,7 @@ impl App {
         }
     }
 
-    /// Returns the time at which this program wants to work even if nothing happens.
+    /// Returns the time at which this program must work even without an event.
     pub(crate) fn next_wake(&self) -> Time {
         let reads = |c: &Conversation| match c.reading {
             Reading::Every(_) if c.progress.established && c.closed.is_none() => c.progress.next_read,
@@ -252,7 +252,7 @@ impl Conversation {
         }
         match self.reading {
             Reading::Never => {}
-            // The rest at the end is read at once.
+            // After the end, all remaining data is read at once.
             _ if self.closed.is_some() => self.read_all(now, id, endpoint),
             Reading::AtOnce => self.read_all(now, id, endpoint),
             Reading::Every(pause) => {

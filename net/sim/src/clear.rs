@@ -1,5 +1,5 @@
-//! Default protection of worlds. The environment variable `SIM_PROTECTED` makes all worlds seal their packets, so the same tests also
-//! cover sealed packets. A test that reads or forges packets holds an [`InTheClear`], which prevents this.
+//! Default protection of worlds. If the environment variable `SIM_PROTECTED` is set, all worlds seal their packets, so the same
+//! tests also cover sealed packets. A test that reads or forges packets holds an [`InTheClear`], which prevents this.
 
 use std::cell::Cell;
 
@@ -11,12 +11,12 @@ thread_local! {
     static HELD: Cell<u32> = const { Cell::new(0) };
 }
 
-/// While this exists, worlds that its thread makes protect packets only if their settings say so.
+/// While a thread holds this value, its new worlds protect packets only if their settings require it.
 #[must_use = "it ends when it is dropped"]
 pub struct InTheClear(());
 
 impl InTheClear {
-    /// Begins the time in the clear.
+    /// Begins the time without default protection.
     pub fn begin() -> InTheClear {
         HELD.set(HELD.get() + 1);
         InTheClear(())
@@ -29,7 +29,7 @@ impl Drop for InTheClear {
     }
 }
 
-/// Returns the offer of protection of a new world.
+/// Returns the protection that a new world offers by default.
 pub(crate) fn offer() -> Option<ProtectionConfig> {
     let is_asked = HELD.get() == 0 && std::env::var_os("SIM_PROTECTED").is_some();
     is_asked.then(|| protection(false))

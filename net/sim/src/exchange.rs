@@ -1,19 +1,19 @@
-//! Script of two programs' conversation over one connection, as lengths, for a transport of any kind.
+//! Script of a conversation between two programs over one connection. It consists of lengths, so it fits any transport.
 //!
-//! Begin at [`Exchange::new`] or [`Exchange::upload`]; a driver asks [`Exchange::may_have_sent`] whenever a side has received
-//! something, and is done when [`Exchange::is_over`].
+//! Begin at [`Exchange::new`] or [`Exchange::upload`]. A driver calls [`Exchange::may_have_sent`] whenever a side has received
+//! data. The conversation ends when [`Exchange::is_over`] returns true.
 
 /// An end of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Side {
-    /// The end that opens it.
+    /// The end that opens the connection.
     Client,
-    /// The end that accepts it.
+    /// The end that accepts the connection.
     Server,
 }
 
 impl Side {
-    /// The other end.
+    /// Returns the other end.
     pub fn other(self) -> Side {
         match self {
             Side::Client => Side::Server,
@@ -22,7 +22,7 @@ impl Side {
     }
 }
 
-/// Bytes of both sides in one step: a side begins with its part when it has received all of the other's earlier steps.
+/// Bytes of both sides in one step. A side begins its part when it has received all bytes of the other side's earlier steps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Step {
     /// Bytes from the client.
@@ -32,7 +32,7 @@ pub struct Step {
 }
 
 impl Step {
-    /// Bytes of a side.
+    /// Returns the bytes of a side.
     fn of(self, side: Side) -> u64 {
         match side {
             Side::Client => self.client,
@@ -49,19 +49,20 @@ pub struct Exchange {
 }
 
 impl Exchange {
-    /// These steps, one after another.
+    /// Creates a conversation of these steps, in this order.
     pub fn new(steps: Vec<Step>) -> Exchange {
         let sum = |side| steps.iter().map(|step| step.of(side)).sum();
         let totals = Step { client: sum(Side::Client), server: sum(Side::Server) };
         Exchange { steps, totals }
     }
 
-    /// The client sends so many bytes, and that is all.
+    /// Creates a conversation in which the client sends this many bytes, and the server sends none.
     pub fn upload(bytes: u64) -> Exchange {
         Exchange::new(vec![Step { client: bytes, server: 0 }])
     }
 
-    /// Returns the bytes that a side may have handed over in all, once it has received so many of the other's.
+    /// Returns the total of bytes that `side` may have handed over. `received` is the total that it has received from the other
+    /// side.
     pub fn may_have_sent(&self, side: Side, received: u64) -> u64 {
         let (mut own, mut others) = (0, 0);
         for step in &self.steps {
@@ -74,7 +75,7 @@ impl Exchange {
         own
     }
 
-    /// Reports whether all was said and heard, where the sides have received so much.
+    /// Reports whether the conversation has ended. The arguments are the totals of received bytes.
     pub fn is_over(&self, client_received: u64, server_received: u64) -> bool {
         client_received >= self.totals.server && server_received >= self.totals.client
     }

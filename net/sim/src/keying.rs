@@ -1,8 +1,8 @@
-//! Key management for worlds: the messages of a real method (hello, answer, end) with keys that hide nothing, and a cipher that
-//! authenticates and counts but does not encrypt.
+//! Key management for worlds. It has the messages of a real method (hello, answer, end), but its keys hide nothing. The cipher
+//! authenticates and counts records, and does not encrypt them.
 //!
-//! A record's text stays readable, so that captures and tests see the chunks inside ([`crate::chunk_names`]). A record that was forged, changed or
-//! sealed under another number is found. Begin at [`Keying::on_event`].
+//! The text of a record stays readable, so captures and tests see the chunks inside ([`crate::chunk_names`]). The cipher detects
+//! a record that was forged, changed, or sealed under another number. Begin at [`Keying::on_event`].
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -14,36 +14,36 @@ use sctp::{
     RecordKeys, SealFrom,
 };
 
-/// The method of key management in worlds: for private use.
+/// Number of the key-management method in worlds, from the range for private use.
 const METHOD: u8 = 250;
 
-/// Length of a hello, in bytes: that of a ClientHello with X25519MLKEM768.
+/// Length of a hello, in bytes. A ClientHello with X25519MLKEM768 has about this length.
 const HELLO_LEN: usize = 1400;
 
-/// Length of an answer, in bytes: that of a server's flight.
+/// Length of an answer, in bytes. The first flight of a TLS server has about this length.
 const ANSWER_LEN: usize = 1600;
 
-/// Records that a key may seal.
+/// Default limit on the records that a key may seal.
 const RECORDS: u64 = 1 << 24;
 
 const HELLO: u8 = 1;
 const ANSWER: u8 = 2;
 const END: u8 = 3;
 
-/// The offer of protection by this method.
+/// Returns the offer of protection by this method.
 pub fn protection(required: bool) -> ProtectionConfig {
     ProtectionConfig::new(METHOD, required)
 }
 
-/// The key management of a host.
+/// Key management of a host.
 #[derive(Debug, Default)]
 pub struct Keying {
     negotiations: BTreeMap<AssociationId, Negotiation>,
-    /// Records that keys made from now on may seal; 0: as many as is usual.
+    /// Limit on the records that keys created from now on may seal; 0 means the default.
     pub records: u64,
-    /// Records that keys made from now on may fail to open; 0: any number.
+    /// Limit on the records that keys created from now on may fail to open; 0 means no limit.
     pub forgeries: u64,
-    /// Messages that were refused.
+    /// Number of refused messages.
     pub refused: usize,
 }
 
@@ -54,7 +54,7 @@ struct Negotiation {
 }
 
 impl Keying {
-    /// Begins, where protection is offered: the hello goes with the COOKIE ECHO.
+    /// Begins key management, if protection is offered. The hello leaves with the COOKIE ECHO.
     pub fn begin(&mut self, now: Time, id: AssociationId, endpoint: &mut Endpoint) {
         let hello = hello(FIRST_EPOCH, id);
         if endpoint.send_key_message(now, id, hello.clone()).is_ok() {
@@ -71,7 +71,7 @@ impl Keying {
         }
     }
 
-    /// Follows an event of the endpoint.
+    /// Handles an event of the endpoint.
     pub fn on_event(&mut self, now: Time, id: AssociationId, event: &Event, endpoint: &mut Endpoint) {
         match event {
             Event::KeyMessage { message, sealed } => {
@@ -105,7 +105,8 @@ impl Keying {
         match *message.first()? {
             HELLO => {
                 let epoch = endpoint.epoch(id).map_or(FIRST_EPOCH, |epoch| epoch + 1);
-                // Of two that meet, the one of the association's client goes on. The first keys are the client's to begin.
+                // If two hellos cross, the negotiation of the association's client continues. For the first keys, only the client
+                // may begin.
                 let is_client = endpoint.protection(id)?.role == KeyRole::Client;
                 if is_client && self.negotiations.contains_key(&id) {
                     return (epoch > FIRST_EPOCH).then_some(());
@@ -146,7 +147,7 @@ impl Keying {
             let key = mixed(secret, &[direction]);
             Box::new(OpenCipher { key, records, forgeries, last: Cell::new(None) })
         };
-        // The key of a direction is named by the role of the association's client, whoever began this negotiation.
+        // The role of the association's client names the key of a direction, regardless of the end that began this negotiation.
         let (ours, theirs) = match terms.role {
             KeyRole::Client => (0, 1),
             KeyRole::Server => (1, 0),
@@ -166,13 +167,13 @@ fn hello(epoch: u64, id: AssociationId) -> Bytes {
     hello.into()
 }
 
-/// A cipher that authenticates by a number which anybody could compute who knows the key, and encrypts nothing but the record number.
+/// A cipher whose tags any holder of the key can compute. It encrypts only the record number.
 #[derive(Debug)]
 struct OpenCipher {
     key: u64,
     records: u64,
     forgeries: u64,
-    /// The number of the record that was sealed last.
+    /// Number of the last sealed record.
     last: Cell<Option<u64>>,
 }
 
@@ -217,7 +218,7 @@ impl RecordCipher for OpenCipher {
     }
 }
 
-/// Mixes bytes into a number (FNV-1a by words, ended as splitmix64 is).
+/// Mixes bytes into a number: FNV-1a by words, with the final steps of splitmix64.
 fn mixed(state: u64, bytes: &[u8]) -> u64 {
     let mut hash = state ^ 0xcbf2_9ce4_8422_2325;
     for chunk in bytes.chunks(8) {

@@ -1,13 +1,15 @@
-//! Many protocol engines and links in one deterministic world.
+//! Deterministic simulation of many protocol engines and links.
 //!
-//! A [`World`] holds hosts (each an `sctp::Endpoint` with a scripted [`App`]), links between their addresses, and NATs. It has
-//! its own time: it jumps from one happening to the next, without threads, sockets or clock. One seed gives the same
-//! run, bit for bit ([`World::trace_hash`]). It refuses nothing: what cannot be routed is lost, as on a network.
+//! A [`World`] holds hosts, links between their addresses, and NATs. Each host has an `sctp::Endpoint` and a scripted [`App`]. A
+//! world has its own time, which jumps from one event to the next, without threads, sockets or a clock. The same seed gives the
+//! same run, bit for bit ([`World::trace_hash`]). A packet without a route is lost, as on a network.
 //!
 //! Begin at [`World::new`], [`World::add_host`], [`World::add_link`], [`World::join`], then [`World::connect`] and
-//! [`World::run_for`] or [`World::run_until`]. Beside it is a model of TCP ([`tcp`]), to be compared with over the same links, and
-//! scripts of what programs say ([`Exchange`]) for both; thousands of flows through one bottleneck ([`dumbbell`]), and a model of the
-//! SCTP of Linux 4.6 ([`kernel`]) to be compared with there.
+//! [`World::run_for`] or [`World::run_until`]. Other modules support comparisons:
+//! - [`tcp`] is a model of TCP over the same links.
+//! - [`Exchange`] is a script of a conversation, for both transports.
+//! - [`dumbbell`] sends thousands of flows through one bottleneck.
+//! - [`kernel`] is a model of the SCTP of Linux 4.6, for comparison with a dumbbell.
 
 #![forbid(unsafe_code)]
 

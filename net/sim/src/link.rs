@@ -1,13 +1,13 @@
-//! One link: two directions with the same settings, each a direction of `netem`.
+//! A link with two directions that have the same settings. Each is a direction of `netem`.
 //!
-//! A link decides when a packet arrives, how often, and whether damaged; it never holds packets. Begin at
+//! A link decides when and how often a packet arrives, and whether it is damaged. It never holds packets. Begin at
 //! [`Link::offer`].
 
 use base::{Ecn, Time};
 use netem::{Arrival, Counters, DirectionConfig, Fate, LinkDirection, LossCause};
 use rand_chacha::ChaCha12Rng;
 
-/// A direction of a link, by the order in which [`World::join`](crate::World::join) was told the addresses.
+/// A direction of a link. The order of the addresses in [`World::join`](crate::World::join) defines it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Direction {
     /// From the first address to the second.
@@ -16,26 +16,26 @@ pub enum Direction {
     Backward,
 }
 
-/// One direction, and what is its own in the settings.
+/// State of one direction, and its deviations from the link's settings.
 #[derive(Clone, Debug, Default)]
 struct DirectionState {
     direction: LinkDirection,
     cut: bool,
-    /// The longest IP packet in this direction, if that is another than the link's.
+    /// Length of the longest IP packet in this direction, if it differs from the link's setting, in bytes.
     mtu: Option<usize>,
 }
 
 /// A link between addresses.
 #[derive(Clone, Debug)]
 pub struct Link {
-    /// Its settings, both directions; may be changed while it runs.
+    /// Settings of both directions. They may change during the run.
     pub config: DirectionConfig,
-    /// Its counters, both directions together.
+    /// Counters of both directions together.
     pub counters: Counters,
     directions: [DirectionState; 2],
 }
 
-/// A packet that comes out: when, how marked, and which bit is to be flipped.
+/// A packet that leaves the link: its arrival, and its ECN codepoint.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Coming {
     pub(crate) arrival: Arrival,
@@ -59,7 +59,7 @@ impl Link {
         self.directions[direction as usize].mtu = Some(mtu);
     }
 
-    /// The longest IP packet that goes in this direction, in bytes.
+    /// Returns the length of the longest IP packet in this direction, in bytes.
     pub fn mtu(&self, direction: Direction) -> usize {
         self.directions[direction as usize].mtu.unwrap_or(self.config.mtu)
     }
@@ -69,17 +69,17 @@ impl Link {
         self.config.cut || self.directions[direction as usize].cut
     }
 
-    /// Bytes that wait for the wire, those on it included.
+    /// Returns the bytes that wait for the wire, including those on it.
     pub(crate) fn waiting(&mut self, now: Time, direction: Direction) -> usize {
         self.directions[direction as usize].direction.queue(now).1
     }
 
-    /// A packet is too long for it.
+    /// Counts a packet that is too long for the link.
     pub(crate) fn refuse(&mut self, length: usize) {
         self.counters.refuse(length, LossCause::Length);
     }
 
-    /// A packet of `length` bytes goes in: when it comes out, how often, and how marked.
+    /// Offers a packet of `length` bytes. Returns its arrivals.
     pub(crate) fn offer(
         &mut self,
         now: Time,

@@ -1,7 +1,7 @@
-//! NATs: boxes before hosts, which show a host's UDP packets under an address and a port of their own, and forget what is silent.
+//! NATs in front of hosts. A NAT shows a host's UDP packets under its own address and port, and forgets idle mappings.
 //!
-//! A mapping is of one inner address and one outer one, as in Linux: what comes from elsewhere finds none. To packets that
-//! find none the box's own host answers with port unreachable. Begin at [`Nat::send`] and [`Nat::receive`].
+//! A mapping belongs to one inner and one outer address, as in Linux. Packets from other addresses find no mapping, and the NAT
+//! answers them with port unreachable. Begin at [`Nat::send`] and [`Nat::receive`].
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -11,7 +11,7 @@ use base::Time;
 
 use crate::world::ENCAPSULATION_PORT;
 
-/// Ports that a box gives when the host's own is taken: the first.
+/// Lower bound of the ports that a NAT assigns if the host's own port is taken. The first one is the next port.
 const FIRST_PORT: u16 = 20_000;
 
 /// Settings of a NAT box.
@@ -19,17 +19,19 @@ const FIRST_PORT: u16 = 20_000;
 pub struct NatConfig {
     /// Lifetime of an idle mapping.
     pub memory: Duration,
-    /// True if incoming packets keep a mapping, too, as in Linux. RFC 4787 section 4.3 requires it only of outgoing ones.
+    /// True if incoming packets also keep a mapping alive, as in Linux. RFC 4787 section 4.3 requires this only of outgoing
+    /// packets.
     pub keeps_by_inbound: bool,
-    /// True if a mapping gets the host's port where that is free (RFC 4787 section 4.2.1). Otherwise each new one gets another.
+    /// True if a mapping gets the host's port while that is free (RFC 4787 section 4.2.1). Otherwise each new mapping gets
+    /// another port.
     pub preserves_ports: bool,
-    /// True if the NAT answers packets without a mapping by ICMP port unreachable.
+    /// True if the NAT answers packets without a mapping with ICMP port unreachable.
     pub answers: bool,
-    /// True if other hosts outside have the inner addresses, as in private networks, and answer in the same way.
+    /// True if other hosts outside also have the inner addresses, as in private networks, and answer packets to them with ICMP.
     pub has_strangers: bool,
 }
 
-/// As Linux: with the times of RFC 4787, REQ-5.
+/// Settings of Linux, with the lifetime of RFC 4787, REQ-5.
 impl Default for NatConfig {
     fn default() -> Self {
         NatConfig {
@@ -42,7 +44,7 @@ impl Default for NatConfig {
     }
 }
 
-/// The two addresses of a mapping: the inner one and the outer one.
+/// Inner and outer address of a mapping.
 type Pair = (IpAddr, IpAddr);
 
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +53,7 @@ struct Mapping {
     used: Time,
 }
 
-/// One box.
+/// State of one NAT.
 #[derive(Clone, Debug)]
 pub(crate) struct Nat {
     config: NatConfig,
@@ -64,7 +66,7 @@ impl Nat {
         Nat { config, mappings: BTreeMap::new(), next_port: FIRST_PORT }
     }
 
-    /// A packet goes out: the port that the other end sees.
+    /// Handles an outgoing packet. Returns the port that the other end sees.
     pub(crate) fn send(&mut self, now: Time, inner: IpAddr, outer: IpAddr) -> u16 {
         self.expire(now);
         let port = match self.mappings.get(&(inner, outer)) {
@@ -75,7 +77,7 @@ impl Nat {
         port
     }
 
-    /// A packet comes to a port of the box: the host that it is for, if the box knows one.
+    /// Handles a packet to a port of the NAT. Returns the inner address of the mapping; `None` without a mapping.
     pub(crate) fn receive(&mut self, now: Time, outer: IpAddr, port: u16) -> Option<IpAddr> {
         self.expire(now);
         let keeps = self.config.keeps_by_inbound;
@@ -88,12 +90,13 @@ impl Nat {
         })
     }
 
-    /// Reports whether somebody answers a packet from outside that goes no further, to an inner address or to the box's own.
+    /// Reports whether a packet from outside that goes no further is answered. The packet was sent to an inner address, or to the
+    /// NAT's own.
     pub(crate) fn answers(&self, to_inner: bool) -> bool {
         if to_inner { self.config.has_strangers } else { self.config.answers }
     }
 
-    /// The box is switched off and on.
+    /// Forgets all mappings, as after a restart of the NAT.
     pub(crate) fn forget(&mut self) {
         self.mappings.clear();
     }

@@ -1,4 +1,4 @@
-//! Packets by hand: written for injection, and read for a verdict.
+//! Builds packets for injection, and describes packets for tests.
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use wire::{
     ChecksumMode, Chunk, CommonHeader, Packet, PacketWriter, RECORD_TAG_LEN, Record, VerificationTag,
 };
 
-/// A packet with these ports, tag and chunks, and a right checksum.
+/// Returns a packet with these ports, this tag, these chunks, and a correct checksum.
 ///
 /// # Panics
 /// If the chunks do not fit into 9,000 bytes.
@@ -22,7 +22,8 @@ pub fn packet(source_port: u16, destination_port: u16, tag: u32, chunks: &[Chunk
     bytes
 }
 
-/// The packet as it was before it was sealed by the keys of worlds, which hide nothing, with a checksum of zero; any other as it is.
+/// Returns a packet as it was before the keys of worlds, which hide nothing, sealed it. Its checksum is zero. Returns any other
+/// packet unchanged.
 pub fn opened(packet: &[u8]) -> Cow<'_, [u8]> {
     let parsed = Packet::parse(packet, ChecksumMode::Ignore);
     let Ok(parsed) = parsed else { return Cow::Borrowed(packet) };
@@ -39,7 +40,8 @@ pub fn opened(packet: &[u8]) -> Cow<'_, [u8]> {
     Cow::Borrowed(packet)
 }
 
-/// The names of a packet's chunks, such as `SACK DATA DATA`; a T bit is shown as `ABORT(T)`. Of a sealed packet, those of the chunks inside.
+/// Returns the names of a packet's chunks, such as `SACK DATA DATA`. A set T bit appears as `ABORT(T)`. For a sealed packet,
+/// these are the names of the chunks inside.
 pub fn chunk_names(packet: &[u8]) -> String {
     let packet = opened(packet);
     let Ok(packet) = Packet::parse(&packet, ChecksumMode::Ignore) else { return "malformed".to_owned() };

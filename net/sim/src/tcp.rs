@@ -1,12 +1,19 @@
-//! TCP as a model in virtual time: what our transports are compared with where real time would take days.
+//! Model of TCP in virtual time. Our transports are compared with it where real time would take days.
 //!
-//! Two kinds of sender: NewReno without SACK, as the papers' rival had it (FreeBSD 4.10), and SACK with RACK and TLP, as Linux
-//! has it, each with Reno's or CUBIC's window. They cut a stream, of which only the length counts, into segments and
-//! send them over two directions of `netem`. The model covers the handshake, slow start, congestion avoidance, fast retransmit,
-//! partial acknowledgements, limited transmit, time-outs with back-off and Karn's rule, delayed acknowledgements, SACK blocks,
-//! RACK's reordering window, proportional rate reduction, the tail-loss probe, and HyStart's test of the delay. It does **not** cover
-//! sequence numbers that wrap, closed windows, F-RTO and the undoing of reductions, pauses of the application (slow start after
-//! idle), pacing, ECN, and the end of the connection.
+//! The model has two kinds of sender: NewReno without SACK, and SACK with RACK and TLP. The papers compare with the first
+//! (FreeBSD 4.10), and Linux has the second. Each kind has the window of Reno or of CUBIC. A sender cuts a stream, of which only
+//! the length matters, into segments. The segments pass two directions of `netem`.
+//!
+//! The model covers:
+//! - The handshake, slow start, congestion avoidance, fast retransmit, partial acknowledgements, and limited transmit.
+//! - Time-outs with back-off and Karn's rule.
+//! - Delayed acknowledgements, and SACK blocks.
+//! - RACK's reordering window, proportional rate reduction, the tail-loss probe, and HyStart's test of the delay.
+//!
+//! The model does **not** cover:
+//! - Sequence numbers that wrap, closed windows, and the end of the connection.
+//! - F-RTO, and the undoing of reductions.
+//! - Pauses of the application (slow start after idle), pacing, and ECN.
 //!
 //! Begin at [`TcpConfig`] and [`run`].
 

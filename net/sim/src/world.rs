@@ -1,7 +1,7 @@
-//! The world: hosts, links, and one queue of what happens when.
+//! The world: hosts, links, and one queue of planned events.
 //!
-//! Invariants: time never goes back; what happens at one time happens in the order in which it was planned; nothing
-//! depends on anything but the seed and the calls. Begin at [`World::run_until`].
+//! Invariants: time never goes back. Events at the same time happen in the order in which they were planned. A run depends only
+//! on the seed and the calls. Begin at [`World::run_until`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -24,91 +24,91 @@ use crate::nat::{Nat, NatConfig};
 use crate::{capture, clear};
 use netem::DirectionConfig as LinkConfig;
 
-/// Names a host.
+/// Index of a host.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct HostId(pub usize);
 
-/// Names a link.
+/// Index of a link.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct LinkId(pub usize);
 
-/// Names a NAT.
+/// Index of a NAT.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct NatId(pub usize);
 
-/// The port that associations of [`World::connect`] are opened to.
+/// Port to which [`World::connect`] opens associations.
 const SERVER_PORT: u16 = 7;
 
-/// Longest train of packets.
+/// Length of the longest train of packets, in bytes.
 const TRAIN_BYTES: usize = 65_536;
 
-/// The UDP port of every host's encapsulation.
+/// UDP port of every host's encapsulation.
 pub(crate) const ENCAPSULATION_PORT: u16 = 9899;
 
 /// Octets of a packet that ICMP quotes.
 const QUOTED: usize = 64;
 
-/// Delay of the answer of a NAT without a mapping.
+/// Delay of a NAT's answer to a packet without a mapping.
 const NAT_ANSWER: Duration = Duration::from_millis(1);
 
-/// Inputs to one host at one moment after which something must be wrong: a timer loop without delay.
+/// Limit on the steps at one moment. Further steps show a fault, such as a timer loop without delay.
 const INPUTS_AT_ONCE: usize = 100_000;
 
 /// One packet, as it was sent.
 #[derive(Clone, Debug)]
 pub struct Record {
-    /// When.
+    /// Time at which the packet was sent.
     pub at: Time,
-    /// The route as its sender sees it.
+    /// Route from the sender's view.
     pub route: Route,
     /// The packet, from the SCTP header on.
     pub packet: Vec<u8>,
-    /// Its ECN codepoint as it was sent.
+    /// ECN codepoint with which the packet was sent.
     pub ecn: Ecn,
-    /// True if it was given to a link, and not removed by the filter.
+    /// True unless the filter dropped the packet.
     pub arrives: bool,
 }
 
-/// Result of a filter.
+/// Decision of a filter.
 #[derive(Clone, Debug)]
 pub enum Fate {
-    /// It goes its way.
+    /// The packet goes its way.
     Pass,
-    /// It is lost.
+    /// The packet is lost.
     Drop,
-    /// It goes its way so many times.
+    /// The packet goes its way this many times.
     Copies(usize),
-    /// It goes its way after this delay.
+    /// The packet goes its way after this delay.
     Late(Duration),
-    /// This packet goes in its place.
+    /// These bytes go in place of the packet.
     Replace(Vec<u8>),
 }
 
 /// A change of the world.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Change {
-    /// A direction of a link is cut, or mended.
+    /// Cuts a direction of a link (true), or repairs it (false).
     Cut(LinkId, Direction, bool),
-    /// Both directions are cut, or mended.
+    /// Cuts both directions of a link (true), or repairs them (false).
     CutBoth(LinkId, bool),
-    /// From now on a direction of a link takes IP packets of so many bytes at most. Whether longer ones are answered by ICMP
-    /// is the link's setting.
+    /// Sets the length of the longest IP packet in a direction, in bytes. The link's settings decide whether ICMP answers longer
+    /// packets.
     Mtu(LinkId, Direction, usize),
-    /// From now on the NAT before this address shows packets from its UDP port as coming from that one; packets to the port
-    /// before it are dropped.
+    /// Changes the UDP port under which the NAT before this address shows its packets. Packets to the previous port are dropped.
     Rebind(IpAddr, u16),
-    /// A NAT forgets all it knows, as one does that is switched off and on.
+    /// Clears all mappings of a NAT, as a restart of the NAT does.
     Forget(NatId),
-    /// A host can send nothing from this address any more, and tells its engine so, or can again.
+    /// Makes an address unusable as a source (true), or usable again (false). The host reports a failed transmission to its
+    /// engine.
     Unroutable(IpAddr, bool),
-    /// A host's SCTP goes away (all packets to it are answered by ICMP port unreachable), or comes back.
+    /// Starts (true) or stops (false) a host's SCTP. A stopped host answers all packets with ICMP port unreachable.
     Up(HostId, bool),
-    /// A host's clock jumps forward by this, as after a sleep: all its timers are late at once.
+    /// Moves a host's clock forward, as after a sleep. All its timers are then late at once.
     Jump(HostId, Duration),
-    /// A host's clock falls back by this, but not behind the world's.
+    /// Moves a host's clock back, but not behind the world's clock.
     FallBack(HostId, Duration),
-    /// Others have a host's processor for so long: what comes to it waits in its sockets, its timers are late, and then it takes
-    /// all at once, as a program does that was not let run.
+    /// Gives a host's processor to other programs for this time. Arrivals wait in the host's sockets, and its timers are late.
+    /// Then the host takes all arrivals at once, like a program that was not scheduled.
     Busy(HostId, Duration),
 }
 
@@ -119,7 +119,7 @@ enum Happening {
         packet: Vec<u8>,
         sent: Sent,
     },
-    /// A host may have its processor back.
+    /// The processor of a host may be free again.
     Wake(HostId),
     Change(Change),
 }
@@ -130,7 +130,7 @@ enum Arrival {
     Icmp { route: Route, error: PathError, quoted: Vec<u8> },
 }
 
-/// Sender's view of a packet.
+/// Sender's options for a packet.
 #[derive(Clone, Copy)]
 struct Sent {
     may_fragment: bool,
@@ -148,16 +148,16 @@ pub struct World {
     links: Vec<Link>,
     owners: BTreeMap<IpAddr, HostId>,
     directions: BTreeMap<(IpAddr, IpAddr), (LinkId, Direction)>,
-    /// UDP ports that NATs show, by the address behind them.
+    /// UDP ports that NATs show, by the address behind each NAT.
     ports: BTreeMap<IpAddr, u16>,
     nats: Vec<Nat>,
-    /// The NATs that stand before inner addresses, and the address that each shows.
+    /// NATs before inner addresses, with the address that each NAT shows.
     behind: BTreeMap<IpAddr, (NatId, IpAddr)>,
     /// NATs by the addresses that they show.
     outer: BTreeMap<IpAddr, NatId>,
-    /// Addresses from which nothing can be sent.
+    /// Addresses from which a host cannot send.
     unroutable: BTreeSet<IpAddr>,
-    /// Arrivals at hosts that have no processor.
+    /// Arrivals at hosts whose processor is busy.
     waiting: BTreeMap<HostId, Vec<Arrival>>,
     rng: ChaCha12Rng,
     filter: Option<Filter>,
@@ -165,22 +165,24 @@ pub struct World {
     packets: u64,
     /// Buffer for the engines' trains.
     buf: Vec<u8>,
-    /// True if every engine checks its invariants after each input. On by default; costs time with large windows.
+    /// True if every engine checks its invariants after each input, which is the default. The checks take time with large
+    /// windows.
     pub checks: bool,
-    /// True if packets for the links wait in the sending hosts, which then report the queue to their engines on request.
+    /// True if packets for the links wait in the sending hosts. The hosts then report the length of this queue to their engines
+    /// on request.
     pub queues_are_local: bool,
-    /// The offer of protection where settings have none ([`InTheClear`](crate::InTheClear)).
+    /// Protection that is offered if an association's settings have none ([`InTheClear`](crate::InTheClear)).
     pub protection: Option<ProtectionConfig>,
-    /// True if packets are kept in [`records`](Self::records), and the engines' traces in [`traces`](Self::traces).
+    /// True if packets are recorded in [`records`](Self::records), and the engines' traces in [`traces`](Self::traces).
     pub recording: bool,
-    /// Packets as they were sent, if recorded.
+    /// Packets as they were sent, if `recording` is set.
     pub records: Vec<Record>,
-    /// The engines' trace, if recorded.
+    /// Traces of the engines, if `recording` is set.
     pub traces: Vec<(HostId, TraceRecord)>,
 }
 
 impl World {
-    /// An empty world at time zero. The same seed and the same calls give the same run.
+    /// Creates an empty world at time zero. The same seed and the same calls give the same run.
     pub fn new(seed: u64) -> World {
         World {
             now: Time::ZERO,
@@ -236,7 +238,7 @@ impl World {
         Endpoint::new(self.now, config, seed)
     }
 
-    /// The host's SCTP forgets everything, as after a crash, and begins anew.
+    /// Restarts a host's SCTP, which loses all its state, as after a crash.
     pub fn restart(&mut self, host: HostId, config: EndpointConfig) {
         let endpoint = self.new_endpoint(config);
         let host = &mut self.hosts[host.0];
@@ -250,15 +252,15 @@ impl World {
         LinkId(self.links.len() - 1)
     }
 
-    /// Packets between these two addresses go by `link`. Pairs that were not joined cannot reach each other.
+    /// Connects two addresses through `link`. Addresses that are not joined cannot reach each other.
     pub fn join(&mut self, link: LinkId, one: &str, other: &str) {
         let [one, other]: [IpAddr; 2] = [one, other].map(|a| a.parse().expect("an IP address"));
         self.directions.insert((one, other), (link, Direction::Forward));
         self.directions.insert((other, one), (link, Direction::Backward));
     }
 
-    /// Adds a NAT at the far end of these inner addresses' links, which shows them as `outer`. From outside nobody reaches an inner address
-    /// itself. It carries UDP alone.
+    /// Adds a NAT at the far end of these inner addresses' links. It shows them as `outer`, and carries only UDP. Hosts outside
+    /// cannot reach an inner address directly.
     pub fn add_nat(&mut self, config: NatConfig, outer: &str, inner: &[&str]) -> NatId {
         let (id, parsed) = (NatId(self.nats.len()), |a: &str| a.parse::<IpAddr>().expect("an IP address"));
         let outer = parsed(outer);
@@ -268,52 +270,53 @@ impl World {
         id
     }
 
-    /// Looks at every packet that is sent, and may take it out. The last filter set is the one in force.
+    /// Sets the filter, which sees every packet that is sent and decides its fate. It replaces the previous filter.
     pub fn set_filter(&mut self, filter: impl FnMut(&Record) -> Fate + 'static) {
         self.filter = Some(Box::new(filter));
     }
 
-    /// Lets every packet pass again.
+    /// Removes the filter, so every packet passes.
     pub fn clear_filter(&mut self) {
         self.filter = None;
     }
 
-    /// A host.
+    /// Returns a host.
     pub fn host(&self, id: HostId) -> &Host {
         &self.hosts[id.0]
     }
 
-    /// A host, to be changed.
+    /// Returns a host, which may be changed.
     pub fn host_mut(&mut self, id: HostId) -> &mut Host {
         &mut self.hosts[id.0]
     }
 
-    /// A link.
+    /// Returns a link.
     pub fn link(&self, id: LinkId) -> &Link {
         &self.links[id.0]
     }
 
-    /// A link, to be changed.
+    /// Returns a link, which may be changed.
     pub fn link_mut(&mut self, id: LinkId) -> &mut Link {
         &mut self.links[id.0]
     }
 
-    /// The time.
+    /// Returns the current time.
     pub fn now(&self) -> Time {
         self.now
     }
 
-    /// Packets sent so far.
+    /// Returns the number of packets sent so far.
     pub fn packets(&self) -> u64 {
         self.packets
     }
 
-    /// A hash over every packet sent, its time and its route: equal hashes, equal runs.
+    /// Returns a hash over every packet sent, its time and its route. Equal hashes mean equal runs.
     pub fn trace_hash(&self) -> u64 {
         self.trace
     }
 
-    /// Opens an association from the first address of `from` to the first of `to`, all addresses announced.
+    /// Opens an association from the first address of `from` to the first address of `to`. The host `from` announces all its
+    /// addresses.
     pub fn connect(
         &mut self,
         from: HostId,
@@ -341,30 +344,30 @@ impl World {
         id
     }
 
-    /// Plans a change.
+    /// Plans a change at a time.
     pub fn at(&mut self, time: Time, change: Change) {
         self.plan(time, Happening::Change(change));
     }
 
-    /// A packet from nowhere reaches `to` now; `route` is the receiver's view.
+    /// Delivers a forged packet to `to` now. `route` is the receiver's view.
     pub fn inject(&mut self, to: HostId, route: Route, packet: &[u8]) {
         self.deliver(to, route, packet, Ecn::NotEct);
         self.work(to);
     }
 
-    /// An ICMP error reaches `to` now.
+    /// Delivers an ICMP error to `to` now.
     pub fn inject_path_error(&mut self, to: HostId, route: Route, error: PathError, quoted: &[u8]) {
         self.tell_error(to, route, error, quoted);
         self.work(to);
     }
 
-    /// Lets the time pass.
+    /// Runs the world for a duration.
     pub fn run_for(&mut self, duration: Duration) {
         let end = self.now + duration;
         self.run_until(end, |_| false);
     }
 
-    /// Lets the time pass until `done` holds (true), or until `limit` (false).
+    /// Runs the world until `done` returns true (then returns true), or until `limit` (then returns false).
     pub fn run_until(&mut self, limit: Time, mut done: impl FnMut(&World) -> bool) -> bool {
         (0..self.hosts.len()).for_each(|h| self.work(HostId(h)));
         let mut inputs_now = 0;
@@ -461,12 +464,12 @@ impl World {
         }
     }
 
-    /// Reports whether a host has no processor, or has yet to take what came meanwhile.
+    /// Reports whether a host's processor is busy, or whether arrivals still wait for it.
     fn is_busy(&self, host: HostId) -> bool {
         self.now < self.hosts[host.0].busy_until || self.waiting.contains_key(&host)
     }
 
-    /// All that waited in a host's sockets is taken before anything is answered.
+    /// Takes all arrivals that waited in a host's sockets, before the host answers any.
     fn wake(&mut self, host: HostId) {
         if self.now < self.hosts[host.0].busy_until {
             return;
@@ -482,7 +485,7 @@ impl World {
         self.queue.insert((at, self.sequence), happening);
     }
 
-    /// A host takes what has come to it.
+    /// Handles an arrival at a host.
     fn take(&mut self, to: HostId, arrival: Arrival) {
         match arrival {
             Arrival::Packet { route, packet, ecn } if self.hosts[to.0].is_up => {
@@ -507,7 +510,7 @@ impl World {
         host.endpoint.handle_path_error(self.now + host.ahead, &route, error, quoted);
     }
 
-    /// Tells the sender of `packet`, which went by `route` as it sees it, after the delay of the route `back`.
+    /// Sends an ICMP error about `packet` to its sender, with the delay of the route `back`. `route` is the sender's view.
     fn send_icmp(&mut self, back: Route, route: Route, error: PathError, packet: &[u8]) {
         let found = self.directions.get(&(back.local, back.remote));
         let (Some(&to), Some(&(link, direction))) = (self.owners.get(&route.local), found) else { return };
@@ -519,7 +522,7 @@ impl World {
         }
     }
 
-    /// Lets program and engine of a host work until they have nothing more to say.
+    /// Lets the program and the engine of a host work until they have no more output.
     fn work(&mut self, id: HostId) {
         let now = self.now + self.hosts[id.0].ahead;
         if !self.hosts[id.0].is_up || self.is_busy(id) {
@@ -560,7 +563,7 @@ impl World {
         }
     }
 
-    /// Tells a host's engine what waits in front of the link that a train has just left by.
+    /// Reports to a host's engine the bytes that wait for the link of the train that has just left.
     fn tell_queue(&mut self, host: HostId, route: Route, train: &[u8]) {
         if let Some(&(link, direction)) = self.directions.get(&(route.local, route.remote)) {
             let bytes = self.links[link.0].waiting(self.now, direction);
@@ -586,8 +589,8 @@ impl World {
         }
     }
 
-    /// Puts a packet on its link. One too long for it passes only if IP may fragment it; all its fragments then share
-    /// one fate.
+    /// Puts a packet on its link. A packet that is too long passes only if IP may fragment it. All its fragments then share one
+    /// fate.
     fn carry(&mut self, route: Route, packet: Vec<u8>, sent: Sent) {
         let Some(inner) = self.behind_nats(route, &packet) else { return };
         let (Some(&(link, direction)), Some(&to)) =
@@ -620,8 +623,8 @@ impl World {
         }
     }
 
-    /// The same route with the inner address in place of the one that a NAT shows; none if the packet goes no further. Then the NAT, or
-    /// who has the inner address on this side, may answer.
+    /// Returns the route with the inner address in place of the address that a NAT shows. Returns `None` if the packet goes no
+    /// further. Then the NAT, or a host with the inner address on this side, may answer.
     fn behind_nats(&mut self, route: Route, packet: &[u8]) -> Option<Route> {
         let side = |address: IpAddr| self.behind.get(&address).map(|(nat, _)| *nat);
         let (here, there) = (side(route.local), side(route.remote));
@@ -645,12 +648,12 @@ impl World {
         found
     }
 
-    /// The UDP port that the world sees of an address: that of its encapsulation, or its NAT's.
+    /// Returns the UDP port of an address that the world sees: the port of its encapsulation, or of its NAT.
     fn port_of(&self, address: IpAddr) -> u16 {
         self.ports.get(&address).copied().unwrap_or(ENCAPSULATION_PORT)
     }
 
-    /// Returns the receiver's view of the route of a packet that has passed its link, and with that its NAT, at this time.
+    /// Returns the receiver's view of a packet's route. The packet passes its link and NAT at the time `at`.
     fn seen_by_receiver(&mut self, route: Route, at: Time) -> Route {
         match (route.carrier, self.behind.get(&route.local)) {
             (Carrier::Udp { .. }, Some(&(nat, outer))) => {
@@ -665,7 +668,7 @@ impl World {
         }
     }
 
-    /// Over time, route and bytes.
+    /// Adds the time, the route and the bytes of a packet to the trace hash.
     fn note(&mut self, route: Route, packet: &[u8]) {
         self.mix(self.now.as_nanos());
         for address in [route.local, route.remote] {
@@ -680,17 +683,17 @@ impl World {
         }
     }
 
-    /// FNV-1a, a word at a time, its high bits folded down.
+    /// Mixes a word into the trace hash: FNV-1a, with the high bits folded down.
     fn mix(&mut self, word: u64) {
         let mixed = (self.trace ^ word).wrapping_mul(0x0000_0100_0000_01b3);
         self.trace = mixed ^ mixed >> 29;
     }
 
-    /// Writes the recorded packets as a pcapng file into the temporary directory, and what the engines did as text beside
-    /// it (`.trace`); returns the path of the former.
+    /// Writes the recorded packets as a pcapng file into the temporary directory, and the engines' traces as text next to it
+    /// (`.trace`). Returns the path of the pcapng file.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     pub fn write_capture(&self, name: &str) -> std::io::Result<PathBuf> {
         let path = std::env::temp_dir().join(format!("{name}-{}.pcapng", std::process::id()));
         let mut file = std::io::BufWriter::new(std::fs::File::create(&path)?);
@@ -704,12 +707,12 @@ impl World {
     }
 }
 
-/// The same route from the other end. Both sides encapsulate from the same UDP port.
+/// Returns the same route from the other end. The UDP port stays, because both sides encapsulate from the same port.
 fn turned(route: Route) -> Route {
     Route { local: route.remote, remote: route.local, carrier: route.carrier }
 }
 
-/// Bytes of IP and UDP headers.
+/// Returns the bytes of the IP and UDP headers.
 fn overhead(route: &Route) -> usize {
     let ip = if route.remote.is_ipv4() { 20 } else { 40 };
     ip + if matches!(route.carrier, Carrier::Udp { .. }) { 8 } else { 0 }

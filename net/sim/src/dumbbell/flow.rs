@@ -1,4 +1,4 @@
-//! One flow's programs: the one that writes and the one that reads.
+//! The two programs of a flow: the writer and the reader.
 
 use std::collections::VecDeque;
 
@@ -9,26 +9,27 @@ use sctp::{AssociationId, Endpoint, Ppid, SendOptions, StreamId};
 use super::plan::{FlowPlan, Load};
 use super::report::{FlowReport, Sample};
 
-/// Zeros to be sent.
+/// User bytes of all messages.
 static ZEROS: [u8; 2048] = [0; 2048];
 
-/// A flow under way.
+/// State of a flow.
 #[derive(Debug)]
 pub(super) struct Flow {
     pub(super) plan: FlowPlan,
-    /// At the sender, and at the receiver.
+    /// Association at the sender.
     pub(super) sender: Option<AssociationId>,
+    /// Association at the receiver.
     pub(super) receiver: Option<AssociationId>,
     pub(super) report: FlowReport,
-    /// Bytes to be handed over still; of a bulk, of the write under way.
+    /// Bytes still to hand over: of the whole file, or of the current write.
     left: u64,
     read: u64,
     is_shut: bool,
-    /// Times at which the messages were handed over that have not arrived.
+    /// Times at which the messages were handed over that have not yet arrived.
     written_at: VecDeque<Time>,
-    /// Bytes received when the window began.
+    /// Bytes received before the common window.
     before_window: u64,
-    /// Time at which something was read last.
+    /// Time of the last read.
     read_at: Option<Time>,
 }
 
@@ -49,7 +50,7 @@ impl Flow {
         }
     }
 
-    /// Returns the time at which the flow's own time is over.
+    /// Returns the time at which the flow's own duration ends.
     pub(super) fn own_end(&self) -> Option<Time> {
         match (self.plan.load, self.report.established) {
             (Load::Bulk { lasting, .. }, Some(at)) => Some(at + lasting),
@@ -57,7 +58,7 @@ impl Flow {
         }
     }
 
-    /// Hands over what the buffer takes, and ends the association behind the last byte.
+    /// Hands over as much data as the send buffer accepts. Shuts the association down after the last byte.
     pub(super) fn write(&mut self, now: Time, endpoint: &mut Endpoint, buffer: usize) {
         let Some(id) = self.sender.filter(|_| self.report.established.is_some() && !self.is_shut) else {
             return;
@@ -87,7 +88,7 @@ impl Flow {
         }
     }
 
-    /// One message of [`Load::Messages`]; when the next is due.
+    /// Sends one message of [`Load::Messages`]. Returns the time at which the next message is due.
     pub(super) fn write_message(&mut self, now: Time, endpoint: &mut Endpoint) -> Option<Time> {
         let Load::Messages { length, every, until } = self.plan.load else { return None };
         let id = self.sender.filter(|_| self.report.established.is_some() && !self.is_shut)?;
@@ -103,7 +104,8 @@ impl Flow {
         Some(now + every)
     }
 
-    /// In messages of a packet each, so that a receiver need not keep parts of them. Whether all was taken.
+    /// Hands over the current data in messages of one packet each, so the receiver need not keep parts. Returns whether all data
+    /// was accepted.
     fn hand_over(&mut self, now: Time, endpoint: &mut Endpoint, id: AssociationId) -> bool {
         let size = endpoint.fragment_size(id).min(ZEROS.len());
         while self.left > 0 {
@@ -123,7 +125,7 @@ impl Flow {
         endpoint.shutdown(now, id);
     }
 
-    /// Reads all that there is.
+    /// Reads all available messages.
     pub(super) fn read(&mut self, now: Time, endpoint: &mut Endpoint) {
         let Some(id) = self.receiver else { return };
         while let Some(message) = endpoint.recv(now, id) {
@@ -139,13 +141,13 @@ impl Flow {
         }
     }
 
-    /// Something was read, or nobody looks any longer.
+    /// Ends the current pause, because data was read or because the run ends.
     pub(super) fn end_pause(&mut self, now: Time) {
         let Some(since) = self.read_at.replace(now).or(self.report.established) else { return };
         self.report.longest_pause = self.report.longest_pause.max(now.since(since));
     }
 
-    /// User bytes received until now.
+    /// Returns the number of user bytes received until now.
     fn received(&self, endpoint: &Endpoint) -> u64 {
         let info = self.receiver.and_then(|id| endpoint.info(id));
         info.map_or(self.report.received, |info| info.counters.bytes_received)
@@ -163,7 +165,7 @@ impl Flow {
         self.report.in_window = self.received(receivers) - self.before_window;
     }
 
-    /// The receiver's association is about to be forgotten.
+    /// Stores the receiver's counters before its association is released.
     pub(super) fn count_received(&mut self, receivers: &Endpoint) {
         let Some(info) = self.receiver.and_then(|id| receivers.info(id)) else { return };
         self.report.received = info.counters.bytes_received;
@@ -171,7 +173,7 @@ impl Flow {
         self.report.duplicates = info.counters.data_duplicate;
     }
 
-    /// The sender's association is about to be forgotten.
+    /// Stores the sender's counters before its association is released.
     pub(super) fn count_sent(&mut self, senders: &Endpoint) {
         let Some(info) = self.sender.and_then(|id| senders.info(id)) else { return };
         self.report.retransmitted = info.counters.data_retransmitted;

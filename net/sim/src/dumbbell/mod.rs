@@ -1,10 +1,11 @@
-//! A dumbbell in virtual time: many associations of two real engines through one bottleneck, whose queue is a policy of `sched`.
+//! A dumbbell in virtual time: many associations between two real engines share one bottleneck. The bottleneck's queue is a
+//! policy of `sched`.
 //!
-//! Beside [`World`](crate::World), which can do anything to a few associations, this does one thing to thousands: its work for a packet
-//! does not grow with the number of flows. Packets of senders wait in the queue and pass the link at its rate; the way
-//! back is not limited; each flow has a round trip of its own. The same settings give the same run, bit for bit.
+//! [`World`](crate::World) supports any experiment with a few associations. A dumbbell supports one experiment with thousands:
+//! its work per packet does not grow with the number of flows. The senders' packets wait in the queue, and pass the link at its
+//! rate. The opposite direction has no limit. Each flow has its own round trip. The same settings give the same run, bit for bit.
 //!
-//! It leaves out the hosts' own links and processors, loss other than the queue's, and IP fragments. Begin at [`Dumbbell`]
+//! The model leaves out the hosts' own links and processors, losses outside the queue, and IP fragments. Begin at [`Dumbbell`]
 //! and [`run`].
 
 mod flow;

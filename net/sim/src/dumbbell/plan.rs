@@ -8,60 +8,60 @@ use sctp::AssociationConfig;
 /// A bottleneck and its flows.
 #[derive(Clone, Debug)]
 pub struct Dumbbell {
-    /// Bits per second of the bottleneck.
+    /// Rate of the bottleneck, in bits per second.
     pub rate: u64,
-    /// Bytes that may pass the bottleneck at once after a pause: a token bucket; 0: a plain link.
+    /// Bytes that may pass the bottleneck at once after a pause (a token bucket). With 0, the bottleneck is a plain link.
     pub burst: usize,
-    /// Policy of the router before it.
+    /// Queueing policy of the router at the bottleneck.
     pub policy: Policy,
-    /// Settings of both ends of all associations.
+    /// Settings of both ends of each association.
     pub association: AssociationConfig,
     /// The flows.
     pub flows: Vec<FlowPlan>,
-    /// From when to when all flows are measured together.
+    /// Begin and end of the common window, in which all flows are measured together.
     pub window: (Duration, Duration),
     /// Interval at which the senders' buffers are sampled; `None`: never.
     pub sampling: Option<Duration>,
-    /// Time at which it ends, whatever is unfinished.
+    /// Time at which the run ends, even if flows are unfinished.
     pub limit: Duration,
-    /// Of all chance in it.
+    /// Seed of all random numbers.
     pub seed: u64,
 }
 
 /// Plan of one flow.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FlowPlan {
-    /// Time at which it begins its association.
+    /// Time at which the sender opens the association.
     pub start: Duration,
-    /// Its round trip without queues.
+    /// Round trip without queueing.
     pub round_trip: Duration,
-    /// Its load.
+    /// Load of the flow.
     pub load: Load,
-    /// The advertisement that the router reads in place of the real one, where the flow sends advertisements.
+    /// False advertisement that the router reads in place of each real one. It has no effect on a flow that does not advertise.
     pub lie: Option<Said>,
 }
 
 /// Load of a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Load {
-    /// As much as it can, for so long from when it is set up.
+    /// As much data as possible, for a duration that begins when the association is established.
     Bulk {
-        /// Duration.
+        /// Duration of the load.
         lasting: Duration,
-        /// Bytes that the program hands over at once; 0: as soon as there is room, as much as there is.
+        /// Bytes that the program hands over in one write. With 0, the program fills the buffer whenever there is room.
         write: usize,
-        /// Bytes not acknowledged yet at which the program can write again.
+        /// Number of unacknowledged bytes at or below which the program can write again.
         low: usize,
     },
-    /// So many bytes, then the end.
+    /// A file of this many bytes.
     File(u64),
-    /// A message every now and then.
+    /// Messages at a fixed interval.
     Messages {
-        /// Bytes of each, as many as fit into one packet at most.
+        /// Length of a message in bytes. A message must fit into one packet.
         length: usize,
-        /// Pause.
+        /// Interval between two messages.
         every: Duration,
-        /// Time at which the last is sent.
+        /// Time of the run after which no message is sent.
         until: Duration,
     },
 }

@@ -12,51 +12,51 @@ pub struct DumbbellReport {
     pub flows: Vec<FlowReport>,
     /// Counters of the router.
     pub queue: Counters,
-    /// Packets of senders that carried an advertisement, as the router saw them.
+    /// Packets of senders that carried an advertisement when they reached the router.
     pub advertisements: u64,
     /// Packets of both directions.
     pub packets: u64,
-    /// Time at which it was over.
+    /// Time at which the run ended.
     pub ended: Time,
 }
 
 /// Result of one flow.
 #[derive(Clone, Debug, Default)]
 pub struct FlowReport {
-    /// Time at which its sender's side was set up.
+    /// Time at which the association was established at the sender.
     pub established: Option<Time>,
-    /// Time at which its receiver had everything that the flow was to send; never for a bulk.
+    /// Time at which the receiver had all bytes of a file; `None` for other loads.
     pub finished: Option<Time>,
     /// User bytes received in all, without duplicates.
     pub received: u64,
-    /// Those received in its own time, from set-up on as long as it lasts.
+    /// User bytes received in the flow's own time, which a bulk load begins when it is established.
     pub in_own_time: u64,
-    /// User bytes that its program handed over, until it ended them.
+    /// User bytes that the program handed over.
     pub handed_over: u64,
-    /// Those received in the common window.
+    /// User bytes received in the common window.
     pub in_window: u64,
-    /// DATA chunks received, and those received more than once.
+    /// DATA chunks received, without duplicates.
     pub data: u64,
-    /// Duplicates among DATA chunks received.
+    /// DATA chunks received more than once.
     pub duplicates: u64,
     /// DATA chunks sent again.
     pub retransmitted: u64,
-    /// T3 timeouts.
+    /// Expiries of T3.
     pub timeouts: u64,
-    /// The longest time in which its receiver read nothing, from its set-up on.
+    /// Longest time in which the receiver read nothing, from the set-up on.
     pub longest_pause: Duration,
-    /// Delays of its messages from program to program, in the order of their arrival.
+    /// Delays of messages from program to program, in the order of arrival.
     pub latencies: Vec<Duration>,
-    /// Its send buffer, as often as was asked for.
+    /// Samples of the send buffer, at the requested interval.
     pub samples: Vec<Sample>,
 }
 
 /// A sender's buffer and windows at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sample {
-    /// When.
+    /// Time of the sample.
     pub at: Time,
-    /// User bytes handed over and not acknowledged.
+    /// User bytes that were handed over and are not yet acknowledged.
     pub buffered: usize,
     /// Congestion window in bytes.
     pub cwnd: usize,

@@ -1,4 +1,4 @@
-//! Runs a dumbbell: its events in order of time, and after each event the hosts that it concerns.
+//! Runs a dumbbell. Its events are processed in the order of time, and after each event, the affected hosts work.
 //!
 //! Invariants: time never goes back. At one time packets pass the link first, then events run in the order in which they were planned,
 //! then timers expire. Begin at [`run`].
@@ -37,7 +37,7 @@ enum Happening {
     Start(usize),
     Message(usize),
     OwnEnd(usize),
-    /// True if the packet arrives at the receivers, false if at the senders.
+    /// A packet arrives: at the receivers if `to_receivers` is true, else at the senders.
     Packet {
         to_receivers: bool,
         packet: Vec<u8>,
@@ -121,7 +121,7 @@ pub fn run(plan: &Dumbbell) -> DumbbellReport {
     state.finish()
 }
 
-/// Creates an engine whose own limits never take effect: the measurement is about the router.
+/// Creates an engine whose own limits never take effect, because the measurement is about the router.
 fn endpoint(plan: &Dumbbell, rng: &mut ChaCha12Rng) -> Endpoint {
     let rate = AnswerRate {
         per_second: 1_000_000,

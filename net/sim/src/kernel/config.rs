@@ -1,42 +1,42 @@
-//! Settings of the kernel's sender, and of the links that its packets pass.
+//! Settings of the kernel's ends, and of the links between them.
 
 use std::time::Duration;
 
 use sched::Policy;
 
-/// Both ends of an association.
+/// Settings of both ends of an association.
 #[derive(Clone, PartialEq, Debug)]
 pub struct KernelConfig {
     /// User bytes of a full DATA chunk.
     pub payload: usize,
-    /// Bytes of a packet's headers, from the IP header on, with the advertisement.
+    /// Bytes of a packet's headers and advertisement, from the IP header on.
     pub header: usize,
-    /// Bytes by which the congestion window counts.
+    /// Path MTU in bytes, the unit of the congestion window's growth.
     pub mtu: usize,
-    /// Bytes of the first congestion window.
+    /// First congestion window, in bytes.
     pub first_window: usize,
-    /// Bytes that the receiver announces: half of its buffer.
+    /// Window that the receiver advertises, in bytes: half of its buffer.
     pub receive_window: usize,
-    /// Packets beyond what is in flight that may leave at once; 0: any number.
+    /// Limit on the packets that may leave at once beyond the flight; 0 means no limit.
     pub burst: usize,
-    /// T3 before the first round trip was measured.
+    /// T3 before the first round trip is measured.
     pub rto_initial: Duration,
-    /// The least T3.
+    /// Minimum of T3.
     pub rto_min: Duration,
-    /// The greatest T3.
+    /// Maximum of T3.
     pub rto_max: Duration,
     /// Delay of a SACK that waits for a second packet.
     pub sack_delay: Duration,
-    /// Packets after which a SACK leaves at once.
+    /// Number of packets after which a SACK leaves at once.
     pub sack_every: u32,
-    /// Bytes that the program writes at once.
+    /// Bytes that the program hands over in one write.
     pub write: usize,
-    /// Bytes not acknowledged at which it can write again.
+    /// Number of unacknowledged bytes at or below which the program can write again.
     pub low: usize,
 }
 
 impl KernelConfig {
-    /// Linux 4.6 as it comes, with the 2016 report's writes of 128 KiB into a buffer of 212,992 bytes.
+    /// Returns the defaults of Linux 4.6, with the 2016 report's writes of 128 KiB into a buffer of 212,992 bytes.
     pub fn linux_4_6() -> KernelConfig {
         KernelConfig {
             payload: 1448,
@@ -56,19 +56,19 @@ impl KernelConfig {
     }
 }
 
-/// The topology of all flows: a link of its own for each, then the router.
+/// Topology of all flows: a separate link for each flow, then the router.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Bottleneck {
-    /// Bits per second of each host's own link.
+    /// Rate of each host's own link, in bits per second.
     pub host_rate: u64,
-    /// Bits per second behind the queue.
+    /// Rate of the link behind the queue, in bits per second.
     pub rate: u64,
-    /// Bytes that may pass at once after a pause: a token bucket; 0: a plain link.
+    /// Bytes that may pass at once after a pause (a token bucket). With 0, the bottleneck is a plain link.
     pub burst: usize,
-    /// The queue.
+    /// Policy of the queue.
     pub policy: Policy,
-    /// The round trip without queues.
+    /// Round trip without queueing.
     pub round_trip: Duration,
-    /// By how much a packet may come later to the queue than it would, by chance; packets of a flow keep their order.
+    /// Greatest random delay of a packet before the queue. Packets of a flow keep their order.
     pub jitter: Duration,
 }

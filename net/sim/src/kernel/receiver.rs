@@ -1,4 +1,4 @@
-//! The receiver: what it has, and when it says so.
+//! Receiver of the model: the received chunks, and the times of SACKs.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -10,31 +10,33 @@ use super::config::KernelConfig;
 /// Contents of a SACK.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Sack {
-    /// All up to this has come.
+    /// Cumulative TSN: all chunks up to this one have arrived.
     pub(super) cumulative: u64,
-    /// And of later ones these.
+    /// TSNs of later chunks that have arrived.
     pub(super) gaps: BTreeSet<u64>,
-    /// Bytes that there is room for.
+    /// Window in bytes.
     pub(super) window: usize,
 }
 
-/// The receiving end; its program reads at once.
+/// Receiving end. Its program reads at once.
 #[derive(Debug)]
 pub(super) struct Receiver {
     cumulative: u64,
     later: BTreeSet<u64>,
-    /// Bytes of the later ones.
+    /// Bytes that arrived since the last time without a hole.
     kept: usize,
     window: usize,
-    /// Packets not acknowledged yet, and when they are at the latest.
+    /// Packets that are not acknowledged yet.
     unsaid: u32,
+    /// Latest time of the next SACK.
     due: Time,
     every: u32,
     delay: Duration,
-    /// User bytes, without duplicates.
+    /// User bytes received, without duplicates.
     pub(super) received: u64,
-    /// Time at which the last of them came, and the longest time without any.
+    /// Time of the last new data.
     last: Time,
+    /// Longest time without new data.
     pub(super) longest_pause: Duration,
 }
 
@@ -59,7 +61,7 @@ impl Receiver {
         self.due
     }
 
-    /// A chunk comes; what is to be said at once.
+    /// Handles the arrival of a chunk. Returns a SACK if one must leave at once.
     pub(super) fn on_data(&mut self, now: Time, tsn: u64, length: usize) -> Option<Sack> {
         let is_new = tsn > self.cumulative && self.later.insert(tsn);
         if is_new {
@@ -89,7 +91,7 @@ impl Receiver {
         Sack { cumulative: self.cumulative, gaps: self.later.clone(), window }
     }
 
-    /// A pause is over, by new bytes or because nobody looks any longer.
+    /// Ends the current pause, because new data arrived or because the run ends.
     pub(super) fn on_progress(&mut self, now: Time) {
         self.longest_pause = self.longest_pause.max(now.since(self.last));
         self.last = now;

@@ -1,6 +1,6 @@
-//! Flows over one bottleneck: what happens next, and who must work after it.
+//! Runs flows over one bottleneck: finds the next event, and lets the affected ends work.
 //!
-//! Invariant: time never goes back, and what happens at one time happens in the order in which it was planned.
+//! Invariants: time never goes back. Events at the same time happen in the order in which they were planned.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -22,11 +22,11 @@ const PORT: u16 = 5201;
 pub struct KernelFlow {
     /// User bytes received, without duplicates.
     pub received: u64,
-    /// The longest time, from its start to the end of all, in which its receiver got none.
+    /// Longest time without new data at the receiver, from the flow's start to the end of the run.
     pub longest_pause: Duration,
     /// Number of expiries of T3.
     pub timeouts: u64,
-    /// Its sender's buffer, as often as was asked for.
+    /// Samples of the sender's buffer, at the requested interval.
     pub buffers: Vec<Buffer>,
 }
 
@@ -39,13 +39,13 @@ enum Event {
     Sample,
 }
 
-/// A flow's ends, and what its direction keeps in order.
+/// Both ends of a flow, and the state that keeps its packets in order.
 struct Flow {
     sender: Sender,
     receiver: Receiver,
     has_started: bool,
     link: Pace,
-    /// Time at which its last packet comes to the router.
+    /// Time at which the flow's last packet arrives at the router.
     last_arrival: Time,
     buffers: Vec<Buffer>,
 }
@@ -63,8 +63,8 @@ struct State<'a> {
     chance: ChaCha12Rng,
 }
 
-/// Flows that begin at these times and send all they can, until the end. Their buffers are looked at once in each `sampling`.
-/// The same seed gives the same run.
+/// Runs flows that begin at the times `starts` and send as much as they can until `end`. Samples their buffers at the interval
+/// `sampling`. The same seed gives the same run.
 pub fn run(
     config: &KernelConfig,
     bottleneck: &Bottleneck,
@@ -136,7 +136,7 @@ impl<'a> State<'a> {
         self.planned.insert((at, self.sequence), (flow, event));
     }
 
-    /// Returns the time at which the bottleneck takes another packet.
+    /// Returns the time at which the bottleneck takes another packet; [`Time::NEVER`] if none waits.
     fn link_at(&self) -> Time {
         if self.queue.backlog().packets == 0 { Time::NEVER } else { self.pace.ready_at(self.now) }
     }
@@ -196,13 +196,13 @@ impl<'a> State<'a> {
         }
     }
 
-    /// A sender sends what it may.
+    /// Sends the chunks that a sender may send.
     fn work(&mut self, n: usize) {
         let sent = self.flows[n].sender.poll(self.now);
         self.send(n, sent);
     }
 
-    /// Over the host's own link to the router.
+    /// Sends chunks over the host's own link to the router.
     fn send(&mut self, n: usize, sent: Vec<Sent>) {
         for (tsn, length) in sent {
             let late = self.late();
@@ -214,7 +214,7 @@ impl<'a> State<'a> {
         }
     }
 
-    /// By chance, up to the jitter.
+    /// Returns a random delay up to the jitter.
     fn late(&mut self) -> Duration {
         let share = (self.chance.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
         self.bottleneck.jitter.mul_f64(share)
@@ -235,7 +235,7 @@ impl<'a> State<'a> {
         self.plan(at, n, Event::AtReceiver(sent));
     }
 
-    /// A SACK goes back.
+    /// Sends a SACK back to the sender.
     fn answer(&mut self, n: usize, sack: Sack) {
         self.plan(self.now + self.bottleneck.round_trip / 2, n, Event::AtSender(sack));
     }

@@ -1,4 +1,4 @@
-//! The sender: chunks that wait, that are in flight and that are to be sent again; its windows and T3.
+//! Sender of the model: its unsent chunks, its chunks in flight, its chunks to send again, its windows, and T3.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -8,44 +8,44 @@ use base::Time;
 use super::config::KernelConfig;
 use super::receiver::Sack;
 
-/// Reports of later chunks by which one is lost.
+/// Number of reports of later chunks after which a chunk is lost.
 const REPORTS: u8 = 3;
 
-/// A chunk, as the sender knows it.
+/// State of a sent chunk.
 #[derive(Clone, Copy, Debug)]
 struct Chunk {
     length: usize,
     sent: Time,
     is_gap_acknowledged: bool,
-    /// Number of acknowledgements of later ones while it was missing.
+    /// Number of SACKs that reported later chunks while this one was missing.
     reports: u8,
-    /// It was lost by reports once; that happens once only.
+    /// True if reports have declared the chunk lost. This can happen only once.
     was_reported_lost: bool,
-    /// The round trip is measured by it.
+    /// True if the chunk measures the round trip.
     is_timed: bool,
 }
 
 /// A sender's buffer and windows at one moment, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Buffer {
-    /// When.
+    /// Time of the sample.
     pub at: Time,
-    /// Not acknowledged by the cumulative TSN: what the program waits for.
+    /// Bytes that the cumulative TSN does not acknowledge. The program waits for their acknowledgement.
     pub held: usize,
-    /// Not sent yet.
+    /// Bytes that were never sent.
     pub unsent: usize,
-    /// In flight; what is to be sent again counts as neither.
+    /// Bytes in flight. A chunk to send again counts neither here nor as unsent.
     pub flight: usize,
-    /// The congestion window.
+    /// Congestion window.
     pub cwnd: usize,
     /// The receiver's window beyond the data in flight.
     pub peer_rwnd: usize,
 }
 
-/// A departing chunk: its TSN, and its user bytes.
+/// TSN and user bytes of a chunk that leaves.
 pub(super) type Sent = (u64, usize);
 
-/// The sending end.
+/// Sending end.
 #[derive(Debug)]
 pub(super) struct Sender {
     config: KernelConfig,
@@ -60,13 +60,13 @@ pub(super) struct Sender {
     ssthresh: usize,
     partial: usize,
     peer_rwnd: usize,
-    /// While a loss found by reports is mended: the last TSN sent when it was found.
+    /// During recovery from losses found by reports: the last TSN that was sent before the recovery.
     recovery: Option<u64>,
-    /// Of what reports have found one packet leaves at once.
+    /// True if one packet of the chunks that reports declared lost may leave regardless of the window.
     repeats_at_once: bool,
     t3: Time,
     rto: Duration,
-    /// Smoothed round trip and its variation.
+    /// Smoothed round trip, and its variation.
     measured: Option<(Duration, Duration)>,
     is_timing: bool,
     pub(super) timeouts: u64,
@@ -107,7 +107,7 @@ impl Sender {
         Buffer { at, held, unsent, flight, cwnd, peer_rwnd }
     }
 
-    /// The program writes while there is room, and what may leave leaves.
+    /// Lets the program write while there is room. Returns the chunks that may leave.
     pub(super) fn poll(&mut self, now: Time) -> Vec<Sent> {
         while self.held <= self.config.low {
             let mut left = self.config.write;
@@ -146,7 +146,7 @@ impl Sender {
         length > self.peer_rwnd && self.flight > 0
     }
 
-    /// Retransmits: one packet where T3 has expired or reports have found a loss, else as much as the window takes.
+    /// Sends lost chunks again: one packet after an expiry of T3 or a loss found by reports, else as much as the window allows.
     fn repeat(&mut self, now: Time, window: usize, expired: bool, sent: &mut Vec<Sent>) {
         let at_once = std::mem::take(&mut self.repeats_at_once);
         while let Some((&tsn, &chunk)) = self.to_repeat.first_key_value() {
@@ -175,7 +175,7 @@ impl Sender {
         sent.push((tsn, chunk.length));
     }
 
-    /// T3 has expired: what was sent longer ago than that is lost, and one packet of it leaves.
+    /// Handles an expiry of T3. Chunks that were sent at least one RTO ago are lost, and one packet of them leaves.
     pub(super) fn on_timeout(&mut self, now: Time) -> Vec<Sent> {
         self.timeouts += 1;
         self.ssthresh = self.halved();
@@ -194,12 +194,12 @@ impl Sender {
         sent
     }
 
-    /// Half of the window, and four packets at the least.
+    /// Returns half of the congestion window, but no less than four packets, in bytes.
     fn halved(&self) -> usize {
         (self.cwnd / 2).max(4 * self.config.mtu)
     }
 
-    /// Takes lost chunks out of the flight; their round trip is not measured.
+    /// Moves lost chunks from the flight to the chunks to send again. Their round trip is not measured.
     fn give_up(&mut self, is_lost: impl Fn(&Chunk) -> bool) {
         let lost: Vec<u64> = self.in_flight.iter().filter(|it| is_lost(it.1)).map(|it| *it.0).collect();
         for tsn in lost {
@@ -239,7 +239,7 @@ impl Sender {
         self.peer_rwnd = sack.window.saturating_sub(self.flight);
     }
 
-    /// Takes out what a SACK acknowledges; its bytes that were in flight, and the last TSN of them.
+    /// Removes the chunks that a SACK acknowledges. Returns their bytes that were in flight, and the last of their TSNs.
     fn take_acknowledged(&mut self, now: Time, sack: &Sack) -> (usize, u64) {
         let (mut acknowledged, mut newest) = (0, 0);
         while let Some(entry) = self.in_flight.first_entry().filter(|it| *it.key() <= sack.cumulative) {
@@ -280,7 +280,7 @@ impl Sender {
         }
     }
 
-    /// Of chunks before `below` a later one has come.
+    /// Counts a report for each missing chunk before `below`. Chunks with enough reports are lost.
     fn on_reports(&mut self, below: u64) {
         let mut is_lost = false;
         for chunk in self.in_flight.range_mut(..below).map(|it| it.1) {
@@ -306,7 +306,7 @@ impl Sender {
         self.repeats_at_once = true;
     }
 
-    /// By RFC 4960 section 6.3.1, of a chunk that was sent once.
+    /// Measures the round trip of a chunk that was sent once (RFC 4960 section 6.3.1).
     fn measure(&mut self, now: Time, chunk: &Chunk) {
         if !chunk.is_timed {
             return;

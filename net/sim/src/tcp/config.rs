@@ -1,4 +1,4 @@
-//! Settings of a TCP, and the TCPs that we compare with.
+//! Settings of the TCP model, and the settings of the compared TCPs.
 
 use std::time::Duration;
 
@@ -9,63 +9,64 @@ pub struct TcpConfig {
     pub mss: usize,
     /// Bytes of IP and TCP headers, with the options that every segment has.
     pub header: usize,
-    /// True if segments carry timestamps (RFC 7323), so that retransmitted data is measured, too.
+    /// True if segments carry timestamps (RFC 7323). The round trip of retransmitted data is then measured, too.
     pub timestamps: bool,
-    /// Segments that may be in flight at first.
+    /// First congestion window, in segments.
     pub initial_window: u32,
-    /// Most bytes in flight: the least of the peer's window and of the send buffer.
+    /// Limit on the bytes in flight: the peer's window or the send buffer, whichever is less.
     pub window_max: u64,
     /// Congestion control.
     pub growth: Growth,
-    /// True if slow start counts acknowledged segments (RFC 3465), and not acknowledgements.
+    /// True if slow start counts acknowledged segments (RFC 3465). Otherwise it counts acknowledgements.
     pub counts_segments: bool,
     /// Loss recovery.
     pub recovery: Recovery,
-    /// The time-out before the first round trip was measured.
+    /// Time-out before the first round trip is measured.
     pub rto_initial: Duration,
-    /// The floor of the time-out.
+    /// Lower bound of the quantity that `rto_floor` names.
     pub rto_min: Duration,
-    /// The quantity with that floor.
+    /// Quantity that `rto_min` bounds.
     pub rto_floor: RtoFloor,
     /// Delay of an acknowledgement that waits for a second segment.
     pub ack_delay: Duration,
-    /// So many first segments are acknowledged at once.
+    /// Number of first segments that are acknowledged at once.
     pub quick_acks: u32,
 }
 
 /// Congestion control.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Growth {
-    /// A segment each round trip; half after a loss (RFC 5681).
+    /// One segment per round trip, and half of the window after a loss (RFC 5681).
     Reno,
-    /// A cubic function of time; seven tenths after a loss (RFC 9438).
+    /// A cubic function of time, and seven tenths of the window after a loss (RFC 9438).
     Cubic,
 }
 
 /// Loss recovery.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Recovery {
-    /// By three duplicate acknowledgements, one loss each round trip, without SACK (RFC 6582).
+    /// Recovery after three duplicate acknowledgements, one loss per round trip, without SACK (RFC 6582).
     NewReno {
         /// True if each of the first two duplicates permits a new segment (RFC 3042).
         limited_transmit: bool,
     },
-    /// By SACK blocks and time (RFC 8985), with the tail-loss probe and proportional rate reduction (RFC 6937).
+    /// Recovery by SACK blocks and time (RFC 8985), with the tail-loss probe and proportional rate reduction (RFC 6937).
     Rack,
 }
 
 /// The quantity that [`TcpConfig::rto_min`] bounds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RtoFloor {
-    /// The time-out (RFC 6298).
+    /// The time-out itself (RFC 6298).
     TimeOut,
     /// The addition to the smoothed round trip, as in Linux.
     Variance,
 }
 
 impl TcpConfig {
-    /// The papers' rival, FreeBSD 4.10: NewReno without SACK and limited transmit, with timestamps, a floor of a second, the send
-    /// buffer of 32 KiB that a socket had there. The first SYN is sent again after three seconds.
+    /// Returns the settings of FreeBSD 4.10, with which the papers compare: NewReno without SACK and without limited transmit,
+    /// timestamps, and a minimum time-out of one second. The send buffer is 32 KiB, the default of a socket there. The first SYN
+    /// is sent again after three seconds.
     pub fn freebsd_4_10() -> TcpConfig {
         TcpConfig {
             mss: 1448,
@@ -84,7 +85,8 @@ impl TcpConfig {
         }
     }
 
-    /// Linux with this window: SACK, RACK, tail-loss probe, timestamps, ten segments at first.
+    /// Returns the settings of Linux with this congestion control: SACK, RACK, tail-loss probe, timestamps, and ten segments at
+    /// first.
     pub fn linux(growth: Growth) -> TcpConfig {
         TcpConfig {
             mss: 1448,
@@ -103,9 +105,9 @@ impl TcpConfig {
         }
     }
 
-    /// Linux made to do as in the papers' time: Reno, SACK, RACK, tail-loss probe and timestamps off, a floor of a second, two
-    /// segments at first. Limited transmit cannot be turned off there. A receiver's window begins with 64 KiB; that it grows is
-    /// left out.
+    /// Returns the settings of Linux if it is configured as in the papers' time: Reno, two segments at first, and a floor of one
+    /// second. SACK, RACK, tail-loss probe and timestamps are off. Limited transmit stays on, because Linux cannot turn it off. A
+    /// receiver's window starts at 64 KiB there, and the model leaves out its growth.
     pub fn linux_without_sack() -> TcpConfig {
         TcpConfig {
             mss: 1460,

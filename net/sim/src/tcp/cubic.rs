@@ -1,20 +1,20 @@
-//! CUBIC as Linux has it (RFC 9438), and HyStart's test of the delay. Windows are in segments.
+//! CUBIC as in Linux (RFC 9438), with HyStart's test of the delay. Windows are in segments.
 
 use std::time::Duration;
 
 use base::Time;
 
-/// Window after a loss, as a share.
+/// Window after a loss, as a share of the window before it.
 pub(super) const BETA: f64 = 0.7;
-/// Steepness of the function, in segments per cubic second.
+/// Steepness of the cubic function, in segments per cubic second.
 const C: f64 = 0.4;
-/// Growth of Reno with this beta in each round trip.
+/// Growth per round trip, in segments, of a Reno window with this beta.
 const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
-/// The window grows by at most a segment for so many acknowledged.
+/// Least number of acknowledged segments for which the window grows by one segment.
 const ACKS_PER_SEGMENT_MIN: f64 = 2.0;
-/// HyStart leaves smaller windows alone.
+/// Least window to which HyStart applies, in segments.
 const HYSTART_WINDOW_MIN: f64 = 16.0;
-/// Samples of a round that HyStart looks at.
+/// Number of samples of a round that HyStart uses.
 const HYSTART_SAMPLES: u32 = 8;
 
 #[derive(Clone, Copy, Debug)]
@@ -37,14 +37,14 @@ pub(super) struct Cubic {
 }
 
 impl Cubic {
-    /// A loss: the new threshold.
+    /// Handles a loss. Returns the new threshold.
     pub(super) fn reduce(&mut self, cwnd: f64) -> f64 {
         self.epoch = None;
         self.w_max = if cwnd < self.w_max { cwnd * (1.0 + BETA) / 2.0 } else { cwnd };
         cwnd * BETA
     }
 
-    /// The window after so many segments were acknowledged, past slow start.
+    /// Returns the window after `acked` segments were acknowledged, outside of slow start.
     pub(super) fn grow(&mut self, cwnd: f64, acked: f64, now: Time) -> f64 {
         let mut epoch = self.epoch.unwrap_or_else(|| {
             let (k, origin) =
@@ -60,7 +60,7 @@ impl Cubic {
         cwnd + acked / acks_per_segment.max(ACKS_PER_SEGMENT_MIN)
     }
 
-    /// Takes a sample of the round trip, when all data before `acked` was acknowledged and all before `sent` was sent. Returns
+    /// Takes a sample of the round trip. All data before `acked` is acknowledged, and all data before `sent` was sent. Returns
     /// whether the delay shows that slow start has filled the path.
     pub(super) fn on_rtt(&mut self, rtt: Duration, cwnd: f64, acked: u64, sent: u64) -> bool {
         let least = self.min_rtt.map_or(rtt, |least| least.min(rtt));
@@ -87,7 +87,7 @@ mod tests {
         let mut cubic = Cubic::default();
         let mut cwnd = cubic.reduce(1000.0);
         assert_eq!(cwnd, 700.0);
-        // K = cbrt(300 / 0.4) = 9.09 s; a window is acknowledged each 100 ms.
+        // K = cbrt(300 / 0.4) = 9.09 s. One window is acknowledged every 100 ms.
         for tenth in 0..91 {
             cwnd = (0..10).fold(cwnd, |w, _| cubic.grow(w, w / 10.0, Time::from_millis(100 * tenth)));
         }

@@ -1,4 +1,5 @@
-//! One end of a connection: the handshake, and the two halves. Begin at [`End::poll`] and [`End::on_segment`].
+//! One end of a connection: the handshake, the sending half, and the receiving half. Begin at [`End::poll`] and
+//! [`End::on_segment`].
 
 use std::time::Duration;
 
@@ -10,14 +11,14 @@ use super::segment::{Piece, SACK_BLOCKS_MAX, Segment};
 use super::sender::{Sender, TcpCounters};
 use crate::exchange::{Exchange, Side};
 
-/// The opening of a connection.
+/// State of the handshake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Opening {
-    /// The server has heard nothing.
+    /// The server has received nothing.
     Silent,
-    /// A SYN is to be sent.
+    /// A SYN must be sent.
     Due,
-    /// It was sent, and so often.
+    /// A SYN was sent `times` times, most recently at `at`. It is sent again after `wait`.
     Sent {
         at: Time,
         times: u32,
@@ -49,7 +50,7 @@ impl End {
         self.sender.counters()
     }
 
-    /// The next segment to leave; the application says what the exchange lets it.
+    /// Returns the next segment to leave. `exchange` determines how much data the application hands over.
     pub(super) fn poll(&mut self, now: Time, exchange: &Exchange) -> Option<Segment> {
         match self.opening {
             Opening::Due => return Some(self.open(now)),
@@ -87,7 +88,7 @@ impl End {
     pub(super) fn on_segment(&mut self, now: Time, segment: &Segment) {
         match (self.side, segment.is_syn) {
             (Side::Server, true) if self.opening != Opening::Done => self.opening = Opening::Due,
-            // The other end has not heard that we have heard it.
+            // The other end has not received our acknowledgement of its SYN.
             (_, true) if self.opening == Opening::Done => self.receiver.ask(),
             (Side::Server, true) => {}
             (Side::Client, true) => {

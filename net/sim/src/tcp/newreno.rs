@@ -1,8 +1,9 @@
-//! A sender without SACK: NewReno's fast retransmit and recovery (RFC 6582), and going back after a time-out.
+//! Sender without SACK: NewReno's fast retransmit and recovery (RFC 6582), and retransmission from the first hole after a
+//! time-out.
 //!
-//! In recovery each acknowledgement that is not of all shows one more hole, so that a round trip mends one loss. After a
-//! time-out all behind the hole is sent again. Without timestamps one round trip is measured at a time, and never of what was
-//! sent twice (Karn's rule). Begin at [`NewReno::on_ack`] and [`NewReno::poll`].
+//! In recovery, each partial acknowledgement shows one more hole, so a round trip repairs one loss. After a time-out, all data
+//! behind the hole is sent again. Without timestamps, one round trip is measured at a time, and never from data that was sent
+//! twice (Karn's rule). Begin at [`NewReno::on_ack`] and [`NewReno::poll`].
 
 use base::Time;
 
@@ -27,15 +28,15 @@ pub(super) struct NewReno {
     written: u64,
     una: u64,
     next: u64,
-    /// The end of all that was ever sent.
+    /// End of all data that was ever sent.
     sent: u64,
     duplicates: u32,
     is_recovering: bool,
-    /// Sequence number sent when a loss was last noticed: duplicates below it are no news.
+    /// End of the data sent when a loss was last noticed. Duplicates below it show no new loss.
     recover: u64,
-    /// The first hole is to be sent now, whatever the window says.
+    /// True if the first hole must be sent now, regardless of the window.
     mends: bool,
-    /// The measurement that runs: its end in the stream, and when it began.
+    /// Current measurement: the end of its data in the stream, and its start.
     measured: Option<(u64, Time)>,
     retransmit_at: Option<Time>,
 }
@@ -63,7 +64,7 @@ impl NewReno {
         }
     }
 
-    /// The application has handed over so much in all.
+    /// Notes that the application has handed over `written` bytes in total.
     pub(super) fn write(&mut self, written: u64) {
         self.written = self.written.max(written);
     }
@@ -91,7 +92,8 @@ impl NewReno {
         self.una = ack;
         self.next = self.next.max(ack);
         if self.is_recovering && ack < self.recover {
-            // Partial: the next hole shows. Data that has left the path leaves the window, and a segment enters it.
+            // A partial acknowledgement shows the next hole. The window shrinks by the data that left the path, and grows by one
+            // segment.
             self.mends = true;
             self.window.cwnd = (self.window.cwnd - segments + 1.0).max(1.0);
         } else if self.is_recovering {
@@ -122,14 +124,14 @@ impl NewReno {
         }
     }
 
-    /// Bytes that may be in flight.
+    /// Returns the bytes that may be in flight.
     fn allowed(&self) -> u64 {
         let extra = if self.limited_transmit && !self.is_recovering { self.duplicates.min(2) } else { 0 };
         let bytes = (self.window.cwnd.floor() + f64::from(extra)) * self.mss as f64;
         (bytes as u64).min(self.window_max)
     }
 
-    /// The next segment to leave.
+    /// Returns the next segment to leave.
     pub(super) fn poll(&mut self, now: Time) -> Option<Piece> {
         if std::mem::take(&mut self.mends) {
             let piece = self.piece_at(self.una, self.sent);
@@ -191,7 +193,7 @@ mod tests {
     const MS: fn(u64) -> Time = Time::from_millis;
     const MSS: u64 = 1460;
 
-    /// A sender with so many segments to send and a window of as many.
+    /// Returns a sender with 100 segments to send, and with a window of `window` segments.
     fn sender(window: u32, limited_transmit: bool) -> NewReno {
         let config = TcpConfig {
             mss: MSS as usize,
@@ -205,7 +207,7 @@ mod tests {
         s
     }
 
-    /// The numbers of the segments that leave now.
+    /// Returns the numbers of the segments that leave now.
     fn leave(s: &mut NewReno, now: u64) -> Vec<u64> {
         std::iter::from_fn(|| s.poll(MS(now))).map(|piece| piece.seq / MSS).collect()
     }
@@ -233,7 +235,7 @@ mod tests {
         ack(&mut s, 100, 0);
         assert_eq!(leave(&mut s, 100), [0]);
         assert_eq!((s.window.ssthresh, s.counters.recoveries), (4.0, 1));
-        // Seven segments have arrived beyond the hole: of 4 + 7 segments three are new.
+        // Seven segments have arrived beyond the hole, so the window is 4 + 7 segments. Three of these are new.
         (0..4).for_each(|_| ack(&mut s, 100, 0));
         assert_eq!(leave(&mut s, 100), [8, 9, 10]);
         ack(&mut s, 200, 8);

@@ -1,5 +1,5 @@
-//! A sender with SACK as Linux has it: losses found by time (RFC 8985), mended at the rate of PRR (RFC 6937), and a probe for
-//! losses at the tail. Windows and flights are in segments, whatever their length.
+//! Sender with SACK, as in Linux. It finds losses by time (RFC 8985), repairs them at the rate of PRR (RFC 6937), and probes for
+//! losses at the tail. Windows and flights count segments, regardless of their length.
 //!
 //! Begin at [`Rack::on_ack`] and [`Rack::poll`].
 
@@ -14,20 +14,21 @@ use super::segment::{Piece, Range, SACK_BLOCKS_MAX, Segment};
 use super::sender::TcpCounters;
 use super::window::Window;
 
-/// Segments delivered beyond a hole after which it has no time left (RFC 8985 section 6.2 step 4).
+/// Number of segments delivered beyond a hole after which the hole has no reordering window (RFC 8985 section 6.2 step 4).
 const DUPLICATES: usize = 3;
-/// Linux's addition to a probe's two round trips: for its ticks, and for the peer's delay if only one segment is out.
+/// Linux's addition to a probe's wait of two round trips, for its timer's resolution.
 const PROBE_MORE: Duration = Duration::from_millis(2);
+/// The same addition if only one segment is in flight, because the peer may delay the acknowledgement.
 const PROBE_MORE_ALONE: Duration = Duration::from_millis(200);
 
-/// A segment that is not acknowledged yet.
+/// A sent segment that is not acknowledged yet.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     piece: Piece,
     at: Time,
     is_again: bool,
     is_sacked: bool,
-    /// To be sent again, and not in flight.
+    /// True if the segment must be sent again. It is then not in flight.
     is_lost: bool,
 }
 
@@ -40,25 +41,25 @@ impl Sent {
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum State {
     Open,
-    /// Until all that was sent before is acknowledged.
+    /// Recovery from losses, until all data sent before it is acknowledged.
     Recovery {
         until: u64,
         prior: f64,
         delivered: f64,
         sent: f64,
     },
-    /// After a time-out, until the same.
+    /// State after a time-out, until all data sent before it is acknowledged.
     Loss {
         until: u64,
     },
 }
 
-/// A tail-loss probe that is out.
+/// A tail-loss probe in flight.
 #[derive(Clone, Copy, Debug)]
 struct Probe {
-    /// Sequence number sent when it left.
+    /// End of the data sent when the probe left.
     until: u64,
-    /// It brought nothing new.
+    /// True if the probe carried no new data.
     is_again: bool,
 }
 
@@ -66,7 +67,7 @@ struct Probe {
 #[derive(Clone, Copy, Debug, Default)]
 struct Delivered {
     segments: usize,
-    /// The round trip of the first of them that was sent once.
+    /// Round trip of the first of these segments that was sent only once.
     rtt: Option<Duration>,
 }
 
@@ -82,13 +83,14 @@ pub(super) struct Rack {
     next: u64,
     segments: VecDeque<Sent>,
     state: State,
-    /// The last sent of what was delivered, and its round trip.
+    /// Delivered segment that was sent last: its time and its end.
     newest: Option<(Time, u64)>,
+    /// Round trip of this segment.
     rtt: Duration,
     min_rtt: Option<Duration>,
     highest: u64,
     has_reordered: bool,
-    /// The window held something back.
+    /// True if the window has held data back.
     is_limited: bool,
     timeouts_in_row: u32,
     probe: Option<Probe>,
@@ -126,7 +128,7 @@ impl Rack {
         }
     }
 
-    /// The application has handed over so much in all.
+    /// Notes that the application has handed over `written` bytes in total.
     pub(super) fn write(&mut self, written: u64) {
         self.written = self.written.max(written);
     }
@@ -157,7 +159,7 @@ impl Rack {
         }
     }
 
-    /// Notes what has arrived.
+    /// Takes the segments that an acknowledgement covers.
     fn take(&mut self, now: Time, ack: u64, sacks: [Option<Range>; SACK_BLOCKS_MAX]) -> Delivered {
         let mut delivered = Delivered::default();
         while let Some(sent) = self.segments.pop_front_if(|sent| sent.piece.end() <= ack) {
@@ -194,7 +196,7 @@ impl Rack {
         }
     }
 
-    /// All that was sent before the loss has arrived.
+    /// Leaves recovery if all data sent before the loss is acknowledged.
     fn leave_state(&mut self) {
         match self.state {
             State::Recovery { until, .. } if self.una >= until => {
@@ -206,7 +208,7 @@ impl Rack {
         }
     }
 
-    /// Marks what has been overtaken for too long; returns whether there was any.
+    /// Marks segments as lost that were overtaken for too long. Returns whether there were any.
     fn find_losses(&mut self, now: Time) -> bool {
         self.reorder_at = None;
         let Some(newest) = self.newest else { return false };
@@ -236,7 +238,8 @@ impl Rack {
         (least / 4).min(self.rto.srtt().unwrap_or(least))
     }
 
-    /// A probe that was a segment again, and needed: what it replaced was a loss as any other (RFC 8985 section 7.4).
+    /// Ends the probe if it is acknowledged. If the probe was a retransmission and was needed, the replaced segment counts as a
+    /// loss (RFC 8985 section 7.4).
     fn end_probe(&mut self, is_of_duplicate: bool) {
         let Some(probe) = self.probe else { return };
         if is_of_duplicate || self.una > probe.until {
@@ -297,7 +300,7 @@ impl Rack {
         self.window.cwnd = flight + quota.max(least);
     }
 
-    /// The next segment to leave.
+    /// Returns the next segment to leave.
     pub(super) fn poll(&mut self, now: Time) -> Option<Piece> {
         if std::mem::take(&mut self.probe_is_due) {
             return self.send_probe(now);
@@ -351,7 +354,7 @@ impl Rack {
         }
     }
 
-    /// Something new if there is, else the last segment again.
+    /// Sends a probe: new data if there is some, else the last segment in flight again.
     fn send_probe(&mut self, now: Time) -> Option<Piece> {
         let new = if self.written > self.next { self.send_new(now) } else { None };
         let piece = match new {
@@ -376,7 +379,7 @@ impl Rack {
         };
         let more = if self.segments.len() == 1 { PROBE_MORE_ALONE } else { PROBE_MORE };
         let at = now + srtt * 2 + more;
-        // Linux has one timer for both: a probe that is not before the time-out is the time-out's.
+        // Linux has one timer for both. A probe that is not due before the time-out is not sent.
         self.probe_at = self.retransmit_at.is_none_or(|timeout| at < timeout).then_some(at);
     }
 

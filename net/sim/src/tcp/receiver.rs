@@ -1,4 +1,4 @@
-//! The receiving half: what has come, and when that is acknowledged. Begin at [`Receiver::on_piece`].
+//! Receiving half: the data that has arrived, and the times of acknowledgements. Begin at [`Receiver::on_piece`].
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use base::Time;
 use super::config::{Recovery, TcpConfig};
 use super::segment::{Piece, Range, SACK_BLOCKS_MAX};
 
-/// Full segments after which an acknowledgement waits no longer (RFC 5681 section 4.2).
+/// Number of full segments after which an acknowledgement no longer waits (RFC 5681 section 4.2).
 const SEGMENTS_PER_ACK: u32 = 2;
 
 #[derive(Clone, Debug)]
 pub(super) struct Receiver {
-    /// The next byte in order.
+    /// Next byte in order.
     next: u64,
-    /// Separate ranges received beyond it, the newest first. As many as the sender's window has holes.
+    /// Separate ranges received beyond `next`, the newest first. The holes in the sender's window limit their number.
     beyond: Vec<Range>,
     sends_sacks: bool,
     delay: Duration,
@@ -24,8 +24,9 @@ pub(super) struct Receiver {
     is_due: bool,
     pub(super) ack_at: Option<Time>,
     has_duplicate: bool,
-    /// The last acknowledged sequence number, and the time when the segment after it was sent.
+    /// Last acknowledged sequence number.
     reported: u64,
+    /// Time to echo: the time at which the segment that begins at or before `reported` was sent.
     recent: Option<Time>,
 }
 
@@ -55,7 +56,7 @@ impl Receiver {
         }
     }
 
-    /// Bytes received in order.
+    /// Returns the number of bytes received in order.
     pub(super) fn received(&self) -> u64 {
         self.next
     }
@@ -79,7 +80,7 @@ impl Receiver {
         }
     }
 
-    /// A range beyond a hole joins those that it touches.
+    /// Stores a range beyond a hole, merged with the ranges that it touches.
     fn keep(&mut self, (mut begin, mut end): Range) {
         self.beyond.retain(|b| {
             let is_apart = b.1 < begin || end < b.0;
@@ -98,7 +99,7 @@ impl Receiver {
         }
     }
 
-    /// In order: the acknowledgement may wait for the next one.
+    /// Notes a segment in order, whose acknowledgement may wait for the next segment.
     fn wait(&mut self, now: Time) {
         self.waiting += 1;
         if self.quick > 0 {
@@ -113,7 +114,7 @@ impl Receiver {
         self.is_due |= self.ack_at.is_some_and(|at| at <= now);
     }
 
-    /// An acknowledgement is wanted whatever has come.
+    /// Requests an acknowledgement, whatever data has arrived.
     pub(super) fn ask(&mut self) {
         self.is_due = true;
     }
@@ -122,7 +123,7 @@ impl Receiver {
         self.is_due
     }
 
-    /// Returns the current acknowledgement, for a segment of its own or with data.
+    /// Returns the current acknowledgement, for a separate segment or for one with data.
     pub(super) fn report(&mut self) -> Report {
         (self.is_due, self.waiting, self.ack_at) = (false, 0, None);
         let mut sacks = [None; SACK_BLOCKS_MAX];

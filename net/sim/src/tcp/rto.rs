@@ -1,13 +1,13 @@
-//! The time-out (RFC 6298), with Karn's rule in the hands of the caller: samples are of what was sent once.
+//! Retransmission time-out (RFC 6298). The caller applies Karn's rule, and passes only valid samples.
 
 use std::time::Duration;
 
 use super::config::{RtoFloor, TcpConfig};
 
-/// The longest time-out, as in Linux and BSD a minute or two.
+/// Longest time-out. Linux and BSD use one or two minutes.
 const RTO_MAX: Duration = Duration::from_secs(64);
 
-/// Estimator of one connection.
+/// Time-out estimator of one connection.
 #[derive(Clone, Debug)]
 pub(super) struct Rto {
     srtt: Option<Duration>,
@@ -36,7 +36,7 @@ impl Rto {
         self.srtt
     }
 
-    /// A round trip was measured: the back-off ends.
+    /// Takes a sample of the round trip, which ends the back-off.
     pub(super) fn on_sample(&mut self, rtt: Duration) {
         let srtt = match self.srtt {
             None => {
@@ -56,7 +56,7 @@ impl Rto {
         self.rto = rto.min(RTO_MAX);
     }
 
-    /// The timer has expired: the next wait is twice as long.
+    /// Doubles the time-out, because the timer has expired.
     pub(super) fn on_timeout(&mut self) {
         self.rto = (self.rto * 2).min(RTO_MAX);
     }

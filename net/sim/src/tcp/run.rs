@@ -14,7 +14,7 @@ use crate::exchange::{Exchange, Side};
 /// Result of a conversation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TcpRun {
-    /// From the first SYN until both sides had received all.
+    /// Time from the first SYN until both sides had received all data.
     pub elapsed: Duration,
     /// Counters of the client's sender.
     pub client: TcpCounters,
@@ -22,7 +22,7 @@ pub struct TcpRun {
     pub server: TcpCounters,
 }
 
-/// The two ends, and what is on its way to each.
+/// Both ends, and the segments on their way to each.
 struct Connection {
     now: Time,
     ends: [End; 2],
@@ -30,8 +30,8 @@ struct Connection {
     header: usize,
 }
 
-/// Runs one connection: both ends behave as `config` requires, and exchange the bytes of `exchange`. The link has the same settings in
-/// both directions. The same seed gives the same run. Returns `None` if the run would take longer than `limit`.
+/// Runs one connection, whose ends have the settings `config` and exchange the bytes of `exchange`. The link has the same
+/// settings in both directions. The same seed gives the same run. Returns `None` if the run would take longer than `limit`.
 pub fn run(
     config: &TcpConfig,
     exchange: &Exchange,
@@ -67,7 +67,7 @@ impl Connection {
         }
     }
 
-    /// All that may leave leaves. The link's losses are lost.
+    /// Sends all segments that may leave. The link may lose them.
     fn speak(&mut self, exchange: &Exchange) {
         for from in 0..2 {
             while let Some(segment) = self.ends[from].poll(self.now, exchange) {
@@ -160,7 +160,8 @@ mod tests {
         let run =
             run(&TcpConfig::freebsd_4_10(), &Exchange::new(steps), &link(0.0), 1, LIMIT).expect("an end");
         let millis = run.elapsed.as_millis();
-        // SYN, SYN ACK, both speak, the client answers, the server answers: the server's first word is a half trip later.
+        // Three round trips: SYN and SYN ACK, the first data of both sides, the client's answer and the server's answer. The
+        // server's first data leaves half a round trip after the client's.
         assert!((210..240).contains(&millis), "{millis} ms");
     }
 

@@ -1,11 +1,11 @@
-//! A segment, of which only what decides is kept.
+//! Segment of the model, with only the fields that matter.
 
 use base::Time;
 
-/// Ranges that an acknowledgement may name beside a timestamp (RFC 2018 section 3).
+/// Limit on the ranges in an acknowledgement that also has a timestamp (RFC 2018 section 3).
 pub(super) const SACK_BLOCKS_MAX: usize = 3;
 
-/// A range of the stream: its first byte, and the one behind its last.
+/// A range of the stream: its first byte, and the byte behind its last.
 pub(super) type Range = (u64, u64);
 
 /// Bytes of the stream that leave in one segment.
@@ -21,25 +21,26 @@ impl Piece {
     }
 }
 
-/// One segment. The SYN takes no sequence number here.
+/// One segment. The SYN takes no sequence number in this model.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Segment {
     pub(super) is_syn: bool,
-    /// The next byte that is expected; `None` in the first SYN alone.
+    /// Next expected byte; `None` only in the client's SYN.
     pub(super) ack: Option<u64>,
-    /// Ranges received beyond that, the newest first.
+    /// Ranges received beyond `ack`, the newest first.
     pub(super) sacks: [Option<Range>; SACK_BLOCKS_MAX],
-    /// The acknowledged data is a duplicate (RFC 2883).
+    /// True if the acknowledged data is a duplicate (RFC 2883).
     pub(super) is_of_duplicate: bool,
-    /// Time at which it was sent.
+    /// Time at which this segment was sent.
     pub(super) at: Time,
-    /// Time at which the segment was sent that this answers (RFC 7323 section 4.3).
+    /// Time at which the acknowledged segment was sent (RFC 7323 section 4.3).
     pub(super) echo: Option<Time>,
     pub(super) piece: Piece,
 }
 
 impl Segment {
-    /// Bytes of the IP packet. Each block takes eight bytes, and the option itself four with its padding.
+    /// Returns the length of the IP packet in bytes. Each SACK block takes eight bytes. The option takes four more, including its
+    /// padding.
     pub(super) fn length(&self, header: usize) -> usize {
         let blocks = self.sacks.iter().flatten().count();
         let option = if blocks > 0 { 4 + 8 * blocks } else { 0 };
@@ -49,7 +50,7 @@ impl Segment {
 
 #[cfg(test)]
 impl Segment {
-    /// An acknowledgement without data that names these ranges.
+    /// Returns an acknowledgement without data that has these ranges.
     pub(super) fn for_tests(ranges: &[Range]) -> Segment {
         let mut sacks = [None; SACK_BLOCKS_MAX];
         sacks.iter_mut().zip(ranges).for_each(|(place, range)| *place = Some(*range));

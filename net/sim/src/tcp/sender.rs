@@ -1,4 +1,4 @@
-//! The sending half: either kind.
+//! Sending half, of either kind.
 
 use base::Time;
 
@@ -15,7 +15,7 @@ pub struct TcpCounters {
     pub retransmitted: u64,
     /// Time-outs.
     pub timeouts: u64,
-    /// Recoveries without a time-out.
+    /// Recoveries that needed no time-out.
     pub recoveries: u64,
     /// Tail-loss probes.
     pub probes: u64,
@@ -56,7 +56,7 @@ impl Sender {
         }
     }
 
-    /// A segment came that acknowledges up to `ack`.
+    /// Handles a segment that acknowledges all data before `ack`.
     pub(super) fn on_ack(&mut self, now: Time, ack: u64, segment: &Segment) {
         match self {
             Sender::NewReno(sender) => sender.on_ack(now, ack, segment),

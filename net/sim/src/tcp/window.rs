@@ -1,4 +1,4 @@
-//! The congestion window, in segments: Reno's or CUBIC's. Begin at [`Window::on_ack`] and [`Window::reduce`].
+//! Congestion window of Reno or CUBIC, in segments. Begin at [`Window::on_ack`] and [`Window::reduce`].
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub(super) struct Window {
     /// Segments that the peer's window and the send buffer allow.
     max: f64,
     counts_segments: bool,
-    /// `None`: Reno.
+    /// State of CUBIC; `None` for Reno.
     cubic: Option<Cubic>,
 }
 
@@ -36,7 +36,7 @@ impl Window {
         self.cwnd < self.ssthresh
     }
 
-    /// So many segments were newly acknowledged, and the window was in use.
+    /// Grows the window after `segments` segments were acknowledged. The caller checks that the window was in use.
     pub(super) fn on_ack(&mut self, segments: f64, now: Time) {
         let mut acked = if self.counts_segments { segments } else { 1.0 };
         if self.in_slow_start() {
@@ -52,8 +52,8 @@ impl Window {
         }
     }
 
-    /// A loss was noticed: sets the threshold by what might have been in flight, as BSD and Linux do, and leaves the window to
-    /// the caller.
+    /// Sets the threshold after a loss. As in BSD and Linux, it depends on the data that might have been in flight. The caller
+    /// sets the window.
     pub(super) fn reduce(&mut self) {
         let cwnd = self.cwnd.min(self.max);
         let threshold = match &mut self.cubic {
@@ -63,7 +63,7 @@ impl Window {
         self.ssthresh = threshold.max(THRESHOLD_MIN);
     }
 
-    /// A round trip was measured: see [`Cubic::on_rtt`].
+    /// Takes a sample of the round trip, which may end slow start ([`Cubic::on_rtt`]).
     pub(super) fn on_rtt(&mut self, rtt: Duration, acked: u64, sent: u64) {
         let Some(cubic) = &mut self.cubic else { return };
         let is_full = cubic.on_rtt(rtt, self.cwnd, acked, sent);

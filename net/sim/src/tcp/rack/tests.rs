@@ -1,4 +1,4 @@
-//! Tests of the RACK model's losses, step by step.
+//! Step-by-step tests of the RACK model's recovery.
 
 use super::super::config::Growth;
 use super::*;
@@ -6,7 +6,7 @@ use super::*;
 const MS: fn(u64) -> Time = Time::from_millis;
 const MSS: u64 = 1448;
 
-/// A sender with a hundred segments to send, a window of ten, and a round trip of 100 ms.
+/// Returns a sender with a hundred segments to send, a window of ten, and a round trip of 100 ms.
 fn sender(growth: Growth) -> Rack {
     let mut s = Rack::new(&TcpConfig::linux(growth));
     s.rto.on_sample(Duration::from_millis(100));
@@ -15,12 +15,12 @@ fn sender(growth: Growth) -> Rack {
     s
 }
 
-/// The numbers of the segments that leave now.
+/// Returns the numbers of the segments that leave now.
 fn leave(s: &mut Rack, now: u64) -> Vec<u64> {
     std::iter::from_fn(|| s.poll(MS(now))).map(|piece| piece.seq / MSS).collect()
 }
 
-/// All before segment `ack`, and these ranges of segments, have come.
+/// Acknowledges all segments before `ack`, and these ranges of segments.
 fn ack(s: &mut Rack, now: u64, ack: u64, sacks: &[Range]) {
     let sacks: Vec<Range> = sacks.iter().map(|block| (block.0 * MSS, block.1 * MSS)).collect();
     s.on_ack(MS(now), ack * MSS, &Segment::for_tests(&sacks));
@@ -60,7 +60,7 @@ fn where_little_is_lost_the_window_comes_down_in_proportion_to_what_is_delivered
     let mut s = sender(Growth::Cubic);
     leave(&mut s, 0);
     ack(&mut s, 100, 0, &[(1, 4)]);
-    // Six of ten are in flight, and seven may be: the lost one goes first, and nothing more.
+    // Six of ten segments are in flight, and seven are allowed. Only the lost segment leaves.
     assert_eq!(leave(&mut s, 100), [0]);
     ack(&mut s, 101, 0, &[(1, 6)]);
     assert_eq!(leave(&mut s, 101).len(), 2);
