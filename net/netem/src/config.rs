@@ -7,7 +7,7 @@ use std::time::Duration;
 pub struct DirectionConfig {
     /// Rate in bits per second; 0 means unlimited.
     pub rate: u64,
-    /// Bytes that may pass at once after a pause (a token bucket). With 0, the rate applies from the first packet on.
+    /// Bytes that may pass in one burst after a pause (a token bucket). With 0, the rate applies from the first packet on.
     pub burst: usize,
     /// Bytes that each packet occupies on the wire in addition to the IP packet.
     pub overhead: usize,

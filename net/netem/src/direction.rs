@@ -1,5 +1,5 @@
-//! Decides the fate of each packet. The steps are: loss before the queue, queue and rate, cut, loss on the wire, ECN, copies,
-//! delay, damage.
+//! Decides the fate of each packet. The steps are: loss before the queue, queue and rate, cut, loss on the wire, drop or mark by
+//! ECN, copies, delay, damage.
 //!
 //! Holds no packets, only the times at which the queued packets leave. Invariant: without jitter, reordering and changes of
 //! settings, packets arrive in the order in which they were offered. Begin at [`LinkDirection::offer`].

@@ -1,7 +1,7 @@
 //! A direction of a link that holds its packets until they are due.
 //!
-//! Invariants: no packet leaves before it is due. Packets that are due at the same time leave in the order in which they were
-//! created. The held bytes never exceed [`HELD_BYTES_MAX`]. Begin at [`Line::enqueue`].
+//! Invariants: no packet leaves before it is due. Packets that are due at the same time leave in the order in which they entered.
+//! The held bytes never exceed [`HELD_BYTES_MAX`]. Begin at [`Line::enqueue`].
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

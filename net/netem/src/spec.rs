@@ -209,7 +209,7 @@ impl fmt::Display for Value {
     }
 }
 
-/// Reason for which settings are refused.
+/// Reason why settings are refused.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SpecError {
     /// The key is unknown.

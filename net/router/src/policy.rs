@@ -20,11 +20,11 @@ pub enum PolicyName {
     Htb,
     /// The classes of the 2016 project's script, by tenths, each with SFQ: all get equal shares
     HtbSeed,
-    /// Least past service first: exact flows, past service is remembered (1,000 packets)
+    /// Least served flow first, with exact flows and a memory of past service (1,000 packets)
     Ltf,
-    /// Nine tenths of the link for the flow with the least service lately, the rest as ltf (2,000 packets)
+    /// Nine tenths of the link for the flow that was served least lately, the rest as ltf (2,000 packets)
     Las,
-    /// Nine tenths of the link for the flow with the least data left by its audited advertisement, the rest as ltf (2,000
+    /// Nine tenths of the link for the flow with the least data left (its advertisement, audited), the rest as ltf (2,000
     /// packets)
     Finish,
 }

@@ -12,8 +12,8 @@ use crate::sfq::{Sfq, SfqConfig};
 
 /// Quantum of the 2016 project's classes, in bytes: the greatest quantum that HTB computes.
 const SEED_QUANTUM: usize = 200_000;
-/// Bytes of quantum for each part of the rate. HTB computes a tenth of a second's bytes (`r2q 10`), here at 75 Mbit/s in 55
-/// parts.
+/// Quantum of a class with one part of the rate, in bytes. HTB computes the bytes of a tenth of a second (`r2q 10`). Here, the
+/// rate of 75 Mbit/s has 55 parts.
 const RISING_QUANTUM: usize = 17_000;
 /// Quantum of both classes of [`Classifier::Control`], in bytes.
 const CONTROL_QUANTUM: usize = 1500;

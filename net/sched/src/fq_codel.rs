@@ -14,7 +14,7 @@ use crate::hash::FlowHash;
 use crate::packet::Packet;
 use crate::queue::{Backlog, Counters, Queue};
 
-/// Limit on the packets that are dropped at once when a limit is exceeded.
+/// Limit on the packets that are dropped together when a limit is exceeded.
 const BATCH: u32 = 64;
 
 /// Size and delay settings.

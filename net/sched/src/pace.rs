@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use base::Time;
 
-/// A rate, and the burst that may pass at once after a pause.
+/// A rate, and a burst that may pass after a pause.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
     /// Bits per second; 0 is unlimited.
@@ -16,8 +16,8 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Creates a pace of `rate` bits per second; 0 is unlimited. `burst` bytes may pass at once after a pause. The bucket is full
-    /// at first.
+    /// Creates a pace of `rate` bits per second; 0 is unlimited. `burst` bytes may pass without delay after a pause. The bucket
+    /// is full at first.
     pub fn new(rate: u64, burst: usize) -> Pace {
         Pace { rate, credit: time_of(burst, rate), full_at: Time::ZERO }
     }

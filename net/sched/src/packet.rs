@@ -7,8 +7,8 @@ use wire::{ChecksumMode, ChunkType, RECORD_OVERHEAD, SendBuffer};
 
 /// Limit on the chunks that are searched for DATA. A packet with more chunks counts as a packet with DATA.
 const CHUNKS_READ: usize = 16;
-/// Longest value of a DTLS chunk that contains neither DATA nor HEARTBEAT, in bytes. These chunks have 20 bytes or more. A SACK
-/// without gap blocks has 16.
+/// Longest value of a DTLS chunk that contains neither DATA nor HEARTBEAT, in bytes. DATA and HEARTBEAT have 20 bytes or more,
+/// and a SACK without gap blocks has 16.
 const SEALED_CONTROL_MAX: usize = RECORD_OVERHEAD - 4 + 16;
 
 /// A packet in a queue.

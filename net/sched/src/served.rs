@@ -54,7 +54,7 @@ pub struct ServedConfig {
     pub control_rate: u64,
     /// Limit on remembered flows. At the limit, packets of new flows are dropped until a flow is idle.
     pub flows: usize,
-    /// Preference for flows that end soon; `None` serves the least served flows only.
+    /// Preference for flows that end soon; `None` means that only past service decides.
     pub finish: Option<Finish>,
 }
 
@@ -66,7 +66,7 @@ impl ServedConfig {
 }
 
 impl Default for ServedConfig {
-    /// Returns a limit of 1,000 packets, of 64 packets per flow, and no preference.
+    /// Returns limits of 1,000 packets in all and of 64 packets per flow, without a preference.
     fn default() -> Self {
         ServedConfig {
             packets: 1000,
@@ -88,8 +88,8 @@ pub struct Finish {
     pub favour: Favour,
     /// Time in which past service decays to 1/e, about a third.
     pub memory: Duration,
-    /// Bytes subtracted from the data left of a flow for each second in which it has had some. At least half of the data left
-    /// always counts.
+    /// Bytes subtracted from a flow's data left for each second since it became busy. At least half of the data left always
+    /// counts.
     pub aging: u64,
 }
 
@@ -167,7 +167,7 @@ pub struct Served<T> {
     control: Fifo<T>,
     control_pace: Pace,
     flows: Flows<T>,
-    /// Bytes served of the flow that the fair part served last, at its greatest. New flows enter at this level.
+    /// Greatest number of served bytes with which the fair part has chosen a flow. New flows enter at this level.
     level: u64,
     /// Credit of the finish part, in thousandths of a packet.
     turn: u32,

@@ -35,11 +35,11 @@ pub enum Listen {
 /// Decision on an association that a peer has opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Accept {
-    /// The association is accepted at once.
+    /// The association is accepted immediately.
     AtOnce,
     /// The association waits until the test decides.
     Never,
-    /// The association is refused at once.
+    /// The association is refused immediately.
     Refuse,
 }
 
@@ -70,7 +70,7 @@ pub struct Received {
 /// Way in which the program reads an association.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reading {
-    /// The program reads all available messages at once.
+    /// The program reads all available messages immediately.
     AtOnce,
     /// The program reads nothing.
     Never,
@@ -252,7 +252,7 @@ impl Conversation {
         }
         match self.reading {
             Reading::Never => {}
-            // After the end, all remaining data is read at once.
+            // After the end, all remaining data is read immediately.
             _ if self.closed.is_some() => self.read_all(now, id, endpoint),
             Reading::AtOnce => self.read_all(now, id, endpoint),
             Reading::Every(pause) => {

@@ -1,5 +1,5 @@
 //! Default protection of worlds. If the environment variable `SIM_PROTECTED` is set, all worlds seal their packets, so the same
-//! tests also cover sealed packets. A test that reads or forges packets holds an [`InTheClear`], which prevents this.
+//! tests also cover sealed packets. A test that reads or forges packets holds an [`InTheClear`], which disables this default.
 
 use std::cell::Cell;
 

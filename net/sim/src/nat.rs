@@ -11,10 +11,10 @@ use base::Time;
 
 use crate::world::ENCAPSULATION_PORT;
 
-/// Lower bound of the ports that a NAT assigns if the host's own port is taken. The first one is the next port.
+/// Port below the first one that a NAT assigns if the host's own port is taken.
 const FIRST_PORT: u16 = 20_000;
 
-/// Settings of a NAT box.
+/// Settings of a NAT.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NatConfig {
     /// Lifetime of an idle mapping.

@@ -72,15 +72,15 @@ pub struct Record {
 /// Decision of a filter.
 #[derive(Clone, Debug)]
 pub enum Fate {
-    /// The packet goes its way.
+    /// The packet passes.
     Pass,
     /// The packet is lost.
     Drop,
-    /// The packet goes its way this many times.
+    /// The packet passes this number of times.
     Copies(usize),
-    /// The packet goes its way after this delay.
+    /// The packet passes after this delay.
     Late(Duration),
-    /// These bytes go in place of the packet.
+    /// These bytes pass in place of the packet.
     Replace(Vec<u8>),
 }
 
@@ -98,17 +98,17 @@ pub enum Change {
     Rebind(IpAddr, u16),
     /// Clears all mappings of a NAT, as a restart of the NAT does.
     Forget(NatId),
-    /// Makes an address unusable as a source (true), or usable again (false). The host reports a failed transmission to its
-    /// engine.
+    /// Makes an address unusable as a source (true), or usable again (false). While it is unusable, the host reports each attempt
+    /// to send from it to its engine.
     Unroutable(IpAddr, bool),
     /// Starts (true) or stops (false) a host's SCTP. A stopped host answers all packets with ICMP port unreachable.
     Up(HostId, bool),
-    /// Moves a host's clock forward, as after a sleep. All its timers are then late at once.
+    /// Moves a host's clock forward, as after a sleep. All its timers are then late together.
     Jump(HostId, Duration),
     /// Moves a host's clock back, but not behind the world's clock.
     FallBack(HostId, Duration),
     /// Gives a host's processor to other programs for this time. Arrivals wait in the host's sockets, and its timers are late.
-    /// Then the host takes all arrivals at once, like a program that was not scheduled.
+    /// Then the host takes all arrivals together, like a program that was not scheduled.
     Busy(HostId, Duration),
 }
 
@@ -367,7 +367,7 @@ impl World {
         self.run_until(end, |_| false);
     }
 
-    /// Runs the world until `done` returns true (then returns true), or until `limit` (then returns false).
+    /// Runs the world until `done` returns true, or until `limit`. Returns whether `done` returned true.
     pub fn run_until(&mut self, limit: Time, mut done: impl FnMut(&World) -> bool) -> bool {
         (0..self.hosts.len()).for_each(|h| self.work(HostId(h)));
         let mut inputs_now = 0;
@@ -648,7 +648,7 @@ impl World {
         found
     }
 
-    /// Returns the UDP port of an address that the world sees: the port of its encapsulation, or of its NAT.
+    /// Returns the UDP port under which the world sees an address: the port of its encapsulation, or of its NAT.
     fn port_of(&self, address: IpAddr) -> u16 {
         self.ports.get(&address).copied().unwrap_or(ENCAPSULATION_PORT)
     }

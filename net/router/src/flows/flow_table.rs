@@ -1,7 +1,7 @@
 //! Table of SCTP flows: the traffic of each, its sender's advertisement, and the limit on its rate.
 //!
 //! The sender's advertisements and the receiver's SACKs determine the limit:
-//! - application: most advertisements report that no data waits.
+//! - application: at least half of the advertisements report that no data waits.
 //! - receiver: data waits, and the receiver's window is closed for most of the time. A window is closed if it has no room for a
 //!   chunk beyond the data in flight. The data in flight is estimated from the TSNs that pass here.
 //! - network: data waits, and the window is open.
@@ -78,10 +78,10 @@ struct Track {
     is_sealed: bool,
 }
 
-/// State of the receiver's window since the last report. It begins with the first SACK.
+/// State of the receiver's window. The times count from the last report, or from the first SACK if that came later.
 #[derive(Clone, Copy, Debug)]
 struct Room {
-    /// Start of the measurement: the last report or the first SACK.
+    /// Time of the last report, or of the first SACK.
     since: Time,
     /// True if the last SACK left no room for another chunk. A receiver with a full buffer may send no further SACK.
     is_closed: bool,
@@ -184,8 +184,8 @@ impl Track {
         }
     }
 
-    /// Updates the window from a SACK: it is closed if the data in flight nearly fills it. Assumes that all chunks have the same
-    /// length.
+    /// Updates the state of the window from a SACK. The window is closed if it has no room for another chunk. All chunks are
+    /// assumed to have the same length.
     fn on_sack(&mut self, now: Time, acked: u32, window: u32) {
         let Some((highest, bytes)) = self.highest else { return };
         let ahead = highest.wrapping_sub(acked);
@@ -243,7 +243,7 @@ impl Room {
     }
 
     /// Reports whether the window was closed for more than half of the time. A count of SACKs would mislead: a program that
-    /// rarely reads, but much at once, opens the window briefly. Most SACKs belong to these short times.
+    /// rarely reads, but then much, opens the window briefly. Most SACKs belong to these short times.
     fn is_mostly_closed(self, now: Time) -> bool {
         let closed_for = self.until(now).closed_for;
         closed_for > Duration::ZERO && closed_for * 2 > now.since(self.since)
@@ -274,8 +274,8 @@ mod tests {
         [&[3, 0, 0, 16][..], &tsn.to_be_bytes(), &window.to_be_bytes(), &[0; 4]].concat()
     }
 
-    /// Returns the row of a flow of ten 100-byte chunks in one second, each with this advertisement. Half of the chunks are
-    /// acknowledged with this window.
+    /// Returns the row of a flow that sends ten 100-byte chunks in one second. Each packet carries the advertisement `word`. Half
+    /// of the chunks are acknowledged, with the window `window`.
     fn verdict(word: &[u8], window: u32) -> FlowRow {
         let mut flows = FlowTable::default();
         for n in 0..10u32 {

@@ -19,7 +19,7 @@ pub(super) fn json(rows: &[FlowRow]) -> serde_json::Value {
 /// Returns the requested part of the flows, and the number of all flows by limit.
 ///
 /// # Errors
-/// When the part has no valid beginning. The error states the accepted form.
+/// When the position after which the part begins is invalid. The error states the accepted form.
 pub(super) fn part(rows: &[FlowRow], part: &Part) -> Result<serde_json::Value, String> {
     let before = part.number_after()?.map_or(Ok(0), usize::try_from).unwrap_or(usize::MAX);
     let following = rows.iter().enumerate().skip(before);

@@ -13,8 +13,8 @@ pub(crate) const FLOWS: &str = include_str!("flows.js");
 /// Script that draws our own queues.
 pub(crate) const QUEUES: &str = include_str!("queues.js");
 
-/// Serves a page with this script, and the other paths through `answer`, until the process ends. Does nothing without a port.
-/// `names` lists the paths.
+/// Serves a page with this script until the process ends. `answer` serves the other paths. The text `names` lists all paths. Does
+/// nothing without a port.
 ///
 /// # Errors
 /// When the port cannot be opened.

@@ -10,12 +10,12 @@ use crate::args::RunArgs;
 use crate::look::Look;
 use crate::run::report::DirectionReport;
 
-/// Bursts per second. After a pause, the link's bytes of 2 ms may leave at once.
+/// Divisor of the rate that gives the burst. After a pause, the bytes of 1/500 s (2 ms) may leave in one burst.
 const BURST_PER_SECOND: u64 = 500;
 /// Least burst in bytes: two packets.
 const BURST_MIN: u64 = 2 * 1514;
 
-/// A frame, and the place of its packet.
+/// A frame, and the layout of its packet.
 struct Held {
     bytes: Vec<u8>,
     layout: Layout,
@@ -66,7 +66,7 @@ impl Direction {
         }
     }
 
-    /// Counts a frame that is lost because the router cannot complete its unfinished segments.
+    /// Counts a frame that is lost because its offload is of an unknown kind.
     pub(super) fn on_unfinishable(&mut self) {
         self.unfinishable += 1;
     }

@@ -29,7 +29,7 @@ pub use report::{DirectionReport, RunReport};
 const RECEIVES_PER_TURN: usize = 2;
 /// Interval at which the page's counters are updated.
 const REPORT_PAUSE: Duration = Duration::from_secs(1);
-/// Error of a receive call (EINVAL): the kernel cannot describe a packet's unfinished segments.
+/// Error of a receive call (EINVAL) for a frame whose offload the kernel cannot describe.
 const UNFINISHABLE: i32 = 22;
 /// Error of an interface that is down (ENETDOWN).
 const DOWN: i32 = 100;

@@ -25,7 +25,7 @@ pub struct DirectionReport {
     pub dropped: u64,
     /// Packets without data that the queue dropped.
     pub dropped_control: u64,
-    /// Packets that left the queue with a new ECN mark.
+    /// Packets that the queue marked with ECN.
     pub marked: u64,
     /// Packets in the queue.
     pub waiting: usize,
@@ -35,7 +35,7 @@ pub struct DirectionReport {
     pub missed: u64,
     /// Packets that the interface refused.
     pub refused: u64,
-    /// Segments of an unknown kind, which were lost.
+    /// Frames that were lost because their offload is of an unknown kind.
     pub unfinishable: u64,
 }
 

@@ -58,8 +58,8 @@ fn json(words: &[&str]) -> Result<Value, RouterError> {
     })
 }
 
-/// Replaces [`Leaves::Auto`] with leaves that this kernel supports. SFQ is tried in a separate network namespace, which ends with
-/// the process.
+/// Returns the leaves to use. For [`Leaves::Auto`], they are of a kind that this kernel supports. SFQ is tried in a separate
+/// network namespace, which ends with the process.
 pub(crate) fn resolve(leaves: Leaves) -> Result<Leaves, RouterError> {
     if leaves != Leaves::Auto {
         return Ok(leaves);

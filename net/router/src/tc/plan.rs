@@ -163,8 +163,8 @@ impl Plan {
         commands
     }
 
-    /// Returns the commands of the u32 filters. Tables for SCTP (1:) and UDP (3:) lead to table 2:. It has 256 buckets, and finds
-    /// the class from the chunk's flags in one step.
+    /// Returns the commands of the u32 filters. Tables for SCTP (1:) and UDP (3:) lead to table 2, which has 256 buckets. Table 2
+    /// finds the class from the chunk's flags in one step.
     fn u32_commands(&self) -> Vec<String> {
         if self.shape.matcher != Matcher::U32 {
             return Vec::new();
@@ -207,7 +207,7 @@ impl Plan {
     }
 }
 
-/// Returns the classes for packets, with their guaranteed rates in 56ths of the whole rate.
+/// Returns the minor number of each class for packets, and its guaranteed share in 56ths of the rate.
 pub(crate) fn tens() -> impl Iterator<Item = (u32, u64)> {
     std::iter::once((DEFAULT, 1)).chain((1..=10).map(|n| (minor_of(n), u64::from(n))))
 }

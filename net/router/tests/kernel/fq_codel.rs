@@ -71,7 +71,7 @@ fn hit(trace: &[Offer], came: &[Came]) -> Hit {
 
 /// Compares drops and marks under a backlog of several seconds. Our queue is asked for a packet whenever the kernel returned one.
 /// The kernel read its clock shortly before it set a packet's timestamp. The first timestamp has this error too, and all other
-/// times are relative to it. A hit on the previous or next packet of the same flow therefore counts as equal.
+/// times are relative to it. A drop or mark of the previous or next packet of the same flow therefore counts as equal.
 fn drops_and_marks_come_when_the_kernels_do(kernel: &Kernel) {
     const RATE: u64 = 2_000_000;
     let ecn = [Ecn::NotEct, Ecn::Ect0];

@@ -65,7 +65,7 @@ impl Ends {
         host.spawn("bulk", command).unwrap()
     }
 
-    /// Sends from alpha to this address of beta for so many seconds.
+    /// Sends from alpha to this address of beta for `seconds` seconds.
     pub(crate) fn send(&self, to: std::net::IpAddr, seconds: &str) {
         let receiver = self.serve(&self.beta, &["receive", &PORT.to_string()]);
         let target = std::net::SocketAddr::new(to, PORT).to_string();

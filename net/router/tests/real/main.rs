@@ -1,7 +1,8 @@
 //! Tests of the program between real hosts. The daemon advertises for unmodified programs, and the router classifies their
 //! packets.
 //!
-//! Needs root, and `sctpifyd`, `sctpify` and `shimrules` built beside the tests (`./x test` does) or in SCTPIFY_BIN_DIR.
+//! Needs root. The programs `sctpifyd`, `sctpify` and `shimrules` must be in the tests' directory (`./x test` builds them there)
+//! or in SCTPIFY_BIN_DIR.
 
 mod classes;
 mod ends;

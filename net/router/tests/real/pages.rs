@@ -17,7 +17,7 @@ impl World {
         self.middle.tool("curl", &["-s", "--max-time", "10", &url]).unwrap_or_default()
     }
 
-    /// Starts a sender on alpha that sends for so many seconds, and its receiver on beta.
+    /// Starts a sender on alpha that sends for `seconds` seconds, and its receiver on beta.
     fn sending(&self, seconds: &str) -> [Process; 2] {
         let receiver = self.ends.serve(&self.ends.beta, &["receive", &PORT.to_string()]);
         let target = format!("{}:{PORT}", self.link.right_v4());

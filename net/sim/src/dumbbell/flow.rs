@@ -9,7 +9,7 @@ use sctp::{AssociationId, Endpoint, Ppid, SendOptions, StreamId};
 use super::plan::{FlowPlan, Load};
 use super::report::{FlowReport, Sample};
 
-/// User bytes of all messages.
+/// User data of the messages.
 static ZEROS: [u8; 2048] = [0; 2048];
 
 /// State of a flow.
@@ -25,7 +25,7 @@ pub(super) struct Flow {
     left: u64,
     read: u64,
     is_shut: bool,
-    /// Times at which the messages were handed over that have not yet arrived.
+    /// Hand-over times of the messages that have not yet arrived.
     written_at: VecDeque<Time>,
     /// Bytes received before the common window.
     before_window: u64,
@@ -50,7 +50,7 @@ impl Flow {
         }
     }
 
-    /// Returns the time at which the flow's own duration ends.
+    /// Returns the time at which the flow's own duration ends; `None` if it has none, or is not established.
     pub(super) fn own_end(&self) -> Option<Time> {
         match (self.plan.load, self.report.established) {
             (Load::Bulk { lasting, .. }, Some(at)) => Some(at + lasting),

@@ -10,7 +10,7 @@ use sctp::AssociationConfig;
 pub struct Dumbbell {
     /// Rate of the bottleneck, in bits per second.
     pub rate: u64,
-    /// Bytes that may pass the bottleneck at once after a pause (a token bucket). With 0, the bottleneck is a plain link.
+    /// Bytes that may pass the bottleneck in one burst after a pause (a token bucket). With 0, the bottleneck is a plain link.
     pub burst: usize,
     /// Queueing policy of the router at the bottleneck.
     pub policy: Policy,

@@ -29,7 +29,7 @@ pub struct FlowReport {
     pub finished: Option<Time>,
     /// User bytes received in all, without duplicates.
     pub received: u64,
-    /// User bytes received in the flow's own time, which a bulk load begins when it is established.
+    /// User bytes received in the flow's own time: the duration of a bulk load, from the set-up on.
     pub in_own_time: u64,
     /// User bytes that the program handed over.
     pub handed_over: u64,

@@ -1,7 +1,7 @@
 //! Runs a dumbbell. Its events are processed in the order of time, and after each event, the affected hosts work.
 //!
-//! Invariants: time never goes back. At one time packets pass the link first, then events run in the order in which they were planned,
-//! then timers expire. Begin at [`run`].
+//! Invariants: time never goes back. At each moment, packets pass the link first. Then events run in the order in which they were
+//! planned, and then timers expire. Begin at [`run`].
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};

@@ -1,4 +1,4 @@
-//! Small dumbbells: what flows get, when files are through, and that the same seed gives the same run.
+//! Tests with small dumbbells: the shares of flows, the completion of files, and the equality of runs with the same settings.
 
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ fn ten_flows_fill_the_link_and_all_bytes_of_files_arrive() {
     flows.extend((0..20).map(|n| flow(3000 + n * 500, Load::File(10_000))));
     let report = run(&dumbbell(Policy::Sfq(SfqConfig::default()), flows));
     let in_window: u64 = report.flows.iter().map(|it| it.in_window).sum();
-    // 1,500-byte packets carry 1,444 user bytes beside the advertisement of 8.
+    // A packet of 1,500 bytes carries 1,444 user bytes and the advertisement of 8 bytes.
     let most = 10_000_000.0 / 8.0 * 18.0 * 1444.0 / 1500.0;
     assert!((0.97..=1.0).contains(&(in_window as f64 / most)), "{in_window} of {most} bytes");
     for file in &report.flows[10..] {
@@ -58,7 +58,7 @@ fn ten_flows_fill_the_link_and_all_bytes_of_files_arrive() {
         assert!(file.longest_pause < S(1), "{file:?}");
         assert_eq!(file.handed_over, 10_000);
     }
-    // Data handed over and not received by the end of its own time fits into the send buffer, and all arrives after it.
+    // Data that was handed over but not received in the flow's own time fits into the send buffer. All of it arrives later.
     for bulk in &report.flows[..10] {
         let waiting = bulk.handed_over - bulk.in_own_time;
         assert!((1..=200_000).contains(&waiting) && bulk.received == bulk.handed_over, "{bulk:?}");

@@ -17,7 +17,7 @@ pub struct KernelConfig {
     pub first_window: usize,
     /// Window that the receiver advertises, in bytes: half of its buffer.
     pub receive_window: usize,
-    /// Limit on the packets that may leave at once beyond the flight; 0 means no limit.
+    /// Limit on the packets that may leave in one burst beyond the flight; 0 means no limit.
     pub burst: usize,
     /// T3 before the first round trip is measured.
     pub rto_initial: Duration,
@@ -27,7 +27,7 @@ pub struct KernelConfig {
     pub rto_max: Duration,
     /// Delay of a SACK that waits for a second packet.
     pub sack_delay: Duration,
-    /// Number of packets after which a SACK leaves at once.
+    /// Number of packets after which a SACK leaves immediately.
     pub sack_every: u32,
     /// Bytes that the program hands over in one write.
     pub write: usize,
@@ -63,7 +63,7 @@ pub struct Bottleneck {
     pub host_rate: u64,
     /// Rate of the link behind the queue, in bits per second.
     pub rate: u64,
-    /// Bytes that may pass at once after a pause (a token bucket). With 0, the bottleneck is a plain link.
+    /// Bytes that may pass in one burst after a pause (a token bucket). With 0, the bottleneck is a plain link.
     pub burst: usize,
     /// Policy of the queue.
     pub policy: Policy,

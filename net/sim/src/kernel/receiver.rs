@@ -18,17 +18,17 @@ pub(super) struct Sack {
     pub(super) window: usize,
 }
 
-/// Receiving end. Its program reads at once.
+/// Receiving end. Its program reads immediately.
 #[derive(Debug)]
 pub(super) struct Receiver {
     cumulative: u64,
     later: BTreeSet<u64>,
-    /// Bytes that arrived since the last time without a hole.
+    /// Bytes of new chunks since the last moment without a hole. The window shrinks by this number.
     kept: usize,
     window: usize,
     /// Packets that are not acknowledged yet.
     unsaid: u32,
-    /// Latest time of the next SACK.
+    /// Time at which a delayed SACK must leave.
     due: Time,
     every: u32,
     delay: Duration,
@@ -61,7 +61,7 @@ impl Receiver {
         self.due
     }
 
-    /// Handles the arrival of a chunk. Returns a SACK if one must leave at once.
+    /// Handles the arrival of a chunk. Returns a SACK if one must leave immediately.
     pub(super) fn on_data(&mut self, now: Time, tsn: u64, length: usize) -> Option<Sack> {
         let is_new = tsn > self.cumulative && self.later.insert(tsn);
         if is_new {

@@ -29,7 +29,7 @@ pub struct TcpConfig {
     pub rto_floor: RtoFloor,
     /// Delay of an acknowledgement that waits for a second segment.
     pub ack_delay: Duration,
-    /// Number of first segments that are acknowledged at once.
+    /// Number of first segments that are acknowledged immediately.
     pub quick_acks: u32,
 }
 

@@ -25,7 +25,7 @@ struct Epoch {
     reno: f64,
 }
 
-/// State of CUBIC besides the window.
+/// State of CUBIC, without the window itself.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cubic {
     w_max: f64,

@@ -196,7 +196,7 @@ impl Rack {
         }
     }
 
-    /// Leaves recovery if all data sent before the loss is acknowledged.
+    /// Returns to the open state if all data sent before the loss is acknowledged.
     fn leave_state(&mut self) {
         match self.state {
             State::Recovery { until, .. } if self.una >= until => {
@@ -238,8 +238,8 @@ impl Rack {
         (least / 4).min(self.rto.srtt().unwrap_or(least))
     }
 
-    /// Ends the probe if it is acknowledged. If the probe was a retransmission and was needed, the replaced segment counts as a
-    /// loss (RFC 8985 section 7.4).
+    /// Ends the probe if it is acknowledged. If the probe was a retransmission and repaired a loss, this loss counts like any
+    /// other (RFC 8985 section 7.4).
     fn end_probe(&mut self, is_of_duplicate: bool) {
         let Some(probe) = self.probe else { return };
         if is_of_duplicate || self.una > probe.until {

@@ -26,7 +26,7 @@ pub(super) struct Receiver {
     has_duplicate: bool,
     /// Last acknowledged sequence number.
     reported: u64,
-    /// Time to echo: the time at which the segment that begins at or before `reported` was sent.
+    /// Time to echo: the send time of the last segment that began at or before `reported`.
     recent: Option<Time>,
 }
 
