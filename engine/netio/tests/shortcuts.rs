@@ -86,6 +86,9 @@ fn a_policy_of_ipsec_is_noticed_within_1024_trains() {
     let (a, b) = pair();
     let (mut sender, mut receiver) = (with_shortcuts(&a, None), b.raw());
     let [(from, to), _] = families(1);
+    // A neighbour whose state changes makes the shortcut look at once.
+    b.ip("link set left address 02:00:00:00:00:77");
+    a.ip(&format!("neigh replace {to} lladdr 02:00:00:00:00:77 dev left nud permanent"));
     let mut exchange = || exchange(&a, &mut sender, &mut receiver, &from, &to);
     assert_eq!(exchange(), LONG as u64);
     a.ip("xfrm policy add src 10.9.7.1 dst 10.9.7.2 dir out action allow");
