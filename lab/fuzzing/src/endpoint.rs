@@ -1,8 +1,8 @@
-//! A hostile peer: chunks of any content, with the right ports, tag and checksum, into an established
-//! association, and also into the listening endpoint.
+//! Fuzz target: a hostile peer that sends chunks of any content with correct ports, tag and checksum.
 //!
-//! No promise covers the delivered data. But nothing may panic, stall, or exceed its limits. TSNs in the input
-//! are relative to the correct ones, which makes short inputs meaningful. Begin at [`run`].
+//! The peer attacks an established association, and also the endpoint that listens. The delivered data may be
+//! anything, but the engine must not panic, stall, or exceed its limits. TSNs in the input are relative to
+//! the correct ones, so short inputs reach meaningful states. Begin at [`run`].
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -18,12 +18,13 @@ use crate::side::{PORTS, Side, address, config};
 /// Maximum steps of one run.
 const STEPS_MAX: usize = 200;
 
-/// Maximum length of a chunk value in an input.
+/// Modulus for the length of a chunk's value. The length comes from one byte of the input.
 const VALUE_MAX: usize = 300;
 
-/// Types of chunks that begin with a TSN or a cumulative TSN of the peer's data.
+/// Types of chunks that begin with a TSN or a cumulative TSN of the peer's data: DATA, I-DATA, FORWARD-TSN,
+/// I-FORWARD-TSN.
 const COUNTED_BY_PEER: [u8; 4] = [0, 64, 192, 194];
-/// Types of chunks that begin with a cumulative TSN of our data.
+/// Types of chunks that begin with a cumulative TSN of the engine's data: SACK and SHUTDOWN.
 const COUNTED_BY_US: [u8; 2] = [3, 7];
 
 const TYPES: [u8; 24] =
@@ -36,18 +37,19 @@ struct Attack {
     id: AssociationId,
     config: AssociationConfig,
     peer: IpAddr,
-    /// The peer's port, and the engine's port.
+    /// The port of the peer, and the port of the engine.
     ports: (u16, u16),
     tag: VerificationTag,
-    /// Base of the TSNs of the peer and of the engine.
+    /// Initial TSNs of the peer and of the engine.
     tsns: (u32, u32),
     /// The engine's latest cookie.
     cookie: Vec<u8>,
-    /// Bytes from unknown senders, and bytes of the engine's answers to them.
+    /// Number of bytes from other addresses than the peer's, and number of bytes that the engine sent to
+    /// them.
     strangers: (usize, usize),
 }
 
-/// Runs the input.
+/// Interprets `data` as a script, and plays it.
 pub fn run(data: &[u8]) {
     let mut input = Input::new(data);
     let mut attack = Attack::begin(&mut input);
@@ -79,7 +81,7 @@ fn exchange(a: &mut Side, b: &mut Side, now: Time, mut look: impl FnMut(usize, &
 }
 
 impl Attack {
-    /// Sets up an association with an honest peer, which the attacker then replaces.
+    /// Sets up an association with an honest peer. The attacker then takes the peer's place.
     fn begin(input: &mut Input<'_>) -> Attack {
         let config = config(input);
         let opens = input.flag();
@@ -118,7 +120,7 @@ impl Attack {
             11 => self.send(self.peer, self.ports, VerificationTag(0), &init(input)),
             12 => self.echo_cookie(input),
             13 => {
-                // Another association, or none.
+                // The tag and ports belong to another association, or to none.
                 let (from, port) = (address(3 + input.below(4)), u16::from(input.byte()));
                 let tag = VerificationTag(u32::from(input.word()));
                 let chunks = if input.flag() { init(input) } else { self.chunks(input) };
@@ -151,7 +153,7 @@ impl Attack {
         out
     }
 
-    /// Makes a TSN at the front of a chunk relative to the initial TSN.
+    /// Makes the TSN at the front of a chunk relative to the initial TSN.
     fn count(&self, kind: u8, value: &mut [u8]) {
         let base = match kind {
             _ if COUNTED_BY_PEER.contains(&kind) => self.tsns.0,
@@ -159,7 +161,7 @@ impl Attack {
             _ => return,
         };
         if let Some(place) = value.first_chunk_mut::<4>() {
-            // Mostly small numbers: the first byte would put all others far away.
+            // Reduces most offsets to 16 bits. Otherwise, nearly all TSNs would be far from the initial one.
             let offset = u32::from_be_bytes(*place);
             let offset = if place[0] < 0xf0 { offset & 0xffff } else { offset };
             *place = base.wrapping_add(offset).to_be_bytes();
@@ -182,7 +184,7 @@ impl Attack {
         self.side.arrive(self.now, route, &packet);
     }
 
-    /// Sends the cookie back, possibly modified.
+    /// Returns the latest cookie to the engine, perhaps with one modified byte.
     fn echo_cookie(&mut self, input: &mut Input<'_>) {
         let mut cookie = self.cookie.clone();
         let place = usize::from(input.word());
@@ -195,7 +197,7 @@ impl Attack {
         self.send(self.peer, self.ports, tag, &chunks);
     }
 
-    /// Reads the engine's packets for the attacker, without answering them.
+    /// Reads the engine's packets without an answer, keeps the latest cookie, and checks the buffer limits.
     fn listen(&mut self) {
         for (route, bytes) in std::mem::take(&mut self.side.sent) {
             if route.remote != self.peer {
@@ -222,7 +224,7 @@ impl Attack {
         _ = self.side.endpoint.send(self.now, self.id, stream, Ppid(1), message, options);
     }
 
-    /// Advances time, from timer to timer.
+    /// Advances time to the end of `duration`, and handles each timer on the way.
     fn wait(&mut self, duration: Duration) {
         let end = self.now + duration;
         for _ in 0..1000 {
@@ -238,7 +240,8 @@ impl Attack {
     }
 }
 
-/// Appends a chunk of any content; its length is correct if `honest`, otherwise the value's first octet.
+/// Appends a chunk with the given value. The length field is correct if `honest`; otherwise it is the value's
+/// first byte.
 fn put_chunk(out: &mut Vec<u8>, kind: u8, flags: u8, value: &[u8], honest: bool) {
     let length = if honest { 4 + value.len() } else { value.first().map_or(0, |b| usize::from(*b)) };
     let length = u16::try_from(length).unwrap_or(u16::MAX);
@@ -248,7 +251,7 @@ fn put_chunk(out: &mut Vec<u8>, kind: u8, flags: u8, value: &[u8], honest: bool)
     out.resize(out.len().next_multiple_of(4), 0);
 }
 
-/// Returns an INIT with parameters of any content.
+/// Returns an INIT chunk with arbitrary parameters, and perhaps with one changed byte in the fixed fields.
 fn init(input: &mut Input<'_>) -> Vec<u8> {
     let mut value = vec![1, 1, 1, 1, 0, 1, 0, 0, 0, 16, 0, 16, 0, 0, 0, 9];
     if input.flag() {

@@ -1,6 +1,6 @@
-//! A string of bytes, read from its front; zeros follow its end.
+//! Reader of a fuzzer's input. After the end of the input, bytes read as zero.
 
-/// The rest of an input.
+/// The unread rest of an input.
 #[derive(Clone, Debug)]
 pub(crate) struct Input<'a>(&'a [u8]);
 
@@ -37,7 +37,7 @@ impl<'a> Input<'a> {
         from[usize::from(self.byte()) % from.len()]
     }
 
-    /// Returns `length` bytes, or all remaining ones if fewer.
+    /// Returns the next `length` bytes, or all remaining bytes if there are fewer.
     pub(crate) fn bytes(&mut self, length: usize) -> &'a [u8] {
         let (head, rest) = self.0.split_at(length.min(self.0.len()));
         self.0 = rest;

@@ -1,12 +1,19 @@
 //! The fuzz targets.
 //!
-//! Each target is a function that interprets its input as a script (arrivals, losses, calls of the program),
-//! runs it with engines in virtual time, and panics on a fault. The code is here and not with the fuzzer, so
-//! that plain tests can replay the committed inputs. The targets: [`packet`] (parsing and writing packets),
-//! [`endpoint`] (a hostile peer), [`pair`] (an honest pair over a bad network: everything arrives once and in
-//! order; also with sealed packets), [`operations`] (calls in any order), [`mux`] (a hostile peer of a relay), [`sip`](mod@sip) (SIP
-//! from strangers). [`torture`] mutates known messages without a fuzzer. Every byte string is a valid input.
-//! Begin at [`TARGETS`].
+//! Each target is a function that interprets its input as a script of arrivals, losses and calls of the
+//! program. It plays the script with engines in virtual time, and panics on a fault. Every byte string is a
+//! valid script. The code is outside the fuzzer's crate, so plain tests can replay the committed inputs. The
+//! targets are:
+//!
+//! - [`packet`]: parsing and writing of packets
+//! - [`endpoint`]: a hostile peer
+//! - [`pair`]: an honest pair over a bad network, with plain or sealed packets; all messages arrive once and
+//!   in order
+//! - [`operations`]: calls in any order
+//! - [`mux`]: a hostile peer on a shared association
+//! - [`sip`](mod@sip): SIP messages of any content
+//!
+//! [`torture`] mutates known SIP messages without a fuzzer. Begin at [`TARGETS`].
 
 #![forbid(unsafe_code)]
 
@@ -20,10 +27,10 @@ mod side;
 pub mod sip;
 pub mod torture;
 
-/// Runs a target with an input.
+/// Function that plays an input.
 pub type Target = fn(&[u8]);
 
-/// The targets by name; each has a directory of this name in `fuzz/corpus`.
+/// The targets by name. Each target has a directory of its name in `fuzz/corpus`.
 pub const TARGETS: &[(&str, Target)] = &[
     ("packet", packet::run),
     ("endpoint", endpoint::run),

@@ -1,6 +1,8 @@
-//! A hostile peer on a shared association: messages of any content on any stream, including well-formed ones at the wrong
-//! time, while the driver accepts, refuses, opens, reads, sends and releases. Nothing may panic or miscount,
-//! and a channel never delivers more than was granted. Begin at [`run`].
+//! Fuzz target: a hostile peer on a shared association.
+//!
+//! The peer sends messages of any content on any stream, including well-formed messages at the wrong time.
+//! Meanwhile the driver accepts, refuses, opens, reads, sends and releases channels. The code must not panic
+//! or miscount, and a channel must not deliver more bytes than it granted to the peer. Begin at [`run`].
 
 use bytes::Bytes;
 use relay::mux::{ChannelEvent, ChannelId, Generation, Message, Mux, Received, Refusal, Side};
@@ -10,11 +12,11 @@ use crate::input::Input;
 
 /// Maximum steps of one run.
 const STEPS_MAX: usize = 400;
-/// Maximum length of a message in an input.
+/// Bound on the length of a raw message, in bytes; the length is below it.
 const MESSAGE_MAX: u8 = 80;
-/// Number of streams for messages, small enough that short inputs meet.
+/// Number of streams that messages use. The number is small, so the messages of a short input share streams.
 const STREAMS: u8 = 7;
-/// The kinds of messages, by their letters.
+/// Payload protocol identifiers of all kinds of messages, in ASCII.
 const KINDS: [&[u8; 4]; 9] =
     [b"scth", b"scto", b"scta", b"sctr", b"sctd", b"scte", b"sctc", b"sctb", b"sctx"];
 
@@ -24,7 +26,7 @@ struct Story<'a> {
     channels: Vec<ChannelId>,
 }
 
-/// Runs the input.
+/// Interprets `data` as a script, and plays it.
 pub fn run(data: &[u8]) {
     let mut input = Input::new(data);
     let side = if input.flag() { Side::Initiator } else { Side::Acceptor };
@@ -43,7 +45,8 @@ pub fn run(data: &[u8]) {
 }
 
 impl Story<'_> {
-    /// Returns false at the end of the shared association.
+    /// Plays one step. Returns false when the shared association must end, because the peer violated the
+    /// protocol.
     fn step(&mut self) -> bool {
         match self.input.below(10) {
             0 => return self.raw(),

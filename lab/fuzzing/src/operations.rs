@@ -1,7 +1,8 @@
-//! Calls of the engine's API in any order, between two engines over a network with the losses in the input.
+//! Fuzz target: calls of the engine's API in any order.
 //!
-//! Calls may fail but never harm: nothing panics or stalls, an unknown id is harmless, received data was sent,
-//! and after everything is released nothing is left. Begin at [`run`].
+//! Two engines communicate over a network that loses packets when the input requests it. A call may fail, but
+//! it must not panic or stall. A call with an unknown id has no effect. Received data equals sent data. When
+//! all associations are released, no state remains. Begin at [`run`].
 
 use std::collections::VecDeque;
 use std::num::NonZeroU16;
@@ -20,26 +21,27 @@ use crate::side::{PORTS, SCHEDULERS, Side, address, config, reconfigure};
 /// Maximum steps of one run.
 const STEPS_MAX: usize = 400;
 
-/// Maximum associations that one side opens.
+/// Maximum number of attempts to open an association, over both sides.
 const ASSOCIATIONS_MAX: usize = 8;
 
 struct Story {
     sides: [Side; 2],
-    /// Packets in flight to each side.
+    /// Packets in flight to each side, oldest first.
     under_way: [VecDeque<(Route, Vec<u8>)>; 2],
-    /// Every id ever seen, including the other side's: some belong to no association.
+    /// Ids of all associations of both sides so far. A call may thus get an id of the other side or of an
+    /// ended association.
     ids: Vec<AssociationId>,
     now: Time,
     config: AssociationConfig,
     opened: usize,
 }
 
-/// Runs the input.
+/// Interprets `data` as a script, and plays it.
 pub fn run(data: &[u8]) {
     let mut input = Input::new(data);
     let config = config(&mut input);
     let mut sides = [Side::new(1, &config), Side::new(2, &config)];
-    // With a second path each, to give schedulers a choice.
+    // Gives each side a second address, so that the schedulers have a choice of paths.
     sides.iter_mut().zip([4, 5]).for_each(|(side, last)| side.addresses.push(address(last)));
     let under_way = [VecDeque::new(), VecDeque::new()];
     let now = Time::from_millis(1);
@@ -112,7 +114,7 @@ impl Story {
         }
     }
 
-    /// Delivers some packets to `side`.
+    /// Delivers up to `packets` packets to `side`.
     fn carry(&mut self, side: usize, packets: usize) {
         for _ in 0..packets {
             let Some((route, packet)) = self.under_way[side].pop_front() else { break };
@@ -164,7 +166,7 @@ impl Story {
         };
         let stream = StreamId(u16::from(input.byte() & 0x9f));
         let options = SendOptions { unordered: input.flag(), reliability, ..SendOptions::default() };
-        // Every byte encodes the length of its message.
+        // Each byte of a message is a hash of the message's length.
         let message = Bytes::from(vec![fill(length); length]);
         _ = self.sides[side].endpoint.send(self.now, id, stream, Ppid(0), message, options);
     }
@@ -233,7 +235,7 @@ impl Story {
         };
     }
 
-    /// Reports an ICMP error about the next packet in flight from `side`.
+    /// Reports an ICMP error or a local error to `side` about its oldest packet in flight.
     fn path_error(&mut self, side: usize, input: &mut Input<'_>) {
         let Some((route, packet)) = self.under_way[1 - side].front() else { return };
         let error = match input.below(6) {
@@ -248,7 +250,7 @@ impl Story {
         self.sides[side].endpoint.handle_path_error(self.now, route, error, quoted);
     }
 
-    /// Calls the getters, which must not change anything.
+    /// Calls the getters, and asserts that they agree on whether the association exists.
     fn look(&mut self, side: usize, input: &mut Input<'_>) {
         let Some(id) = self.id(input) else { return };
         let endpoint = &self.sides[side].endpoint;
@@ -258,7 +260,7 @@ impl Story {
         assert!(known || (endpoint.info(id).is_none() && endpoint.fragment_size(id) == 0));
     }
 
-    /// Releases everything: nothing may be left, and no timer may run.
+    /// Releases all associations. Asserts that no association remains and that no timer runs.
     fn finish(&mut self) {
         self.wait(Duration::from_secs(1));
         for side in &mut self.sides {

@@ -1,12 +1,14 @@
-//! Parsing and writing packets: no bytes cause a panic, every iteration ends, and a parsed packet is the same
-//! after writing and parsing it again.
+//! Fuzz target: parsing and writing of packets.
+//!
+//! No input may cause a panic, and every iteration must end. A parsed chunk must be the same after it is
+//! written and parsed again.
 
 use wire::{COMMON_HEADER_LEN, ChecksumMode, Chunk, CommonHeader, Packet, PacketWriter, VerificationTag};
 
 const HEADER: CommonHeader =
     CommonHeader { source_port: 7, destination_port: 9, tag: VerificationTag(0xfeed_f00d) };
 
-/// Treats the input as the chunks of a packet.
+/// Parses the input as a packet, then as the chunks after a common header.
 pub fn run(data: &[u8]) {
     let bytes = [&[0; COMMON_HEADER_LEN][..], data].concat();
     _ = Packet::parse(data, ChecksumMode::Verify);
@@ -14,7 +16,7 @@ pub fn run(data: &[u8]) {
     let chunks: Vec<_> = packet.chunks().collect();
     assert!(chunks.len() <= data.len() / 4 + 1, "each chunk takes four octets or more");
     for chunk in chunks {
-        // Visits every list inside.
+        // The formatting visits every list inside the chunk.
         let shown = format!("{chunk:?}");
         assert!(!shown.is_empty());
         if let Ok(chunk) = chunk {

@@ -1,7 +1,7 @@
-//! An honest pair over a network that loses, duplicates, delays and damages packets according to the input.
+//! Fuzz target: an honest pair over a network that loses, duplicates, delays and damages packets.
 //!
-//! Sent messages arrive once, in the order of their stream, and both sides shut down gracefully; messages that
-//! may be abandoned can be missing. Begin at [`run`].
+//! The input decides the fate of each packet. Each message must arrive once and in the order of its stream,
+//! unless it is partially reliable and was abandoned. Both sides must shut down gracefully. Begin at [`run`].
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -22,15 +22,15 @@ use crate::side::{MULTIPATHS, SCHEDULERS, WILLING, extensions, reconfigure};
 /// Maximum steps of one run.
 const STEPS_MAX: usize = 300;
 
-/// Maximum packets lost in one run: fewer than would end an association.
+/// Maximum number of packets that are lost or damaged in one run. After it, the network passes every packet.
 const LOSSES_MAX: usize = 100;
 
-/// Time for everything to arrive once losses have stopped.
+/// Limit on the handshake, and on the time until everything has arrived after the faults have stopped.
 const PATIENCE: Duration = Duration::from_hours(2);
 
 const LENGTHS: [usize; 8] = [4, 9, 100, 1400, 1452, 3000, 9000, 30_000];
 
-/// The input, read alternately by the script and by the network.
+/// The unread part of the input, reversed. The script and the network both take bytes from its end.
 type Story = Rc<RefCell<Vec<u8>>>;
 
 struct Pair {
@@ -41,12 +41,12 @@ struct Pair {
     sent: [Vec<Outgoing>; 2],
 }
 
-/// Runs the input.
+/// Interprets `data` as a script, and plays it.
 pub fn run(data: &[u8]) {
     play(data, None);
 }
 
-/// Runs the input with sealed packets.
+/// Interprets `data` as a script, and plays it with sealed packets.
 pub fn run_sealed(data: &[u8]) {
     play(data, Some(sim::protection(true)));
 }
@@ -102,7 +102,7 @@ fn config(input: &mut Input<'_>) -> AssociationConfig {
             rto_max: Duration::from_secs(2),
             sack_delay: Duration::from_millis(40),
             heartbeat_interval: Duration::from_secs(3),
-            // The network limits the losses, so no number of retransmissions may end the association.
+            // No number of retransmissions may end the association; the network limits the losses instead.
             association_max_retrans: u8::MAX,
             shutdown_guard: PATIENCE,
             ..Timing::default()
@@ -200,7 +200,7 @@ impl Pair {
         }
     }
 
-    /// Queues a message to send.
+    /// Queues a message for the program to send. The message starts with its number.
     fn hand_over(&mut self, side: usize, argument: u8, unordered: bool) {
         let stream = u16::from(argument >> 3 & 7);
         let length = LENGTHS[usize::from(argument & 7)];
@@ -242,7 +242,7 @@ impl Pair {
         talks.values_mut().for_each(|talk| talk.reading = reading);
     }
 
-    /// Issues address commands, which the engine may refuse.
+    /// Removes or adds a local address, or sets the peer's primary path. The engine may refuse.
     fn change_addresses(&mut self, side: usize, argument: u8) {
         let address = self.world.host(self.hosts[side]).addresses.last().copied();
         let Some(address) = address.filter(|_| self.links.len() > 1) else { return };
@@ -257,7 +257,7 @@ impl Pair {
         });
     }
 
-    /// Repairs the network: everything must arrive, and the association must end.
+    /// Repairs the network. Asserts that the association then ends and that everything has arrived.
     fn finish(&mut self) {
         self.read(0, 0);
         self.read(1, 0);
@@ -276,7 +276,8 @@ impl Pair {
         }
     }
 
-    /// Asserts that `side` received what the other one sent.
+    /// Asserts that `side` received the messages that the other side sent, and that its association closed
+    /// gracefully.
     fn judge(&self, side: usize) {
         let talks = &self.world.host(self.hosts[side]).app.conversations;
         assert_eq!(talks.len(), 1, "associations of one host");

@@ -1,7 +1,13 @@
-//! One engine with its address, driven by hand, with the minimum of driver code.
+//! One engine with its addresses, and a minimal driver for it.
 //!
-//! Invariants checked at every step: our packets can be parsed and fit the MTU, timers are in the future,
-//! counts are correct, and one input causes only a bounded number of packets. Begin at [`Side::settle`].
+//! The driver checks these invariants at every step:
+//!
+//! - The engine's packets can be parsed, and fit the MTU.
+//! - All timers are in the future.
+//! - The engine's internal counts are correct.
+//! - The engine sends a bounded number of packets in response to one input.
+//!
+//! Begin at [`Side::settle`].
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -15,13 +21,13 @@ use wire::{ChecksumMode, Packet};
 
 use crate::input::Input;
 
-/// Number of packets after one input beyond which something must be wrong.
+/// Maximum number of packets that the engine may send after one input.
 const PACKETS_MAX: usize = 4000;
 
-/// Maximum bytes of our packets: an MTU of 1,500 minus an IP header.
+/// Maximum length of the engine's packets, in bytes: an MTU of 1,500 minus an IPv4 header.
 const PACKET_MAX: usize = 1480;
 
-/// Ports of the opening side and of the listening one.
+/// Ports of the side that opens, and of the side that listens.
 pub(crate) const PORTS: (u16, u16) = (40_000, 7);
 
 pub(crate) const SCHEDULERS: [Scheduler; 6] = [
@@ -33,7 +39,7 @@ pub(crate) const SCHEDULERS: [Scheduler; 6] = [
     Scheduler::WeightedFair,
 ];
 
-/// Multipath modes: one path, or all of them.
+/// Multipath modes: data on one path, or on all paths with each of the path schedulers.
 pub(crate) const MULTIPATHS: [Multipath; 4] = [
     Multipath::Off,
     Multipath::Concurrent { scheduler: PathScheduler::LowestRtt },
@@ -49,7 +55,7 @@ const EXTENSIONS: [Extension; 5] = [
     Extension::StreamReconfiguration,
 ];
 
-/// Grants all requests of the peer, within small bounds.
+/// Policy that fulfils all of the peer's requests, up to 100 streams in each direction.
 pub(crate) const WILLING: ReconfigPolicy = ReconfigPolicy {
     reset_streams: true,
     reset_association: true,
@@ -59,11 +65,11 @@ pub(crate) const WILLING: ReconfigPolicy = ReconfigPolicy {
     ..ReconfigPolicy::NONE
 };
 
-/// Requests a reset or addition of streams, or a reset of the association.
+/// Requests a reset of streams, more streams, or a reset of the association.
 pub(crate) fn reconfigure(endpoint: &mut Endpoint, now: Time, id: AssociationId, choice: u8) {
     let streams = [StreamId(u16::from(choice >> 3 & 3)), StreamId(u16::from(choice >> 5))];
     let streams = if choice & 4 == 0 { &streams[..1] } else { &streams[..] };
-    // The engine may refuse a request, and must handle duplicate streams.
+    // The engine may refuse the request. The list may contain the same stream twice.
     _ = match choice & 3 {
         0 => endpoint.reset_streams(now, id, StreamDirection::Outgoing, streams),
         1 => endpoint.reset_streams(now, id, StreamDirection::Incoming, streams),
@@ -76,13 +82,13 @@ pub(crate) fn reconfigure(endpoint: &mut Endpoint, now: Time, id: AssociationId,
 pub(crate) struct Side {
     pub(crate) endpoint: Endpoint,
     pub(crate) address: IpAddr,
-    /// Its address, and the others that it offers.
+    /// All addresses that the engine offers to its peer; the first one is `address`.
     pub(crate) addresses: Vec<IpAddr>,
     /// Events of the last call of [`settle`](Self::settle).
     pub(crate) events: Vec<(AssociationId, Event)>,
     /// Packets waiting for delivery.
     pub(crate) sent: Vec<(Route, Vec<u8>)>,
-    /// Accept incoming associations automatically.
+    /// Automatic acceptance of incoming associations.
     pub(crate) accepts: bool,
 }
 
@@ -142,7 +148,7 @@ impl Side {
         self.endpoint.connect(now, connect).expect("the first association")
     }
 
-    /// Delivers a packet; `route` is from its sender's view.
+    /// Delivers a packet. `route` is the sender's: its local address is the sender's address.
     pub(crate) fn arrive(&mut self, now: Time, route: Route, packet: &[u8]) {
         let route = Route { local: route.remote, remote: route.local, carrier: route.carrier };
         let mut listener = Anybody(&self.addresses);
@@ -150,14 +156,14 @@ impl Side {
         self.settle(now);
     }
 
-    /// Handles everything due by `now`.
+    /// Handles all timers that are due at `now`.
     pub(crate) fn tick(&mut self, now: Time) {
         self.endpoint.handle_timeout(now);
         assert!(self.endpoint.next_timeout() > now, "a timer stays in the past");
         self.settle(now);
     }
 
-    /// Collects the engine's output, and checks it.
+    /// Collects the engine's events and packets, and checks them.
     pub(crate) fn settle(&mut self, now: Time) {
         self.events.clear();
         let mut packets = 0;

@@ -1,6 +1,8 @@
-//! SIP from strangers: messages of any content to a proxy, to a user agent, and as a stream to split into
-//! messages. Nothing may panic; a proxy's own messages must be parsable by itself; limits hold, and time clears
-//! all state. Begin at [`run`].
+//! Fuzz target: SIP messages of any content.
+//!
+//! The messages go to a proxy, to a user agent, or to the code that splits a stream into messages. Nothing
+//! may panic. The proxy must be able to parse its own messages. The limits hold, and all transactions end in
+//! time. Begin at [`run`].
 
 use std::time::Duration;
 
@@ -14,14 +16,14 @@ use sip::{Framer, Hop, Limits, LocationLimits, Message, Transport};
 
 use crate::input::Input;
 
-/// Maximum messages of one run.
+/// Maximum number of messages in one run.
 const MESSAGES_MAX: usize = 50;
 /// Limit on the proxy's server transactions.
 const TRANSACTIONS_MAX: usize = 20;
 /// Limit on the agent's calls.
 const CALLS_MAX: usize = 5;
 
-/// Runs the input.
+/// Interprets `data` as a script, and plays it.
 pub fn run(data: &[u8]) {
     let mut input = Input::new(data);
     match input.below(4) {
@@ -41,7 +43,7 @@ fn listener() -> Listener {
     Listener { transport: Transport::Udp, address: ([192, 0, 2, 100], 5060).into() }
 }
 
-/// Reads a pause and a message.
+/// Reads a pause and a message from the input.
 fn next(input: &mut Input<'_>) -> (Duration, Bytes) {
     let pause = Duration::from_millis(u64::from(input.byte()) * 10);
     let length = usize::from(input.word());
@@ -74,7 +76,7 @@ fn proxy(input: &mut Input<'_>, asks_for_passwords: bool) {
         assert!(proxy.transactions().0 <= TRANSACTIONS_MAX, "too many transactions");
         assert!(proxy.location().users() <= 5 && proxy.location().contacts() <= 15, "too many bindings");
     }
-    // Timer C, the outcome of its CANCEL, and the missing ACK.
+    // The rounds let three waits expire: Timer C, the answer to its CANCEL, and the ACK that never comes.
     for _ in 0..4 {
         now += Duration::from_secs(4000);
         proxy.handle_timeout(now);
@@ -83,7 +85,7 @@ fn proxy(input: &mut Input<'_>, asks_for_passwords: bool) {
     assert_eq!(proxy.transactions(), (0, 0), "transactions are left");
 }
 
-/// Answers any requests, with any status.
+/// Answers some of the proxy's requests with any status, and reports some messages as not sent.
 fn answer(proxy: &mut Proxy, now: Time, input: &mut Input<'_>) {
     while let Some(output) = proxy.poll_output() {
         let Output::Send(out) = output else { continue };

@@ -1,15 +1,14 @@
-//! The messages of RFC 4475 and mutations of them: octets changed, lost, doubled and joined.
+//! The messages of RFC 4475, and mutations of them: changed, inserted, deleted, repeated and spliced bytes.
 
 use std::path::Path;
 
-/// Octets with a meaning in SIP.
+/// Bytes that have a meaning in SIP, or that are unusual.
 const MEANINGFUL: &[u8] = b"\r\n \t\",;:<>@=?%/[]\\\0\xff09azZ*";
 
-/// Returns the original messages, each twice: the second time with the domain example.com in place of the RFC's
-/// example.net, so that its server does more than reject them.
+/// Returns each message twice: in its original form, and with the domain example.com in place of the RFC's
+/// example.net. A proxy for example.com does more with the second form than reject it.
 ///
-/// # Panics
-/// When the repository's files with them cannot be read.
+/// # Panics Panics if the messages in the repository cannot be read, or if their number is not 49.
 pub fn corpus() -> Vec<Vec<u8>> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sip/sip/tests/rfc4475");
     let entries = std::fs::read_dir(&dir).expect("the messages of RFC 4475");
@@ -25,7 +24,7 @@ pub fn corpus() -> Vec<Vec<u8>> {
     paths.iter().flat_map(both).collect()
 }
 
-/// Returns one of them, changed in up to three places.
+/// Returns a message from `corpus` with up to three mutations.
 pub fn changed(rng: &mut fastrand::Rng, corpus: &[Vec<u8>]) -> Vec<u8> {
     let pick = |rng: &mut fastrand::Rng| corpus[rng.usize(..corpus.len())].clone();
     let mut bytes = pick(rng);

@@ -1,11 +1,11 @@
-//! Replays all inputs that the fuzzers found worth keeping.
+//! Replays the committed inputs, which the fuzzers found.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use fuzzing::TARGETS;
 
-/// Maximum total bytes of committed inputs.
+/// Maximum total size of the committed inputs, in bytes.
 const CORPUS_MAX: u64 = 1 << 20;
 
 fn inputs(target: &str) -> Vec<PathBuf> {

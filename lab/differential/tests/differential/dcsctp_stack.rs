@@ -1,4 +1,4 @@
-//! dcSCTP as a [`Stack`].
+//! Adapter of dcSCTP to [`Stack`].
 
 use dcsctp::api::{
     DcSctpSocket, ErrorKind, Message as Outgoing, Options, PpId, SendOptions, SocketEvent, SocketTime,
@@ -109,7 +109,7 @@ impl Stack for Dcsctp {
         self.tick(now);
         self.socket.close();
         self.work();
-        // dcSCTP reports its own abort as a close without error.
+        // dcSCTP reports its own abort as a close without an error.
         self.end = End::Broken;
     }
 

@@ -1,18 +1,18 @@
-//! The table in `docs/differences.md`: each row has a scenario, the other engine's role, the outcome, and the
-//! reason.
+//! Reader of the table in `docs/differences.md`. Each row lists a scenario, the other engine's role, the
+//! outcome, and the reason for the difference.
 
 use std::path::Path;
 
-/// An outcome different from ours.
+/// An outcome that differs from our engine's outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Difference {
     pub(crate) scenario: String,
-    /// The other engine and its role: `dcsctp opens`.
+    /// The other engine and its role, such as `dcsctp opens`.
     pub(crate) role: String,
     pub(crate) outcome: String,
 }
 
-/// Reads the table. Every row must have a reason, and cite an RFC.
+/// Reads the table. Panics if a row does not have four cells, or if its reason cites no RFC.
 pub(crate) fn listed() -> Vec<Difference> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/differences.md");
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));

@@ -1,8 +1,8 @@
-//! The same scenarios with our engine at one end and another at the other, in both roles.
+//! Scenarios between our engine at one end and another engine at the other end, in both roles.
 //!
-//! Other engines cannot be seeded (except dcSCTP), so outcomes are compared, not packets. A difference fails
-//! unless `docs/differences.md` lists it; a listed one that does not occur fails as well. Begin at
-//! `scenarios::SCENARIOS`.
+//! Most other engines (all except dcSCTP) cannot be seeded, so the tests compare outcomes, not packets. A
+//! test fails on a difference that `docs/differences.md` does not list. It also fails if a listed difference
+//! does not occur. Begin at `scenarios::SCENARIOS`.
 
 mod dcsctp_stack;
 mod list;
@@ -23,7 +23,7 @@ fn ours_with_ours_comes_to_what_each_scenario_says() {
     }
 }
 
-/// Returns the scenarios with `other` at one end whose outcome differs from ours with ours.
+/// Returns the scenarios whose outcome changes when `other` replaces our engine at one end.
 fn differences(other: Who) -> Vec<Difference> {
     let mut found = Vec::new();
     for scenario in SCENARIOS.iter().filter(|s| s.others.contains(&other)) {

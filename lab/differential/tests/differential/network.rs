@@ -1,5 +1,5 @@
-//! Two engines and the network between them, in virtual time: loss, duplication, delay, damage, from a seed or
-//! a filter.
+//! Two engines and the network between them, in virtual time. The network loses, duplicates, delays and
+//! damages packets. A seed or a filter chooses these packets.
 //!
 //! Invariant: the same engines, seed and calls give the same faults. Begin at [`Network::run_until`].
 
@@ -11,23 +11,22 @@ use crate::stack::{Effort, End, Features, Message, Now, Stack, Who};
 /// One-way delay.
 const DELAY: Duration = Duration::from_millis(20);
 
-/// Rounds at one moment beyond which virtual time counts as stuck.
+/// Maximum number of rounds at one moment of virtual time. More rounds mean that time is stuck.
 const ROUNDS_AT_ONCE: usize = 100_000;
 
-/// Fault rates of packets.
+/// Rates of packet faults, per thousand packets.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Faults {
-    /// Per thousand packets.
     pub(crate) lost: u64,
     pub(crate) doubled: u64,
     pub(crate) late: u64,
     pub(crate) damaged: u64,
 }
 
-/// One end: an engine and the program that uses it.
+/// One end: an engine, and the simulated program that uses it.
 pub(crate) struct Side {
     pub(crate) stack: Box<dyn Stack>,
-    /// Messages still to be sent.
+    /// Messages that the program has not yet handed to the engine.
     pub(crate) outgoing: VecDeque<Message>,
     pub(crate) handed_over: usize,
     /// Received messages, by stream.
@@ -37,7 +36,7 @@ pub(crate) struct Side {
 
 type Filter = Box<dyn FnMut(usize, &[u8]) -> bool>;
 
-/// Two ends. Number 0 opens.
+/// The network with its two ends. End 0 opens the association.
 pub(crate) struct Network {
     pub(crate) now: Now,
     pub(crate) sides: [Side; 2],
@@ -45,7 +44,7 @@ pub(crate) struct Network {
     sequence: u64,
     faults: Faults,
     random: u64,
-    /// Decides whether a packet from this side passes.
+    /// Predicate that decides whether a packet passes. Its first argument is the number of the sending end.
     filter: Option<Filter>,
 }
 
@@ -62,17 +61,18 @@ impl Network {
         self.faults = faults;
     }
 
-    /// Drops packets for which `passes` returns false; its first argument is the sender.
+    /// Drops each packet for which `passes` returns false. The first argument of `passes` is the number of
+    /// the sending end.
     pub(crate) fn set_filter(&mut self, passes: impl FnMut(usize, &[u8]) -> bool + 'static) {
         self.filter = Some(Box::new(passes));
     }
 
-    /// Replaces the engine of `side` by another one without state.
+    /// Replaces the engine of `side` with `stack`, which has no state yet.
     pub(crate) fn replace(&mut self, side: usize, stack: Box<dyn Stack>) {
         self.sides[side] = Side::new(stack);
     }
 
-    /// Runs until `done` holds (true), or for `limit` (false).
+    /// Runs until `done` returns true, for up to `limit`. Reports whether `done` returned true.
     pub(crate) fn run_until(&mut self, limit: Duration, mut done: impl FnMut(&[Side; 2]) -> bool) -> bool {
         let end = self.now + limit;
         let mut rounds = 0;
@@ -102,13 +102,13 @@ impl Network {
         self.run_until(duration, |_| false);
     }
 
-    /// Opens the association; returns true once both ends are up.
+    /// Opens the association, and reports whether both ends are up within five minutes.
     pub(crate) fn open(&mut self) -> bool {
         self.sides[0].stack.connect(self.now);
         self.run_until(Duration::from_mins(5), |sides| sides.iter().all(|s| s.stack.end() == End::Up))
     }
 
-    /// Runs until both ends have ended.
+    /// Runs until both associations have ended, for up to 20 minutes. Reports whether they have ended.
     pub(crate) fn run_to_end(&mut self) -> bool {
         let over = |s: &Side| matches!(s.stack.end(), End::Graceful | End::Broken);
         self.run_until(Duration::from_mins(20), |sides| sides.iter().all(over))
@@ -130,7 +130,7 @@ impl Network {
         }
     }
 
-    /// Lets the programs read and write, and the engines send, until nothing is left to do.
+    /// Lets the programs read and write, and puts the engines' packets on the network.
     fn work(&mut self) {
         for from in 0..2 {
             self.sides[from].work(self.now);
@@ -196,7 +196,8 @@ impl Side {
     }
 }
 
-/// Returns `count` messages of `length` bytes on `streams` streams in turn; each starts with its number.
+/// Returns `count` messages of `length` bytes, spread over `streams` streams in rotation. Each message starts
+/// with its number as four bytes (big-endian).
 pub(crate) fn messages(count: usize, length: usize, streams: u16) -> Vec<Message> {
     let numbers = (0..streams).cycle().zip(0u32..).take(count);
     let message = |(stream, number): (u16, u32)| {

@@ -1,4 +1,4 @@
-//! Our engine as a [`Stack`].
+//! Adapter of our engine to [`Stack`].
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -20,7 +20,7 @@ pub(crate) struct Ours {
     config: AssociationConfig,
     id: Option<AssociationId>,
     end: End,
-    /// Partly received messages, by stream and order.
+    /// Partly received messages, by stream number and by whether the message is unordered.
     parts: BTreeMap<(u16, bool), Vec<u8>>,
 }
 
@@ -37,7 +37,7 @@ fn time(now: Now) -> Time {
 }
 
 impl Ours {
-    /// `seed` also distinguishes the two ends' addresses.
+    /// Creates an engine. Its own address is 10.0.0.1 if `seed` is even, and 10.0.0.2 otherwise.
     pub(crate) fn new(features: Features, seed: u8) -> Ours {
         let extensions: Extensions = [
             (features.partial_reliability, Extension::PartialReliability),

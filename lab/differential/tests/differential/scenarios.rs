@@ -1,26 +1,26 @@
 //! The scenarios, with their required outcomes.
 //!
-//! A scenario returns an outcome in words: the delivered messages, and the end as seen by both ends. Our engine
-//! with itself must have the outcome in [`SCENARIOS`]; another engine at one end must have the same, unless
-//! `docs/differences.md` gives a reason.
+//! A scenario returns its outcome in words: the delivered messages, and the final state of each end.
+//! [`SCENARIOS`] gives the outcome with our engine at both ends. Another engine at one end must have the same
+//! outcome, unless `docs/differences.md` gives a reason.
 
 use std::time::Duration;
 
 use crate::network::{Faults, Network, messages};
 use crate::stack::{Effort, End, Features, Message, Who};
 
-/// A scenario: its name, its outcome, its prerequisites, and its script.
+/// A scenario: its name, its required outcome, the other engines that can play it, and its script.
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
     pub(crate) outcome: &'static str,
-    /// Engines that support it.
+    /// Other engines that support all features of the scenario.
     pub(crate) others: &'static [Who],
     pub(crate) play: fn([Who; 2]) -> String,
 }
 
 const ALL: &[Who] = &Who::OTHERS;
 const DCSCTP: &[Who] = &[Who::Dcsctp];
-/// sctp-proto has no call that sends ABORT.
+/// The engines with a call that sends ABORT. sctp-proto has no such call.
 const ABORTING: &[Who] = &[Who::Dcsctp, Who::RtcSctp];
 
 const PLAIN: Features = Features {
@@ -77,7 +77,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
 
 const WHOLE: &str = "all, all, graceful, graceful";
 
-/// Five of a hundred packets lost, some duplicated, many late.
+/// Faults of a bad network: 5% of the packets lost, 3% duplicated, 10% late.
 const BAD: Faults = Faults { lost: 50, doubled: 30, late: 100, damaged: 0 };
 
 const DAMAGE: Faults = Faults { lost: 0, doubled: 0, late: 0, damaged: 50 };
@@ -108,7 +108,7 @@ fn first_chunk(packet: &[u8]) -> Option<u8> {
     packet.get(12).copied()
 }
 
-/// Drops the first packet whose first chunk is of this type.
+/// Drops the first packet whose first chunk has the type `chunk`.
 fn lose_first(network: &mut Network, chunk: u8) {
     let mut lost = false;
     network.set_filter(move |_, packet| {
@@ -124,7 +124,7 @@ fn set_up(who: [Who; 2], lost: Option<u8>) -> String {
         lose_first(&mut network, chunk);
     }
     network.open();
-    // Nothing else happens.
+    // Shows that both ends remain in their states.
     network.run_for(Duration::from_secs(10));
     ends(&network)
 }
@@ -138,7 +138,8 @@ fn both_open(who: [Who; 2]) -> String {
     ends(&network)
 }
 
-/// Compares the messages received by `side` with those sent: all correct, or a description of the fault.
+/// Compares the messages that `side` received with the messages in `sent`. Returns "all", "a part" (some are
+/// missing), or "wrong".
 fn judge(network: &Network, side: usize, sent: &[Message]) -> String {
     let received = &network.sides[side].received;
     for stream in 0..64 {
@@ -169,7 +170,7 @@ fn kind_of_messages(kind: Kind, count: usize) -> Vec<Message> {
     }
 }
 
-/// Sends messages both ways, then the opener shuts down.
+/// Sends messages in both directions, then shuts down at the opener.
 fn transfer(who: [Who; 2], kind: Kind, faults: Faults) -> String {
     let network = Network::new(who, PLAIN);
     talk(network, kind, faults)
@@ -188,7 +189,7 @@ fn talk(mut network: Network, kind: Kind, faults: Faults) -> String {
     network.run_until(Duration::from_mins(20), |sides| {
         sides[1].received_bytes() >= total[0] && sides[0].received_bytes() >= total[1]
     });
-    // Let the last acknowledgements pass.
+    // Lets the last acknowledgements pass.
     network.run_for(Duration::from_secs(5));
     network.set_faults(Faults::default());
     let now = network.now;
@@ -216,8 +217,8 @@ fn interleaving(who: [Who; 2]) -> String {
     talk(Network::new(who, Features { interleaving: true, ..PLAIN }), Kind::Long, BAD)
 }
 
-/// Abandons some messages over a bad network: those delivered are in order, and the last one, sent over a good
-/// network, arrives.
+/// Sends messages that may be abandoned over a bad network, then a last reliable message over a good network.
+/// The delivered messages must be in order, and the last message must arrive.
 fn partial(who: [Who; 2], effort: Effort) -> String {
     let mut network = Network::new(who, Features { partial_reliability: true, ..PLAIN });
     if !network.open() {
@@ -244,7 +245,7 @@ fn partial(who: [Who; 2], effort: Effort) -> String {
     format!("{}, {}", words.join(", "), ends(&network))
 }
 
-/// Sends messages, resets the stream, then sends more messages on it.
+/// Sends messages, resets the stream, then sends more messages on the stream.
 fn stream_reset(who: [Who; 2], by: usize) -> String {
     let mut network = Network::new(who, Features { stream_reset: true, ..PLAIN });
     if !network.open() {
@@ -261,7 +262,7 @@ fn stream_reset(who: [Who; 2], by: usize) -> String {
     format!("{}, {}", judge(&network, 1 - by, &sent), ends(&network))
 }
 
-/// The reader pauses for a minute; everything is delivered in the end.
+/// Pauses the reader for a minute. Afterwards, all messages must still arrive.
 fn zero_window(who: [Who; 2]) -> String {
     let mut network = Network::new(who, Features { receive_buffer: 100_000, ..PLAIN });
     if !network.open() {
@@ -304,7 +305,7 @@ fn shutdown_without(who: [Who; 2], chunk: u8) -> String {
     ends(&network)
 }
 
-/// Requests the shutdown right after the messages were sent.
+/// Requests the shutdown as soon as the engine has accepted all messages.
 fn shutdown_with_data(who: [Who; 2]) -> String {
     let mut network = up(who);
     let sent = messages(100, 1000, 1);
@@ -324,10 +325,11 @@ fn abort(who: [Who; 2], by: usize) -> String {
     ends(&network)
 }
 
-/// The opener loses its state and opens again; the listener treats that as a restart.
+/// Replaces the opener with an engine without state, which opens again. The listener must treat this as a
+/// restart.
 fn restart(who: [Who; 2]) -> String {
     let mut network = up(who);
-    // Another seed: other tags.
+    // Another seed gives other verification tags.
     network.replace(0, who[0].stack(PLAIN, 2));
     network.open();
     network.run_for(Duration::from_secs(10));

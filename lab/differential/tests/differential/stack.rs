@@ -1,4 +1,4 @@
-//! The interface of an SCTP engine to a scenario, for any implementation.
+//! Common interface of all SCTP engines in the scenarios.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ pub(crate) type Now = Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effort {
     Full,
-    /// Maximum number of retransmissions.
+    /// Abandoned after this number of retransmissions.
     Retransmissions(u16),
     /// Abandoned after this time.
     Lifetime(Duration),
@@ -35,32 +35,32 @@ pub(crate) enum End {
     Up,
     /// Ended by SHUTDOWN.
     Graceful,
-    /// Ended by ABORT or loss of contact.
+    /// Ended by ABORT or by path failure.
     Broken,
 }
 
-/// Features to request from every engine, where supported.
+/// Features that each engine requests if it supports them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Features {
     pub(crate) partial_reliability: bool,
     pub(crate) interleaving: bool,
     pub(crate) zero_checksum: bool,
     pub(crate) stream_reset: bool,
-    /// In bytes.
+    /// Size of the receive buffer, in bytes.
     pub(crate) receive_buffer: u32,
 }
 
-/// An engine with at most one association.
+/// An engine with up to one association.
 pub(crate) trait Stack {
     fn connect(&mut self, now: Now);
     fn handle(&mut self, now: Now, packet: &[u8]);
-    /// Returns the time at which [`tick`](Self::tick) is due.
+    /// Returns the time at which [`tick`](Self::tick) is due, or `None` if no timer runs.
     fn timeout(&self) -> Option<Now>;
     fn tick(&mut self, now: Now);
     fn transmit(&mut self, now: Now) -> Vec<Vec<u8>>;
-    /// Sends a message; returns false if there is no room yet.
+    /// Sends a message. Returns false if the engine cannot accept the message yet.
     fn send(&mut self, now: Now, message: &Message) -> bool;
-    /// Returns the next received message: its stream and bytes.
+    /// Returns the stream and the bytes of the next received message.
     fn recv(&mut self, now: Now) -> Option<(u16, Vec<u8>)>;
     /// Resets an outgoing stream.
     fn reset(&mut self, now: Now, stream: u16);
@@ -69,7 +69,7 @@ pub(crate) trait Stack {
     fn end(&self) -> End;
 }
 
-/// The other engines, with their names in `docs/differences.md`, and ours.
+/// An engine: ours, or another one. `docs/differences.md` identifies each by its [`name`](Self::name).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Who {
     Ours,

@@ -1,5 +1,5 @@
-//! sctp-proto and rtc-sctp as [`Stack`](crate::stack::Stack)s. They have a common ancestor and nearly the same
-//! API: one macro implements both.
+//! Adapters of sctp-proto and rtc-sctp to [`Stack`](crate::stack::Stack). The two crates have a common
+//! ancestor and nearly the same API, so one macro implements both adapters.
 
 macro_rules! peer {
     () => {
@@ -15,13 +15,14 @@ macro_rules! peer {
         pub(crate) struct Peer {
             endpoint: Endpoint,
             association: Option<Association>,
-            /// Zero of virtual time: these engines use the real clock's instants.
+            /// The instant at virtual time zero. These engines require instants of the real clock.
             began: Instant,
             opened: BTreeMap<u16, (bool, Effort)>,
             readable: VecDeque<u16>,
             features: Features,
             end: End,
-            /// Types of the first chunks of the packets seen: the engine does not report the cause of its end.
+            /// Types of the first chunks of all packets so far. They show how the association ended, because
+            /// the engine does not report it.
             seen: BTreeSet<u8>,
         }
 
@@ -80,7 +81,7 @@ macro_rules! peer {
                 let at = self.began + now;
                 let given = give(&mut self.endpoint, at, there(), Bytes::copy_from_slice(packet));
                 if let Some((_, DatagramEvent::NewAssociation(association))) = given {
-                    // A second association, as after a restart, replaces the first.
+                    // A second association, for example after a restart, replaces the first one.
                     self.association = Some(association);
                     self.end = End::Opening;
                     self.opened.clear();
@@ -159,7 +160,7 @@ macro_rules! peer {
                 if let Some(association) = self.association.as_mut() {
                     reset(association, self.began + now, stream);
                 }
-                // The next message reopens it.
+                // The next message opens the stream again.
                 self.opened.remove(&stream);
                 self.work();
             }
@@ -186,7 +187,7 @@ macro_rules! peer {
     };
 }
 
-/// sctp-proto 0.10.8.
+/// The adapter of sctp-proto 0.10.8.
 pub(crate) mod proto {
     use sctp_proto::{
         Association, AssociationHandle, ClientConfig, DatagramEvent, Endpoint, EndpointConfig, Event,
@@ -234,13 +235,13 @@ pub(crate) mod proto {
         _ = association.stream(stream).and_then(|mut stream| stream.stop());
     }
 
-    /// It has no call that sends ABORT.
+    /// Closes the association instead, because sctp-proto has no call that sends ABORT.
     fn abort(association: &mut Association) {
         _ = association.close();
     }
 }
 
-/// rtc-sctp 0.21.1.
+/// The adapter of rtc-sctp 0.21.1.
 pub(crate) mod rtc {
     use rtc_sctp::{
         Association, AssociationHandle, ClientConfig, DatagramEvent, Endpoint, EndpointConfig, Event,
