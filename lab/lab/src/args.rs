@@ -7,11 +7,11 @@ use std::path::PathBuf;
 
 /// Reproduce the papers' experiments, and run the project's own
 ///
-/// Each experiment creates its hosts as network namespaces, measures, and stores each result: an interrupted run continues
-/// where it stopped. Requires root.
+/// Each experiment creates its hosts as network namespaces, and stores each result after its measurement. An
+/// interrupted run continues where it stopped. The command "run" requires root.
 ///
-/// Exit status: 0 all expectations met, 1 a measurement or a negative control failed, 2 usage error, 3 an expectation
-/// missed.
+/// Exit status: 0 if all expectations were met; 1 on an error, or if a measurement or a control failed; 2 on
+/// a usage error; 3 if an expectation was missed.
 #[derive(Parser, Debug)]
 #[command(name = "sctpify-lab", version = version::FULL, max_term_width = 100, disable_help_subcommand = true)]
 pub(crate) struct Lab {
@@ -35,37 +35,38 @@ pub(crate) enum Command {
     },
     /// Run experiments, check their expectations, and write the report
     Run(Run),
-    /// Write the report of all that has been measured: HTML, CSV, JSON
+    /// Write the report of all results as HTML, CSV and JSON
     Report(Report),
-    /// Measure what a transport moves between two hosts, as ttcp did
+    /// Measure the throughput of a transport between two hosts, as ttcp did
     ///
-    /// On one host: sctpify-lab ttcp -r -s; then on the other: sctpify-lab ttcp -t -s HOST. SCTP is this project's stack. In
-    /// rates, k, m and g are powers of 1024, as in ttcp.
+    /// Start the receiver on one host: sctpify-lab ttcp -r -s. Then start the sender on the other host:
+    /// sctpify-lab ttcp -t -s HOST. SCTP is this project's stack. In rates, k, m and g are powers of 1024, as
+    /// in ttcp.
     Ttcp(Ttcp),
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct Report {
-    /// Ids of the experiments to write; all if absent
+    /// IDs of the experiments to write; all if absent
     #[arg(requires = "write")]
     pub(crate) ids: Vec<String>,
-    /// Write full results into the pages of docs/results, too, between the experiments' markers
+    /// Also write full results into the pages of docs/results, between the experiments' markers
     #[arg(long)]
     pub(crate) write: bool,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct Run {
-    /// IDs of experiments
+    /// IDs of the experiments to run
     #[arg(required_unless_present = "all", conflicts_with = "all")]
     pub(crate) ids: Vec<String>,
-    /// All experiments
+    /// Run all experiments
     #[arg(long)]
     pub(crate) all: bool,
-    /// Quick form: a few cells, each well under a minute; the default
+    /// Run the quick form (the default): a few cells, each well under a minute
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Full form: all cells, with the paper's number of repetitions
+    /// Run the full form: all cells, with the paper's number of repetitions
     #[arg(long, conflicts_with = "quick")]
     pub(crate) full: bool,
     /// Number of cells to measure concurrently, if the experiment allows it
@@ -74,7 +75,7 @@ pub(crate) struct Run {
     /// Run only cells whose "panel/series/x" contains TEXT; repeatable
     #[arg(long, value_name = "TEXT")]
     pub(crate) only: Vec<String>,
-    /// Set earlier measurements aside, and start again
+    /// Move earlier results aside, and measure all cells again
     #[arg(long)]
     pub(crate) fresh: bool,
 }

@@ -16,7 +16,7 @@ use testbed::pair::Tools;
 /// Exit status when an expectation is missed.
 const MISSED: u8 = 3;
 
-/// The outcome of runs, worst last.
+/// The outcome of a run. The variants are in order, from the best to the worst.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Ended {
     Good,
@@ -34,10 +34,10 @@ impl From<Ended> for ExitCode {
     }
 }
 
-/// Runs the command that the command line gives.
+/// Runs the command that the user requested.
 ///
 /// # Errors
-/// When nothing could be measured or written.
+/// Fails if an experiment is unknown or cannot start, or if a result cannot be written.
 pub(crate) fn run(lab: Lab) -> Result<ExitCode> {
     match lab.command {
         Command::List => list(),

@@ -1,19 +1,19 @@
-//! An experiment as the lab sees it: points to measure, and a way to measure each of them once.
+//! The interface of an experiment: its points, and the measurement of one point.
 
 use siphasher::sip::SipHasher13;
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 use testbed::pair::Tools;
 
-/// The measured values by name: `seconds`, `gap_ms`. The name includes the unit.
+/// Measured values by name, such as `seconds` or `gap_ms`. The name includes the unit.
 pub(crate) type Measures = BTreeMap<String, f64>;
 
 /// One point of a figure.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Point {
-    /// The plot that contains it.
+    /// The plot that contains the point.
     pub(crate) panel: String,
-    /// The curve that contains it.
+    /// The curve that contains the point.
     pub(crate) series: String,
     /// Position on the x axis.
     pub(crate) x: f64,
@@ -24,13 +24,14 @@ impl Point {
         Self { panel: panel.to_owned(), series: series.to_owned(), x }
     }
 
-    /// Formats it as `panel/series/x`, the form in messages and in `--only`.
+    /// Formats the point as `panel/series/x`, the form in messages and in `--only`.
     pub(crate) fn key(&self) -> String {
         format!("{}/{}/{}", self.panel, self.series, self.x)
     }
 }
 
-/// The selected points: those whose [`Point::key`] contains one of these texts, or all if the list is empty.
+/// Selection of points: all points whose [`Point::key`] contains one of these texts. An empty list selects
+/// all points.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Only(Vec<String>);
 
@@ -56,7 +57,8 @@ pub(crate) struct Planned {
     pub(crate) repetitions: u32,
     /// Approximate duration of one measurement, in seconds, for the estimate of the remaining time.
     pub(crate) seconds: f64,
-    /// Names of the measures. A cell may lack one at which an application failed, but has no others.
+    /// Names of the measures. A cell has no other measures. It lacks a measure if the application failed
+    /// before it.
     pub(crate) measures: Vec<&'static str>,
 }
 
@@ -65,22 +67,22 @@ pub(crate) struct Planned {
 pub(crate) struct Cell {
     pub(crate) point: Point,
     pub(crate) repetition: u32,
-    /// Seeds all randomness in the cell.
+    /// Seed of all randomness in the cell.
     pub(crate) seed: u64,
 }
 
 impl Cell {
-    /// The seed depends on the experiment's seed, the panel, x and the repetition, but not on the series: all
-    /// series see the same random events.
+    /// Creates a cell. Its seed depends on the experiment's seed, the panel, x and the repetition, but not on
+    /// the series. All series thus see the same random events.
     pub(crate) fn new(point: &Point, repetition: u32, seed: u64) -> Self {
         let mut hasher = SipHasher13::new_with_keys(seed, 0);
         (&point.panel, point.x.to_bits(), repetition).hash(&mut hasher);
-        // 53 bits, which JSON readers of all languages represent exactly.
+        // Keeps 53 bits, which JSON readers of all languages represent exactly.
         Self { point: point.clone(), repetition, seed: hasher.finish() >> 11 }
     }
 }
 
-/// The environment of a runner.
+/// Environment in which experiments run.
 #[derive(Debug)]
 pub(crate) struct Environment {
     /// The programs under measurement.
@@ -90,28 +92,28 @@ pub(crate) struct Environment {
 /// A picture other than a plot, shown with an experiment's plots in the report.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Drawing {
-    /// Its file's name, without `.svg`.
+    /// Name of the file, without `.svg`.
     pub(crate) name: String,
-    /// The picture, with its title.
+    /// The picture as SVG, including its title.
     pub(crate) svg: String,
 }
 
-/// A runner, constructed from its manifest's parameters.
+/// The runner of an experiment, deserialized from the manifest's parameters.
 pub(crate) trait Experiment: Send + Sync {
-    /// All points.
+    /// Returns all points of the experiment.
     fn points(&self) -> Vec<Planned>;
 
-    /// Measures a point once, in its own world. A failed application is a measure; an error means that nothing
-    /// could be measured.
+    /// Measures a point once, with its own hosts and links. The failure of an application is a measure. An
+    /// error means that nothing could be measured.
     ///
     /// # Errors
-    /// When the world cannot be made, or a program of the measurement itself fails.
+    /// Fails if the hosts cannot be created, or if a program of the measurement itself fails.
     fn measure(&self, environment: &Environment, cell: &Cell) -> anyhow::Result<Measures>;
 
-    /// Draws pictures of the measured subject, once, after all cells.
+    /// Draws pictures of the measured subject. The caller does this once, after all cells.
     ///
     /// # Errors
-    /// As [`Experiment::measure`].
+    /// Fails under the same conditions as [`Experiment::measure`].
     fn drawings(&self, _environment: &Environment) -> anyhow::Result<Vec<Drawing>> {
         Ok(Vec::new())
     }

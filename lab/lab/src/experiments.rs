@@ -1,4 +1,4 @@
-//! The list of experiments. To add one: its manifest, its runner, and a line in [`ENTRIES`].
+//! The list of experiments. A new experiment needs a manifest, a runner, and a line in [`ENTRIES`].
 
 mod cmt;
 mod drt;
@@ -20,10 +20,10 @@ use crate::manifest::{Form, Manifest};
 use anyhow::{Context, Result, bail};
 use serde::de::DeserializeOwned;
 
-/// Constructs a runner from its parameters.
+/// Function that constructs a runner from a manifest's parameters.
 type Make = fn(toml::Table) -> Result<Box<dyn Experiment>>;
 
-/// Manifest and runner of each experiment.
+/// Manifest of each experiment, and constructor of its runner.
 const ENTRIES: &[(&str, Make)] = &[
     (include_str!("../experiments/cmt.toml"), made::<cmt::Cmt>),
     (include_str!("../experiments/drt.toml"), made::<drt::Drt>),
@@ -62,10 +62,10 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// Constructs its runner.
+    /// Constructs the experiment's runner for this form.
     ///
     /// # Errors
-    /// When the runner cannot read the parameters.
+    /// Fails if the runner cannot parse the parameters.
     pub(crate) fn runner(&self, form: Form) -> Result<Box<dyn Experiment>> {
         let made = (self.make)(self.manifest.parameters(form));
         made.with_context(|| format!("{}: parameters of the {form} form", self.manifest.id))
@@ -76,19 +76,19 @@ fn made<E: Experiment + DeserializeOwned + 'static>(parameters: toml::Table) -> 
     Ok(Box::new(parameters.try_into::<E>()?))
 }
 
-/// All experiments.
+/// Returns all experiments.
 ///
 /// # Errors
-/// When a manifest is wrong.
+/// Fails if a manifest is invalid.
 pub(crate) fn all() -> Result<Vec<Entry>> {
     let entries = ENTRIES.iter();
     entries.map(|&(text, make)| Ok(Entry { manifest: Manifest::read(text)?, text, make })).collect()
 }
 
-/// Returns one experiment.
+/// Returns the experiment with this ID.
 ///
 /// # Errors
-/// When no experiment has this name.
+/// Fails if no experiment has this ID, or if a manifest is invalid.
 pub(crate) fn one(id: &str) -> Result<Entry> {
     let all = all()?;
     let ids: Vec<String> = all.iter().map(|entry| entry.manifest.id.clone()).collect();
@@ -118,7 +118,7 @@ mod tests {
         }
     }
 
-    /// Reports whether such a point is planned, with such a measure.
+    /// Reports whether `points` contains `point` with the measure `measure`.
     fn is_planned(points: &[Planned], point: &Point, measure: &str) -> bool {
         points.iter().any(|it| it.point.key() == point.key() && it.measures.contains(&measure))
     }

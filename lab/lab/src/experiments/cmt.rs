@@ -1,8 +1,8 @@
-//! `cmt`: goodput of one connection over two paths at once, with sctpify and with MPTCP, compared with each
-//! path alone.
+//! `cmt`: goodput of one connection over two paths at once, compared with the goodput of each path alone.
 //!
-//! sctpify carries an unmodified TCP program, with the daemon's setting `multipath = "lowest-rtt"`. Goodput
-//! counts only what the receiving program reads after the first seconds, when the windows have grown.
+//! The connection uses sctpify or MPTCP. With sctpify, an unmodified TCP program is carried over SCTP, with
+//! the daemon's setting `multipath = "lowest-rtt"`. Goodput counts only bytes that the receiving program
+//! reads after the first seconds, when the windows have grown.
 
 use crate::experiment::{Cell, Environment, Experiment, Measures, Planned, Point};
 use crate::settings::{DaemonSettings, FellBack};
@@ -15,40 +15,42 @@ use testbed::pair::{Daemons, Pair, SHIM_PORT, TCP_PORT};
 use testbed::{DelayedLink, Lab};
 
 const PANEL: &str = "goodput";
-/// The series.
+/// Names of the series.
 const SUM: &str = "ours, sum of the paths alone";
 const TCP_SUM: &str = "TCP, sum of the paths alone";
 const OURS: &str = "ours, both at once";
 const MPTCP: &str = "MPTCP, both at once";
-/// Limit on a cell's time beyond transmission, and its usual value in seconds.
+/// Limit on the time of a cell in addition to its transmission.
 const LIMIT: Duration = Duration::from_secs(20);
+/// Usual time of a cell in addition to its transmission, in seconds.
 const OVERHEAD_S: f64 = 2.0;
-/// Size of the program's writes.
+/// Size of the program's writes, in bytes.
 const WRITE_BYTES: &str = "65536";
-/// A path with less than this share of the traffic of two counts as unused.
+/// Minimum share of the traffic on each of two paths. A path with a lower share counts as unused.
 const SHARE_MIN: f64 = 0.01;
 
-/// Measures of single paths, and of both at once.
+/// Measures of two paths, each alone.
 const OF_SUMS: &[&str] = &["mbit_per_s", "best_mbit_per_s", "first_mbit_per_s", "second_mbit_per_s"];
+/// Measures of two paths at once.
 const OF_BOTH: &[&str] = &["mbit_per_s", "lost_in_queues", "second_path_share"];
 
-/// Its parameters.
+/// Parameters of the experiment.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Cmt {
     repetitions: u32,
-    /// Duration of the reading, in seconds.
+    /// Time that the receiver reads, in seconds.
     seconds: f64,
-    /// Start of the measured part, in seconds.
+    /// Start of the measured part of this time, in seconds.
     after: f64,
     series: Vec<String>,
-    /// Indices of the pairs of paths to use, from 0; they are the x values.
+    /// Indices into `pairs` of the pairs to measure. They are also the x values.
     chosen: Vec<usize>,
     pairs: Vec<PathPair>,
     daemon: DaemonSettings,
 }
 
-/// Two paths, as flags of `linkemu`.
+/// Two paths, each described by arguments of `linkemu`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PathPair {
@@ -93,7 +95,7 @@ impl Experiment for Cmt {
     }
 }
 
-/// Measures both paths alone, at the same time, between separate hosts.
+/// Measures each path alone. Both measurements run at the same time, each between its own two hosts.
 fn sum<'a>(
     alone: impl Fn((u8, &'a str)) -> Result<Measures> + Sync,
     paths: [(u8, &'a str); 2],
@@ -141,7 +143,7 @@ impl Hosts {
             words.extend(["--seed", &seed]);
             let linkemu = &environment.tools.linkemu;
             let link = DelayedLink::emulated(&lab, &pair.alpha, &pair.beta, *number, &words, linkemu)?;
-            // As in our stack, regardless of the host's default.
+            // Uses the congestion control of our stack, regardless of the host's default.
             link.link.set_left_tcp_control("cubic")?;
             links.push(link);
         }
@@ -156,7 +158,8 @@ impl Hosts {
         Ok(Self { transport, daemons, links, pair, _lab: lab })
     }
 
-    /// Returns the goodput from alpha to beta in Mbit/s, and the second path's share of it.
+    /// Returns the goodput from alpha to beta in Mbit/s. With two paths, also returns the number of packets
+    /// lost in queues and the second path's share of the bytes.
     fn goodput(&self, seconds: f64, after: f64) -> Result<Measures> {
         let (port, over) = match self.transport {
             Transport::Ours => (SHIM_PORT, "tcp"),
@@ -191,7 +194,7 @@ impl Hosts {
         Ok(measures)
     }
 
-    /// Fails unless the expected transport carried the connection.
+    /// Fails if daemons run but SCTP did not carry the connection.
     fn ensure_over_sctp(&self) -> Result<()> {
         if let Some(daemons) = &self.daemons {
             let over_sctp = daemons.connects_sctp()?;
@@ -204,8 +207,8 @@ impl Hosts {
     }
 }
 
-/// Makes MPTCP use all paths: the server announces its other addresses, and the client connects to them as
-/// well.
+/// Makes MPTCP use all paths. The server announces its other addresses, and the client opens subflows to
+/// them.
 fn use_all_paths(pair: &Pair, links: &[DelayedLink]) -> Result<()> {
     for host in [&pair.alpha, &pair.beta] {
         host.ip(&["mptcp", "limits", "set", "subflows", "4", "add_addr_accepted", "4"])?;
@@ -217,7 +220,7 @@ fn use_all_paths(pair: &Pair, links: &[DelayedLink]) -> Result<()> {
     Ok(())
 }
 
-/// Returns a link's packet counter in the direction to the right.
+/// Returns one of a link's packet counters, for the direction from left to right.
 fn counted(link: &DelayedLink, what: &str) -> Result<f64> {
     let shown = link.show()?;
     shown["directions"][0]["packets"][what].as_f64().with_context(|| format!("linkemu reports no {what}"))

@@ -1,4 +1,6 @@
-//! `drt`: the cost of a destination without SCTP, with the first shim's static table and with the learned one.
+//! `drt`: the delay of connections to a destination without SCTP.
+//!
+//! The experiment compares the static table of the first shim with the learned table.
 
 use super::exchange;
 use crate::experiment::{Cell, Environment, Experiment, Measures, Planned, Point};
@@ -13,29 +15,31 @@ use testbed::pair::{Daemons, Pair, SHIM_PORT, TCP_PORT};
 use testbed::process::now;
 use testbed::{Lab, Link, Offloads, Process};
 
-/// Failures after which a destination that had SCTP counts as having none: the default of `learned_failures`.
+/// Number of failures after which a destination is no longer cached as supporting SCTP. It is the default of
+/// the setting `learned_failures`.
 const FAILURES: u32 = 3;
-/// Failures closer together than this count as one.
+/// Pause between two failures. The daemon counts failures that are closer together as one.
 const APART: Duration = Duration::from_millis(1_100);
-/// Limit on the time until a change is noticed.
+/// Limit on the time until the client uses SCTP again.
 const SEEN_LIMIT: Duration = Duration::from_secs(20);
-/// Pause between two connections that check whether a change was noticed.
+/// Pause between two connections that test whether the client uses SCTP.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Virtual time within which even the longest handshake has failed.
+/// Virtual time after which even the longest handshake has failed.
 const STATIC_LIMIT: Time = Time::from_millis(3_600_000);
 const STATIC: &str = "static";
 const NTH: &str = "nth";
 const CHANGES: &str = "changes";
 
-/// Measures of one connection, and of several.
+/// Measures of one connection.
 const TIME: &[&str] = &["milliseconds"];
+/// Measures of several connections.
 const TIMES: &[&str] = &["milliseconds", "longest_ms"];
 
-/// Its parameters.
+/// Parameters of the experiment.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Drt {
-    /// The n of the n-th connection.
+    /// Numbers of the connections to measure, counted from 1.
     connections: Vec<u32>,
     repetitions: u32,
     daemon: DaemonSettings,
@@ -49,7 +53,7 @@ impl Experiment for Drt {
             seconds,
             measures: <[_]>::to_vec(measures),
         };
-        // Virtual time has no randomness here: one repetition is enough.
+        // This panel runs in virtual time without randomness, so one repetition is enough.
         let mut points: Vec<Planned> =
             (0..3).map(|x| planned(STATIC, "static table", f64::from(x), 1, 0.1, &["seconds"])).collect();
         for series in ["tcp", "refused", "silent"] {
@@ -75,7 +79,7 @@ impl Experiment for Drt {
     }
 }
 
-/// Measures how long the engine tries with these timers before it gives up.
+/// Measures the time until the engine gives up a handshake. `timers` is the index of the timer settings.
 fn static_table(timers: usize) -> Result<Measures> {
     let second = Duration::from_secs(1);
     let (rto, retransmissions) = [(second, 5), (60 * second, 5), (second, 8)][timers];
@@ -98,7 +102,7 @@ fn static_table(timers: usize) -> Result<Measures> {
     Ok(Measures::from([("seconds".to_owned(), (world.now() - Time::ZERO).as_secs_f64())]))
 }
 
-/// Measures the n-th connection to a server that has no SCTP, or for which SCTP is not tried.
+/// Measures the n-th connection to a server without SCTP. In the series `tcp`, the client does not try SCTP.
 fn nth(environment: &Environment, configuration: &str, series: &str, n: u32) -> Result<Measures> {
     let lab = Lab::new()?;
     let pair = Pair::new(&lab, "")?;
@@ -130,7 +134,7 @@ impl Stage {
     const ALL: [Stage; 5] = [Stage::Nothing, Stage::Learned, Stage::Gained, Stage::Lost, Stage::LearnedAgain];
 }
 
-/// Plays the history up to a stage, and measures the connection at that stage.
+/// Plays the client's history up to a stage, and measures the connection at that stage.
 fn changes(environment: &Environment, configuration: &str, stage: usize) -> Result<Measures> {
     let stage = *Stage::ALL.get(stage).context("no such stage")?;
     let lab = Lab::new()?;
@@ -159,7 +163,7 @@ fn milliseconds(time: Duration) -> Measures {
     Measures::from([("milliseconds".to_owned(), time.as_secs_f64() * 1e3)])
 }
 
-/// Two hosts; the second one gains and loses SCTP.
+/// Two hosts. The second one gains and loses support for SCTP.
 struct Changing<'a> {
     environment: &'a Environment,
     pair: Pair,
@@ -189,7 +193,8 @@ impl<'a> Changing<'a> {
         exchange::once(&self.pair, self.link.right_v4(), SHIM_PORT, &self.environment.tools)
     }
 
-    /// Connects and fails as often as it takes to learn that SCTP is gone.
+    /// Makes as many failing connections as the client needs before it caches the server as not supporting
+    /// SCTP.
     fn learn_again(&self) -> Result<()> {
         self.connection()?;
         for _ in 1..FAILURES {
@@ -199,7 +204,8 @@ impl<'a> Changing<'a> {
         Ok(())
     }
 
-    /// Connects until SCTP carries a connection; returns the duration of that one and the longest of all.
+    /// Connects until SCTP carries a connection. Returns the duration of that connection, and the longest
+    /// duration of all connections.
     fn until_rides_sctp(&self) -> Result<(Duration, Duration)> {
         let (before, mut longest, mut last) = (self.daemons.connects_sctp()?, Duration::ZERO, Duration::ZERO);
         let began = now();

@@ -1,5 +1,6 @@
-//! The short exchange that several experiments time: connect, send 8 bytes, receive 100 bytes and the end of
-//! the connection.
+//! The short exchange that several experiments measure.
+//!
+//! The client connects, sends 8 bytes, and receives 100 bytes and the end of the connection.
 
 use anyhow::{Context, Result};
 use std::net::Ipv4Addr;
@@ -12,18 +13,18 @@ pub(super) const ANSWER: &str = "100";
 /// Limit on the duration of an exchange.
 pub(super) const LIMIT: Duration = Duration::from_secs(20);
 
-/// Starts a server of exchanges on beta; it is listening on return.
+/// Starts a server for exchanges on beta. The server listens when the function returns.
 ///
 /// # Errors
-/// When it does not start.
+/// Fails if the server does not start.
 pub(super) fn serve(pair: &Pair, port: u16, tools: &Tools) -> Result<Process> {
     pair.serve(&tools.bulk, &["give", &port.to_string()])
 }
 
-/// Times one exchange, from connect() to the end.
+/// Runs one exchange, and returns its duration from connect() to the end of the connection.
 ///
 /// # Errors
-/// When it fails, or takes longer than [`LIMIT`].
+/// Fails if the exchange fails, or if it takes longer than [`LIMIT`].
 pub(super) fn once(pair: &Pair, to: Ipv4Addr, port: u16, tools: &Tools) -> Result<Duration> {
     let mut command = pair.alpha.command(&tools.bulk);
     command.args(["fetch", &format!("{to}:{port}"), "1", ANSWER, "1"]);

@@ -1,7 +1,8 @@
-//! Two guests whose Linux kernel has SCTP (`tests/kernel-sctp`), each with two cards.
+//! Two guests whose Linux kernels support SCTP (`tests/kernel-sctp`), each with two network cards.
 //!
-//! The other ends of the cards are in one namespace of this machine, where an experiment joins them as it likes. Guests are booted once
-//! for many cells, and not used again when an association is left in one. Begin with [`Pool::take`].
+//! The other ends of the cards are in one namespace of this machine, where an experiment joins them. Guests
+//! are booted once for many cells. They are not used again if an association remains in one of them. Begin
+//! with [`Pool::take`].
 
 use anyhow::{Context, Result, bail, ensure};
 use std::path::Path;
@@ -9,20 +10,23 @@ use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 use testbed::{Guest, Host, Lab};
 
-/// The guests: the sender, and the receiver.
+/// The guest that sends.
 pub(super) const ALPHA: &str = "k1";
+/// The guest that receives.
 pub(super) const BETA: &str = "k2";
-/// Their addresses, in the order in which they were booted.
+/// Addresses of the guest that sends, by link.
 pub(super) const ALPHAS: [&str; 2] = ["10.60.0.11", "10.60.1.11"];
+/// Addresses of the guest that receives, by link.
 pub(super) const BETAS: [&str; 2] = ["10.60.0.12", "10.60.1.12"];
-/// The ends of their cards in our namespace, by link.
+/// Other ends of the cards, in this machine's namespace. Each link has the sender's end and the receiver's
+/// end.
 pub(super) const WIRES: [[&str; 2]; 2] = [["t1.0", "t2.0"], ["t1.1", "t2.1"]];
-/// Limit on a shell line in a guest, in seconds.
+/// Limit on the run time of a shell line in a guest, in seconds.
 const LINE_S: &str = "20";
-/// Extra run time of a program in a guest, in seconds: the regular limit is enforced outside the guest.
+/// Extra run time of a program in a guest, in seconds. The regular limit is enforced outside the guest.
 const SLACK_S: f64 = 20.0;
 
-/// Guests that nobody uses at the moment.
+/// Pairs of guests that are booted and idle.
 #[derive(Debug, Default)]
 pub(super) struct Pool(Mutex<Vec<Guest>>);
 
@@ -33,17 +37,17 @@ pub(super) struct GuestPair<'a> {
 }
 
 impl Pool {
-    /// Two guests, whose network cards are not connected yet.
+    /// Returns two guests whose network cards are not connected yet. Boots guests if none are idle.
     ///
     /// # Errors
-    /// When no guests can be booted.
+    /// Fails if no guests can be booted.
     pub(super) fn take(&self) -> Result<GuestPair<'_>> {
         let idle = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
         Ok(GuestPair { guests: idle.map_or_else(boot, Ok)?, pool: self })
     }
 }
 
-/// Boots two guests, and takes their cards out of the bridges that would join them.
+/// Boots two guests, and removes their cards from the bridges that would join them.
 fn boot() -> Result<Guest> {
     if let Some(what) = Guest::missing() {
         bail!("cannot boot a guest with the kernel's SCTP: {what} is missing");
@@ -61,18 +65,19 @@ fn boot() -> Result<Guest> {
 }
 
 impl GuestPair<'_> {
-    /// The namespace that has the other ends of the cards, as a host of a lab.
+    /// Returns the namespace with the other ends of the cards, as a host of `lab`.
     pub(super) fn net(&self, lab: &Lab) -> Host {
         lab.adopt("net", self.guests.namespace("net"))
     }
 
-    /// Runs a shell line in a guest; its standard output.
+    /// Runs a shell line in a guest, and returns its standard output.
     pub(super) fn line(&self, guest: &str, line: &str) -> Result<String> {
         self.guests.boot(&["exec", guest, "-t", LINE_S, line])
     }
 
-    /// A command that runs a program of this machine in a guest, for at most so many seconds and some more; its words follow. `before` are
-    /// the words in front of it, such as `withsctp`.
+    /// Returns a command that runs a program of this machine in a guest. The caller appends the program's
+    /// arguments. `before` are the words in front of the program, such as `withsctp`. The guest limits the
+    /// run time to `limit_s` plus [`SLACK_S`].
     pub(super) fn program(&self, guest: &str, limit_s: f64, before: &[&str], program: &Path) -> Command {
         let limit = (limit_s + SLACK_S).ceil().to_string();
         let mut command = self.guests.command(&["exec", guest, "-t", &limit]);
@@ -80,7 +85,7 @@ impl GuestPair<'_> {
         command
     }
 
-    /// Gives the guests back, unless an association is left in them.
+    /// Returns the guests to the pool, unless an association remains in them.
     pub(super) fn end(self) -> Result<()> {
         let left =
             [ALPHA, BETA].map(|guest| self.guests.boot(&["exec", guest, "tail -n +2 /proc/net/sctp/assocs"]));

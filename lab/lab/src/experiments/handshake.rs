@@ -1,5 +1,7 @@
-//! `handshake`: duration and packet count of a short exchange over TCP, an association of its own, a stream of
-//! an established association, and a native SCTP program.
+//! `handshake`: duration and packet count of a short exchange.
+//!
+//! The exchange is carried over TCP, over a separate association, or over a stream of an established
+//! association. Other series use a native SCTP program.
 
 use super::exchange;
 use crate::experiment::{Cell, Environment, Experiment, Measures, Planned, Point};
@@ -12,7 +14,7 @@ use testbed::{Capture, DelayedLink, Lab, Link, Process};
 
 /// The SCTP port of the native server.
 const NATIVE_PORT: &str = "7";
-/// Duration of one cell in seconds, mostly for the capture.
+/// Approximate duration of one cell, in seconds. The capture takes most of it.
 const SECONDS: f64 = 6.0;
 const TIME: &str = "time";
 const PACKETS: &str = "packets";
@@ -37,13 +39,13 @@ const TRANSPORTS: [(Transport, &str); 5] = [
 ];
 
 impl Transport {
-    /// Reports whether the shim carries it.
+    /// Reports whether the shim carries the connection.
     fn has_daemons(self) -> bool {
         matches!(self, Transport::Own | Transport::Stream)
     }
 }
 
-/// Its parameters.
+/// Parameters of the experiment.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Handshake {
@@ -85,20 +87,20 @@ impl Experiment for Handshake {
     }
 }
 
-/// The initiator of the exchange, with a listening server.
+/// The client of the exchange, with a server that listens.
 struct Client<'a> {
     environment: &'a Environment,
     pair: &'a Pair,
     link: &'a Link,
     transport: Transport,
-    /// Both hosts' daemons, if the shim is under measurement.
+    /// Both hosts' daemons, if the experiment measures the shim.
     daemons: Option<Daemons>,
     _server: Process,
 }
 
 impl<'a> Client<'a> {
-    /// Prepares with one exchange, in which the link's addresses are learned; with streams it also sets up the
-    /// shared association.
+    /// Runs one exchange in preparation, which resolves the link-layer addresses. If a shared association
+    /// will carry the measured exchange, the function also waits until that association is up.
     fn ready(
         environment: &'a Environment,
         pair: &'a Pair,
@@ -139,7 +141,7 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// Sends a message and awaits its echo.
+    /// Sends a message from the native program, and returns the time until the answer.
     fn native(&self, flags: &[&str]) -> Result<Duration> {
         let (from, to) = (self.link.left_v4().to_string(), self.link.right_v4().to_string());
         let mut command = self.pair.alpha.command(self.environment.tools.programs.path("peer"));
@@ -148,7 +150,7 @@ impl<'a> Client<'a> {
         Ok(Duration::from_micros(output.trim().parse()?))
     }
 
-    /// Runs one exchange, and fails unless the measured transport carried it.
+    /// Runs one exchange. Fails if another transport than the measured one carried it.
     fn judged(&self) -> Result<Duration> {
         let counts = |daemons: &Daemons| anyhow::Ok((daemons.connects_sctp()?, daemons.connects_shared()?));
         let before = self.daemons.as_ref().map(counts).transpose()?;
@@ -174,7 +176,7 @@ impl<'a> Client<'a> {
     }
 
     fn packets(&self, rtt: Duration) -> Result<Measures> {
-        // Let the last packets of the previous exchange pass first.
+        // Lets the last packets of the previous exchange pass first.
         std::thread::sleep(2 * rtt);
         let capture = Capture::start(&self.pair.alpha, "exchange", &[&self.link.name()])?;
         self.judged()?;

@@ -1,4 +1,4 @@
-//! Link failures in mid-stream: of the link in use, or of both.
+//! Failures of the link in use, or of both links, during a stream.
 
 use super::stage::Victim;
 use anyhow::Result;
@@ -15,20 +15,20 @@ pub(in crate::experiments) enum Fault {
     Loss,
     Flap,
     NatRebinding,
-    /// No failure: the baseline of the machine itself.
+    /// No failure, as a baseline of the machine.
     Nothing,
-    /// Exactly one link works at a time; they alternate every so many milliseconds.
+    /// Only one link works at a time. The links alternate; each turn takes this number of milliseconds.
     Turns(u16),
-    /// For a while no packet of the sender passes any link, and the NAT on the first one answers in the peer's
-    /// place.
+    /// For a while, no packet passes either link. Meanwhile, the NAT on the first link answers packets to its
+    /// own address.
     NatOutage,
-    /// Both links drop packets longer than a reduced MTU, without an ICMP message.
+    /// Both links drop packets longer than a reduced MTU, and send no ICMP message.
     SizeHole,
-    /// The link becomes slow for a while.
+    /// The link in use becomes slow for a while.
     Slow,
 }
 
-/// The failures by their names in the manifest; the index is the x value.
+/// The failures, by their names in the manifest. The index is the x value.
 pub(in crate::experiments) const FAULTS: [(&str, Fault); 13] = [
     ("silent-both", Fault::SilentBoth),
     ("silent-one-way", Fault::SilentOneWay),
@@ -45,34 +45,37 @@ pub(in crate::experiments) const FAULTS: [(&str, Fault); 13] = [
     ("slow-200k", Fault::Slow),
 ];
 
-/// Looks a failure up by name.
+/// Finds a failure by its name.
 pub(in crate::experiments) fn named(name: &str) -> Option<Fault> {
     FAULTS.iter().find(|(it, _)| *it == name).map(|(_, fault)| *fault)
 }
 
-/// Durations, in seconds, of failures that end before the stream: the down and up times of a flapping link, the
-/// outage of a NAT, a slow link, and the minimum for alternating links.
+/// Durations of temporary failures, in seconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::experiments) struct Spans {
+    /// Time that a flapping link stays down, and time that it stays up.
     pub(in crate::experiments) flap_s: f64,
+    /// Outage of a NAT.
     pub(in crate::experiments) outage_s: f64,
+    /// Time that a link is slow.
     pub(in crate::experiments) slow_s: f64,
+    /// Minimum time for which the links alternate.
     pub(in crate::experiments) turns_s: f64,
 }
 
 /// Number of times that a flapping link goes down.
 const FLAPS: u32 = 2;
-/// Minimum number of alternations.
+/// Minimum number of turns of alternating links.
 const TURNS_LEAST: u32 = 4;
-/// Longest IP packet that passes links with a size hole.
+/// Longest IP packet that passes the links during the failure [`Fault::SizeHole`], in bytes.
 const HOLE_MTU: &str = "1000";
 const SLOW_RATE: &str = "200kbit";
 
 impl Fault {
-    /// Returns the failure's duration in seconds; none if it persists.
+    /// Returns the failure's duration in seconds, or `None` if the failure is permanent.
     pub(in crate::experiments) fn lasts_s(self, spans: Spans) -> Option<f64> {
         match self {
-            // Until the end of its last outage.
+            // The duration ends with the last outage.
             Self::Flap => Some(spans.flap_s * f64::from(2 * FLAPS - 1)),
             Self::Turns(period_ms) => {
                 Some(f64::from(turns(period_ms, spans.turns_s)) * f64::from(period_ms) / 1e3)
@@ -90,12 +93,13 @@ impl Fault {
         }
     }
 
-    /// Reports whether it needs a NAT on the first link.
+    /// Reports whether the failure needs a NAT on the first link.
     pub(in crate::experiments) fn needs_nat(self) -> bool {
         matches!(self, Self::NatRebinding | Self::NatOutage)
     }
 
-    /// Triggers the failure, on `link` if it affects only one. Only the first link has a NAT.
+    /// Triggers the failure. A failure of one link affects `link`, but a failure of the NAT affects the first
+    /// link.
     pub(in crate::experiments) fn happen(
         self,
         victim: &impl Victim,
@@ -105,7 +109,7 @@ impl Fault {
         let (name, address) = victim.senders_end(link)?;
         match self {
             Self::SilentBoth => victim.set_link(link, &["--cut"]),
-            // Cuts the direction of the stream; answers pass.
+            // Cuts the direction of the stream. Acknowledgements pass.
             Self::SilentOneWay => victim.set_link(link, &["--ab", "cut=yes"]),
             Self::LinkDown => victim.senders_ip(&["link", "set", &name, "down"]),
             Self::AddressRemoved => victim.senders_ip(&["addr", "del", &address, "dev", &name]),
@@ -136,12 +140,13 @@ impl Fault {
 
 const LINKS: [usize; 2] = [0, 1];
 
-/// Returns the number of turns of this length that fill at least so many seconds.
+/// Returns the number of turns of `period_ms` that take `least_s` seconds or more, with a minimum of
+/// [`TURNS_LEAST`].
 fn turns(period_ms: u16, least_s: f64) -> u32 {
     ((least_s * 1e3 / f64::from(period_ms)).ceil() as u32).max(TURNS_LEAST)
 }
 
-/// Takes the link down and up alternately.
+/// Cuts the link and restores it, alternately.
 fn come_and_go(victim: &impl Victim, link: usize, flap: Duration) -> Result<()> {
     let mut at = now();
     for settings in ["--cut=yes", "--cut=no"].iter().cycle().take(2 * FLAPS as usize) {
@@ -152,7 +157,7 @@ fn come_and_go(victim: &impl Victim, link: usize, flap: Duration) -> Result<()> 
     Ok(())
 }
 
-/// Cuts the links alternately, the one in use first. In the end both work.
+/// Cuts the links alternately, `link` first. Both links work afterwards.
 fn take_turns(victim: &impl Victim, link: usize, period_ms: u16, least_s: f64) -> Result<()> {
     let mut at = now();
     for turn in 0..turns(period_ms, least_s) {

@@ -1,9 +1,12 @@
-//! The Linux kernel's SCTP, between two guests that have it.
+//! The Linux kernel's SCTP, between two guests whose kernels support it.
 //!
-//! A `linkemu` of the cell's own joins the guests' first cards, and another the second ones. The programs are those of the
-//! other series. The kernel's settings are its defaults, which are RFC 9260's where that has any (RTO.Min 1 s, Path.Max.Retrans
-//! 5, HB.interval 30 s; no ASCONF), but for NODELAY. A NAT is not done: a host with two addresses and a NAT on one of its
-//! paths has no association by native SCTP, for each of its packets must have the same port. Begin with [`world`].
+//! Each cell starts two `linkemu` processes: one joins the first cards of the guests, the other their second
+//! cards. The programs are the same as in the other series. The kernel has its default settings, except
+//! NODELAY. Where RFC 9260 recommends values, the defaults agree (RTO.Min 1 s, Path.Max.Retrans 5,
+//! HB.interval 30 s). ASCONF is off.
+//!
+//! No cell has a NAT. A host with two addresses and a NAT on one of its paths cannot have an association over
+//! native SCTP, because all its packets must have the same port. Begin with [`world`].
 
 use super::Load;
 use super::stage::{Stage, Victim};
@@ -18,9 +21,9 @@ use testbed::pair::{TCP_PORT, Tools};
 use testbed::process::wait_for;
 use testbed::{Emulator, Host, Lab, Process};
 
-/// The emulators' names of the links.
+/// Names of the links in their emulators.
 const NAMES: [&str; 2] = ["first", "second"];
-/// Limit on the time until a server listens.
+/// Limit on the time until a server listens, and on the time until the association exists.
 const START_LIMIT: Duration = Duration::from_secs(20);
 
 /// Two guests and the links between them.
@@ -29,14 +32,14 @@ pub(super) struct World<'a> {
     flow: PathBuf,
     net: Host,
     links: [Emulator; 2],
-    /// Last: its drop removes the namespaces of the others.
+    /// The last field, because its drop removes the namespaces of the other fields.
     _lab: Lab,
 }
 
-/// Two guests, joined by two links with this delay in each direction.
+/// Joins two guests by two links with the delay `one_way` in each direction.
 ///
 /// # Errors
-/// When no guests can be booted, or a tool fails.
+/// Fails if no guests can be booted, or if a tool fails.
 pub(super) fn world<'a>(pool: &'a Pool, tools: &Tools, one_way: Duration, seed: u64) -> Result<World<'a>> {
     let guests = pool.take()?;
     let lab = Lab::new()?;
@@ -54,8 +57,8 @@ pub(super) fn world<'a>(pool: &'a Pool, tools: &Tools, one_way: Duration, seed: 
 }
 
 impl World<'_> {
-    /// Undoes the last failure's effects on the sender, and makes both ends of each link learn each other's
-    /// link-layer address, as in the other worlds.
+    /// Undoes the effects of the last failure on the sender. Then makes both ends of each link resolve each
+    /// other's link-layer address, as in [`super::world`].
     fn prepare(&self) -> Result<()> {
         for (number, (own, other)) in ALPHAS.into_iter().zip(BETAS).enumerate() {
             let metric = 10 * (number + 1);
@@ -71,19 +74,20 @@ impl World<'_> {
         Ok(())
     }
 
-    /// A command that runs `flow` over SCTP in a guest.
+    /// Returns a command that runs `flow` over SCTP in a guest.
     fn flow(&self, guest: &str, limit_s: f64, words: &[String]) -> Command {
         let mut command = self.guests.program(guest, limit_s, &["withsctp"], &self.flow);
         command.args(words).arg("sctp");
         command
     }
 
-    /// Returns the sender's kernel's list of the association's addresses; empty without an association.
+    /// Returns the addresses of the association's peer, as the sender's kernel lists them. The list is empty
+    /// if no association exists.
     fn peers(&self) -> Result<String> {
         self.guests.line(ALPHA, "tail -n +2 /proc/net/sctp/remaddr")
     }
 
-    /// Returns the guests to the pool, unless something of this cell remains in them.
+    /// Returns the guests to the pool, unless an association remains in them.
     pub(super) fn end(self) -> Result<()> {
         let Self { guests, links, net, _lab, .. } = self;
         drop((links, net, _lab));
@@ -126,7 +130,7 @@ impl Stage for World<'_> {
         let words =
             ["send".to_owned(), to, stream_s.to_string(), load.size.to_string(), load.pause_us.to_string()];
         let sender = self.net.spawn("sender", self.flow(ALPHA, stream_s, &words))?;
-        // A busy guest is slow to start a program.
+        // A busy guest starts a program slowly.
         ensure!(
             wait_for(START_LIMIT, || self.peers().is_ok_and(|peers| !peers.is_empty())),
             "no association in {START_LIMIT:?}"
@@ -140,7 +144,7 @@ impl Stage for World<'_> {
         Ok(())
     }
 
-    /// `ensure_second` has seen the association: nothing else can carry the stream here.
+    /// Always succeeds. Only SCTP can carry the stream here, and `ensure_second` has checked the association.
     fn ensure_over_sctp(&self) -> Result<()> {
         Ok(())
     }

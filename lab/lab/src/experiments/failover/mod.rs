@@ -1,10 +1,11 @@
-//! `failover`: the longest silence at a receiving program when the path in use fails, with plain TCP, the
-//! kernel's MPTCP, the kernel's SCTP, and sctpify; and the duration of a new connection while the first path is
-//! silently dead.
+//! `failover`: the longest silence at a receiving program when the path in use fails.
 //!
-//! A cell makes its world (`world`, or `kernel` with guests), starts a stream of counted bytes through it,
-//! triggers a failure (`faults`), and collects both ends' results (`stage`). Missing bytes, wrong bytes and
-//! errors in programs are measures, not failures to measure.
+//! The experiment compares plain TCP, the kernel's MPTCP, the kernel's SCTP, and sctpify. It also measures
+//! the duration of a new connection while the first path is silently dead.
+//!
+//! A cell creates its hosts (`world`, or `kernel` with guests), and starts a stream of known bytes between
+//! them. It then triggers a failure (`faults`), and collects the results of both ends (`stage`). Missing
+//! bytes, wrong bytes and errors in programs are measures. They do not make the measurement fail.
 
 pub(super) mod faults;
 mod kernel;
@@ -22,16 +23,16 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use world::{Plan, Transport, World};
 
-/// Time to set up and clear away a world, in seconds.
+/// Time to create and remove the hosts, in seconds.
 const AROUND_S: f64 = 1.0;
-/// Limit on the time until a server listens.
+/// Limit on the run time of the program that opens a new connection.
 const START_LIMIT: Duration = Duration::from_secs(10);
 /// The panel of new connections.
 const NEW_CONNECTION: &str = "new connection";
-/// 99th percentile of packet lateness at the emulated links, in the worst direction: it exposes cells that
-/// disturb each other.
+/// Measure of the links: the 99th percentile of the lateness of packets, in the worst direction. A high value
+/// shows that concurrent cells disturb each other.
 const LINK_LATE: &str = "link_late_ms";
-/// Measures of streams, and of new connections.
+/// Measures of streams.
 const OF_STREAMS: &[&str] = &[
     "gap_ms",
     "gap_at_ms",
@@ -43,19 +44,20 @@ const OF_STREAMS: &[&str] = &[
     "failed_link",
     LINK_LATE,
 ];
+/// Measures of new connections.
 const OF_NEW_CONNECTIONS: &[&str] = &["first_byte_ms", "failed", LINK_LATE];
-/// Limit on the duration of a new connection.
+/// Limit on the duration of a new connection, in seconds.
 const CONNECT_LIMIT_S: &str = "5";
 
-/// Time for the daemons to learn each other's addresses through a first connection.
+/// Time after a first connection in which the daemons learn each other's addresses.
 const ACQUAINTANCE: Duration = Duration::from_secs(1);
-/// The series whose hosts have had no contact before.
+/// The series whose hosts have had no contact before the measured connection.
 const STRANGERS: &str = "sctpify, first contact";
 
 /// The series of the kernel's SCTP, between two guests.
 const KERNEL: &str = "kernel SCTP";
 
-/// The other series: name, transport, and presence of a second link.
+/// The other series: name, transport, and whether a second link exists.
 const SERIES: [(&str, Transport, bool); 6] = [
     ("tcp", Transport::Tcp, true),
     ("mptcp", Transport::Mptcp, true),
@@ -72,21 +74,24 @@ pub(in crate::experiments) struct Load {
     pause_us: u64,
 }
 
-/// The loads by their names.
+/// The loads, by name.
 const LOADS: [(&str, Load); 2] =
     [("bulk", Load { size: 1200, pause_us: 500 }), ("interactive", Load { size: 64, pause_us: 100_000 })];
 
-/// Times of a stream, in seconds: its duration, the failure's start, the wait for late data, and the durations
-/// of failures that end before the stream.
+/// Times of a stream, in seconds.
 #[derive(Clone, Copy, Debug)]
 struct Watch {
+    /// Duration of the stream.
     stream_s: f64,
+    /// Start of the failure.
     fault_s: f64,
+    /// Wait for late data after the stream.
     drain_s: f64,
+    /// Durations of temporary failures.
     spans: Spans,
 }
 
-/// Its parameters.
+/// Parameters of the experiment.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Failover {
@@ -94,33 +99,38 @@ pub(super) struct Failover {
     loads: Vec<String>,
     faults: Vec<String>,
     series: Vec<String>,
-    /// Failures that take long and hardly depend on the round trip; measured at this one round-trip time,
-    /// series and count.
+    /// Failures that last long and hardly depend on the round-trip time. They are measured only at
+    /// `long_rtt_ms`, with `long_series`, and `long_repetitions` times.
     long_faults: Vec<String>,
     long_rtt_ms: u16,
     long_series: Vec<String>,
     long_repetitions: u32,
-    /// Series that are measured at the first load and failure only.
+    /// Series that are measured only with the first load, the first round-trip time and the first failure.
     controls: Vec<String>,
-    /// Series that open new connections.
+    /// Series for which new connections are measured.
     new_connections: Vec<String>,
-    /// Start of the failure, duration of the stream after it, and wait for late data.
+    /// Start of the failure, in seconds after the start of the stream.
     fault_s: f64,
+    /// Duration of the stream after a permanent failure begins, or after a temporary one ends, in seconds.
     after_s: f64,
+    /// Wait for late data after the stream, in seconds.
     drain_s: f64,
-    /// Durations: a flapping link's outage, a NAT's outage, a slow link, and the minimum for alternating links.
+    /// Time that a flapping link stays down, and time that it stays up, in seconds.
     flap_s: f64,
+    /// Outage of a NAT, in seconds.
     outage_s: f64,
+    /// Time that a link is slow, in seconds.
     slow_s: f64,
+    /// Minimum time for which the links alternate, in seconds.
     turns_s: f64,
     repetitions: u32,
     daemon: DaemonSettings,
-    /// The guests of the kernel's series, booted when needed.
+    /// The guests for the series of the kernel's SCTP, booted when needed.
     #[serde(skip)]
     guests: guests::Pool,
 }
 
-/// The panel of a load over a round trip.
+/// Returns the name of the panel for a load and a round-trip time.
 fn panel(load: &str, rtt_ms: u16) -> String {
     format!("{load}, {rtt_ms} ms")
 }
@@ -136,13 +146,14 @@ impl Failover {
         Planned { point, repetitions, seconds: watched_s + AROUND_S, measures: measures.to_vec() }
     }
 
-    /// Durations of failures that end before the stream does.
+    /// Returns the durations of temporary failures.
     fn spans(&self) -> Spans {
         let Self { flap_s, outage_s, slow_s, turns_s, .. } = *self;
         Spans { flap_s, outage_s, slow_s, turns_s }
     }
 
-    /// Returns the duration of a failure's stream, which must continue visibly after a temporary failure.
+    /// Returns the duration of the stream for a failure, in seconds. After most temporary failures, the
+    /// stream continues, so that the recovery is visible.
     fn stream_s(&self, fault: Fault) -> f64 {
         let rest_s = if fault == Fault::Flap { 0.0 } else { self.after_s };
         self.fault_s + fault.lasts_s(self.spans()).map_or(self.after_s, |lasts_s| lasts_s + rest_s)
@@ -171,7 +182,7 @@ impl Failover {
         Ok(measures)
     }
 
-    /// Measures a new connection while the first link is silent.
+    /// Measures a new connection while the first link drops all packets.
     fn new_connection(&self, environment: &Environment, cell: &Cell) -> Result<Measures> {
         let configuration = self.daemon.configuration(&cell.point.series);
         let world = World::new(&environment.tools, &plan(cell, cell.point.x as u16, false, &configuration)?)?;
@@ -201,7 +212,7 @@ impl Experiment for Failover {
         let often = self.repetitions;
         let at = |panel: &str, series: &str, x: f64| self.planned(Point::new(panel, series, x), often);
         let mut points = Vec::new();
-        // Interleave the loads, so that concurrent cells rarely all carry the heavy one.
+        // Alternates the loads, so that the heavy load rarely runs in all concurrent cells.
         for (rtt_ms, fault) in self.rtt_ms.iter().flat_map(|rtt| self.faults.iter().map(move |it| (*rtt, it)))
         {
             for series in self.series.iter().filter(|it| is_measured(it, fault)) {
@@ -239,18 +250,18 @@ fn fault(x: f64) -> Result<Fault> {
     FAULTS.get(x as usize).map(|(_, fault)| *fault).context("no such failure")
 }
 
-/// Returns a failure's position on the x axis; NaN for an unknown name.
+/// Returns a failure's position on the x axis, or NaN for an unknown name.
 fn place_of(name: &str) -> f64 {
     FAULTS.iter().position(|(it, _)| *it == name).map_or(f64::NAN, |index| index as f64)
 }
 
-/// Reports whether a series supports a failure: the kernel's SCTP has no two paths with a NAT on one
-/// (`kernel`).
+/// Reports whether a failure is measured for a series. The kernel's SCTP cannot use two paths if a NAT is on
+/// one of them (see `kernel`).
 fn is_measured(series: &str, fault: &str) -> bool {
     series != KERNEL || faults::named(fault).is_some_and(|fault| !fault.needs_nat())
 }
 
-/// Connects, and sends a byte there and back.
+/// Opens a new connection, sends a byte that the server returns, and returns the client's report.
 fn ask(world: &World) -> Result<BTreeMap<String, String>> {
     let mut ask = world.pair.alpha.command(&world.flow);
     let to = format!("{}:{}", world.server(), world.port());
@@ -265,7 +276,7 @@ fn plan<'a>(cell: &Cell, rtt_ms: u16, nat: bool, configuration: &'a str) -> Resu
     Ok(Plan { transport, rtt, second, nat, configuration, seed: cell.seed })
 }
 
-/// Parses a program's output: alternating words and values.
+/// Parses a program's output, which consists of alternating words and values.
 fn words_of(report: &str) -> BTreeMap<String, String> {
     let all: Vec<&str> = report.split_whitespace().skip_while(|word| *word == "listening").collect();
     all.chunks_exact(2).map(|pair| (pair[0].to_owned(), pair[1].to_owned())).collect()
@@ -275,8 +286,8 @@ fn number(report: &BTreeMap<String, String>, key: &str) -> Result<f64> {
     report.get(key).with_context(|| format!("no {key} in {report:?}"))?.parse().context("no number")
 }
 
-/// Evaluates both programs' ends: data not there in time is lost; an end other than orderly or late is an
-/// error.
+/// Computes the measures from the reports of the sender and the receiver. Bytes that do not arrive in time
+/// count as lost. An end other than `eof` or `late` counts as an error.
 fn measures(sent: &BTreeMap<String, String>, received: &BTreeMap<String, String>) -> Result<Measures> {
     let is_error = |report: &BTreeMap<String, String>| {
         !matches!(report.get("end").map(String::as_str), Some("eof" | "late"))

@@ -1,4 +1,5 @@
-//! The interface of two hosts to an experiment, independent of transport and location.
+//! Interface of two hosts in an experiment, independent of the transport and of the place where the hosts
+//! run.
 
 use super::faults::Fault;
 use super::{LINK_LATE, Load, Watch, measures, words_of};
@@ -10,58 +11,58 @@ use std::time::Duration;
 use testbed::Process;
 use testbed::process::now;
 
-/// Overtime of a program beyond which it counts as failed.
+/// Extra time after the limit of a program. A program that takes longer counts as failed.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Observation time to determine the link in use: long enough for some messages of a sparse stream.
+/// Observation time to determine the link in use. It is long enough for some messages of a sparse stream.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// The target of a failure: a link, counted from 0, and its end at the sending host.
+/// Target of a failure: the links, numbered from 0, and their ends at the sending host.
 pub(in crate::experiments) trait Victim {
-    /// Changes a link, with flags of `linkemu`.
+    /// Changes a link. `settings` are arguments of `linkemu`.
     fn set_link(&self, link: usize, settings: &[&str]) -> Result<()>;
 
     /// Runs `ip` on the sending host.
     fn senders_ip(&self, words: &[&str]) -> Result<()>;
 
-    /// Returns that host's name of the link, and its address there with the prefix length.
+    /// Returns the link's interface at the sending host, and the address there with its prefix length.
     fn senders_end(&self, link: usize) -> Result<(String, String)>;
 
-    /// Makes a NAT on the first link forget all its state.
+    /// Makes the NAT on the first link forget all its state.
     fn rebind(&self) -> Result<()>;
 
-    /// Makes that NAT drop all forwarded packets, or stop doing so.
+    /// Makes the NAT drop all forwarded packets, or forward them again.
     fn set_nat_silent(&self, is_silent: bool) -> Result<()>;
 }
 
-/// Two hosts between which a stream can be watched.
+/// Two hosts, and a stream between them that the experiment measures.
 pub(in crate::experiments) trait Stage: Victim {
-    /// Starts the receiver. It ends at most `limit_s` after the first byte, and measures silence from `from_s`
-    /// on.
+    /// Starts the receiver. It ends up to `limit_s` seconds after the first byte. It measures silence only
+    /// from `from_s` seconds on.
     fn receive(&self, limit_s: f64, from_s: f64) -> Result<Process>;
 
-    /// Starts the sender; its stream begins at about the time of the return.
+    /// Starts the sender. Its stream begins approximately when this function returns.
     fn send(&self, stream_s: f64, load: Load) -> Result<Process>;
 
-    /// Fails unless the second link could carry the connection as well.
+    /// Fails if a second link exists but the connection could not use it.
     fn ensure_second(&self) -> Result<()>;
 
-    /// Fails unless the expected transport carried the stream.
+    /// Fails if another transport than the expected one carried the stream.
     fn ensure_over_sctp(&self) -> Result<()>;
 
     /// Returns the output of `linkemu show` for each link.
     fn shown(&self) -> Result<Vec<Value>>;
 }
 
-/// Runs a stream with a failure in its middle, and returns both ends' measures.
+/// Runs a stream with a failure in its middle, and returns the measures of both ends.
 ///
-/// Silence counts only from half the time before the failure on, because at the start of a stream the first
-/// windows come a silent round trip apart.
+/// The receiver ignores silence in the first half of the time before the failure. There, the first windows of
+/// the stream arrive a round trip apart, with silence between them.
 pub(super) fn watch(stage: &impl Stage, fault: Fault, load: Load, watch: Watch) -> Result<Measures> {
     let receiver = stage.receive(watch.stream_s + watch.drain_s, watch.fault_s / 2.0)?;
     let sender = stage.send(watch.stream_s, load)?;
     let start = now();
     std::thread::sleep(Duration::from_secs_f64(watch.fault_s).saturating_sub(start.elapsed() + LOOK));
-    // The NAT is on the first link, whichever link is in use.
+    // A failure of the NAT affects the first link, even if the other one is in use.
     let link = if fault.needs_nat() { 0 } else { link_in_use(stage)? };
     stage.ensure_second()?;
     fault.happen(stage, link, watch.spans)?;
@@ -75,29 +76,30 @@ pub(super) fn watch(stage: &impl Stage, fault: Fault, load: Load, watch: Watch) 
     Ok(measures)
 }
 
-/// Returns the link that carries most of a stream. With equal round trips MPTCP begins on the first link and
-/// may continue on either.
+/// Returns the number of the link that carries most packets of a stream. MPTCP begins on the first link. With
+/// equal round-trip times, it may continue on either link.
 pub(in crate::experiments) fn link_in_use(stage: &impl Stage) -> Result<usize> {
     let before = carried(&stage.shown()?)?;
     std::thread::sleep(LOOK);
     let after = carried(&stage.shown()?)?;
     let passed = after.iter().zip(&before).map(|(after, before)| after - before);
-    // On a tie, the first.
+    // The first link wins a tie.
     Ok(passed
         .enumerate()
         .max_by_key(|(link, packets)| (*packets, Reverse(*link)))
         .map_or(0, |(link, _)| link))
 }
 
-/// Returns the packets passed by each link, in both directions. Bytes would mislead: one MTU probe outweighs
-/// many messages.
+/// Returns the number of packets that each link passed, over both directions. Bytes would mislead, because
+/// one MTU probe has more bytes than many messages.
 fn carried(shown: &[Value]) -> Result<Vec<u64>> {
     let passed = |direction: &Value| direction["packets"]["passed"].as_u64();
     let of = |link: &Value| directions(link)?.iter().map(passed).sum::<Option<u64>>().context("no packets");
     shown.iter().map(of).collect()
 }
 
-/// Returns the 99th percentile of packet lateness at links, in milliseconds, in the worst direction.
+/// Returns the 99th percentile of the lateness of packets, in milliseconds, in the worst direction of all
+/// links.
 pub(super) fn worst_late_ms(shown: &[Value]) -> Result<f64> {
     let mut worst_us = 0;
     for link in shown {

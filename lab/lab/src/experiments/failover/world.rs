@@ -1,4 +1,5 @@
-//! Two hosts on two links, or with a NAT on the first, with one transport between them.
+//! Two hosts joined by one or two links, with one transport between them, and perhaps a NAT on the first
+//! link.
 
 use super::Load;
 use super::stage::{Stage, Victim};
@@ -11,27 +12,27 @@ use std::time::Duration;
 use testbed::pair::{Daemons, Pair, SHIM_PORT, TCP_PORT, Tools};
 use testbed::{DelayedLink, Host, Lab, Link, Offloads, Process};
 
-/// The transport of the transfer.
+/// The transport of a transfer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::experiments) enum Transport {
     /// Plain TCP.
     Tcp,
     /// The kernel's MPTCP, requested by the programs themselves.
     Mptcp,
-    /// Plain TCP carried by the daemons.
+    /// Plain TCP, which the daemons carry over SCTP.
     Sctpify,
 }
 
-/// The plan of a world.
+/// Parameters of a [`World`].
 #[derive(Clone, Copy, Debug)]
 pub(in crate::experiments) struct Plan<'a> {
     pub(in crate::experiments) transport: Transport,
     pub(in crate::experiments) rtt: Duration,
-    /// Add a second link.
+    /// Presence of a second link.
     pub(in crate::experiments) second: bool,
-    /// Put a NAT on the first link.
+    /// Presence of a NAT on the first link.
     pub(in crate::experiments) nat: bool,
-    /// Configuration of both daemons, if there are any.
+    /// Configuration of both daemons, if the transport uses daemons.
     pub(in crate::experiments) configuration: &'a str,
     pub(in crate::experiments) seed: u64,
 }
@@ -48,15 +49,16 @@ pub(in crate::experiments) struct World {
     transport: Transport,
     daemons: Option<Daemons>,
     second: Option<DelayedLink>,
-    /// Last: its drop removes the namespaces of the others.
+    /// The last field, because its drop removes the namespaces of the other fields.
     _lab: Lab,
 }
 
-/// TCP congestion control on the links: Linux's default and ours, regardless of this machine's setting.
+/// TCP congestion control on the links, regardless of this machine's setting. Linux and our stack both
+/// default to it.
 const TCP_CONTROL: &str = "cubic";
 /// The number of the link between alpha and the NAT.
 const INNER: u8 = 3;
-/// Returns the NAT's rules, with the range of ports for its connections.
+/// Returns the NAT's nftables rules. `ports` is the range of ports for translated TCP and UDP.
 fn masquerade(ports: &str) -> String {
     format!(
         "flush ruleset
@@ -69,18 +71,20 @@ add rule ip nat post oifname path1 masquerade
     )
 }
 
-/// Returns the chain that lets the NAT forward, or drop, its packets.
+/// Returns the nftables chain of forwarded packets. `policy` is `accept` or `drop`.
 fn forward_chain(policy: &str) -> String {
     format!("add chain ip nat forward {{ type filter hook forward priority 0; policy {policy}; }}")
 }
 
-/// The NAT's port ranges, before and after it forgets its state.
+/// The NAT's range of ports, before it forgets its state.
 const PORTS_BEFORE: &str = "20000-29999";
+/// The NAT's range of ports, after it has forgotten its state.
 const PORTS_AFTER: &str = "40000-49999";
-/// Rate of each link, and length of its queue in packets.
+/// Rate of each link.
 pub(super) const RATE: &str = "100mbit";
+/// Length of each link's queue, in packets.
 pub(super) const QUEUE: &str = "1000";
-/// conntrack -F over netlink, as conntrack(8) implements it.
+/// Python program that empties the table of connections over netlink, as `conntrack -F` does.
 const FORGET: &str = "
 import socket, struct
 s = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12)
@@ -96,18 +100,18 @@ impl Nat {
         Ok(Self(host))
     }
 
-    /// Forgets all connections, and uses other ports from now on.
+    /// Forgets all connections, and translates later ones to other ports.
     pub(in crate::experiments) fn rebind(&self) -> Result<()> {
         self.0.tool("nft", &[&masquerade(PORTS_AFTER)])?;
         self.0.tool("python3", &["-c", FORGET]).map(drop)
     }
 
-    /// Drops all forwarded packets, or stops doing so. Packets to its own address it answers itself.
+    /// Drops all forwarded packets, or forwards them again. The NAT still answers packets to its own address.
     fn set_silent(&self, is_silent: bool) -> Result<()> {
         self.0.tool("nft", &[&forward_chain(if is_silent { "drop" } else { "accept" })]).map(drop)
     }
 
-    /// Adds a route to the other link's network, so that it can answer packets from there.
+    /// Adds a route to beta's address on the second link, so the NAT can answer packets from this address.
     fn learn(&self, second: &Link, by: &Link) -> Result<()> {
         self.0
             .ip(&["route", "add", &second.right_v4().to_string(), "via", &by.right_v4().to_string()])
@@ -147,7 +151,7 @@ impl World {
         Ok(world)
     }
 
-    /// Starts the transport's daemons or path manager.
+    /// Starts the daemons, or configures MPTCP's path manager, as the transport requires.
     fn prepare(&mut self, tools: &Tools, configuration: &str) -> Result<()> {
         match self.transport {
             Transport::Tcp => {}
@@ -177,7 +181,7 @@ impl World {
         self.first.link.right_v4()
     }
 
-    /// Returns the argument that selects this transport in programs.
+    /// Returns the programs' argument that selects MPTCP, if it is the transport.
     pub(in crate::experiments) fn word(&self) -> Option<&'static str> {
         (self.transport == Transport::Mptcp).then_some("mptcp")
     }
@@ -198,7 +202,7 @@ impl World {
         links.nth(number).with_context(|| format!("no link {number}"))
     }
 
-    /// Shuts the daemons down in order.
+    /// Stops the daemons gracefully, if the transport uses daemons.
     pub(in crate::experiments) fn end(self) {
         if let Some(daemons) = self.daemons {
             daemons.stop();
@@ -267,16 +271,16 @@ impl Stage for World {
     }
 }
 
-/// Makes both ends of a link learn each other's link-layer address: real hosts a round trip apart are not
-/// neighbours, and do not spend a round trip on that.
+/// Makes both ends of a link resolve each other's link-layer address. Distant hosts are not neighbours, so
+/// their connections do not wait for this resolution.
 fn meet(host: &Host, link: &Link) -> Result<()> {
-    // Repeated until one is answered: a link that has just come up may lose the first.
+    // Repeats the ping until one is answered, because a new link may lose the first packets.
     let patience = ["-q", "-c", "1", "-i", "0.2", "-w", "5"];
     let options = ["-I", &link.name(), &link.right_v4().to_string()];
     host.tool("ping", &[&patience[..], &options].concat()).map(drop)
 }
 
-/// Adds a default route over a link: a host on two networks reaches all others over each.
+/// Adds a default route over a link, so the host reaches all networks over each of its links.
 fn route_by(host: &Host, link: &Link, metric: &str) -> Result<()> {
     let (via, name) = (link.right_v4().to_string(), link.name());
     let route =
