@@ -1,5 +1,6 @@
-//! `icecast`: the gap that a listener hears when the path in use is cut, with plain TCP, the kernel's MPTCP,
-//! and sctpify.
+//! `icecast`: the gap in the audio that a listener receives when the path in use is cut.
+//!
+//! The experiment compares plain TCP, the kernel's MPTCP, and sctpify.
 
 use super::failover::faults::{Fault, Spans};
 use super::failover::stage::{Stage, link_in_use};
@@ -12,25 +13,25 @@ use std::time::Duration;
 use testbed::files::Growth;
 use testbed::programs::{Icecast, audio, icecast};
 
-/// Limit on the delay of the stream's end after the source's end.
+/// Pause after the end of the source, in which the end of the stream reaches the listener.
 const END: Duration = Duration::from_secs(3);
-/// Limit on the source's time beyond its playing time.
+/// Extra time that the source may take beyond its playing time.
 const SOURCE_LATE: Duration = Duration::from_secs(20);
 const SERIES: [(&str, Transport); 3] =
     [("tcp", Transport::Tcp), ("mptcp", Transport::Mptcp), ("sctpify", Transport::Sctpify)];
-/// In the order of the manifest's categories.
+/// The failures, in the order of the manifest's categories.
 const FAULTS: [Fault; 2] = [Fault::SilentBoth, Fault::LinkDown];
 const PANEL: &str = "unheard";
-/// Makes programs ask for MPTCP.
+/// Command words that make a program use MPTCP.
 const MPTCPIZE: &[&str] = &["mptcpize", "run"];
 
-/// Its parameters.
+/// Parameters of the experiment.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct IcecastStream {
     /// Playing time, in seconds.
     play_s: u32,
-    /// Start of the cut.
+    /// Start of the cut, in seconds after the listener's start.
     cut_s: u32,
     rtt_ms: u16,
     repetitions: u32,

@@ -1,8 +1,13 @@
-//! `shim-loss`: how long files take over a slow link that loses packets, by TCP and by the shim (Figures 6 to 9).
+//! `shim-loss`: duration of file transfers over a slow link that loses packets (Figures 6 to 9 of the paper).
 //!
-//! Three kinds of panel for each size: named after the size alone, the dialogue of scp in virtual time ([`simulated`]); with
-//! "real" behind it, scp itself ([`real`]); with "bare", one answer without ssh, by models in virtual time and by the kernel's
-//! TCP in real time beside them, which is how the model of TCP is checked. Start at [`ShimLoss`].
+//! TCP or the shim carries the file. Each size of file has three kinds of panel:
+//!
+//! - The panel that is named only after the size plays the dialogue of scp in virtual time ([`simulated`]).
+//! - The panel with the suffix "real" runs scp itself ([`real`]).
+//! - The panel with the suffix "bare" has one answer without ssh. It compares models in virtual time with the
+//!   kernel's TCP in real time, which checks the model of TCP.
+//!
+//! Begin at [`ShimLoss`].
 
 mod real;
 mod simulated;
@@ -17,17 +22,18 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-/// Limit on one transfer: ten times the slowest one of the paper.
+/// Limit on one transfer: ten times the time of the paper's slowest transfer.
 const LIMIT: Duration = Duration::from_secs(36_000);
-/// Time to make hosts, daemons and keys, in seconds.
+/// Time to create hosts, daemons and keys, in seconds.
 const SETUP_S: f64 = 4.0;
-/// Bits of user data a second that pass at best.
+/// Maximum rate of user data over the link, in bit/s.
 const GOODPUT: f64 = 1.44e6;
-/// Bytes of an SFTP packet of the file, and what ssh adds to it.
+/// Bytes of the file in one SFTP packet.
 const SFTP_BYTES: u64 = 32_768;
+/// Bytes that ssh and SFTP add to each such packet.
 const SFTP_MORE: u64 = 36;
 
-/// Its parameters.
+/// Parameters of the experiment.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ShimLoss {
@@ -35,8 +41,9 @@ pub(super) struct ShimLoss {
     delay_ms: u64,
     queue_packets: usize,
     loss_percent: Vec<f64>,
-    /// Bytes of client and server before the file, and after it.
+    /// Bytes that the client and the server send in each step before the file.
     dialogue: Vec<[u64; 2]>,
+    /// Bytes that the client and the server send in each step after the file.
     farewell: Vec<[u64; 2]>,
     sizes: BTreeMap<String, u64>,
     simulated: Plan,
@@ -46,18 +53,19 @@ pub(super) struct ShimLoss {
     daemon: DaemonSettings,
 }
 
-/// Plan of one kind of measurement: the repetitions by size.
+/// Plan of one kind of measurement.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Plan {
+    /// Number of repetitions by size.
     repetitions: BTreeMap<String, u32>,
     series: Vec<String>,
-    /// All of them without.
+    /// Loss rates of this kind, in percent. Without them, the rates of [`ShimLoss`] apply.
     #[serde(default)]
     loss_percent: Option<Vec<f64>>,
 }
 
-/// Kind of a panel's measurements.
+/// The kind of a panel's measurements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
     Simulated,
@@ -90,16 +98,16 @@ enum Transport {
     Shim(Control),
 }
 
-/// A TCP.
+/// An implementation of TCP.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Tcp {
-    /// The papers' rival; a model alone.
+    /// TCP of FreeBSD 4.10, with which the papers compare the shim. It exists only as a model.
     FreeBsd,
-    /// Linux made to be like it.
+    /// Linux with settings that make it similar to FreeBSD 4.10.
     WithoutSack,
     Reno,
     Cubic,
-    /// The kernel's alone.
+    /// BBR, which has no model and is measured only with the kernel.
     Bbr,
 }
 
@@ -111,7 +119,7 @@ enum Control {
     LossTolerant,
 }
 
-/// Names of series. In panels of models the kernel's have "kernel" behind them.
+/// Names of the series. In panels with models, series of the kernel's TCP also have the suffix [`KERNEL`].
 const TRANSPORTS: &[(&str, Transport)] = &[
     ("TCP of FreeBSD 4.10", Transport::Tcp(Tcp::FreeBsd)),
     ("TCP without SACK", Transport::Tcp(Tcp::WithoutSack)),
@@ -126,7 +134,7 @@ const TRANSPORTS: &[(&str, Transport)] = &[
 const KERNEL: &str = ", kernel";
 
 impl Tcp {
-    /// Its model; BBR has none.
+    /// Returns the model of this TCP. Fails for BBR, which has no model.
     fn model(self) -> Result<TcpConfig> {
         Ok(match self {
             Tcp::FreeBsd => TcpConfig::freebsd_4_10(),
@@ -139,7 +147,7 @@ impl Tcp {
 }
 
 impl fmt::Display for Control {
-    /// As the daemon's setting has it.
+    /// Writes the value of the daemon's setting `congestion`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Control::Rfc9260 => "rfc9260",
@@ -166,7 +174,7 @@ impl Experiment for ShimLoss {
             (Kind::Simulated, &self.simulated),
             (Kind::Bare, &self.bare),
         ];
-        // The longest cells come first, so that nothing waits for them in the end.
+        // The longest cells come first, so the run does not wait for them at its end.
         let mut points: Vec<_> =
             plans.into_iter().flat_map(|(kind, plan)| self.planned(kind, plan)).collect();
         points.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
@@ -210,7 +218,8 @@ impl ShimLoss {
             .collect()
     }
 
-    /// About how long a transfer takes in real time: by experience, TCP at 10 % has a fifth of the rate.
+    /// Returns the approximate time of a transfer in seconds. The slopes come from earlier runs: at 10 %
+    /// loss, TCP has a fifth of its rate.
     fn expected_seconds(&self, kind: Kind, size: &str, series: &str, loss: f64) -> f64 {
         let least = self.sizes.get(size).map_or(0.0, |&bytes| bytes as f64 * 8.0 / GOODPUT);
         let slope = match series {
@@ -233,7 +242,7 @@ impl ShimLoss {
     }
 }
 
-/// Measures of a series in a panel.
+/// Returns the measures of a series in a panel.
 fn measures_of(kind: Kind, series: &str) -> &'static [&'static str] {
     match kind {
         Kind::Real if series.starts_with("shim") => &["seconds", "errors", "connections_by_sctp"],

@@ -1,4 +1,6 @@
-//! `shim-overhead`: connects, lossless transfers, and hosts without SCTP, over TCP and over the shim.
+//! `shim-overhead`: times of connects, of transfers without loss, and of connects to hosts without SCTP.
+//!
+//! The experiment compares TCP with the shim.
 
 use crate::experiment::{Cell, Environment, Experiment, Measures, Planned, Point};
 use crate::manifest::Statistic;
@@ -11,7 +13,7 @@ use std::time::Duration;
 use testbed::pair::{Daemons, Pair, SHIM_PORT, TCP_PORT};
 use testbed::{DelayedLink, Lab, Link, Offloads};
 
-/// The papers' link.
+/// The link of the papers.
 const PAPERS_LINK: [&str; 6] = ["--rate", "1.5mbit", "--delay", "35ms", "--queue", "50"];
 /// Limit on a transfer or a preparation.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -20,19 +22,21 @@ const TRANSFER: &str = "transfer";
 const FALLBACK: &str = "fallback";
 /// The series whose connections share an association.
 const SHARED: &str = "shared association";
-/// x values of the fallback plot's categories.
+/// x value of a host that refuses SCTP.
 const REFUSES: f64 = 0.0;
+/// x value of a host that drops SCTP.
 const DROPS: f64 = 1.0;
+/// x value of a host that drops SCTP, after an earlier connect has failed over SCTP.
 const LEARNED: f64 = 2.0;
 
-/// Its parameters.
+/// Parameters of the experiment.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ShimOverhead {
     rtt_ms: Vec<u16>,
-    /// Number of connects in a cell; their median is its measure.
+    /// Number of connects in a cell. The measure is the median of their times.
     connects: u32,
-    /// In units of 1,024 bytes.
+    /// Sizes of transfers, in units of 1,024 bytes.
     sizes_kb: Vec<u32>,
     repetitions: u32,
     daemon: DaemonSettings,

@@ -1,4 +1,4 @@
-//! `sba-bandwidth`: the seed's Tables 4.1 and 4.2: how alike are the rates of many flows, and how large?
+//! `sba-bandwidth`: size and similarity of the rates of many flows (Tables 4.1 and 4.2 of the 2016 report).
 
 use super::{Dice, Setup, Sum, kbit_per_s};
 use crate::experiment::{Cell, Environment, Experiment, Measures, Planned, Point};
@@ -9,12 +9,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use testbed::process::now;
 
-/// A flow whose set-up took longer, in seconds, is late.
+/// Set-up time beyond which a flow counts as late, in seconds.
 const LATE_S: f64 = 5.0;
-/// Extra time of a run: late ones wait up to four minutes.
+/// Extra time of a run, in seconds. Late flows wait up to four minutes for their set-up.
 const PATIENCE_S: f64 = 400.0;
 
-/// The measures.
+/// Names of the measures.
 const MEASURES: &[&str] = &[
     "sender_mean_kbit",
     "sender_deviation_kbit",
@@ -32,28 +32,32 @@ const MEASURES: &[&str] = &[
     "simulated_in_s",
 ];
 
-/// Its parameters.
+/// Parameters of the experiment.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::experiments) struct Bandwidth {
     repetitions: u32,
     rate: u64,
-    /// Panels, with their least and greatest round trips.
+    /// Panels, each with its shortest and its longest round-trip time, in milliseconds.
     round_trips_ms: BTreeMap<String, [f64; 2]>,
     flows: Vec<usize>,
     series: Vec<String>,
-    /// Within how many seconds flows begin, and how long they last.
+    /// Time in which all flows begin, in seconds.
     spread_s: f64,
+    /// Duration of each flow, in seconds.
     lasting_s: f64,
-    /// Bytes that a program writes at once, the unacknowledged bytes at which it does, and the send buffer.
+    /// Bytes that a program writes at once.
     write: usize,
+    /// Number of unacknowledged bytes at which the program writes again.
     low: usize,
+    /// Size of the send buffer, in bytes.
     buffer: usize,
-    /// Packets of queues without a customary length.
+    /// Length of the queue, in packets, for policies without a customary length.
     packets: usize,
 }
 
-/// The tables' own rule: of the list of flows, in its order, a hundredth is left out at either end.
+/// Returns the list without its first and its last hundredth, as in the report's tables. The list stays in
+/// its order.
 fn trimmed(rates: &[f64]) -> &[f64] {
     let cut = rates.len() / 100;
     &rates[cut..rates.len() - cut]

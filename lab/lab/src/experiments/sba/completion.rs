@@ -1,4 +1,4 @@
-//! `sba-completion`: completion times of files, next to long flows and alone.
+//! `sba-completion`: completion times of files, with and without long flows on the same link.
 
 use super::{Dice, Setup, Sum, Traffic, kbit_per_s, p99};
 use crate::experiment::{Cell, Environment, Experiment, Measures, Planned};
@@ -10,16 +10,17 @@ use sim::dumbbell::{Dumbbell, DumbbellReport, FlowPlan, Load, run};
 use std::time::Duration;
 
 const PANEL: &str = "completion";
-/// Time from which long flows are measured.
+/// Time from which long flows are measured, in seconds.
 const WARM_S: f64 = 10.0;
-/// Extra time to wait for files.
+/// Extra time of a run in which files may finish, in seconds.
 const PATIENCE_S: f64 = 60.0;
 
-/// Measures of files, and where there are long flows beside them.
+/// Measures of files.
 pub(super) const MEASURES: &[&str] = &["unfinished", "files", "mean_s", "p99_s"];
+/// Measures of files and of the long flows next to them.
 const BESIDE_LONG: &[&str] = &["unfinished", "files", "mean_s", "p99_s", "long_kbit"];
 
-/// Its parameters.
+/// Parameters of the experiment.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::experiments) struct Completion {
@@ -31,26 +32,28 @@ pub(in crate::experiments) struct Completion {
     scenarios: Vec<Scenario>,
 }
 
-/// The senders.
+/// The senders of a run.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Scenario {
-    /// Flows that go on for ever.
+    /// Number of flows without end.
     long: usize,
-    /// Load of the files, as a share of the link.
+    /// Load of the files, as a share of the link's rate.
     load: f64,
-    /// Sizes of files, in bytes.
+    /// Smallest size of a file, in bytes.
     least: f64,
+    /// Largest size of a file, in bytes.
     most: f64,
-    /// Exponent of the power law; uniform without.
+    /// Exponent of the power law of the sizes. Without it, the sizes are uniformly distributed.
     power: Option<f64>,
-    /// Packets of a flow before anything was acknowledged; 0: as many as RFC 9260 lets.
+    /// Number of packets that a flow may send before the first acknowledgement. 0 stands for RFC 9260's first
+    /// window.
     #[serde(default)]
     initial_packets: u8,
 }
 
 impl Scenario {
-    /// Size at a share of all.
+    /// Returns the size in bytes below which this share (0 to 1) of the files lies.
     fn size(&self, share: f64) -> f64 {
         match self.power {
             None => self.least + share * (self.most - self.least),
@@ -66,7 +69,7 @@ impl Scenario {
         (0..steps).map(|n| self.size((f64::from(n) + 0.5) / f64::from(steps))).sum::<f64>() / f64::from(steps)
     }
 
-    /// Long flows first, then the files.
+    /// Returns the plan of a run. The long flows come first, then the files.
     pub(super) fn plan(&self, traffic: &Traffic, setup: Setup, seed: u64) -> Dumbbell {
         let mut dice = Dice::new(seed);
         let round_trip = Duration::from_millis(traffic.round_trip_ms);
@@ -98,8 +101,8 @@ impl Scenario {
     }
 }
 
-/// Returns the time of each file, in seconds, from its first packet to the receiver's program; unfinished ones count until the
-/// end of all.
+/// Returns the plan and the completion time in seconds of each file. The time runs from the start of the flow
+/// until the receiving program has the last byte. An unfinished file counts until the end of the run.
 pub(super) fn seconds_of_files(plan: &Dumbbell, report: &DumbbellReport) -> Vec<(FlowPlan, f64)> {
     let flows = plan.flows.iter().zip(&report.flows);
     let files = flows.filter(|(plan, _)| matches!(plan.load, Load::File(_)));
@@ -112,7 +115,8 @@ pub(super) fn seconds_of_files(plan: &Dumbbell, report: &DumbbellReport) -> Vec<
         .collect()
 }
 
-/// Mean and 99th percentile of files' times, and the mean rate of long flows where there are any.
+/// Returns the mean and the 99th percentile of the files' times. With long flows, also returns their mean
+/// rate.
 pub(super) fn measures(plan: &Dumbbell, report: &DumbbellReport) -> Result<Measures> {
     let mut seconds: Vec<f64> = seconds_of_files(plan, report).into_iter().map(|it| it.1).collect();
     let unfinished = report.flows.iter().zip(&plan.flows);
@@ -133,7 +137,7 @@ pub(super) fn measures(plan: &Dumbbell, report: &DumbbellReport) -> Result<Measu
     Ok(measures)
 }
 
-/// A run of a scenario with another advertisement than the policy's own, if one is given.
+/// Runs a scenario, and returns its measures. A given `advertisement` replaces the policy's own.
 pub(super) fn measured(
     scenario: &Scenario,
     traffic: &Traffic,

@@ -1,4 +1,7 @@
-//! `sba-cost`: what each form of the advertisement costs the flows that send it, and what it is still good for.
+//! `sba-cost`: cost and benefit of each form of the advertisement.
+//!
+//! The cost is the share of the link that the advertisements of long flows take. The benefit is the shorter
+//! completion time of files.
 
 use super::completion::{self, Scenario, measured};
 use super::{BACKLOG, Setup, Sum, Traffic, kbit_per_s};
@@ -12,15 +15,15 @@ use std::time::Duration;
 const COST: &str = "cost";
 const USE: &str = "use";
 const SERIES: &str = "least left first";
-/// Time from which flows are measured.
+/// Time from which flows are measured, in seconds.
 const WARM_S: u64 = 5;
-/// Flows that share the link for the cost.
+/// Number of flows that share the link when the cost is measured.
 const FLOWS: u64 = 20;
 
 /// Measures of the cost.
 const OF_COST: &[&str] = &["mbit_per_s", "packets_with_percent"];
 
-/// The forms, in the order of the manifest's names.
+/// The forms of the advertisement, in the order of the manifest's categories.
 const FORMS: [Option<SendBufferConfig>; 8] = [
     None,
     Some(SendBufferConfig { form: SendBufferForm::Percent, ..BACKLOG }),
@@ -37,7 +40,7 @@ const FORMS: [Option<SendBufferConfig>; 8] = [
     Some(SendBufferConfig { cadence: SendBufferCadence::Every(Duration::from_secs(5)), ..BACKLOG }),
 ];
 
-/// Its parameters.
+/// Parameters of the experiment.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::experiments) struct Cost {

@@ -1,4 +1,4 @@
-//! `sba-lies`: what a sender gains that advertises what is not so.
+//! `sba-lies`: the gain of a sender whose advertisements are false.
 
 use super::completion::{Scenario, seconds_of_files};
 use super::{Setup, Traffic, kbit_per_s};
@@ -12,11 +12,12 @@ use std::time::Duration;
 const PANEL: &str = "lies";
 /// Time from which flows are measured, in seconds.
 const WARM_S: u64 = 20;
-/// Always full, and always almost done.
+/// Advertisement of a send buffer that is always full.
 const FULL: Said = Said { occupancy: 100, backlog: Some(u32::MAX) };
+/// Advertisement of a flow that always has one byte left.
 const DONE: Said = Said { occupancy: 1, backlog: Some(1) };
 
-/// Its parameters.
+/// Parameters of the experiment.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::experiments) struct Lies {
@@ -25,17 +26,17 @@ pub(in crate::experiments) struct Lies {
     series: Vec<String>,
     kinds: Vec<Kind>,
     chosen: Vec<usize>,
-    /// Files, some of which lie.
+    /// Files, of which some have lying senders.
     files: Scenario,
 }
 
-/// Misreporting senders.
+/// One kind of lying senders.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Kind {
-    /// Long flows; 0: the files.
+    /// Number of long flows. With 0, senders of files lie.
     flows: usize,
-    /// Every how many lies.
+    /// Number of flows of which one lies.
     one_in: usize,
     lie: Lie,
 }
@@ -45,7 +46,7 @@ struct Kind {
 enum Lie {
     Full,
     Done,
-    /// Nobody lies: the same flows are compared.
+    /// No sender lies. As a control, the same flows are compared.
     None,
 }
 
@@ -75,7 +76,7 @@ impl Experiment for Lies {
     }
 }
 
-/// The means of those that lie and of those that do not.
+/// Returns the mean of the lying senders and the mean of the honest senders.
 fn means(values: impl Iterator<Item = (bool, f64)>) -> Result<(f64, f64)> {
     let (liars, honest): (Vec<_>, Vec<_>) = values.partition(|it| it.0);
     let mean = |of: &[(bool, f64)]| of.iter().map(|it| it.1).sum::<f64>() / of.len() as f64;
@@ -84,7 +85,7 @@ fn means(values: impl Iterator<Item = (bool, f64)>) -> Result<(f64, f64)> {
 }
 
 impl Lies {
-    /// Rate of those that lie, by that of the others.
+    /// Returns the gain: the mean rate of the lying senders, divided by the mean rate of the honest senders.
     fn among_long_flows(&self, setup: Setup, kind: &Kind, seed: u64) -> Result<f64> {
         let seconds = Duration::from_secs_f64(self.traffic.seconds);
         let is_liar = |n: usize| n % kind.one_in == kind.one_in / 2;
@@ -103,8 +104,8 @@ impl Lies {
         Ok(liars / honest)
     }
 
-    /// By how much files that lie are less slowed down than the others: the times that they take, by those that they would take
-    /// alone.
+    /// Returns the gain: the mean slowdown of honest senders' files, divided by the mean slowdown of lying
+    /// senders' files. The slowdown of a file is its time, divided by its time on an idle link.
     fn among_files(&self, setup: Setup, kind: &Kind, seed: u64) -> Result<f64> {
         let mut plan = self.files.plan(&self.traffic, setup, seed);
         let is_file = |flow: &FlowPlan| matches!(flow.load, Load::File(_));
@@ -117,7 +118,7 @@ impl Lies {
         let rate = self.traffic.rate as f64 / 8.0;
         let slowdown = |(flow, took): (FlowPlan, f64)| {
             let bytes = if let Load::File(bytes) = flow.load { bytes as f64 } else { 0.0 };
-            // Two round trips before the first byte leaves, and half of one until it arrives.
+            // The handshake takes two round trips, and the first byte arrives half a round trip later.
             took / (bytes / rate + 2.5 * flow.round_trip.as_secs_f64())
         };
         let files = seconds_of_files(&plan, &report).into_iter().map(slowdown).enumerate();

@@ -1,4 +1,6 @@
-//! `sba-messages`: completion times of messages from programs below their share, next to flows without limit.
+//! `sba-messages`: latency of messages from programs that send less than their share of the link.
+//!
+//! At the same time, other flows send as much as they can.
 
 use super::{Setup, Sum, Traffic, kbit_per_s, p99};
 use crate::experiment::{Cell, Environment, Experiment, Measures, Planned, Point};
@@ -11,17 +13,18 @@ const PANEL: &str = "messages";
 /// Time from which flows are measured, in seconds.
 const WARM_S: u64 = 5;
 
-/// Its parameters.
+/// Parameters of the experiment.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::experiments) struct Messages {
     repetitions: u32,
     traffic: Traffic,
     series: Vec<String>,
-    /// Flows of each kind.
+    /// Number of flows of each kind: flows of messages, and bulk flows.
     flows: usize,
-    /// Bytes of a message, and the pause between two.
+    /// Length of a message, in bytes.
     length: usize,
+    /// Pause between two messages of a flow, in milliseconds.
     every_ms: u64,
 }
 

@@ -1,8 +1,12 @@
-//! The experiments of send-buffer advertisement: what routers make of it, in virtual time, with our engine at all ends; and [`real`], with
-//! the programs themselves.
+//! Experiments with send-buffer advertisement, and with routers that use it.
 //!
-//! They share the policies by the names that manifests give them, the bottleneck, and sums over flows. None of them has
-//! hosts' own work, links other than the bottleneck, and what [`sim::dumbbell`] names.
+//! "The report" is "SCTP Sendbuffer Advertisement" (2016), whose results these experiments reproduce; names
+//! with `seed` refer to it. The experiments run in virtual time with our engine at all ends, except [`real`],
+//! which runs the programs themselves.
+//!
+//! This module has their common parts: the policies by their names in manifests, the bottleneck, and
+//! statistics over flows. The simulations leave out the hosts' own work, all links except the bottleneck, and
+//! the items that [`sim::dumbbell`] lists.
 
 pub(super) mod bandwidth;
 pub(super) mod completion;
@@ -25,11 +29,12 @@ use serde::Deserialize;
 use sim::dumbbell::{Dumbbell, FlowPlan};
 use std::time::Duration;
 
-/// The backlog in every packet.
+/// Advertisement of the backlog in every packet.
 const BACKLOG: SendBufferConfig =
     SendBufferConfig { cadence: SendBufferCadence::EveryPacket, ..SendBufferConfig::backlog() };
 
-/// The same in every eighth packet, in the first of a burst, and where it changed much: what is served in between, routers subtract.
+/// Advertisement of the backlog in every eighth packet, in the first packet of a burst, and after a large
+/// change. In between, routers subtract the bytes that they have served.
 const SPARSE_BACKLOG: SendBufferConfig =
     SendBufferConfig { cadence: SendBufferCadence::Economical, ..BACKLOG };
 
@@ -42,7 +47,7 @@ struct Setup {
 }
 
 impl Setup {
-    /// By the name of its series; `packets` is the length of queues that have no customary one.
+    /// Returns the setup of the series `name`. `packets` is the length of queues without a customary length.
     fn named(name: &str, packets: usize) -> Result<Setup> {
         let quiet = |policy| Setup { policy, advertisement: None, ecn: false };
         let served = ServedConfig { packets, ..ServedConfig::default() };
@@ -85,7 +90,8 @@ impl Setup {
         Ok(setup)
     }
 
-    /// Both ends: RFC 9260's timers and windows, as kernels of the seed's time had them, and this buffer.
+    /// Returns the settings of both ends, with a send buffer of `buffer` bytes. Timers and windows are RFC
+    /// 9260's, as in kernels of 2016.
     fn association(&self, buffer: usize) -> AssociationConfig {
         let extensions = if self.ecn { Extensions::NONE.with(Extension::Ecn) } else { Extensions::NONE };
         AssociationConfig {
@@ -101,19 +107,19 @@ impl Setup {
     }
 }
 
-/// The bottleneck, and for how long is sent.
+/// The bottleneck, and the duration of the traffic.
 #[derive(Clone, Debug, Deserialize)]
 struct Traffic {
     rate: u64,
     round_trip_ms: u64,
     seconds: f64,
-    /// Packets of queues without a customary length.
+    /// Length of the queue, in packets, for policies without a customary length.
     packets: usize,
     buffer: usize,
 }
 
 impl Traffic {
-    /// These flows over the bottleneck, measured from `warm_s` seconds on until the end.
+    /// Returns the plan of a run with these flows. They are measured from `warm_s` seconds until the end.
     fn dumbbell(&self, setup: Setup, flows: Vec<FlowPlan>, warm_s: u64, seed: u64) -> Dumbbell {
         let seconds = Duration::from_secs_f64(self.seconds);
         Dumbbell {
@@ -129,7 +135,7 @@ impl Traffic {
         }
     }
 
-    /// Each series at each of these indices.
+    /// Returns a point for each series at each of these indices.
     fn points(
         &self,
         panel: &str,
@@ -148,7 +154,7 @@ impl Traffic {
     }
 }
 
-/// Chance of an experiment.
+/// Source of an experiment's random numbers.
 struct Dice(ChaCha12Rng);
 
 impl Dice {
@@ -156,7 +162,7 @@ impl Dice {
         Dice(ChaCha12Rng::seed_from_u64(seed))
     }
 
-    /// From 0, inclusive, to 1, exclusive.
+    /// Returns a random number from 0 (inclusive) to 1 (exclusive).
     fn share(&mut self) -> f64 {
         (self.0.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
     }
@@ -165,20 +171,20 @@ impl Dice {
         least + (most - least) * self.share()
     }
 
-    /// Pauses of independent arrivals, so many per second.
+    /// Returns a random pause between independent arrivals, of which `per_second` come per second on average.
     fn pause(&mut self, per_second: f64) -> Duration {
         Duration::from_secs_f64(-(1.0 - self.share()).ln() / per_second)
     }
 }
 
-/// Of a series of figures.
+/// Statistics of a list of values.
 #[derive(Clone, Copy, Debug)]
 struct Sum {
     count: f64,
     mean: f64,
-    /// With n - 1.
+    /// Standard deviation of the sample (divisor n - 1).
     deviation: f64,
-    /// Jain's index: 1 if all are alike.
+    /// Jain's fairness index, which is 1 if all values are equal.
     jain: f64,
 }
 
@@ -193,7 +199,7 @@ impl Sum {
     }
 }
 
-/// The least value below which are 99 of a hundred.
+/// Returns the 99th percentile (nearest rank), and sorts the values.
 fn p99(values: &mut [f64]) -> Result<f64> {
     values.sort_by(f64::total_cmp);
     let at = (values.len() as f64 * 0.99).ceil() as usize;

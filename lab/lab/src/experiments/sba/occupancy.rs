@@ -1,7 +1,7 @@
-//! `sba-occupancy`: the seed's Figures 4.1 and 4.2: the send buffers of two flows over a slow link, and what it takes for one of them to stand
-//! still for a minute.
+//! `sba-occupancy`: the send buffers of two flows over a slow link (Figures 4.1 and 4.2 of the 2016 report).
 //!
-//! Two senders are there: our engine, and the model of the kernel that the seed's authors had ([`sim::kernel`]).
+//! The experiment also shows under which conditions one of the flows stands still for a minute. It measures
+//! two senders: our engine, and a model of the kernel that the report's authors used ([`sim::kernel`]).
 
 use super::{Dice, Setup};
 use crate::experiment::{Cell, Environment, Experiment, Measures, Planned, Point};
@@ -20,30 +20,33 @@ const POLICIES: [&str; 2] = [TBF, SFQ];
 const SUMMARY: &str = "summary";
 /// Measures in the summary.
 const OF_ALL: &[&str] = &["rates_ratio", "least_percent", "most_percent", "mean_percent", "write_s"];
-/// Series over the length of the token bucket's queue: the kernel's model as it is, or with one thing changed; and our engine.
+/// The series of the unchanged model of the kernel. Other series are named after their differences from it.
 const KERNEL: &str = "Linux 4.6";
-/// Packets come up to as much later as one of them takes on the link, which is what ends phase effects.
+/// The series with jitter: a packet is late by up to the time that it takes on the link. The jitter ends
+/// phase effects.
 const JITTER: &str = "jitter of 12 ms";
+/// The series of our engine.
 const ENGINE: &str = "this project's engine";
+/// The panel over the length of the token bucket's queue.
 const BY_QUEUE: &str = "by queue";
-/// The buffers of one of the kernel's runs.
+/// The panel with the buffers of one run of the kernel's model.
 const SHORT: &str = "short queue";
-/// Ratio that the seed's authors found, by which that run is chosen.
+/// Ratio of the two flows' rates in the report. The panel [`SHORT`] shows the run with the nearest ratio.
 const SEED_RATIO: f64 = 4.0;
-/// Measures over the length of the queue.
+/// Measures in the panel [`BY_QUEUE`].
 const OF_QUEUE: &[&str] = &["rates_ratio", "longest_pause_s", "mean_percent", "used"];
-/// A host's own link, in bit/s.
+/// Rate of a host's own link, in bit/s.
 const HOST_RATE: u64 = 100_000_000;
-/// A packet of full length, from the IP header on.
+/// Length of a full packet with its IP header, in bytes.
 const PACKET: usize = 1500;
-/// Bytes that the kernel of the seed's time counts for a waiting byte, its own bookkeeping included.
+/// Number of bytes that a kernel of 2016 counts for each waiting byte, including its own bookkeeping.
 const KERNEL_FACTOR: f64 = 1.36;
 /// Interval at which buffers are sampled for the summary.
 const STEP: Duration = Duration::from_millis(100);
 /// Time from which flows are measured, in seconds.
 const WARM_S: u64 = 10;
 
-/// Its parameters.
+/// Parameters of the experiment.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::experiments) struct Occupancy {
@@ -51,27 +54,33 @@ pub(in crate::experiments) struct Occupancy {
     rate: u64,
     round_trip_ms: u64,
     seconds: u64,
-    /// Bytes that a program writes at once, the unacknowledged bytes at which it does, and the send buffer.
+    /// Bytes that a program writes at once.
     write: usize,
+    /// Number of unacknowledged bytes at which the program writes again.
     low: usize,
+    /// Size of the send buffer, in bytes.
     buffer: usize,
-    /// The receiver's window: the kernel announces half of its buffer.
+    /// The receiver's window, in bytes. The kernel announces half of its buffer.
     window: usize,
-    /// The token bucket's bytes, and its queue.
+    /// Depth of the token bucket, in bytes.
     burst: usize,
+    /// Length of the token bucket's queue, in packets.
     packets: usize,
-    /// At which seconds the buffers are shown.
+    /// Interval between shown samples of the buffers, in seconds.
     every: usize,
-    /// Packets that the token bucket's queue has room for, where that is varied; how often each is tried, and what differs.
+    /// Lengths of the token bucket's queue in the panel [`BY_QUEUE`], in packets.
     queues: Vec<usize>,
+    /// Number of runs for each of these lengths.
     tries: u32,
+    /// Series in the panel [`BY_QUEUE`].
     differs: Vec<String>,
-    /// The length for which the kernel's buffers are shown.
+    /// Length of the queue in the panel [`SHORT`], in packets.
     short: usize,
-    /// Result of each policy, once it was run: all its points are of one run.
+    /// Result of each policy after its run. All points of a policy come from one run.
     #[serde(skip)]
     runs: [OnceLock<DumbbellReport>; 2],
     #[serde(skip)]
+    /// The run in the panel [`SHORT`], after it was chosen.
     shown: OnceLock<Vec<KernelFlow>>,
 }
 
@@ -123,40 +132,42 @@ impl Experiment for Occupancy {
     }
 }
 
-/// By the seed's formula, of all that the kernel counts as used: what exceeds the windows, of which the receiver's is what is left of it
-/// beside all that is in flight.
+/// Returns the occupancy in percent by the report's formula. The formula divides the bytes that exceed the
+/// smaller window by all bytes that the kernel counts as used. The receiver's window excludes the data in
+/// flight.
 fn percent(sample: &Sample) -> f64 {
     let held_back = sample.buffered.saturating_sub(sample.cwnd.min(sample.peer_rwnd));
     100.0 * held_back as f64 / (sample.buffered.max(1) as f64 * KERNEL_FACTOR)
 }
 
-/// The same for the kernel's model, where what is to be sent again counts as used, and neither as waiting nor as in flight.
+/// Returns the same occupancy for the kernel's model. There, data that awaits retransmission counts as used,
+/// but neither as waiting nor as in flight.
 fn percent_of_kernel(buffer: &Buffer) -> f64 {
     let has = buffer.unsent + buffer.flight;
     let held_back = has.saturating_sub(buffer.cwnd.min(buffer.peer_rwnd));
     100.0 * held_back as f64 / (buffer.held.max(1) as f64 * KERNEL_FACTOR)
 }
 
-/// The larger by the smaller; one byte counts for none.
+/// Returns the larger number, divided by the smaller one. A smaller number of 0 counts as 1.
 fn ratio(one: u64, other: u64) -> f64 {
     one.max(other) as f64 / one.min(other).max(1) as f64
 }
 
-/// Returns the distance of two flows' rates from the seed's.
+/// Returns the distance between the ratio of two flows' rates and the report's ratio, on a logarithmic scale.
 fn off(flows: &[KernelFlow]) -> f64 {
     (ratio(flows[0].received, flows[1].received) / SEED_RATIO).ln().abs()
 }
 
-/// Two kernels and what is between them.
+/// Two flows of the kernel's model, and the bottleneck between sender and receiver.
 struct Kernels {
     config: KernelConfig,
     bottleneck: Bottleneck,
-    /// Time at which the second begins.
+    /// Start of the second flow.
     offset: Duration,
 }
 
 impl Kernels {
-    /// Changes what a series is named after, one thing or several.
+    /// Applies the differences in the name of a series, which are separated by commas.
     fn differing(mut self, series: &str) -> Result<Kernels> {
         let (config, link) = (&mut self.config, &mut self.bottleneck);
         for difference in series.split(", ") {
@@ -186,8 +197,8 @@ impl Kernels {
 }
 
 impl Occupancy {
-    /// The kernel's model as it is, over a token bucket with room for so many packets. The first of them is served meanwhile, so a
-    /// link with room for one less behind it is the same.
+    /// Returns the unchanged model of the kernel over a token bucket with room for `packets` packets. The
+    /// queue has one place less, because the first packet is in service.
     fn kernels(&self, packets: usize, seed: u64) -> Kernels {
         let config = KernelConfig {
             write: self.write,
@@ -206,12 +217,13 @@ impl Occupancy {
         Kernels { config, bottleneck, offset: self.offset(seed) }
     }
 
-    /// By how much the second flow begins later: somebody begins both by hand.
+    /// Returns the start of the second flow: 0.1 to 1.1 s after the first, as if a person starts both
+    /// programs.
     fn offset(&self, seed: u64) -> Duration {
         Duration::from_secs_f64(Dice::new(seed).between(0.1, 1.1))
     }
 
-    /// Two flows behind a token bucket with room for so many packets.
+    /// Measures two flows behind a token bucket with room for `packets` packets.
     fn by_queue(&self, series: &str, packets: usize, seed: u64) -> Result<Measures> {
         let lasting = Duration::from_secs(self.seconds);
         let (received, pauses, percents): (Vec<u64>, Vec<Duration>, Vec<f64>) = if series == ENGINE {
@@ -237,8 +249,8 @@ impl Occupancy {
         ]))
     }
 
-    /// Of as many of the kernel's runs with jitter over the short queue as each length is tried, the one whose ratio is nearest to
-    /// the seed's.
+    /// Returns the run of the kernel's model whose ratio of rates is nearest to the report's ratio. The
+    /// candidates are as many runs as each length has, all with jitter and over the short queue.
     fn shown(&self) -> Result<&[KernelFlow]> {
         if let Some(shown) = self.shown.get() {
             return Ok(shown);
@@ -270,7 +282,7 @@ impl Occupancy {
         Ok(self.dumbbell(setup.policy, burst, Duration::from_millis(300), self.rate))
     }
 
-    /// Two of our flows, of which the second begins so much later.
+    /// Returns the plan of two flows of our engine. The second flow starts later by `offset`.
     fn dumbbell(&self, policy: Policy, burst: usize, offset: Duration, seed: u64) -> Dumbbell {
         let setup = Setup { policy, advertisement: Some(SendBufferConfig::seed()), ecn: false };
         let lasting = Duration::from_secs(self.seconds);
@@ -293,13 +305,14 @@ impl Occupancy {
         }
     }
 
-    /// Ratio of the rates; least, greatest and mean percent; and how long one write lasts.
+    /// Returns the ratio of the rates, the least, greatest and mean occupancy in percent, and the mean
+    /// duration of one write.
     fn summary(&self, report: &DumbbellReport) -> Result<Measures> {
         let mut percents = Vec::new();
         let mut writes = 0;
         for flow in &report.flows {
             let late: Vec<_> = flow.samples.iter().filter(|it| it.at.as_millis() >= WARM_S * 1000).collect();
-            // Once a second, as the seed looked.
+            // Uses one sample per second, as the report does.
             percents.extend(late.iter().filter(|it| it.at.as_millis() % 1000 == 0).map(|it| percent(it)));
             writes += late.windows(2).filter(|it| it[1].buffered > it[0].buffered + self.write / 2).count();
         }

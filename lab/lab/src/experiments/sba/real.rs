@@ -1,5 +1,7 @@
-//! `sba-router`: the seed's tables in real time and smaller: unmodified programs over the shim, through `sctpify-router run`. Beside
-//! it the same flows in virtual time.
+//! `sba-router`: the report's tables in real time, with fewer flows.
+//!
+//! Unmodified programs send over the shim, through `sctpify-router run`. For comparison, other series have
+//! the same flows in virtual time.
 
 use super::{Dice, Setup, Sum, kbit_per_s};
 use crate::experiment::{Cell, Environment, Experiment, Measures, Planned, Point};
@@ -16,9 +18,9 @@ use testbed::pair::{Daemons, Pair};
 use testbed::{Lab, Link, Process};
 
 const PANEL: &str = "rates";
-/// Behind the name of a policy: in virtual time.
+/// Suffix of a policy's name in series in virtual time.
 const VIRTUAL: &str = ", virtual time";
-/// The router's names of policies, the names of the same in virtual time, and what is advertised to each.
+/// The policies: the router's name, the name in virtual time, and the advertisement that the daemons send.
 const POLICIES: [(&str, &str, &str); 5] = [
     ("sfq", "SFQ", "economical"),
     ("fq-codel", "fq_codel", "economical"),
@@ -26,32 +28,35 @@ const POLICIES: [(&str, &str, &str); 5] = [
     ("htb-seed", "seed's HTB", "seed-compat"),
     ("htb", "HTB, rising rates", "percent"),
 ];
-/// Packets of the router's queue where it has no customary length.
+/// Length of the router's queue, in packets, for policies without a customary length.
 const PACKETS: usize = 1000;
-/// Of the hosts and the router between them, without its queue.
+/// Round-trip time between the hosts without the router's queue, for series in virtual time.
 const ROUND_TRIP: Duration = Duration::from_micros(400);
-/// All flows begin within this time, as programs do that are started one after the other.
+/// Time in which all flows begin in virtual time, in seconds, as if the programs are started one after
+/// another.
 const SPREAD_S: f64 = 1.0;
-/// The first flow's port; the others' follow.
+/// Port of the first flow. The other flows have the ports after it.
 const FIRST_PORT: u16 = 5101;
-/// Bytes that a program writes at once.
+/// Number of bytes that a program writes at once.
 const WRITE_BYTES: &str = "65536";
-/// Time of a cell beyond its load, in seconds; and its limit.
+/// Time of a cell in addition to its load, in seconds.
 const OVERHEAD_S: f64 = 4.0;
+/// Limit on this additional time.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Its parameters.
+/// Parameters of the experiment.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::experiments) struct Router {
     repetitions: u32,
-    /// Of the link, in bit/s.
+    /// Rate of the link, in bit/s.
     rate: u64,
-    /// Time that each receiver reads, from its first byte on, in seconds; and the start of counting, when all have begun.
+    /// Time that each receiver reads, from its first byte, in seconds.
     seconds: f64,
+    /// Start of the counted part of this time, in seconds. All flows have begun by then.
     after: f64,
     flows: Vec<u16>,
-    /// The router's policies, by its own names; with [`VIRTUAL`] behind them in virtual time.
+    /// Policies by the router's names. In series in virtual time, the suffix [`VIRTUAL`] follows the name.
     series: Vec<String>,
     daemon: DaemonSettings,
 }
@@ -96,7 +101,8 @@ impl Router {
         Hosts::new(environment, policy, self.rate, flows, &self.daemon.configuration(policy))
     }
 
-    /// The same without programs, daemons and hosts: what each flow's receiver gets, in kbit/s.
+    /// Runs the same flows in virtual time, without programs, daemons and hosts. Returns the rate of each
+    /// flow's receiver, in kbit/s.
     fn simulated_rates(&self, policy: &str, flows: u16, seed: u64) -> Result<Vec<f64>> {
         let setup = Setup::named(names(policy)?.1, PACKETS)?;
         let mut dice = Dice::new(seed);
@@ -125,13 +131,13 @@ impl Router {
     }
 }
 
-/// Of a policy: see [`POLICIES`].
+/// Returns the entry of a policy in [`POLICIES`].
 fn names(policy: &str) -> Result<(&'static str, &'static str, &'static str)> {
     let found = POLICIES.into_iter().find(|(name, ..)| *name == policy);
     found.with_context(|| format!("unknown policy {policy:?}"))
 }
 
-/// Returns the arguments of senders and receivers of a port.
+/// Returns the arguments that the sender and the receiver of a port share.
 fn common(port: &str) -> [&str; 6] {
     ["-s", "-l", WRITE_BYTES, "-p", port, "--json"]
 }
@@ -163,7 +169,8 @@ impl Hosts {
         let mut router = middle.spawn("router", command)?;
         router.wait_until("running", PATIENCE, |it| it.stdout().contains("running"))?;
         let daemons = pair.start_daemons_with(&environment.tools, configuration)?;
-        // A connection that advertises has an association of its own, which is a flow to the router.
+        // A connection that advertises has a separate association. The router sees each association as a
+        // flow.
         let ports = format!("{FIRST_PORT}:{}", FIRST_PORT + flows - 1);
         let (.., advertisement) = names(policy)?;
         for (daemon, chain) in [(&daemons.alphas, "remote"), (&daemons.betas, "local")] {
@@ -195,7 +202,7 @@ impl Hosts {
             let output = receiver.finish(Duration::from_secs_f64(seconds) + PATIENCE)?.good()?.stdout;
             let report: ttcp::Report =
                 serde_json::from_str(output.trim()).context("ttcp reported no figures")?;
-            // Not by the time until its last byte: a flow that stands at the end would look faster.
+            // Divides by the whole time. Otherwise, a flow that stands still at the end would look faster.
             Ok(kbit_per_s(report.bytes, seconds - after))
         });
         let rates = rates.collect();
@@ -203,7 +210,7 @@ impl Hosts {
         rates
     }
 
-    /// All connections were associations, or the router saw other flows than it should.
+    /// Fails unless SCTP carried all connections. With fewer, the router saw other flows than intended.
     fn ensure_over_sctp(&self, flows: u16) -> Result<()> {
         let over_sctp = self.daemons.connects_sctp()?;
         let why = || self.daemons.recent_fallbacks().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The manifests name policies that exist; sums and pauses are those that the experiments speak of.
+//! Tests of the common parts: all policies in manifests exist, and statistics and pauses are correct.
 
 use super::*;
 use crate::experiments::one;

@@ -1,4 +1,6 @@
-//! Transfers in real time: scp, or `bulk`, between two namespaces over `linkemu`, by the kernel's TCP or by two daemons.
+//! Transfers in real time, between two namespaces over `linkemu`.
+//!
+//! The program is scp or `bulk`. The kernel's TCP or two daemons carry the bytes.
 
 use super::{Control, LIMIT, ShimLoss, Tcp, Transfer, Transport};
 use crate::experiment::{Environment, Measures};
@@ -8,7 +10,7 @@ use testbed::pair::{Daemons, Pair, TCP_PORT};
 use testbed::programs::ssh::Sshd;
 use testbed::{DelayedLink, Host, Lab, files};
 
-/// The link between the hosts.
+/// Number of the link between the hosts.
 const LINK: u8 = 1;
 /// The port of ssh.
 const SSH_PORT: u16 = 22;
@@ -45,9 +47,10 @@ impl ShimLoss {
         Ok(Scene { pair, link, lab })
     }
 
-    /// A file of beta's comes to alpha by scp.
+    /// Copies a file from beta to alpha with scp.
     ///
-    /// The race of carriers may end in plain TCP, as it may for users; `connections_by_sctp` says so.
+    /// The daemon's race may end in plain TCP, as it may for users. The measure `connections_by_sctp` shows
+    /// this.
     pub(super) fn scp(
         &self,
         environment: &Environment,
@@ -78,7 +81,7 @@ impl ShimLoss {
         Ok(measures)
     }
 
-    /// Alpha asks beta for so many bytes, without ssh.
+    /// Transfers the bytes from beta to alpha without ssh.
     pub(super) fn fetch(&self, environment: &Environment, transfer: Transfer) -> Result<Measures> {
         let scene = self.scene(environment, transfer)?;
         let bulk = &environment.tools.bulk;
@@ -95,15 +98,15 @@ impl ShimLoss {
     }
 }
 
-/// A transfer that failed has no time.
+/// Returns the measures of a transfer. A failed transfer has no duration.
 fn measures(elapsed: Duration, failed: bool) -> Measures {
     let errors = ("errors".to_owned(), f64::from(u8::from(failed)));
     let seconds = (!failed).then(|| ("seconds".to_owned(), elapsed.as_secs_f64()));
     seconds.into_iter().chain([errors]).collect()
 }
 
-/// Lets the kernel's TCP of a host be this one. The route says so, for only the host's own namespace may choose its default
-/// among all that there are.
+/// Makes a host's kernel use this TCP. The route selects the congestion control, because a namespace's
+/// default must be a control that the machine allows for all users.
 fn make_it(tcp: Tcp, host: &Host, link: &DelayedLink) -> Result<()> {
     let control = match tcp {
         Tcp::WithoutSack | Tcp::Reno => "reno",
@@ -131,7 +134,7 @@ fn make_it(tcp: Tcp, host: &Host, link: &DelayedLink) -> Result<()> {
     Ok(())
 }
 
-/// Daemons that take ssh, configured so.
+/// Starts daemons that carry ssh, and checks their congestion control.
 fn daemons(pair: &Pair, environment: &Environment, configuration: &str, control: Control) -> Result<Daemons> {
     let daemons = pair.start_daemons_with(&environment.tools, configuration)?;
     for (daemon, chain) in [(&daemons.alphas, "remote"), (&daemons.betas, "local")] {

@@ -1,6 +1,7 @@
-//! Transfers in virtual time: the model of TCP, and our engine with the settings that the daemon gives it between shims.
+//! Transfers in virtual time, with a model of TCP or with our engine.
 //!
-//! It leaves out the hosts' own work, the daemon's pumps and local TCP, Nagle's rule, and the shim's race of carriers.
+//! The engine has the settings that the daemon uses between shims. The simulation leaves out the hosts' own
+//! work, the daemon's copying and its local TCP connections, Nagle's algorithm, and the shim's race.
 
 use super::{Control, LIMIT, ShimLoss, Tcp, Transfer, Transport};
 use crate::experiment::Measures;
@@ -14,7 +15,7 @@ use std::time::Duration;
 /// The daemon's port.
 const UDP_PORT: u16 = 9899;
 
-/// Client and server, in the order in which they join the world.
+/// Client and server, in the order in which they are added to the world.
 const HOSTS: [(Side, HostId, &str); 2] =
     [(Side::Client, HostId(0), "10.0.0.1"), (Side::Server, HostId(1), "10.0.0.2")];
 
@@ -97,7 +98,7 @@ fn by_sctp(control: Control, exchange: Exchange, link: LinkConfig, seed: u64) ->
     ))
 }
 
-/// The exchange, and how much each side has handed over.
+/// The exchange, and the number of bytes that each side has sent so far.
 struct Talk {
     exchange: Exchange,
     said: [u64; 2],
@@ -112,7 +113,8 @@ impl Talk {
         self.exchange.is_over(received(world, HOSTS[0].1), received(world, HOSTS[1].1))
     }
 
-    /// Returns the bytes that a side may have handed over now; 0 before there is a conversation.
+    /// Returns the total number of bytes that a side may have sent by now. Returns 0 before the conversation
+    /// exists.
     fn may_say(&self, world: &World, side: Side, host: HostId) -> u64 {
         let has_begun = !world.host(host).app.conversations.is_empty();
         if has_begun { self.exchange.may_have_sent(side, received(world, host)) } else { 0 }
@@ -140,7 +142,7 @@ mod tests {
     use crate::experiments::one;
     use crate::manifest::Form;
 
-    /// The experiment, as its manifest has it.
+    /// Returns the experiment in its quick form.
     fn experiment() -> ShimLoss {
         let manifest = one("shim-loss").unwrap().manifest;
         manifest.parameters(Form::Quick).try_into().unwrap()
@@ -155,7 +157,8 @@ mod tests {
 
     #[test]
     fn without_loss_tcp_and_the_shim_take_what_the_dialogues_round_trips_take() {
-        // TCP's handshake, the versions, and sixteen answers with the file among them: 18 times 70 ms, and 0.3 s of the file.
+        // TCP's handshake, the versions, and sixteen answers (one is the file) take 18 round trips of 70 ms.
+        // The file itself takes 0.3 s.
         let tcp = seconds(Transport::Tcp(Tcp::Cubic), 0.0);
         let shim = seconds(Transport::Shim(Control::Default), 0.0);
         assert!((1.4..2.2).contains(&tcp), "{tcp} s");

@@ -5,23 +5,23 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 use testbed::process::Finished;
 
-/// The JSON of one `sctpify-ua`.
+/// The JSON report of one `sctpify-ua`.
 pub(super) struct AgentReport(Value);
 
 impl AgentReport {
-    /// Reads it, whether or not all calls succeeded.
+    /// Parses the output of a finished agent, even if some of its calls failed.
     pub(super) fn of(finished: &Finished) -> Result<Self> {
         let json = serde_json::from_str(&finished.stdout);
         Ok(Self(json.with_context(|| format!("{} reported nothing: {}", finished.name, finished.stderr))?))
     }
 
-    /// A number by its path, such as `calls_answered/ms_p50`.
+    /// Returns the number at a path in the report, such as `calls_answered/ms_p50`.
     pub(super) fn number(&self, path: &str) -> Result<f64> {
         let found = self.0.pointer(&format!("/{path}")).and_then(Value::as_f64);
         found.with_context(|| format!("no {path} in {}", self.0))
     }
 
-    /// Measures by their names and paths.
+    /// Returns measures from the report. Each pair in `wanted` has the name of a measure and its path.
     pub(super) fn measures(&self, wanted: &[(&str, &str)]) -> Result<Measures> {
         wanted.iter().map(|(name, path)| Ok(((*name).to_owned(), self.number(path)?))).collect()
     }

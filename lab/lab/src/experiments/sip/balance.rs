@@ -1,4 +1,4 @@
-//! `sip-balance`: two proxies carry more calls than one of the two links between them can take.
+//! `sip-balance`: two proxies use two links to carry more calls than one link can carry.
 
 use super::agent_report::AgentReport;
 use super::world::{Between, Joined};
@@ -8,11 +8,12 @@ use serde::Deserialize;
 use std::time::Duration;
 
 const PANEL: &str = "set-up";
-/// Time of a cell beyond its calls, in seconds.
+/// Time of a cell in addition to its calls, in seconds.
 const OVERHEAD_S: f64 = 4.0;
 
-/// Two addresses at each end make four paths. The two that cross from one subnet to the other leave by the second link, so the path
-/// of the first link alone weighs as much as three.
+/// The series. Two addresses at each end make four paths. Three of them use the second link, because the two
+/// paths between different subnets also leave over it. For equal shares, the path over the first link thus
+/// has weight 3.
 const SERIES: [(&str, Between); 5] = [
     ("one link", Between::by("sctp")),
     ("two links, one at a time", Between { links: 2, ..Between::by("sctp") }),
@@ -38,18 +39,18 @@ const SERIES: [(&str, Between); 5] = [
     ),
 ];
 
-/// The measures.
+/// Names of the measures.
 const MEASURES: &[&str] = &["set_up_ms_p50", "set_up_ms_p99", "lost", "second_link"];
 
-/// Its parameters.
+/// Parameters of the experiment.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::experiments) struct Balance {
     repetitions: u32,
     rtt_ms: f64,
-    /// Of each link, in each direction, in kbit/s.
+    /// Rate of each link in each direction, in kbit/s.
     link_kbit: u32,
-    /// Calls a second.
+    /// Rates of calls, in calls per second.
     rate: Vec<f64>,
     seconds: f64,
 }
@@ -74,7 +75,7 @@ impl Experiment for Balance {
         let before = joined.sent_bytes()?;
         let calls = (cell.point.x * self.seconds).round();
         let caller = joined.begin_calls(environment, cell.point.x, calls as u32)?;
-        // A call that nobody answers fails after 32 s (RFC 3261 timer B).
+        // An unanswered call fails after 32 s (RFC 3261 timer B).
         let report = AgentReport::of(&caller.finish(Duration::from_secs_f64(self.seconds + 45.0))?)?;
         let after = joined.sent_bytes()?;
         let mut measures = report.measures(&[
