@@ -1,4 +1,4 @@
-//! Compares measurements with the expected bands.
+//! Comparison of measurements with the expected bands.
 
 use crate::experiment::{Only, Planned, Point};
 use crate::manifest::{Expectation, Form, Manifest};
@@ -22,11 +22,11 @@ pub(crate) enum Outcome {
 pub(crate) struct Verdict {
     pub(crate) id: String,
     pub(crate) what: String,
-    /// The panel and x.
+    /// Names of the panel and of the x value.
     pub(crate) at: String,
-    /// The figure, or its ratio to the figure compared with.
+    /// The figure, or its ratio to the figure with which it is compared.
     pub(crate) value: Option<f64>,
-    /// The band.
+    /// Text of the expected band.
     pub(crate) band: String,
     pub(crate) outcome: Outcome,
     pub(crate) control: bool,
@@ -60,7 +60,8 @@ impl Judged<'_> {
         points.iter().map(|point| self.verdict(expectation, point, results)).collect()
     }
 
-    /// Returns the points where it applies: each x that it names, or else each planned x of its series.
+    /// Returns the points at which an expectation applies: each x that it names, or otherwise each planned x
+    /// of its series.
     pub(crate) fn points(&self, expectation: &Expectation) -> Vec<Point> {
         let is_panels = |name: &str| expectation.panel.as_deref().is_none_or(|panel| panel == name);
         let planned = self.points.iter().map(|planned| &planned.point);
@@ -135,7 +136,7 @@ fn verdict_on(
     }
 }
 
-/// Formats a band, such as "<= 0.7 x TCP CUBIC"; `other` names the divisor of a ratio, or is empty.
+/// Formats a band, such as "<= 0.7 x TCP CUBIC". `other` names the divisor of a ratio, or is empty.
 fn band(expectation: &Expectation, other: String) -> String {
     let bounds = [(">=", expectation.at_least), ("<=", expectation.at_most)];
     let bounds: Vec<String> =

@@ -1,9 +1,14 @@
 //! `sctpify-lab`: reruns the published experiments behind this project, and runs our own.
 //!
-//! An experiment is a manifest (`experiments/ID.toml`: purpose, parameters, the papers' figures, the expected
-//! bands), a runner ([`experiments`]) that measures one cell after the other, and its part of the report
-//! ([`report`]). The lab keeps measured cells ([`store`]), so an interrupted run resumes where it stopped;
-//! [`judge`] compares them with the bands. Only the runners know the measured subject. Begin with
+//! An experiment has three parts:
+//!
+//! - a manifest (`experiments/ID.toml`) with the purpose, the parameters, the papers' figures and the
+//!   expected bands
+//! - a runner ([`experiments`]) that measures one cell after another
+//! - a part of the report ([`report`])
+//!
+//! The lab keeps measured cells ([`store`]), so an interrupted run resumes where it stopped. [`judge`]
+//! compares the cells with the bands. Only the runners depend on the measured subject. Begin with
 //! [`experiment::Experiment`].
 
 #![forbid(unsafe_code)]

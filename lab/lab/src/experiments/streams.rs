@@ -1,5 +1,7 @@
-//! `streams`: many short connections as streams of one association, compared with TCP; and head-of-line
-//! blocking between two streams, compared with separate TCP connections and with one shared TCP connection.
+//! `streams`: many short connections as streams of one association, compared with TCP.
+//!
+//! The experiment also measures head-of-line blocking between two streams. It compares them with two TCP
+//! connections, and with one TCP connection that carries both.
 
 use super::exchange;
 use crate::experiment::{Cell, Environment, Experiment, Measures, Planned, Point};
@@ -14,26 +16,27 @@ use testbed::{DelayedLink, Lab};
 
 const SHORT: &str = "short connections";
 const BLOCKING: &str = "blocking";
-/// Measures of the two kinds of cells.
+/// Measures of short connections.
 const OF_SHORT: &[&str] = &["seconds", "connect_ms"];
+/// Measures of head-of-line blocking.
 const OF_BLOCKING: &[&str] = &["median_ms", "p95_ms", "max_ms"];
-/// Limit on any single step.
+/// Limit on the run time of each program.
 const LIMIT: Duration = Duration::from_secs(120);
-/// Time of a cell beyond its load, in seconds.
+/// Time of a cell in addition to its load, in seconds.
 const OVERHEAD_S: f64 = 2.0;
-/// Packets longer than this carry large messages.
+/// Length that only packets with large messages exceed, in bytes.
 const LARGE_BYTES: &str = "800";
 
 /// The transport of connections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Transport {
-    /// A TCP connection for each.
+    /// Each connection is a TCP connection.
     Tcp,
-    /// One TCP connection for all.
+    /// One TCP connection carries all messages.
     OneTcp,
-    /// An association for each.
+    /// Each connection has a separate association.
     Own,
-    /// Streams of one association.
+    /// All connections are streams of one association.
     Shared,
 }
 
@@ -44,7 +47,7 @@ const TRANSPORTS: [(&str, Transport); 4] = [
     ("streams of one association", Transport::Shared),
 ];
 
-/// Its parameters.
+/// Parameters of the experiment.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Streams {
@@ -54,27 +57,29 @@ pub(super) struct Streams {
     blocking: Blocking,
 }
 
-/// Connections that each fetch something and end.
+/// Short connections, each of which fetches some bytes.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Short {
     series: Vec<String>,
     rtt_ms: Vec<u16>,
-    /// Number of connections, number at a time, and bytes fetched by each.
+    /// Number of connections.
     count: u32,
+    /// Number of concurrent connections.
     parallel: u32,
+    /// Number of bytes that each connection fetches.
     bytes: u32,
-    /// Number of timed connects, one after the other.
+    /// Number of measured connects, one after another.
     connects: u32,
 }
 
-/// Small messages next to large ones that suffer loss.
+/// Small messages next to large messages, of which some are lost.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Blocking {
     series: Vec<String>,
     rtt_ms: u16,
-    /// Lost large messages in a hundred: a divisor of 100, or 0.
+    /// Loss rates of large messages, in percent. Each is a divisor of 100, or 0.
     loss: Vec<u16>,
     seconds: f64,
 }
@@ -141,7 +146,7 @@ impl<'a> Hosts<'a> {
         Ok(hosts)
     }
 
-    /// Learns the link's addresses, and sets up the shared association.
+    /// Resolves the link-layer addresses. Sets up the shared association if the transport uses one.
     fn prepare(&self) -> Result<()> {
         let server = exchange::serve(&self.pair, self.port, &self.environment.tools)?;
         exchange::once(&self.pair, self.link.link.right_v4(), self.port, &self.environment.tools)?;
@@ -191,7 +196,7 @@ impl<'a> Hosts<'a> {
         ]))
     }
 
-    /// Measures the latency of small messages while `loss` of a hundred large ones get lost.
+    /// Measures the latency of small messages while `loss` percent of the large messages are lost.
     fn blocking(&self, loss: u16, seconds: f64) -> Result<Measures> {
         if loss > 0 {
             self.lose_large(loss)?;
@@ -215,7 +220,7 @@ impl<'a> Hosts<'a> {
         ]))
     }
 
-    /// Drops every (100 / `loss`)-th packet with a large message on arrival.
+    /// Drops every n-th arriving packet of large messages, where n is 100 / `loss`.
     fn lose_large(&self, loss: u16) -> Result<()> {
         let (name, every) = (self.link.link.name(), (100 / loss).to_string());
         let chain = format!("{{ type filter hook ingress device {name} priority -400; }}");

@@ -1,8 +1,10 @@
-//! `transport-throughput`: throughput of each transport between two hosts by message size, and its CPU cost.
+//! `transport-throughput`: throughput of each transport between two hosts by message size, and its processor
+//! time.
 //!
-//! The programs are of the paper's kind: ttcp for UDP and TCP and, with the same flags, for our SCTP; for libusrsctp one that
-//! does the same. For the Linux kernel's SCTP ttcp runs in two guests, where `withsctp` gives it an SCTP socket for its TCP one.
-//! Counted is what the receiving program got.
+//! The programs are similar to the paper's. ttcp measures UDP, TCP and, with the same flags, our SCTP. A
+//! program of the same kind measures libusrsctp. For the Linux kernel's SCTP, ttcp runs in two guests, where
+//! `withsctp` replaces its TCP socket with an SCTP socket. The throughput counts the bytes that the receiving
+//! program got.
 
 use super::guests::{self, ALPHA, BETA, BETAS, WIRES};
 use crate::experiment::{Cell, Environment, Experiment, Measures, Planned, Point};
@@ -17,30 +19,35 @@ use tempfile::TempDir;
 use testbed::pair::Pair;
 use testbed::{Emulator, Lab, Link, Offloads, Process, c_programs, cpu};
 
-/// Limit on a cell's programs: usrsctp continues to send its queue.
+/// Limit on the run time of a cell's programs. It is long because usrsctp still sends its queue after the
+/// measured time.
 const LIMIT: Duration = Duration::from_secs(60);
-/// Time of a cell beyond transmission, in seconds.
+/// Time of a cell in addition to the transmission, in seconds.
 const OVERHEAD_S: f64 = 1.0;
 const PORT: &str = "5001";
-/// Queue of a rate-limited link: a bucket that lets GSO trains pass, and 25 ms at 100 Mbit/s.
+/// Queue of a link with a rate, as arguments of tc-tbf(8). The bucket lets GSO trains pass, and the queue
+/// lasts 25 ms at 100 Mbit/s.
 const QUEUE: &[&str] = &["burst", "32kb", "limit", "312kb"];
 
-/// The same for guests, whose links `linkemu` makes: a queue of as many packets as `QUEUE` has bytes, and a round trip of about the same.
+/// Queue and delay of a link between guests, as arguments of `linkemu`. The queue has about as many bytes as
+/// [`QUEUE`], and the round-trip time is about the same.
 const GUESTS_QUEUE: [&str; 4] = ["--queue", "200", "--delay", "50us"];
 
-/// The measures.
+/// Names of the measures.
 const MEASURES: &[&str] = &["mbit_per_s", "cpu_s_per_gb"];
-/// Those of guests, whose processor time is not that of their programs.
+/// Names of the measures in guests. Their processor time is left out, because it includes more than the
+/// programs.
 const GUESTS_MEASURES: &[&str] = &["mbit_per_s"];
 
-/// A transport, by the program that moves the bytes.
+/// A transport, with the program that uses it.
 #[derive(Clone, Copy, Debug)]
 enum Transport {
-    /// ttcp, with its name of the transport.
+    /// ttcp, with its name for the transport.
     Ttcp(&'static str),
-    /// libusrsctp, over this UDP port, or over IP for port 0.
+    /// libusrsctp over UDP with this port, or over IP if the port is 0.
     Usrsctp(&'static str),
-    /// ttcp in guests, behind this word: the kernel's SCTP, and its TCP.
+    /// ttcp in guests, after these words of its command line. `withsctp` selects the kernel's SCTP in place
+    /// of its TCP.
     Guest(&'static [&'static str]),
 }
 
@@ -56,7 +63,7 @@ const TRANSPORTS: [(&str, Transport); 9] = [
     ("TCP in guests", Transport::Guest(&[])),
 ];
 
-/// Its parameters.
+/// Parameters of the experiment.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TransportThroughput {
@@ -66,10 +73,10 @@ pub(super) struct TransportThroughput {
     /// A selection of [`TRANSPORTS`].
     series: Vec<String>,
     links: Vec<LinkPlan>,
-    /// The guests of the kernel's series, booted when needed.
+    /// The guests for the series in guests, booted when needed.
     #[serde(skip)]
     guests: guests::Pool,
-    /// The program on libusrsctp, once it is built.
+    /// The program that uses libusrsctp, after it was built.
     #[serde(skip)]
     usrsctp: Mutex<Option<(TempDir, PathBuf)>>,
 }
@@ -79,11 +86,11 @@ pub(super) struct TransportThroughput {
 #[serde(deny_unknown_fields)]
 struct LinkPlan {
     panel: String,
-    /// In the notation of tc(8); without it, the kernel link's native rate.
+    /// Rate in the notation of tc(8). Without it, the link has no limit.
     rate: Option<String>,
     /// Message sizes, in bytes.
     sizes: Vec<u32>,
-    /// Series that this link has beside those of all.
+    /// Series of this link in addition to [`TransportThroughput::series`].
     #[serde(default)]
     more_series: Vec<String>,
 }
@@ -136,7 +143,8 @@ impl Experiment for TransportThroughput {
 }
 
 impl TransportThroughput {
-    /// Returns the bytes that the receiver got, and the seconds that it took.
+    /// Transfers messages of `size` bytes. Returns the number of bytes that the receiver got, and the time in
+    /// seconds.
     fn transfer(&self, pair: &Pair, link: &Link, transport: Transport, size: u32) -> Result<(f64, f64)> {
         let to = link.right_v4().to_string();
         match transport {
@@ -172,7 +180,7 @@ impl TransportThroughput {
         }
     }
 
-    /// The same between two guests.
+    /// Does the same as [`Self::transfer`] between two guests.
     fn transfer_in_guests(
         &self,
         environment: &Environment,
@@ -185,7 +193,7 @@ impl TransportThroughput {
         let net = guests.net(&lab);
         let settings = [&["--rate", rate], &GUESTS_QUEUE[..]].concat();
         let link = Emulator::between(&net, WIRES[0], "link", &settings, &environment.tools.linkemu)?;
-        // Nobody's first packet waits for ARP.
+        // Resolves link-layer addresses now, so no measured packet waits for ARP.
         guests.line(ALPHA, &format!("ping -q -c 1 -w 5 {}", BETAS[0]))?;
         let (own, size, time) = (std::env::current_exe()?, size.to_string(), self.seconds.to_string());
         let ttcp = |guest, words: &[&str]| {
@@ -202,7 +210,7 @@ impl TransportThroughput {
         Ok((report.bytes as f64, report.real_s))
     }
 
-    /// The program on libusrsctp, built when it is first wanted.
+    /// Returns the path of the program that uses libusrsctp. The first call builds the program.
     fn usrsctp(&self) -> Result<PathBuf> {
         let Ok(mut built) = self.usrsctp.lock() else { bail!("it could not be built before") };
         if built.is_none() {
@@ -218,7 +226,7 @@ fn transport_of(series: &str) -> Result<Transport> {
     Ok(TRANSPORTS.iter().find(|(name, _)| *name == series).context("no such series")?.1)
 }
 
-/// Runs the sender, then waits for the receiver's end; what that printed.
+/// Runs the sender, waits for the receiver's end, and returns the receiver's output.
 fn exchange(pair: &Pair, server: Process, sender: Command) -> Result<String> {
     pair.alpha.run("sender", sender, LIMIT)?.good()?;
     Ok(server.finish(LIMIT)?.good()?.stdout)

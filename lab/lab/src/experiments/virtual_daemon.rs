@@ -1,12 +1,13 @@
-//! Settings of an association between daemons, for engines in virtual time: `sctpifyd::timing`.
+//! Settings of an association between daemons, for engines in virtual time. They copy those in
+//! `sctpifyd::timing`.
 
 use sctp::{AssociationConfig, CongestionAlgorithm, Timing};
 use std::time::Duration;
 
-/// Of each association, for either direction, in bytes.
+/// Size of an association's buffer for each direction, in bytes.
 const BUFFER: usize = 16 << 20;
 
-/// An association of one connection.
+/// Returns the settings of an association that carries one connection.
 pub(super) fn association(congestion: CongestionAlgorithm) -> AssociationConfig {
     AssociationConfig {
         timing: Timing { rto_initial: Duration::from_millis(100), ..Timing::quick() },

@@ -1,4 +1,5 @@
-//! Packet diagrams of a registration, a call's set-up and its end (Figures 5.5 to 5.7), drawn from a capture at the proxy.
+//! Packet diagrams of a registration, and of the set-up and the end of a call (Figures 5.5 to 5.7 of the
+//! thesis). They are drawn from a capture at the proxy.
 
 use super::world::{LIMIT, Star, bob, stop};
 use crate::experiment::{Drawing, Environment};
@@ -6,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use maud::{Markup, html};
 use testbed::Capture;
 
-/// Fields that `tshark` prints of each packet, in this order.
+/// Fields that `tshark` prints for each packet, in this order.
 const FIELDS: [&str; 8] = [
     "frame.time_epoch",
     "frame.interface_name",
@@ -21,24 +22,25 @@ const FIELDS: [&str; 8] = [
 const LIFELINES: [u32; 3] = [130, 420, 710];
 const WIDTH: u32 = 840;
 const ROW: u32 = 20;
-/// Above the first packet.
+/// Height of the part above the first packet, in pixels.
 const HEAD: u32 = 60;
 
-/// One packet.
+/// A packet in a diagram.
 #[derive(Clone, PartialEq, Debug)]
 struct Packet {
-    /// Seconds.
+    /// Time of the packet, in seconds.
     time: f64,
-    /// Lifelines.
+    /// Index of the sender's lifeline.
     from: usize,
+    /// Index of the receiver's lifeline.
     to: usize,
     label: String,
 }
 
-/// Captures one agent's registration on a new connection, and a call, and draws them.
+/// Captures an agent's registration on a new connection, and a call. Draws both.
 ///
 /// # Errors
-/// When the capture or a program fails, or the messages are not all there.
+/// Fails if the capture or a program fails, or if a message is missing.
 pub(super) fn drawn(environment: &Environment, star: &Star, series: &str) -> Result<Vec<Drawing>> {
     let callee = star.callee(0).registered(environment, &[], 1)?;
     let capture = Capture::start(&star.proxy, "messages", &["path1", "path2"])?;
@@ -50,7 +52,7 @@ pub(super) fn drawn(environment: &Environment, star: &Star, series: &str) -> Res
     let caller = star.links[0].link.left_v4().to_string();
     let callee = star.links[1].link.right_v4().to_string();
     let mut packets: Vec<Packet> = output.lines().filter_map(|line| packet(line, &caller, &callee)).collect();
-    // Each interface's own are in order.
+    // Only the packets of a single interface are in order.
     packets.sort_by(|a, b| a.time.total_cmp(&b.time));
     let titles = [
         ("5.5", "registration on a new connection", "REGISTER"),
@@ -67,7 +69,8 @@ pub(super) fn drawn(environment: &Environment, star: &Star, series: &str) -> Res
         .collect())
 }
 
-/// Packets up to the INVITE, those up to the BYE, and those up to the end of the registration.
+/// Splits the packets into three parts, which end before the INVITE, before the BYE, and before the next
+/// REGISTER.
 fn parts(packets: &[Packet]) -> Result<[&[Packet]; 3]> {
     let first = |word: &str, start: usize| {
         let found = packets[start..].iter().position(|packet| packet.label.contains(word));
@@ -81,7 +84,7 @@ fn parts(packets: &[Packet]) -> Result<[&[Packet]; 3]> {
     Ok([&packets[..invite], &packets[invite..bye], &packets[bye..end]])
 }
 
-/// A packet of a line of fields, unless it is of no transport that SIP uses here.
+/// Parses a line of fields. Returns `None` for a packet without a label, such as a heartbeat.
 fn packet(line: &str, caller: &str, callee: &str) -> Option<Packet> {
     let fields: Vec<&str> = line.split('\t').collect();
     let [time, interface, source, chunks, flags, methods, statuses, of] = fields[..] else { return None };
@@ -96,13 +99,15 @@ fn packet(line: &str, caller: &str, callee: &str) -> Option<Packet> {
     (!label.is_empty()).then_some(Packet { time, from, to, label })
 }
 
-/// The SIP messages of a packet: requests by method, responses by status and method.
+/// Returns labels of a packet's SIP messages: the method of a request, and the status and method of a
+/// response.
 fn messages(methods: &str, statuses: &str, of: &str) -> Vec<String> {
     let words = |text: &str| -> Vec<String> {
         text.split(',').filter(|w| !w.is_empty()).map(str::to_owned).collect()
     };
     let (requests, of) = (words(methods), words(of));
-    // CSeq names the method of every message, in order; those that are no request are responses.
+    // CSeq gives the method of every message, in order. The methods that belong to no request belong to
+    // responses.
     let mut of_responses = of;
     for request in &requests {
         if let Some(environment) = of_responses.iter().position(|method| method == request) {
@@ -123,13 +128,13 @@ fn label(chunks: &str, flags: &str, messages: &[String]) -> String {
     if heartbeats && !chunks.is_empty() {
         return String::new();
     }
-    // DATA is told by what it carries.
+    // The label names the messages in DATA instead.
     parts.retain(|part| part != "DATA");
     parts.extend(messages.iter().cloned());
     parts.join(", ")
 }
 
-/// Names of RFC 9260 section 3.2.
+/// Returns the name of a chunk type (RFC 9260 section 3.2).
 fn chunk_name(number: &str) -> String {
     let name = match number {
         "0" => "DATA",
@@ -149,7 +154,7 @@ fn chunk_name(number: &str) -> String {
     name.to_owned()
 }
 
-/// Of flags such as `·······A··S·`.
+/// Returns the names of TCP flags such as `·······A··S·`.
 fn tcp_name(flags: &str) -> Option<String> {
     let names = [('S', "SYN"), ('F', "FIN"), ('R', "RST"), ('A', "ACK")];
     let set: Vec<&str> =

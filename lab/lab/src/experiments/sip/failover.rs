@@ -1,4 +1,5 @@
-//! `sip-failover`: the cable of the primary path is pulled while two proxies carry calls (Figure 5.9).
+//! `sip-failover`: set-up times and lost calls when the cable of the primary path between two proxies is
+//! pulled (Figure 5.9).
 
 use super::agent_report::AgentReport;
 use super::world::{Between, Joined};
@@ -8,7 +9,7 @@ use serde::Deserialize;
 use std::time::Duration;
 
 const PANEL: &str = "longest set-up";
-/// Time of a cell beyond its calls, in seconds.
+/// Time of a cell in addition to its calls, in seconds.
 const OVERHEAD_S: f64 = 4.0;
 
 const SERIES: [(&str, Between); 5] = [
@@ -19,21 +20,23 @@ const SERIES: [(&str, Between); 5] = [
     ("SCTP, redundant", Between { links: 2, sctp: "multipath = \"redundant\"", ..Between::by("sctp") }),
 ];
 
-/// The measures.
+/// Names of the measures.
 const MEASURES: &[&str] =
     &["set_up_ms_p50", "set_up_ms_p99", "set_up_ms_max", "end_ms_max", "added_ms", "lost", "switches"];
 
-/// Its parameters.
+/// Parameters of the experiment.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::experiments) struct Failover {
     repetitions: u32,
     rtt_ms: f64,
-    /// Calls a second.
+    /// Rates of calls, in calls per second.
     rate: Vec<f64>,
-    /// Calls before the cable is pulled, without it, and after it is back, in seconds.
+    /// Time of calls before the cable is pulled, in seconds.
     before_s: f64,
+    /// Time of calls without the cable, in seconds.
     pulled_s: f64,
+    /// Time of calls after the cable is back, in seconds.
     after_s: f64,
 }
 
@@ -60,7 +63,7 @@ impl Experiment for Failover {
         joined.links[0].link.silence()?;
         std::thread::sleep(Duration::from_secs_f64(self.pulled_s));
         joined.links[0].link.restore()?;
-        // A call that nobody answers fails after 32 s (RFC 3261 timer B).
+        // An unanswered call fails after 32 s (RFC 3261 timer B).
         let report = AgentReport::of(&caller.finish(Duration::from_secs_f64(self.after_s + 45.0))?)?;
         let mut measures = report.measures(&[
             ("set_up_ms_p50", "calls_answered/ms_p50"),

@@ -1,4 +1,5 @@
-//! `sip-hol`: calls between two proxies on one connection that loses packets: calls that a loss delays (the thesis's chapter 6).
+//! `sip-hol`: delay of calls between two proxies, over one connection that loses packets (chapter 6 of the
+//! thesis).
 
 use super::agent_report::AgentReport;
 use super::world::{Between, Joined};
@@ -8,7 +9,7 @@ use serde::Deserialize;
 use std::time::Duration;
 
 const PANEL: &str = "mean set-up";
-/// Time of a cell beyond its calls, in seconds.
+/// Time of a cell in addition to its calls, in seconds.
 const OVERHEAD_S: f64 = 4.0;
 
 const SERIES: [(&str, Between); 6] = [
@@ -20,7 +21,7 @@ const SERIES: [(&str, Between); 6] = [
     ("SCTP, loss-tolerant", Between { sctp: "congestion = \"loss-tolerant\"", ..Between::by("sctp") }),
 ];
 
-/// The measures.
+/// Names of the measures.
 const MEASURES: &[&str] = &[
     "set_up_ms_mean",
     "set_up_ms_p50",
@@ -31,17 +32,17 @@ const MEASURES: &[&str] = &[
     "lost",
 ];
 
-/// Its parameters.
+/// Parameters of the experiment.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::experiments) struct Hol {
     repetitions: u32,
     series: Vec<String>,
     rtt_ms: f64,
-    /// Calls a second.
+    /// Rate of calls, in calls per second.
     rate: f64,
     seconds: f64,
-    /// Of each packet in each direction, in percent.
+    /// Loss rates of packets in each direction, in percent.
     loss: Vec<f64>,
 }
 

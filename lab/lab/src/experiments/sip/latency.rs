@@ -1,5 +1,6 @@
-//! `sip-latency`: how long registrations, calls' set-up and their end take, by UDP, TCP and SCTP, with connections that are new or
-//! stand.
+//! `sip-latency`: duration of registrations, and of the set-up and the end of calls.
+//!
+//! The experiment compares UDP, TCP and SCTP, each with a new and with an established connection.
 
 use super::diagram;
 use super::world::{Star, bob, stop};
@@ -10,10 +11,10 @@ use serde::Deserialize;
 use std::time::Duration;
 
 const PANEL: &str = "registration on a new connection";
-/// Time of a cell beyond its operations, in seconds.
+/// Time of a cell in addition to its operations, in seconds.
 const OVERHEAD_S: f64 = 2.0;
 
-/// The measures.
+/// Names of the measures.
 const MEASURES: &[&str] = &[
     "register_new_ms",
     "register_standing_ms",
@@ -24,16 +25,17 @@ const MEASURES: &[&str] = &[
     "register_standing_round_trips",
 ];
 
-/// Its parameters.
+/// Parameters of the experiment.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::experiments) struct Latency {
     repetitions: u32,
-    /// Between a user agent and the proxy.
+    /// Round-trip times between a user agent and the proxy, in milliseconds.
     rtt_ms: Vec<u16>,
-    /// Registrations and calls of one agent: the first makes its connection, the others find it standing.
+    /// Number of registrations by one agent, and of calls by another one. The first operation of each agent
+    /// opens its connection, and the others use it.
     operations: u32,
-    /// Of the packet diagrams; none without.
+    /// Round-trip time in the packet diagrams, in milliseconds. Without it, no diagrams are drawn.
     drawn_rtt_ms: Option<u16>,
 }
 
@@ -62,7 +64,7 @@ impl Experiment for Latency {
         let limit = Duration::from_secs(60);
         let words = ["--registrations", &count];
         let registering = stop(star.caller(0).registered(environment, &words, self.operations)?)?;
-        // Another port: the connection of the one before is not to be found.
+        // Caller 1 has another port than caller 0, so its first call needs a new connection.
         let words =
             ["--no-register", "--call", &bob(0), "--calls", &count, "--rate", "4", "--duration", "0.1"];
         let calling = star.caller(1).run(environment, &words, limit)?;

@@ -1,7 +1,10 @@
-//! `sip-load`: how much a proxy carries without a single failure (RFC 7502), by UDP, TCP and SCTP, beside Kamailio.
+//! `sip-load`: the highest rate that a proxy carries without a single failure (RFC 7502), over UDP, TCP and
+//! SCTP.
 //!
-//! Proxy and emulated agents (`sctpify-ua`) share one host and its processors. A session is an INVITE, its answer, ACK and BYE
-//! through the proxy. Operations that take longer than [`THRESHOLD_MS`] have failed, and so have those that the agents cannot send at the given rate.
+//! The experiment compares our proxy with Kamailio. The proxy and emulated agents (`sctpify-ua`) share one
+//! host and its processors. A session is an INVITE, its answer, ACK and BYE through the proxy. An operation
+//! that takes longer than [`THRESHOLD_MS`] has failed. A trial also fails if the agents cannot send at the
+//! given rate.
 
 use super::agent_report::AgentReport;
 use super::search::{Search, Trial};
@@ -17,48 +20,52 @@ use testbed::{Host, Lab, Process, cpu, kamailio};
 
 const PANEL: &str = "sessions";
 const ADDRESS: Ipv4Addr = Ipv4Addr::LOCALHOST;
-/// Port of the agent that is called. Without a proxy, the caller takes it for the proxy.
+/// Port of the called agent. Without a proxy, the caller uses this agent as its proxy.
 const CALLED_PORT: u16 = 5072;
-/// RFC 7501's Establishment Threshold Time; over UDP a message that was lost is repeated after as long (RFC 3261 timer A).
+/// RFC 7501's Establishment Threshold Time, in milliseconds. Over UDP, a lost message is repeated after the
+/// same time (RFC 3261 timer A).
 const THRESHOLD_MS: f64 = 500.0;
-/// The part of a rate that must have been kept.
+/// Minimum ratio of the achieved rate to the requested rate.
 const KEPT: f64 = 0.9;
-/// Length of the last trial, as a multiple: the RFC's N against its n.
+/// Duration of a long trial, as a multiple of a short one: the RFC's N divided by its n.
 const LONG: f64 = 2.0;
-/// The least operations of a trial.
+/// Minimum number of operations in a trial.
 const OPERATIONS_MIN: f64 = 20.0;
 
-/// Programs under test, as series.
+/// Series of our proxy.
 const OURS: &str = "sctpify";
+/// Series of Kamailio.
 const KAMAILIO: &str = "Kamailio";
-/// Agents alone: RFC 7502 section 6.1.
+/// Series of the agents without a proxy (RFC 7502 section 6.1).
 const TESTBED: &str = "no proxy";
-/// Ours, told to take so few requests that the right result is known.
+/// Series of our proxy with a limit on requests, which makes the correct result known.
 const LIMITED: &str = "limited";
-/// Requests a second that the limited one takes of one source, and so twice its sessions.
+/// Limit on requests per second from one source in the series [`LIMITED`]. It is twice the resulting rate of
+/// sessions.
 const LIMITED_REQUESTS_PER_S: u32 = 300;
 
-/// The quantity searched for.
+/// The quantity that a search determines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Metric {
-    /// Section 6.2.
+    /// Rate of sessions (Section 6.2 of the RFC).
     Sessions,
-    /// Section 6.7.
+    /// Rate of first registrations (Section 6.7).
     Registrations,
-    /// Section 6.8.
+    /// Rate of repeated registrations (Section 6.8).
     Reregistrations,
-    /// Sessions that stand at once, up to a bound.
+    /// Number of concurrent sessions, up to a bound.
     Capacity,
 }
 
 impl Metric {
-    /// Nobody registers where there is no registrar, and of the limited proxy only the limit is of interest.
+    /// Reports whether a series has this metric. Without a proxy, users cannot register. With the limited
+    /// proxy, only the rate of sessions is measured.
     fn concerns(self, series: &str) -> bool {
         self == Metric::Sessions || !matches!(series, TESTBED | LIMITED)
     }
 
-    /// Names of what comes of it.
+    /// Returns the names of the metric's measures.
     fn measures(self) -> &'static [&'static str] {
         match self {
             Metric::Sessions => &["sessions_per_s"],
@@ -69,7 +76,7 @@ impl Metric {
     }
 }
 
-/// Its parameters.
+/// Parameters of the experiment.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::experiments) struct Load {
@@ -79,9 +86,9 @@ pub(in crate::experiments) struct Load {
     first_rate: f64,
     granularity: f64,
     rate_max: f64,
-    /// Duration of a trial, in seconds.
+    /// Duration of a short trial, in seconds.
     trial_s: f64,
-    /// Sessions that stand at once at most.
+    /// Maximum number of concurrent sessions to try.
     capacity_max: f64,
 }
 
@@ -90,7 +97,7 @@ impl Experiment for Load {
         let of = |series: &String| {
             let has = |transport: &str| transport != "sctp" || series != KAMAILIO;
             let xs = TRANSPORTS.iter().enumerate().filter(|(_, (_, transport))| has(transport));
-            // The limit is ours, whatever carries the requests.
+            // The proxy's limit does not depend on the transport, so one transport is enough.
             let xs = xs.filter(|(x, _)| series != LIMITED || *x == 0);
             let planned = xs.map(|(x, _)| Planned {
                 point: Point::new(PANEL, series, x as f64),
@@ -142,7 +149,8 @@ impl Load {
         (rate * seconds).round().max(OPERATIONS_MIN)
     }
 
-    /// Sessions that stood at once, twice as many each time up to the bound, and what one took of the proxy's memory.
+    /// Returns the largest number of concurrent sessions that the proxy holds, and the proxy's memory for
+    /// each. The number doubles until it fails or reaches the maximum.
     fn capacity(&self, bench: &Bench<'_>) -> Result<Measures> {
         let (mut sessions, mut found) = ((self.capacity_max / 8.0).floor().max(1.0), Measures::new());
         while let Some(bytes) = bench.holds(sessions)? {
@@ -158,15 +166,15 @@ impl Load {
     }
 }
 
-/// One host with a proxy, or none, and one who answers calls.
+/// One host with an agent that answers calls, and with a proxy in most series.
 struct Bench<'a> {
     environment: &'a Environment,
     host: Host,
     transport: &'static str,
-    /// The proxy's program.
+    /// Name of the proxy's program, if the series has a proxy.
     proxy: Option<&'static str>,
     _running: Vec<Process>,
-    /// Last: it takes down what the others are in.
+    /// The last field, because its drop removes the namespaces of the other fields.
     _lab: Lab,
 }
 
@@ -189,7 +197,7 @@ impl<'a> Bench<'a> {
         let mut bob = bench.agent("bob", CALLED_PORT, &words)?;
         match bench.proxy {
             Some(_) => bob.wait_until("registration", LIMIT, |bob| bob.stderr().contains("Registered"))?,
-            // It says nothing of its socket; the first calls of a trial would find none.
+            // An agent without registration does not report that its socket is open.
             None => std::thread::sleep(Duration::from_millis(300)),
         }
         bench._running.push(bob);
@@ -198,7 +206,7 @@ impl<'a> Bench<'a> {
 
     fn agent(&self, name: &str, port: u16, words: &[&str]) -> Result<Process> {
         let mut command = self.host.command(self.environment.tools.programs.path("sctpify-ua"));
-        // Where there is no proxy the caller takes the called one for it.
+        // Without a proxy, the caller uses the called agent as its proxy.
         let proxy = if self.proxy.is_some() || name == "bob" { 5060 } else { CALLED_PORT };
         command.args(["--local", &format!("{ADDRESS}:{port}"), "--proxy", &format!("{ADDRESS}:{proxy}")]);
         command.args(["--transport", self.transport, "--user", &format!("{name}@{ADDRESS}")]);
@@ -206,7 +214,8 @@ impl<'a> Bench<'a> {
         self.host.spawn(name, command)
     }
 
-    /// One who calls so often at a rate, each time for so long.
+    /// Starts an agent that makes `calls` calls, at `rate` calls per second. Each call lasts `duration_s`
+    /// seconds.
     fn caller(&self, calls: f64, rate: f64, duration_s: f64) -> Result<Process> {
         let words = ["--no-register", "--call", &format!("sip:bob@{ADDRESS}"), "--calls-max", "20000"];
         let (calls, rate, duration) = (calls.to_string(), format!("{rate:.3}"), duration_s.to_string());
@@ -214,7 +223,7 @@ impl<'a> Bench<'a> {
         self.agent("alice", 5071, &words)
     }
 
-    /// Reports whether all of so many sessions go well at a rate.
+    /// Reports whether all of `calls` sessions succeed at a rate.
     fn carries_sessions(&self, calls: f64, rate: f64) -> Result<bool> {
         let limit = LIMIT + Duration::from_secs_f64(calls / rate) + Duration::from_secs(45);
         let report = AgentReport::of(&self.caller(calls, rate, 0.0)?.finish(limit)?)?;
@@ -224,7 +233,7 @@ impl<'a> Bench<'a> {
             && report.number("calls_per_s")? >= KEPT * rate)
     }
 
-    /// Reports whether all of so many users are registered at a rate, so often.
+    /// Reports whether all of `users` users can register at a rate, `rounds` times.
     fn registers(&self, users: f64, rate: f64, rounds: u32) -> Result<bool> {
         let (users, rate_text, rounds_text) = (users.to_string(), format!("{rate:.3}"), rounds.to_string());
         let words = ["--users", &users, "--rate", &rate_text, "--registrations", &rounds_text];
@@ -237,9 +246,10 @@ impl<'a> Bench<'a> {
             && report.number(&format!("{last}registrations_per_s"))? >= KEPT * rate)
     }
 
-    /// Returns a session's share of the proxy's memory in bytes, if so many can stand at once and all end well.
+    /// Returns the proxy's memory for one session in bytes. Returns `None` if it cannot hold `sessions`
+    /// concurrent sessions.
     fn holds(&self, sessions: f64) -> Result<Option<f64>> {
-        // Slow enough for any of the contenders.
+        // Every proxy under test can handle this rate.
         let rate = 500.0_f64.min(sessions);
         let stand_s = sessions / rate + 1.0;
         let before = self.memory()?;
@@ -251,7 +261,7 @@ impl<'a> Bench<'a> {
         Ok(is_whole.then(|| (with - before) / sessions))
     }
 
-    /// Of the proxy, in bytes.
+    /// Returns the memory of the proxy, in bytes.
     fn memory(&self) -> Result<f64> {
         let kib = self.proxy.map_or(Ok(0), |program| cpu::memory_kib(&self.host, program))?;
         Ok(kib as f64 * 1024.0)
@@ -274,7 +284,7 @@ fn start_kamailio(host: &Host) -> Result<Process> {
     let process = process.context("Kamailio is missing: scripts/setup.sh installs it")?;
     let listens = |list| host.tool("ss", &[list]).is_ok_and(|output| output.contains(":5060"));
     ensure!(wait_for(LIMIT, || listens("-Hlun") && listens("-Hltn")), "Kamailio does not listen");
-    // Its workers begin after its sockets are there.
+    // Kamailio starts its workers after its sockets listen.
     std::thread::sleep(Duration::from_millis(500));
     Ok(process)
 }

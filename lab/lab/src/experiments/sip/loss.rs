@@ -1,4 +1,5 @@
-//! `sip-loss`: Table 5.3 of the thesis: eight user agents on each side of a proxy, calls completed in a fixed time under loss.
+//! `sip-loss`: number of calls that user agents complete through a proxy in a fixed time, while packets are
+//! lost (Table 5.3 of the thesis).
 
 use super::agent_report::AgentReport;
 use super::world::{LIMIT, Star, bob, stop};
@@ -9,25 +10,27 @@ use serde::Deserialize;
 use std::time::Duration;
 
 const PANEL: &str = "calls completed";
-/// Time of a cell beyond its calls, in seconds.
+/// Time of a cell in addition to its calls, in seconds.
 const OVERHEAD_S: f64 = 8.0;
 
-/// The measures.
+/// Names of the measures.
 const MEASURES: &[&str] = &["calls", "failed", "calls_per_minute"];
 
-/// Its parameters.
+/// Parameters of the experiment.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::experiments) struct Loss {
     repetitions: u32,
-    /// User agents on each side; each calls one of the other side again and again.
+    /// Number of user agents on each side. Each agent of one side repeatedly calls its own agent on the other
+    /// side.
     agents: u16,
-    /// Of each packet on each link and in each direction, in percent.
+    /// Loss rates of packets on each link in each direction, in percent.
     loss: Vec<u16>,
-    /// Between a user agent and the proxy.
+    /// Round-trip time between a user agent and the proxy, in milliseconds.
     rtt_ms: f64,
-    /// Until a call is answered, and until it is hung up.
+    /// Time until a call is answered, in seconds.
     ring_s: f64,
+    /// Time after which an answered call is hung up, in seconds.
     hold_s: f64,
     seconds: f64,
 }
@@ -55,7 +58,7 @@ impl Experiment for Loss {
             .clone()
             .map(|n| star.callee(n).registered(environment, &ring, 1))
             .collect::<Result<Vec<_>>>()?;
-        // All have registered before anything gets lost.
+        // All agents register before the loss begins.
         let (hold, stop_after) = (self.hold_s.to_string(), self.seconds.to_string());
         let caller = |number| {
             let words = [

@@ -1,7 +1,9 @@
-//! SIP by UDP, TCP and SCTP: what the thesis on SCTP in a SIP proxy measured, and what it left open.
+//! Experiments with SIP over UDP, TCP and SCTP: the measurements of the thesis "SCTP Support in SIP Proxy
+//! Server", and its open questions.
 //!
-//! `world` has the hosts: a proxy between two hosts of user agents ([`world::Star`]), and two proxies with a link or two between
-//! them ([`world::Joined`]); `load` has one of its own. All agents are `sctpify-ua`, all proxies `sctpify-sip`.
+//! `world` creates the hosts. [`world::Star`] has a proxy between two hosts of user agents. [`world::Joined`]
+//! has two proxies with one or two links between them. `load` creates its own host. All agents are
+//! `sctpify-ua`. All proxies are `sctpify-sip`, except that `load` also measures Kamailio.
 
 mod agent_report;
 pub(super) mod balance;
@@ -14,10 +16,10 @@ pub(super) mod loss;
 mod search;
 mod world;
 
-/// The transports, as series and as the programs name them.
+/// The transports: the name of the series, and the name in the programs' arguments.
 const TRANSPORTS: [(&str, &str); 3] = [("UDP", "udp"), ("TCP", "tcp"), ("SCTP", "sctp")];
 
-/// Returns the programs' name of a series' transport.
+/// Returns the name of a series' transport in the programs' arguments.
 fn transport_of(series: &str) -> anyhow::Result<&'static str> {
     use anyhow::Context;
     Ok(TRANSPORTS.iter().find(|(name, _)| *name == series).context("no such series")?.1)

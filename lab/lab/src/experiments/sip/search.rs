@@ -1,14 +1,17 @@
-//! The greatest rate without a failure, as RFC 7502 section 4.10 has it looked for.
+//! Search for the highest rate without a failure, by the method of RFC 7502 section 4.10.
 //!
-//! The rate grows by half until something fails, then it is halved between what went well and what did not; at the end the rate that was
-//! found must go well once more and for longer, or it is taken back bit by bit. Two things are otherwise than in the RFC's listing: the
-//! granularity is a part of the rate, for rates here differ by two orders of magnitude; and there is a rate beyond which nobody looks.
+//! The rate grows by half until a trial fails. From then on, the search tries the middle between the last
+//! rate that succeeded and the last rate that failed. In the end, a longer trial must confirm the rate. If
+//! this trial fails, the search reduces the rate in small steps.
+//!
+//! Two points differ from the RFC's listing. The granularity is a fraction of the rate, because rates here
+//! differ by two orders of magnitude. The search has a maximum rate.
 
 use anyhow::Result;
 
-/// Step back when the last trial fails: the RFC's C.
+/// Fraction by which the rate is reduced after a failed long trial: the RFC's C.
 const STEP_BACK: f64 = 0.05;
-/// Trials in all; more show that what is measured is not steady.
+/// Maximum number of trials of each length. A search that needs more trials measures an unsteady quantity.
 const TRIALS_MAX: usize = 60;
 
 /// Bounds of a search for a rate.
@@ -16,26 +19,27 @@ const TRIALS_MAX: usize = 60;
 pub(super) struct Search {
     /// The first rate: the RFC's s.
     pub(super) first: f64,
-    /// Distance of the result from a failure, as a part of the rate: the RFC's G.
+    /// Distance between the result and a failure, as a fraction of the rate: the RFC's G.
     pub(super) granularity: f64,
-    /// The last rate to try.
+    /// The maximum rate to try.
     pub(super) most: f64,
 }
 
 /// Length of a trial.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Trial {
-    /// To find out: the RFC's n.
+    /// A trial during the search: the RFC's n.
     Short,
-    /// To be sure: the RFC's N.
+    /// A trial that confirms the result: the RFC's N.
     Long,
 }
 
 impl Search {
-    /// The rate that was found; 0 if there was none. `works` tells whether all went well at a rate.
+    /// Returns the rate that was found, or 0 if no rate works. `works` reports whether all operations succeed
+    /// at a rate.
     ///
     /// # Errors
-    /// Those of `works`.
+    /// Returns the first error of `works`.
     pub(super) fn run(self, mut works: impl FnMut(f64, Trial) -> Result<bool>) -> Result<f64> {
         let mut rate = self.largest(|rate| works(rate, Trial::Short))?;
         for _ in 0..TRIALS_MAX {
@@ -64,7 +68,7 @@ impl Search {
                 None if rate >= self.most => return Ok(rate),
                 None => (rate * 1.5).min(self.most),
             };
-            // A trial that fails takes its time: nobody asks for fewer than that.
+            // Even a failing trial takes time, so rates below one per second are not tried.
             if rate < 1.0 {
                 return Ok(good);
             }

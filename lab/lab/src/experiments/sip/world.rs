@@ -11,13 +11,13 @@ use testbed::{DelayedLink, Host, Lab, Process};
 
 /// Limit on a program's start, and on its end after a stop.
 pub(super) const LIMIT: Duration = Duration::from_secs(20);
-/// Users' domain at the only proxy, or at the callers' one.
+/// Domain of the users at the single proxy, or at the callers' proxy.
 pub(super) const DOMAIN: &str = "a.example";
-/// The domain of those who are called, where there are two proxies.
+/// Domain of the called users, if there are two proxies.
 const CALLED_DOMAIN: &str = "b.example";
-/// TCP's congestion control, whatever the host's default is.
+/// TCP's congestion control, regardless of the host's default.
 const TCP_CONTROL: &str = "cubic";
-/// Ports of user agents begin here.
+/// Port of user agent 0. Agent n has the port n above it.
 const AGENT_PORT: u16 = 5070;
 
 /// A user agent, before it is started.
@@ -26,8 +26,9 @@ pub(super) struct Agent<'a> {
     pub(super) address: Ipv4Addr,
     pub(super) proxy: Ipv4Addr,
     pub(super) transport: &'a str,
-    /// The user's name, and what is added to the port.
+    /// The user's name without the number.
     pub(super) name: &'a str,
+    /// Number of the agent, which is appended to the name and added to the port.
     pub(super) number: u16,
     pub(super) domain: &'a str,
 }
@@ -39,17 +40,17 @@ impl Agent<'_> {
         command.args(["--local", &format!("{}:{port}", self.address)]);
         command.args(["--proxy", &format!("{}:5060", self.proxy), "--transport", self.transport]);
         command.args(["--user", &format!("{}{number}@{}", self.name, self.domain), "--log", "info"]);
-        // Its log is read: without colours.
+        // The lab parses the agent's log, which therefore must have no colours.
         command.env("NO_COLOR", "1").args(["--rtp-port", &(4000 + 2 * number).to_string()]).args(words);
         command
     }
 
-    /// Starts it.
+    /// Starts the agent.
     pub(super) fn start(&self, environment: &Environment, words: &[&str]) -> Result<Process> {
         self.host.spawn(&format!("{}{}", self.name, self.number), self.command(environment, words))
     }
 
-    /// Starts it, and waits until it has registered so often.
+    /// Starts the agent, and waits until it has registered `times` times.
     pub(super) fn registered(
         &self,
         environment: &Environment,
@@ -62,7 +63,7 @@ impl Agent<'_> {
         Ok(agent)
     }
 
-    /// Runs it to its end.
+    /// Runs the agent until it ends, and returns its report.
     pub(super) fn run(
         &self,
         environment: &Environment,
@@ -73,18 +74,18 @@ impl Agent<'_> {
     }
 }
 
-/// Has a host learn how to reach an address.
+/// Sends a ping from a host to an address, which resolves the link-layer addresses on the way.
 fn meet(host: &Host, address: Ipv4Addr) -> Result<()> {
     host.tool("ping", &["-c", "1", "-W", "5", "-q", &address.to_string()]).map(drop)
 }
 
-/// Tells an agent to stop; what it says then.
+/// Stops an agent with SIGTERM, and returns its report.
 pub(super) fn stop(agent: Process) -> Result<AgentReport> {
     agent.signal(Signal::SIGTERM)?;
     AgentReport::of(&agent.finish(LIMIT)?)
 }
 
-/// Starts a proxy with this configuration, which has so many listeners.
+/// Starts a proxy with this configuration, and waits until all `listeners` of its sockets listen.
 pub(super) fn proxy(
     environment: &Environment,
     host: &Host,
@@ -104,7 +105,7 @@ pub(super) fn listen(transport: &str, address: Ipv4Addr) -> String {
     format!("[[listen]]\ntransport = \"{transport}\"\naddress = \"{address}:5060\"\n")
 }
 
-/// One proxy, and a host of user agents on either side of it (Figures 5.4 and 5.8).
+/// A proxy, and a host of user agents on each side of it (Figures 5.4 and 5.8).
 pub(super) struct Star {
     pub(super) callers: Host,
     pub(super) called: Host,
@@ -112,12 +113,12 @@ pub(super) struct Star {
     pub(super) links: [DelayedLink; 2],
     pub(super) transport: &'static str,
     _proxy: Process,
-    /// Last: it takes down what the others are in.
+    /// The last field, because its drop removes the namespaces of the other fields.
     _lab: Lab,
 }
 
 impl Star {
-    /// Both links are as these flags of `linkemu` say.
+    /// Creates the hosts, and starts the proxy. `settings` are the arguments of `linkemu` for both links.
     pub(super) fn new(
         environment: &Environment,
         transport: &'static str,
@@ -132,13 +133,13 @@ impl Star {
             DelayedLink::emulated(&lab, left, right, number, &settings, &environment.tools.linkemu)
         };
         let links = [join(&callers, &proxy_host, 1)?, join(&proxy_host, &called, 2)?];
-        // The proxy has one address that all know it by.
+        // All agents use the same address of the proxy, on the first link.
         let (first, second) = (&links[0].link, &links[1].link);
         let via = second.left_v4().to_string();
         called.ip(&["route", "add", &first.right_v4().to_string(), "via", &via, "congctl", TCP_CONTROL])?;
         [first, second].into_iter().try_for_each(|link| link.set_tcp_controls(TCP_CONTROL))?;
         let address = first.right_v4();
-        // Nobody's first packet waits for ARP.
+        // Resolves link-layer addresses now, so no measured packet waits for ARP.
         [&callers, &called].into_iter().try_for_each(|host| meet(host, address))?;
         let listeners: String = ["udp", "tcp", "sctp"].map(|transport| listen(transport, address)).concat();
         let configuration = format!("domains = [\"{DOMAIN}\"]\n{listeners}[access]\nrequests_per_s = 0\n");
@@ -150,12 +151,12 @@ impl Star {
         self.links[0].link.right_v4()
     }
 
-    /// One who calls.
+    /// Returns the user agent of a caller.
     pub(super) fn caller(&self, number: u16) -> Agent<'_> {
         self.agent(&self.callers, self.links[0].link.left_v4(), "alice", number)
     }
 
-    /// One who is called.
+    /// Returns the user agent of a callee.
     pub(super) fn callee(&self, number: u16) -> Agent<'_> {
         self.agent(&self.called, self.links[1].link.right_v4(), "bob", number)
     }
@@ -165,13 +166,13 @@ impl Star {
         Agent { host, address, proxy, transport, name, number, domain: DOMAIN }
     }
 
-    /// Changes both links.
+    /// Changes the settings of both links.
     pub(super) fn set(&self, settings: &[&str]) -> Result<()> {
         self.links.iter().try_for_each(|link| link.set(settings))
     }
 }
 
-/// The URI of one who is called at the only proxy.
+/// Returns the URI of a callee at the single proxy.
 pub(super) fn bob(number: u16) -> String {
     format!("sip:bob{number}@{DOMAIN}")
 }
@@ -180,33 +181,35 @@ pub(super) fn bob(number: u16) -> String {
 #[derive(Clone, Copy)]
 pub(super) struct Between {
     pub(super) transport: &'static str,
-    /// Lines for the table `[sctp]`.
+    /// Lines for the table `[sctp]` of the proxies' configuration.
     pub(super) sctp: &'static str,
     /// TCP's congestion control.
     pub(super) tcp_control: &'static str,
-    /// Links between them, 1 or 2; both in one association.
+    /// Number of links between the proxies, 1 or 2. An association uses both links.
     pub(super) links: u8,
 }
 
 impl Between {
-    /// By this transport on one link, with CUBIC.
+    /// Returns this transport over one link, with CUBIC as TCP's congestion control.
     pub(super) const fn by(transport: &'static str) -> Self {
         Self { transport, sctp: "", tcp_control: TCP_CONTROL, links: 1 }
     }
 }
 
-/// Two proxies joined by links; users reach theirs by UDP without leaving its host.
+/// Two proxies joined by one or two links. Each user is on the host of its proxy, and reaches the proxy over
+/// UDP.
 pub(super) struct Joined {
     pub(super) links: Vec<DelayedLink>,
     callers: Host,
     proxies: [Process; 2],
     _callee: Process,
-    /// Last: it takes down what the others are in.
+    /// The last field, because its drop removes the namespaces of the other fields.
     _lab: Lab,
 }
 
 impl Joined {
-    /// As the cell's series, which is one of `all`, has it between the proxies; some calls have gone through before.
+    /// Creates the proxies with the transport of the cell's series, which must be in `all`. A few calls have
+    /// passed the proxies when the function returns.
     pub(super) fn of_cell(
         environment: &Environment,
         all: &[(&str, Between)],
@@ -221,7 +224,8 @@ impl Joined {
         Ok(joined)
     }
 
-    /// Both links are as these flags of `linkemu` say; one user at the far proxy is ready to be called.
+    /// Creates the proxies, and a callee at the far proxy. `settings` are the arguments of `linkemu` for all
+    /// links.
     fn new(environment: &Environment, between: &Between, settings: &[&str], seed: u64) -> Result<Self> {
         let lab = Lab::new()?;
         let (callers, called) = (lab.host("alpha")?, lab.host("beta")?);
@@ -256,14 +260,15 @@ impl Joined {
         Ok(Self { links, callers, proxies, _callee: callee, _lab: lab })
     }
 
-    /// The one who calls.
+    /// Returns the user agent of the caller.
     fn alice(&self) -> Agent<'_> {
         let address = self.links[0].link.left_v4();
         let (host, domain) = (&self.callers, DOMAIN);
         Agent { host, address, proxy: address, transport: "udp", name: "alice", number: 0, domain }
     }
 
-    /// Begins to call at a rate, so often; each call is hung up as soon as it is answered.
+    /// Starts `calls` calls, at `rate` calls per second. The caller hangs up each call as soon as it is
+    /// answered.
     pub(super) fn begin_calls(&self, environment: &Environment, rate: f64, calls: u32) -> Result<Process> {
         let (rate, calls) = (rate.to_string(), calls.to_string());
         let uri = format!("sip:bob0@{CALLED_DOMAIN}");
@@ -271,7 +276,7 @@ impl Joined {
             .start(environment, &["--call", &uri, "--calls", &calls, "--rate", &rate, "--duration", "0"])
     }
 
-    /// Sets up what is between the proxies by a few calls.
+    /// Makes a few calls, which set up the connection between the proxies.
     fn warm_up(&self, environment: &Environment) -> Result<()> {
         let report = AgentReport::of(&self.begin_calls(environment, 20.0, 5)?.finish(LIMIT)?)?;
         let answered = report.number("calls_answered/count")?;
@@ -279,7 +284,7 @@ impl Joined {
         Ok(())
     }
 
-    /// Bytes that the near proxy's host has sent by each link.
+    /// Returns the number of bytes that the near proxy's host has sent over each link.
     pub(super) fn sent_bytes(&self) -> Result<Vec<u64>> {
         self.links.iter().map(|link| link.link.left_sent_bytes()).collect()
     }
@@ -290,7 +295,7 @@ impl Joined {
     }
 }
 
-/// The configuration of a proxy that reaches the other one, and how many listeners it has.
+/// Returns the configuration of a proxy that reaches the other proxy, and the number of its listeners.
 fn joined(
     between: &Between,
     domain: &str,
