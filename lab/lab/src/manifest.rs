@@ -1,8 +1,8 @@
-//! The manifest of an experiment: its claims, purpose, sources, parameters and plots, the papers' figures, and
-//! the expected bands.
+//! The manifest of an experiment, in TOML.
 //!
-//! It is TOML, and unknown keys are errors; [`Manifest::read`] also rejects dangling names. The parameters
-//! belong to the runner, which parses them itself.
+//! It has the experiment's claims, purpose, sources, parameters and plots, the papers' figures, and the
+//! expected bands. Unknown keys are errors. [`Manifest::read`] also rejects references to missing items. Each
+//! runner parses its own parameters.
 
 mod claim;
 mod published;
@@ -17,13 +17,13 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// The extent of the measurements.
+/// The extent of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Form {
-    /// Enough to check that everything works.
+    /// Enough cells to check that everything works.
     Quick,
-    /// As much as in the paper.
+    /// As many cells as in the paper.
     Full,
 }
 
@@ -42,16 +42,16 @@ impl fmt::Display for Form {
 pub(crate) struct Manifest {
     pub(crate) id: String,
     pub(crate) title: String,
-    /// Name of its page in `docs/results`, without `.md`.
+    /// Name of the experiment's page in `docs/results`, without `.md`.
     page: String,
     pub(crate) question: String,
     pub(crate) topology: String,
     pub(crate) source: Source,
-    /// No other cell may run at the same time.
+    /// True if no other cell may run at the same time.
     #[serde(default)]
     pub(crate) alone: bool,
     pub(crate) seed: u64,
-    /// Third-party programs that it needs and that may be missing on a host.
+    /// Third-party programs that the experiment needs, and that a host may lack.
     #[serde(default)]
     programs: Vec<String>,
     #[serde(default)]
@@ -60,7 +60,7 @@ pub(crate) struct Manifest {
     quick: Overlay,
     #[serde(default)]
     full: Overlay,
-    /// Claims of papers or of this project, and the expectations that decide about them.
+    /// Claims of papers or of this project, with the expectations that decide each of them.
     #[serde(default, rename = "claim")]
     pub(crate) claims: Vec<Claim>,
     #[serde(default, rename = "panel")]
@@ -82,7 +82,7 @@ pub(crate) struct Source {
     pub(crate) page: Option<String>,
 }
 
-/// Parameters of one form.
+/// Parameters of one form, which override the common ones.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Overlay {
@@ -90,22 +90,22 @@ struct Overlay {
     parameters: toml::Table,
 }
 
-/// One plot.
+/// A plot.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Panel {
     pub(crate) id: String,
-    /// The panel whose points it shows with another measure; itself if absent.
+    /// The panel whose points the plot shows with another measure. Without it, the plot shows its own points.
     #[serde(default)]
     of: Option<String>,
     pub(crate) title: String,
-    /// The measure on the y axis; if absent, the plot shows only published values.
+    /// The measure on the y axis. Without it, the plot shows only published values.
     #[serde(default)]
     pub(crate) measure: Option<String>,
-    /// The series by whose figure at the same x all others are divided.
+    /// The divisor: each other series is divided by the figure of this series at the same x.
     #[serde(default)]
     pub(crate) ratio_to: Option<String>,
-    /// Ends of the y axis; derived from the values if absent.
+    /// Ends of the y axis. Without them, the values determine the ends.
     #[serde(default)]
     pub(crate) y_range: Option<[f64; 2]>,
     #[serde(default)]
@@ -116,12 +116,12 @@ pub(crate) struct Panel {
     pub(crate) x_log: bool,
     #[serde(default)]
     pub(crate) y_log: bool,
-    /// Names of x = 0, 1, …: with them the plot has bars, without them lines.
+    /// Names of the x values 0, 1, and so on. A plot with names has bars, and a plot without names has lines.
     #[serde(default)]
     pub(crate) categories: Vec<String>,
 }
 
-/// The statistic of a point's measurements.
+/// The statistic that summarizes a point's measurements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Statistic {
@@ -151,17 +151,17 @@ impl fmt::Display for Statistic {
 pub(crate) struct Expectation {
     pub(crate) id: String,
     pub(crate) what: String,
-    /// All panels if absent.
+    /// The panel of the expectation. Without it, the expectation applies to all panels.
     #[serde(default)]
     pub(crate) panel: Option<String>,
     pub(crate) series: String,
-    /// Each measured x if empty.
+    /// The x values of the expectation. If empty, it applies to each planned x.
     #[serde(default)]
     pub(crate) x: Vec<f64>,
     pub(crate) measure: String,
     #[serde(default)]
     pub(crate) statistic: Statistic,
-    /// The figure is the ratio to this one; the plain value if absent.
+    /// The divisor of the figure. Without it, the band applies to the figure itself.
     #[serde(default)]
     pub(crate) against: Option<Against>,
     #[serde(default)]
@@ -169,15 +169,15 @@ pub(crate) struct Expectation {
     #[serde(default)]
     pub(crate) at_least: Option<f64>,
     pub(crate) source: String,
-    /// A negative control: if it fails, the experiment does not measure what it claims.
+    /// True for a control. If a control fails, the experiment does not measure what it claims.
     #[serde(default)]
     pub(crate) control: bool,
-    /// The forms in which it is judged; both if empty.
+    /// The forms in which the expectation is judged, or both if empty.
     #[serde(default)]
     pub(crate) forms: Vec<Form>,
 }
 
-/// The figure to compare with; absent fields are as in the expectation.
+/// The figure with which another one is compared. Absent fields are the same as in the expectation.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Against {
@@ -193,12 +193,12 @@ pub(crate) struct Against {
 }
 
 impl Expectation {
-    /// Reports whether it is judged in a form.
+    /// Reports whether the expectation is judged in a form.
     pub(crate) fn applies(&self, form: Form) -> bool {
         self.forms.is_empty() || self.forms.contains(&form)
     }
 
-    /// Returns the measures needed to judge it at a point: one point and measure name, or two for a ratio.
+    /// Returns the point and the measure that the expectation needs at `at`. A ratio needs a second pair.
     pub(crate) fn needs(&self, at: &Point) -> Vec<(Point, &str)> {
         let mut needed = vec![(at.clone(), &*self.measure)];
         if let Some(against) = &self.against {
@@ -209,7 +209,7 @@ impl Expectation {
         needed
     }
 
-    /// Returns the statistics of the measures that [`Expectation::needs`] names.
+    /// Returns the statistic for each pair in [`Expectation::needs`].
     pub(crate) fn statistics(&self) -> impl Iterator<Item = Statistic> {
         let of_other = self.against.as_ref().map(|against| against.statistic.unwrap_or(self.statistic));
         std::iter::once(self.statistic).chain(of_other)
@@ -220,7 +220,7 @@ impl Manifest {
     /// Parses a manifest.
     ///
     /// # Errors
-    /// When a key is unknown, wrong or missing, or a name is dangling.
+    /// Fails if a key is unknown, invalid or missing, or if a name refers to nothing.
     pub(crate) fn read(text: &str) -> Result<Self> {
         let manifest: Self = toml::from_str(text)?;
         let id = &manifest.id;
@@ -274,31 +274,31 @@ impl Manifest {
         all
     }
 
-    /// Returns the page in `docs/results` that has its figures.
+    /// Returns the path of the page in `docs/results` that shows the experiment's figures.
     pub(crate) fn page(&self) -> PathBuf {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap_or(Path::new(""));
         root.join("docs/results").join(format!("{}.md", self.page))
     }
 
-    /// Returns the daemons' settings in a form; `None` if no daemon runs.
+    /// Returns the daemons' settings in a form, or `None` if the experiment has no daemons.
     ///
     /// # Errors
-    /// When they are not valid settings.
+    /// Fails if the settings are invalid.
     pub(crate) fn daemon(&self, form: Form) -> Result<Option<DaemonSettings>> {
         DaemonSettings::of(&self.parameters(form)).with_context(|| self.id.clone())
     }
 
-    /// Returns the first program that it needs and this host lacks.
+    /// Returns the first needed program that this host lacks.
     pub(crate) fn missing(&self) -> Option<&str> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let is_here = |name: &str| std::env::split_paths(&path).any(|dir| dir.join(name).is_file());
         self.programs.iter().map(String::as_str).find(|name| !is_here(name))
     }
 
-    /// Returns the plot of this name.
+    /// Returns the plot with this ID.
     ///
     /// # Errors
-    /// When there is none.
+    /// Fails if the manifest has no such plot.
     pub(crate) fn panel(&self, id: &str) -> Result<&Panel> {
         let found = self.panels.iter().find(|panel| panel.id == id);
         found.with_context(|| format!("{} has no panel {id:?}", self.id))
@@ -306,7 +306,7 @@ impl Manifest {
 }
 
 impl Panel {
-    /// Returns the panel whose points it shows.
+    /// Returns the ID of the panel whose points the plot shows.
     pub(crate) fn of(&self) -> &str {
         self.of.as_deref().unwrap_or(&self.id)
     }

@@ -1,9 +1,10 @@
-//! A progress bar with the remaining time, on a terminal; elsewhere only messages about failed measurements.
+//! A progress bar with the remaining time on a terminal. Without a terminal, only messages about failures
+//! appear.
 
 use crate::experiment::Planned;
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// The progress of an experiment, weighted by the duration of its cells.
+/// The progress of an experiment. Each cell counts with its planned duration.
 #[derive(Debug)]
 pub(crate) struct Progress(ProgressBar);
 
@@ -18,12 +19,12 @@ impl Progress {
         })
     }
 
-    /// Notes that a cell begins.
+    /// Shows that a cell begins.
     pub(crate) fn begin(&self, name: &str) {
         self.0.set_message(name.to_owned());
     }
 
-    /// Notes that a cell has ended.
+    /// Advances the bar by a cell that has ended.
     pub(crate) fn end(&self, planned: &Planned) {
         self.0.inc(milliseconds(planned.seconds));
     }

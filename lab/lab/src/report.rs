@@ -1,6 +1,8 @@
-//! The report of all measurements: `report/index.html` with all claims, and for each experiment and form a page
-//! with plots, the cells as CSV, and the figures, verdicts and answers as JSON. [`write_pages`] writes full results
-//! into the pages of `docs/results`.
+//! The report of all measurements.
+//!
+//! `report/index.html` shows all claims. Each experiment has for each form a page with plots, the cells as
+//! CSV, and the figures, verdicts and answers as JSON. [`write_pages`] writes full results into the pages of
+//! `docs/results`.
 
 mod claims;
 mod front;
@@ -21,23 +23,23 @@ use serde::Serialize;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// One experiment in one form.
+/// The results of one experiment in one form.
 #[derive(Debug)]
 struct Section {
     manifest: Manifest,
     meta: Meta,
     results: Results,
-    /// Pictures shown with the plots, as SVG.
+    /// Pictures in addition to the plots, as SVG.
     drawings: Vec<String>,
     verdicts: Vec<Verdict>,
-    /// In the order of the manifest's claims.
+    /// Answers to the manifest's claims, in the same order.
     answers: Vec<Answered>,
 }
 
 /// The JSON form of a section.
 #[derive(Debug, Serialize)]
 struct ReportJson<'a> {
-    /// Incremented when the meaning of a field changes.
+    /// Version of the format. It increases when the meaning of a field changes.
     schema: u32,
     meta: &'a Meta,
     figures: Vec<Row>,
@@ -45,10 +47,10 @@ struct ReportJson<'a> {
     answers: &'a [Answered],
 }
 
-/// Writes the report and returns the path of its page.
+/// Writes the report, and returns the path of its front page.
 ///
 /// # Errors
-/// When there are no measurements, or files cannot be read or written.
+/// Fails if no measurements exist, or if a file cannot be read or written.
 pub(crate) fn write(out: &Path) -> Result<PathBuf> {
     let (mut sections, mut manifests) = (Vec::new(), Vec::new());
     for entry in experiments::all()? {
@@ -71,17 +73,20 @@ pub(crate) fn write(out: &Path) -> Result<PathBuf> {
     Ok(page)
 }
 
-/// Returns the command whose markers surround an experiment's part of its page.
+/// Returns the command that writes an experiment's part of its page. The markers of the part name this
+/// command.
 pub(crate) fn writer(id: &str) -> String {
     format!("./x lab report {id} --write")
 }
 
-/// Writes the stored full results of these experiments, or of all, into their pages in `docs/results`, and prints a
-/// line for each. Pages without stored full results, or with results of a changed tree, are left alone. Returns the
-/// number of written parts.
+/// Writes stored full results into the experiments' pages in `docs/results`. Empty `ids` select all
+/// experiments.
+///
+/// The function prints a line for each experiment, and returns the number of written parts. It does not
+/// change a page without stored full results, or with results of changed sources.
 ///
 /// # Errors
-/// When an experiment is unknown, or a file cannot be read or written, or a page lacks its markers.
+/// Fails if an experiment is unknown, if a file cannot be read or written, or if a page lacks its markers.
 pub(crate) fn write_pages(out: &Path, ids: &[String]) -> Result<usize> {
     let entries = match ids {
         [] => experiments::all()?,
@@ -101,7 +106,7 @@ pub(crate) fn write_pages(out: &Path, ids: &[String]) -> Result<usize> {
     Ok(written)
 }
 
-/// Writes an experiment's part of a page, or returns the reason against it.
+/// Writes an experiment's part of a page. Returns the reason if the part is not written.
 fn write_page(out: &Path, entry: &Entry, page: &Path) -> Result<Option<String>> {
     let id = &entry.manifest.id;
     let Some(section) = Section::stored(out, entry, Form::Full)? else {
@@ -120,13 +125,13 @@ fn write_page(out: &Path, entry: &Entry, page: &Path) -> Result<Option<String>> 
     Ok(None)
 }
 
-/// Formats a number as in plots and tables.
+/// Formats a number for plots and tables, with three digits.
 fn three_digits(value: f64) -> String {
     pages::digits(value, 3)
 }
 
 impl Section {
-    /// Reads and judges the stored results of an experiment in a form; `None` if there are none.
+    /// Reads and judges the stored results of an experiment in a form. Returns `None` if no results exist.
     fn stored(out: &Path, entry: &Entry, form: Form) -> Result<Option<Self>> {
         let Some((meta, results)) = kept(out, &entry.manifest.id, form)? else { return Ok(None) };
         let points = entry.runner(form)?.points();
@@ -151,7 +156,7 @@ impl Section {
         Ok(serde_json::to_vec_pretty(&report)?)
     }
 
-    /// Formats the cells as CSV: a line for each cell, a column for each measure.
+    /// Formats the cells as CSV, with a line for each cell and a column for each measure.
     fn csv(&self) -> Result<Vec<u8>> {
         let cells = &self.results.0;
         let measures: BTreeSet<&str> =
@@ -182,14 +187,15 @@ mod tests {
     use crate::results::tests::done;
     use crate::store::Store;
 
-    /// Stores one measurement of `handshake`.
+    /// Stores one measurement of the experiment `handshake`.
     fn store(out: &Path, form: Form, commit: &str) {
         let manifest = experiments::one("handshake").unwrap().manifest;
         let meta = Meta { commit: commit.to_owned(), ..Meta::now(&manifest, form) };
         Store::open(out, meta, false).unwrap().keep(done("time", "tcp", 20.0, 0, 40.0)).unwrap();
     }
 
-    /// Returns what becomes of a page with the experiment's markers.
+    /// Writes a page with the experiment's markers. Returns the reason if it is not written, and the page
+    /// afterwards.
     fn written(out: &Path) -> (Option<String>, String) {
         let page = out.join("page.md");
         let command = writer("handshake");

@@ -1,11 +1,11 @@
-//! The measured cells, and their figures by point.
+//! The measured cells, and the figures of each point.
 
 use crate::experiment::{Cell, Measures, Planned, Point};
 use crate::manifest::{Manifest, Panel, Statistic};
 use crate::statistics::{Figure, Sample};
 use serde::{Deserialize, Serialize};
 
-/// A measured cell: a line of the results file.
+/// A measured cell, which is a line of the results file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Done {
     pub(crate) panel: String,
@@ -15,7 +15,7 @@ pub(crate) struct Done {
     pub(crate) seed: u64,
     /// Duration of the measurement, in seconds.
     pub(crate) took_s: f64,
-    /// Number of remeasurements because a connection meant for SCTP fell back to plain TCP.
+    /// Number of repeats after a connection that should use SCTP fell back to plain TCP.
     #[serde(default)]
     pub(crate) fallbacks: u32,
     pub(crate) measures: Measures,
@@ -26,13 +26,13 @@ impl Done {
         Point::new(&self.panel, &self.series, self.x)
     }
 
-    /// Reports whether this is that cell. Numbers are compared in their text form.
+    /// Reports whether this is the result of `cell`. The x values are compared as text.
     pub(crate) fn is(&self, cell: &Cell) -> bool {
         self.repetition == cell.repetition && self.point().key() == cell.point.key()
     }
 }
 
-/// A point's figure, with the number of measurements.
+/// The figure of a point, with the number of measurements.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Row {
     pub(crate) panel: String,
@@ -49,26 +49,26 @@ pub(crate) struct Row {
 pub(crate) struct Results(pub(crate) Vec<Done>);
 
 impl Results {
-    /// Sorts the cells in plan order; concurrent cells end in any order.
+    /// Sorts the cells into the order of the plan, because concurrent cells end in any order.
     pub(crate) fn ordered_as(mut self, plan: &[Planned]) -> Self {
         let position = |done: &Done| plan.iter().position(|planned| planned.point == done.point());
         self.0.sort_by_cached_key(|done| (position(done).unwrap_or(usize::MAX), done.repetition));
         self
     }
 
-    /// Returns the measurements of a point; `None` without any.
+    /// Returns the measurements of a point, or `None` if it has none.
     pub(crate) fn sample(&self, point: &Point, measure: &str) -> Option<Sample> {
         let done = self.0.iter().filter(|done| done.point() == *point);
         Sample::new(done.filter_map(|done| done.measures.get(measure).copied()))
     }
 
-    /// Returns one figure of a point.
+    /// Returns one statistic of a point's measurements.
     pub(crate) fn figure(&self, point: &Point, measure: &str, statistic: Statistic) -> Option<Figure> {
         self.sample(point, measure).map(|sample| sample.figure(statistic))
     }
 
-    /// Returns the value in a plot of a series at x: the figure, or its ratio to another series' figure, which
-    /// has no interval.
+    /// Returns the value that a plot shows for a series at x. The value is the series' figure, or its ratio
+    /// to the figure of another series. A ratio has no interval.
     pub(crate) fn shown(&self, panel: &Panel, series: &str, x: f64) -> Option<Figure> {
         let measure = panel.measure.as_deref()?;
         let figure = |series: &str| self.figure(&Point::new(panel.of(), series, x), measure, panel.statistic);
@@ -88,7 +88,7 @@ impl Results {
         names
     }
 
-    /// Returns the measured x values of a series, sorted.
+    /// Returns the measured x values of a series, in ascending order.
     pub(crate) fn xs(&self, panel: &str, series: &str) -> Vec<f64> {
         let of_it = self.0.iter().filter(|done| done.panel == panel && done.series == series);
         let mut xs: Vec<f64> = of_it.map(|done| done.x).collect();
@@ -128,7 +128,7 @@ impl Results {
 pub(crate) mod tests {
     use super::*;
 
-    /// A cell with the single measure `seconds`.
+    /// Returns a cell with the single measure `seconds`.
     pub(crate) fn done(panel: &str, series: &str, x: f64, repetition: u32, seconds: f64) -> Done {
         let measures = Measures::from([("seconds".to_owned(), seconds)]);
         let (panel, series) = (panel.into(), series.into());

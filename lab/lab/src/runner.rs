@@ -1,7 +1,7 @@
-//! Measures the pending cells of an experiment, several at once where allowed.
+//! Measurement of an experiment's pending cells, several at once where the experiment allows this.
 //!
-//! Repetitions are the outer loop. The series alternate, so a busy neighbour affects all alike, and a run that
-//! stops early has measured each point about equally often.
+//! The outer loop runs over the repetitions, so the series alternate. A busy neighbour thus affects all
+//! series equally. If a run stops early, each point has about the same number of measurements.
 
 use crate::experiment::{Cell, Measures, Only, Planned, Point};
 use crate::progress::Progress;
@@ -12,17 +12,18 @@ use anyhow::{Result, ensure};
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Consecutive failed cells after which an experiment ends: the rest would fail the same way.
+/// Number of consecutive failed cells after which an experiment ends, because the others would fail in the
+/// same way.
 const FAILURES_IN_A_ROW_MAX: usize = 5;
 
 /// A run of one experiment.
 pub(crate) struct Runner<'a> {
     pub(crate) points: &'a [Planned],
-    /// Measures one cell.
+    /// Function that measures one cell.
     pub(crate) measure: &'a (dyn Fn(&Cell) -> Result<Measures> + Sync),
     pub(crate) seed: u64,
     pub(crate) jobs: u16,
-    /// The requested points.
+    /// The selection of requested points.
     pub(crate) only: &'a Only,
 }
 
@@ -35,10 +36,10 @@ struct Work<'a> {
 }
 
 impl Runner<'_> {
-    /// Measures all cells, and returns those that failed, with the reasons.
+    /// Measures all pending cells, and returns the failed cells with the reasons.
     ///
     /// # Errors
-    /// When a result cannot be stored.
+    /// Fails if a result cannot be stored.
     pub(crate) fn run(&self, id: &str, store: &mut Store) -> Result<Vec<String>> {
         let queue: VecDeque<_> = self
             .cells()
@@ -68,7 +69,8 @@ impl Runner<'_> {
         (0..most).flat_map(|n| turn(n).map(move |planned| cell(planned, n))).collect()
     }
 
-    /// Measures a cell, again after each fallback to TCP; returns the number of fallbacks as well.
+    /// Measures a cell, and repeats the measurement after a fallback to TCP. Also returns the number of
+    /// fallbacks.
     fn attempt(&self, cell: &Cell, planned: &Planned) -> (Result<Measures>, u32) {
         let mut fallbacks = 0;
         loop {
@@ -107,10 +109,10 @@ impl Runner<'_> {
     }
 }
 
-/// Maximum remeasurements of a cell whose connection fell back to TCP.
+/// Maximum number of repeats of a cell whose connection fell back to TCP.
 const AGAIN_MAX: u32 = 3;
 
-/// Rejects measures that were not planned: judging and plots look them up by name.
+/// Rejects measures that were not planned, because verdicts and plots find measures by their planned names.
 fn as_planned(planned: &Planned, measures: Measures) -> Result<Measures> {
     let stray = measures.keys().find(|name| !planned.measures.contains(&name.as_str()));
     ensure!(stray.is_none(), "the runner returned an unplanned measure: {stray:?}");
@@ -122,7 +124,7 @@ fn done(Cell { point, repetition, seed }: Cell, took_s: f64, measures: Measures)
     Done { panel, series, x, repetition, seed, took_s, fallbacks: 0, measures }
 }
 
-/// Returns the next cell, unless the last ones all failed.
+/// Returns the next cell, or `None` after too many consecutive failures.
 fn next(work: &mut Work<'_>) -> Option<(Planned, Cell)> {
     if work.failures_in_a_row >= FAILURES_IN_A_ROW_MAX {
         return None;
@@ -130,7 +132,7 @@ fn next(work: &mut Work<'_>) -> Option<(Planned, Cell)> {
     work.queue.pop_front()
 }
 
-/// Locks the work, even after a panic, which leaves nothing half done in it.
+/// Locks the work, even after a panic in another thread. Such a panic leaves the work consistent.
 fn locked<'a, 'b>(work: &'a Mutex<Work<'b>>) -> MutexGuard<'a, Work<'b>> {
     work.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -147,7 +149,7 @@ mod tests {
         Store::open(dir, Meta::now(&manifest, Form::Quick), false).unwrap()
     }
 
-    /// Two series with two repetitions each; one series cannot be measured.
+    /// Runs two series with two repetitions each. One series cannot be measured.
     fn run(store: &mut Store, only: &[&str]) -> Vec<String> {
         let only = Only::of(only);
         let planned = |series| Planned {
@@ -181,7 +183,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let point = Point::new("p", "s", 1.0);
         let points = [Planned { point, repetitions: 40, seconds: 1.0, measures: Vec::new() }];
-        // One in four succeeds; from the 21st on none.
+        // One cell in four succeeds. From the 21st cell on, all cells fail.
         let measure = |cell: &Cell| -> Result<Measures> {
             anyhow::ensure!(cell.repetition.is_multiple_of(4) && cell.repetition < 20, "no such thing");
             Ok(Measures::new())
@@ -204,7 +206,7 @@ mod tests {
         };
         let points = [planned(0.0), planned(1.0)];
         let turns = Mutex::new(0);
-        // The first cell falls back twice, the other one always.
+        // The first cell falls back twice, the second one always.
         let measure = |cell: &Cell| {
             let mut turns = turns.lock().unwrap();
             *turns += 1;

@@ -1,18 +1,19 @@
-//! The daemons' non-default settings in an experiment, for all series and for single ones.
+//! The non-default settings of the daemons in an experiment, for all series or for single ones.
 //!
-//! A manifest has them as the runner's parameter `daemon`. The runner starts its daemons with this table, and
-//! the report shows the same one: there is no second list.
+//! A manifest gives them as the runner's parameter `daemon`. The runner starts its daemons with this table,
+//! and the report shows the same table.
 
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// The name of this parameter in manifests.
+/// Name of the parameter with these settings in manifests.
 pub(crate) const PARAMETER: &str = "daemon";
 
-/// A connection meant for SCTP fell back to plain TCP: the carriers' race ended that way, as it sometimes does
-/// for users. The cell is measured again, and the number of repeats is part of its result.
+/// Error of a cell whose connection should use SCTP, but fell back to plain TCP. The daemon's race may end
+/// like this, as it does for some users. The runner measures the cell again, and the cell's result includes
+/// the number of repeats.
 #[derive(Debug)]
 pub(crate) struct FellBack(pub(crate) String);
 
@@ -24,17 +25,17 @@ impl fmt::Display for FellBack {
 
 impl std::error::Error for FellBack {}
 
-/// Settings by their names in the daemon's configuration file.
+/// Non-default settings, by their names in the daemon's configuration file.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DaemonSettings {
-    /// For the daemons of all series.
+    /// Settings of the daemons in all series.
     #[serde(default)]
     all: toml::Table,
-    /// For the daemons of one series, in addition to `all`.
+    /// Settings of the daemons in single series, in addition to `all`.
     #[serde(default)]
     series: BTreeMap<String, toml::Table>,
-    /// The reason for each deviation from the default.
+    /// Reason for each setting.
     #[serde(default)]
     why: BTreeMap<String, String>,
 }
@@ -42,7 +43,7 @@ pub(crate) struct DaemonSettings {
 /// A non-default setting.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Changed {
-    /// Its series; all if absent.
+    /// Series of the setting, or all series if absent.
     pub(crate) series: Option<String>,
     pub(crate) name: String,
     pub(crate) value: String,
@@ -51,10 +52,10 @@ pub(crate) struct Changed {
 }
 
 impl DaemonSettings {
-    /// Reads them from an experiment's parameters; `None` if no daemon runs.
+    /// Reads the settings from an experiment's parameters. Returns `None` if the experiment has no daemons.
     ///
     /// # Errors
-    /// When they are not valid settings.
+    /// Fails if the parameter is not a table of settings.
     pub(crate) fn of(parameters: &toml::Table) -> Result<Option<Self>> {
         let settings = parameters.get(PARAMETER).cloned().map(toml::Value::try_into).transpose();
         settings.context("the daemons' settings")
@@ -67,10 +68,10 @@ impl DaemonSettings {
         settings.to_string()
     }
 
-    /// Returns all settings, each with its shipped value and the reason for the deviation.
+    /// Returns all non-default settings. Each has its default value and the reason for the deviation.
     ///
     /// # Errors
-    /// When a setting is unknown, has its shipped value, or lacks a reason.
+    /// Fails if a setting is unknown, has its default value, or lacks a reason.
     pub(crate) fn changed(&self) -> Result<Vec<Changed>> {
         let of_all = self.all.iter().map(|setting| (None, setting));
         let of_series = self.series.iter().flat_map(|(series, settings)| {

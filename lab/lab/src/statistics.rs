@@ -13,7 +13,7 @@ pub(crate) struct Sample {
     sorted: Vec<f64>,
 }
 
-/// A figure and its 95 % confidence interval; no interval with too few measurements.
+/// A figure and its 95 % confidence interval. With too few measurements, the interval is absent.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub(crate) struct Figure {
     pub(crate) value: f64,
@@ -21,7 +21,7 @@ pub(crate) struct Figure {
 }
 
 impl Sample {
-    /// Returns `None` without measurements.
+    /// Creates a sample, or returns `None` if there are no measurements.
     pub(crate) fn new(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut sorted: Vec<f64> = values.into_iter().collect();
         sorted.sort_by(f64::total_cmp);
@@ -47,7 +47,7 @@ impl Sample {
         self.sorted.iter().sum::<f64>() / self.len() as f64
     }
 
-    /// Returns the interval by Student's t-distribution.
+    /// Returns the confidence interval of the mean, from Student's t-distribution.
     fn mean_interval(&self) -> Option<[f64; 2]> {
         let (n, mean) = (self.len() as f64, self.mean());
         let t = StudentsT::new(0.0, 1.0, n - 1.0).ok()?.inverse_cdf(f64::midpoint(1.0, CONFIDENCE));
@@ -56,8 +56,9 @@ impl Sample {
         Some([mean - half, mean + half])
     }
 
-    /// Returns the smallest measurement that at least this share of all do not exceed. Its confidence interval
-    /// follows from the binomial distribution, for any distribution of the measurements.
+    /// Returns the smallest measurement that equals or exceeds this share of all measurements (nearest rank).
+    /// The confidence interval follows from the binomial distribution, so it holds for any distribution of
+    /// the measurements.
     fn quantile(&self, share: f64) -> Figure {
         let n = self.len();
         let rank = (n as f64 * share).ceil().max(1.0) as usize;
@@ -68,7 +69,8 @@ impl Sample {
         let n = self.len();
         let below = Binomial::new(share, n as u64).ok()?;
         let tail = (1.0 - CONFIDENCE) / 2.0;
-        // The true quantile is below the k-th smallest if fewer than k measurements are below it.
+        // The true quantile is below the k-th smallest measurement if fewer than k measurements are below the
+        // quantile.
         let low = (1..=n).rev().find(|&k| below.cdf(k as u64 - 1) <= tail)?;
         let high = (low + 1..=n).find(|&k| 1.0 - below.cdf(k as u64 - 1) <= tail)?;
         Some([self.sorted[low - 1], self.sorted[high - 1]])

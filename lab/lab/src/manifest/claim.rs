@@ -1,19 +1,20 @@
-//! Claims: sentences of papers or goals of this project, each with our answer and the expectations that decide
+//! Claims of papers, and goals of this project. Each claim has our answer, and the expectations that decide
 //! it.
 
 use serde::{Deserialize, Serialize};
 
-/// A claim, shown at the start of an experiment's report.
+/// A claim, which the report of an experiment shows at its start.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Claim {
-    /// The claim in a sentence.
+    /// The claim, as one sentence.
     pub(crate) claim: String,
-    /// Its source: document and section.
+    /// Source of the claim: document and section.
     pub(crate) by: String,
-    /// Our answer in a sentence that holds for any result: `{ID}` stands for the figure of that expectation.
+    /// Our answer, as one sentence that is true for any result. `{ID}` is replaced by the figure of that
+    /// expectation.
     pub(crate) answer: String,
-    /// Ids of the deciding expectations.
+    /// IDs of the expectations that decide the claim.
     pub(crate) judged_by: Vec<String>,
 }
 
@@ -39,7 +40,7 @@ impl Claim {
         pieces
     }
 
-    /// Returns the ids of all expectations in its judgement or its answer.
+    /// Returns the IDs of all expectations that decide the claim or that its answer names.
     pub(super) fn named(&self) -> impl Iterator<Item = &str> {
         let figures = self.pieces().into_iter().filter_map(|piece| match piece {
             Piece::Figure(id) => Some(id),

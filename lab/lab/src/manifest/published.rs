@@ -1,26 +1,26 @@
-//! Values shown next to ours in a plot, with their source and kind.
+//! Values from other sources that a plot shows next to our values. Each has its source and its kind.
 
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 
-/// Sample files published by others, under their names in manifests.
+/// Files with samples that others published, by their names in manifests.
 const FILES: &[(&str, &str)] =
     &[("sba-occupancy.csv", include_str!("../../experiments/data/sba-occupancy.csv"))];
 
-/// The origin of a value in a manifest.
+/// The origin of a value from another source.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Origin {
-    /// Stated by the document or in its authors' data.
+    /// Stated in the document or in its authors' data.
     Published,
-    /// Derived by a rule from published values: from an axis, or from two values.
+    /// Derived from published values by a rule, for example read from an axis.
     Derived,
-    /// This project's own prediction.
+    /// Predicted by this project.
     Predicted,
 }
 
 impl Origin {
-    /// Returns the label after a series' name.
+    /// Returns the label that follows the name of a series.
     pub(crate) fn label(self) -> &'static str {
         match self {
             Self::Published => "published",
@@ -30,7 +30,8 @@ impl Origin {
     }
 }
 
-/// A series of a paper or a prediction: single values, ranges that contain a value, or the samples of a file.
+/// A series from a paper, or a predicted one. It consists of single values, of ranges that contain a value,
+/// or of a file's samples.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Published {
@@ -42,20 +43,20 @@ pub(crate) struct Published {
     pub(crate) figure: Option<String>,
     #[serde(default)]
     pub(crate) page: Option<u32>,
-    /// The derivation from published values, or the basis of a prediction; absent for published values.
+    /// Rule of the derivation, or basis of the prediction. Published values have none.
     #[serde(default)]
     pub(crate) rule: Option<String>,
-    /// x and y.
+    /// Single values: x and y.
     #[serde(default)]
     points: Vec<[f64; 2]>,
-    /// x, and the smallest and greatest possible y.
+    /// Ranges: x, and the smallest and the greatest possible y.
     #[serde(default)]
     pub(crate) ranges: Vec<[f64; 3]>,
     #[serde(default)]
     samples: Option<Samples>,
 }
 
-/// Two columns of a file.
+/// The columns of a file that give x and y.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Samples {
@@ -65,11 +66,16 @@ struct Samples {
 }
 
 impl Published {
-    /// Checks that the required fields are present, and no others.
+    /// Checks that all required fields are present, and no others.
     ///
     /// # Errors
-    /// When it has no values or two kinds of values, an x that is not a category (of `categories`, if not 0), a
-    /// missing file, or no rule where one is required.
+    /// Fails in these cases:
+    ///
+    /// - The series has no values, or values of several kinds.
+    /// - Its file is missing or unreadable.
+    /// - It has a rule although its values are published, or no rule although they are not.
+    /// - A range is empty.
+    /// - An x is not one of the `categories` categories. With 0 categories, any x is valid.
     pub(super) fn check(&self, categories: usize) -> Result<()> {
         let name = format!("series {:?} of panel {:?}", self.series, self.panel);
         let kinds = [!self.points.is_empty(), !self.ranges.is_empty(), self.samples.is_some()];
@@ -89,15 +95,15 @@ impl Published {
         Ok(())
     }
 
-    /// Returns its single values, by x.
+    /// Returns the single values as pairs of x and y.
     ///
     /// # Errors
-    /// When its file or a column of it is missing, or a value is not a number.
+    /// Fails if the file or one of its columns is missing, or if a value is not a number.
     pub(crate) fn points(&self) -> Result<Vec<[f64; 2]>> {
         self.samples.as_ref().map_or_else(|| Ok(self.points.clone()), Samples::read)
     }
 
-    /// Formats its source.
+    /// Formats the source of the values.
     pub(crate) fn credit(&self) -> String {
         let figure = self.figure.iter().map(|figure| format!(", {figure}"));
         let page = self.page.iter().map(|page| format!(", page {page}"));

@@ -1,4 +1,4 @@
-//! The answer to a claim: its verdict, and our answer with the figures filled in.
+//! The answer to a claim: a verdict, and the text of our answer with its figures.
 
 use crate::judge::{Outcome, Verdict};
 use crate::manifest::{Claim, Piece};
@@ -10,7 +10,7 @@ use serde::Serialize;
 #[serde(rename_all = "snake_case")]
 pub(super) enum Standing {
     Met,
-    /// A deciding expectation was not measured, or is not judged in this form.
+    /// An expectation that decides the claim was not measured, or is not judged in this form.
     Open,
     Missed,
 }
@@ -26,7 +26,7 @@ impl Standing {
     }
 }
 
-/// A claim, answered by one run.
+/// A claim with the answer of one run.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub(super) struct Answered {
     pub(super) claim: String,
@@ -52,7 +52,7 @@ pub(super) fn answer(claim: &Claim, verdicts: &[Verdict]) -> Answered {
     }
 }
 
-/// Returns the standing of one expectation over all its points.
+/// Returns the verdict on one expectation over all its points.
 pub(super) fn standing(verdicts: &[&Verdict]) -> Standing {
     let one = |it: &&Verdict| match it.outcome {
         Outcome::Met => Standing::Met,
@@ -62,7 +62,8 @@ pub(super) fn standing(verdicts: &[&Verdict]) -> Standing {
     verdicts.iter().map(one).max().unwrap_or(Standing::Open)
 }
 
-/// The reason for a missing figure; an answer has either all its figures or this reason.
+/// The reason why an answer has no figures. If one figure is missing, the answer consists of this reason
+/// only.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Gap {
     OtherForm,
@@ -78,7 +79,7 @@ impl Gap {
     }
 }
 
-/// Formats the single figure, or the range from smallest to greatest.
+/// Formats the figure of an expectation, or the range from its smallest to its greatest figure.
 pub(super) fn figures(verdicts: &[&Verdict]) -> Result<String, Gap> {
     if verdicts.is_empty() {
         return Err(Gap::OtherForm);

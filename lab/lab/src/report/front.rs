@@ -1,11 +1,11 @@
-//! The front page: all claims with their verdicts.
+//! The front page of the report: all claims with their verdicts.
 
 use super::claims::{Answered, Standing};
 use super::{Section, page};
 use crate::manifest::Manifest;
 use maud::{Markup, html};
 
-/// Renders the page of all experiments; `sections` are the measured ones.
+/// Renders the front page. `sections` are the measured experiments.
 pub(super) fn page(manifests: &[Manifest], sections: &[Section]) -> String {
     let of = |standing| {
         let claims = sections.iter().flat_map(|it| &it.answers);

@@ -1,4 +1,5 @@
-//! The page of one experiment in one form: claims and answers, plots, expectations, and origin.
+//! The page of one experiment in one form: claims and answers, plots, expectations, and the origin of the
+//! results.
 
 use super::claims::Answered;
 use super::{Section, plot};
@@ -10,7 +11,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 const STYLE: &str = include_str!("style.css");
 
-/// Renders a page with this title and body.
+/// Renders a complete HTML page with this title and body.
 pub(super) fn whole(title: &str, body: Markup) -> String {
     html! {
         (DOCTYPE)
@@ -27,10 +28,10 @@ pub(super) fn whole(title: &str, body: Markup) -> String {
     .into_string()
 }
 
-/// Renders the page of an experiment.
+/// Renders the page of an experiment in one form.
 ///
 /// # Errors
-/// When a plot cannot be drawn, or the daemons' settings are invalid.
+/// Fails if a plot cannot be drawn, or if the daemons' settings are invalid.
 pub(super) fn page(section: &Section) -> Result<String> {
     let (manifest, name) = (&section.manifest, section.name());
     let plots = manifest.panels.iter().map(|panel| panel_of(section, panel)).collect::<Result<Vec<_>>>()?;
@@ -64,7 +65,7 @@ fn claim(answered: &Answered) -> Markup {
     }
 }
 
-/// Renders command, commit and machine.
+/// Renders the command, the commit and the machine of the results.
 fn made(section: &Section) -> Markup {
     let meta = &section.meta;
     let fallbacks: u32 = section.results.0.iter().map(|done| done.fallbacks).sum();
@@ -113,8 +114,8 @@ fn source(manifest: &Manifest) -> String {
     source.document.clone() + &figures.chain(page).collect::<String>()
 }
 
-/// Renders the plot of a panel, with its figures and the sources of published values; nothing without
-/// measurements.
+/// Renders the plot of a panel, its figures, and the sources of published values. Renders nothing if the
+/// panel has no measurements.
 fn panel_of(section: &Section, panel: &Panel) -> Result<Markup> {
     let published = section.manifest.published.iter().filter(|published| published.panel == panel.id);
     let published: Vec<&Published> = published.collect();
@@ -129,7 +130,7 @@ fn panel_of(section: &Section, panel: &Panel) -> Result<Markup> {
     })
 }
 
-/// Renders sources, with all series of one source on one line.
+/// Renders the sources. All series with the same source are on one line.
 fn credits(published: &[&Published]) -> Markup {
     let mut lines: Vec<(String, Vec<&str>)> = Vec::new();
     for it in published {

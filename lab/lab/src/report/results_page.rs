@@ -1,4 +1,5 @@
-//! An experiment's part of its page in `docs/results`: claims with their verdicts, goals, and the figures of each plot.
+//! An experiment's part of its page in `docs/results`: claims with their verdicts, goals, and each plot's
+//! figures.
 
 use super::claims::{self, Standing};
 use super::{Section, three_digits};
@@ -8,12 +9,12 @@ use crate::manifest::{Panel, Statistic};
 use crate::results::Row;
 use pages::{Block, Origin, Table, origin};
 
-/// Points of a missed goal that its row names.
+/// Maximum number of points that the row of a missed goal names.
 const NAMED: usize = 3;
-/// Limit on the rows of a plot's table. The report shows longer ones.
+/// Limit on the rows of a plot's table. A plot with more rows has no table here, only in the report.
 const ROWS_MAX: usize = 40;
 
-/// Returns the experiment's part; `planned` is the number of measurements of the whole form.
+/// Returns the experiment's part of its page. `planned` is the number of measurements in the whole form.
 pub(super) fn block(section: &Section, planned: usize) -> Block {
     let mut block = Block::new(origin(section));
     block.table(claims(section));
@@ -43,14 +44,14 @@ pub(super) fn origin(section: &Section) -> Origin {
     }
 }
 
-/// Returns the command as a reader types it: the program's directory does not matter.
+/// Returns the command as a reader types it, without the directory of the program.
 fn command(command: &str) -> String {
     let Some((before, rest)) = command.split_once("sctpify-lab ") else { return command.to_owned() };
     let priority = before.rfind(' ').map_or("", |end| &before[..=end]);
     format!("{priority}./x lab {rest}")
 }
 
-/// Returns the claims that were judged.
+/// Returns the table of all judged claims.
 fn claims(section: &Section) -> Table {
     let mut table = Table::new("Claims", ["claim", "answer of this run", "verdict"]);
     for it in section.answers.iter().filter(|it| it.standing != Standing::Open) {
@@ -66,7 +67,7 @@ fn word(standing: Standing) -> String {
     }
 }
 
-/// Returns the ids of all expectations, in order.
+/// Returns the IDs of all expectations, in order.
 fn ids(verdicts: &[Verdict]) -> Vec<&str> {
     let mut ids: Vec<&str> = verdicts.iter().map(|it| &*it.id).collect();
     ids.dedup();
@@ -81,12 +82,12 @@ impl<'a> Points<'a> {
         Self(verdicts.iter().filter(|it| it.id == id).collect())
     }
 
-    /// Reports whether it was not measured at some point.
+    /// Reports whether the expectation has a point without a measurement.
     fn is_open(&self) -> bool {
         self.0.iter().any(|it| it.value.is_none())
     }
 
-    /// Returns the part of the points' names that all have in common: the panel, and x if there is one point.
+    /// Returns the common start of the points' names: the panel, and also x if there is one point.
     fn place(&self) -> String {
         let mut common: Vec<&str> = self.0.first().map_or(Vec::new(), |it| it.at.split(", ").collect());
         for it in &self.0 {
@@ -96,7 +97,8 @@ impl<'a> Points<'a> {
         common.join(", ")
     }
 
-    /// Returns the verdict, with the points that miss the goal, or with the number of those that were measured.
+    /// Returns the text of the verdict. It names points that miss the goal, or gives the number of measured
+    /// points.
     fn verdict(&self) -> String {
         let place = self.place();
         let rest = |it: &&&Verdict| it.at[place.len()..].trim_start_matches(", ").to_owned();
@@ -115,7 +117,8 @@ impl<'a> Points<'a> {
     }
 }
 
-/// Returns a row for each expectation that was measured somewhere: the figures of all its points.
+/// Returns the table of goals, with a row for each expectation that was measured. A row has the figures of
+/// all points.
 fn goals(verdicts: &[Verdict]) -> Table {
     let mut table = Table::new("Goals", ["figure", "at", "measured", "goal", "verdict"]);
     for id in ids(verdicts) {
@@ -128,8 +131,8 @@ fn goals(verdicts: &[Verdict]) -> Table {
     table
 }
 
-/// Returns the figures of a plot: a row for each series and a column for each x, or the other way if there are more
-/// x than series.
+/// Returns the table of a plot's figures, with a row for each series and a column for each x. If there are
+/// more x values than series, rows and columns are exchanged.
 fn figures(section: &Section, panel: &Panel) -> Table {
     let rows = section.results.rows_of(panel);
     let mut by_x: Vec<&Row> = rows.iter().collect();
@@ -166,7 +169,7 @@ fn add<'a>(names: &mut Vec<&'a str>, name: &'a str) {
     }
 }
 
-/// Formats a figure, with the least and the greatest measurement if there are several.
+/// Formats a figure. With several measurements, adds the least and the greatest one.
 fn figure(section: &Section, panel: &Panel, row: &Row) -> String {
     let value = three_digits(row.figure.value);
     let point = Point::new(panel.of(), &row.series, row.x);
@@ -181,7 +184,7 @@ fn figure(section: &Section, panel: &Panel, row: &Row) -> String {
     }
 }
 
-/// Formats title, measure, statistic and number of measurements of a plot.
+/// Formats the caption of a plot's table: title, measure, statistic, and number of measurements.
 fn caption(panel: &Panel, rows: &[Row]) -> String {
     let counts = || rows.iter().map(|row| row.measurements);
     let (least, most) = (counts().min().unwrap_or_default(), counts().max().unwrap_or_default());

@@ -1,10 +1,10 @@
-//! An axis: maps values to coordinates, and places ticks.
+//! An axis, which maps values to coordinates and places ticks.
 
 use pages::grouped;
 
 /// Approximate number of ticks on an axis.
 const TICKS: f64 = 5.0;
-/// Number of decades from which on a logarithmic axis shows only powers of ten.
+/// Number of decades at which a logarithmic axis begins to show only powers of ten.
 const DECADES: f64 = 3.0;
 
 /// A numeric axis.
@@ -13,12 +13,12 @@ pub(super) struct Axis {
     low: f64,
     high: f64,
     is_log: bool,
-    /// In units of the picture.
+    /// Length of the axis, in units of the picture.
     length: f64,
 }
 
 impl Axis {
-    /// Creates an axis from `low` to `high`. An empty range is widened; a logarithmic axis begins above 0.
+    /// Creates an axis from `low` to `high`. It widens an empty range. A logarithmic axis begins above 0.
     pub(super) fn new(low: f64, high: f64, is_log: bool, length: f64) -> Self {
         let low = if is_log { low.max(f64::MIN_POSITIVE) } else { low };
         let (low, high) = match (high > low, is_log) {
@@ -29,7 +29,8 @@ impl Axis {
         Self { low, high, is_log, length }
     }
 
-    /// Returns a value's distance from the start of the axis, clamped to its ends.
+    /// Returns the distance of a value from the start of the axis. A value outside the axis is moved to its
+    /// nearest end.
     pub(super) fn at(&self, value: f64) -> f64 {
         let scale = |value: f64| if self.is_log { value.max(f64::MIN_POSITIVE).ln() } else { value };
         let (low, high) = (scale(self.low), scale(self.high));
@@ -41,7 +42,7 @@ impl Axis {
         self.low
     }
 
-    /// Returns the ticks as values and texts.
+    /// Returns the ticks, each as a value and its text.
     pub(super) fn ticks(&self) -> Vec<(f64, String)> {
         if self.is_log { self.log_ticks() } else { self.linear_ticks() }
     }
@@ -49,7 +50,7 @@ impl Axis {
     fn linear_ticks(&self) -> Vec<(f64, String)> {
         let least = (self.high - self.low) / TICKS;
         let decade = 10_f64.powf(least.log10().floor());
-        // Rounding may leave 10 a little too small.
+        // The factor 10 is not compared, because rounding may make ten times `decade` slightly less than `least`.
         let step = decade * [1.0, 2.0, 5.0].into_iter().find(|it| it * decade >= least).unwrap_or(10.0);
         let decimals = (-step.log10().floor()).max(0.0) as usize;
         let first = (self.low / step - 1e-9).ceil() as i64;

@@ -1,4 +1,4 @@
-//! Bars over categories, drawn horizontally, so that long names fit on a phone.
+//! A plot with horizontal bars over categories. The bars are horizontal so that long names fit on a phone.
 
 use super::{Curve, Kind, WIDTH, class, diamond, number, value_axis};
 use crate::manifest::Panel;
@@ -7,24 +7,27 @@ use crate::statistics::Figure;
 use maud::{Markup, html};
 
 const LEFT: f64 = 10.0;
-/// Room for the value after the longest bar.
+/// Width of the space for the value after the longest bar.
 const RIGHT: f64 = 62.0;
 const TOP: f64 = 6.0;
 const BOTTOM: f64 = 42.0;
-/// Heights within a category: its name, the offset and height of its bars, and the gap after it.
+/// Height of a category's name.
 const NAME: f64 = 18.0;
+/// Height of a bar.
 const BAR: f64 = 11.0;
+/// Distance between the tops of two bars of a category.
 const ROW: f64 = 14.0;
+/// Height of the gap after a category.
 const GAP: f64 = 8.0;
 
-/// A curve's value in a category.
+/// The value of a curve in a category.
 struct Row<'a> {
     n: usize,
     kind: Kind,
     figure: &'a Figure,
 }
 
-/// Draws a panel whose x are categories.
+/// Draws a panel whose x values are categories.
 pub(super) fn draw(panel: &Panel, curves: &[Curve]) -> Markup {
     let width = WIDTH - LEFT - RIGHT;
     let axis = value_axis(panel, curves, 1.0, width);
@@ -61,7 +64,7 @@ pub(super) fn draw(panel: &Panel, curves: &[Curve]) -> Markup {
     }
 }
 
-/// Returns the height of a category; 0 if it is empty.
+/// Returns the height of a category, or 0 if it is empty.
 fn height_of(rows: &[Row<'_>]) -> f64 {
     if rows.is_empty() { 0.0 } else { NAME + ROW * rows.len() as f64 + GAP }
 }

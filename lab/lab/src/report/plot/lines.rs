@@ -1,4 +1,4 @@
-//! Curves over numeric x values.
+//! A plot with curves over numeric x values.
 
 use super::axis::Axis;
 use super::{Curve, HEADROOM, Kind, MANY, WIDTH, bounds, class, diamond, mark, number, value_axis};
@@ -10,9 +10,9 @@ const LEFT: f64 = 54.0;
 const RIGHT: f64 = 20.0;
 const TOP: f64 = 28.0;
 const BOTTOM: f64 = 44.0;
-/// Maximum number of measured x values that get a tick each.
+/// Maximum number of measured x values that have one tick each.
 const OWN_TICKS: usize = 8;
-/// Minimum width of an x tick's text.
+/// Minimum distance between two ticks of the x axis, in units of the picture. A text needs this room.
 const TICK_ROOM: f64 = 30.0;
 
 /// Draws a panel with numeric x values.
@@ -46,7 +46,8 @@ pub(super) fn draw(panel: &Panel, curves: &[Curve]) -> Markup {
     }
 }
 
-/// Places ticks at the measured x values where there is room; at round numbers if there are many.
+/// Returns the ticks of the x axis. With few measured x values, each of them has a tick if there is room for
+/// it. With many, the ticks are at round numbers.
 fn x_ticks(panel: &Panel, axis: &Axis, mut xs: Vec<f64>) -> Vec<(f64, String)> {
     xs.sort_by(f64::total_cmp);
     xs.dedup();

@@ -1,6 +1,7 @@
-//! One plot as SVG: [`lines`] over numbers, or [`bars`] over categories, with 95 % confidence intervals. Its
-//! classes get their colours, light and dark, from the page's style sheet. Published values are single points,
-//! or bars where only a range is known. The legend is HTML text outside the picture.
+//! A plot as SVG: [`lines`] over numbers, or [`bars`] over categories, with 95 % confidence intervals.
+//!
+//! The page's style sheet gives the SVG classes their colours, for light and dark screens. A published value
+//! is a single mark, or a bar if only its range is known. The legend is HTML text outside the picture.
 
 pub(super) mod axis;
 mod bars;
@@ -12,13 +13,13 @@ use crate::statistics::Figure;
 use anyhow::Result;
 use maud::{Markup, html};
 
-/// Width of all pictures: small enough that the text keeps its size on a phone.
+/// Width of all pictures. It is small enough that the text keeps its size on a phone.
 const WIDTH: f64 = 420.0;
-/// Factor of headroom above the greatest value.
+/// Factor for the space above the greatest value.
 const HEADROOM: f64 = 1.06;
 /// Number of colours in the style sheet.
 const COLOURS: usize = 8;
-/// Number of samples from which on a curve has no marks.
+/// Maximum number of values in a curve with marks.
 const MANY: usize = 40;
 
 /// The origin of a curve, which decides its drawing style.
@@ -27,21 +28,21 @@ enum Kind {
     Measured,
     /// Single values.
     Points(Origin),
-    /// Only the ends of an interval are known for each.
+    /// Intervals, of which only the ends are known.
     Ranges(Origin),
 }
 
-/// One curve. For ranges, the interval is the known range and the value its middle.
+/// A curve. In ranges, the interval of a figure is the known range, and its value is the middle.
 struct Curve {
     name: String,
     kind: Kind,
     points: Vec<(f64, Figure)>,
 }
 
-/// Draws a panel with its legend; nothing if it has no values.
+/// Draws a panel with its legend. Returns `None` if nothing was measured or the panel has no values.
 ///
 /// # Errors
-/// When published values cannot be read.
+/// Fails if published values cannot be read.
 pub(super) fn draw(panel: &Panel, results: &Results, published: &[&Published]) -> Result<Option<Markup>> {
     let mut curves: Vec<Curve> =
         results.series(panel.of()).into_iter().map(|name| measured(panel, results, name)).collect();
@@ -77,7 +78,7 @@ fn others(published: &Published) -> Result<Curve> {
     Ok(Curve { name: published.series.clone(), kind, points })
 }
 
-/// Renders the names of curves with their kinds.
+/// Renders the legend: the names of the curves with their kinds.
 fn legend(curves: &[Curve]) -> Markup {
     html! {
         ul class="legend" {
@@ -98,7 +99,7 @@ fn label(kind: Kind) -> Option<&'static str> {
     }
 }
 
-/// Renders a sample of a curve for the legend.
+/// Renders the sample of a curve in the legend.
 fn sample(curve: &Curve, n: usize) -> Markup {
     match curve.kind {
         Kind::Measured => html! { line class="line" x1="0" y1="6" x2="18" y2="6" {} (mark(n, 9.0, 6.0)) },
@@ -114,7 +115,7 @@ fn class(n: usize) -> String {
     format!("c{}", n % COLOURS)
 }
 
-/// Renders a mark of a measured curve; curves that share a colour differ in shape.
+/// Renders the mark of a measured curve. Curves that share a colour have different shapes.
 fn mark(n: usize, x: f64, y: f64) -> Markup {
     match n / COLOURS {
         0 => html! { circle class="mark" cx=(number(x)) cy=(number(y)) r="3" {} },
@@ -128,7 +129,7 @@ fn diamond(x: f64, y: f64) -> Markup {
     html! { path class="diamond" d=(format!("M{} {}l5 5l-5 5l-5 -5z", number(x), number(y - 5.0))) {} }
 }
 
-/// Formats a coordinate; a tenth of a unit is below visibility.
+/// Formats a coordinate with one decimal. A smaller fraction would be invisible.
 fn number(value: f64) -> String {
     let text = format!("{value:.1}");
     text.strip_suffix(".0").map_or_else(|| text.clone(), str::to_owned)
@@ -141,7 +142,7 @@ fn ends<'a>(curves: &'a [Curve], is_shown: impl Fn(f64) -> bool + 'a) -> (f64, f
     bounds(all.filter(|value| is_shown(*value)))
 }
 
-/// Returns the smallest and the greatest value; 0 and 1 if there are none.
+/// Returns the smallest and the greatest value, or 0 and 1 if there are no values.
 fn bounds(values: impl Iterator<Item = f64>) -> (f64, f64) {
     let wider = |range: Option<(f64, f64)>, value: f64| {
         Some(range.map_or((value, value), |(low, high)| (low.min(value), high.max(value))))
@@ -149,7 +150,7 @@ fn bounds(values: impl Iterator<Item = f64>) -> (f64, f64) {
     values.fold(None, wider).unwrap_or((0.0, 1.0))
 }
 
-/// Creates the axis of values.
+/// Creates the axis for the values of a plot.
 fn value_axis(panel: &Panel, curves: &[Curve], headroom: f64, length: f64) -> axis::Axis {
     if let Some([low, high]) = panel.y_range {
         return axis::Axis::new(low, high, panel.y_log, length);
@@ -189,7 +190,7 @@ mod tests {
         for categories in ["", "categories = [\"a\", \"b\"]"] {
             let panel = panel(&format!("measure = \"seconds\"\n{categories}"));
             let svg = drawn(&panel, &[&point, &range]);
-            // One of each is in the legend.
+            // The legend contains one more of each.
             assert_eq!(svg.matches("class=\"diamond\"").count(), 2, "{svg}");
             assert_eq!(svg.matches("class=\"range\"").count(), 2, "{svg}");
             assert!(svg.contains("theirs (published)") && svg.contains("theirs (derived)"), "{svg}");
