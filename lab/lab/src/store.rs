@@ -1,8 +1,8 @@
-//! The store of results: `ID-FORM/results.jsonl`, with a line for each cell as soon as it is measured, and
-//! `meta.json` with their origin.
+//! The store of results.
 //!
-//! All results of a store have one commit and one set of parameters; older ones move to `ID-FORM.before`, then
-//! `ID-FORM.before-2`.
+//! `ID-FORM/results.jsonl` gets a line for each cell as soon as the cell is measured. `ID-FORM/meta.json` has
+//! the origin of the results. All results in a store have the same commit, parameters and kernel. Results
+//! that differ in one of these move to `ID-FORM.before`, later ones to `ID-FORM.before-2`, and so on.
 
 use crate::experiment::{Cell, Drawing};
 use crate::manifest::{Form, Manifest};
@@ -18,13 +18,13 @@ const RESULTS: &str = "results.jsonl";
 const META: &str = "meta.json";
 const SVG: &str = "svg";
 
-/// The origin of the results.
+/// The origin of a store's results.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) struct Meta {
     pub(crate) id: String,
     pub(crate) form: Form,
     pub(crate) parameters: toml::Table,
-    /// Ends in `-dirty` if the sources had changes.
+    /// Commit of the sources, with the suffix `-dirty` if the sources had changes.
     pub(crate) commit: String,
     pub(crate) command: String,
     /// Start of the run, in UTC.
@@ -52,7 +52,7 @@ impl Meta {
         }
     }
 
-    /// Reports whether results of both may be combined.
+    /// Reports whether results of this run may be added to results of `before`.
     fn goes_on(&self, before: &Self) -> bool {
         self.commit == before.commit && self.parameters == before.parameters && self.kernel == before.kernel
     }
@@ -71,10 +71,11 @@ fn dir_of(out: &Path, id: &str, form: Form) -> PathBuf {
 }
 
 impl Store {
-    /// Opens a store to resume a run; results that do not match `meta`, or are unwanted, are put aside.
+    /// Opens a store, and resumes its run. Moves earlier results aside if they do not match `meta`, or if
+    /// `is_fresh`.
     ///
     /// # Errors
-    /// When files cannot be read or written.
+    /// Fails if a file cannot be read or written.
     pub(crate) fn open(out: &Path, meta: Meta, is_fresh: bool) -> Result<Self> {
         let dir = dir_of(out, &meta.id, meta.form);
         let before = read(&dir)?;
@@ -96,7 +97,7 @@ impl Store {
         Ok(Self { results, dir, file })
     }
 
-    /// Reports whether there are stored pictures.
+    /// Reports whether the store has pictures.
     pub(crate) fn has_drawings(&self) -> bool {
         !drawings_in(&self.dir).is_empty()
     }
@@ -104,7 +105,7 @@ impl Store {
     /// Stores pictures.
     ///
     /// # Errors
-    /// When a file cannot be written.
+    /// Fails if a file cannot be written.
     pub(crate) fn keep_drawings(&self, drawings: &[Drawing]) -> Result<()> {
         for Drawing { name, svg } in drawings {
             let path = self.dir.join(name).with_extension(SVG);
@@ -113,15 +114,15 @@ impl Store {
         Ok(())
     }
 
-    /// Reports whether a cell was measured.
+    /// Reports whether the store has the result of a cell.
     pub(crate) fn has(&self, cell: &Cell) -> bool {
         self.results.0.iter().any(|done| done.is(cell))
     }
 
-    /// Stores a cell.
+    /// Stores the result of a cell.
     ///
     /// # Errors
-    /// When the file cannot be written.
+    /// Fails if the file cannot be written.
     pub(crate) fn keep(&mut self, done: Done) -> Result<()> {
         write_line(&mut self.file, &done)?;
         self.results.0.push(done);
@@ -135,7 +136,7 @@ fn write_line(file: &mut File, done: &Done) -> Result<()> {
     file.write_all(&line).context("cannot store a result")
 }
 
-/// Renames the directory to the first free name: results that took hours are never overwritten.
+/// Renames the directory to the first free name, so no results are overwritten.
 fn put_aside(dir: &Path) -> Result<()> {
     let named = |end: String| {
         let mut aside = dir.as_os_str().to_owned();
@@ -153,10 +154,10 @@ fn put_aside(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns the stored results of an experiment in a form; `None` if there are none.
+/// Returns the stored results of an experiment in a form, or `None` if no results exist.
 ///
 /// # Errors
-/// When they cannot be read.
+/// Fails if the results cannot be read.
 pub(crate) fn kept(out: &Path, id: &str, form: Form) -> Result<Option<(Meta, Results)>> {
     read(&dir_of(out, id, form))
 }
@@ -164,7 +165,7 @@ pub(crate) fn kept(out: &Path, id: &str, form: Form) -> Result<Option<(Meta, Res
 /// Returns the stored pictures of an experiment in a form, sorted by name.
 ///
 /// # Errors
-/// When one cannot be read.
+/// Fails if a picture cannot be read.
 pub(crate) fn kept_drawings(out: &Path, id: &str, form: Form) -> Result<Vec<String>> {
     let read = |path: PathBuf| {
         std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
@@ -189,7 +190,7 @@ fn read(dir: &Path) -> Result<Option<(Meta, Results)>> {
     let meta = serde_json::from_slice(&text).with_context(|| format!("{}", meta.display()))?;
     let text =
         std::fs::read_to_string(&results).with_context(|| format!("cannot read {}", results.display()))?;
-    // An unterminated last line is a cell whose storage was interrupted by a kill.
+    // A last line without a newline is incomplete, because the lab was killed while it stored the cell.
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);
     let lines = whole.lines().enumerate().map(|(n, line)| {
         serde_json::from_str(line).with_context(|| format!("{}, line {}", results.display(), n + 1))

@@ -1,10 +1,11 @@
-//! `sctpify-lab ttcp`: the paper's measuring program, with its flags and output, for TCP, UDP, MPTCP, and SCTP
-//! on our own stack.
+//! `sctpify-lab ttcp`: the paper's measuring program, with its flags and its output.
 //!
-//! One end receives (`-r`), the other transmits (`-t`); each reports bytes, time, calls and CPU cost at the
-//! end. The transmitter's time ends when the network has taken the last buffer, so the receiver's time is more
-//! accurate. With TCP and UDP either end may be another ttcp: over UDP, datagrams of [`channel::MARKER_BYTES`]
-//! mark the start and end of the data. Not supported: aligned buffers, SO_DEBUG. Begin with [`run`].
+//! It measures TCP, UDP, MPTCP, and SCTP on our own stack. One end receives (`-r`), the other transmits
+//! (`-t`). At its end, each reports bytes, time, calls and processor time. The transmitter stops its clock
+//! when its network stack has taken the last buffer, so the receiver's time is more accurate.
+//!
+//! With TCP and UDP, either end may be another ttcp. Over UDP, datagrams of [`channel::MARKER_BYTES`] mark
+//! the start and the end of the data. Aligned buffers and SO_DEBUG are not supported. Begin with [`run`].
 
 mod channel;
 mod report;
@@ -27,19 +28,19 @@ use testbed::{Host, Process};
 /// Limit on the time until a receiver listens.
 const LISTEN_LIMIT: Duration = Duration::from_secs(10);
 
-/// Its flags: ttcp's letters, and long ones of our own.
+/// The flags: ttcp's letters, and our long options.
 #[derive(Args, Clone, Debug)]
 #[command(group = clap::ArgGroup::new("role").args(["transmit", "receive"]).required(true))]
 pub(crate) struct Ttcp {
     /// Transmit to HOST
     #[arg(short, requires = "host")]
     transmit: bool,
-    /// Receive, from the first sender
+    /// Receive from the first sender
     #[arg(short, conflicts_with = "host")]
     receive: bool,
     /// Host to transmit to
     host: Option<String>,
-    /// Length of buffers; over UDP and SCTP, of messages
+    /// Length of a buffer, or of a message over UDP and SCTP
     #[arg(short, value_name = "BYTES", default_value_t = 8192, value_parser = clap::value_parser!(u32).range(5..=4 << 20))]
     length: u32,
     /// Number of buffers to transmit
@@ -51,7 +52,7 @@ pub(crate) struct Ttcp {
     /// Transmit a pattern instead of standard input; discard received data instead of writing it to standard output
     #[arg(short)]
     sink: bool,
-    /// Use UDP, as --over udp
+    /// Use UDP, same as --over udp
     #[arg(short, conflicts_with = "over")]
     udp: bool,
     /// Set TCP_NODELAY; always on with SCTP
@@ -60,19 +61,19 @@ pub(crate) struct Ttcp {
     /// Size of socket buffers
     #[arg(short, value_name = "BYTES")]
     buffer: Option<u32>,
-    /// Unit of rates: k, m, g bits or K, M, G bytes per second
+    /// Unit of rates: k, m, g for bits per second, or K, M, G for bytes per second
     #[arg(short, value_name = "UNIT", default_value = "K")]
     format: Unit,
     /// Print more figures
     #[arg(short)]
     verbose: bool,
-    /// Touch: read each received byte
+    /// Read each received byte ("touch")
     #[arg(short = 'T')]
     touch: bool,
     /// Transport
     #[arg(long, value_enum, default_value = "tcp")]
     over: Over,
-    /// Transmit for this time instead of -n buffers; with -r, exit after this time
+    /// Time to transmit, instead of -n buffers; with -r, time after which to exit
     #[arg(long = "for", value_name = "SECONDS")]
     seconds: Option<f64>,
     /// With -r: exclude data of the first seconds from the count
@@ -101,7 +102,7 @@ pub(crate) enum Over {
     Udp,
     /// The kernel's Multipath TCP.
     Mptcp,
-    /// This project's SCTP over IP, protocol 132; requires root.
+    /// This project's SCTP over IP, protocol 132 (requires root)
     Sctp,
     /// This project's SCTP over UDP.
     SctpUdp,
@@ -116,7 +117,7 @@ impl Ttcp {
         self.length as usize
     }
 
-    /// Returns the prefix of its output lines.
+    /// Returns the prefix of the program's output lines.
     fn name(&self) -> &'static str {
         if self.transmit { "ttcp-t" } else { "ttcp-r" }
     }
@@ -125,16 +126,16 @@ impl Ttcp {
         self.seconds.map(Duration::try_from_secs_f64).transpose().context("--for")
     }
 
-    /// Prints a line about its progress.
+    /// Prints a line about the program's progress.
     fn say(&self, what: &str) {
         eprintln!("{}: {what}", self.name());
     }
 }
 
-/// Transmits or receives, and reports.
+/// Transmits or receives, and prints the report.
 ///
 /// # Errors
-/// When the network or the other end fails.
+/// Fails if the network or the other end fails, or if the arguments do not fit together.
 pub(crate) fn run(args: &Ttcp) -> Result<()> {
     ensure!(
         args.over() != Over::Udp || args.length <= DATAGRAM_MAX,
@@ -149,7 +150,7 @@ pub(crate) fn run(args: &Ttcp) -> Result<()> {
         None => receive(args)?,
     };
     let text = if args.json { report.json()? } else { report.text(args.name(), args.format, args.verbose) };
-    // Standard output is reserved for the received data.
+    // Standard output may contain the received data, so the report goes to standard error.
     if args.receive && !args.sink {
         eprint!("{text}")
     } else {
@@ -158,20 +159,20 @@ pub(crate) fn run(args: &Ttcp) -> Result<()> {
     Ok(())
 }
 
-/// Returns a command that runs this program as ttcp, with these arguments, on a host of an experiment.
+/// Returns a command that runs this program as ttcp on a host, with these arguments.
 ///
 /// # Errors
-/// When this program's path is unknown.
+/// Fails if this program's path is unknown.
 pub(crate) fn command(host: &Host, words: &[&str]) -> Result<Command> {
     let mut command = host.command(std::env::current_exe().context("cannot determine this program's path")?);
     command.arg("ttcp").args(words);
     Ok(command)
 }
 
-/// Starts a receiver, ttcp or any other that prints "listening", and waits until it listens.
+/// Starts a receiver (ttcp, or another program that prints "listening"), and waits until it listens.
 ///
 /// # Errors
-/// When it ends first, or takes more than [`LISTEN_LIMIT`].
+/// Fails if the receiver ends first, or does not listen within [`LISTEN_LIMIT`].
 pub(crate) fn listening(host: &Host, command: Command) -> Result<Process> {
     let mut server = host.spawn("receiver", command)?;
     let listens = |process: &Process| (process.stdout() + &process.stderr()).contains("listening");
@@ -179,7 +180,7 @@ pub(crate) fn listening(host: &Host, command: Command) -> Result<Process> {
     Ok(server)
 }
 
-/// Formats the parameters as ttcp does.
+/// Formats the parameters in ttcp's format.
 fn heading(args: &Ttcp) -> String {
     let over = args.over().to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
     let amount = args.seconds.map_or(format!("nbuf={}", args.n), |seconds| format!("time={seconds} s"));
@@ -217,7 +218,7 @@ fn transmit(args: &Ttcp, to: SocketAddr) -> Result<Report> {
 
 /// The source of the transmitted data.
 struct Source {
-    /// Content of each buffer; none if the data come from standard input.
+    /// Content of each buffer, or `None` if the data come from standard input.
     pattern: Option<Bytes>,
     length: usize,
     /// Remaining buffers of the pattern.
@@ -230,7 +231,7 @@ impl Source {
         Self { pattern: args.sink.then(|| pattern(args.length())), length: args.length(), left }
     }
 
-    /// Returns the next buffer; an empty one at the end.
+    /// Returns the next buffer. An empty buffer marks the end.
     fn next(&mut self) -> Result<Bytes> {
         let Some(pattern) = &self.pattern else {
             let mut block = Vec::with_capacity(self.length);
@@ -244,7 +245,7 @@ impl Source {
     }
 }
 
-/// Returns ttcp's pattern: all printable characters, repeated.
+/// Returns ttcp's pattern, which repeats all printable ASCII characters.
 fn pattern(length: usize) -> Bytes {
     (b' '..=b'~').cycle().take(length).collect()
 }
@@ -283,9 +284,9 @@ fn receive(args: &Ttcp) -> Result<Report> {
 /// A receiver's counters, with the time limits of counting.
 struct Meter {
     count: Count,
-    /// Time before counting starts; none once it has started.
+    /// Time before counting starts, or `None` once it has started.
     not_before: Option<Duration>,
-    /// Duration of counting.
+    /// Limit on the duration of counting.
     limit: Option<Duration>,
 }
 
@@ -296,7 +297,7 @@ impl Meter {
         Ok(Self { count: Count::start()?, not_before: (!after.is_zero()).then_some(after), limit })
     }
 
-    /// Notes received bytes; returns whether that is enough.
+    /// Counts received bytes. Reports whether the limit is reached.
     fn note(&mut self, bytes: usize) -> Result<bool> {
         if let Some(not_before) = self.not_before {
             if self.count.start.elapsed() >= not_before {
@@ -314,7 +315,7 @@ impl Meter {
     }
 }
 
-/// Bytes, calls and resource usage.
+/// Bytes, calls, and resource usage since the start.
 struct Count {
     start: Instant,
     usage: Usage,

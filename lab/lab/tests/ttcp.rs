@@ -1,4 +1,4 @@
-//! `sctpify-lab ttcp` between two hosts. Needs root.
+//! `sctpify-lab ttcp` between two hosts. The tests need root.
 
 use serde_json::Value;
 use std::process::Command;
@@ -20,7 +20,7 @@ fn ttcp(host: &Host, words: &str) -> Command {
     command
 }
 
-/// Runs both ends and returns the receiver's and the transmitter's output.
+/// Runs both ends, and returns the output of the receiver and of the transmitter.
 fn exchange(receiver: &str, transmitter: &str) -> [String; 2] {
     let (_lab, alpha, beta, link) = hosts();
     let mut server = beta.spawn("receiver", ttcp(&beta, receiver)).unwrap();

@@ -5,7 +5,7 @@ use anyhow::{Context, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The figures of one run.
+/// The figures of one run, as text for a page.
 #[derive(Clone, Debug)]
 pub struct Block {
     tables: Vec<Table>,
@@ -14,20 +14,20 @@ pub struct Block {
 }
 
 impl Block {
-    /// Returns a block without figures.
+    /// Creates a block without figures.
     #[must_use]
     pub fn new(origin: Origin) -> Self {
         Self { tables: Vec::new(), remarks: Vec::new(), origin }
     }
 
-    /// Adds a table. One without rows is left out.
+    /// Adds a table. A table without rows is left out.
     pub fn table(&mut self, table: Table) {
         if !table.is_empty() {
             self.tables.push(table);
         }
     }
 
-    /// Adds a paragraph, which stands below all tables.
+    /// Adds a paragraph below all tables.
     pub fn remark(&mut self, text: impl Into<String>) {
         self.remarks.push(text.into());
     }
@@ -49,20 +49,21 @@ pub struct Place {
 }
 
 impl Place {
-    /// Finds the part of a page.
+    /// Finds the part of a page that `command` writes.
     ///
     /// # Errors
-    /// When the page cannot be read, or lacks the command's markers.
+    /// Fails if the page cannot be read, or if it lacks the command's markers.
     pub fn find(path: &Path, command: &str) -> Result<Self> {
         let place = Self { path: path.to_owned(), markers: Markers::results(command) };
         place.with("")?;
         Ok(place)
     }
 
-    /// Replaces the part by a block.
+    /// Replaces the part with a block.
     ///
     /// # Errors
-    /// When the block's figures are of a changed tree or an unknown commit, or the page cannot be read or written.
+    /// Fails if the block's figures come from changed sources or from an unknown commit. Also fails if the
+    /// page cannot be read or written.
     pub fn write(&self, block: &Block) -> Result<()> {
         block.origin.ensure_clean().with_context(|| format!("not written to {}", self.path.display()))?;
         let page = self.with(&block.markdown())?;

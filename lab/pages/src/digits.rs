@@ -1,7 +1,7 @@
 //! Numbers as text.
 
-/// Formats a number with this many significant digits, or all digits before the point. Zeros at the end of a
-/// fraction are left out.
+/// Formats a number with this number of significant digits, but never cuts digits before the decimal point.
+/// Zeros at the end of a fraction are left out. Infinity and NaN give a dash.
 #[must_use]
 pub fn digits(value: f64, significant: u8) -> String {
     if value == 0.0 || !value.is_finite() {
@@ -13,7 +13,7 @@ pub fn digits(value: f64, significant: u8) -> String {
     grouped(short)
 }
 
-/// Inserts commas between thousands, from 10,000 on.
+/// Inserts commas between groups of thousands, in numbers from 10,000.
 #[must_use]
 pub fn grouped(text: &str) -> String {
     let (whole, rest) = text.split_at(text.find('.').unwrap_or(text.len()));

@@ -4,19 +4,19 @@ use crate::Table;
 use crate::digits::{digits, grouped};
 use crate::stats::percentile;
 
-/// Significant digits of figures: a figure near its goal must not look as if it were the goal.
+/// Number of significant digits of figures. With fewer, a figure near its goal could look equal to the goal.
 const DIGITS: u8 = 4;
 
-/// The bound of a figure.
+/// The limit on a figure.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Limit {
-    /// This much or less.
+    /// This value or less.
     AtMost(f64),
-    /// Less than this.
+    /// Less than this value.
     Below(f64),
-    /// This much or more.
+    /// This value or more.
     AtLeast(f64),
-    /// Between these two, or one of them.
+    /// Between these two values, or equal to one of them.
     Within(f64, f64),
 }
 
@@ -51,7 +51,8 @@ struct Goal {
 }
 
 impl Goal {
-    /// Returns the judgement of the median; none without a finite one.
+    /// Reports whether the median meets the limit. Returns `None` if the median is not finite or does not
+    /// exist.
     fn is_met(&self) -> Option<bool> {
         let median = percentile(&self.samples, 50);
         (!self.samples.is_empty() && median.is_finite()).then(|| self.limit.is_met(median))
@@ -72,13 +73,13 @@ impl Goal {
     }
 }
 
-/// All judged figures of a run. Without any, nothing is missed.
+/// All judged figures of a run. An empty list counts as met.
 #[derive(Clone, Debug, Default)]
 pub struct Goals(Vec<Goal>);
 
 impl Goals {
-    /// Judges the median of a figure, whose name includes the unit. No samples, or a median that is no number, are a
-    /// goal that was not measured.
+    /// Judges the median of a figure, whose name includes the unit. Without samples, or with a median that is
+    /// not finite, the goal counts as not measured.
     pub fn judge(&mut self, figure: impl Into<String>, samples: &[f64], limit: Limit) {
         self.0.push(Goal { figure: figure.into(), samples: samples.to_vec(), limit });
     }
@@ -95,7 +96,8 @@ impl Goals {
         self.0.iter().filter(|goal| goal.is_met().is_none()).map(|goal| &*goal.figure).collect()
     }
 
-    /// Returns the table of all goals: median, least, greatest, goal and verdict.
+    /// Returns the table of all goals. A row has the median, the least and the greatest sample, the goal, and
+    /// the verdict.
     #[must_use]
     pub fn table(&self) -> Table {
         let mut table = Table::new("Goals", ["figure", "median", "least", "greatest", "goal", "verdict"]);

@@ -1,8 +1,9 @@
-//! The generated parts of documents: tables of figures between two marker lines, with the origin of the figures.
+//! The generated parts of documents: tables of figures between two marker lines, with the origin of the
+//! figures.
 //!
-//! The prose of a page is written by hand. A command replaces only the lines between its markers. [`Place`] refuses
-//! a page without the command's markers, and figures of a tree with uncommitted changes. Invariant: text outside
-//! the markers never changes. Begin with [`Block`].
+//! A person writes the prose of a page. A command replaces only the lines between its markers, so text
+//! outside the markers never changes. [`Place`] refuses a page without the command's markers. It also refuses
+//! figures from sources with uncommitted changes. Begin with [`Block`].
 
 #![forbid(unsafe_code)]
 

@@ -1,11 +1,12 @@
-//! The marker lines around a generated part of a page. They are comments, so readers do not see them.
+//! The marker lines around a generated part of a page. They are HTML comments, which a rendered page does not
+//! show.
 
 use anyhow::{Context, Result, bail};
 
 /// Subject of the markers around measured figures.
 const RESULTS: &str = "results";
 
-/// The two lines around the part that one command writes.
+/// The two lines around the part of a page that one command writes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Markers {
     begin: String,
@@ -13,7 +14,7 @@ pub struct Markers {
 }
 
 impl Markers {
-    /// Returns the markers of a subject, such as "layers", for the command that writes the part.
+    /// Returns the markers for a subject, such as "layers", and the command that writes the part.
     #[must_use]
     pub fn new(subject: &str, command: &str) -> Self {
         let (opening, closing) = (opening(subject), closing(subject));
@@ -26,10 +27,10 @@ impl Markers {
         Self::new(RESULTS, command)
     }
 
-    /// Returns the page with `text` between the two lines.
+    /// Returns the page with `text` between the two marker lines.
     ///
     /// # Errors
-    /// When a line is missing.
+    /// Fails if a marker line is missing.
     pub fn replace(&self, page: &str, text: &str) -> Result<String> {
         let (before, rest) = page
             .split_once(&self.begin)
@@ -41,7 +42,7 @@ impl Markers {
     }
 }
 
-/// End of a line that begins a part.
+/// End of the line that begins a part.
 const CLOSE: &str = "` -->";
 
 fn opening(subject: &str) -> String {
@@ -52,11 +53,11 @@ fn closing(subject: &str) -> String {
     format!("<!-- end of {subject} -->")
 }
 
-/// Returns the parts of a page with measured figures: the command of each, and its text, which is empty before the
-/// first run.
+/// Returns the parts of a page with measured figures. Each has its command and its text, which is empty
+/// before the first run.
 ///
 /// # Errors
-/// When a part does not end, or ends without a beginning.
+/// Fails if a part has no end line, or if an end line has no beginning.
 pub fn results(page: &str) -> Result<Vec<(&str, String)>> {
     let (opening, closing) = (opening(RESULTS), closing(RESULTS));
     let mut parts = Vec::new();

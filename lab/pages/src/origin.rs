@@ -4,28 +4,29 @@ use anyhow::{Result, ensure};
 use std::path::Path;
 use std::process::Command;
 
-/// End of the name of a commit whose tree had changes.
+/// Suffix of a commit whose sources had changes.
 const DIRTY: &str = "-dirty";
-/// Text for a thing that the system does not report.
+/// Text in place of a value that the system does not report.
 const UNKNOWN: &str = "unknown";
-/// The pages that benchmarks write: a change of them does not change the measured programs.
+/// Git pathspec that excludes the pages with results, because a change of them does not change the measured
+/// programs.
 const PAGES: &str = ":(exclude,top)docs/results";
 
-/// The origin of some figures.
+/// The origin of figures.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Origin {
-    /// The command that measured them.
+    /// The command that measured the figures.
     pub command: String,
-    /// See [`commit`].
+    /// The commit of the sources, as [`commit`] returns it.
     pub commit: String,
-    /// Start of the run, in UTC.
+    /// Start of the run in UTC, to the minute.
     pub date: String,
-    /// Kernel, processors, memory and load average before the run.
+    /// Kernel, number of processors, processor model, memory, and load average before the run.
     pub machine: String,
 }
 
 impl Origin {
-    /// Describes a run of a command that begins now, with programs from the sources in `root`.
+    /// Describes a run that begins now. Its programs come from the sources in `root`.
     #[must_use]
     pub fn now(root: &Path, command: &str) -> Self {
         Self {
@@ -36,10 +37,10 @@ impl Origin {
         }
     }
 
-    /// Checks that the commit alone tells what was measured.
+    /// Checks that the commit alone identifies the measured sources.
     ///
     /// # Errors
-    /// When the tree had changes, or the commit is unknown.
+    /// Fails if the sources had changes, or if the commit is unknown.
     pub fn ensure_clean(&self) -> Result<()> {
         ensure!(self.commit != UNKNOWN && !self.commit.is_empty(), "the commit of the sources is not known");
         ensure!(
@@ -50,7 +51,7 @@ impl Origin {
         Ok(())
     }
 
-    /// Formats the origin as a list of Markdown.
+    /// Formats the origin as a Markdown list.
     #[must_use]
     pub fn markdown(&self) -> String {
         let Self { command, commit, date, machine } = self;
@@ -58,7 +59,8 @@ impl Origin {
     }
 }
 
-/// Returns the commit of a working tree, with `-dirty` behind it if a tracked file outside `docs/results` has changes.
+/// Returns the commit of a working tree, with the suffix `-dirty` if a tracked file outside `docs/results`
+/// has changes.
 #[must_use]
 pub fn commit(root: &Path) -> String {
     let git = |args: &[&str]| {
@@ -71,7 +73,7 @@ pub fn commit(root: &Path) -> String {
     if is_same || name == UNKNOWN { name } else { name + DIRTY }
 }
 
-/// Returns a command as it is typed in a shell: words with other characters than names and paths have are quoted.
+/// Returns a command as a user types it in a shell. Words with special characters are quoted.
 pub fn typed(words: impl IntoIterator<Item = String>) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "-_./:,=+@%".contains(c);
     let quoted = |word: String| {
@@ -81,16 +83,16 @@ pub fn typed(words: impl IntoIterator<Item = String>) -> String {
     words.into_iter().map(quoted).collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the words in front of a command that gave this process its priority, such as `nice -n 10 `; empty for
-/// an ordinary one.
+/// Returns the words before a command that give it the priority of this process, such as `nice -n 10 `.
+/// Returns an empty text for the default priority.
 #[must_use]
 pub fn priority() -> String {
     std::fs::read_to_string("/proc/self/stat").ok().and_then(|stat| scheduler(&stat)).unwrap_or_default()
 }
 
-/// Reads the priority from a line of `/proc/PID/stat` (proc(5)).
+/// Parses the priority from a line of `/proc/PID/stat` (proc(5)).
 fn scheduler(stat: &str) -> Option<String> {
-    /// Places of nice, rt_priority and policy behind the program's name.
+    /// Positions of nice, rt_priority and policy after the program's name.
     const FIELDS: [usize; 3] = [16, 37, 38];
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let [nice, real_time, policy] = FIELDS.map(|n| fields.get(n).copied().unwrap_or_default());
@@ -102,13 +104,13 @@ fn scheduler(stat: &str) -> Option<String> {
     })
 }
 
-/// Returns the present time in UTC, to the minute.
+/// Returns the current time in UTC, to the minute.
 #[must_use]
 pub fn date() -> String {
     said(Command::new("date").args(["-u", "+%F %R"]))
 }
 
-/// Returns the kernel's release.
+/// Returns the release of the kernel.
 #[must_use]
 pub fn kernel() -> String {
     said(Command::new("uname").arg("-r"))
@@ -120,7 +122,7 @@ pub fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
-/// Returns processor, memory and load average, as far as the kernel reports them.
+/// Returns the processor model, memory and load average. Values that the kernel does not report are left out.
 #[must_use]
 pub fn hardware() -> String {
     let line = |file: &str, name: &str| {
@@ -135,14 +137,14 @@ pub fn hardware() -> String {
     [line("/proc/cpuinfo", "model name"), memory, load].into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-/// Formats kernel, number of processors, and [`hardware`].
+/// Formats the kernel's release, the number of processors, and the text of [`hardware`].
 #[must_use]
 pub fn machine(kernel: &str, processors: usize, hardware: &str) -> String {
     let separator = if hardware.is_empty() { "" } else { ", " };
     format!("Linux {kernel}, {processors} processors{separator}{hardware}")
 }
 
-/// Returns a program's output; [`UNKNOWN`] if it fails.
+/// Returns the output of a program, or [`UNKNOWN`] if the program fails.
 fn said(command: &mut Command) -> String {
     let output = command.output().ok().filter(|output| output.status.success());
     output.map_or(UNKNOWN.to_owned(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())

@@ -1,6 +1,7 @@
-//! Medians and percentiles of a few samples.
+//! Medians, percentiles and means of a few samples.
 
-/// Returns the smallest sample that at least `percent` of all samples do not exceed; 0 for no samples.
+/// Returns the smallest sample that equals or exceeds `percent` of all samples (nearest rank). Returns 0
+/// without samples.
 #[must_use]
 pub fn percentile(samples: &[f64], percent: usize) -> f64 {
     let mut sorted = samples.to_vec();
@@ -9,8 +10,8 @@ pub fn percentile(samples: &[f64], percent: usize) -> f64 {
     sorted.get(rank - 1).copied().unwrap_or_default()
 }
 
-/// Returns the mean without the smallest and the greatest tenth of the samples; 0 for no samples. With samples
-/// in whole units it resolves fractions of one.
+/// Returns the mean without the smallest and the greatest tenth of the samples, or 0 without samples. If the
+/// samples are whole numbers of a unit, the mean still resolves fractions of the unit.
 #[must_use]
 pub fn middle_mean(samples: &[f64]) -> f64 {
     let mut sorted = samples.to_vec();
@@ -20,7 +21,7 @@ pub fn middle_mean(samples: &[f64]) -> f64 {
     if middle.is_empty() { 0.0 } else { middle.iter().sum::<f64>() / middle.len() as f64 }
 }
 
-/// Formats "median (lowest-highest)".
+/// Formats samples as "median (lowest-highest)".
 #[must_use]
 pub fn spread(samples: &[f64]) -> String {
     format!("{:.2} ({:.2}-{:.2})", percentile(samples, 50), percentile(samples, 0), percentile(samples, 100))

@@ -1,8 +1,8 @@
-//! A table of text, for a terminal and for a page.
+//! A text table for a terminal or for a page.
 
 use std::fmt;
 
-/// A table with a caption. All rows have as many cells as the head.
+/// A table with a caption. All rows have the same number of cells as the head.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Table {
     caption: String,
@@ -11,14 +11,14 @@ pub struct Table {
 }
 
 impl Table {
-    /// Returns a table without rows. An empty caption is left out.
+    /// Creates a table without rows. An empty caption is left out.
     #[must_use]
     pub fn new<T: Into<String>>(caption: impl Into<String>, head: impl IntoIterator<Item = T>) -> Self {
         let head = head.into_iter().map(Into::into).collect();
         Self { caption: caption.into(), head, rows: Vec::new() }
     }
 
-    /// Adds a row. Missing cells are empty, surplus ones are cut.
+    /// Adds a row. Missing cells are empty, and surplus cells are dropped.
     pub fn row<T: Into<String>>(&mut self, cells: impl IntoIterator<Item = T>) {
         let mut cells: Vec<String> = cells.into_iter().map(Into::into).collect();
         cells.resize(self.head.len(), String::new());

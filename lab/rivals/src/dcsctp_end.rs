@@ -1,5 +1,6 @@
-//! dcsctp as published: with its packet logger, which formats every packet even without a listener, and its
-//! checksum in software.
+//! The engine dcsctp, as published.
+//!
+//! Its packet logger formats every packet, even if nothing reads the log. It computes checksums in software.
 
 use crate::{BUFFER, Engine, PACKET};
 use anyhow::{Result, bail};
@@ -10,7 +11,7 @@ use dcsctp::api::{
 };
 use std::time::{Duration, Instant};
 
-/// One socket.
+/// A socket, which is one end of the association.
 pub(crate) struct End {
     socket: Box<dyn DcSctpSocket>,
     start: Instant,

@@ -1,10 +1,10 @@
-//! SCTP engines alone: both ends of one association on one core, wired back to back in memory.
+//! A benchmark of SCTP engines. Both ends of one association run on one core, and exchange packets in memory.
 //!
 //!     rivals ours|rtc-sctp|dcsctp SECONDS SIZE      messages of SIZE bytes; prints "BYTES MICROSECONDS"
 //!
-//! Each engine gets its packets in the form of its own output, in trains of any length; all limit packets to
-//! 1,472 bytes and may hold [`BUFFER`] bytes unsent. It only measures, and keeps no message. Begin with
-//! [`Engine`]: one file for each implementation.
+//! Each engine receives packets in the form in which it sends them, in trains of any length. All engines
+//! limit packets to 1,472 bytes, and buffers to [`BUFFER`] bytes. The program only measures, and keeps no
+//! message. Begin with [`Engine`], which each implementation has in a separate file.
 
 #![forbid(unsafe_code)]
 
@@ -16,24 +16,24 @@ use anyhow::{Result, bail, ensure};
 use bytes::Bytes;
 use std::time::{Duration, Instant};
 
-/// Maximum bytes of an SCTP packet: an MTU of 1,500, minus the headers of IPv4 and UDP.
+/// Maximum length of an SCTP packet, in bytes: an MTU of 1,500 minus the headers of IPv4 and UDP.
 const PACKET: u16 = 1_472;
-/// Maximum bytes of user data waiting to be sent or acknowledged, and to be read.
+/// Limit on user data in the send buffer and in the receive buffer, each in bytes.
 const BUFFER: u32 = 4 << 20;
 /// Limit on the handshake.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
 
 /// One end of an association.
 trait Engine: Sized {
-    /// Returns a connecting end and a listening one.
+    /// Returns an end that connects, and an end that listens.
     fn pair(start: Instant) -> Result<(Self, Self)>;
-    /// Reports whether data can flow.
+    /// Reports whether the association is established.
     fn is_up(&self) -> bool;
     /// Sends the message repeatedly until the send buffer is full.
     fn fill(&mut self, now: Instant, message: &Bytes) -> Result<()>;
     /// Handles the timers, and passes all pending packets to the other end.
     fn carry(&mut self, now: Instant, peer: &mut Self) -> Result<()>;
-    /// Reads all received data; returns the number of bytes.
+    /// Reads all received data, and returns the number of bytes.
     fn take(&mut self, now: Instant) -> Result<usize>;
 }
 
@@ -52,7 +52,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Sends for a time; returns the number of bytes that arrived, and the time taken.
+/// Sends for a time. Returns the number of bytes that arrived, and the exact time.
 fn measure<E: Engine>(time: Duration, size: usize) -> Result<(usize, Duration)> {
     let begin = clock();
     let (mut client, mut server) = E::pair(begin)?;
@@ -73,7 +73,7 @@ fn measure<E: Engine>(time: Duration, size: usize) -> Result<(usize, Duration)> 
     Ok((bytes, start.elapsed()))
 }
 
-/// The real clock: this program measures.
+/// Returns the time of the real clock.
 #[allow(clippy::disallowed_methods, reason = "a measurement reads the clock")]
 fn clock() -> Instant {
     Instant::now()

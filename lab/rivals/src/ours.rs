@@ -11,10 +11,10 @@ use sctp::{
 use std::net::IpAddr;
 use std::time::Instant;
 
-/// Maximum bytes of a train: the limit of UDP GSO.
+/// Maximum length of a train, in bytes: the limit of UDP GSO.
 const TRAIN: usize = 65_536;
 
-/// One endpoint with its association.
+/// An endpoint with its association.
 pub(crate) struct End {
     endpoint: Endpoint,
     start: Instant,

@@ -1,4 +1,4 @@
-//! rtc-sctp, used as in the library's own end-to-end example.
+//! The engine rtc-sctp, used as in the library's end-to-end example.
 
 use crate::{BUFFER, Engine, PACKET};
 use anyhow::{Result, bail};
@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// One endpoint with its association.
+/// An endpoint with its association.
 pub(crate) struct End {
     endpoint: Endpoint,
     peer: SocketAddr,

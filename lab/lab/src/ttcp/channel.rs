@@ -1,4 +1,4 @@
-//! The transports of ttcp: opening, sending and receiving.
+//! The transports of ttcp: code that opens, sends and receives.
 
 use super::{Over, Ttcp};
 use anyhow::{Context, Result, bail, ensure};
@@ -12,19 +12,22 @@ use std::time::Duration;
 
 /// Maximum payload of a datagram over IPv4: 65,535 minus 20 for IP and 8 for UDP.
 pub(crate) const DATAGRAM_MAX: u32 = 65_507;
-/// Length of the datagrams that mark the start or end of the data for a ttcp; data datagrams are longer.
+/// Length of the datagrams that mark the start or the end of the data, in bytes. Datagrams with data are
+/// longer.
 pub(super) const MARKER_BYTES: usize = 4;
-/// Number of end markers, because some may be lost after data, and the pause after each.
+/// Number of end markers. Several are sent, because datagrams may be lost.
 const END_MARKERS: u32 = 5;
+/// Pause after each end marker.
 const MARKER_PAUSE: Duration = Duration::from_millis(20);
-/// Wait time when the interface has no room (as in ttcp).
+/// Pause while the interface has no room for a datagram (as in ttcp).
 const ROOM_PAUSE: Duration = Duration::from_millis(18);
-/// Connections waiting to be accepted.
+/// Limit on the connections that wait for accept().
 const BACKLOG: i32 = 1;
 
 /// A channel to or from the other end.
 pub(super) enum Channel {
-    /// Holds the listener, because MPTCP's further paths arrive at a listening socket.
+    /// A TCP or MPTCP connection. It holds the listener, because MPTCP's further paths arrive at a listening
+    /// socket.
     Stream {
         stream: TcpStream,
         buffer: Vec<u8>,
@@ -49,10 +52,10 @@ pub(super) enum Listening {
 }
 
 impl Listening {
-    /// Opens the port.
+    /// Opens the port for connections or datagrams.
     ///
     /// # Errors
-    /// When it is in use, or privileges are missing.
+    /// Fails if the port is in use, or if privileges are missing.
     pub(super) fn open(args: &Ttcp) -> Result<Self> {
         let (any, length) = (SocketAddr::from((Ipv6Addr::UNSPECIFIED, args.port)), args.length());
         match args.over() {
@@ -79,10 +82,10 @@ impl Listening {
         }
     }
 
-    /// Waits for the other end: its connection, or its first datagram.
+    /// Waits for the other end's connection, or for its first datagram.
     ///
     /// # Errors
-    /// When the network fails.
+    /// Fails if the network fails.
     pub(super) fn accept(self) -> Result<Channel> {
         match self {
             Self::Stream(listener, length) => {
@@ -104,7 +107,7 @@ impl Listening {
 /// Opens a channel to a receiver.
 ///
 /// # Errors
-/// When it does not listen, or privileges are missing.
+/// Fails if the receiver does not listen, or if privileges are missing.
 pub(super) fn connect(args: &Ttcp, to: SocketAddr) -> Result<Channel> {
     let failed = || format!("cannot connect to {to}");
     match args.over() {
@@ -130,14 +133,14 @@ pub(super) fn connect(args: &Ttcp, to: SocketAddr) -> Result<Channel> {
     }
 }
 
-/// Opens a kernel socket for this address, with the requested buffers.
+/// Opens a kernel socket for the address family of `address`, with the requested buffer sizes.
 fn socket(args: &Ttcp, address: SocketAddr) -> Result<Socket> {
     let (kind, protocol) = match args.over() {
         Over::Mptcp => (Type::STREAM, Protocol::MPTCP),
         Over::Udp => (Type::DGRAM, Protocol::UDP),
         _ => (Type::STREAM, Protocol::TCP),
     };
-    // Without SOCK_CLOEXEC: `withsctp` would leave the socket TCP's.
+    // The socket has no SOCK_CLOEXEC, because `withsctp` does not convert a TCP socket with this flag.
     let socket = Socket::new_raw(Domain::for_address(address), kind, Some(protocol));
     let socket = socket.with_context(|| format!("the kernel has no such socket: {:?}", args.over()))?;
     if let Some(bytes) = args.buffer {
@@ -158,7 +161,7 @@ fn options(args: &Ttcp, local: Vec<IpAddr>, mode: Mode) -> Options {
     options
 }
 
-/// Returns our source address for packets to another host.
+/// Returns the local address of packets to another host.
 fn address_towards(to: SocketAddr) -> Result<IpAddr> {
     let any: IpAddr = if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let socket = UdpSocket::bind((any, 0))?;
@@ -167,10 +170,10 @@ fn address_towards(to: SocketAddr) -> Result<IpAddr> {
 }
 
 impl Channel {
-    /// Sends a buffer; returns false if the receiver had enough and has left.
+    /// Sends a buffer. Returns false if the receiver has closed the connection.
     ///
     /// # Errors
-    /// When the network fails.
+    /// Fails if the network fails.
     pub(super) fn send(&mut self, buffer: &Bytes) -> Result<bool> {
         match self {
             Self::Stream { stream, .. } => match stream.write_all(buffer) {
@@ -183,10 +186,10 @@ impl Channel {
         Ok(true)
     }
 
-    /// Returns the next data, in the transport's own pieces; empty at the end.
+    /// Returns the next data, in the pieces of the transport. Empty data mark the end.
     ///
     /// # Errors
-    /// When the network fails.
+    /// Fails if the network fails.
     pub(super) fn receive(&mut self) -> Result<&[u8]> {
         match self {
             Self::Stream { stream, buffer, .. } => {
@@ -207,15 +210,16 @@ impl Channel {
         }
     }
 
-    /// Closes in order: sent data arrives, or, over UDP, the end is marked.
+    /// Closes the channel. Over TCP and SCTP, sent data still arrive. Over UDP, end markers follow the data.
     ///
     /// # Errors
-    /// When the network fails.
+    /// Fails if the network fails.
     pub(super) fn finish(self) -> Result<()> {
         match self {
             Self::Stream { .. } => Ok(()),
             Self::Datagrams { socket, .. } => {
-                // A receiver has no peer to notify, and a peer that has seen the end is gone.
+                // A receiver's socket has no peer to notify. Errors are ignored, because a peer that has seen
+                // the end may be gone.
                 for _ in 0..if socket.peer_addr().is_ok() { END_MARKERS } else { 0 } {
                     let _ = socket.send(&[0; MARKER_BYTES]);
                     std::thread::sleep(MARKER_PAUSE);
@@ -232,7 +236,7 @@ fn has_left(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset)
 }
 
-/// Sends a datagram; waits while the interface has no room.
+/// Sends a datagram, and waits while the interface has no room.
 fn send_datagram(socket: &UdpSocket, datagram: &[u8]) -> Result<()> {
     loop {
         match socket.send(datagram) {

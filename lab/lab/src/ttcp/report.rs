@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 use std::time::Duration;
 
-/// Units of rates. As with ttcp, 1024 is the factor between them, of bits, too.
+/// Units of rates. As in ttcp, the factor between two units is 1,024, for bytes and for bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Unit {
     /// Kbit
@@ -32,7 +32,7 @@ pub(crate) enum Unit {
 }
 
 impl Unit {
-    /// Bytes in it, and its name.
+    /// Returns the number of bytes in the unit, and the unit's name.
     fn measure(self) -> (f64, &'static str) {
         match self {
             Self::Kbit => (1024.0 / 8.0, "Kbit"),
@@ -50,18 +50,18 @@ impl Unit {
     }
 }
 
-/// One end's traffic and its cost.
+/// The traffic of one end, and its cost.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) struct Report {
-    /// Application bytes.
+    /// Number of application bytes.
     pub(crate) bytes: u64,
-    /// Buffers or messages passed to or from the network.
+    /// Number of buffers or messages that were sent or received.
     pub(crate) calls: u64,
-    /// Wall-clock time.
+    /// Wall-clock time, in seconds.
     pub(crate) real_s: f64,
-    /// Processor time of the program itself.
+    /// Processor time of the program itself, in seconds.
     pub(crate) user_s: f64,
-    /// Processor time of the kernel on its behalf.
+    /// Processor time of the kernel for the program, in seconds.
     pub(crate) system_s: f64,
     max_rss_kib: i64,
     major_faults: i64,
@@ -71,7 +71,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Computes the difference between two snapshots of resource usage.
+    /// Creates a report. The resource usage is the difference between two snapshots.
     pub(super) fn new(bytes: u64, calls: u64, real: Duration, before: &Usage, after: &Usage) -> Self {
         let seconds = |time: TimeVal| time.num_microseconds() as f64 / 1e6;
         Self {
@@ -89,7 +89,7 @@ impl Report {
         }
     }
 
-    /// Formats it as text, with `name` at the start of each line.
+    /// Formats the report as text, with `name` at the start of each line.
     pub(super) fn text(&self, name: &str, unit: Unit, verbose: bool) -> String {
         let (bytes, calls, cpu_s) = (self.bytes as f64, self.calls as f64, self.user_s + self.system_s);
         let rate = unit.rate(bytes, self.real_s);
@@ -122,19 +122,19 @@ impl Report {
         text
     }
 
-    /// Formats it as a JSON object on one line.
+    /// Formats the report as a JSON object on one line.
     pub(super) fn json(&self) -> Result<String> {
         Ok(serde_json::to_string(self)? + "\n")
     }
 }
 
-/// Formats minutes and seconds.
+/// Formats a time as minutes and seconds.
 fn clock(seconds: f64) -> String {
     let whole = seconds as u64;
     format!("{}:{:02}", whole / 60, whole % 60)
 }
 
-/// Returns `amount` divided by `many`; 0 if `many` is 0.
+/// Returns `amount` divided by `many`, or 0 if `many` is 0.
 fn per(amount: f64, many: f64) -> f64 {
     if many > 0.0 { amount / many } else { 0.0 }
 }
