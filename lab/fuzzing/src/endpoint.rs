@@ -15,10 +15,11 @@ use wire::{ChecksumMode, Chunk, Packet, VerificationTag};
 use crate::input::Input;
 use crate::side::{PORTS, Side, address, config};
 
-/// Maximum steps of one run.
+/// Maximum number of steps in one run.
 const STEPS_MAX: usize = 200;
 
-/// Modulus for the length of a chunk's value. The length comes from one byte of the input.
+/// Exclusive upper bound on the length of a chunk's value, in bytes. The input gives the length in one byte, so
+/// it is in fact 255 or less.
 const VALUE_MAX: usize = 300;
 
 /// Types of chunks that begin with a TSN or a cumulative TSN of the peer's data: DATA, I-DATA, FORWARD-TSN,
@@ -45,7 +46,7 @@ struct Attack {
     /// The engine's latest cookie.
     cookie: Vec<u8>,
     /// Number of bytes from other addresses than the peer's, and number of bytes that the engine sent to
-    /// them.
+    /// these addresses.
     strangers: (usize, usize),
 }
 

@@ -10,9 +10,9 @@ use relay::{PPID_DATA, PPID_END};
 
 use crate::input::Input;
 
-/// Maximum steps of one run.
+/// Maximum number of steps in one run.
 const STEPS_MAX: usize = 400;
-/// Bound on the length of a raw message, in bytes; the length is below it.
+/// Exclusive upper bound on the length of a raw message, in bytes.
 const MESSAGE_MAX: u8 = 80;
 /// Number of streams that messages use. The number is small, so the messages of a short input share streams.
 const STREAMS: u8 = 7;

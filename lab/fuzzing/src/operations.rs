@@ -18,7 +18,7 @@ use sctp::{
 use crate::input::Input;
 use crate::side::{PORTS, SCHEDULERS, Side, address, config, reconfigure};
 
-/// Maximum steps of one run.
+/// Maximum number of steps in one run.
 const STEPS_MAX: usize = 400;
 
 /// Maximum number of attempts to open an association, over both sides.

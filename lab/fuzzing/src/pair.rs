@@ -19,7 +19,7 @@ use sim::{Change, Close, Conversation, Fate, HostId, LinkConfig, LinkId, Outgoin
 use crate::input::Input;
 use crate::side::{MULTIPATHS, SCHEDULERS, WILLING, extensions, reconfigure};
 
-/// Maximum steps of one run.
+/// Maximum number of steps in one run.
 const STEPS_MAX: usize = 300;
 
 /// Maximum number of packets that are lost or damaged in one run. After it, the network passes every packet.

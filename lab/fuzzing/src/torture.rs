@@ -8,7 +8,8 @@ const MEANINGFUL: &[u8] = b"\r\n \t\",;:<>@=?%/[]\\\0\xff09azZ*";
 /// Returns each message twice: in its original form, and with the domain example.com in place of the RFC's
 /// example.net. A proxy for example.com does more with the second form than reject it.
 ///
-/// # Panics Panics if the messages in the repository cannot be read, or if their number is not 49.
+/// # Panics
+/// Panics if the messages in the repository cannot be read, or if their number is not 49.
 pub fn corpus() -> Vec<Vec<u8>> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sip/sip/tests/rfc4475");
     let entries = std::fs::read_dir(&dir).expect("the messages of RFC 4475");

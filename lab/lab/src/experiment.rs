@@ -57,8 +57,8 @@ pub(crate) struct Planned {
     pub(crate) repetitions: u32,
     /// Approximate duration of one measurement, in seconds, for the estimate of the remaining time.
     pub(crate) seconds: f64,
-    /// Names of the measures. A cell has no other measures. It lacks a measure if the application failed
-    /// before it.
+    /// Names of the measures. A cell has no other measures. If an application fails, some of them may be
+    /// missing.
     pub(crate) measures: Vec<&'static str>,
 }
 

@@ -17,7 +17,7 @@ pub(crate) enum Outcome {
     LeftOut,
 }
 
-/// One expectation at one point.
+/// The verdict on one expectation at one point.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Verdict {
     pub(crate) id: String,

@@ -71,7 +71,7 @@ pub(crate) struct Manifest {
     pub(crate) expectations: Vec<Expectation>,
 }
 
-/// The publication of an experiment.
+/// The publication that describes the experiment.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Source {
@@ -155,7 +155,7 @@ pub(crate) struct Expectation {
     #[serde(default)]
     pub(crate) panel: Option<String>,
     pub(crate) series: String,
-    /// The x values of the expectation. If empty, it applies to each planned x.
+    /// The x values of the expectation. If empty, the expectation applies to each planned x.
     #[serde(default)]
     pub(crate) x: Vec<f64>,
     pub(crate) measure: String,

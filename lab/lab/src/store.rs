@@ -1,8 +1,8 @@
 //! The store of results.
 //!
 //! `ID-FORM/results.jsonl` gets a line for each cell as soon as the cell is measured. `ID-FORM/meta.json` has
-//! the origin of the results. All results in a store have the same commit, parameters and kernel. Results
-//! that differ in one of these move to `ID-FORM.before`, later ones to `ID-FORM.before-2`, and so on.
+//! the origin of the results. All results in a store have the same commit, parameters and kernel. Other
+//! results are moved to `ID-FORM.before`, or to `ID-FORM.before-2` and so on if that name is taken.
 
 use crate::experiment::{Cell, Drawing};
 use crate::manifest::{Form, Manifest};

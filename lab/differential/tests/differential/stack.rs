@@ -35,7 +35,7 @@ pub(crate) enum End {
     Up,
     /// Ended by SHUTDOWN.
     Graceful,
-    /// Ended by ABORT or by path failure.
+    /// Ended by ABORT, or because the peer no longer answers.
     Broken,
 }
 

@@ -41,7 +41,7 @@ pub(super) struct Cmt {
     repetitions: u32,
     /// Time that the receiver reads, in seconds.
     seconds: f64,
-    /// Start of the measured part of this time, in seconds.
+    /// Time that the receiver reads before it counts, in seconds.
     after: f64,
     series: Vec<String>,
     /// Indices into `pairs` of the pairs to measure. They are also the x values.

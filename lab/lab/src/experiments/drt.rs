@@ -1,6 +1,6 @@
 //! `drt`: the delay of connections to a destination without SCTP.
 //!
-//! The experiment compares the static table of the first shim with the learned table.
+//! The experiment compares the static rules table of the first shim paper with the learned table.
 
 use super::exchange;
 use crate::experiment::{Cell, Environment, Experiment, Measures, Planned, Point};
@@ -39,7 +39,7 @@ const TIMES: &[&str] = &["milliseconds", "longest_ms"];
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Drt {
-    /// Numbers of the connections to measure, counted from 1.
+    /// Ordinal numbers of the connections to measure, counted from 1.
     connections: Vec<u32>,
     repetitions: u32,
     daemon: DaemonSettings,

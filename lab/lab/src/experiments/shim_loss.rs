@@ -30,7 +30,7 @@ const SETUP_S: f64 = 4.0;
 const GOODPUT: f64 = 1.44e6;
 /// Bytes of the file in one SFTP packet.
 const SFTP_BYTES: u64 = 32_768;
-/// Bytes that ssh and SFTP add to each such packet.
+/// Bytes that ssh and SFTP add to each packet of the file.
 const SFTP_MORE: u64 = 36;
 
 /// Parameters of the experiment.

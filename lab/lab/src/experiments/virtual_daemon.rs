@@ -1,4 +1,4 @@
-//! Settings of an association between daemons, for engines in virtual time. They copy those in
+//! Settings of an association between daemons, for engines in virtual time. They repeat settings in
 //! `sctpifyd::timing`.
 
 use sctp::{AssociationConfig, CongestionAlgorithm, Timing};

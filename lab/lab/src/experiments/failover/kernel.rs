@@ -5,8 +5,8 @@
 //! NODELAY. Where RFC 9260 recommends values, the defaults agree (RTO.Min 1 s, Path.Max.Retrans 5,
 //! HB.interval 30 s). ASCONF is off.
 //!
-//! No cell has a NAT. A host with two addresses and a NAT on one of its paths cannot have an association over
-//! native SCTP, because all its packets must have the same port. Begin with [`world`].
+//! No cell has a NAT. All packets of a native SCTP association must have the same port. A host with two
+//! addresses therefore has no association if a NAT is on one of its paths. Begin with [`world`].
 
 use super::Load;
 use super::stage::{Stage, Victim};

@@ -49,7 +49,7 @@ const OF_NEW_CONNECTIONS: &[&str] = &["first_byte_ms", "failed", LINK_LATE];
 /// Limit on the duration of a new connection, in seconds.
 const CONNECT_LIMIT_S: &str = "5";
 
-/// Time after a first connection in which the daemons learn each other's addresses.
+/// Time that the daemons have after a first connection to learn each other's addresses.
 const ACQUAINTANCE: Duration = Duration::from_secs(1);
 /// The series whose hosts have had no contact before the measured connection.
 const STRANGERS: &str = "sctpify, first contact";
@@ -100,7 +100,7 @@ pub(super) struct Failover {
     faults: Vec<String>,
     series: Vec<String>,
     /// Failures that last long and hardly depend on the round-trip time. They are measured only at
-    /// `long_rtt_ms`, with `long_series`, and `long_repetitions` times.
+    /// `long_rtt_ms`, for the series in `long_series`, `long_repetitions` times each.
     long_faults: Vec<String>,
     long_rtt_ms: u16,
     long_series: Vec<String>,

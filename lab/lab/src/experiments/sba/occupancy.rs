@@ -70,7 +70,7 @@ pub(in crate::experiments) struct Occupancy {
     every: usize,
     /// Lengths of the token bucket's queue in the panel [`BY_QUEUE`], in packets.
     queues: Vec<usize>,
-    /// Number of runs for each of these lengths.
+    /// Number of runs for each length in `queues`.
     tries: u32,
     /// Series in the panel [`BY_QUEUE`].
     differs: Vec<String>,

@@ -41,7 +41,7 @@ const FIRST_PORT: u16 = 5101;
 const WRITE_BYTES: &str = "65536";
 /// Time of a cell in addition to its load, in seconds.
 const OVERHEAD_S: f64 = 4.0;
-/// Limit on this additional time.
+/// Limit on the time of a cell in addition to its load.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Parameters of the experiment.
@@ -53,7 +53,7 @@ pub(in crate::experiments) struct Router {
     rate: u64,
     /// Time that each receiver reads, from its first byte, in seconds.
     seconds: f64,
-    /// Start of the counted part of this time, in seconds. All flows have begun by then.
+    /// Time that each receiver reads before it counts, in seconds. All flows have begun by then.
     after: f64,
     flows: Vec<u16>,
     /// Policies by the router's names. In series in virtual time, the suffix [`VIRTUAL`] follows the name.

@@ -14,7 +14,7 @@ use testbed::{DelayedLink, Host, Lab, files};
 const LINK: u8 = 1;
 /// The port of ssh.
 const SSH_PORT: u16 = 22;
-/// Sysctls that make Linux behave as in 2005: no SACK, no loss detection by time, no tail-loss probe, no timestamps.
+/// Sysctls that make Linux behave as in 2005: no SACK, no time-based loss detection, no tail-loss probe, no timestamps.
 const OLD: &[&str] = &["tcp_sack=0", "tcp_recovery=0", "tcp_early_retrans=0", "tcp_timestamps=0"];
 
 /// Two hosts and their link.

@@ -150,7 +150,7 @@ impl Load {
     }
 
     /// Returns the largest number of concurrent sessions that the proxy holds, and the proxy's memory for
-    /// each. The number doubles until it fails or reaches the maximum.
+    /// each. The number doubles from trial to trial, until a trial fails or the maximum is reached.
     fn capacity(&self, bench: &Bench<'_>) -> Result<Measures> {
         let (mut sessions, mut found) = ((self.capacity_max / 8.0).floor().max(1.0), Measures::new());
         while let Some(bytes) = bench.holds(sessions)? {
@@ -197,7 +197,7 @@ impl<'a> Bench<'a> {
         let mut bob = bench.agent("bob", CALLED_PORT, &words)?;
         match bench.proxy {
             Some(_) => bob.wait_until("registration", LIMIT, |bob| bob.stderr().contains("Registered"))?,
-            // An agent without registration does not report that its socket is open.
+            // An agent without registration does not report that its socket is open, so a pause must suffice.
             None => std::thread::sleep(Duration::from_millis(300)),
         }
         bench._running.push(bob);

@@ -74,7 +74,7 @@ impl Agent<'_> {
     }
 }
 
-/// Sends a ping from a host to an address, which resolves the link-layer addresses on the way.
+/// Sends a ping from a host to an address, which resolves the link-layer addresses along the path.
 fn meet(host: &Host, address: Ipv4Addr) -> Result<()> {
     host.tool("ping", &["-c", "1", "-W", "5", "-q", &address.to_string()]).map(drop)
 }
