@@ -1,7 +1,7 @@
 //! `sctpify-lab ttcp`: the paper's measuring program, with its flags and its output.
 //!
 //! It measures TCP, UDP, MPTCP, and SCTP on our own stack. One end receives (`-r`), the other transmits
-//! (`-t`). At its end, each reports bytes, time, calls and processor time. The transmitter stops its clock
+//! (`-t`). At the end, each reports bytes, time, calls and processor time. The transmitter stops its clock
 //! when its network stack has taken the last buffer, so the receiver's time is more accurate.
 //!
 //! With TCP and UDP, either end may be another ttcp. Over UDP, datagrams of [`channel::MARKER_BYTES`] mark
@@ -102,7 +102,7 @@ pub(crate) enum Over {
     Udp,
     /// The kernel's Multipath TCP.
     Mptcp,
-    /// This project's SCTP over IP, protocol 132 (requires root)
+    /// This project's SCTP over IP, protocol 132 (requires root).
     Sctp,
     /// This project's SCTP over UDP.
     SctpUdp,

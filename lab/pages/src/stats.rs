@@ -1,7 +1,7 @@
 //! Medians, percentiles and means of a few samples.
 
-/// Returns the smallest sample that equals or exceeds `percent` of all samples (nearest rank). Returns 0
-/// without samples.
+/// Returns the smallest sample that equals or exceeds `percent` percent of all samples (nearest rank).
+/// Returns 0 without samples.
 #[must_use]
 pub fn percentile(samples: &[f64], percent: usize) -> f64 {
     let mut sorted = samples.to_vec();
