@@ -1,41 +1,41 @@
-//! Decides when to busy-poll for a packet: a sleeping processor takes longer to wake up than many a peer takes
+//! Decides when to busy-poll for a packet. Waking a sleeping processor often takes longer than the peer needs
 //! to answer.
 //!
-//! Busy polling pays if the peer runs meanwhile, and harms if it needs this very processor; nothing reports
-//! which. So polling is tried, and after each failure suspended for sixteen times as many waits as before:
-//! fewer than one wait in a hundred may fail, or the 99th percentile shows it. Begin with
-//! [`Awake::is_worth_it`].
+//! Busy polling saves time if the peer runs on another processor. It costs time if the peer needs this
+//! processor. The kernel does not report which case applies, so [`Awake`] tries. After each failed try, the
+//! number of waits that sleep before the next try grows sixteenfold. Failed tries must stay below one wait in
+//! a hundred, otherwise they raise the 99th percentile of round trips. Begin with [`Awake::is_worth_it`].
 
 use std::time::Duration;
 
-/// Duration of busy polling: about the time to put a virtual processor to sleep and wake it up.
+/// Duration of a try: about the time that a virtual processor takes to fall asleep and wake up.
 pub(crate) const AWAKE: Duration = Duration::from_micros(50);
-/// Sleeping waits after the first failure.
+/// Number of sleeping waits after the first failed try.
 const PAUSE_MIN: u32 = 16;
-/// Maximum number of sleeping waits between two tries: if both ends sleep, a single end's try often fails, so
-/// tries must not be rare.
+/// Maximum number of sleeping waits between two tries. While both ends sleep, a try at one end often fails, so
+/// tries must stay frequent.
 const PAUSE_MAX: u32 = 1 << 10;
-/// Factor by which each failure lengthens the pause, and each success shortens it.
+/// Factor by which each failed try lengthens the pause between tries, and each successful one shortens it.
 const FACTOR: u32 = 16;
 
-/// The results so far.
+/// Schedule of the tries, adapted to their results.
 #[derive(Debug, Default)]
 pub(crate) struct Awake {
-    /// Sleeping waits left before the next try.
+    /// Number of sleeping waits left before the next try.
     left: u32,
-    /// Length of the current pause; zero after a success.
+    /// Length of the current pause, in waits; zero while tries succeed.
     pause: u32,
 }
 
 impl Awake {
-    /// Reports whether to try it now; called once for each wait.
+    /// Reports whether this wait must busy-poll. The caller calls it once per wait.
     pub(crate) fn is_worth_it(&mut self) -> bool {
         let is_due = self.left == 0;
         self.left = self.left.saturating_sub(1);
         is_due
     }
 
-    /// Notes the end of a try, with or without a packet.
+    /// Records the result of a try. `came` is true if a packet arrived.
     pub(crate) fn note(&mut self, came: bool) {
         self.pause = match came {
             true => self.pause / FACTOR,
@@ -49,8 +49,7 @@ impl Awake {
 mod tests {
     use super::*;
 
-    /// Returns the number of busy-polling waits out of `waits`, if a packet comes in those that `comes`
-    /// selects.
+    /// Returns the number of tries in `waits` waits. `comes` selects the waits in which a packet arrives.
     fn tries(waits: u32, comes: impl Fn(u32) -> bool) -> u32 {
         let mut awake = Awake::default();
         let mut tries = 0;

@@ -1,8 +1,8 @@
-//! A client's bookkeeping: the next message to send, and the messages due back. It knows no socket, no clock
-//! and no SCTP.
+//! Bookkeeping of an echo client: the next message to send, and the messages that the peer must return. It
+//! uses no socket, no clock and no SCTP.
 //!
-//! Invariant: each message is sent once and expected back once, in its stream's order unless it was sent
-//! unordered. Begin with [`Client::new`].
+//! Invariant: each message is sent once and must return once. Ordered messages must return in the order of
+//! their stream. Begin with [`Client::new`].
 
 use crate::content;
 use crate::options::Load;
@@ -11,13 +11,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use thiserror::Error;
 
-/// A message did not come back as it was sent.
+/// Difference between a returned message and the sent ones.
 #[derive(Debug, PartialEq, Eq, Error)]
 pub enum Mismatch {
-    /// Sent ordered, returned unordered, or the reverse.
+    /// A message was sent ordered and returned unordered, or the reverse.
     #[error("a message of stream {0} returned with another order flag than it was sent")]
     Ordering(u16),
-    /// Not the next message of its stream, or modified.
+    /// The message is not due on its stream, or its content differs.
     #[error("a message of stream {0} returned changed or out of order")]
     Content(u16),
 }
@@ -28,7 +28,7 @@ pub struct Client {
     load: Load,
     sent: usize,
     back: usize,
-    /// Numbers by stream of messages sent and not yet returned.
+    /// Numbers of the messages that were sent and have not returned, by stream.
     waiting: BTreeMap<u16, VecDeque<usize>>,
     next_at: Time,
     last_back: Time,
@@ -36,7 +36,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Starts at `now`, when the association is up.
+    /// Creates a client whose first message is due at `now`. The association must be established.
     pub fn new(load: Load, now: Time) -> Client {
         Client {
             load,
@@ -49,28 +49,29 @@ impl Client {
         }
     }
 
-    /// Returns the message to send now, with its stream.
+    /// Returns the message to send now, with its stream, if one is due.
     pub fn next(&self, now: Time) -> Option<(u16, Vec<u8>)> {
         (self.is_willing() && now >= self.next_at)
             .then(|| (self.next_stream(), content(self.sent, self.load.size)))
     }
 
-    /// Returns the time at which [`next`](Client::next) has a message even if nothing comes back before.
+    /// Returns the time from which [`next`](Client::next) returns a message even if no message returns until
+    /// then.
     pub fn wakes_at(&self) -> Time {
         if self.is_willing() { self.next_at } else { Time::NEVER }
     }
 
-    /// Notes that the message from [`next`](Client::next) was accepted.
+    /// Records that the association accepted the message from [`next`](Client::next).
     pub fn on_sent(&mut self, now: Time) {
         self.waiting.entry(self.next_stream()).or_default().push_back(self.sent);
         self.sent += 1;
         self.next_at = now + Duration::from_secs_f64(self.load.gap.max(0.0));
     }
 
-    /// Notes a returned message.
+    /// Records a returned message.
     ///
     /// # Errors
-    /// When it was not due.
+    /// When the message was not due, or differs from the sent one.
     pub fn on_back(
         &mut self,
         stream: u16,
@@ -92,7 +93,7 @@ impl Client {
         Ok(())
     }
 
-    /// Reports whether everything came back.
+    /// Reports whether all messages have returned.
     pub fn is_done(&self) -> bool {
         self.back == self.load.count
     }
@@ -102,7 +103,8 @@ impl Client {
         self.back
     }
 
-    /// Returns the longest time without a returned message.
+    /// Returns the longest time between the returns of two messages. The time before the first return counts
+    /// from the start.
     pub fn longest_silence(&self) -> Duration {
         self.longest_silence
     }

@@ -1,6 +1,6 @@
-//! The shell around the engine: sockets, clock and poll of one peer. It makes no decisions.
+//! I/O around the engine: the sockets, the clock and the poll of one peer. It makes no protocol decisions.
 //!
-//! Begin with [`Host::open`]; then call [`Host::turn`] until done, and handle [`Host::engine`]'s events between
+//! Begin with [`Host::open`]. Then call [`Host::turn`] repeatedly, and handle the events of [`Host::engine`] between
 //! the turns.
 
 mod waiting;
@@ -22,14 +22,14 @@ use std::net::IpAddr;
 use std::num::NonZeroU8;
 use std::time::{Duration, Instant};
 
-/// Packets sent and received between two waits, up to which there is no bulk transfer. A bulk transfer is
-/// better served in batches, so it waits asleep.
+/// Limit on the packets between two waits, in both directions. More packets indicate a bulk transfer, during which the
+/// host sleeps instead of busy-polling, because batches cost less.
 const FEW_PACKETS: usize = 4;
 
-/// The error detection method "SCTP over DTLS" (RFC 9653 section 4), the only one so far.
+/// Error detection method "SCTP over DTLS" (RFC 9653 section 4), the only one that the RFC defines.
 const EDMID_DTLS: u32 = 1;
 
-/// Sockets, engine, clock.
+/// One peer: its sockets, its engine and its clock.
 pub struct Host {
     /// The engine.
     pub engine: Endpoint,
@@ -38,20 +38,20 @@ pub struct Host {
     poll: Poll,
     ready: Events,
     start: Instant,
-    /// Mailboxes of this host's other shards, if any.
+    /// Exchange of packets with this host's other shards, if it has any.
     post: Option<Post>,
     trace: Option<TraceFile>,
-    /// Set if the last wait ended with a packet: the next one is then likely to come soon.
+    /// Set if the last wait ended with a packet. The next packet is then likely to arrive soon.
     is_lively: bool,
     /// Packets sent and received since the last wait began.
     packets: usize,
     awake: Awake,
-    /// Set if the kernel delivers each packet singly, as over IP.
+    /// Set if the kernel delivers packets one at a time, as it does over IP.
     come_singly: bool,
     keys: Option<Keys>,
 }
 
-/// Accepts INITs for the one port.
+/// Accept policy: accepts INITs for one port at the local addresses. Without a port, it refuses all INITs.
 struct Door {
     port: Option<u16>,
     local_addresses: Vec<IpAddr>,
@@ -68,10 +68,10 @@ impl Listener for Door {
 }
 
 impl Host {
-    /// Opens the carrier in the calling thread's network namespace; accepts associations on `port`, if given.
+    /// Opens the carriers in the calling thread's network namespace. Accepts associations on `port`, if given.
     ///
     /// # Errors
-    /// When the UDP port is in use, privileges are missing, or the kernel's own SCTP would answer in our place.
+    /// When the UDP port is in use, when privileges are missing, or when the kernel has SCTP and would answer itself.
     pub fn open(options: &Options, port: Option<u16>) -> Result<Host> {
         let (mut udp, mut raw) = (None, None);
         if options.carrier.has_udp() {
@@ -84,7 +84,7 @@ impl Host {
             }
             let mut opened = RawCarrier::open().context("IP protocol 132 (requires root)")?;
             if !options.no_shortcuts {
-                // A failure only makes it slower.
+                // Without shortcuts, the carrier is only slower.
                 let _ = opened.take_shortcuts(None);
             }
             raw = Some(opened);
@@ -93,11 +93,12 @@ impl Host {
         Host::around(options, port, carriers, Poll::new()?, Shard::WHOLE)
     }
 
-    /// Opens `count` hosts on one UDP port, each with its share of the associations and for its own thread;
-    /// they forward packets to each other.
+    /// Opens `count` hosts on one UDP port, one for each thread. Each host serves its share of the associations. It
+    /// forwards packets of other associations to their hosts.
     ///
     /// # Errors
-    /// As [`Host::open`].
+    /// Those of [`Host::open`]. Also if `options` select another carrier than UDP, a trace, or protection without a
+    /// host key file.
     pub fn open_shards(options: &Options, port: u16, count: NonZeroU8) -> Result<Vec<Host>> {
         ensure!(options.carrier == CarrierKind::Udp, "shards need --carrier udp");
         ensure!(options.trace.is_none(), "shards cannot share the file of --trace");
@@ -151,23 +152,24 @@ impl Host {
         })
     }
 
-    /// Returns the engine's next event, after the key management has followed it.
+    /// Returns the engine's next event. The key management handles the event first.
     pub(crate) fn poll_event(&mut self) -> Option<(AssociationId, Event)> {
         let (id, event) = self.engine.poll_event()?;
         let now = self.now();
         let is_refused =
             self.keys.as_mut().is_some_and(|keys| keys.follow(now, id, &event, &mut self.engine));
         if is_refused {
-            // The program may end at once: the other end hears of the refusal first. If it cannot be sent, its timers tell it.
+            // The program may exit at once, so the ABORT leaves first. If it cannot be sent, the peer's timers end the
+            // association.
             let _ = self.turn(now);
         }
         Some((id, event))
     }
 
-    /// Begins the key management of an association that was just begun.
+    /// Begins the key management of a new association, if packets are protected.
     ///
     /// # Errors
-    /// When TLS refuses.
+    /// When TLS reports an error.
     pub(crate) fn begin_keys(&mut self, id: AssociationId) -> Result<()> {
         let now = self.now();
         match &mut self.keys {
@@ -176,12 +178,12 @@ impl Host {
         }
     }
 
-    /// Returns the time since the start.
+    /// Returns the time since this host was opened.
     pub fn now(&self) -> Time {
         since(self.start)
     }
 
-    /// Sends the engine's packets, waits for packets or timers until `wake` at the latest, and feeds the
+    /// Sends the engine's packets, waits for packets or timers until `wake` at the latest, and hands both to the
     /// engine.
     ///
     /// # Errors
@@ -208,7 +210,7 @@ impl Host {
     /// Waits until a socket is readable, or `until` at the latest.
     fn wait(&mut self, until: Time) -> Result<()> {
         let wait = if self.io.has_unread() { Duration::ZERO } else { until.since(self.now()) };
-        // The poll has millisecond granularity: rounding up avoids turns before any timer is due.
+        // The poll has millisecond granularity. Rounding up avoids turns in which no timer is due yet.
         let wait = wait.min(Duration::from_secs(60)).as_micros().div_ceil(1000);
         let wait = Duration::from_millis(u64::try_from(wait).unwrap_or(0));
         match self.poll.poll(&mut self.ready, Some(wait)) {
@@ -216,20 +218,21 @@ impl Host {
             _ => {}
         }
         for event in &self.ready {
-            // The one token beyond the sockets' is for mail, which each turn reads.
+            // The token after the sockets' tokens belongs to the mailbox. `note_ready` ignores it, because each turn
+            // reads the mailbox.
             self.io.note_ready(event.token().0);
         }
         Ok(())
     }
 
-    /// Feeds the engine the packets that other shards forwarded.
+    /// Hands the engine the packets that other shards forwarded.
     fn read_mail(&mut self, now: Time) {
         while let Some(mail) = self.post.as_ref().and_then(Post::next) {
             self.engine.handle_datagram(now, &mail.route, mail.ecn, &mail.packet, &mut self.door);
         }
     }
 
-    /// Feeds the engine the packets of the sockets that are ready.
+    /// Hands the engine the packets of the sockets that are ready.
     fn receive(&mut self, now: Time) -> Result<()> {
         let (door, post) = (&mut self.door, &self.post);
         let received = self.io.receive(now, &mut self.engine, |engine, route, ecn, packet| {
@@ -287,7 +290,7 @@ pub(crate) fn association_config(options: &Options) -> AssociationConfig {
     }
 }
 
-/// As `tests/kernel-sctp/kernel_peer.py` does with the same option.
+/// Returns the configuration that `tests/kernel-sctp/kernel_peer.py` uses with the same HMAC identifier.
 fn auth_config(hmac: u8) -> AuthConfig {
     AuthConfig {
         chunks: [ChunkType::DATA].into_iter().collect(),
@@ -298,7 +301,7 @@ fn auth_config(hmac: u8) -> AuthConfig {
     }
 }
 
-/// Returns all reachable addresses of the calling thread's network namespace.
+/// Returns all usable addresses of the calling thread's network namespace.
 ///
 /// # Errors
 /// When the kernel does not list them.
@@ -307,20 +310,20 @@ pub fn own_addresses() -> Result<Vec<IpAddr>> {
     Ok(found.into_iter().map(|address| address.addr).collect())
 }
 
-/// Returns the routes of a client's INIT.
+/// Returns the routes on which a client sends its INIT, one for each carrier.
 pub(crate) fn init_routes(options: &Options, remote: IpAddr) -> Vec<Route> {
     let udp = options.carrier.has_udp().then_some(Carrier::Udp { peer_port: options.peer_udp_port });
     let ip = options.carrier.has_ip().then_some(Carrier::Ip);
     udp.into_iter().chain(ip).map(|carrier| Route { local: options.local[0], remote, carrier }).collect()
 }
 
-/// The real clock: this crate talks to real programs.
+/// Returns the time of the real clock, because the other end is a real program.
 #[allow(clippy::disallowed_methods, reason = "this program talks to real ones")]
 fn clock() -> Instant {
     Instant::now()
 }
 
-/// Returns the time since a moment.
+/// Returns the time since `start`.
 fn since(start: Instant) -> Time {
     Time::from_nanos(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX))
 }

@@ -1,4 +1,5 @@
-//! Protection of a peer's packets: its key, and its decision on the other end's. Begin with [`Keys::open`].
+//! Protects a peer's packets: manages its key, and accepts or refuses the other end's key. Begin with
+//! [`Keys::open`].
 
 use crate::options::Options;
 use anyhow::Result;
@@ -6,18 +7,18 @@ use base::Time;
 use keying::{HostKey, KeyManager, Keyring, Outcome, PublicKey};
 use sctp::{AbortCause, AssociationId, Endpoint, Event};
 
-/// The keys of one end.
+/// Key management of one end.
 pub(crate) struct Keys {
     manager: KeyManager,
-    /// The key that the other end must have.
+    /// Key that the other end must have; any key if `None`.
     wanted: Option<PublicKey>,
 }
 
 impl Keys {
-    /// Reads or makes this end's key, and prints the public one.
+    /// Reads or creates this end's key, and prints its public part.
     ///
     /// # Errors
-    /// When the file cannot be read or written, or holds no key.
+    /// When the key file cannot be read or written, or holds no key.
     pub(crate) fn open(options: &Options) -> Result<Keys> {
         let key = match &options.host_key {
             Some(path) => HostKey::load_or_create(path)?,
@@ -31,7 +32,8 @@ impl Keys {
         Ok(self.manager.begin(now, id, engine)?)
     }
 
-    /// Follows an event, and prints the other end's key. Returns true if the association was refused.
+    /// Handles an event, and prints the other end's key once it is known. Returns true if the association was
+    /// refused.
     pub(crate) fn follow(
         &mut self,
         now: Time,

@@ -1,8 +1,9 @@
-//! An SCTP peer for tests and measurements, on the project's own stack: echo server, client, bulk, pings.
+//! SCTP peer for tests and measurements on the project's own stack: echo server, client, bulk transfer, pings.
 //!
-//! Each octet of its messages is fixed ([`content`]), so the other end and the script that compares the results know
-//! them. The peers on other stacks (`tests/kernel-sctp/kernel_peer.py` and `usrsctp_peer.c`) send the same content and
-//! print the same digest. This peer rejects messages beyond 4 MiB. Begin with [`modes::run`]; another program may use a [`talk::Talk`].
+//! Except in measurements, [`content`] defines each octet of its messages. The other end, and the script that compares
+//! the results, therefore know the expected octets. The peers on other stacks (`tests/kernel-sctp/kernel_peer.py` and
+//! `usrsctp_peer.c`) send the same content and print the same digest. By default, this peer rejects messages of more
+//! than 4 MiB. Begin with [`modes::run`]. Another program may use a [`talk::Talk`].
 
 #![forbid(unsafe_code)]
 
@@ -21,14 +22,14 @@ mod trace_file;
 use sha2::{Digest, Sha256};
 use std::fmt::Write;
 
-/// Returns message `number` of `size` octets: at each position, (`number` · 31 + position · 7) mod 256.
+/// Returns message `number` of `size` octets. The octet at each position is (`number` · 31 + position · 7) mod 256.
 pub fn content(number: usize, size: usize) -> Vec<u8> {
     let octet =
         |position: usize| (number.wrapping_mul(31).wrapping_add(position.wrapping_mul(7)) & 0xff) as u8;
     (0..size).map(octet).collect()
 }
 
-/// Returns the SHA-256, in hexadecimal, of the first `count` messages of `size` octets, one after another.
+/// Returns the SHA-256, in hexadecimal, of the first `count` messages of `size` octets, concatenated.
 pub fn digest(count: usize, size: usize) -> String {
     let mut hash = Sha256::new();
     (0..count).for_each(|number| hash.update(content(number, size)));

@@ -1,4 +1,4 @@
-//! An SCTP echo server and client on sctpify's own stack, for tests with other stacks.
+//! SCTP echo server and client on sctpify's own stack, for tests with other stacks.
 
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,8 @@
-//! Modes for measurements: a peer sends and receives in bulk, answers, pings, connects repeatedly.
+//! Modes for measurements: a peer sends or receives in bulk, answers, pings, or connects repeatedly.
 //!
-//! It prints figures on standard output, in the format of `bulk` and `usrsctp_bench` of crate `testbed`. It
-//! keeps no message: received ones are counted and dropped, or sent back. Begin with [`receive`] and [`send`].
+//! The modes print figures on standard output, in the format of `bulk` and `usrsctp_bench` of crate `testbed`.
+//! They keep no message: each received message is counted and dropped, or sent back. Begin with [`receive`] and
+//! [`send`].
 
 use crate::host::{Host, association_config};
 use crate::modes::{
@@ -18,8 +19,9 @@ use std::net::IpAddr;
 use std::num::NonZeroU8;
 use std::time::Duration;
 
-/// Accepts one association and counts its bytes until it ends; prints "BYTES MICROSECONDS", the time from the
-/// first to the last of them. With a limit, it leaves `seconds` after the first, without notice to the peer.
+/// Accepts one association and counts its bytes until the association ends. Prints "BYTES MICROSECONDS", where
+/// the time runs from the first message to the last. With `seconds`, it stops that time after the first
+/// message, without a SHUTDOWN or ABORT.
 ///
 /// # Errors
 /// When sockets fail, or the association does not end by SHUTDOWN.
@@ -48,8 +50,8 @@ pub(crate) fn receive(options: &Options, port: u16, seconds: Option<f64>) -> Res
     Ok(())
 }
 
-/// Sends messages of `size` bytes for some seconds, as fast as the association accepts them, then shuts it
-/// down.
+/// Sends messages of `size` bytes for `seconds`, as fast as the association accepts them. Then it shuts the
+/// association down.
 ///
 /// # Errors
 /// When sockets fail, or the association does not end by SHUTDOWN.
@@ -72,7 +74,7 @@ pub(crate) fn send(options: &Options, remote: IpAddr, port: u16, seconds: f64, s
     linger(&mut host)
 }
 
-/// Sends the message repeatedly until the send buffer is full.
+/// Sends `message` repeatedly until the send buffer is full.
 fn fill(host: &mut Host, id: AssociationId, message: &Bytes) -> Result<()> {
     let now = host.now();
     loop {
@@ -91,17 +93,17 @@ struct Talk {
     held: Option<Whole>,
 }
 
-/// Accepts any number of associations and sends every message back, forever.
+/// Accepts any number of associations and sends every message back, without end.
 ///
 /// # Errors
-/// When sockets fail. An association that ends badly is only forgotten.
+/// When sockets fail. The failure of an association is not an error.
 pub(crate) fn serve(options: &Options, port: u16, shards: NonZeroU8) -> Result<()> {
     let hosts = match shards.get() {
         1 => vec![Host::open(options, Some(port))?],
         _ => Host::open_shards(options, port, shards)?,
     };
     println!("listening");
-    // A host ends only with an error; the first one ends the program.
+    // `answer_all` returns only with an error, and the first error ends the program.
     let (tell, failure) = std::sync::mpsc::channel();
     for host in hosts {
         let tell = tell.clone();
@@ -110,7 +112,7 @@ pub(crate) fn serve(options: &Options, port: u16, shards: NonZeroU8) -> Result<(
     failure.recv()?
 }
 
-/// Answers all associations of one host, forever.
+/// Answers all associations of one host, without end.
 fn answer_all(mut host: Host) -> Result<()> {
     let mut talks: BTreeMap<AssociationId, Talk> = BTreeMap::new();
     loop {
@@ -130,8 +132,8 @@ fn answer_all(mut host: Host) -> Result<()> {
     }
 }
 
-/// Sends received messages back, as far as the send buffer accepts them. Messages that cannot be sent are
-/// dropped: usually the peer has ended its association, and others continue.
+/// Sends received messages back until the send buffer is full. Drops messages that cannot be sent for other
+/// reasons: usually the peer has ended this association, while others continue.
 fn answer(host: &mut Host, id: AssociationId, talk: &mut Talk) {
     while let Some(message) = talk.held.take().or_else(|| talk.inbox.next(host, id)) {
         if try_send(host, id, &message) == Err(SendError::WouldBlock) {
@@ -141,7 +143,8 @@ fn answer(host: &mut Host, id: AssociationId, talk: &mut Talk) {
     }
 }
 
-/// Sends a message and waits for its return, repeatedly; prints each round trip in microseconds.
+/// Sends `count` messages, each after the return of the previous one. Then it prints each round trip in
+/// microseconds.
 ///
 /// # Errors
 /// When sockets fail, or the association ends early.
@@ -171,7 +174,8 @@ pub(crate) fn ping(options: &Options, remote: IpAddr, port: u16, count: usize, s
     Ok(())
 }
 
-/// Connects, sends a message and waits for its return; prints the time from the start, in microseconds.
+/// Connects, sends a message, waits for its return, and prints the time since the start in microseconds. If
+/// `with_cookie_echo` is set, the message leaves with the COOKIE ECHO.
 ///
 /// # Errors
 /// When sockets fail, or the association ends early.
@@ -198,8 +202,9 @@ pub(crate) fn first(options: &Options, to: (IpAddr, u16), size: usize, with_cook
     Ok(())
 }
 
-/// Sets up associations one after the other and shuts each down without waiting for the end of the shutdown, as
-/// connect(2) and close(2) do; prints "COUNT MICROSECONDS".
+/// Sets up `count` associations in sequence. Like connect(2) and close(2), it shuts each down without waiting
+/// for the end of the shutdown. Prints "COUNT MICROSECONDS", where the time ends when the last association is
+/// established.
 ///
 /// # Errors
 /// When sockets fail, or an association is not established.
@@ -231,7 +236,7 @@ pub(crate) fn connects(options: &Options, remote: IpAddr, port: u16, count: usiz
     Ok(())
 }
 
-/// Forgets an association that ended gracefully; returns true if this event reports that.
+/// Returns true if `event` reports the graceful end of the association, and then releases it.
 fn forget_closed(host: &mut Host, id: AssociationId, event: &Event) -> Result<bool> {
     let over = is_over(event)?;
     if over {

@@ -1,4 +1,5 @@
-//! The modes of a peer, echo and client; `measure` has those for measurements. Begin with [`run`].
+//! Modes of a peer: echo and client. Module `measure` has the modes for measurements, `pr_sctp` the modes that
+//! abandon messages. Begin with [`run`].
 
 use crate::client::Client;
 use crate::digest;
@@ -17,14 +18,15 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// Source ports of associations: the dynamic ones of RFC 6335 section 6.
+/// Source ports of associations: the dynamic ports of RFC 6335 section 6.
 const EPHEMERAL_PORTS: RangeInclusive<u16> = 49_152..=65_535;
-/// Number of ports to try.
+/// Number of source ports to try.
 const PORTS_TRIED: usize = 64;
-/// Time to stay after the end, to answer a retransmission of the peer's last packet if our answer was lost.
+/// Time to run after the end of an association. If the answer to the peer's last packet was lost, the peer
+/// retransmits the packet in this time.
 const LINGER: Duration = Duration::from_millis(200);
 
-/// Runs the mode on the command line, to the end of one association.
+/// Runs the mode that the command line selects, until it ends.
 ///
 /// # Errors
 /// When sockets fail, the association does not end by SHUTDOWN, or returned messages differ from the sent ones.
@@ -47,13 +49,13 @@ pub fn run(options: &Options) -> Result<()> {
     }
 }
 
-/// Reassembles the parts of an association's next message.
+/// Reassembly buffer for an association's next message.
 #[derive(Default)]
 pub(crate) struct Inbox {
     parts: BytesMut,
 }
 
-/// A whole message.
+/// A complete message.
 pub(crate) struct Whole {
     pub(crate) stream: StreamId,
     pub(crate) unordered: bool,
@@ -61,7 +63,7 @@ pub(crate) struct Whole {
 }
 
 impl Inbox {
-    /// Returns the next whole message of the association, if there is one.
+    /// Returns the next complete message of the association, if it has arrived.
     pub(crate) fn next(&mut self, host: &mut Host, id: AssociationId) -> Option<Whole> {
         loop {
             let now = host.now();
@@ -79,7 +81,7 @@ impl Inbox {
     }
 }
 
-/// Sends the message; returns false if it must be offered again.
+/// Sends the message. Returns false if the send buffer is full; the caller then offers the message again.
 pub(crate) fn offer(host: &mut Host, id: AssociationId, message: &Whole) -> Result<bool> {
     match try_send(host, id, message) {
         Ok(()) => Ok(true),
@@ -95,7 +97,7 @@ pub(crate) fn try_send(host: &mut Host, id: AssociationId, message: &Whole) -> R
     host.engine.send(now, id, message.stream, Ppid(0), message.bytes.clone(), options)
 }
 
-/// Returns true if the association ended gracefully; an error if it ended otherwise.
+/// Returns true if `event` reports the graceful end of the association. Any other end is an error.
 pub(crate) fn is_over(event: &Event) -> Result<bool> {
     match event {
         Event::Closed(CloseReason::Graceful) => Ok(true),
@@ -104,18 +106,19 @@ pub(crate) fn is_over(event: &Event) -> Result<bool> {
     }
 }
 
-/// The one association of a serving host: the first incoming one.
+/// The only association of a serving host: the first one that arrives.
 #[derive(Default)]
 pub(crate) struct Guest {
-    /// Its id, once it exists.
+    /// Id of the association, once it exists.
     pub(crate) id: Option<AssociationId>,
 }
 
 impl Guest {
-    /// Accepts it, and shows all events to `see`; returns true once it has ended gracefully.
+    /// Accepts the first incoming association, and passes all events to `see`. Returns true once the
+    /// association has ended gracefully.
     ///
     /// # Errors
-    /// When it ended otherwise.
+    /// When the association ended otherwise.
     pub(crate) fn take_events(&mut self, host: &mut Host, see: impl Fn(&Event)) -> Result<bool> {
         let mut over = false;
         while let Some((id, event)) = host.poll_event() {
@@ -131,7 +134,7 @@ impl Guest {
     }
 }
 
-/// Stays a little, to answer the peer's end.
+/// Runs the host for [`LINGER`], to answer a retransmission of the peer's last packet.
 pub(crate) fn linger(host: &mut Host) -> Result<()> {
     let end = host.now() + LINGER;
     while host.now() < end {
@@ -140,7 +143,7 @@ pub(crate) fn linger(host: &mut Host) -> Result<()> {
     Ok(())
 }
 
-/// Prints changes by the network or the peer.
+/// Prints an event that reports a change of the path MTU, or of the peer's addresses or port.
 fn tell(event: &Event) {
     match event {
         Event::PeerAddressChange(change) => println!("the peer: {change:?}"),
@@ -174,7 +177,7 @@ fn echo(options: &Options, port: u16) -> Result<()> {
     Ok(())
 }
 
-/// Initiates an association from its own port.
+/// Initiates an association from a random source port.
 pub(crate) fn connect(
     host: &mut Host,
     options: &Options,
@@ -184,7 +187,7 @@ pub(crate) fn connect(
     connect_with(host, options, (remote, port), association_config(options), None)
 }
 
-/// Like [`connect`], with a given configuration, and with a message to bundle with the COOKIE ECHO.
+/// Like [`connect`], with a given configuration, and with an optional message to bundle with the COOKIE ECHO.
 pub(crate) fn connect_with(
     host: &mut Host,
     options: &Options,
@@ -255,7 +258,7 @@ fn client(options: &Options, remote: IpAddr, port: u16, load: Load) -> Result<()
     Ok(())
 }
 
-/// Resets and adds streams, and resets the association; each step must complete before the next.
+/// Resets and adds streams, then resets the association. Each step begins after the previous one has completed.
 fn reset(host: &mut Host, id: AssociationId) -> Result<()> {
     let streams = [StreamId(0), StreamId(1)];
     for direction in [StreamDirection::Outgoing, StreamDirection::Incoming] {
@@ -282,7 +285,8 @@ fn reset(host: &mut Host, id: AssociationId) -> Result<()> {
     })
 }
 
-/// Waits for the outcome of a re-configuration request.
+/// Waits for the outcome of a re-configuration request, and prints the event. Any outcome except `Done` is an
+/// error.
 fn await_done(host: &mut Host, outcome: impl Fn(&Event) -> Option<ReconfigOutcome>) -> Result<()> {
     let seen = std::cell::Cell::new(None);
     await_event(host, |event| {
@@ -299,7 +303,7 @@ fn await_done(host: &mut Host, outcome: impl Fn(&Event) -> Option<ReconfigOutcom
     }
 }
 
-/// Changes our addresses, and waits for the peer's consent.
+/// Changes the local addresses, and waits for the peer's answer. A refusal is printed, and is not an error.
 fn change_address(host: &mut Host, id: AssociationId, change: AddressChange) -> Result<()> {
     let now = host.now();
     match change {
@@ -323,7 +327,7 @@ fn change_address(host: &mut Host, id: AssociationId, change: AddressChange) -> 
     Ok(())
 }
 
-/// Takes turns until a wanted event; an unwanted end of the association is an error.
+/// Runs the host until a wanted event arrives. If the association ends before, returns an error.
 pub(crate) fn await_event(host: &mut Host, is_wanted: impl Fn(&Event) -> bool) -> Result<()> {
     loop {
         while let Some((_, event)) = host.poll_event() {
@@ -338,7 +342,7 @@ pub(crate) fn await_event(host: &mut Host, is_wanted: impl Fn(&Event) -> bool) -
     }
 }
 
-/// Sends all messages and receives all of them back.
+/// Sends all messages, and waits until all of them have returned.
 fn exchange(host: &mut Host, id: AssociationId, client: &mut Client, unordered: bool) -> Result<()> {
     let mut inbox = Inbox::default();
     while !client.is_done() {

@@ -1,4 +1,4 @@
-//! The command line.
+//! Command line of the peer.
 
 use clap::builder::TypedValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -16,7 +16,7 @@ const UDP_PORT: u16 = 9899;
 /// Default interval of the timer form of advertisement, in milliseconds.
 const SBA_INTERVAL_MS: u32 = 5000;
 
-/// SCTP peer for tests, on sctpify's own stack. --carrier ip and both require root, and a kernel without SCTP.
+/// SCTP peer for tests, on sctpify's own stack. --carrier ip and --carrier both require root and a kernel without SCTP.
 #[derive(Debug, Parser)]
 #[command(name = "peer")]
 pub struct Options {
@@ -29,19 +29,20 @@ pub struct Options {
     /// UDP port of the peer.
     #[arg(long, default_value_t = UDP_PORT)]
     pub peer_udp_port: u16,
-    /// Local address to offer; repeatable. A client connects from the first.
+    /// Local address to offer to the peer; repeatable. A client connects from the first one.
     #[arg(long, required = true)]
     pub local: Vec<IpAddr>,
-    /// Send IP packets through the kernel's IP layer only, even if nothing filters them.
+    /// Send all packets of IP protocol 132 through the kernel's IP layer, even if no filter or policy needs to see
+    /// them.
     #[arg(long)]
     pub no_shortcuts: bool,
-    /// Concurrent use of several paths, and the scheduler.
+    /// Scheduler for the concurrent use of several paths.
     #[arg(long, value_enum, default_value = "off")]
     pub multipath: MultipathKind,
     /// Use an RTO of 50 ms to 2 s, and fail a path at its second timeout, for tests that cut a path.
     #[arg(long)]
     pub short_timers: bool,
-    /// Authenticate DATA with HMAC 1 (SHA-1) or 3 (SHA-256), with the key of the kernel's peer, and offer ASCONF.
+    /// Authenticate DATA with HMAC 1 (SHA-1) or 3 (SHA-256) and the key of kernel_peer.py, and offer ASCONF.
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=3))]
     pub auth: Option<u8>,
     /// Offer RE-CONFIG, and accept every stream request of the peer.
@@ -50,23 +51,25 @@ pub struct Options {
     /// Offer I-DATA.
     #[arg(long)]
     pub idata: bool,
-    /// Accept packets with a zero checksum, and send them to a peer that accepts them (RFC 9653), as if over DTLS.
+    /// Accept packets with a zero checksum, and send such packets to a peer that accepts them (RFC 9653). Announce the
+    /// method "SCTP over DTLS".
     #[arg(long)]
     pub zero_checksum: bool,
     /// Advertise the send buffer's occupancy to routers (chunk type 150), and read the peer's advertisements.
     #[arg(long, value_enum, value_name = "FORM")]
     pub sba: Option<SbaKind>,
-    /// With --sba timer: interval in milliseconds. If no DATA leaves in time, the advertisement gets its own packet.
+    /// With --sba timer: interval in milliseconds. If no DATA leaves within the interval, the advertisement is sent in
+    /// its own packet.
     #[arg(long, value_name = "MS", default_value_t = SBA_INTERVAL_MS, requires = "sba",
           value_parser = clap::value_parser!(u32).range(10..=3_600_000))]
     pub sba_interval: u32,
-    /// Write a trace of the engine to this file, as JSON lines. Not with shards.
+    /// Write a trace of the engine to this file, as JSON lines. Not available with shards.
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
     /// Offer FORWARD TSN, so messages may be abandoned (RFC 3758).
     #[arg(long)]
     pub partial: bool,
-    /// Seal all packets in DTLS chunks, and refuse a peer that cannot. Prints the keys of both ends.
+    /// Seal all packets in DTLS chunks, refuse a peer without support for them, and print the public keys of both ends.
     #[arg(long)]
     pub protect: bool,
     /// With --protect: file of this end's private key (PKCS #8), created if it is missing. Without it, each run has a new key.
@@ -116,7 +119,7 @@ impl Options {
 pub enum MultipathKind {
     /// One path at a time.
     Off,
-    /// All paths concurrently, the lowest round trip first.
+    /// All paths concurrently; the path with the lowest round trip first.
     LowestRtt,
     /// All paths concurrently, in equal parts.
     Weighted,
@@ -136,18 +139,18 @@ impl From<MultipathKind> for Multipath {
     }
 }
 
-/// Advertisement of the send buffer.
+/// Form of the send buffer's advertisement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum SbaKind {
-    /// Percent, in every packet with DATA.
+    /// Occupancy in percent, in every packet with DATA.
     Percent,
-    /// Tens of percent, when they change and in every 8th packet.
+    /// Occupancy in steps of 10 percent, when the step changes and in every 8th packet.
     Economical,
-    /// Percent and bytes, in every packet with DATA.
+    /// Occupancy in percent, and the backlog in bytes, in every packet with DATA.
     Backlog,
-    /// Percent and bytes, every --sba-interval.
+    /// Occupancy in percent, and the backlog in bytes, once per --sba-interval.
     Timer,
-    /// Tenths of the used buffer, in every packet with DATA, as in the patch of 2016.
+    /// Occupancy in tenths, in every packet with DATA, computed as in the Linux patch of 2016.
     Seed,
 }
 
@@ -180,8 +183,8 @@ pub enum CarrierKind {
     Udp,
     /// IP, protocol 132.
     Ip,
-    /// Both: a server answers with the encapsulation of the INIT. A client sends its INIT with both, and the first answer
-    /// decides.
+    /// UDP and IP. A server answers with the encapsulation of the INIT. A client sends its INIT with both, and uses the
+    /// one that is answered first.
     Both,
 }
 
@@ -240,7 +243,7 @@ pub enum Mode {
     Receive {
         /// SCTP port.
         port: u16,
-        /// Count for this time from the first message, then exit.
+        /// Exit this time after the first message.
         #[arg(long = "for", value_name = "SECONDS")]
         seconds: Option<f64>,
     },
@@ -285,7 +288,7 @@ pub enum Mode {
         /// Octets of the message, 1 to 4 Mi.
         #[arg(value_parser = size_parser())]
         size: usize,
-        /// Send it with the COOKIE ECHO, not after the association is up.
+        /// Send the message with the COOKIE ECHO, instead of after the handshake.
         #[arg(long)]
         with_cookie_echo: bool,
     },
@@ -300,7 +303,7 @@ pub enum Mode {
     },
 }
 
-/// Condition for abandoning a message: one of these.
+/// Condition for abandoning a message; exactly one must be given.
 #[derive(Clone, Copy, Debug, Args)]
 #[group(required = true, multiple = false)]
 pub struct Limit {
@@ -310,7 +313,8 @@ pub struct Limit {
     /// Limit on the retransmissions of a message.
     #[arg(long)]
     pub retransmissions: Option<u32>,
-    /// When the send buffer of 64 KiB is full, abandon messages for others; every other message has priority.
+    /// When the send buffer of 64 KiB is full, abandon less important messages for more important ones. Every second
+    /// message is more important.
     #[arg(long)]
     pub priority: bool,
 }
@@ -328,10 +332,10 @@ pub struct Load {
     /// Octets per message, 1 to 4 Mi.
     #[arg(value_parser = size_parser())]
     pub size: usize,
-    /// Number of streams, used in turn.
+    /// Number of streams; successive messages use successive streams.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     pub streams: u16,
-    /// Number of messages in flight.
+    /// Maximum number of messages that are sent and not yet returned.
     #[arg(long, default_value_t = 1)]
     pub window: usize,
     /// Pause before each message, in seconds.
@@ -344,8 +348,8 @@ pub struct Load {
     /// Requires --reconf.
     #[arg(long)]
     pub reset: bool,
-    /// Add this local address and ask the peer to prefer it before the first message; remove it after the last one.
-    /// Requires --auth.
+    /// Before the first message, add this local address, and ask the peer to make it primary. Remove it after the last
+    /// message. Requires --auth.
     #[arg(long)]
     pub add: Option<IpAddr>,
 }

@@ -1,8 +1,9 @@
-//! Messages that may be abandoned (RFC 3758, RFC 7496): one end sends them, the other reports those that
-//! arrived.
+//! Modes for messages that may be abandoned (RFC 3758, RFC 7496). One end sends the messages, and the other
+//! reports the messages that arrived.
 //!
-//! A message reveals its number modulo 256, because [`content`] generates it; a modified one is an error.
-//! Missing ones are not: the caller of both ends judges that. Begin with [`post`] and [`sink`].
+//! [`content`] generates each message, so the first octet reveals its number modulo 256. A modified message
+//! is an error. A missing message is not an error: the caller of both ends decides how many may be missing.
+//! Begin with [`post`] and [`sink`].
 
 use crate::content;
 use crate::host::{Host, association_config};
@@ -14,12 +15,12 @@ use sctp::{AssociationConfig, AssociationId, Event, Ppid, Reliability, SendError
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// Send buffer, in octets, with abandonment by priority.
+/// Size in octets of the send buffer of an association that abandons messages by priority.
 const SHORT_BUFFER: usize = 64 << 10;
-/// The inverse of 31 modulo 256: a message's first octet is 31 times its number.
+/// Inverse of 31 modulo 256. A message's first octet is 31 times its number, modulo 256.
 const INVERSE: u8 = 223;
 
-/// The messages to send.
+/// Messages to send.
 pub(crate) struct Load {
     pub(crate) count: usize,
     pub(crate) size: usize,
@@ -27,7 +28,7 @@ pub(crate) struct Load {
     pub(crate) gap: f64,
 }
 
-/// Sends messages, shuts the association down, and prints the number of abandoned ones.
+/// Sends messages, shuts the association down, and prints the number of abandoned messages.
 ///
 /// # Errors
 /// When sockets fail, or the association does not end by SHUTDOWN.
@@ -49,7 +50,7 @@ pub(crate) fn post(options: &Options, to: (IpAddr, u16), load: &Load, limit: Lim
             given_up += events(&mut host)?;
         }
         while !offer(&mut host, id, number, load.size, reliability(limit, number)?)? {
-            // Otherwise it would block the more important ones behind it.
+            // An unimportant message that waits would block the more important messages behind it.
             if limit.priority && is_unimportant(number) {
                 given_up += 1;
                 break;
@@ -73,8 +74,8 @@ pub(crate) fn post(options: &Options, to: (IpAddr, u16), load: &Load, limit: Lim
     Ok(())
 }
 
-/// Returns the reliability of message `number`. By priority, every other one is more important (RFC 7496: a
-/// lower number).
+/// Returns the reliability of message `number`. With abandonment by priority, every second message is more
+/// important, which a lower value expresses (RFC 7496).
 fn reliability(limit: Limit, number: usize) -> Result<Reliability> {
     if let Some(seconds) = limit.lifetime {
         return Ok(Reliability::Lifetime(Duration::try_from_secs_f64(seconds)?));
@@ -87,7 +88,8 @@ fn is_unimportant(number: usize) -> bool {
     number.is_multiple_of(2)
 }
 
-/// Sends the message; returns false if it must be offered again.
+/// Sends message `number`. Returns false if the send buffer is full; the caller then offers the message
+/// again.
 fn offer(
     host: &mut Host,
     id: AssociationId,
@@ -104,7 +106,8 @@ fn offer(
     }
 }
 
-/// Returns the number of messages abandoned since the last call.
+/// Handles the events since the last call, and returns the number of abandoned messages. The end of the
+/// association is an error.
 fn events(host: &mut Host) -> Result<u64> {
     let mut given_up = 0;
     while let Some((_, event)) = host.poll_event() {
@@ -121,7 +124,7 @@ fn abandoned(event: &Event) -> u64 {
     }
 }
 
-/// Accepts one association and prints the numbers of the messages that arrived, in order.
+/// Accepts one association, and prints the numbers of the messages in order of arrival.
 ///
 /// # Errors
 /// When sockets fail, the association does not end by SHUTDOWN, or a message was modified.

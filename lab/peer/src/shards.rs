@@ -1,7 +1,7 @@
-//! Packets between the shards of one host: each thread has its own sockets and engine, and the kernel steers
-//! nearly every packet to the right one; this module forwards the rest.
+//! Forwards packets between the shards of one host. Each shard is a thread with its own sockets and its own
+//! engine. The kernel steers nearly every packet to the right shard, and this module forwards the others.
 //!
-//! Invariant: a full mailbox drops packets, like a full socket buffer, and never blocks.
+//! Invariant: a full mailbox drops packets, like a full socket buffer. It never blocks the sender.
 
 use base::{Ecn, Route, Shard};
 use mio::{Poll, Token, Waker};
@@ -20,23 +20,24 @@ pub(crate) struct Mail {
     pub(crate) packet: Box<[u8]>,
 }
 
-/// The address of one shard's mailbox.
+/// Sending end of one shard's mailbox, with the waker of its poll.
 #[derive(Clone)]
 struct Address {
     mailbox: SyncSender<Mail>,
     waker: Arc<Waker>,
 }
 
-/// One shard's mailbox, and the others' addresses.
+/// Receiving end of one shard's mailbox, with the addresses of all mailboxes.
 pub(crate) struct Post {
     shard: Shard,
     inbox: Receiver<Mail>,
-    /// In shard order, including its own.
+    /// Addresses of all mailboxes in shard order, including this shard's.
     addresses: Vec<Address>,
 }
 
 impl Post {
-    /// Creates one for each shard; mail wakes its poll, at the same index, with `token`.
+    /// Creates a `Post` for each shard. Mail for a shard wakes the poll at the shard's index in `polls`, with
+    /// `token`.
     pub(crate) fn between(shards: &[Shard], polls: &[Poll], token: Token) -> io::Result<Vec<Post>> {
         let (mut addresses, mut inboxes) = (Vec::new(), Vec::new());
         for poll in polls {
@@ -48,8 +49,8 @@ impl Post {
         Ok(shards.iter().zip(inboxes).map(post).collect())
     }
 
-    /// Reports whether the packet is for this shard; forwards it if it is for another one, additionally or
-    /// instead.
+    /// Reports whether the packet is for this shard. Forwards a packet for another shard to it, and a packet
+    /// for all shards to all others.
     pub(crate) fn keeps(&self, route: &Route, ecn: Ecn, packet: &[u8]) -> bool {
         match steer(packet, route.remote, self.shard) {
             Steer::To(shard) if shard == self.shard => true,
@@ -69,7 +70,7 @@ impl Post {
         let Some(address) = self.addresses.get(usize::from(shard.index())) else { return };
         let mail = Mail { route: *route, ecn, packet: packet.into() };
         match address.mailbox.try_send(mail) {
-            // A shard that cannot be woken reads its mail with the next packet or timer.
+            // A shard that cannot be woken reads its mail at its next packet or timer.
             Ok(()) => drop(address.waker.wake()),
             Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {}
         }

@@ -1,7 +1,7 @@
 //! One association as a blocking socket, for sequential programs.
 //!
-//! Packets and timers are served only within its calls: without calls for a long time, the peer gets no
-//! answers. Begin with [`Talk::connect`] and [`Listening::open`].
+//! Packets and timers are handled only during calls of [`Talk`] and [`Listening`]. If the program makes no
+//! call for a long time, the peer gets no answers. Begin with [`Talk::connect`] and [`Listening::open`].
 
 use crate::host::Host;
 use crate::modes::{Guest, Inbox, Whole, await_event, connect, is_over, linger, offer};
@@ -12,7 +12,7 @@ use bytes::Bytes;
 use sctp::{AssociationId, CloseReason, Event, StreamId};
 use std::net::IpAddr;
 
-/// A port that awaits one association.
+/// Open SCTP port that accepts one association.
 pub struct Listening {
     host: Host,
 }
@@ -26,7 +26,7 @@ pub struct Talk {
 }
 
 impl Listening {
-    /// Opens the carriers of `options`; from then on the peer can connect to SCTP port `port`.
+    /// Opens the carriers of `options`. From then on, a peer can connect to SCTP port `port`.
     ///
     /// # Errors
     /// Those of [`Host::open`].
@@ -34,10 +34,10 @@ impl Listening {
         Ok(Listening { host: Host::open(options, Some(port))? })
     }
 
-    /// Waits for the first association.
+    /// Waits for the first incoming association.
     ///
     /// # Errors
-    /// When sockets fail.
+    /// When sockets fail, or the association ends at once and otherwise than by SHUTDOWN.
     pub fn accept(mut self) -> Result<Talk> {
         let mut guest = Guest::default();
         loop {
@@ -51,7 +51,7 @@ impl Listening {
 }
 
 impl Talk {
-    /// Connects, from the first address of `options`.
+    /// Connects to `port` of `remote`, from the first local address of `options`.
     ///
     /// # Errors
     /// When sockets fail, or the peer refuses or does not answer.
@@ -75,7 +75,7 @@ impl Talk {
         Ok(())
     }
 
-    /// Waits for the next message of any stream; `None` once the peer has ended the association.
+    /// Waits for the next message of any stream. Returns `None` once the peer has shut the association down.
     ///
     /// # Errors
     /// When sockets fail, or the association ended otherwise than by SHUTDOWN.
@@ -91,10 +91,10 @@ impl Talk {
         }
     }
 
-    /// Shuts the association down after all sent data has arrived, and waits for that.
+    /// Shuts the association down after the peer has acknowledged all data, and waits for its end.
     ///
     /// # Errors
-    /// When sockets fail, or it ends otherwise than by SHUTDOWN.
+    /// When sockets fail, or the association ends otherwise than by SHUTDOWN.
     pub fn close(mut self) -> Result<()> {
         if !self.is_over {
             let now = self.host.now();

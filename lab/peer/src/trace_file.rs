@@ -1,7 +1,7 @@
-//! The engine's trace as a file of JSON lines (`--trace FILE`), one record a line, for `jq` and plots.
+//! Writes the engine's trace to a file (`--trace FILE`) as JSON, with one record per line, for `jq` and plots.
 //!
-//! Each line has `us` (microseconds since the start), `association` (a number, if it concerns one), `event`, and the
-//! fields that `sctp::TraceEvent` documents.
+//! Each line has `us` (microseconds since the start), `association` (its number, if the record concerns one),
+//! `event`, and the fields that `sctp::TraceEvent` documents.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use sctp::{Endpoint, TraceEvent, TraceRecord};
 use serde::Serialize;
 
-/// The destination of records.
+/// File that receives the trace records.
 pub(crate) struct TraceFile(BufWriter<File>);
 
 #[derive(Serialize)]
@@ -33,7 +33,7 @@ impl TraceFile {
         Ok(TraceFile(BufWriter::new(file)))
     }
 
-    /// Writes the engine's trace records since the last call.
+    /// Writes the trace records that the engine has produced since the last call.
     ///
     /// # Errors
     /// Those of write(2).

@@ -1,7 +1,8 @@
-//! Real paths between namespaces of the kernel: routers with small links, closed ports and unsupported
-//! protocols, and one endpoint reached over UDP, over raw IP, and through a NAT at once.
+//! Tests over real paths between network namespaces: routers with small links, closed ports, unsupported
+//! protocols. In one test, clients reach one endpoint over UDP, over raw IP and through a NAT at the same
+//! time.
 //!
-//! Host alpha is the client, beta the server; a router connects them. Needs root.
+//! Host alpha is the client, host beta the server, and a router connects them. The tests need root.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,15 +12,17 @@ const PEER: &str = env!("CARGO_BIN_EXE_peer");
 const LIMIT: Duration = Duration::from_secs(30);
 /// The SCTP port of every server.
 const PORT: &str = "5000";
-/// Time from a transfer's start to the change of the world.
+/// Time from a transfer's start to the change of the network.
 const BEFORE: Duration = Duration::from_millis(400);
-/// Longest silence after a change that ICMP reports; timers alone take a second or more to notice it.
+/// Limit on the silence after a change that ICMP reports, in seconds. Timers alone need a second or more to
+/// detect the change.
 const SILENCE_MAX: f64 = 0.6;
 
-/// Longest life of an association whose peer's host reports a closed port; timers alone end it after a minute.
+/// Limit on the life of an association after the peer's host reports a closed port. Timers alone end it after
+/// a minute.
 const SOON: Duration = Duration::from_secs(5);
 
-/// alpha, a router, beta, and the links between them.
+/// Hosts alpha and beta, the router between them, and the two links.
 struct Routed {
     alpha: Host,
     router: Host,
@@ -43,13 +46,13 @@ impl Routed {
         Routed { alpha, router, beta, near, far, _lab: lab }
     }
 
-    /// Returns alpha's and beta's addresses of both families.
+    /// Returns the addresses of alpha and beta: the IPv4 pair, then the IPv6 pair.
     fn families(&self) -> [(String, String); 2] {
         let v4 = (self.near.left_v4().to_string(), self.far.right_v4().to_string());
         [v4, (self.near.left_v6().to_string(), self.far.right_v6().to_string())]
     }
 
-    /// Reduces the MTU of the router's far link and of beta's end of it.
+    /// Sets the MTU of the link between the router and beta, at both ends.
     fn set_far_mtu(&self, mtu: &str) {
         for host in [&self.router, &self.beta] {
             host.ip(&["link", "set", &self.far.name(), "mtu", mtu]).unwrap();
@@ -73,7 +76,7 @@ fn wait_for(process: &mut Process, word: &str) {
     process.wait_until(word, LIMIT, |process| process.stdout().contains(word)).unwrap();
 }
 
-/// A paced transfer of full packets: 200 messages of 3,000 octets in about 1.2 s.
+/// Arguments of a paced transfer of full packets: 200 messages of 3,000 octets in about 1.2 s.
 const PACED: [&str; 6] = ["200", "3000", "--window", "20", "--gap", "0.006"];
 
 fn all_came_back(finished: Finished) -> String {
@@ -87,7 +90,7 @@ fn longest_silence(text: &str) -> f64 {
     after.split(' ').next().unwrap().parse().unwrap()
 }
 
-/// Starts a client, which is in mid-transfer on return, and its server.
+/// Starts a server and a client. On return, the transfer is in progress.
 fn under_way(world: &Routed, carrier: &str, from: &str, to: &str) -> (Process, Process) {
     let server = world.serve(&["--carrier", carrier, "--local", to], "echo");
     let client = [&["--carrier", carrier, "--local", from, "client", to, PORT], &PACED[..]].concat();
@@ -137,14 +140,15 @@ fn a_transfer_outlives_a_smaller_link_whose_router_says_nothing() {
             let (client, server) = under_way(&world, carrier, &from, &to);
             world.set_far_mtu("1300");
             let text = all_came_back(client.finish(LIMIT).unwrap());
-            // Within a timeout, and including data segmented for the larger link.
+            // The silence lasts one timeout, although some data was segmented for the larger link.
             assert!(longest_silence(&text) < 2.0, "{text}");
             server.finish(LIMIT).unwrap().good().unwrap();
         }
     }
 }
 
-/// The server dies without notice: the client's kernel receives a report of the closed port.
+/// Kills the server without notice, and checks that the client ends soon. Beta's kernel reports the closed
+/// port, or the unsupported protocol, over ICMP.
 fn ends_when_nobody_listens(carrier: &str) {
     let world = Routed::new();
     for (from, to) in world.families() {
@@ -167,9 +171,10 @@ fn an_association_ends_soon_when_the_peer_does_not_speak_sctp_any_more() {
     ends_when_nobody_listens("ip");
 }
 
-/// Makes the router rewrite the UDP port of a client behind it for beta, and count the rewritten packets.
+/// Makes the router translate UDP port 9898 of a client to `port`, towards beta and back. The router counts
+/// the translated packets.
 fn translate(router: &Host, far: &str, port: u16) {
-    // The table's name needs no uniqueness: the router belongs to the lab.
+    // The table's name need not be unique, because the router belongs to the lab.
     let table = "table inet nat_by_hand";
     let rules = format!(
         "{table} {{}}; delete {table}; {table} {{ \
@@ -179,7 +184,7 @@ fn translate(router: &Host, far: &str, port: u16) {
     router.tool("nft", &[&rules]).unwrap();
 }
 
-/// Returns the packets that the router rewrote in each direction.
+/// Returns the number of packets that the router translated, in each direction.
 fn translated(router: &Host) -> Vec<u64> {
     let text = router.tool("nft", &["list", "table", "inet", "nat_by_hand"]).unwrap();
     let counts = text.split("counter packets ").skip(1);

@@ -1,4 +1,5 @@
-//! Two peers on loopback whose packets are sealed: each shows its key, and takes only whom it should.
+//! Tests of two peers on loopback with sealed packets: each prints its key, and accepts only the expected
+//! key.
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;
@@ -29,7 +30,7 @@ fn peer(local: &str, udp_port: u16, peer_udp_port: u16) -> Command {
 struct Server(Child);
 
 impl Server {
-    /// Starts one with these flags, and waits until it listens.
+    /// Starts a server with these flags, and waits until it listens.
     fn start(ports: &Ports, flags: &[&str]) -> Server {
         let mut server = peer("127.0.0.1", ports.server, ports.client);
         let mut child = server.args(flags).args(["echo", "7"]).spawn().unwrap();
@@ -41,7 +42,7 @@ impl Server {
 }
 
 impl Server {
-    /// Waits for its end, and returns its message.
+    /// Waits for the end of the server, and returns its standard error.
     fn error(mut self) -> String {
         let mut told = String::new();
         self.0.stderr.take().unwrap().read_to_string(&mut told).unwrap();
@@ -61,7 +62,7 @@ fn client(ports: &Ports, flags: &[&str]) -> Output {
     client.args(flags).args(["client", "127.0.0.1", "7", COUNT, "2000"]).output().unwrap()
 }
 
-/// Returns the rest of the line of the output that begins so.
+/// Returns the rest of the first line of the output that begins with `begin`.
 fn line(output: &Output, begin: &str) -> Option<String> {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     text.lines().find_map(|line| line.strip_prefix(begin).map(str::to_owned))
@@ -82,13 +83,13 @@ fn a_peer_is_the_key_that_it_holds() {
     };
     let mode = std::fs::metadata(&of_server).unwrap().permissions().mode();
     assert_eq!((known.starts_with("sctpify1:"), mode & 0o777), (true, 0o600));
-    // The same key after a restart.
+    // The server has the same key after a restart.
     {
         let _server = Server::start(&ports, &["--protect", "--host-key", &of_server]);
         let output = client(&ports, &["--protect", "--host-key", &of_client, "--peer-key", &known]);
         assert!(output.status.success(), "{output:?}");
     }
-    // A peer with another key is refused, and hears of it.
+    // A peer with another key is refused, and learns the reason.
     let server = Server::start(&ports, &["--protect"]);
     let refused = client(&ports, &["--protect", "--peer-key", &known]);
     assert!(!refused.status.success(), "{refused:?}");
@@ -103,6 +104,6 @@ fn a_peer_without_protection_is_refused_by_one_that_wants_it() {
     let _server = Server::start(&ports, &["--protect"]);
     let refused = client(&ports, &[]);
     assert!(!refused.status.success());
-    // 100: Missing DTLS Chunk Support.
+    // Cause code 100 is Missing DTLS Chunk Support.
     assert!(String::from_utf8_lossy(&refused.stderr).contains("code: 100"), "{refused:?}");
 }

@@ -1,4 +1,4 @@
-//! One host divided into shards, on loopback: every association finds its shard and stays there.
+//! Test of one host with several shards, on loopback: every association reaches its shard and stays there.
 
 use base::Time;
 use bytes::Bytes;
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 const PORT: u16 = 7;
 const ASSOCIATIONS: u16 = 24;
-/// Limit on all associations together.
+/// Limit on the time for all associations together.
 const LIMIT: Duration = Duration::from_secs(60);
 
 fn options(udp_port: u16, peer_udp_port: u16, local: &str) -> Options {
@@ -27,7 +27,8 @@ fn free_port() -> u16 {
     std::net::UdpSocket::bind("0.0.0.0:0").unwrap().local_addr().unwrap().port()
 }
 
-/// Accepts and answers until `done` associations have ended here and elsewhere; returns how many began here.
+/// Accepts and answers associations until all [`ASSOCIATIONS`] have ended, in this shard and in others.
+/// `done` counts them. Returns the number of associations that began in this shard.
 fn serve(mut host: Host, done: &AtomicUsize) -> usize {
     let mut began = 0;
     while done.load(Ordering::Relaxed) < usize::from(ASSOCIATIONS) {
@@ -72,7 +73,7 @@ fn associations_are_spread_over_the_shards_and_each_is_served_to_its_end() {
     assert!(began.iter().all(|n| *n > 0), "{began:?}");
 }
 
-/// Sets all associations up at once, makes each echo a message, and ends it.
+/// Sets up all associations at once, exchanges a message on each, and shuts it down.
 fn talk(options: &Options, server_port: u16) {
     let mut host = Host::open(options, None).unwrap();
     let remote = "127.0.0.1".parse().unwrap();

@@ -1,4 +1,4 @@
-//! A headless browser with a phone-sized window, which renders a page of one of our programs.
+//! Headless browser with a phone-sized window, which renders a page of one of our programs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,14 +9,14 @@ use anyhow::{Result, ensure};
 use crate::host::Host;
 
 const CHROMIUM: &str = "/usr/bin/chromium";
-/// Virtual time budget of a page: a few of its refreshes, one a second.
+/// Virtual time for a page: 4 s, during which it refreshes itself once per second.
 const PAGE_TIME: &str = "--virtual-time-budget=4000";
-/// Limit on the browser's run.
+/// Limit on the run time of the browser.
 const LIMIT: Duration = Duration::from_secs(90);
-/// A smaller picture counts as blank.
+/// Minimum size of a picture, in bytes; a smaller one counts as blank.
 const PICTURE_MIN: usize = 10_000;
 
-/// A browser on a host.
+/// Browser on a host.
 #[derive(Debug)]
 pub struct Browser<'a> {
     host: &'a Host,
@@ -24,11 +24,11 @@ pub struct Browser<'a> {
 }
 
 impl<'a> Browser<'a> {
-    /// Finds the browser, with its files in a directory of the host; `None` if it is not installed, which
-    /// counts as a skipped test.
+    /// Finds the browser, which will keep its files in a directory of the host. If it is not installed,
+    /// reports a skipped test and returns `None`.
     ///
     /// # Errors
-    /// When the directory cannot be made.
+    /// When the directory cannot be created.
     pub fn find(host: &'a Host) -> Result<Option<Browser<'a>>> {
         if !Path::new(CHROMIUM).exists() {
             crate::skip("Chromium is missing (scripts/setup.sh)");
@@ -37,7 +37,7 @@ impl<'a> Browser<'a> {
         Ok(Some(Browser { host, profile: host.dir()?.join("chromium") }))
     }
 
-    /// Returns the elements of a page as HTML, after some seconds of its own time.
+    /// Returns the elements of a page as HTML, after some seconds of virtual time.
     ///
     /// # Errors
     /// When the browser fails, with its output.

@@ -5,19 +5,19 @@ use anyhow::Result;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Builds `programs/c/<name>.c` into `dir`, linked with `libraries`; returns the program's path.
+/// Builds `programs/c/<name>.c` into `dir`, links it with `libraries`, and returns the program's path.
 ///
 /// # Errors
-/// When there is no compiler, a library is missing, or it does not build.
+/// When the compiler or a library is missing, or the program does not build.
 pub fn build(name: &str, dir: &Path, libraries: &[&str]) -> Result<PathBuf> {
     let libraries: Vec<String> = libraries.iter().map(|library| format!("-l{library}")).collect();
     compile(name, dir.join(name), &libraries)
 }
 
-/// Builds `programs/c/<name>.c` into `dir` as a library to preload; returns its path.
+/// Builds `programs/c/<name>.c` into `dir` as a library for `LD_PRELOAD`, and returns its path.
 ///
 /// # Errors
-/// When there is no compiler, or it does not build.
+/// When the compiler is missing, or the library does not build.
 pub fn build_preload(name: &str, dir: &Path) -> Result<PathBuf> {
     compile(name, dir.join(format!("{name}.so")), &["-shared".to_owned(), "-fPIC".to_owned()])
 }

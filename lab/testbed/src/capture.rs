@@ -1,8 +1,9 @@
-//! Captures packets in a host and evaluates them with `tshark`: the carrier in use, and faulty packets.
+//! Captures packets in a host, and evaluates them with `tshark`: which carrier is in use, and which packets
+//! are faulty.
 //!
-//! `tshark` checks SCTP checksums only with exactly the preferences used here; a test keeps a planted bad
-//! packet for that. Capture links with [`crate::Offloads::Off`]: a large segment that a card would split later
-//! is not a packet.
+//! `tshark` checks SCTP checksums only with the preferences in this module. A test with planted bad packets
+//! verifies that. Capture links with [`crate::Offloads::Off`], because a large segment that a card splits
+//! later is not a packet.
 
 use crate::host::{Host, output_of};
 use crate::process::{Finished, Process};
@@ -12,11 +13,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// A capture file that does not grow for this long is complete.
+/// Time after which a capture file that does not grow is complete.
 const RING_PAUSE: Duration = Duration::from_millis(300);
-/// Maximum number of pauses: endless traffic must not block the verdict.
+/// Maximum number of such pauses, because endless traffic must not block the verdict.
 const RING_ROUNDS_MAX: usize = 20;
-/// Check checksums; do not reassemble user data, which takes minutes for a large file.
+/// Preferences of `tshark`: check checksums, and do not reassemble user data, which takes minutes for a large
+/// file.
 const PREFERENCES: &[&str] = &[
     "sctp.checksum:CRC 32c",
     "sctp.reassembly:FALSE",
@@ -37,13 +39,13 @@ const FAULT_FIELDS: &[&str] = &[
 ];
 /// Maximum number of faults listed individually.
 const FAULTS_TOLD_MAX: usize = 10;
-/// The kernel's ring for each interface, in MiB.
+/// Size of the kernel's ring for each interface, in MiB.
 const RING_MIB: &str = "128";
-/// Bytes that `dumpcap` may buffer in memory while the disk is slow; its own limit is 1,000 packets.
+/// Limit on the bytes that `dumpcap` buffers in memory while the disk is slow. Its default is 1,000 packets.
 const QUEUE_BYTES: &str = "536870912";
-/// Limit on the start or the end of `dumpcap`.
+/// Limit on the time for the start, or for the end, of `dumpcap`.
 const LIMIT: Duration = Duration::from_secs(20);
-/// Limit on `tshark` for one capture.
+/// Limit on the run time of `tshark` for one capture.
 const JUDGE_LIMIT: Duration = Duration::from_secs(120);
 
 /// A running capture.
@@ -54,31 +56,31 @@ pub struct Capture {
     file: PathBuf,
 }
 
-/// The content of a capture.
+/// Evaluated content of a capture.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Seen {
     /// TCP packets.
     pub tcp: u64,
     /// Bytes of frames with TCP.
     pub tcp_bytes: u64,
-    /// SCTP packets, bare (IP protocol 132) or inside UDP.
+    /// SCTP packets, over IP (protocol 132) or inside UDP.
     pub sctp: u64,
-    /// Bytes of frames with bare SCTP.
+    /// Bytes of frames with SCTP over IP.
     pub sctp_ip_bytes: u64,
     /// Bytes of frames with SCTP inside UDP.
     pub sctp_udp_bytes: u64,
     /// Bytes of frames with SCTP by interface.
     pub sctp_bytes_by_interface: BTreeMap<String, u64>,
-    /// Packets with a fault.
+    /// Number of packets with a fault.
     pub faulty: u64,
-    /// The first of them: frame number and fault.
+    /// Frame number and faults of up to ten faulty packets.
     pub faults: Vec<String>,
-    /// Packets that the capture missed; counts are unreliable unless this is 0.
+    /// Packets that the capture missed. The counts are reliable only if this is 0.
     pub missed: u64,
 }
 
 impl Seen {
-    /// Returns the carrier of most bytes: "tcp", "sctp-udp", "sctp" (IP protocol 132), or "none".
+    /// Returns the carrier of the most bytes: "tcp", "sctp-udp", "sctp" (IP protocol 132), or "none".
     pub fn carrier(&self) -> &'static str {
         let sums = [(self.tcp_bytes, "tcp"), (self.sctp_udp_bytes, "sctp-udp"), (self.sctp_ip_bytes, "sctp")];
         let most = sums.into_iter().max_by_key(|(bytes, _)| *bytes);
@@ -87,7 +89,7 @@ impl Seen {
 }
 
 impl Capture {
-    /// Starts to capture whole packets on interfaces of a host; returns once the capture is running.
+    /// Starts to capture whole packets on interfaces of a host. Returns once the capture is running.
     ///
     /// # Errors
     /// When `dumpcap` cannot be started or an interface does not exist.
@@ -114,7 +116,8 @@ impl Capture {
         Ok(seen)
     }
 
-    /// Ends the capture; returns the output of `tshark` for the file, and the end of `dumpcap`.
+    /// Ends the capture, and removes its file. Returns the output of `tshark` for the file, and the result of
+    /// `dumpcap`.
     fn end(self, tshark: impl FnOnce(&Path) -> Command) -> Result<(String, Finished)> {
         self.wait_for_the_ring();
         self.process.signal(nix::sys::signal::Signal::SIGINT)?;
@@ -124,7 +127,7 @@ impl Capture {
         Ok((output.stdout, finished))
     }
 
-    /// Ends the capture; returns the output of `tshark` with these arguments, such as `["-T", "fields", "-e",
+    /// Ends the capture. Returns the output of `tshark` with these arguments, such as `["-T", "fields", "-e",
     /// "frame.time_epoch"]`.
     ///
     /// # Errors
@@ -180,7 +183,7 @@ fn judgement(fields: &str) -> Result<Seen> {
     Ok(seen)
 }
 
-/// Adds one packet: a line of tab-separated fields in the requested order.
+/// Adds one packet to `seen`. `line` has its tab-separated fields in the requested order.
 fn count(seen: &mut Seen, line: &str) -> Result<()> {
     let fields: Vec<&str> = line.split('\t').collect();
     ensure!(
@@ -202,7 +205,8 @@ fn count(seen: &mut Seen, line: &str) -> Result<()> {
     Ok(())
 }
 
-/// Classifies by the layer after the first IP header: packets quoted in ICMP are not on the wire.
+/// Counts a packet by the layer after its first IP header, because a packet that ICMP quotes was not on the
+/// wire.
 fn count_carrier(seen: &mut Seen, bytes: u64, interface: &str, protocols: &str) {
     let layers: Vec<&str> = protocols.split(':').collect();
     let network = layers.iter().position(|layer| matches!(*layer, "ip" | "ipv6"));
@@ -221,15 +225,16 @@ fn count_carrier(seen: &mut Seen, bytes: u64, interface: &str, protocols: &str) 
     *seen.sctp_bytes_by_interface.entry(interface.to_owned()).or_default() += bytes;
 }
 
-/// User data may look malformed to the dissector of its destination port; that is not a fault of the packet.
+/// Reports whether a field is a fault. User data may look malformed to the dissector of its port, which is not
+/// a fault of the packet.
 fn is_fault(name: &str, value: &str) -> bool {
     !value.is_empty()
         && (name != "_ws.malformed"
             || ["SCTP", "UDP", "IP"].iter().any(|layer| value.contains(&format!(": {layer}"))))
 }
 
-/// Returns the packets that `dumpcap` reports as dropped, on all interfaces: "Packets received/dropped on
-/// interface 'x': 5/0 (...)".
+/// Returns the number of packets that `dumpcap` reports as dropped, on all interfaces. It prints "Packets
+/// received/dropped on interface 'x': 5/0 (...)".
 fn missed(stderr: &str) -> u64 {
     let lines = stderr.lines().filter(|line| line.contains("received/dropped on interface"));
     let counts = lines.filter_map(|line| {

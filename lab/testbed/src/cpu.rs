@@ -1,7 +1,7 @@
-//! Processor time and memory of programs, as the kernel accounts it to processes.
+//! Processor time and memory of programs, as the kernel charges them to processes.
 //!
-//! The kernel charges interrupt work for packets to whichever process is running, or to none: no figure here
-//! includes all of it.
+//! The kernel charges the interrupt work for packets to any process that is running, or to none. No figure of
+//! this module includes all of that work.
 
 use crate::host::Host;
 use anyhow::{Context, Result};
@@ -12,13 +12,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
-/// Length to which the kernel truncates a process's name.
+/// Length in bytes to which the kernel truncates a process's name.
 const COMM_BYTES_MAX: usize = 15;
 
 /// Returns the user and system time of all child processes that have ended and been waited for.
 ///
 /// # Errors
-/// When the kernel does not report it.
+/// When the kernel does not report the time.
 pub fn of_ended_children() -> Result<Duration> {
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN).context("getrusage failed")?;
     let time = |value: nix::sys::time::TimeVal| {
@@ -28,7 +28,7 @@ pub fn of_ended_children() -> Result<Duration> {
     Ok(time(usage.user_time()) + time(usage.system_time()))
 }
 
-/// Returns the user and system time so far of the living processes called `name` in a host.
+/// Returns the user and system time that the running processes called `name` in a host have used so far.
 ///
 /// # Errors
 /// When the host is gone.
@@ -40,8 +40,8 @@ pub fn of_processes(host: &Host, name: &str) -> Result<Duration> {
     Ok(clocks.map(Duration::from).sum())
 }
 
-/// Returns the memory of the living processes called `name` in a host, in KiB: private pages plus a
-/// proportional share of shared ones.
+/// Returns the memory of the running processes called `name` in a host, in KiB: private pages, and a
+/// proportional share of shared pages.
 ///
 /// # Errors
 /// When the host is gone.
@@ -49,8 +49,8 @@ pub fn memory_kib(host: &Host, name: &str) -> Result<u64> {
     of_rollups(host, name, "Pss:")
 }
 
-/// Like [`memory_kib`], but only anonymous memory. Shared pages would distort growth: when a process with the
-/// same program ends elsewhere, the share of the others grows.
+/// Like [`memory_kib`], but counts only anonymous memory. Shared pages would distort growth: when a process
+/// with the same program ends elsewhere, the other processes' share grows.
 ///
 /// # Errors
 /// When the host is gone.
@@ -58,7 +58,7 @@ pub fn anonymous_memory_kib(host: &Host, name: &str) -> Result<u64> {
     of_rollups(host, name, "Pss_Anon:")
 }
 
-/// Sums this line of their /proc/PID/smaps_rollup.
+/// Returns the sum of this line of /proc/PID/smaps_rollup over the processes, in KiB.
 fn of_rollups(host: &Host, name: &str, line: &str) -> Result<u64> {
     let rollups = processes(host, name)?
         .into_iter()
@@ -66,13 +66,13 @@ fn of_rollups(host: &Host, name: &str, line: &str) -> Result<u64> {
     Ok(rollups.filter_map(|rollup| kib_in(&rollup, line)).sum())
 }
 
-/// Returns the number in the line with this prefix.
+/// Returns the number in the line that begins with `line`.
 fn kib_in(rollup: &str, line: &str) -> Option<u64> {
     let rest = rollup.lines().find_map(|found| found.strip_prefix(line))?;
     rest.split_whitespace().next()?.parse().ok()
 }
 
-/// Returns the ids of the living processes called `name` in a host, sorted.
+/// Returns the sorted ids of the running processes called `name` in a host.
 ///
 /// # Errors
 /// When the host is gone.

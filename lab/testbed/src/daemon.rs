@@ -1,5 +1,5 @@
-//! `sctpifyd` in a host, and its two commands. Each daemon has its own control socket, configuration file and
-//! state directory, below its host's directory.
+//! Runs `sctpifyd` and its two commands in a host. Each daemon has its own control socket, configuration file
+//! and state directory below its host's directory.
 
 use crate::host::Host;
 use crate::process::{Finished, Process};
@@ -10,20 +10,20 @@ use std::time::Duration;
 
 /// Limit on the time until the daemon answers on its control socket.
 const START_LIMIT: Duration = Duration::from_secs(10);
-/// Limit on a command.
+/// Limit on the run time of a command.
 const COMMAND_LIMIT: Duration = Duration::from_secs(10);
 
-/// The location of our own built programs.
+/// Location of this project's built programs.
 #[derive(Debug, Clone)]
 pub struct Programs {
     dir: PathBuf,
 }
 
 impl Programs {
-    /// Returns `sctpifyd`, `sctpify` and `shimrules` in `dir`.
+    /// Returns the location `dir`, which must have `sctpifyd`, `sctpify` and `shimrules`.
     ///
     /// # Errors
-    /// When one is missing.
+    /// When a program is missing.
     pub fn in_dir(dir: &Path) -> Result<Self> {
         for name in ["sctpifyd", "sctpify", "shimrules"] {
             if !dir.join(name).is_file() {
@@ -33,11 +33,11 @@ impl Programs {
         Ok(Self { dir: dir.to_owned() })
     }
 
-    /// Returns the programs in the directory SCTPIFY_BIN_DIR, or else those built next to the running program
-    /// or test.
+    /// Returns the location in the environment variable SCTPIFY_BIN_DIR. Without it, returns the directory of
+    /// the running program or test.
     ///
     /// # Errors
-    /// When one is missing.
+    /// When a program is missing.
     pub fn find() -> Result<Self> {
         if let Some(dir) = std::env::var_os("SCTPIFY_BIN_DIR") {
             return Self::in_dir(Path::new(&dir));
@@ -63,10 +63,10 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Starts the daemon in the foreground with this configuration text; returns once it answers.
+    /// Starts the daemon in the foreground with this configuration text. Returns once the daemon answers.
     ///
     /// # Errors
-    /// When it ends, or does not answer within 10 s, with its output.
+    /// When the daemon ends, or does not answer within 10 s. The error has its output.
     pub fn start(host: &Host, programs: &Programs, configuration: &str) -> Result<Self> {
         let dir = host.dir()?.join("sctpifyd");
         std::fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
@@ -114,7 +114,7 @@ impl Daemon {
     /// Runs `sctpify` with these arguments against this daemon.
     ///
     /// # Errors
-    /// When it cannot be run, or takes longer than 10 s. A bad exit status is not an error.
+    /// When the command cannot be run, or takes longer than 10 s. A nonzero exit status is not an error.
     pub fn sctpify(&self, args: &[&str]) -> Result<Finished> {
         self.control("sctpify", args)
     }
@@ -122,12 +122,12 @@ impl Daemon {
     /// Runs `shimrules` with these arguments against this daemon.
     ///
     /// # Errors
-    /// When it cannot be run, or takes longer than 10 s. A bad exit status is not an error.
+    /// When the command cannot be run, or takes longer than 10 s. A nonzero exit status is not an error.
     pub fn shimrules(&self, args: &[&str]) -> Result<Finished> {
         self.control("shimrules", args)
     }
 
-    /// Returns the path of its control socket.
+    /// Returns the path of the daemon's control socket.
     pub fn control_socket(&self) -> PathBuf {
         self.dir.join("control.sock")
     }
@@ -139,7 +139,7 @@ impl Daemon {
         self.host.run(program, command, COMMAND_LIMIT)
     }
 
-    /// Returns the id of the started process; it leads the process group of all of them.
+    /// Returns the id of the started process, which leads the process group of all processes of the daemon.
     pub fn id(&self) -> u32 {
         self.process.id()
     }
@@ -147,7 +147,7 @@ impl Daemon {
     /// Sends a signal to every process of the daemon.
     ///
     /// # Errors
-    /// When it has ended.
+    /// When the daemon has ended.
     pub fn signal(&self, signal: Signal) -> Result<()> {
         self.process.signal(signal)
     }
@@ -157,12 +157,12 @@ impl Daemon {
         self.process.is_running()
     }
 
-    /// Returns its log so far.
+    /// Returns the daemon's log so far.
     pub fn log(&self) -> String {
         self.process.stderr() + &self.process.stdout()
     }
 
-    /// Shuts it down with SIGTERM.
+    /// Shuts the daemon down with SIGTERM.
     pub fn stop(self) {
         self.process.stop();
     }
@@ -170,7 +170,7 @@ impl Daemon {
     /// Kills only the started process, as `kill -9 PID` would.
     ///
     /// # Errors
-    /// When it has ended.
+    /// When the daemon has ended.
     pub fn kill_supervisor(&self) -> Result<()> {
         let pid = nix::unistd::Pid::from_raw(i32::try_from(self.process.id())?);
         nix::sys::signal::kill(pid, Signal::SIGKILL).context("cannot kill sctpifyd")

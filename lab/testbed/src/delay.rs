@@ -1,9 +1,9 @@
-//! A link with a delay, a rate or loss: the frames of a [`Link`] pass through a host between its ends, which
-//! applies them.
+//! Links with a delay, a rate or loss. The frames of such a [`Link`] pass through a host between its ends,
+//! which applies these properties.
 //!
-//! Not every kernel has netem, so our `linkemu` does the emulation. Its flags describe the link, and can be
-//! changed while frames pass. Begin with [`DelayedLink::emulated`], or, if both interfaces already exist, with
-//! [`Emulator::between`].
+//! Not every kernel has netem, so the project's `linkemu` emulates the link. Its flags describe the link, and
+//! can be changed while frames pass. Begin with [`DelayedLink::emulated`], or, if both interfaces already
+//! exist, with [`Emulator::between`].
 
 use crate::host::{Host, output_of};
 use crate::lab::Lab;
@@ -17,10 +17,10 @@ use std::time::Duration;
 /// Limit on the start of the program.
 const START_LIMIT: Duration = Duration::from_secs(10);
 
-/// The program's name for the link.
+/// Name of the link within `linkemu`.
 const NAME: &str = "delay";
 
-/// A running program that passes frames between two interfaces of one host until it is dropped.
+/// Running `linkemu` that passes frames between two interfaces of one host. It ends when dropped.
 #[derive(Debug)]
 pub struct Emulator {
     middle: Host,
@@ -29,7 +29,7 @@ pub struct Emulator {
     _program: Process,
 }
 
-/// A link with the program that emulates it until it is dropped.
+/// Link, with the program that emulates it. The program ends when this is dropped.
 #[derive(Debug)]
 pub struct DelayedLink {
     /// The link, with the usual names and addresses.
@@ -38,8 +38,8 @@ pub struct DelayedLink {
 }
 
 impl Emulator {
-    /// Joins two interfaces of a host, which are up: frames that arrive on one leave on the other, as these
-    /// flags of `linkemu` describe. `name` is unique within the host; `linkemu` is the program's path.
+    /// Joins two interfaces of a host, which must be up. Frames that arrive on one leave on the other, as the
+    /// flags in `settings` describe. `name` must be unique within the host. `linkemu` is the program's path.
     ///
     /// # Errors
     /// When the program is missing, or rejects the flags.
@@ -58,7 +58,7 @@ impl Emulator {
         Ok(Self { middle: middle.clone(), name, linkemu: linkemu.to_owned(), _program: program })
     }
 
-    /// Changes settings, with the same flags, from the next frame on.
+    /// Changes settings with the same flags. The change applies from the next frame on.
     ///
     /// # Errors
     /// When the program has ended, or rejects the flags.
@@ -83,8 +83,7 @@ impl Emulator {
 }
 
 impl DelayedLink {
-    /// Joins two hosts by link `number`, where each frame arrives `one_way` later than without the delay.
-    /// `linkemu` is the program's path.
+    /// Joins two hosts by link `number`, which delays each frame by `one_way`. `linkemu` is the program's path.
     ///
     /// # Errors
     /// When a tool fails, or the program is missing.
@@ -100,7 +99,7 @@ impl DelayedLink {
         Self::emulated(lab, left, right, number, &["--delay", &delay], linkemu)
     }
 
-    /// Joins two hosts by link `number`, with these flags of `linkemu`: `["--rate", "10mbit", "--ab",
+    /// Joins two hosts by link `number`, with flags of `linkemu` such as `["--rate", "10mbit", "--ab",
     /// "loss=3%"]`. Flags with `ab` apply from left to right, those with `ba` from right to left. `linkemu` is
     /// the program's path.
     ///
@@ -120,7 +119,7 @@ impl DelayedLink {
         Ok(Self { link, emulator })
     }
 
-    /// Changes settings, with the same flags, from the next frame on.
+    /// Changes settings with the same flags. The change applies from the next frame on.
     ///
     /// # Errors
     /// When the program has ended, or rejects the flags.
@@ -136,9 +135,10 @@ impl DelayedLink {
         self.emulator.show()
     }
 
-    /// Sets a queueing discipline, in the notation of tc(8), where frames to the right leave the host between
-    /// the ends. This makes a realistic bottleneck, unlike one at the left end: in a host's own queue, TCP
-    /// small queues limit each connection to two frames, and TCP notices drops at once.
+    /// Sets a queueing discipline for frames to the right, in the notation of tc(8), at the host between the
+    /// ends. A queue at the left end would not be a realistic bottleneck. There, TCP Small Queues limits each
+    /// connection to two frames, and TCP notices drops at once.
+    ///
     /// # Errors
     /// When tc(8) fails.
     pub fn queue_to_right(&self, discipline: &[&str]) -> Result<()> {
@@ -149,8 +149,8 @@ impl DelayedLink {
     }
 }
 
-/// Sets up link `number` of two hosts with separate ends: each leads to an interface of the host in the middle,
-/// `left` and `right`.
+/// Sets up link `number` of two hosts as two separate pairs of interfaces. Each pair leads to the host in the
+/// middle, to its interfaces `left` and `right`.
 ///
 /// # Errors
 /// When a tool fails.
@@ -161,7 +161,7 @@ pub fn gap(left: &Host, right: &Host, number: u8, middle: &Host) -> Result<Link>
     for (host, interface) in
         [(left, &*link.name()), (right, &*link.name()), (middle, "left"), (middle, "right")]
     {
-        // Frames are as on a wire: segmented, with checksums filled in.
+        // Frames must be as on a wire: segmented, and with their checksums.
         host.tool("ethtool", &["-K", interface, "tx", "off"])?;
     }
     link.configure(Offloads::Off)?;

@@ -11,13 +11,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Interval at which [`Growth`] polls its file: the resolution of the reported silence.
+/// Interval at which [`Growth`] polls its file, which is the resolution of the reported silence.
 const GROWTH_POLL: Duration = Duration::from_millis(5);
 
-/// Makes a file of `bytes` random bytes.
+/// Creates a file of `bytes` random bytes.
 ///
 /// # Errors
-/// When it cannot be written.
+/// When the file cannot be written.
 pub fn make_random(path: &Path, bytes: u64) -> Result<()> {
     let mut from = File::open("/dev/urandom")?.take(bytes);
     let mut to = File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
@@ -28,13 +28,13 @@ pub fn make_random(path: &Path, bytes: u64) -> Result<()> {
 /// Returns the SHA-256 of a file, in hexadecimal, computed by the host's `sha256sum`.
 ///
 /// # Errors
-/// When it cannot be read.
+/// When the file cannot be read.
 pub fn sha256(path: &Path) -> Result<String> {
     let line = run_tool("sha256sum", &[&path.to_string_lossy()])?;
     Ok(line.split(' ').next().unwrap_or_default().trim_start_matches('\\').to_owned())
 }
 
-/// Watches a file while another process writes it.
+/// Watch on a file that another process writes.
 #[derive(Debug)]
 pub struct Growth {
     done: Arc<AtomicBool>,
@@ -42,7 +42,7 @@ pub struct Growth {
 }
 
 impl Growth {
-    /// Starts to poll the file's length every 5 ms. Counting starts with its first byte.
+    /// Starts to poll the file's length every 5 ms. The measurement begins with the first byte.
     pub fn watch(path: &Path) -> Self {
         let (path, done) = (path.to_owned(), Arc::new(AtomicBool::new(false)));
         let flag = Arc::clone(&done);
@@ -61,8 +61,8 @@ impl Growth {
         Self { done, thread }
     }
 
-    /// Returns the longest time without a new byte, between the first and the last byte; the resolution is 5
-    /// ms.
+    /// Returns the longest time without a new byte between the first and the last byte, with a resolution of
+    /// 5 ms.
     pub fn longest_silence(self) -> Duration {
         self.done.store(true, Ordering::Relaxed);
         self.thread.join().unwrap_or(Duration::MAX)

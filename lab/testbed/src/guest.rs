@@ -1,8 +1,8 @@
-//! A guest with the Linux kernel's own SCTP, and two namespaces of this machine next to it:
-//! `tests/kernel-sctp`.
+//! A guest with the Linux kernel's own SCTP, and two namespaces of this machine next to it. The scripts in
+//! `tests/kernel-sctp` manage both.
 //!
-//! The names are unique to this process, so concurrent runs do not collide. A small shell process waits at the
-//! end of a pipe and removes everything when the pipe closes, however this process ends. Begin with
+//! The names are unique to this process, so concurrent runs do not collide. A small shell process reads a pipe
+//! from this process. It removes everything when the pipe closes, no matter how this process ends. Begin with
 //! [`Guest::up`].
 
 use crate::host::output_of;
@@ -11,8 +11,8 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// Script of the process at the end of the pipe: ends the processes in our namespaces, then the guest and the
-/// namespaces.
+/// Script of the process at the end of the pipe. It ends the processes in our namespaces, and removes the
+/// guest and the namespaces.
 const UNDERTAKER: &str = r#"
 trap '' INT TERM HUP PIPE
 cat >/dev/null
@@ -25,10 +25,10 @@ rm -rf "$2" "${KSCTP_WORK:-${XDG_CACHE_HOME:-$HOME/.cache}/ksctp}/run-$KSCTP_PRE
 
 /// The name of the guest.
 const NAME: &str = "k1";
-/// Limit on a command in the guest, in seconds, for [`Guest::run`].
+/// Limit on the run time of a command of [`Guest::run`], in seconds.
 const LIMIT_S: &str = "20";
 
-/// A running guest and its namespaces, until dropped.
+/// Running guest and its namespaces, which exist until this is dropped.
 #[derive(Debug)]
 pub struct Guest {
     boot: PathBuf,
@@ -38,23 +38,23 @@ pub struct Guest {
 }
 
 impl Guest {
-    /// Returns the first prerequisite of a guest, besides root, that this machine lacks; none if it can boot
-    /// one.
+    /// Returns the first prerequisite, other than root, that this machine lacks to boot a guest; `None` if it
+    /// has all.
     pub fn missing() -> Option<&'static str> {
         const NEEDED: &[&str] = &["/dev/net/tun", "/usr/bin/apt-get"];
         NEEDED.iter().find(|path| !Path::new(path).exists()).copied()
     }
 
-    /// Boots a guest (5 s; a minute the first time on a machine). All names start with `word` and this
-    /// process's id.
+    /// Boots a guest, which takes 5 s, or a minute the first time on a machine. All names start with `word`
+    /// and this process's id.
     ///
     /// # Errors
-    /// Without root, `/dev/net/tun` or Debian's packages, with the output of `boot.sh`.
+    /// Without root, `/dev/net/tun` or Debian's packages. The error has the output of `boot.sh`.
     pub fn up(word: &str) -> Result<Self> {
         let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests").canonicalize()?;
         let boot = tests.join("kernel-sctp/boot.sh");
         let dir = tempfile::Builder::new().prefix(&format!("{word}{}", std::process::id())).tempdir()?.keep();
-        // Several guests of one process do not collide either.
+        // The random part of the name keeps several guests of one process apart.
         let prefix = dir.file_name().map(|name| name.to_string_lossy().replace('.', "")).unwrap_or_default();
         let undertaker = Command::new("sh")
             .args(["-c", UNDERTAKER, "undertaker"])
@@ -71,49 +71,49 @@ impl Guest {
         Ok(guest)
     }
 
-    /// Returns a command of `boot.sh`, which is in `tests/kernel-sctp`.
+    /// Returns a command that runs `boot.sh` of `tests/kernel-sctp` with these arguments.
     pub fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(&self.boot);
         command.args(words).env("KSCTP_PREFIX", &self.prefix);
         command
     }
 
-    /// Runs a command of `boot.sh`, and returns its standard output.
+    /// Runs `boot.sh` with these arguments, and returns its standard output.
     ///
     /// # Errors
-    /// When it fails, with its output.
+    /// When `boot.sh` fails, with its output.
     pub fn boot(&self, words: &[&str]) -> Result<String> {
         output_of(self.command(words))
     }
 
-    /// Returns a command that runs a program in the guest for at most `seconds`; the program and its arguments
-    /// follow.
+    /// Returns a command that runs a program in the guest for up to `seconds`. The caller appends the program
+    /// and its arguments.
     pub fn program(&self, seconds: u64) -> Command {
         self.command(&["exec", NAME, "-t", &seconds.to_string()])
     }
 
-    /// Runs a shell line in the guest for at most 20 s, and returns its standard output.
+    /// Runs a shell line in the guest for up to 20 s, and returns its standard output.
     ///
     /// # Errors
-    /// When it fails, with its output.
+    /// When the command fails, with its output.
     pub fn run(&self, line: &str) -> Result<String> {
         self.boot(&["exec", NAME, "-t", LIMIT_S, line])
     }
 
-    /// Makes the guest's kernel carry SCTP in UDP, or over IP.
+    /// Makes the guest's kernel carry SCTP in UDP (port 9899) if `on` is set, and over IP otherwise.
     ///
     /// # Errors
-    /// When its kernel refuses.
+    /// When the guest's kernel refuses.
     pub fn carry_over_udp(&self, on: bool) -> Result<()> {
         self.boot(&["encap", NAME, if on { "9899" } else { "0" }]).map(drop)
     }
 
-    /// Returns the name of one of its namespaces: "peer", "peer2", or "net", which has the bridges.
+    /// Returns the full name of a namespace: "peer", "peer2", or "net", which has the bridges.
     pub fn namespace(&self, which: &str) -> String {
         format!("{}-{which}", self.prefix)
     }
 
-    /// Returns the directory of `boot.sh` and its companions.
+    /// Returns the directory of `boot.sh` and its related scripts.
     pub fn scripts(&self) -> &Path {
         self.boot.parent().unwrap_or(&self.boot)
     }
@@ -123,8 +123,8 @@ impl Guest {
         &self.dir
     }
 
-    /// Returns the path in the guest of a file of this machine, including files hidden by the guest's own
-    /// `/tmp`.
+    /// Returns the path in the guest of a file of this machine. It also reaches files that the guest's own
+    /// `/tmp` hides.
     pub fn path_inside(file: &Path) -> PathBuf {
         Path::new("/run/host").join(file.strip_prefix("/").unwrap_or(file))
     }
@@ -133,7 +133,7 @@ impl Guest {
 impl Drop for Guest {
     fn drop(&mut self) {
         drop(self.undertaker.stdin.take());
-        // Its status has no meaning; the wait ensures that nothing is left when the tests have ended.
+        // The exit status has no meaning. The wait ensures that everything is removed before the tests end.
         let _ = self.undertaker.wait();
     }
 }

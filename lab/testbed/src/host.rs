@@ -9,10 +9,10 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The table of a host that drops SCTP.
+/// Name of the nftables table that drops SCTP.
 const FIREWALL: &str = "no_sctp";
 
-/// A network namespace of a lab.
+/// Network namespace of a lab.
 #[derive(Debug, Clone)]
 pub struct Host {
     name: String,
@@ -25,7 +25,7 @@ impl Host {
         Self { name: name.to_owned(), namespace, shared }
     }
 
-    /// Returns the short name from its creation.
+    /// Returns the short name that the host was created with.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -35,18 +35,18 @@ impl Host {
         &self.namespace
     }
 
-    /// Returns a directory of this host within the lab's, created if missing.
+    /// Returns the directory of this host below the lab's directory. Creates it if it is missing.
     ///
     /// # Errors
-    /// When it cannot be made.
+    /// When the directory cannot be created.
     pub fn dir(&self) -> Result<PathBuf> {
         let dir = self.shared.dir.join(&self.name);
         std::fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
         Ok(dir)
     }
 
-    /// Returns a command that runs a program inside the host; it keeps the file system, users and directory of
-    /// the caller.
+    /// Returns a command that runs a program inside the host. The program keeps the file system, user and
+    /// directory of the caller.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new("nsenter");
         command.arg(format!("--net={}", Path::new("/run/netns").join(&self.namespace).display()));
@@ -54,18 +54,19 @@ impl Host {
         command
     }
 
-    /// Starts a command built by [`Host::command`]; its output goes to log files named after `name`.
+    /// Starts a command from [`Host::command`]. Its output goes to log files named after `name`.
     ///
     /// # Errors
-    /// When it cannot be started.
+    /// When the command cannot be started.
     pub fn spawn(&self, name: &str, command: Command) -> Result<Process> {
         Process::spawn(&self.shared, &format!("{}-{name}", self.name), command)
     }
 
-    /// Runs a command to its end, for at most `limit`.
+    /// Runs a command until it ends, for up to `limit`.
     ///
     /// # Errors
-    /// When it cannot be started, or takes longer. A bad exit status is not an error: see [`Finished`].
+    /// When the command cannot be started, or takes longer. A nonzero exit status is not an error: see
+    /// [`Finished`].
     pub fn run(&self, name: &str, command: Command, limit: Duration) -> Result<Finished> {
         self.spawn(name, command)?.finish(limit)
     }
@@ -73,15 +74,15 @@ impl Host {
     /// Runs `ip` in this host.
     ///
     /// # Errors
-    /// When it fails, with its output.
+    /// When the tool fails, with its output.
     pub fn ip(&self, args: &[&str]) -> Result<String> {
         run_tool("ip", &[&["-n", self.namespace.as_str()], args].concat())
     }
 
-    /// Drops incoming SCTP in UDP silently, like a firewall that only lets TCP pass.
+    /// Drops incoming SCTP in UDP silently, like a firewall that lets only TCP pass.
     ///
     /// # Errors
-    /// When nft refuses.
+    /// When nft(8) fails.
     pub fn drop_sctp(&self) -> Result<()> {
         let chain = "{ chain in { type filter hook input priority 0; udp dport 9899 drop; }; }";
         self.tool("nft", &[&format!("table inet {FIREWALL} {chain}")]).map(drop)
@@ -98,7 +99,7 @@ impl Host {
     /// Runs another tool in this host, and returns its standard output.
     ///
     /// # Errors
-    /// When it fails, with its output.
+    /// When the tool fails, with its output.
     pub fn tool(&self, program: &str, args: &[&str]) -> Result<String> {
         let mut command = self.command(program);
         command.args(args);

@@ -1,9 +1,9 @@
-//! Cleans up after a lab, even when its owner is killed by SIGKILL.
+//! Cleans up after a lab, even if SIGKILL ends its owner.
 //!
-//! A small shell process holds the read end of a pipe, on which it learns each namespace, directory and process
-//! group. When the pipe closes, for whatever reason, it ends the processes, deletes the namespaces and the
-//! directories, and exits. All exits share this path: [`Janitor::dismiss`] only closes the pipe and waits.
-//! SIGINT, SIGTERM and SIGHUP dismiss every janitor of the process, then end it.
+//! A small shell process holds the read end of a pipe. The owner reports each namespace, directory and process
+//! group over the pipe. When the pipe closes for any reason, the shell process ends the processes, deletes the
+//! namespaces and directories, and exits. Every exit takes this path: [`Janitor::dismiss`] only closes the pipe
+//! and waits. SIGINT, SIGTERM and SIGHUP first dismiss every janitor of the process, and then end the process.
 
 use anyhow::{Context, Result};
 use std::io::Write;
@@ -11,7 +11,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
-/// Script of the shell process. It sends SIGTERM first, because daemons must remove their own rules.
+/// Script of the shell process. It sends SIGTERM before SIGKILL, because daemons must remove their own rules.
 const SCRIPT: &str = r#"
 trap '' INT TERM HUP PIPE
 namespaces= directories= groups=
@@ -45,14 +45,14 @@ for namespace in $namespaces; do ip netns del "$namespace" 2>/dev/null; done
 for directory in $directories; do rm -rf -- "$directory"; done
 "#;
 
-/// The owner's end of the pipe. Closing it cleans up.
+/// Owner's end of the pipe. Its closing starts the cleanup.
 #[derive(Debug)]
 pub struct Janitor {
     child: Mutex<Option<Child>>,
 }
 
 impl Janitor {
-    /// Starts the shell process, in its own process group, so that Ctrl-C does not reach it.
+    /// Starts the shell process. It has its own process group, so Ctrl-C does not reach it.
     ///
     /// # Errors
     /// When `sh` cannot be started, or signal handlers cannot be set.
@@ -70,8 +70,8 @@ impl Janitor {
         Ok(janitor)
     }
 
-    /// Records something to clean up, or the end of a process group: "namespace NAME", "directory PATH", "group
-    /// PGID", "ended PGID".
+    /// Reports a line to the shell process. The lines "namespace NAME", "directory PATH" and "group PGID" add
+    /// something to clean up. The line "ended PGID" reports the end of a process group.
     ///
     /// # Errors
     /// When the shell process has died.
@@ -82,14 +82,14 @@ impl Janitor {
         writeln!(stdin, "{line}").context("the process that cleans up after a lab has died")
     }
 
-    /// Cleans everything up, and waits until that is done. Concurrent callers of this and of [`Janitor::note`]
-    /// wait as well: after a signal, this stops the lab's owner until the process ends. A second call does
-    /// nothing.
+    /// Cleans everything up, and waits until that is done. Concurrent callers of this function and of
+    /// [`Janitor::note`] wait too. After a signal, that blocks the lab's owner until the process ends. A second
+    /// call does nothing.
     pub fn dismiss(&self) {
         let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(mut child) = child.take() {
             drop(child.stdin.take());
-            // The shell process exits by itself; its status has no meaning.
+            // The shell process exits by itself, and its status has no meaning.
             let _ = child.wait();
         }
     }
@@ -101,9 +101,9 @@ impl Drop for Janitor {
     }
 }
 
-/// The janitors of this process that a signal must dismiss.
+/// Janitors of this process that a signal must dismiss.
 static HIRED: Mutex<Vec<Weak<Janitor>>> = Mutex::new(Vec::new());
-/// Marks the signal thread as started; set once.
+/// Mark that the signal thread was started; set once.
 static SIGNAL_THREAD: OnceLock<()> = OnceLock::new();
 
 fn on_signals(janitor: &Arc<Janitor>) -> Result<()> {

@@ -1,20 +1,20 @@
-//! Kamailio as a contender: the minimal configuration of a stateful proxy with a registrar and bindings in
-//! memory.
+//! Runs Kamailio for comparison, with the minimal configuration of a stateful proxy. Its registrar keeps
+//! bindings in memory.
 
 use crate::Host;
 use anyhow::{Context, Result};
 use std::process::Command;
 
-/// Its program's name.
+/// Name of Kamailio's program.
 pub const PROGRAM: &str = "kamailio";
-/// Location of its modules in Debian.
+/// Location of Kamailio's modules in Debian.
 const MODULES: &str = "/usr/lib/x86_64-linux-gnu/kamailio/modules/";
 
-/// Returns the command for Kamailio on port 5060 of an address of `host`, over UDP and TCP, with one worker for
-/// each, in the foreground.
+/// Returns the command that runs Kamailio in the foreground, on port 5060 of an address of `host`. It serves
+/// UDP and TCP with one worker each.
 ///
 /// # Errors
-/// When its configuration cannot be written.
+/// When the configuration cannot be written.
 pub fn command(host: &Host, address: &str) -> Result<Command> {
     let dir = host.dir()?;
     let path = dir.join("kamailio.cfg");
@@ -26,7 +26,7 @@ pub fn command(host: &Host, address: &str) -> Result<Command> {
     Ok(command)
 }
 
-/// Transactions, Record-Route, and a registrar in memory.
+/// Returns the configuration: transactions, Record-Route, and a registrar in memory.
 fn configuration(address: &str) -> String {
     let modules = ["tm", "sl", "rr", "pv", "maxfwd", "usrloc", "registrar", "textops", "siputils"];
     let modules: String = modules.iter().map(|name| format!("loadmodule \"{name}.so\"\n")).collect();

@@ -1,4 +1,4 @@
-//! A lab: the namespaces, links, processes and files of one run, and their end.
+//! A lab: creates and removes the namespaces, links, processes and files of one run.
 
 use crate::host::{Host, run_tool};
 use crate::janitor::Janitor;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// State shared by a lab's hosts and processes.
+/// State that a lab's hosts and processes share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) dir: PathBuf,
@@ -17,13 +17,13 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Returns a number for each process, which makes log files ordered and unique.
+    /// Returns the next process number. It makes the names of log files unique and puts them in order.
     pub(crate) fn next_number(&self) -> u32 {
         self.processes.fetch_add(1, Ordering::Relaxed)
     }
 }
 
-/// The world of one run. Cleaned up on drop.
+/// Namespaces, links, processes and files of one run. All are removed when this is dropped.
 #[derive(Debug)]
 pub struct Lab {
     id: String,
@@ -31,10 +31,10 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// Makes an empty lab: a directory under the temporary directory, and a janitor.
+    /// Creates an empty lab: a directory under the temporary directory, and a janitor.
     ///
     /// # Errors
-    /// Without root, or when the directory or the janitor cannot be made.
+    /// Without root, or when the directory or the janitor cannot be created.
     pub fn new() -> Result<Self> {
         ensure!(crate::is_root(), "creating network namespaces requires root");
         let janitor = Janitor::hire()?;
@@ -50,12 +50,13 @@ impl Lab {
         Ok(Self { id, shared: Arc::new(Shared { dir, janitor, processes: AtomicU32::new(0) }) })
     }
 
-    /// Returns the lab's directory; its content is removed with the lab.
+    /// Returns the lab's directory, which is removed with the lab.
     pub fn dir(&self) -> &Path {
         &self.shared.dir
     }
 
-    /// Makes a host: a network namespace with its loopback up. `name` is unique within the lab.
+    /// Creates a host: a network namespace whose loopback interface is up. `name` must be unique within the
+    /// lab.
     ///
     /// # Errors
     /// When `ip netns add` fails.
@@ -67,21 +68,22 @@ impl Lab {
         Ok(Host::new(name, namespace, Arc::clone(&self.shared)))
     }
 
-    /// Adopts a namespace that its creator removes, as a host.
+    /// Returns a host for an existing namespace. The creator of the namespace removes it, not the lab.
     pub fn adopt(&self, name: &str, namespace: String) -> Host {
         Host::new(name, namespace, Arc::clone(&self.shared))
     }
 
-    /// Joins two hosts by link `number` (1 to 250): see [`Link`] for its names and addresses.
+    /// Joins two hosts by link `number` (1 to 250). Module [`link`](crate::link) describes its names and
+    /// addresses.
     ///
     /// # Errors
-    /// When the link exists already, or a tool fails.
+    /// When the link already exists, or a tool fails.
     pub fn join(&self, left: &Host, right: &Host, number: u8, offloads: Offloads) -> Result<Link> {
         Link::between(left, right, number, offloads)
     }
 
-    /// Ends every process, deletes namespaces and files, and returns the leftovers, of which there should be
-    /// none.
+    /// Ends every process, and deletes namespaces and files. Returns a description of each leftover; normally
+    /// there is none.
     pub fn clear_up(self) -> Vec<String> {
         self.shared.janitor.dismiss();
         let mut left = Vec::new();
@@ -110,7 +112,7 @@ fn files_starting_with(dir: &str, start: &str) -> Vec<String> {
         .collect()
 }
 
-/// Returns the processes whose command line contains the directory.
+/// Returns the processes whose command line contains the path `dir`.
 fn processes_naming(dir: &Path) -> Vec<String> {
     let dir = dir.to_string_lossy();
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();

@@ -1,11 +1,13 @@
-//! Hosts as network namespaces, unmodified programs, captures and verdicts, for tests, demo and benchmarks.
+//! Test bed for tests, the demo and benchmarks: hosts in network namespaces, unmodified programs, and
+//! captures with verdicts.
 //!
-//! Everything is inside a [`Lab`], with its own namespaces, directory and processes. The host's own network
-//! namespace is never changed. Concurrent labs do not collide.
+//! Everything is inside a [`Lab`], which has its own namespaces, directory and processes. The machine's own
+//! network namespace is never changed. Concurrent labs do not collide.
 //!
-//! Invariant: however the owner ends (return, error, panic, Ctrl-C, SIGKILL), the lab's namespaces, processes
-//! and files are removed; see [`janitor`]. Begin with [`Lab::new`], [`Lab::host`], [`Lab::join`], then
-//! [`Host::command`] and [`Host::spawn`]. Verdicts about packets come from `tshark`: [`Capture`].
+//! Invariant: the lab's namespaces, processes and files are removed after every end of the owner: return,
+//! error, panic, Ctrl-C or SIGKILL (see [`janitor`]). Begin with [`Lab::new`], [`Lab::host`] and
+//! [`Lab::join`], then [`Host::command`] and [`Host::spawn`]. Verdicts about packets come from `tshark` (see
+//! [`Capture`]).
 
 #![forbid(unsafe_code)]
 
@@ -41,7 +43,7 @@ pub use pair::Pair;
 pub use process::{Finished, Process};
 pub use skip::skip;
 
-/// Reports whether this process may create network namespaces (its effective user is root).
+/// Reports whether this process may create network namespaces, that is, whether its effective user is root.
 pub fn is_root() -> bool {
     nix::unistd::geteuid().is_root()
 }

@@ -1,26 +1,26 @@
 //! A link between two hosts: a veth pair with addresses, which can fail silently.
 //!
-//! Link `n` is called `path<n>` in both hosts. The left host has 10.77.n.1/24 and fd77:n::1/64, the right
-//! one 10.77.n.2 and fd77:n::2. The MTU is 1500.
+//! The interface of link `n` is called `path<n>` in both hosts. The left host has the addresses 10.77.n.1/24 and
+//! fd77:n::1/64. The right host has 10.77.n.2/24 and fd77:n::2/64. The MTU is 1500.
 
 use crate::host::Host;
 use anyhow::{Context, Result};
 use serde_json::Value;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Offloads of the link's ends: segments larger than the MTU. Checksums are deferred either way.
+/// Segmentation offloads of the link's ends. Checksum offload stays on in both cases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Offloads {
-    /// The default of veth: TCP segmentation costs nothing, and captures show large segments.
+    /// Default of veth: segments may be larger than the MTU, and captures show them as such.
     On,
-    /// Segmentation before the device: captures show packets of up to MTU bytes, as on a wire.
+    /// The kernel segments before the device. Captures show packets up to the MTU, as on a wire.
     Off,
 }
 
-/// Features of ethtool(8) that let packets larger than the MTU reach captures.
+/// Features of ethtool(8) that make packets larger than the MTU appear in captures.
 const SEGMENTATION: &[&str] = &["tso", "gso", "gro", "tx-udp-segmentation", "tx-sctp-segmentation"];
 
-/// A veth pair between two hosts.
+/// Veth pair between two hosts.
 #[derive(Debug, Clone)]
 pub struct Link {
     number: u8,
@@ -41,7 +41,7 @@ impl Link {
         Ok(link)
     }
 
-    /// Assigns addresses to both ends and brings them up. The ends exist and are down.
+    /// Assigns addresses to both ends, and brings the ends up. The ends must exist and be down.
     pub(crate) fn configure(&self, offloads: Offloads) -> Result<()> {
         let name = self.name();
         let ends =
@@ -64,13 +64,13 @@ impl Link {
         Self { number, left: left.clone(), right: right.clone() }
     }
 
-    /// Returns the interface's name, the same in both hosts.
+    /// Returns the interface's name, which is the same in both hosts.
     pub fn name(&self) -> String {
         format!("path{}", self.number)
     }
 
-    /// Enters each end's link-layer address permanently into the other's neighbour table. The link stands for a path between distant
-    /// hosts, whose traffic neither loses ARP packets nor waits a round trip for them.
+    /// Enters each end's link-layer address permanently into the other end's neighbour table. The link represents a
+    /// path between distant hosts, where no packet waits for address resolution with the other end.
     ///
     /// # Errors
     /// When ip(8) fails.
@@ -92,12 +92,12 @@ impl Link {
         Ok(())
     }
 
-    /// Returns the left host's address.
+    /// Returns the left host's IPv4 address.
     pub fn left_v4(&self) -> Ipv4Addr {
         Ipv4Addr::new(10, 77, self.number, 1)
     }
 
-    /// Returns the right host's address.
+    /// Returns the right host's IPv4 address.
     pub fn right_v4(&self) -> Ipv4Addr {
         Ipv4Addr::new(10, 77, self.number, 2)
     }
@@ -112,8 +112,9 @@ impl Link {
         Ipv6Addr::new(0xfd77, u16::from(self.number), 0, 0, 0, 0, 0, 2)
     }
 
-    /// Makes TCP over IPv4 from the left host over this link use a congestion control, regardless of the host's default. The control is
-    /// an attribute of the route: as its default, a namespace can only have a control that the machine allows for all users.
+    /// Sets the congestion control of TCP over IPv4 from the left host over this link, regardless of the host's
+    /// default. It is set as an attribute of the route. As a namespace's default, the kernel accepts only a control
+    /// that the machine allows for all users.
     ///
     /// # Errors
     /// When the kernel has no such control.
@@ -121,7 +122,7 @@ impl Link {
         self.set_tcp_control(&self.left, self.left_v4(), control)
     }
 
-    /// Like [`Link::set_left_tcp_control`], at both hosts.
+    /// Like [`Link::set_left_tcp_control`], but at both hosts.
     ///
     /// # Errors
     /// When the kernel has no such control.
@@ -140,7 +141,7 @@ impl Link {
         Ok(())
     }
 
-    /// Returns the bytes of the frames that the left host has sent over this link.
+    /// Returns the number of bytes in frames that the left host has sent over this link.
     ///
     /// # Errors
     /// When ip(8) fails.
@@ -153,13 +154,14 @@ impl Link {
             .with_context(|| format!("no bytes: {output}"))
     }
 
-    /// Drops every frame in both directions while the link stays up, so neither end gets a sign of the failure.
+    /// Drops every frame in both directions while the link stays up, so neither end can detect the failure from its
+    /// interface.
     ///
-    /// Frames are dropped on arrival, because a rule on departure would make the sender's system call fail. Segments with the mark of a
-    /// daemon's deliveries pass: they use this interface, but do not belong to the link.
+    /// Frames are dropped on arrival, because a rule on departure would make the sender's system call fail. Segments
+    /// with the firewall mark of a daemon's deliveries pass, because they use this interface without crossing the link.
     ///
     /// # Errors
-    /// When nft refuses.
+    /// When nft(8) fails.
     pub fn silence(&self) -> Result<()> {
         let (table, name) = (self.table(), self.name());
         let chain = format!("{{ type filter hook ingress device {name} priority -500; policy drop; }}");
@@ -188,7 +190,7 @@ impl Link {
     }
 }
 
-/// Creates a veth pair, down and without addresses.
+/// Creates a veth pair whose ends are down and have no addresses.
 pub(crate) fn make_pair(left: &Host, left_name: &str, right: &Host, right_name: &str) -> Result<()> {
     let peer = ["peer", right_name, "mtu", "1500", "netns", right.namespace()];
     left.ip(&[&["link", "add", left_name, "mtu", "1500", "type", "veth"], &peer[..]].concat())?;

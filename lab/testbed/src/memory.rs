@@ -1,21 +1,22 @@
-//! A control group that limits the memory of processes, with either version of control groups.
+//! Limits the memory of processes with a control group, in version 1 or 2.
 //!
-//! The kernel alone enforces the limit. Invariant: the group is removed with its owner; remaining processes
-//! return to the root group. Memory that a process allocated before it joined stays charged to its previous
-//! group.
+//! The kernel enforces the limit. Invariant: when its owner is dropped, the group is removed, and its remaining
+//! processes return to the root group. Memory that a process allocated before it joined stays charged to its
+//! previous group.
 
 use anyhow::{Context, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Per version: the directory of memory groups, the file with the limit, and the file that counts kills.
+/// For version 2 and version 1: directory of memory groups, file with the limit, and file with the number of
+/// kills.
 const VERSIONS: [(&str, &str, &str); 2] = [
     ("/sys/fs/cgroup", "memory.max", "memory.events"),
     ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.oom_control"),
 ];
 const MEMBERS: &str = "cgroup.procs";
 
-/// A group of processes with a common memory limit.
+/// Group of processes with a common memory limit.
 #[derive(Debug)]
 pub struct MemoryGroup {
     root: PathBuf,
@@ -24,26 +25,27 @@ pub struct MemoryGroup {
 }
 
 impl MemoryGroup {
-    /// Creates a group whose processes may allocate `bytes` in addition to their memory when they join; none if
-    /// this host's kernel does not limit memory.
+    /// Creates a group whose processes together may allocate `bytes`. Memory from before they joined does not
+    /// count. Returns `None` if the kernel does not limit memory.
     ///
     /// # Errors
     /// When the group cannot be created, for example by a user other than root.
     pub fn new(name: &str, bytes: u64) -> Result<Option<Self>> {
         for (root, limit, kills) in VERSIONS {
             let root = Path::new(root);
-            // Version 2 has the limit file only in child groups; this file shows whether the hierarchy exists.
+            // In version 2, only child groups have the limit file. The file of members shows whether the
+            // hierarchy exists.
             if !root.join(MEMBERS).exists() {
                 continue;
             }
-            // Version 2 needs this; systemd has already done it where it runs.
+            // Version 2 needs this write. Under systemd, it is already done.
             let _ = fs::write(root.join("cgroup.subtree_control"), "+memory");
             let dir = root.join(format!("sctpify-{name}-{}", std::process::id()));
             fs::create_dir(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
             let group = Self { root: root.to_owned(), kills: dir.join(kills), dir };
             if group.kills.exists() {
                 group.write(limit, bytes)?;
-                // With swap the kernel would not kill. Each version has one of these files.
+                // With swap, the kernel would not kill. Each version has one of these two files.
                 let _ = fs::write(group.dir.join("memory.swap.max"), "0");
                 let _ = fs::write(group.dir.join("memory.swappiness"), "0");
                 return Ok(Some(group));
@@ -52,18 +54,18 @@ impl MemoryGroup {
         Ok(None)
     }
 
-    /// Adds a process: its later allocations count.
+    /// Adds a process to the group. Its later allocations count.
     ///
     /// # Errors
-    /// When it has ended.
+    /// When the process has ended.
     pub fn take(&self, process: u32) -> Result<()> {
         self.write(MEMBERS, process.into())
     }
 
-    /// Returns the number of its processes that the kernel has killed.
+    /// Returns the number of the group's processes that the kernel has killed.
     ///
     /// # Errors
-    /// When the kernel does not report it.
+    /// When the kernel does not report the number.
     pub fn kills(&self) -> Result<u64> {
         let output = fs::read_to_string(&self.kills)?;
         let line = output.lines().find_map(|line| line.strip_prefix("oom_kill "));

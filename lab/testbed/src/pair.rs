@@ -1,7 +1,7 @@
-//! Two hosts with a daemon in each, and the measuring programs.
+//! Two hosts, each with a daemon, and the programs for measurements.
 //!
-//! The daemons take connections to [`SHIM_PORT`] and ignore [`TCP_PORT`], so plain TCP and the shim are
-//! measured on the same link with the same processes running.
+//! The daemons carry connections to [`SHIM_PORT`] over SCTP, and ignore [`TCP_PORT`]. Plain TCP and the shim
+//! are therefore measured on the same link, while the same processes run.
 
 use crate::process::wait_for;
 use crate::{Daemon, Host, Lab, Process, Programs};
@@ -12,19 +12,19 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// Port whose connections use SCTP.
+/// Port whose connections the daemons carry over SCTP.
 pub const SHIM_PORT: u16 = 5002;
-/// Port that alpha's rules allow and beta refuses: alpha learns that.
+/// Port that alpha's rules enable and beta's rules do not. Alpha caches it as not supporting SCTP.
 pub const LEARNED_PORT: u16 = 5003;
 /// Port whose connections stay plain TCP.
 pub const TCP_PORT: u16 = 5001;
 /// Limit on the time until a server listens.
 const START_LIMIT: Duration = Duration::from_secs(10);
 
-/// Limit on all connections of one kind.
+/// Limit on the time of all connections of one measurement.
 const CONNECT_LIMIT: Duration = Duration::from_secs(120);
 
-/// Programs used by the measurements.
+/// Programs that the measurements use.
 #[derive(Debug, Clone)]
 pub struct Tools {
     /// The daemon and its commands.
@@ -36,10 +36,10 @@ pub struct Tools {
 }
 
 impl Tools {
-    /// Returns the programs in the location of [`Programs::find`].
+    /// Returns the programs at the location that [`Programs::find`] returns.
     ///
     /// # Errors
-    /// When one of our programs is missing there.
+    /// When one of the daemon's programs is missing there.
     pub fn find() -> Result<Self> {
         let programs = Programs::find()?;
         let (bulk, linkemu) = (programs.path("bulk"), programs.path("linkemu"));
@@ -50,9 +50,9 @@ impl Tools {
 /// Two hosts; the left one connects.
 #[derive(Debug)]
 pub struct Pair {
-    /// Connects.
+    /// Host that connects.
     pub alpha: Host,
-    /// Serves.
+    /// Host that serves.
     pub beta: Host,
 }
 
@@ -74,15 +74,15 @@ impl Pair {
         Ok(Self { alpha: lab.host(&format!("alpha{name}"))?, beta: lab.host(&format!("beta{name}"))? })
     }
 
-    /// Starts a daemon only on alpha, which uses UDP and takes connections to [`SHIM_PORT`].
+    /// Starts a daemon on alpha only. It uses UDP, and carries connections to [`SHIM_PORT`] over SCTP.
     ///
     /// # Errors
-    /// When it does not start, or rejects the rule.
+    /// When the daemon does not start, or rejects the rule.
     pub fn start_alphas(&self, tools: &Tools) -> Result<Daemon> {
         self.start_alphas_with(tools, "carriers = \"udp\"\n")
     }
 
-    /// Like [`Pair::start_alphas`], with a given configuration in the daemon's TOML.
+    /// Like [`Pair::start_alphas`], with a given configuration in TOML.
     ///
     /// # Errors
     /// Like [`Pair::start_alphas`].
@@ -93,27 +93,27 @@ impl Pair {
         Ok(daemon)
     }
 
-    /// Starts daemons that use UDP, with rules for [`SHIM_PORT`] and, at alpha, for [`LEARNED_PORT`]. The hosts
-    /// must already be joined.
+    /// Starts daemons that use UDP. Both have a rule for [`SHIM_PORT`], and alpha also has one for
+    /// [`LEARNED_PORT`]. The hosts must already be joined.
     ///
     /// # Errors
-    /// When one does not start, or rejects a rule.
+    /// When a daemon does not start, or rejects a rule.
     pub fn start_daemons(&self, tools: &Tools) -> Result<Daemons> {
         self.start_daemons_with(tools, "carriers = \"udp\"\nlearned_failures = 1\nlearned_hold_s = 3600\n")
     }
 
-    /// Like [`Pair::start_daemons`], with a given configuration in the daemon's TOML.
+    /// Like [`Pair::start_daemons`], with a given configuration in TOML.
     ///
     /// # Errors
-    /// When one does not start, or rejects a rule.
+    /// When a daemon does not start, or rejects a rule.
     pub fn start_daemons_with(&self, tools: &Tools, configuration: &str) -> Result<Daemons> {
         self.start_daemons_each(tools, configuration, configuration)
     }
 
-    /// Like [`Pair::start_daemons`], with alpha's configuration and beta's.
+    /// Like [`Pair::start_daemons`], with one configuration for alpha and one for beta.
     ///
     /// # Errors
-    /// When one does not start, or rejects a rule.
+    /// When a daemon does not start, or rejects a rule.
     pub fn start_daemons_each(&self, tools: &Tools, alphas: &str, betas: &str) -> Result<Daemons> {
         let alphas =
             Daemon::start(&self.alpha, &tools.programs, alphas).context("sctpifyd does not run on alpha")?;
@@ -127,17 +127,17 @@ impl Pair {
         Ok(Daemons { alphas, betas })
     }
 
-    /// Connects from alpha `count` times; returns the duration of each connect, in microseconds.
+    /// Connects from alpha `count` times. Returns the duration of each connect, in microseconds.
     ///
     /// # Errors
-    /// When one fails, or all take longer than two minutes.
+    /// When a connect fails, or all of them together take longer than two minutes.
     pub fn connect(&self, to: IpAddr, tools: &Tools, port: u16, count: u32) -> Result<Vec<f64>> {
         let mut command = self.alpha.command(&tools.bulk);
         command.args(["connect", &format!("{to}:{port}"), &count.to_string()]);
         self.connect_command(command)
     }
 
-    /// Like [`Pair::connect`], for a command of alpha that runs [`Tools::bulk`].
+    /// Like [`Pair::connect`], with a command on alpha that runs [`Tools::bulk`] in its mode `connect`.
     ///
     /// # Errors
     /// Like [`Pair::connect`].
@@ -146,17 +146,17 @@ impl Pair {
         Ok(finished.stdout.lines().filter_map(|line| line.parse().ok()).collect())
     }
 
-    /// Starts a program on beta with these arguments; it is listening on return.
+    /// Starts a program on beta with these arguments. The program is listening on return.
     ///
     /// # Errors
-    /// When it ends, or does not listen within 10 s.
+    /// When the program ends, or does not listen within 10 s.
     pub fn serve(&self, program: &Path, args: &[&str]) -> Result<Process> {
         let mut command = self.beta.command(program);
         command.args(args);
         self.serve_command(command)
     }
 
-    /// Like [`Pair::serve`], for a command of beta.
+    /// Like [`Pair::serve`], with a command on beta.
     ///
     /// # Errors
     /// Like [`Pair::serve`].
@@ -168,8 +168,8 @@ impl Pair {
 }
 
 impl Daemons {
-    /// Returns the number of alpha's connections over SCTP so far. A measurement that fell back to TCP must not
-    /// count.
+    /// Returns the number of alpha's connections over SCTP so far. The number shows whether a measurement fell
+    /// back to TCP.
     ///
     /// # Errors
     /// When the daemon does not answer.
@@ -179,11 +179,10 @@ impl Daemons {
         number(&status, "connects_sctp").context("sctpify status --json reports no connects_sctp")
     }
 
-    /// Returns the number of packet-loop turns of alpha's daemon so far that took longer than `limit`, from its
-    /// status.
+    /// Returns the number of turns of alpha's daemon so far that took longer than `limit`, from its status.
     ///
     /// # Errors
-    /// When the daemon does not answer, or `limit` is not a bound of its histogram.
+    /// When the daemon does not answer, or `limit` is not a bound of its histogram of turns.
     pub fn turns_longer_than(&self, limit: Duration) -> Result<u64> {
         let text = self.alphas.sctpify(&["status", "--json"])?.good()?.stdout;
         let mut status: Value = serde_json::from_str(&text)?;
@@ -202,7 +201,7 @@ impl Daemons {
         self.alphas.sctpify(&["set", assignment])?.good().map(drop)
     }
 
-    /// Returns the number of alpha's connections in a shared association.
+    /// Returns the number of alpha's connections in shared associations so far.
     ///
     /// # Errors
     /// When the daemon does not answer.
@@ -221,10 +220,10 @@ impl Daemons {
         Ok(has(&self.alphas)? && has(&self.betas)?)
     }
 
-    /// Waits until both daemons have a shared association; their first connection makes them open it.
+    /// Waits until both daemons have a shared association. The first connection makes them open it.
     ///
     /// # Errors
-    /// When a daemon does not answer, or there is none within 10 s.
+    /// When a daemon does not answer, or has no shared association after 10 s.
     pub fn await_shared(&self) -> Result<()> {
         let mut outcome = Ok(false);
         let is_up = wait_for(START_LIMIT, || {
@@ -235,7 +234,8 @@ impl Daemons {
         Ok(())
     }
 
-    /// Returns the number of alpha's connections that used TCP at once, as learned.
+    /// Returns the number of alpha's connections that used TCP at once, because the destination is cached as
+    /// not supporting SCTP.
     ///
     /// # Errors
     /// When the daemon does not answer.
@@ -256,14 +256,14 @@ impl Daemons {
         Ok(status["recent_fallbacks"].to_string())
     }
 
-    /// Shuts both down.
+    /// Shuts both daemons down.
     pub fn stop(self) {
         self.alphas.stop();
         self.betas.stop();
     }
 }
 
-/// Returns the first number of this name, at any depth.
+/// Returns the first number whose field has this name, at any depth.
 fn number(value: &Value, name: &str) -> Option<u64> {
     match value {
         Value::Object(fields) => fields

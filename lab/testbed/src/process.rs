@@ -1,7 +1,7 @@
-//! A process of a lab: in its own process group, logged to files, ended by its id on drop.
+//! A process of a lab. It has its own process group, its output goes to files, and it is ended when dropped.
 //!
-//! An ended process stays in the process table until then. Otherwise the kernel could give its id, and that of its group, to
-//! another process, which would be ended in its place.
+//! An ended process stays in the process table until it is dropped or finished. Otherwise the kernel could give its id
+//! to another process or group, which would then be ended in its place.
 
 use crate::lab::Shared;
 use anyhow::{Context, Result, bail};
@@ -20,7 +20,7 @@ const POLL: Duration = Duration::from_millis(2);
 /// Time for a process to obey SIGTERM before it is killed.
 const STOP_LIMIT: Duration = Duration::from_secs(3);
 
-/// A process, running or ended, and its group.
+/// Running or ended process, with its process group.
 #[derive(Debug)]
 pub struct Process {
     name: String,
@@ -28,30 +28,30 @@ pub struct Process {
     log: PathBuf,
     started: Instant,
     shared: Arc<Shared>,
-    /// Set once its id may be another's.
+    /// Set once the process is reaped; another process may then have its id.
     is_reaped: bool,
 }
 
-/// The end of a process, and its output.
+/// Result and output of an ended process.
 #[derive(Debug)]
 pub struct Finished {
-    /// Its name in messages.
+    /// Name of the process in messages.
     pub name: String,
-    /// Its exit status.
+    /// Exit status.
     pub status: ExitStatus,
-    /// All of its standard output, with invalid UTF-8 replaced.
+    /// Complete standard output, with invalid UTF-8 replaced.
     pub stdout: String,
-    /// All of its standard error, likewise.
+    /// Complete standard error, with invalid UTF-8 replaced.
     pub stderr: String,
-    /// Time from start to end, polled every 2 ms.
+    /// Time from start to end, with a resolution of 2 ms.
     pub elapsed: Duration,
 }
 
 impl Finished {
-    /// Returns itself if the status is 0.
+    /// Returns `self` if the exit status is 0.
     ///
     /// # Errors
-    /// Otherwise, with the start and end of its output.
+    /// When the exit status is not 0. The error has the start and the end of the output.
     pub fn good(self) -> Result<Self> {
         if !self.status.success() {
             bail!("{} failed with {}: {}{}", self.name, self.status, ends(&self.stdout), ends(&self.stderr));
@@ -71,36 +71,37 @@ impl Process {
         Ok(Self { name: name.to_owned(), child, log, started, shared: Arc::clone(shared), is_reaped: false })
     }
 
-    /// Returns its process id, which is also the id of its group.
+    /// Returns the process id, which is also the id of the process group.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Returns true until it has ended.
+    /// Returns true until the process has ended.
     pub fn is_running(&mut self) -> bool {
         let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
         matches!(waitid(Id::Pid(self.group()), flags), Ok(WaitStatus::StillAlive))
     }
 
-    /// Returns the log file of its standard output; standard error is next to it, with the extension `err`.
+    /// Returns the log file of the standard output. The log of the standard error has the same name with the extension
+    /// `err`.
     pub fn log(&self) -> &Path {
         &self.log
     }
 
-    /// Returns its standard output so far.
+    /// Returns the standard output so far.
     pub fn stdout(&self) -> String {
         text_of(&self.log)
     }
 
-    /// Returns its standard error so far.
+    /// Returns the standard error so far.
     pub fn stderr(&self) -> String {
         text_of(&self.log.with_extension("err"))
     }
 
-    /// Waits until `condition` holds.
+    /// Waits until `condition` holds. `what` describes the condition in error messages.
     ///
     /// # Errors
-    /// When the process ends first or `limit` passes, with its output.
+    /// When the process ends first, or `limit` passes. The error has the output.
     pub fn wait_until(
         &mut self,
         what: &str,
@@ -125,10 +126,10 @@ impl Process {
         Ok(())
     }
 
-    /// Waits for the end, for at most `limit` from now.
+    /// Waits for up to `limit` until the process ends.
     ///
     /// # Errors
-    /// When it takes longer; it is then killed.
+    /// When the process takes longer. It is then killed.
     pub fn finish(mut self, limit: Duration) -> Result<Finished> {
         let start = now();
         while self.is_running() {
@@ -151,14 +152,14 @@ impl Process {
     /// Sends a signal to the whole group.
     ///
     /// # Errors
-    /// When the group is gone.
+    /// When the group no longer exists.
     pub fn signal(&self, signal: Signal) -> Result<()> {
         killpg(self.group(), signal).with_context(|| format!("cannot signal {}", self.name))
     }
 
     /// Ends the group with SIGTERM, and after 3 s with SIGKILL.
     pub fn stop(mut self) {
-        // An error means that it has already ended, as desired.
+        // An error means that the group has already ended, as desired.
         let _ = self.signal(Signal::SIGTERM);
         let start = now();
         while self.is_running() && start.elapsed() < STOP_LIMIT {
@@ -166,7 +167,7 @@ impl Process {
         }
     }
 
-    /// Kills what is left of the group; returns the status of the process.
+    /// Kills the remaining processes of the group, and reaps the process. Returns its status.
     fn end(&mut self) -> std::io::Result<ExitStatus> {
         // Errors mean that the group has ended, or that the janitor is cleaning up the lab.
         let _ = killpg(self.group(), Signal::SIGKILL);
@@ -189,7 +190,7 @@ impl Drop for Process {
     }
 }
 
-/// Waits until `condition` holds; returns false if `limit` passes first.
+/// Waits until `condition` holds. Returns false if `limit` passes first.
 pub fn wait_for(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
     let start = now();
     while !condition() {
@@ -201,7 +202,7 @@ pub fn wait_for(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
     true
 }
 
-/// The real clock: this crate measures real programs.
+/// Returns the time of the real clock, because this crate measures real programs.
 #[allow(clippy::disallowed_methods, reason = "tests of real programs need the real time")]
 pub fn now() -> Instant {
     Instant::now()
@@ -211,8 +212,8 @@ fn text_of(path: &Path) -> String {
     String::from_utf8_lossy(&std::fs::read(path).unwrap_or_default()).into_owned()
 }
 
-/// Returns the first and the last lines of a program's output for an error message: an error's text precedes
-/// its context.
+/// Returns up to four first and eight last lines of a program's output, for an error message. The first lines often
+/// name the error, and its context follows.
 fn ends(text: &str) -> String {
     let lines: Vec<&str> = text.lines().collect();
     let last = lines.len().saturating_sub(8).max(lines.len().min(4));

@@ -1,6 +1,7 @@
-//! The unmodified programs of the transparency tests: nginx, OpenSSH, a static Go program, Python's asyncio.
+//! Unmodified programs for tests: servers, clients and tools, such as nginx, OpenSSH, a static Go program and
+//! Python's asyncio.
 //!
-//! Each uses its own configuration below its host's directory, never the system's.
+//! Each program uses its own configuration below its host's directory, never the system's configuration.
 
 pub mod audio;
 pub mod diameter;
@@ -19,7 +20,8 @@ pub use nginx::Nginx;
 pub use roundtrip::{Roundtrip, build_go};
 pub use ssh::Sshd;
 
-/// Returns a `curl` command for a URL into a file (or nowhere), with its exit status as the verdict.
+/// Returns a `curl` command that fetches a URL into a file, or into `/dev/null`. Its exit status is the
+/// verdict.
 pub fn curl(host: &Host, url: &str, into: Option<&Path>) -> Command {
     let mut command = host.command("curl");
     command.args(["--silent", "--show-error", "--fail", "--max-time", "60", "--output"]);

@@ -1,16 +1,16 @@
-//! Reports tests that cannot run here to a counter, because the test harness counts them as passed.
+//! Counts tests that cannot run on this machine, because the test harness counts them as passed.
 
 use std::fs::OpenOptions;
 use std::io::Write;
 
-/// Environment variable with the path of the file to which [`skip`] appends a line; without it nothing is
-/// counted.
+/// Environment variable with the path of the file to which [`skip`] appends a line. Without the variable,
+/// nothing is counted.
 pub const SKIPPED_VARIABLE: &str = "SCTPIFY_TESTS_SKIPPED";
 
-/// Reports that the running test cannot run here because something is missing. The test must then return.
+/// Records that the current test cannot run on this machine, for the reason `why`. The test must then return.
 ///
 /// # Panics
-/// When the counting file cannot be written: a test that did not run would count as passed.
+/// When the file cannot be written, because a test that did not run would then count as passed.
 pub fn skip(why: &str) {
     println!("skipped: {why}");
     let Some(file) = std::env::var_os(SKIPPED_VARIABLE) else { return };

@@ -1,8 +1,9 @@
-//! Waits without a poll: in a receiving call, by busy polling, or with a short sleep. For hosts with one
-//! socket, while packets keep coming.
+//! Waits for packets without epoll: in a receiving call, by busy polling, or with a short sleep. It serves hosts with
+//! one socket, while packets keep arriving.
 //!
-//! Over IP each packet comes singly and would wake this program, which costs both ends more than its reception;
-//! so a bulk transfer first sleeps briefly. More packets then share a turn and a SACK.
+//! Over IP, the kernel delivers packets one at a time. Each would wake this program, which costs both ends more time
+//! than its reception. During a bulk transfer, the host therefore sleeps briefly before it receives. More packets then
+//! share a turn and a SACK.
 //!
 //! Begin with [`Host::may_wait_in_receiving`].
 
@@ -13,20 +14,21 @@ use base::{Ecn, Route, Time};
 use netio::PATIENCE;
 use std::time::Duration;
 
-/// Duration of the short sleep; the kernel may double it. It is small compared with the 200 ms for SACKs (RFC
-/// 9260 section 6.2).
+/// Duration of the short sleep, which the kernel may double. It is small compared with the 200 ms within which a SACK
+/// is due (RFC 9260 section 6.2).
 const PAUSE: Duration = Duration::from_micros(50);
 
 impl Host {
-    /// Reports whether a receiving call may serve as the wait: a packet is expected soon, nothing else is, and
-    /// no timer expires before the call gives up.
+    /// Reports whether a receiving call may replace the poll. A packet must be likely to arrive soon, nothing else may
+    /// be due to end the wait, and no timer may expire before the call gives up.
     pub(super) fn may_wait_in_receiving(&self, until: Time) -> bool {
         let is_idle = !self.io.is_blocked() && self.post.is_none() && !self.io.has_unread();
         self.is_lively && is_idle && until.since(self.now()) > 2 * PATIENCE
     }
 
-    /// Waits in a receiving call if there is only one socket; returns false if there are more. With few packets
-    /// it first busy-polls; with many single ones it first sleeps briefly.
+    /// Waits in a receiving call if the host has only one socket. Returns false at once if it has more. With few
+    /// packets (`is_sparse`), it may busy-poll first. With many packets that arrive one at a time, it first sleeps
+    /// briefly.
     pub(super) fn receive_waiting(&mut self, is_sparse: bool) -> Result<bool> {
         if !self.io.is_lone() {
             return Ok(false);
@@ -45,7 +47,7 @@ impl Host {
         Ok(true)
     }
 
-    /// Polls the socket repeatedly for a while; returns whether a packet came.
+    /// Polls the socket repeatedly for up to [`AWAKE`]. Returns true if a packet arrived.
     fn receive_awake(&mut self) -> Result<bool> {
         let end = self.now() + AWAKE;
         while self.now() < end {
@@ -57,7 +59,8 @@ impl Host {
         Ok(false)
     }
 
-    /// Feeds the engine with one receiving call over all sockets, of which there is one; waits for a packet if `may_wait`.
+    /// Receives once from the only socket, and hands the packets to the engine. Waits for a packet if `may_wait` is
+    /// set.
     fn receive_at_once(&mut self, may_wait: bool) -> Result<()> {
         let (engine, door, start) = (&mut self.engine, &mut self.door, self.start);
         let mut now = None;

@@ -1,4 +1,4 @@
-//! One cell of the matrix: the two stacks, their carrier and paths, and the conditions of success.
+//! One cell of the interoperability matrix: the two stacks, their carrier and paths, and the conditions of success.
 
 use crate::world::{Rule, Running, TestHost, World};
 use anyhow::{Context, Result, ensure};
@@ -6,27 +6,27 @@ use std::time::Duration;
 
 /// The SCTP port of every server.
 const PORT: &str = "5000";
-/// Limit on a program's run.
+/// Limit on the run time of a program.
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 /// Time from the connection to the cut of the first path.
 const BEFORE_CUT: Duration = Duration::from_millis(600);
 
-/// A stack.
+/// SCTP implementation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Stack {
-    /// This project's.
+    /// This project's stack.
     Ours,
-    /// The Linux kernel's.
+    /// Stack of the Linux kernel.
     Kernel,
-    /// Debian's libusrsctp.
+    /// libusrsctp in Debian's version.
     Usrsctp,
-    /// A usrsctp some years newer.
+    /// usrsctp in a version that is some years newer than Debian's.
     CurrentUsrsctp,
     /// pion/sctp, in Go, as WebRTC uses it.
     Pion,
-    /// aiortc's, in Python, as WebRTC uses it.
+    /// SCTP of aiortc, in Python, as WebRTC uses it.
     Aiortc,
-    /// A judge of sealed packets, in Python, with OpenSSL's TLS.
+    /// Judge of sealed packets: SCTP in Python, with OpenSSL's TLS.
     Openssl,
 }
 
@@ -39,70 +39,71 @@ pub(crate) enum Carrier {
     Raw,
 }
 
-/// The paths between the two, and the feature under test on them.
+/// Paths between the two stacks, and the feature under test.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Paths {
-    /// One.
+    /// One path.
     One,
-    /// Two; the first falls silent in mid-transfer.
+    /// Two paths; the first one stops delivering packets during the transfer.
     FirstOfTwoCut,
-    /// Two; our client sends on both at once.
+    /// Two paths; our client sends on both concurrently.
     Shared(Sharing),
-    /// One; the client resets and adds streams in mid-transfer; ours also resets the association.
+    /// One path; the client resets and adds streams during the transfer. Our client also resets the association.
     StreamsReset,
-    /// One; messages travel in I-DATA.
+    /// One path; I-DATA chunks carry the messages.
     Interleaved,
-    /// One; the client adds another of its addresses and removes it, with all DATA and ASCONFs under AUTH.
+    /// One path; the client adds its second address and later removes it. AUTH protects all DATA and ASCONF chunks.
     SecondAdded,
-    /// One, silent for a while; the client abandons messages, and the server continues after them.
+    /// One path, which delivers no packets for a while. The client abandons messages, and the server receives later
+    /// ones.
     GivenUp(Limit),
-    /// One; our end advertises its send buffer in every packet with DATA, which the other does not know.
+    /// One path; our end advertises its send buffer in every packet with DATA. The other end does not know this chunk.
     Advertised(Form),
-    /// One; packets are sealed in DTLS chunks. Cells with [`Stack::Openssl`] only.
+    /// One path; packets are sealed in DTLS chunks. Used only with [`Stack::Openssl`].
     Sealed,
-    /// One, on which routers set the CE mark on packets in both directions.
+    /// One path; firewall rules set the CE mark on packets in both directions.
     Marked,
-    /// One; packets have a zero checksum, as if DTLS carried them (RFC 9653).
+    /// One path; packets have a zero checksum, as if DTLS carried them (RFC 9653).
     ZeroChecksum,
 }
 
-/// Sharing of traffic between two paths.
+/// Distribution of data over two paths.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Sharing {
     /// In equal parts.
     Weighted,
-    /// Both carry everything.
+    /// Each path carries all data.
     Redundant,
 }
 
 /// Form of the send-buffer advertisement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Form {
-    /// In percent: 4 octets.
+    /// Occupancy in percent: 4 octets.
     Percent,
-    /// With the backlog: 8 octets.
+    /// Occupancy and backlog: 8 octets.
     Backlog,
 }
 
-/// Condition for abandoning messages.
+/// Condition for abandoning a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Limit {
-    /// Their lifetime has expired.
+    /// The lifetime of the message has expired.
     Lifetime,
-    /// Their lifetime has expired, with I-DATA.
+    /// The lifetime of the message has expired; I-DATA carries the messages.
     InterleavedLifetime,
-    /// They would need a retransmission.
+    /// The message would need a retransmission.
     Retransmissions,
-    /// More important ones need their buffer space.
+    /// More important messages need its buffer space.
     Priority,
 }
 
-/// One test.
+/// One test of the matrix.
 #[derive(Debug)]
 pub(crate) struct Cell {
     /// The stack that connects, sends, and compares the returned messages.
     pub(crate) client: Stack,
-    /// The stack that sends everything back.
+    /// The stack that returns all messages.
     pub(crate) server: Stack,
     /// The encapsulation of packets.
     pub(crate) carrier: Carrier,
@@ -125,7 +126,8 @@ pub(crate) struct Load {
 
 const ORDERED: Load =
     Load { count: 0, size: 0, streams: 1, window: 1, unordered: false, gap: "0", judge: &[] };
-/// Loads over one path: tiny messages, single packets, several packets, very many; and unordered ones.
+/// Loads over one path: messages of one octet, of one packet, of several packets, and of very many packets. The last
+/// load is unordered.
 const LOADS: &[Load] = &[
     Load { count: 300, size: 1, streams: 3, window: 20, ..ORDERED },
     Load { count: 300, size: 1400, streams: 4, window: 30, ..ORDERED },
@@ -133,33 +135,34 @@ const LOADS: &[Load] = &[
     Load { count: 3, size: 1_048_576, ..ORDERED },
     Load { count: 100, size: 3000, streams: 2, window: 10, unordered: true, ..ORDERED },
 ];
-/// Load without checksums.
+/// Load with zero checksums.
 const UNCHECKED: Load = Load { count: 200, size: 3000, streams: 3, window: 20, ..ORDERED };
 /// Load under AUTH.
 const SIGNED: Load = Load { count: 60, size: 3000, streams: 2, window: 6, ..ORDERED };
-/// Loads in sealed packets: with all checks of the judge, and with the other suites and key exchanges. The last one makes a server
-/// ask for another key share (HelloRetryRequest).
+/// Loads in sealed packets: one with all checks of the judge, and two with other cipher suites and key exchanges. The
+/// last load makes a server request another key share (HelloRetryRequest).
 const SEALED: &[Load] = &[
     Load { judge: &["--replay", "--renew"], ..SIGNED },
     Load { judge: &["--suite", "TLS_AES_256_GCM_SHA384", "--groups", "X25519"], ..SIGNED },
     Load { judge: &["--suite", "TLS_CHACHA20_POLY1305_SHA256", "--groups", "P-256"], ..SIGNED },
 ];
-/// Load that does not arrive, because a bit of INIT changes on the way.
+/// Load that must not arrive, because the judge alters a bit of the INIT.
 const ALTERED: Load = Load { count: 1, size: 100, judge: &["--alter-init"], ..ORDERED };
 /// Load around a stream reset.
 const RESET: Load = Load { count: 60, size: 3000, streams: 3, window: 6, ..ORDERED };
-/// Loads in I-DATA: in one piece, because Linux numbers fragments differently from RFC 8260; and in many.
+/// Load in I-DATA with the kernel: no message is fragmented, because Linux numbers fragments differently from RFC 8260.
 const WHOLE: Load = Load { count: 200, size: 1000, streams: 4, window: 20, ..ORDERED };
+/// Load in I-DATA without the kernel: each message is fragmented.
 const PIECES: Load = Load { count: 40, size: 100_000, streams: 4, window: 8, ..ORDERED };
-/// Load around the silence of the path: 2.4 s, so that even on a slow machine some messages follow the silence.
+/// Load of 2.4 s, during which the path falls silent. Even on a slow machine, some messages follow the silence.
 const POSTED: Load = Load { count: 240, size: 1000, gap: "0.01", ..ORDERED };
-/// Like [`POSTED`], but too much for a short send buffer.
+/// Like [`POSTED`], but too large for the short send buffer of abandonment by priority.
 const POSTED_LONG: Load = Load { count: 240, size: 8000, gap: "0.01", ..ORDERED };
-/// Duration of the silence.
+/// Duration of the path's silence, and of the time before it.
 const SILENCE: Duration = Duration::from_millis(400);
-/// Load while packets are marked.
+/// Load for marked packets, and for two concurrent paths.
 const MARKED: Load = Load { count: 60, size: 20_000, streams: 2, window: 6, ..ORDERED };
-/// Load while a path is cut: 2.4 s of it.
+/// Load of 2.4 s, during which a path is cut.
 const PACED: Load = Load { count: 60, size: 20_000, streams: 2, window: 4, gap: "0.04", ..ORDERED };
 
 impl Stack {
@@ -185,13 +188,13 @@ impl Stack {
         }
     }
 
-    /// Returns the longest message that it accepts.
+    /// Returns the length of the longest message that the stack accepts, in octets.
     fn message_max(self) -> usize {
         match self {
             Self::Ours | Self::Kernel | Self::Usrsctp | Self::CurrentUsrsctp | Self::Pion | Self::Openssl => {
                 usize::MAX
             }
-            // Sending more to a WebRTC stack is not allowed.
+            // By default, WebRTC does not allow longer messages.
             Self::Aiortc => 65_536,
         }
     }
@@ -236,7 +239,7 @@ impl Cell {
         [self.client, self.server]
     }
 
-    /// Runs the test, and returns a remark for its line.
+    /// Runs the test, and returns a remark for its line of output.
     pub(crate) fn run(&self, world: &World) -> Result<String> {
         let mended = self.prepare(world)?;
         let port = mended.0.ports();
@@ -274,7 +277,7 @@ impl Cell {
         Ok(remark)
     }
 
-    /// Checks that the chunks on the first path are those under test.
+    /// Checks that the first path carried the chunk types under test, and no unwanted types.
     fn judge_types(&self, types: &str) -> Result<()> {
         let (wanted, unwanted): (&[&str], &[&str]) = match self.paths {
             Paths::One | Paths::FirstOfTwoCut | Paths::Shared(_) | Paths::ZeroChecksum => (&["0"], &[]),
@@ -283,7 +286,7 @@ impl Cell {
             Paths::SecondAdded => (&["15", "128", "193"], &[]),
             Paths::GivenUp(Limit::InterleavedLifetime) => (&["64", "194"], &["0", "192"]),
             Paths::GivenUp(_) => (&["0", "192"], &["64", "194"]),
-            // Type 9 is ERROR.
+            // Type 150 is the advertisement. Type 9 is ERROR, which would report the unknown chunk.
             Paths::Advertised(_) => (&["0", "150"], &["9"]),
             Paths::Marked => (&["12", "13"], &[]),
             Paths::Sealed => (&["65"], &[]),
@@ -297,13 +300,14 @@ impl Cell {
         Ok(())
     }
 
-    /// Sets the guest up, if it takes part; returns the host whose ports are captured and cut, with a guard
-    /// that mends it.
+    /// Configures the guest, if its kernel takes part. Returns a guard for the host whose ports are captured and cut.
+    /// The guard restores the host's first path.
     fn prepare<'a>(&self, world: &'a World) -> Result<Mend<'a>> {
         if self.stacks().contains(&Stack::Kernel) {
             self.prepare_guest(world)?;
         }
-        // Never our own: at the other end, the deferred checksums and segmentation of our cards are complete.
+        // The capture is never at our own host. On the way to the other end, large segments have been split, and
+        // deferred checksums computed.
         let other = if self.client == Stack::Ours { self.server } else { self.client };
         Ok(Mend(other.host(), world))
     }
@@ -361,7 +365,7 @@ impl Cell {
         Ok(remark.to_owned())
     }
 
-    /// Transfers each load in sealed packets. Then nothing arrives where somebody changed INIT.
+    /// Transfers each load in sealed packets. Then it checks that no message arrives after the INIT was altered.
     fn sealed(&self, world: &World) -> Result<String> {
         for load in SEALED {
             let (client, server) = self.start(world, load)?;
@@ -390,8 +394,8 @@ impl Cell {
         Ok(format!("longest silence {}", silence.context("the client did not print its longest silence")?))
     }
 
-    /// Sends messages while the path is silent for a while: those from that time are abandoned, those before
-    /// and after arrive in order.
+    /// Sends messages while the path falls silent for a while. Checks that messages of that time are abandoned, and
+    /// that earlier and later messages arrive in order.
     fn posted(&self, world: &World, limit: Limit, host: TestHost) -> Result<String> {
         let load = if limit == Limit::Priority { &POSTED_LONG } else { &POSTED };
         let (client, server) = self.start(world, load)?;
@@ -435,13 +439,13 @@ impl Cell {
     }
 }
 
-/// Reports whether a chunk type was seen.
+/// Reports whether chunk type `kind` is in `types`.
 fn has(types: &str, kind: &str) -> bool {
     types.split(' ').any(|seen| seen == kind)
 }
 
-/// Checks that both ended successfully, that the client's hash matches the sent messages, and that the server
-/// sent back as many; returns the outputs of the client and the server.
+/// Checks that both programs ended successfully, that the client's hash matches the sent messages, and that the server
+/// returned all of them. Returns the outputs of the client and the server.
 fn verdict(load: &Load, client: Running, server: Running) -> Result<(String, String)> {
     let text = client.finish(LIMIT).context("the client")?;
     let hash = peer::digest(load.count, load.size);
@@ -452,12 +456,12 @@ fn verdict(load: &Load, client: Running, server: Running) -> Result<(String, Str
     Ok((text, echoed))
 }
 
-/// Returns the public key that a program prints as its "own" or its "peer"'s.
+/// Returns the public key that a program printed as its "own" key or its "peer" key, as `whose` selects.
 fn said_key<'a>(text: &'a str, whose: &str) -> Option<&'a str> {
     text.lines().find_map(|line| line.strip_prefix(whose)?.strip_prefix(" key "))
 }
 
-/// Mends the first path of a host when dropped.
+/// Guard that restores the first path of a host when dropped.
 struct Mend<'a>(TestHost, &'a World);
 
 impl Drop for Mend<'_> {

@@ -1,5 +1,5 @@
-//! Command lines of each stack's program for a cell: the same options in three dialects. Begin with
-//! [`Cell::command`].
+//! Builds the command line of each stack's program for a cell: the same options in each program's syntax.
+//! Begin with [`Cell::command`].
 
 use crate::cell::{Carrier, Cell, Form, LIMIT, Limit, Load, Paths, Sharing, Stack};
 use crate::stacks::BROUGHT;
@@ -100,7 +100,8 @@ impl Cell {
         }
     }
 
-    /// SHA-1 with libusrsctp, which supports nothing else; SHA-256 with the kernel.
+    /// Returns the HMAC identifier: SHA-1 with libusrsctp, which supports nothing else, or SHA-256 with the
+    /// kernel.
     fn hmac(&self) -> &'static str {
         if self.stacks().iter().any(|stack| stack.is_usrsctp()) { "1" } else { "3" }
     }
@@ -117,7 +118,7 @@ impl Cell {
         command.args(load.unordered.then_some("-o"));
     }
 
-    /// Returns the option of a stack's client for the limit of its messages, if there is one.
+    /// Returns the option that makes a stack's client abandon messages, if the cell needs it.
     fn limit_words(&self, stack: Stack) -> &'static [&'static str] {
         let Paths::GivenUp(limit) = self.paths else { return &[] };
         match (limit, stack) {
@@ -132,7 +133,7 @@ impl Cell {
     }
 }
 
-/// Adds the options of a load for the kernel's peer and ours.
+/// Adds the options of a load, in the syntax of the kernel's peer and of ours.
 fn load_options(command: &mut Command, load: &Load) {
     command.args(["--gap", load.gap]);
     command.args(["--streams", &load.streams.to_string(), "--window", &load.window.to_string()]);

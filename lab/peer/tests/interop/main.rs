@@ -1,12 +1,13 @@
-//! Interop: independent stacks talk to each other, and every octet is checked.
+//! Interoperability tests: independent stacks exchange messages, and every octet is checked.
 //!
-//! Each cell of the matrix (client stack, server stack, carrier, and one path or two of which the first is cut
-//! in mid-transfer) is one test. The verdict comes from outside: exit statuses, equal hashes, and tshark on the
-//! packets. A cell with an unavailable stack is ignored, with the missing part. Linux and libusrsctp also talk
-//! to each other: when such a control fails, the harness is wrong.
+//! Each cell of the matrix is one test. It combines a client stack, a server stack, a carrier, and the paths
+//! with the feature under test. The verdict comes from exit statuses, from hashes, and from tshark, which
+//! examines the packets. If a stack is not available, its cells are ignored, and the output names the missing
+//! part. Linux and libusrsctp also exchange messages with each other. If such a control fails, the test itself
+//! is wrong.
 //!
-//! Needs root and Debian; otherwise the tests count as ignored. Run by `./x test`, or by `cargo test -p peer
-//! --test interop -- --ignored [PART OF A NAME]`. Begin with [`matrix`].
+//! The tests need root and Debian; elsewhere they count as ignored. Run them with `./x test`, or with `cargo
+//! test -p peer --test interop -- --ignored [PART OF A NAME]`. Begin with [`matrix`].
 
 #![forbid(unsafe_code)]
 
@@ -18,10 +19,17 @@ mod world;
 
 use cell::{Carrier, Cell, Form, Limit, Paths, Sharing, Stack};
 
-/// Returns all tests: our stack with each of the others in every role, also under AUTH with ASCONF, with
-/// RE-CONFIG, with I-DATA, over two paths at once, with abandoned messages, with advertised send buffers, and
-/// (the kernel) with ECN; the optional stacks over UDP, with zero checksums if they support them; sealed
-/// packets, with a judge; and two controls without our stack.
+/// Returns all tests:
+///
+/// - our stack with the kernel and with libusrsctp, in both roles: over one path, and over two of which the
+///   first is cut
+/// - the same pairs with AUTH and ASCONF, RE-CONFIG, I-DATA, abandoned messages, and advertised send buffers
+/// - our client with the kernel and with libusrsctp: over two paths at once, and with abandonment by priority
+/// - our stack with the kernel, in both roles, with ECN
+/// - our stack with the optional stacks, in both roles, over UDP: with zero checksums and I-DATA if they
+///   support these
+/// - our stack with the judge of sealed packets, in both roles
+/// - two controls without our stack
 fn matrix() -> Vec<Cell> {
     use Stack::{Aiortc, CurrentUsrsctp, Kernel, Openssl, Ours, Pion, Usrsctp};
     let mut cells = Vec::new();
@@ -45,7 +53,8 @@ fn matrix() -> Vec<Cell> {
             let paths = Paths::Shared(sharing);
             cells.push(Cell { client: Ours, server: other, carrier: Carrier::Raw, paths });
         }
-        // Linux does not announce support for I-FORWARD-TSN: we abandon no I-DATA message towards it.
+        // Linux does not announce support for I-FORWARD-TSN, so our client must not abandon I-DATA messages
+        // towards it.
         cells
             .retain(|cell| cell.server != Kernel || cell.paths != Paths::GivenUp(Limit::InterleavedLifetime));
         for form in [Form::Percent, Form::Backlog] {

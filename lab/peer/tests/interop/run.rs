@@ -1,5 +1,5 @@
-//! Runs the cells, in as many concurrent worlds as `--test-threads` says, and reports in the format of Rust's
-//! own test harness, which `./x test` counts.
+//! Runs the cells in as many concurrent worlds as `--test-threads` requests. The results have the format of
+//! Rust's own test harness, because `./x test` counts them.
 
 use crate::cell::{Cell, Stack};
 use crate::world::{self, World};
@@ -8,7 +8,7 @@ use std::process::exit;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// The flag with the number of concurrent cells.
+/// Flag with the number of concurrent cells.
 const THREADS: &str = "--test-threads=";
 
 /// The parsed command line; cargo's other flags are ignored.
@@ -76,7 +76,7 @@ pub(crate) fn all(matrix: &[Cell]) -> i32 {
     report(cells.len() - failed, failed, skipped.len())
 }
 
-/// Runs, in its own world, the cells that no other world has taken.
+/// Sets up a world, and runs cells in it until all cells are taken.
 fn run_in_a_world(cells: &[&Cell], stacks: &BTreeSet<Stack>, next: &AtomicUsize, failed: &AtomicUsize) {
     let mut world = up(stacks);
     while let Some(cell) = cells.get(next.fetch_add(1, Ordering::Relaxed)) {

@@ -1,5 +1,5 @@
-//! The programs of the stacks: their paths, their build, and the missing parts of those that `scripts/setup.sh`
-//! installs and some hosts cannot have. Begin with [`Stack::lacks`].
+//! Programs of the stacks: their locations, their builds, and their missing parts. `scripts/setup.sh` installs
+//! the optional stacks, which some hosts cannot have. Begin with [`Stack::lacks`].
 
 use crate::cell::Stack;
 use crate::world::output;
@@ -9,19 +9,19 @@ use std::process::Command;
 
 /// Installation directory of setup.sh.
 pub(crate) const BROUGHT: &str = "/usr/local/lib/sctpify-tests";
-/// The usrsctp bundled with a crate.
+/// Directory of the newer usrsctp, which a Rust crate bundles.
 const USRSCTP: &str = "/usr/local/lib/sctpify-tests/usrsctp-0.23.0";
 const KERNEL_SCTP: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/kernel-sctp");
 const INTEROP: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/interop");
-/// Fails if aiortc's SCTP cannot be loaded.
+/// Python code that fails if aiortc's SCTP cannot be loaded.
 const LOAD_AIORTC: &str = "import google_crc32c, pyee.asyncio, importlib.metadata as m; m.version('aiortc')";
 
-/// Fails if the packages of the judge of sealed packets are missing.
+/// Python code that fails if the packages of the judge of sealed packets are missing.
 const LOAD_OPENSSL: &str =
     "import cryptography.exceptions, _cffi_backend, importlib.metadata as m; m.version('psycopg-binary')";
 
 impl Stack {
-    /// Describes the part of this stack that this host lacks.
+    /// Describes the part of this stack that this host lacks; `None` if nothing is missing.
     pub(crate) fn lacks(self) -> Option<String> {
         let why = match self {
             Self::Ours | Self::Kernel | Self::Usrsctp => return None,
@@ -40,12 +40,12 @@ impl Stack {
         why.map(|what| format!("SKIPPED: needs {what} (scripts/setup.sh)"))
     }
 
-    /// Reports whether it is usrsctp of either version: both have one program.
+    /// Reports whether the stack is usrsctp in either version. Both versions use the same program.
     pub(crate) fn is_usrsctp(self) -> bool {
         matches!(self, Self::Usrsctp | Self::CurrentUsrsctp)
     }
 
-    /// Builds the stack's program in a directory, if it needs a build.
+    /// Builds the stack's program in `dir`, if it needs a build.
     pub(crate) fn make(self, dir: &Path) -> Result<()> {
         let source = Path::new(KERNEL_SCTP).join("usrsctp_peer.c");
         let mut gcc = Command::new("gcc");
@@ -62,7 +62,7 @@ impl Stack {
         made.map(drop)
     }
 
-    /// Returns its program; built ones are in this directory.
+    /// Returns the path of the stack's program. Built programs are in `dir`.
     pub(crate) fn program(self, dir: &Path) -> PathBuf {
         match self {
             Self::Ours => env!("CARGO_BIN_EXE_peer").into(),
@@ -76,12 +76,12 @@ impl Stack {
     }
 }
 
-/// Reports whether Python cannot run this line with the packages that setup.sh installs.
+/// Reports whether Python fails to run `line` with the packages that setup.sh installs.
 fn lacks_python(line: &str) -> bool {
     output(Command::new("python3").env("PYTHONPATH", BROUGHT).args(["-c", line])).is_err()
 }
 
-/// Returns a Go command in the directory of pion's program, without network access.
+/// Returns a Go command that runs in the directory of pion's program, without network access.
 fn go() -> Command {
     let mut command = Command::new("go");
     command.current_dir(Path::new(INTEROP).join("pion")).env("GOMODCACHE", format!("{BROUGHT}/go"));

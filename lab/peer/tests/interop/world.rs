@@ -1,6 +1,6 @@
 //! A guest with the Linux kernel's SCTP, two namespaces next to it, and two paths between all three.
 //!
-//! [`testbed::Guest`] manages the guest, the namespaces and their end. Begin with [`World::up`].
+//! [`testbed::Guest`] creates and removes the guest and the namespaces. Begin with [`World::up`].
 
 use crate::cell::Stack;
 use anyhow::{Context, Result, bail, ensure};
@@ -36,7 +36,7 @@ pub(crate) enum TestHost {
 }
 
 impl TestHost {
-    /// Returns its IPv4 addresses, the first path's first.
+    /// Returns the host's IPv4 addresses on the first and on the second path.
     pub(crate) fn addresses(self) -> [&'static str; 2] {
         match self {
             Self::Guest => ["10.60.0.11", "10.60.1.11"],
@@ -45,7 +45,7 @@ impl TestHost {
         }
     }
 
-    /// Returns its ports on the two bridges.
+    /// Returns the host's ports on the bridges of the first and of the second path.
     pub(crate) fn ports(self) -> [&'static str; 2] {
         match self {
             Self::Guest => ["t1.0", "t1.1"],
@@ -55,21 +55,22 @@ impl TestHost {
     }
 }
 
-/// Expectations on checksums.
+/// Expectation on the checksums of packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Rule {
-    /// Correct.
+    /// All checksums are correct.
     Checksum,
-    /// Zero from both ends, except for chunks that need one; or correct.
+    /// Both ends send DATA with a zero checksum. Any other checksum must be correct. INIT, COOKIE ECHO and
+    /// ASCONF must have one.
     ZeroChecksum,
 }
 
-/// Guest, namespaces and paths, until dropped.
+/// Guest, namespaces and paths, which exist until dropped.
 pub(crate) struct World {
     guest: Guest,
 }
 
-/// Describes the missing prerequisites of these tests; `None` when they can run.
+/// Describes the missing prerequisites of these tests; `None` if the tests can run.
 pub(crate) fn missing() -> Option<String> {
     if !testbed::is_root() {
         return Some("SKIPPED: needs root".to_owned());
@@ -88,7 +89,8 @@ pub(crate) fn missing() -> Option<String> {
 }
 
 impl World {
-    /// Boots the guest (5 s; a minute the first time on a machine), and builds the programs of these stacks.
+    /// Boots the guest, and builds the programs of these stacks. The boot takes 5 s, or a minute the first
+    /// time on a machine.
     pub(crate) fn up(stacks: &BTreeSet<Stack>) -> Result<Self> {
         let world = Self { guest: Guest::up("interop")? };
         stacks.iter().try_for_each(|stack| stack.make(world.dir()))?;
@@ -97,7 +99,8 @@ impl World {
         Ok(world)
     }
 
-    /// Plants a bad checksum and expects the judge to find it: a judge that passes everything proves nothing.
+    /// Checks that the judge finds a planted bad checksum. A judge that accepts every packet would prove
+    /// nothing.
     fn prove_judge(&self) -> Result<()> {
         let golden =
             Path::new(env!("CARGO_MANIFEST_DIR")).join("../../engine/wire/tests/golden/kernel-raw.pcap");
@@ -117,7 +120,8 @@ impl World {
         self.guest.scripts().join("../interop/judge.sh")
     }
 
-    /// Makes cards compute checksums and segment before the packets are captured.
+    /// Turns off the offloads of the network cards. Captured packets then have their final checksums and
+    /// lengths.
     fn without_offloads(&self) -> Result<()> {
         for namespace in ["peer", "peer2"] {
             for card in ["eth0", "eth1"] {
@@ -133,7 +137,7 @@ impl World {
         self.guest.run(line)
     }
 
-    /// Makes the guest's kernel carry SCTP in UDP, or over IP.
+    /// Makes the guest's kernel carry SCTP in UDP if `on` is set, and over IP otherwise.
     pub(crate) fn kernel_over_udp(&self, on: bool) -> Result<()> {
         self.guest.carry_over_udp(on)
     }
@@ -157,14 +161,15 @@ impl World {
         }
     }
 
-    /// Silences the first path of a host, with its links up, or mends it.
+    /// Interrupts the first path of a host while its links stay up, or restores the path if `works` is set.
     pub(crate) fn set_first_path(&self, host: TestHost, works: bool) -> Result<()> {
         let port = host.ports()[0];
         let words: &[&str] = if works { &["master", "br0"] } else { &["nomaster"] };
         output(self.in_net("ip").args(["link", "set", port]).args(words)).map(drop)
     }
 
-    /// Sets the CE mark (RFC 3168) on every seventh ECN-capable packet to and from our stack, until dropped.
+    /// Sets the CE mark (RFC 3168) on every seventh ECN-capable packet to and from our stack, until the
+    /// result is dropped.
     pub(crate) fn mark_packets_of_ours(&self) -> Result<Marks<'_>> {
         let rule = "ip protocol 132 ip ecn ect0 numgen inc mod 7 == 0 ip ecn set ce";
         let rules = format!(
@@ -182,7 +187,7 @@ impl World {
         command
     }
 
-    /// Starts to capture SCTP at a bridge's port.
+    /// Starts to capture SCTP at a port of a bridge.
     pub(crate) fn capture(&self, port: &str) -> Result<Running> {
         let file = self.dir().join(format!("{port}.pcap"));
         let mut command = self.in_net("tcpdump");
@@ -211,13 +216,13 @@ impl World {
         Ok(text)
     }
 
-    /// Returns the directory of the processes' logs.
+    /// Returns the directory of logs and captures.
     pub(crate) fn dir(&self) -> &Path {
         self.guest.dir()
     }
 }
 
-/// Stops the marking of packets on drop.
+/// Guard that stops the marking of packets when dropped.
 pub(crate) struct Marks<'a>(&'a World);
 
 impl Drop for Marks<'_> {
@@ -240,14 +245,14 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
 /// Time for a process to obey SIGTERM before it is killed.
 const END_LIMIT: Duration = Duration::from_secs(2);
 
-/// A process whose output goes to a file; killed on drop.
+/// Process whose output goes to a file, and which is ended when dropped.
 pub(crate) struct Running {
     child: Child,
     log: PathBuf,
 }
 
 impl Running {
-    /// Starts a command; `name` is the name of its log.
+    /// Starts a command, whose output goes to the file `name`.log in `dir`.
     pub(crate) fn start(mut command: Command, dir: &Path, name: &str) -> Result<Self> {
         let log = dir.join(format!("{name}.log"));
         let file = std::fs::File::create(&log)?;
@@ -256,26 +261,26 @@ impl Running {
         Ok(Self { child, log })
     }
 
-    /// Returns its output so far.
+    /// Returns the output of the process so far.
     pub(crate) fn text(&self) -> String {
         let mut text = Vec::new();
-        // Reading our own file fails only when the disk does; the output is then unknown.
+        // Reading this file fails only if the disk fails. The output is then incomplete.
         let _ = std::fs::File::open(&self.log).and_then(|mut file| file.read_to_end(&mut text));
         String::from_utf8_lossy(&text).into_owned()
     }
 
-    /// Waits until its output contains this.
+    /// Waits for up to `limit` until the output contains `part`.
     pub(crate) fn wait_for_line(&self, part: &str, limit: Duration) -> Result<()> {
         ensure!(wait_for(limit, || self.text().contains(part)), "no {part:?} in {limit:?}: {}", self.text());
         Ok(())
     }
 
-    /// Returns true until it has ended.
+    /// Returns true until the process has ended.
     pub(crate) fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Waits for its end with status 0, and returns its output.
+    /// Waits for up to `limit` until the process ends with status 0, and returns its output.
     pub(crate) fn finish(mut self, limit: Duration) -> Result<String> {
         let start = now();
         let ended = wait_for(limit, || !matches!(self.child.try_wait(), Ok(None)));
@@ -285,7 +290,7 @@ impl Running {
         Ok(self.text())
     }
 
-    /// Ends it with SIGTERM.
+    /// Ends the process with SIGTERM.
     fn terminate(mut self) -> Result<()> {
         output(Command::new("kill").arg(self.child.id().to_string()))?;
         self.child.wait()?;
@@ -297,7 +302,7 @@ impl Drop for Running {
     /// Sends SIGTERM first: `timeout` forwards it to its program, which would otherwise survive and keep its
     /// ports.
     fn drop(&mut self) {
-        // Errors mean that it has already ended, as desired.
+        // An error means that the process has already ended, as desired.
         if self.is_running() {
             let _ = output(Command::new("kill").arg(self.child.id().to_string()));
             let _ = wait_for(END_LIMIT, || !self.is_running());

@@ -1,27 +1,27 @@
-//! A plain TCP program for measurements: transfers bytes for a time, measures round trips, or connects repeatedly.
+//! Plain TCP program for measurements: transfers bytes for a time, measures round trips, or connects repeatedly.
 //!
 //!     bulk receive PORT [SECONDS]            prints "listening", then "processor MICROSECONDS" and
-//!                                            "BYTES MICROSECONDS"; counts for at most SECONDS
-//!     bulk send ADDRESS:PORT SECONDS SIZE    writes of SIZE bytes for SECONDS; prints "processor MICROSECONDS"
-//!     bulk send-now ADDRESS:PORT SECONDS SIZE  the same, with TCP_NODELAY
-//!     bulk send-paced ADDRESS:PORT SECONDS SIZE MICROSECONDS  the same, with a write every MICROSECONDS
-//!     bulk accept PORT                       prints "listening"; accepts and closes, forever
-//!     bulk connect ADDRESS:PORT COUNT        prints the duration of each connect, in microseconds
-//!     bulk race ADDRESS:PORT ADDRESS:PORT COUNT  connects to both at once and closes both once they are up; prints the duration
-//!                                            of the first, in microseconds, and its number, 1 or 2
-//!     bulk connects ADDRESS:PORT COUNT       connects and closes; prints "COUNT MICROSECONDS"; once all ports of this host are
-//!                                            in TIME-WAIT, waits until one is free
+//!                                            "BYTES MICROSECONDS"; counts for up to SECONDS
+//!     bulk send ADDRESS:PORT SECONDS SIZE    writes SIZE bytes at a time, for SECONDS; prints "processor MICROSECONDS"
+//!     bulk send-now ADDRESS:PORT SECONDS SIZE  like send, with TCP_NODELAY
+//!     bulk send-paced ADDRESS:PORT SECONDS SIZE MICROSECONDS  like send-now, with a write every MICROSECONDS
+//!     bulk accept PORT                       prints "listening"; accepts and closes connections, forever
+//!     bulk connect ADDRESS:PORT COUNT        connects COUNT times; prints the duration of each connect, in microseconds
+//!     bulk race ADDRESS:PORT ADDRESS:PORT COUNT  COUNT times, connects to both at once, and closes both once they are up;
+//!                                            prints the duration of the faster connect, in microseconds, and its number, 1 or 2
+//!     bulk connects ADDRESS:PORT COUNT       connects and closes COUNT times; prints "COUNT MICROSECONDS"; while all ports of
+//!                                            this host are in TIME-WAIT, waits until one is free
 //!     bulk keep PORT                         prints "listening"; accepts and keeps all connections, forever
-//!     bulk hold ADDRESS:PORT COUNT           connects COUNT times, prints "holding", and keeps all connections, forever
-//!     bulk echo PORT                         prints "listening"; sends the bytes of one connection back
-//!     bulk ping ADDRESS:PORT COUNT SIZE [MICROSECONDS]  prints each round trip of SIZE bytes in microseconds; starts one every
-//!                                            MICROSECONDS, by default when the last one has ended
+//!     bulk hold ADDRESS:PORT COUNT           connects COUNT times, prints "holding COUNT", and keeps all connections, forever
+//!     bulk echo PORT                         prints "listening"; returns the bytes of one connection
+//!     bulk ping ADDRESS:PORT COUNT SIZE [MICROSECONDS]  prints each round trip of SIZE bytes in microseconds; starts one
+//!                                            every MICROSECONDS, or, by default, when the previous one has ended
 //!     bulk give PORT                         prints "listening"; sends each connection the number of bytes that it requests, forever
-//!     bulk fetch ADDRESS:PORT COUNT SIZE PARALLEL  COUNT connections, PARALLEL at a time, each requesting SIZE bytes;
-//!                                            prints "COUNT MICROSECONDS"
+//!     bulk fetch ADDRESS:PORT COUNT SIZE PARALLEL  makes COUNT connections, PARALLEL at a time, and requests SIZE
+//!                                            bytes on each; prints "COUNT MICROSECONDS"
 //!
-//! The receiver's time runs from its first to its last byte, its processor time from the accepted connection
-//! on. The program does not know SCTP.
+//! The receiver's time runs from its first to its last byte. Its processor time counts from the accepted connection on.
+//! The program does not use SCTP.
 
 #![forbid(unsafe_code)]
 
@@ -36,9 +36,9 @@ use std::thread::sleep;
 use std::time::Duration;
 use testbed::process::now;
 
-/// Connections waiting to be accepted: the maximum in a new network namespace (net.core.somaxconn).
+/// Limit on connections that wait to be accepted: the maximum in a new network namespace (net.core.somaxconn).
 const BACKLOG: i32 = 4096;
-/// Size of the receiver's reads.
+/// Size of the receiver's reads, in bytes.
 const READ_BYTES: usize = 1 << 18;
 /// Pause before the next attempt to get a port.
 const PORT_WAIT: Duration = Duration::from_millis(100);
@@ -86,8 +86,7 @@ fn main() -> Result<()> {
 fn listen(port: u16) -> Result<TcpListener> {
     let listener = TcpListener::bind((Ipv6Addr::UNSPECIFIED, port))
         .with_context(|| format!("cannot listen on {port}"))?;
-    // Rust's default is 128: a server delayed by 5 ms in the scheduler then loses SYNs, each of which costs a
-    // second.
+    // With Rust's default of 128, a server that the scheduler delays by 5 ms loses SYNs, and each loss costs a second.
     socket::listen(&listener, Backlog::new(BACKLOG)?)?;
     println!("listening");
     Ok(listener)
@@ -112,7 +111,7 @@ fn receive(port: u16, time: Duration) -> Result<()> {
     Ok(())
 }
 
-/// Returns this process's processor time so far.
+/// Returns the processor time that this process has used so far.
 fn processor_time() -> Result<Duration> {
     Ok(clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).context("no clock of processor time")?.into())
 }
@@ -126,8 +125,7 @@ fn connected(to: SocketAddr) -> Result<TcpStream> {
     TcpStream::connect(to).with_context(|| format!("cannot connect to {to}"))
 }
 
-/// Connects. If all ports of this host are in TIME-WAIT, waits until one is free, which takes the kernel a
-/// minute.
+/// Connects. If all ports of this host are in TIME-WAIT, waits until one is free, which takes up to a minute.
 fn connected_with_port(to: SocketAddr) -> Result<TcpStream> {
     loop {
         match TcpStream::connect(to) {
@@ -238,7 +236,7 @@ fn give(port: u16) -> Result<()> {
     }
 }
 
-/// Reads a size, eight bytes, and sends as many bytes.
+/// Reads a number of eight bytes, and sends that number of bytes.
 fn give_one(mut stream: TcpStream) -> Result<()> {
     let mut size = [0; 8];
     stream.read_exact(&mut size)?;

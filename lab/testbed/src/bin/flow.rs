@@ -1,20 +1,27 @@
-//! A plain program for failover measurements: a paced stream of verified bytes, and the longest silence in it.
+//! Plain program for failover measurements: sends a paced stream of verified bytes, and measures its longest
+//! silence.
 //!
-//!     flow receive PORT SECONDS FROM   prints "listening", then the result of one connection
+//!     flow receive PORT SECONDS FROM   prints "listening", receives one connection, prints the result
 //!     flow send ADDRESS:PORT SECONDS SIZE MICROSECONDS   writes SIZE bytes every MICROSECONDS, for SECONDS
 //!     flow answer PORT                 prints "listening"; answers the first byte of each connection, forever
-//!     flow ask ADDRESS:PORT SECONDS    connects, sends a byte, waits for one
+//!     flow ask ADDRESS:PORT SECONDS    connects, sends a byte, waits for the answer
 //!
-//! One more word may follow: `mptcp`, or `sctp` for the kernel's own SCTP over IPv4. The latter must run under
-//! `withsctp` of lksctp-tools, which maps TCP's NODELAY to SCTP's.
+//! One more word may select the protocol: `mptcp`, or `sctp` for the kernel's own SCTP over IPv4. With `sctp`,
+//! the program must run under `withsctp` of lksctp-tools, which maps the option NODELAY of TCP to that of SCTP.
 //!
-//! The receiver ends with the stream, but at most SECONDS after its first byte. It prints `bytes`, `gap_us`
-//! (the longest time without a byte, counted only from FROM seconds after the first one on, and up to SECONDS
-//! if no end came), `gap_at_us` (the start of that gap, after the first byte), `wrong` (bytes that differ from
-//! the sent ones) and `end`. The sender prints `bytes` (accepted by its kernel), `longest_write_us` and `end`.
-//! The asker prints `first_byte_us` and `end`. `end` is the last word of a line: `eof`, `late` if nothing came
-//! in time, otherwise an error. A stream is a count, with eight bytes for each number. The program does not
-//! know sctpify.
+//! The receiver ends with the stream, or SECONDS after the first byte. The programs print these words, each
+//! followed by its value:
+//!
+//! - `bytes`: bytes received, or bytes that the sender's kernel accepted
+//! - `gap_us` (receiver): longest time without a byte. It counts from FROM seconds after the first byte on. If
+//!   the stream does not end, it counts up to SECONDS.
+//! - `gap_at_us` (receiver): start of that gap, relative to the first byte
+//! - `wrong` (receiver): number of bytes that differ from the sent ones
+//! - `longest_write_us` (sender): longest time of a write
+//! - `first_byte_us` (asker): time until the answer
+//! - `end`: `eof` after an orderly end, `late` if no byte arrived in time, otherwise an error
+//!
+//! The stream consists of successive numbers from 0 on, of eight bytes each. The program does not know sctpify.
 
 #![forbid(unsafe_code)]
 
@@ -25,16 +32,16 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, Tc
 use std::time::{Duration, Instant};
 use testbed::process::now;
 
-/// Size of the receiver's reads.
+/// Size of the receiver's reads, in bytes.
 const READ_BYTES: usize = 1 << 16;
-/// Time that the sender, after its last write, waits for the receiver to close. A single write may take as long
-/// as the stream.
+/// Time that the sender waits, after its last write, for the receiver to close. A single write may take as long
+/// as the whole stream.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Minimum socket timeout: zero would mean no timeout.
+/// Minimum socket timeout, because a timeout of zero would mean no timeout.
 const LEAST_WAIT: Duration = Duration::from_millis(1);
-/// SCTP's number (IANA, protocol numbers).
+/// Protocol number of SCTP (IANA, protocol numbers).
 const SCTP: i32 = 132;
-/// Connections waiting to be accepted.
+/// Limit on connections that wait to be accepted.
 const BACKLOG: i32 = 128;
 
 fn main() -> Result<()> {
@@ -58,7 +65,7 @@ fn main() -> Result<()> {
     }
 }
 
-/// Parses a last word as a protocol.
+/// Returns the protocol of this name, if the word is one.
 fn named(word: &str) -> Option<Protocol> {
     match word {
         "mptcp" => Some(Protocol::MPTCP),
@@ -67,7 +74,7 @@ fn named(word: &str) -> Option<Protocol> {
     }
 }
 
-/// A stream of numbers, eight bytes each, that may be split anywhere.
+/// Position in a stream of successive numbers of eight bytes each, which may be split anywhere.
 #[derive(Clone, Copy)]
 struct Count(u64);
 
@@ -83,14 +90,15 @@ impl Count {
         into.iter_mut().for_each(|byte| *byte = self.next());
     }
 
-    /// Counts the bytes that differ from the next expected ones.
+    /// Returns the number of bytes that differ from the next expected ones.
     fn differences(&mut self, bytes: &[u8]) -> u64 {
         bytes.iter().filter(|byte| **byte != self.next()).count() as u64
     }
 }
 
 fn listen(port: u16, protocol: Protocol) -> Result<TcpListener> {
-    // SCTP announces all addresses of a socket's family to the peer; IPv4 alone keeps unused ones out.
+    // SCTP announces all addresses of a socket's family to the peer. With IPv4 alone, no unused address is
+    // announced.
     let any = if protocol == Protocol::from(SCTP) {
         IpAddr::from(Ipv4Addr::UNSPECIFIED)
     } else {
@@ -116,7 +124,7 @@ fn connect(to: SocketAddr, limit: Duration, protocol: Protocol) -> io::Result<Tc
     Ok(socket.into())
 }
 
-/// Returns the word for an outcome.
+/// Returns the word `end` for an outcome.
 fn end_of(outcome: &io::Result<()>) -> String {
     match outcome {
         Ok(()) => "eof".to_owned(),
@@ -125,8 +133,8 @@ fn end_of(outcome: &io::Result<()>) -> String {
     }
 }
 
-/// A kernel association that ended in order after our shutdown reports "not connected"; an aborted one is
-/// reset.
+/// Returns `Ok` for the orderly end of a kernel association: after our shutdown, it reports "not connected". An
+/// aborted association reports a reset.
 fn is_over(error: io::Error) -> io::Result<()> {
     if error.kind() == io::ErrorKind::NotConnected { Ok(()) } else { Err(error) }
 }
@@ -140,7 +148,7 @@ struct Seen {
     count: Count,
     wrong: u64,
     first: Instant,
-    /// Start of the silence measurement.
+    /// Time from which silence counts.
     from: Instant,
     last: Instant,
     gap: Duration,
@@ -160,7 +168,7 @@ impl Seen {
 }
 
 fn receive(port: u16, limit: Duration, from: Duration, protocol: Protocol) -> Result<()> {
-    // The listener stays open: without one, further MPTCP subflows are refused.
+    // The listener stays open, because without it further MPTCP subflows are refused.
     let listener = listen(port, protocol)?;
     let (mut stream, _) = listener.accept()?;
     let mut buffer = vec![0; READ_BYTES];
@@ -226,7 +234,7 @@ fn send(to: SocketAddr, time: Duration, size: usize, pause: Duration, protocol: 
     Ok(())
 }
 
-/// Writes on schedule. After a slow write the next one follows at once; missed writes are not made up.
+/// Writes on schedule. After a slow write, the next one follows at once, and missed writes are not made up.
 fn write_paced(
     stream: &mut TcpStream,
     count: &mut Count,
@@ -256,7 +264,7 @@ fn answer(port: u16, protocol: Protocol) -> Result<()> {
     loop {
         let (mut stream, _) = listener.accept()?;
         let mut byte = [0];
-        // The asker may have gone; the next one may still come.
+        // An error means that this asker has gone. The next asker may still connect.
         let _ = stream.read_exact(&mut byte).and_then(|()| stream.write_all(&byte));
     }
 }

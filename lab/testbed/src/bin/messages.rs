@@ -1,12 +1,13 @@
-//! A plain TCP program that measures the latency of small messages next to large ones that suffer loss.
+//! Plain TCP program that measures the latency of small messages next to large ones that suffer loss.
 //!
-//!     messages receive PORT CONNECTIONS              prints "listening"; accepts CONNECTIONS, and when all have ended prints
-//!                                                    the latency of each small message, in microseconds
-//!     messages send ADDRESS:PORT SECONDS one|two     small and large messages, on one connection or each kind on its own
+//!     messages receive PORT CONNECTIONS              prints "listening"; accepts CONNECTIONS connections; when all have ended,
+//!                                                    prints the latency of each small message, in microseconds
+//!     messages send ADDRESS:PORT SECONDS one|two     sends small and large messages, on one connection together, or on
+//!                                                    two connections, one for each kind
 //!
-//! A small message has 64 bytes, a large one 1,200; one of each is sent every 20 ms, in turn. Both ends use one
-//! clock, so they must run on one machine. A message's time starts when it was due, not when a full socket
-//! accepted it. The program does not know SCTP.
+//! A small message has 64 bytes, and a large one has 1,200. Every 20 ms, the sender sends one of each, 10 ms apart.
+//! Both ends use the same clock, so they must run on one machine. The latency counts from the time at which the message
+//! was due, even if a full socket accepted it later. The program does not use SCTP.
 
 #![forbid(unsafe_code)]
 
@@ -16,10 +17,11 @@ use std::io::{BufReader, Read, Write};
 use std::net::{Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-/// Length, including the header, and interval of both kinds.
+/// Length in bytes, including the header, and interval of small messages.
 const SMALL: (usize, Duration) = (64, Duration::from_millis(20));
+/// Length in bytes, including the header, and interval of large messages.
 const LARGE: (usize, Duration) = (1_200, Duration::from_millis(20));
-/// Header: the message's length in two bytes, and its due time in eight.
+/// Length of the header: the message's length in two bytes, and its due time in eight, in nanoseconds.
 const HEAD_BYTES: usize = 10;
 
 fn main() -> Result<()> {
@@ -33,7 +35,7 @@ fn main() -> Result<()> {
     }
 }
 
-/// Returns the clock shared by all processes of a machine.
+/// Returns the time of the clock that all processes of a machine share.
 fn now() -> Result<Duration> {
     Ok(clock_gettime(ClockId::CLOCK_MONOTONIC).context("no clock")?.into())
 }
@@ -79,7 +81,7 @@ fn send(to: SocketAddr, time: Duration, connections: usize) -> Result<()> {
     };
     let mut streams = (0..connections).map(|_| connect()).collect::<Result<Vec<_>>>()?;
     let start = now()?;
-    // Small messages go midway between large ones.
+    // Small messages are due midway between large ones.
     let mut due = [(SMALL, start + LARGE.1 / 2, 0), (LARGE, start, connections - 1)];
     loop {
         due.sort_by_key(|(_, at, _)| *at);
@@ -93,7 +95,7 @@ fn send(to: SocketAddr, time: Duration, connections: usize) -> Result<()> {
     }
 }
 
-/// Builds a message of this length that was due at this time.
+/// Builds a message of `length` bytes that carries its due time.
 fn message(length: usize, due: Duration) -> Result<Vec<u8>> {
     let mut message = u16::try_from(length)?.to_be_bytes().to_vec();
     message.extend(u64::try_from(due.as_nanos())?.to_be_bytes());

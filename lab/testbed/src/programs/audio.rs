@@ -1,4 +1,4 @@
-//! Audio without repetitions: generated, decoded, and compared sample by sample.
+//! Generates audio without repetitions, decodes it, and compares it sample by sample.
 
 use crate::host::Host;
 use anyhow::{Context, Result, ensure};
@@ -7,25 +7,25 @@ use std::time::Duration;
 
 /// Path of ffmpeg in Debian.
 pub const FFMPEG: &str = "/usr/bin/ffmpeg";
-/// Limit on ffmpeg's run.
+/// Limit on the run time of ffmpeg.
 const LIMIT: Duration = Duration::from_secs(60);
-/// Samples a second, one channel of 16 bits.
+/// Sample rate in samples per second, of one channel of 16 bits.
 const RATE: usize = 44_100;
-/// Samples until a decoder's output is independent of its starting point.
+/// Number of samples after which a decoder's output no longer depends on its starting point.
 const WARM_UP: usize = 8192;
 
-/// The part of the played audio that a listener heard.
+/// Part of the played audio that a listener heard.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Heard {
-    /// Seconds heard in one piece, identical sample for sample.
+    /// Seconds that were heard in one piece, with identical samples.
     pub seconds: f64,
-    /// Seconds after them with different samples.
+    /// Seconds that follow this piece, from the first different sample on.
     pub other: f64,
     /// Seconds from the end of the heard audio to the end of the played audio.
     pub missing: f64,
 }
 
-/// Makes noise of this duration as Ogg Vorbis; no two parts of it are alike.
+/// Writes noise of this duration as Ogg Vorbis to the file `into`. No two parts of the noise are equal.
 ///
 /// # Errors
 /// When ffmpeg fails.
@@ -36,7 +36,7 @@ pub fn make_noise(host: &Host, seconds: u32, into: &Path) -> Result<()> {
     host.tool("ffmpeg", &words).map(drop)
 }
 
-/// Returns the samples of an Ogg file.
+/// Returns the samples of an Ogg file, 16 bits each.
 ///
 /// # Errors
 /// When the decoder fails, or prints a warning.
@@ -50,10 +50,10 @@ pub fn decode(host: &Host, file: &Path) -> Result<Vec<u8>> {
     std::fs::read(&into).with_context(|| format!("cannot read {}", into.display()))
 }
 
-/// Locates `heard`, except its start, as one piece of `played`.
+/// Locates `heard`, without its first samples, in `played`, and compares the two from there.
 ///
 /// # Errors
-/// When too little was heard to decide, or it was not played.
+/// When too little was heard to decide, or the heard audio was not played.
 pub fn compare(played: &[u8], heard: &[u8]) -> Result<Heard> {
     let mark = heard.get(2 * WARM_UP..4 * WARM_UP).context("the recording is almost empty")?;
     let at = played.windows(mark.len()).step_by(2).position(|window| window == mark);

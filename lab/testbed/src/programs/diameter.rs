@@ -1,4 +1,4 @@
-//! Diameter nodes: freeDiameter over SCTP alone, each the other's peer.
+//! Diameter nodes: two freeDiameter processes that are peers of each other, over SCTP only.
 
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -10,12 +10,13 @@ use anyhow::{Context, Result, ensure};
 use crate::host::Host;
 use crate::process::Process;
 
-/// The program.
+/// Name of the program.
 pub const PROGRAM: &str = "freeDiameterd";
-/// Interval of the watchdog messages (RFC 3539): the shortest that it allows.
+/// Interval of the watchdog messages: the shortest one that RFC 3539 allows.
 pub const WATCHDOG: Duration = Duration::from_secs(6);
 
-/// Certificates of a test's own authority, without which freeDiameter does not start.
+/// Script that makes certificates, signed by an authority of the test. freeDiameter does not start without
+/// certificates.
 const CERTIFICATES: &str = "
 set -e
 openssl req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.pem -subj /CN=ca.test -days 2
@@ -31,7 +32,7 @@ pub struct Diameter {
 }
 
 impl Diameter {
-    /// Makes the certificates in a directory.
+    /// Creates the certificates in `dir`.
     ///
     /// # Errors
     /// When openssl is missing or fails.
@@ -41,10 +42,11 @@ impl Diameter {
         Ok(Diameter { dir: dir.to_owned() })
     }
 
-    /// Writes the configuration of a node, which listens on these addresses and connects to the other node at `to`. Returns its file.
+    /// Writes the configuration of node `own`, which listens on `addresses` and connects to node `other` at `to`.
+    /// Returns the configuration file.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// When the file cannot be written.
     pub fn configure(&self, own: &str, other: &str, addresses: &[Ipv4Addr], to: Ipv4Addr) -> Result<PathBuf> {
         let dir = self.dir.display();
         let listen: String = addresses.iter().map(|address| format!("ListenOn = \"{address}\";\n")).collect();
@@ -59,22 +61,22 @@ impl Diameter {
         Ok(file)
     }
 
-    /// Starts a node by a command that runs the program that is named behind it.
+    /// Starts a node through `runner`, a command that runs the program in its further arguments.
     ///
     /// # Errors
-    /// When it cannot be started.
+    /// When the command cannot be started.
     pub fn start(&self, host: &Host, mut runner: Command, configuration: &Path) -> Result<Process> {
         runner.arg(PROGRAM).arg("-c").arg(configuration);
         host.spawn(PROGRAM, runner)
     }
 }
 
-/// Reports whether a node has its peer open.
+/// Reports whether a node has reached the state OPEN with its peer.
 pub fn is_open(node: &Process) -> bool {
     node.stdout().contains("-> 'STATE_OPEN'")
 }
 
-/// Returns how often the peer's state has changed.
+/// Returns the number of state changes of the peer that the node has reported.
 pub fn changes(node: &Process) -> usize {
     node.stdout().matches("'STATE_").count()
 }

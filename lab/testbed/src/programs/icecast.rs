@@ -1,4 +1,4 @@
-//! Icecast, a streaming server, with ffmpeg as the source that plays a file to it in real time.
+//! Icecast, a streaming server. ffmpeg is the source that plays a file to it in real time.
 
 use crate::host::Host;
 use crate::process::Process;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// Path of the server in Debian.
 pub const PROGRAM: &str = "/usr/bin/icecast2";
-/// Limit on the time until Icecast listens, or a source is audible.
+/// Limit on the time until Icecast listens, and on the time until a source is audible.
 const START_LIMIT: Duration = Duration::from_secs(10);
 
 /// A running Icecast.
@@ -38,7 +38,7 @@ impl Icecast {
         let dir = host.dir()?.join("icecast");
         std::fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
         std::fs::write(dir.join("icecast.xml"), configuration(&dir, ports))?;
-        // Icecast refuses to run as root, and uses only its own directory.
+        // Icecast refuses to run as root. It uses only its own directory.
         let mut command = host.command("unshare");
         command
             .args(["--user", "--map-user=65534"])
@@ -55,15 +55,15 @@ impl Icecast {
         Ok(icecast)
     }
 
-    /// Plays an Ogg file to the server, on its own host, in real time, as `/play.ogg`; returns once it is
-    /// audible.
+    /// Plays an Ogg file in real time to the server, on the server's host, as `/play.ogg`. Returns once the
+    /// stream is audible.
     ///
     /// # Errors
     /// When ffmpeg is missing, or nothing is audible within 10 s.
     pub fn play(&self, file: &Path) -> Result<Process> {
         let mut command = self.host.command("ffmpeg");
         command.args(["-nostdin", "-v", "warning", "-re", "-i"]).arg(file);
-        // Short pages limit the delay of the audio to a tenth of a second.
+        // Pages of 0.1 s limit the delay of the audio.
         command.args([
             "-c",
             "copy",
@@ -86,7 +86,8 @@ impl Icecast {
     }
 }
 
-/// Returns a `curl` command for the stream of an Icecast at `to` into a file that grows as bytes arrive.
+/// Returns a `curl` command that fetches the stream of Icecast at `to` into a file, which grows as bytes
+/// arrive.
 pub fn listen(host: &Host, to: IpAddr, port: u16, into: &Path) -> Command {
     listen_by(host, to, port, into, &[])
 }

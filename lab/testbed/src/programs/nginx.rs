@@ -1,4 +1,4 @@
-//! nginx with sendfile, serving a directory on port 80 of all addresses, IPv4 and IPv6.
+//! nginx with sendfile, which serves a directory on port 80 of all IPv4 and IPv6 addresses.
 
 use crate::host::Host;
 use crate::process::Process;
@@ -17,7 +17,7 @@ pub struct Nginx {
 }
 
 impl Nginx {
-    /// Starts nginx with its own prefix directory.
+    /// Starts nginx with a separate prefix directory.
     ///
     /// # Errors
     /// When nginx is missing, or does not listen within 10 s.
@@ -40,17 +40,18 @@ impl Nginx {
         Ok(Self { process, root })
     }
 
-    /// Returns the directory that it serves.
+    /// Returns the directory that nginx serves.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// Returns its log of requests: address and port of the client, request, status, bytes.
+    /// Returns the log of requests. Each line has the client's address and port, the request, the status and
+    /// the bytes.
     pub fn access_log(&self) -> String {
         std::fs::read_to_string(self.root.with_file_name("access.log")).unwrap_or_default()
     }
 
-    /// Shuts it down.
+    /// Shuts nginx down.
     pub fn stop(self) {
         self.process.stop();
     }

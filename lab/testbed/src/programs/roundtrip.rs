@@ -1,4 +1,4 @@
-//! The roundtrip programs: a static Go server and client, and a Python asyncio client. The head of
+//! Roundtrip programs: a static Go server and client, and a Python asyncio client. The header of
 //! `programs/go/roundtrip.go` describes them.
 
 use crate::host::Host;
@@ -13,7 +13,8 @@ const PYTHON_SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/pytho
 /// Limit on the time until the server listens.
 const START_LIMIT: Duration = Duration::from_secs(10);
 
-/// Builds `programs/go/<name>.go` into `dir`, without cgo; returns its path. Go's build cache speeds up later builds.
+/// Builds `programs/go/<name>.go` into `dir` without cgo, and returns the program's path. Go's build cache speeds up
+/// later builds.
 ///
 /// # Errors
 /// When Go is missing, or the build fails.
@@ -55,7 +56,7 @@ impl Roundtrip {
     /// Starts the server on a port of all addresses.
     ///
     /// # Errors
-    /// When it does not listen within 10 s.
+    /// When the server does not listen within 10 s.
     pub fn serve(&self, host: &Host, port: u16) -> Result<Process> {
         let mut command = host.command(&self.binary);
         command.args(["serve", &format!(":{port}")]);
@@ -64,7 +65,7 @@ impl Roundtrip {
         Ok(process)
     }
 
-    /// Returns the Go client.
+    /// Returns the command of the Go client, which exchanges `bytes` bytes with the server at `to`.
     pub fn go_client(&self, host: &Host, to: SocketAddr, bytes: u64) -> Command {
         let mut command = host.command(&self.binary);
         command.args(["send", &to.to_string(), &bytes.to_string()]);
@@ -72,14 +73,14 @@ impl Roundtrip {
     }
 }
 
-/// Returns the Python client.
+/// Returns the command of the Python client, which exchanges `bytes` bytes with the server at `to`.
 pub fn python_client(host: &Host, to: SocketAddr, bytes: u64) -> Command {
     let mut command = host.command("python3");
     command.args([PYTHON_SOURCE, &to.ip().to_string(), &to.port().to_string(), &bytes.to_string()]);
     command
 }
 
-/// Reports whether the server saw exactly the client's own address and port.
+/// Reports whether the server saw the address and port that the client itself has.
 pub fn saw_the_client(finished: &Finished) -> bool {
     let ends = finished
         .stdout

@@ -1,8 +1,8 @@
-//! OpenSSH, both ends, with keys generated for the run.
+//! OpenSSH server and clients, with keys that are generated for the run.
 //!
-//! sshd runs in its own mount namespace: it needs /run/sshd and an unlocked account, which must not be set up
-//! on the host itself. Sessions from 127.0.0.1 have `SCTPIFY_LAB_FROM=loopback` in their environment. The user
-//! is root, because only root can create a lab.
+//! sshd runs in its own mount namespace, because it needs /run/sshd and an unlocked account. These must not be
+//! set up on the machine itself. Sessions from 127.0.0.1 have `SCTPIFY_LAB_FROM=loopback` in their
+//! environment. The user is root, because only root can create a lab.
 
 use crate::host::{Host, run_tool};
 use crate::process::Process;
@@ -15,11 +15,12 @@ use std::time::Duration;
 
 /// Limit on the time until sshd listens.
 const START_LIMIT: Duration = Duration::from_secs(10);
-/// Creates the files that sshd needs, then executes sshd. $1 is a directory, $2 the path of sshd.
+/// Script that creates the files that sshd needs, then executes sshd. $1 is the directory of keys and
+/// configuration, $2 the path of sshd.
 const START: &str = "mount -t tmpfs -o mode=755 tmpfs /run && mkdir -m 755 /run/sshd \
     && mount --bind \"$1/shadow\" /etc/shadow && exec \"$2\" -D -e -f \"$1/sshd_config\"";
 
-/// A running sshd, with the keys and configuration for clients.
+/// Running sshd, with the keys and configuration for clients.
 #[derive(Debug)]
 pub struct Sshd {
     process: Process,
@@ -50,33 +51,33 @@ impl Sshd {
         Ok(Self { process, dir })
     }
 
-    /// Returns an `ssh` command from a host to the server at `to` that runs one command there.
+    /// Returns an `ssh` command on host `from` that runs `remote` on the server at `to`.
     pub fn ssh(&self, from: &Host, to: IpAddr, remote: &str) -> Command {
         let mut command = self.client(from, "ssh");
         command.arg(format!("root@{to}")).arg(remote);
         command
     }
 
-    /// Returns an `scp` command for a file from `from` to a path on the server.
+    /// Returns an `scp` command that copies a file from host `from` to a path on the server.
     pub fn scp_to(&self, from: &Host, file: &Path, to: IpAddr, path: &Path) -> Command {
         let mut command = self.client(from, "scp");
         command.arg(file).arg(remote_path(to, path));
         command
     }
 
-    /// Returns an `scp` command for a file on the server to a path on `from`.
+    /// Returns an `scp` command that copies a file from the server to a path on host `from`.
     pub fn scp_from(&self, from: &Host, to: IpAddr, path: &Path, file: &Path) -> Command {
         let mut command = self.client(from, "scp");
         command.arg(remote_path(to, path)).arg(file);
         command
     }
 
-    /// Returns sshd's log so far; accepted logins contain the client's address and port.
+    /// Returns sshd's log so far. Lines on accepted logins contain the client's address and port.
     pub fn log(&self) -> String {
         self.process.stderr()
     }
 
-    /// Ends it, and its sessions.
+    /// Ends sshd and its sessions.
     pub fn stop(self) {
         self.process.stop();
     }
