@@ -1,7 +1,7 @@
-//! Cleanup after the owner of a lab dies without a chance to clean up. Needs root.
+//! Test of the cleanup after SIGKILL has ended the owner of a lab. It needs root.
 //!
-//! The test runs itself a second time as the owner: that one creates a lab with a running program, prints its
-//! location, and waits to be killed.
+//! The test starts a second process of itself as the owner. That process creates a lab with a running
+//! program, prints the lab's location, and waits to be killed.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! A test of the judge: a capture with planted faults, which `tshark` must find.
+//! Test of [`judge_file`]: `tshark` must find the faults planted in a capture.
 
 use std::path::Path;
 use testbed::capture::judge_file;
@@ -9,8 +9,8 @@ fn crc32c(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(u32::MAX, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), |crc, _| step(crc)))
 }
 
-/// Builds an Ethernet frame with one SCTP packet: a DATA chunk that claims to be `chunk_length` long and
-/// carries 4 bytes (so 20 is correct), and a checksum with the bits of `damage` flipped.
+/// Builds an Ethernet frame with one SCTP packet. Its DATA chunk carries 4 bytes and has `chunk_length` in
+/// its length field, where 20 is correct. The bits of `damage` are flipped in the checksum.
 fn frame(chunk_length: u16, damage: u32) -> Vec<u8> {
     let mut sctp = vec![0x13, 0x88, 0, 80, 0, 0, 0, 7, 0, 0, 0, 0, 0, 3];
     sctp.extend(chunk_length.to_be_bytes());

@@ -1,5 +1,5 @@
-//! Tests of the harness itself, without a daemon: programs run, captures are accurate, links die silently, and
-//! nothing is left behind. Needs root; each test creates its own lab.
+//! Tests of the test bed itself, without a daemon: programs run, captures are accurate, links fail silently,
+//! and nothing is left behind. The tests need root. Each one creates its own lab.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -120,7 +120,7 @@ fn a_delayed_link_adds_its_delay_to_every_round_trip() {
     let delayed = DelayedLink::between(&lab, &alpha, &beta, 1, Duration::from_millis(25), &linkemu).unwrap();
     let to = delayed.link.right_v6().to_string();
     let output = alpha.tool("ping", &["-c", "10", "-i", "0.02", "-q", &to]).unwrap();
-    // The least: programs beside the test delay some.
+    // The minimum counts, because other programs on the machine delay some round trips.
     let min = output.split("= ").last().and_then(|times| times.split('/').next()?.parse::<f64>().ok());
     assert!(min.is_some_and(|min| (50.0..60.0).contains(&min)), "{output}");
 }

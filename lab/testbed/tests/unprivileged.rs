@@ -1,7 +1,8 @@
-//! `sctpify run` by an unprivileged user, on a host without a daemon; the far end has one, with a rule for
-//! [`PORT`].
+//! Tests of `sctpify run` by an unprivileged user, on a host without a daemon. The far end has a daemon with
+//! a rule for [`PORT`].
 //!
-//! Needs root to create the two hosts, and the programs built next to the tests or in SCTPIFY_BIN_DIR.
+//! The tests need root to create the two hosts. They also need the programs, built next to the tests or in
+//! SCTPIFY_BIN_DIR.
 
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
@@ -15,10 +16,10 @@ const PLAIN_PORT: u16 = 7001;
 const NOBODY_LISTENS: u16 = 7002;
 const DATAGRAMS: u16 = 7003;
 const LIMIT: Duration = Duration::from_secs(60);
-/// A user and a group that own nothing.
+/// Id of a user, and of a group, that own nothing.
 const NOBODY: &str = "65534";
 
-/// Answers each connection with the number of received bytes and the client's address.
+/// Answers each connection on port argv[1] with the number of received bytes and the client's address.
 const SERVER: &str = "
 import socket, sys
 listener = socket.create_server(('', int(sys.argv[1])))
@@ -31,7 +32,7 @@ while True:
     connection.close()
 ";
 
-/// Answers datagrams in capitals.
+/// Returns each datagram in capitals.
 const ECHO: &str = "
 import socket, sys
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -42,7 +43,8 @@ while True:
     s.sendto(datagram.upper(), peer)
 ";
 
-/// Sends a megabyte, shuts down its sending side, prints the answer; or the connect error.
+/// Connects to argv[1]:argv[2], sends 1 MiB, shuts down its sending side, and prints the answer. Prints the
+/// error if a call fails.
 const CLIENT: &str = "
 import errno, socket, sys
 try:
@@ -94,7 +96,8 @@ impl World {
         Self { alpha, link, betas, programs, servers, lab }
     }
 
-    /// Runs a command on alpha as an unprivileged user, and returns its output.
+    /// Runs a command with `sctpify run` on alpha, as an unprivileged user, and returns its result. `before`
+    /// are environment variables, or a command that runs `sctpify`.
     fn run(&self, before: &[&str], words: &[&str]) -> Finished {
         let mut command = self.alpha.command("setpriv");
         command.args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups", "--no-new-privs", "env"]);
@@ -193,7 +196,8 @@ fn is_of_nobody(name: &std::ffi::OsStr) -> bool {
     name.to_string_lossy().starts_with(&format!("sctpify-run-{NOBODY}-"))
 }
 
-/// Connects to (argv[1], argv[2]) twelve times, and prints the number of connections in a shared association.
+/// Connects to argv[1]:argv[2] twelve times. Prints the number of connections over SCTP, and whether more
+/// than five used a shared association.
 const TWELVE: &str = "
 import json, socket, subprocess, sys, time
 for n in range(12):
@@ -217,7 +221,8 @@ fn connections_of_a_command_share_an_association() {
     assert_eq!(world.accepts(), 12);
 }
 
-/// Connects to the server, and prints the encryption of the association meanwhile, and the user's key.
+/// Connects to argv[1]:argv[2]. During the connection, prints the number of different peer keys of its
+/// associations, these keys, and the user's own key.
 const ENCRYPTED: &str = "
 import json, socket, subprocess, sys
 connection = socket.create_connection((sys.argv[1], int(sys.argv[2])), 20)
@@ -257,7 +262,7 @@ fn a_command_of_a_user_encrypts_with_a_key_of_that_user() {
     assert!(peers.contains(found[1]), "{peers}");
 }
 
-/// The daemon of a command belongs to its user, and reads packets that anybody may send to it.
+/// The daemon of a command runs as that user, and reads packets that any host may send.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn the_daemon_of_a_command_can_run_no_program_and_reach_no_other_file() {
@@ -295,7 +300,7 @@ fn a_command_can_ask_its_daemon_for_advice_and_for_packets() {
 #[ignore = "needs root: makes network namespaces"]
 fn where_user_namespaces_are_forbidden_nothing_runs_and_the_remedy_is_told() {
     let mut world = World::new();
-    // Its own user namespace, which allows no further one.
+    // The command runs in a separate user namespace, which allows no further one.
     let output = world.run(
         &[
             "unshare",

@@ -1,8 +1,9 @@
-//! TCP-only programs over the shim, with native SCTP programs on a Linux kernel, in both directions.
+//! Tests of programs that use TCP only, over the shim, with native SCTP programs on a Linux kernel, in both
+//! directions.
 //!
-//! The kernel is a guest's ([`testbed::Guest`]); the daemon and the TCP program are in the namespace next to
-//! it. Needs root, Debian and /dev/net/tun, and `sctpifyd`, `sctpify` and `shimrules` built next to the tests
-//! or in SCTPIFY_BIN_DIR. Begin with [`World`].
+//! The native programs run on the kernel of a guest ([`testbed::Guest`]). The daemon and the TCP program run
+//! in the namespace next to it. The tests need root, Debian and /dev/net/tun. They also need `sctpifyd`,
+//! `sctpify` and `shimrules`, built next to the tests or in SCTPIFY_BIN_DIR. Begin with [`World`].
 
 use serde_json::Value;
 use std::path::PathBuf;
@@ -12,20 +13,22 @@ use testbed::programs::{Nginx, curl};
 use testbed::{Browser, Daemon, Guest, Host, Lab, Process, Programs, files};
 
 const LIMIT: Duration = Duration::from_secs(60);
-/// The guest's address on the first path, and ours.
+/// The guest's address on the first path.
 const GUEST: &str = "10.60.0.11";
+/// The address on the first path of the host next to the guest.
 const OURS: &str = "10.60.0.1";
-/// Port of native servers, reached through the shim.
+/// Port of native servers, which programs reach through the shim.
 const PORT: u16 = 7000;
-/// Port of nginx, for native clients.
+/// Port of nginx, which native clients reach.
 const HTTP_PORT: u16 = 80;
 const FILE_BYTES: u64 = 4 << 20;
-/// A guest answers slowly on a busy machine, and has no TCP as a fallback.
+/// Configuration with a long race timer. A guest answers slowly on a busy machine, and plain TCP does not
+/// reach its servers.
 const CONFIGURATION: &str = "race_timer_ms = 3000\n";
 
-/// A guest, the host next to it, and a daemon there.
+/// A guest, the host next to it, and a daemon on that host.
 struct World {
-    // Drop order: the daemon, the lab's content, the guest and its namespaces.
+    // The fields are dropped in this order: the daemon, the lab's content, the guest and its namespaces.
     daemon: Daemon,
     ours: Host,
     lab: Lab,
@@ -33,7 +36,7 @@ struct World {
 }
 
 impl World {
-    /// Returns none, and reports a skip, if no guest can be booted.
+    /// Creates the world. If no guest can be booted, reports a skipped test and returns `None`.
     fn new() -> Option<Self> {
         if let Some(what) = Guest::missing() {
             testbed::skip(&format!("{what} is missing"));
@@ -51,7 +54,7 @@ impl World {
         Some(Self { daemon, ours, lab, guest })
     }
 
-    /// Creates a file of random bytes; returns its path here and in the guest.
+    /// Creates a file of random bytes, and returns its paths on this machine and in the guest.
     fn file(&self, dir: PathBuf) -> (PathBuf, String) {
         let file = dir.join("file");
         files::make_random(&file, FILE_BYTES).unwrap();
@@ -66,27 +69,27 @@ impl World {
         self.ours.spawn("native", command).unwrap()
     }
 
-    /// Starts a native server in the guest on [`PORT`], with more arguments, and waits until it listens.
+    /// Starts a native server in the guest on [`PORT`], with further arguments, and waits until it listens.
     fn serve_inside(&self, program: &str, words: &[&str]) -> Process {
         let mut server = self.start_inside(program, &[&[PORT.to_string().as_str()], words].concat());
         server.wait_until("listening", LIMIT, |server| server.stdout().contains("listening")).unwrap();
         server
     }
 
-    /// Serves a directory with nginx in the guest on [`PORT`], native through `withsctp` and unreachable over
-    /// TCP.
+    /// Serves a directory with nginx in the guest on [`PORT`]. `withsctp` makes nginx native, and TCP does
+    /// not reach it.
     fn serve_by_nginx(&self, directory: &str) {
         self.guest.run(&NGINX.replace("DIRECTORY", directory)).unwrap();
         assert!(!self.guest.run("ss -Hltn").unwrap().contains("7000"), "it listens by TCP, too");
     }
 
-    /// Returns the report of a native client in the guest on nginx's answer.
+    /// Requests a file from nginx with a native client in the guest, and returns the client's report.
     fn ask_nginx(&self, how: &str) -> String {
         let client = self.start_inside(WEB_CLIENT, &[OURS, &HTTP_PORT.to_string(), how]);
         client.finish(LIMIT).unwrap().good().unwrap().stdout.trim().to_owned()
     }
 
-    /// Runs a Python program on our side, which has only TCP, and returns its output.
+    /// Runs a Python program on the host, where it has only TCP, and returns its output.
     fn python(&self, program: &str, words: &[&str]) -> String {
         let mut command = self.ours.command("python3");
         command.args(["-c", program]).args(words);
@@ -100,7 +103,7 @@ impl World {
     }
 }
 
-/// Python's web server on a native SCTP socket, on port argv[1] and for directory argv[2].
+/// Python's web server on a native SCTP socket. It serves directory argv[2] on port argv[1].
 const WEB_SERVER: &str = "
 import functools, http.server, socket, sys
 class Server(http.server.ThreadingHTTPServer):
@@ -115,8 +118,8 @@ print('listening', flush=True)
 server.serve_forever()
 ";
 
-/// Requests `/file` from argv[1]:argv[2] on a native SCTP socket; shuts down its sending side at once if
-/// argv[3] is 'half'; prints the outcome of reading, and the SHA-256 of the body.
+/// Requests `/file` from argv[1]:argv[2] on a native SCTP socket. If argv[3] is 'half', shuts down its
+/// sending side at once. Prints the outcome of reading, and the SHA-256 of the body.
 const WEB_CLIENT: &str = "
 import errno, hashlib, socket, sys
 connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_SCTP)
@@ -147,7 +150,7 @@ fn curl_fetches_from_a_native_web_server() {
     }
 }
 
-/// nginx without a master, on port 7000, for the directory DIRECTORY.
+/// Script that runs nginx without a master process on port 7000. It serves the directory DIRECTORY.
 const NGINX: &str = "
 mkdir /tmp/nginx; cd /tmp/nginx
 printf '%s' 'daemon off; master_process off; user root; pid nginx.pid; error_log error.log; events {}
@@ -188,7 +191,7 @@ fn a_browser_draws_a_page_of_a_native_web_server_as_it_draws_it_from_files() {
     let from_files = browser.picture(&format!("file://{}/page.html", site.display())).unwrap();
     let served = browser.picture(&url).unwrap();
     assert!(served == from_files, "the pictures differ: {} and {} bytes", served.len(), from_files.len());
-    // Images of a page use parallel connections.
+    // The page's images use parallel connections.
     assert!(world.count("connects_sctp") > 2, "{} connections", world.count("connects_sctp"));
     assert_eq!(world.count("connects_fallback"), 0);
 }
@@ -208,7 +211,8 @@ fn native_clients_fetch_from_nginx_which_knows_tcp_alone() {
     assert!(wait_for(LIMIT, seen), "nginx saw other clients: {}", nginx.access_log());
 }
 
-/// On a native SCTP socket on port argv[1], reads to the end, then answers, and prints the outcome.
+/// Accepts a connection on a native SCTP socket on port argv[1]. Reads to the end, answers, and prints the
+/// outcome of the answer.
 const ANSWERS_AT_THE_END: &str = "
 import errno, socket, sys
 listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_SCTP)
@@ -233,7 +237,8 @@ connection.shutdown(socket.SHUT_WR)
 print(connection.recv(100))
 ";
 
-/// SCTP has no half-closed state: the native program gets an error when it answers, because its peer is gone.
+/// SCTP has no half-closed state. The native program gets an error when it answers, because its association
+/// has ended.
 #[test]
 #[ignore = "needs root: boots a guest with the kernel's SCTP"]
 fn a_client_that_ends_its_sending_has_all_of_it_read_by_a_native_server_which_cannot_answer() {
@@ -241,7 +246,7 @@ fn a_client_that_ends_its_sending_has_all_of_it_read_by_a_native_server_which_ca
     let server = world.serve_inside(ANSWERS_AT_THE_END, &[]);
     assert_eq!(world.python(ENDS_ITS_SENDING, &[GUEST, &PORT.to_string()]), "b''");
     let output = server.finish(LIMIT).unwrap().good().unwrap().stdout;
-    // The error depends on the arrival of SHUTDOWN COMPLETE.
+    // The error depends on whether SHUTDOWN COMPLETE has arrived.
     assert!(
         ["EPIPE 100000", "ESHUTDOWN 100000"].contains(&output.trim_start_matches("listening").trim()),
         "{output}"

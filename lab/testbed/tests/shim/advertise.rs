@@ -1,23 +1,26 @@
-//! Unmodified programs advertise their send buffers: by rule, by setting, and not by default.
+//! Tests of send-buffer advertisement for unmodified programs: through a rule, through a setting, and not by
+//! default.
 
 use crate::tap::Tap;
 use crate::world::{BULK, LIMIT, PORT, World};
 use testbed::Daemon;
 
-/// The chunk types, as tshark prints them.
+/// Types of chunks with data, as tshark prints them.
 const DATA: [&str; 2] = ["0", "64"];
+/// Types of COOKIE ECHO and COOKIE ACK chunks.
 const COOKIES: [&str; 2] = ["10", "11"];
+/// Type of advertisement chunks.
 const ADVERTISEMENT: &str = "150";
-/// Bytes sent by a program.
+/// Number of bytes that a program sends.
 const SIZE: &str = "4000000";
 
-/// Classifies one host's packets with DATA by their first chunk: the number that advertise, and the number that
-/// do not. Handshake packets, with a cookie first, are excluded.
+/// Returns the number of one host's packets with DATA that begin with an advertisement, and the number of those
+/// that do not. Handshake packets, which begin with a cookie chunk, do not count.
 fn count(world: &World, tap: Tap, sender: std::net::IpAddr) -> (usize, usize) {
     count_of(ADVERTISEMENT, world, tap, sender)
 }
 
-/// Like [`count`], for chunks of another type.
+/// Like [`count`], for advertisements of another chunk type.
 fn count_of(chunk_type: &str, world: &World, tap: Tap, sender: std::net::IpAddr) -> (usize, usize) {
     let filter = format!("sctp && ip.src == {sender} && !(ip.dst == {sender})");
     let packets = tap.fields(world, &filter, &["sctp.chunk_type"]);
@@ -30,7 +33,7 @@ fn count_of(chunk_type: &str, world: &World, tap: Tap, sender: std::net::IpAddr)
     (with, with_data.len() - with)
 }
 
-/// A program on beta sends as many bytes as one on alpha requests.
+/// Makes a program on alpha request [`SIZE`] bytes from a program on beta.
 fn fetch(world: &World) {
     let command = world.client(BULK, &["fetch", &world.target(), "1", SIZE, "1"]);
     world.alpha.run("fetch", command, LIMIT).unwrap().good().unwrap();
@@ -100,7 +103,7 @@ fn by_the_setting_a_shared_association_advertises_too() {
     fetch(&world);
     let shared = world.betas.as_ref().map(crate::world::status).unwrap();
     let (with, without) = count(&world, tap, world.link.right_v4().into());
-    // At least once per train; a train has at most 64 packets.
+    // Each train advertises at least once, and has up to 64 packets.
     assert!(with > without / 64 && with < without / 4, "{with} {without}");
     assert!(shared["associations"].as_array().unwrap().iter().any(|a| !a["shared_by"].is_null()), "{shared}");
 }
@@ -136,7 +139,7 @@ fn a_server_with_nothing_to_say_advertises_by_the_interval_of_its_rule_in_packet
     assert_eq!(world.fallbacks(), serde_json::json!([]));
     let filter = format!("sctp.chunk_type == 150 && ip.src == {}", world.link.right_v4());
     let packets = tap.fields(&world, &filter, &["sctp.chunk_type"]);
-    // Every 200 ms for three seconds; on a busy machine some are late.
+    // An advertisement is due every 200 ms for three seconds. On a busy machine, some are late.
     let alone = packets.lines().filter(|chunks| *chunks == ADVERTISEMENT).count();
     assert!((8..=17).contains(&alone), "{packets}");
 }

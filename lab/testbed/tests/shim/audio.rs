@@ -1,4 +1,4 @@
-//! Audio streamed by Icecast continues when the path in use is cut.
+//! Tests that an audio stream of Icecast continues when the path in use is cut.
 
 use crate::cases::PLAIN_PORT;
 use crate::world::{LIMIT, PORT, World};
@@ -12,14 +12,15 @@ use testbed::{Host, Offloads};
 
 /// Playing time, in seconds.
 const PLAY_S: u32 = 14;
-/// Time for both daemons to learn a second link, and listening time before and after the cut.
+/// Time for both daemons to confirm a second link, and listening time before the cut.
 const PAUSE: Duration = Duration::from_secs(3);
-/// Minimum buffer of players. A longer gap is audible.
+/// Minimum buffer of players; a longer gap is audible.
 const BUFFERED: Duration = Duration::from_secs(1);
-/// Interval between Icecast's pieces. A longer gap on its own host means that the machine is late.
+/// Interval between the pieces that Icecast sends. A longer gap on Icecast's own host means that the machine
+/// is too slow.
 const PIECE: Duration = Duration::from_millis(600);
 
-/// A listener that writes to a file.
+/// Listener that writes the audio to a file.
 struct Listener {
     process: testbed::Process,
     file: PathBuf,

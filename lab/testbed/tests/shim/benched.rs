@@ -1,10 +1,10 @@
-//! `sctpify bench` between two hosts.
+//! Tests of `sctpify bench` between two hosts.
 
 use crate::world::{LIMIT, PORT, World};
 use serde_json::Value;
 use testbed::{Process, Programs};
 
-/// Serves measurements on beta.
+/// Starts `sctpify bench --serve` on beta, and waits until it serves.
 fn serve(world: &World, seconds: &str) -> Process {
     let sctpify = Programs::find().unwrap().path("sctpify");
     let mut command = world.beta.command(sctpify);
@@ -35,7 +35,7 @@ fn transports_are_measured_one_by_one_and_the_report_says_what_carried_the_bytes
         assert_eq!(over_sctp, row["transport"] == "sctp", "{row}");
         assert!(row["connect_us"].as_u64() > Some(0) && row["bytes_per_s"].as_u64() > Some(100_000), "{row}");
     }
-    // One first, five later, one that sent data.
+    // Seven connections: a first one, five timed ones, and one for the transfer.
     assert_eq!(world.connects_sctp(), 7, "{}", world.fallbacks());
     server.stop();
     let output = measure(&world, &[]);

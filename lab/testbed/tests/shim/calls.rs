@@ -1,8 +1,8 @@
-//! Every system call on a connection behaves over SCTP as over TCP, at both ends.
+//! Tests that every system call on a connection behaves over SCTP as over TCP, at both ends.
 
 use crate::cases::{Difference, compare};
 
-/// The complete list of differences; docs/tcp-options.md documents them for users.
+/// Complete list of the differences. docs/tcp-options.md documents them for users.
 const DIFFERENCES: &[Difference] = &[Difference {
     case: "MSG_OOB",
     by_sctp: "poll 1, apart EINVAL '-', in the stream 'abcd'",

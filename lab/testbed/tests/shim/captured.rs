@@ -1,4 +1,4 @@
-//! The output of `sctpify capture`, verified by tshark.
+//! Tests of `sctpify capture`; tshark verifies its output.
 
 use crate::world::{BULK, LIMIT, PORT, World};
 use std::path::PathBuf;
@@ -8,10 +8,10 @@ use testbed::capture::judge_file;
 use testbed::process::wait_for;
 use testbed::{Offloads, Process, Programs};
 
-/// Duration of captures.
+/// Duration of captures, in seconds.
 const SECONDS: &str = "5";
 
-/// A running capture on alpha, and its file.
+/// Starts a capture on alpha, and returns it with its file.
 fn capture(world: &World) -> (Process, PathBuf) {
     let dir = world.alpha.dir().unwrap();
     let file = dir.join("capture.pcapng");
@@ -23,7 +23,7 @@ fn capture(world: &World) -> (Process, PathBuf) {
     (process, file)
 }
 
-/// Returns the comments of a capture file.
+/// Returns the destinations and comments of the packets in a capture file that have a comment.
 fn comments(file: &PathBuf) -> String {
     let mut command = Command::new("tshark");
     command.args(["-n", "-T", "fields", "-e", "ip.dst", "-e", "frame.comment", "-Y", "frame.comment", "-r"]);
@@ -56,7 +56,7 @@ fn the_first_packet_after_a_switch_of_paths_says_so() {
     let send = world.client(BULK, &["send", &world.target(), "60", "1000"]);
     let _sender = world.alpha.spawn("sender", send).unwrap();
     assert!(wait_for(LIMIT, || world.connects_sctp() == 1));
-    // Both paths are known and confirmed by then.
+    // After this time, both paths are known and confirmed.
     std::thread::sleep(Duration::from_secs(2));
     let (process, file) = capture(&world);
     world.link.silence().unwrap();

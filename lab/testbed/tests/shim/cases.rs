@@ -1,4 +1,4 @@
-//! Runs the C programs of `programs/c/cases.h` once over plain TCP and once over SCTP, and compares their
+//! Runs the C programs that use `programs/c/cases.h` once over plain TCP and once over SCTP. Compares their
 //! output line by line.
 
 use crate::world::{HTTP_PORT, LIMIT, PORT, World};
@@ -7,30 +7,33 @@ use std::time::Duration;
 use testbed::c_programs;
 use testbed::process::wait_for;
 
-/// No rule names this port: its connections are plain TCP.
+/// Port that no rule names, so its connections are plain TCP.
 pub(crate) const PLAIN_PORT: u16 = 7001;
-/// Nothing listens on this port, and no rule names it.
+/// Port on which nothing listens, and which no rule names.
 const PLAIN_CLOSED_PORT: u16 = 81;
 
-/// Time for the server's last case after the client has ended: longer than a case's own limit.
+/// Limit on the server's last case after the client has ended. It is longer than a case's own limit.
 const SERVER_LIMIT: Duration = Duration::from_secs(25);
 
-/// One output line that differs over SCTP, and the reason.
+/// Output line that differs over SCTP, with the reason.
 pub(crate) struct Difference {
-    /// "NAME connecting" or "NAME accepting", or "NAME" for both.
+    /// Case and end: "NAME connecting" or "NAME accepting", or "NAME" for both ends.
     pub(crate) case: &'static str,
-    /// The line over SCTP.
+    /// Output line over SCTP.
     pub(crate) by_sctp: &'static str,
     /// Reason for the difference from TCP.
     pub(crate) why: &'static str,
 }
 
-/// The output of each case, by "NAME connecting" and "NAME accepting".
+/// Output line of each case at each end, by "NAME connecting" or "NAME accepting".
 type Lines = BTreeMap<String, String>;
 
-/// Runs `program` over both, with this configuration of the connecting host. Fails on a difference that
-/// `differences` does not expect, on a case that already fails over TCP, on a connection that should have used
-/// SCTP but did not, and if the serving host still diverts ended connections.
+/// Runs `program` over plain TCP and over SCTP. `configuration` is that of the connecting host. Fails if:
+///
+/// - the output differs in a way that `differences` does not list
+/// - a case fails over TCP already
+/// - a connection did not use SCTP although it should have
+/// - the serving host still diverts packets of ended connections
 pub(crate) fn compare(configuration: &str, program: &str, libraries: &[&str], differences: &[Difference]) {
     let world = World::with(configuration, true);
     let binary = c_programs::build(program, world.lab.dir(), libraries).unwrap();
@@ -66,7 +69,7 @@ fn unexpected(by_tcp: &Lines, by_sctp: &Lines, differences: &[Difference]) -> Ve
     wrong
 }
 
-/// Runs all cases once.
+/// Runs all cases once, against a server on `port`. Nothing listens on `closed_port`.
 fn run(world: &World, binary: &str, port: u16, closed_port: u16) -> Lines {
     let server = world.serve(binary, &["serve", &port.to_string()]);
     let (to, port, closed) = (world.link.right_v4().to_string(), port.to_string(), closed_port.to_string());

@@ -1,4 +1,5 @@
-//! The clock is set, or the machine sleeps: timers use a clock that nobody can set.
+//! Tests in which the wall clock is set, or the machine sleeps. The daemon's timers use a clock that cannot
+//! be set.
 
 use crate::roaming::Transfer;
 use crate::world::{BULK, LIMIT, PORT, World};
@@ -12,16 +13,16 @@ use testbed::{Daemon, Host, Programs, c_programs};
 const DAY_S: i64 = 86_400;
 const YEAR_S: i64 = 365 * DAY_S;
 const PAUSE: Duration = Duration::from_secs(1);
-/// Longer than both watchdogs tolerate a stopped daemon.
+/// Duration for which the daemon is stopped. Both watchdogs tolerate less.
 const SLEEP: Duration = Duration::from_secs(8);
 
-/// A host's wall clock, which can be set without changing the machine's.
+/// Wall clock of a host, which can be set without a change of the machine's clock.
 struct WallClock {
     file: PathBuf,
 }
 
 impl WallClock {
-    /// Restarts the host's daemon with such a clock.
+    /// Restarts the host's daemon with a settable clock, and returns both.
     fn of(host: &Host) -> (WallClock, Daemon) {
         let dir = host.dir().unwrap();
         let (library, file) = (c_programs::build_preload("clock", &dir).unwrap(), dir.join("clock-offset"));
@@ -32,9 +33,9 @@ impl WallClock {
         (clock, daemon)
     }
 
-    /// Sets its offset from the machine's clock, in seconds.
+    /// Sets the offset from the machine's clock, in seconds.
     fn set(&self, offset_s: i64) {
-        // In place: the daemon has the file mapped.
+        // The file is written in place, because the daemon has mapped it.
         use std::os::unix::fs::FileExt;
         let file = fs::OpenOptions::new().create(true).write(true).truncate(false).open(&self.file).unwrap();
         file.write_all_at(&offset_s.to_ne_bytes(), 0).unwrap();
@@ -57,7 +58,8 @@ fn world() -> (World, [WallClock; 2]) {
     (world, [alpha_clock, beta_clock])
 }
 
-/// Returns the time of the latest connection according to alpha's daemon, in seconds from now.
+/// Returns the time of the latest connection according to alpha's daemon, in seconds relative to the
+/// machine's clock.
 fn age_of_latest_s(world: &World) -> i64 {
     let output = world.alphas.sctpify(&["explain", &world.target(), "--json"]).unwrap().good().unwrap();
     let output: Value = serde_json::from_str(&output.stdout).unwrap();
@@ -65,7 +67,7 @@ fn age_of_latest_s(world: &World) -> i64 {
     when_ms / 1000 - i64::try_from(today_s()).unwrap()
 }
 
-/// Returns the machine's own wall clock, in seconds since 1970.
+/// Returns the time of the machine's wall clock, in seconds since 1970.
 #[allow(clippy::disallowed_methods, reason = "the test compares it with the daemon's")]
 fn today_s() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs()
@@ -92,7 +94,7 @@ fn a_clock_that_is_set_forwards_and_backwards_by_years_is_not_felt() {
     assert!((age_of_latest_s(&world) - YEAR_S).abs() < DAY_S, "the daemon did not see its clock set");
 }
 
-/// A sleeping machine: its processes stop, and when it wakes the wall clock is hours later.
+/// Simulates a sleeping machine: its processes stop, and the wall clock is hours later when they continue.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn a_host_that_slept_for_hours_goes_on_where_it_was() {

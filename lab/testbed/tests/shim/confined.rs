@@ -1,4 +1,4 @@
-//! The remaining powers of a compromised daemon.
+//! Tests of the privileges and the access that a compromised daemon would have.
 
 use crate::world::{LIMIT, PORT, World, status};
 use std::collections::BTreeSet;
@@ -9,11 +9,12 @@ use std::time::Duration;
 use testbed::process::wait_for;
 use testbed::{Daemon, Host, Process, cpu};
 
-/// CAP_NET_ADMIN, CAP_KILL and CAP_CHOWN, and CAP_NET_ADMIN with CAP_NET_RAW, in the format of /proc.
+/// Capabilities of the supervisor, in the format of /proc: CAP_NET_ADMIN, CAP_KILL and CAP_CHOWN.
 const OF_SUPERVISOR: &str = "0000000000001021";
+/// Capabilities of the worker: CAP_NET_ADMIN and CAP_NET_RAW.
 const NET_ADMIN_AND_RAW: &str = "0000000000003000";
 
-/// Returns the values of this line of /proc/PID/status in all threads of a process.
+/// Returns the different values of this line of /proc/PID/status over all threads of a process.
 fn of_threads(process: u32, line: &str) -> BTreeSet<String> {
     let tasks = fs::read_dir(Path::new("/proc").join(process.to_string()).join("task")).unwrap();
     let value = |task: fs::DirEntry| {
@@ -69,7 +70,8 @@ fn settings_turn_each_of_them_off() {
     assert!(doctor.contains("sctpify set worker_user=,"), "{doctor}");
 }
 
-/// Returns the user id of a process, which must be the same in all threads and for all purposes.
+/// Returns the user id of a process. Its real, effective, saved and file system ids must be equal in all
+/// threads.
 fn uid_of(process: u32) -> u32 {
     let report = of_threads(process, "Uid");
     let all: BTreeSet<&str> = report.iter().flat_map(|line| line.split_whitespace()).collect();
@@ -91,17 +93,18 @@ fn the_worker_is_a_user_who_has_nothing_else_and_so_are_its_sockets() {
     assert!(output.contains(&format!("uid {uid}")), "{output}");
     let doctor = world.alphas.sctpify(&["doctor"]).unwrap().stdout;
     assert!(doctor.contains(&format!("uid {uid}")), "{doctor}");
-    // Sockets that share the port later must belong to the same user.
+    // The socket must belong to the worker's user, because later sockets that share the port do.
     for table in ["udp", "udp6"] {
         let sockets = world.alpha.tool("cat", &[&format!("/proc/net/{table}")]).unwrap();
         let of_sctp = sockets.lines().find(|line| line.contains(":26AB ")).unwrap();
         assert_eq!(of_sctp.split_whitespace().nth(7), Some(uid.to_string().as_str()), "{of_sctp}");
     }
-    // Even another process with the same user id can neither trace nor read it.
+    // Root owns the worker's files in /proc, so another process of the same user can neither trace the worker
+    // nor read its memory.
     assert_eq!(fs::metadata(format!("/proc/{worker}/mem")).unwrap().uid(), 0);
 }
 
-/// Starts a server on a UNIX socket of root with this mode; it prints the user of each peer.
+/// Starts a server of root on a UNIX socket with this mode. The server prints the user id of each peer.
 fn root_server(host: &Host, socket: &Path, mode: &str) -> Process {
     let tell = "
 import os, socket, struct, sys
@@ -121,10 +124,10 @@ while True:
     process
 }
 
-/// Runs a daemon whose store is at a socket of root with this mode; returns the user that the server saw, and
+/// Runs a daemon whose store is a socket of root with this mode. Returns the user id that the server saw, and
 /// the daemon's log.
 fn connect_to_a_socket_of_roots(mode: &str, more: &str) -> (Option<u32>, String) {
-    // The daemon checks both store and rules every five seconds.
+    // The daemon checks the store and the rules every five seconds.
     const LIMIT: Duration = Duration::from_secs(20);
     let dir = tempfile::tempdir().unwrap();
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -148,15 +151,15 @@ fn connect_to_a_socket_of_roots(mode: &str, more: &str) -> (Option<u32>, String)
 fn a_socket_that_is_roots_alone_is_out_of_the_workers_reach() {
     let (seen, log) = connect_to_a_socket_of_roots("600", "");
     assert!(seen.is_none() && log.contains("Permission denied"), "{seen:?}: {log}");
-    // A socket that all may connect to is reached, but not as root.
+    // The worker reaches a socket that all users may connect to, but not as root.
     let (seen, log) = connect_to_a_socket_of_roots("666", "");
     assert!(seen.is_some_and(|uid| uid != 0), "{seen:?}: {log}");
-    // This is the purpose of the user id.
+    // The control: a worker that stays root reaches the socket.
     let (seen, log) = connect_to_a_socket_of_roots("600", "worker_user = \"root\"\n");
     assert_eq!(seen, Some(0), "{log}");
 }
 
-/// Returns mode and owner of a file.
+/// Returns the mode and the owner of a file.
 fn of_file(path: &Path) -> (u32, u32) {
     let status = fs::metadata(path).unwrap();
     (status.mode() & 0o7777, status.uid())
@@ -169,12 +172,12 @@ fn the_worker_cannot_set_its_successor_free_but_root_can() {
     let (dir, rules) = (world.alpha.dir().unwrap().join("sctpifyd"), "rules");
     let file = dir.join("sctpify.toml");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
-    // The daemon still writes its own files, and keeps mode and owner.
+    // The daemon still writes its own files, and keeps their mode and owner.
     world.alphas.sctpify(&["set", "race_timer_ms=200"]).unwrap().good().unwrap();
     assert_eq!(world.alphas.sctpify(&["get", "race_timer_ms"]).unwrap().stdout.trim(), "200");
     assert!(fs::read_to_string(&file).unwrap().contains("race_timer_ms = 200"));
     assert_eq!((of_file(&file), of_file(&dir.join(rules))), ((0o600, 0), (0o600, 0)));
-    // The request of `sctpify set`, as the worker would forward it.
+    // Sends the request of `sctpify set` directly to the control socket, as a compromised worker could.
     let ask = "
 import socket, sys
 s = socket.socket(socket.AF_UNIX)
@@ -187,7 +190,7 @@ print(s.makefile().readline())
     let output = world.alpha.run("ask", command, LIMIT).unwrap().good().unwrap().stdout;
     assert!(output.contains("changed only by root"), "{output}");
     assert!(!fs::read_to_string(&file).unwrap().contains("confine_files"));
-    // Root's own program writes it, and makes the daemon reload it.
+    // A program of root writes the setting, and makes the daemon reload it.
     world.alphas.sctpify(&["set", "confine_files=0"]).unwrap().good().unwrap();
     assert!(fs::read_to_string(&file).unwrap().contains("confine_files = false"));
     assert_eq!(of_file(&file), (0o600, 0));
@@ -221,14 +224,15 @@ fn without_a_supervisor_it_stays_who_it_is_and_says_so() {
     assert_eq!(uid_of(daemon.id()), 0);
     is_everywhere(daemon.id(), "Seccomp", "2");
     assert!(daemon.stderr().contains("no supervisor writes its files"), "{}", daemon.stderr());
-    // The daemon writes them itself.
+    // The daemon writes its files itself.
     let mut set = alpha.command(programs.path("sctpify"));
     set.args(["set", "race_timer_ms=200"]).env("SCTPIFY_CONTROL", &socket);
     alpha.run("set", set, LIMIT).unwrap().good().unwrap();
     assert_eq!(of_file(&dir.join("sctpify.toml")), (0o600, 0));
 }
 
-/// A rules file that links outside the state directory, as an intruder would plant to read a file.
+/// Replaces the rules file by a link to a file outside the state directory, as an intruder would to read that
+/// file. Then reloads the rules. Returns the success of the reload and its output.
 fn reload_of_a_rules_file_elsewhere(configuration: &str) -> (bool, String) {
     let world = World::with(configuration, false);
     let (rules, elsewhere) =
@@ -248,7 +252,8 @@ fn a_file_that_is_not_its_own_is_out_of_the_daemons_reach() {
     assert!(could, "{text}");
 }
 
-/// The daemon cannot bind a port reserved for root, but binds it for such a client and shows it to the server.
+/// The daemon cannot bind ports below 1024, which are reserved for root. If the client has such a port, the
+/// daemon still shows it to the server.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn a_clients_port_below_1024_is_kept() {

@@ -1,4 +1,4 @@
-//! Access to the control socket: users that may query a daemon, and users that may change it.
+//! Tests of access to the control socket: which users may query a daemon, and which users may change it.
 
 use crate::world::LIMIT;
 use std::fs;
@@ -7,13 +7,15 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use testbed::{Finished, Host, Lab, Process, Programs};
 
-/// A user and a group other than root.
+/// Id of a user, and of a group, other than root.
 const NOBODY: u32 = 65534;
-/// Executes the daemon with another /etc/group: $1 is that file, the rest the command.
+/// Script that executes the daemon with another /etc/group. $1 is that file, and the other arguments are the
+/// command.
 const START: &str = "mount --bind \"$1\" /etc/group && shift && exec \"$@\"";
 const START_LIMIT: Duration = Duration::from_secs(10);
 
-/// A daemon that creates its control socket's directory itself, below one that all may enter.
+/// Daemon that creates the directory of its control socket itself, below a directory that all users may
+/// enter.
 struct Controlled {
     alpha: Host,
     programs: Programs,
@@ -24,7 +26,7 @@ struct Controlled {
 }
 
 impl Controlled {
-    /// Starts it on a host with these groups, in the format of /etc/group.
+    /// Starts the daemon on a host with these groups, in the format of /etc/group.
     fn start(groups: &str) -> Controlled {
         let (programs, lab) = (Programs::find().unwrap(), Lab::new().unwrap());
         let alpha = lab.host("alpha").unwrap();

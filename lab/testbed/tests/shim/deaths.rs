@@ -1,5 +1,5 @@
-//! A daemon dies by SIGKILL during a transfer: live connections get an error at both ends, never a clean end of
-//! file; new ones use plain TCP at once.
+//! Tests in which SIGKILL ends a daemon during a transfer. Live connections get an error at both ends, never a
+//! clean end of file. New connections use plain TCP at once.
 
 use crate::world::{BULK, LIMIT, PORT, World};
 use nix::sys::signal::{Signal, kill};
@@ -8,12 +8,12 @@ use std::time::Duration;
 use testbed::process::wait_for;
 use testbed::{Daemon, Host, cpu};
 
-/// Time during which new connections may fail after a daemon's death.
+/// Time after a daemon's death within which new connections may fail.
 const RECOVERY_LIMIT: Duration = Duration::from_millis(1_500);
 /// Time within which both ends of a live connection must get their error.
 const ERROR_LIMIT: Duration = Duration::from_secs(20);
 
-/// The processes of the daemon to kill.
+/// Processes of the daemon that a test kills.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Victims {
     All,
@@ -35,7 +35,7 @@ pub(crate) fn kill_processes(host: &Host, daemon: &Daemon, victims: Victims) {
     }
 }
 
-/// Kills during a transfer, and checks both of its ends, then new connections.
+/// Kills the processes during a transfer. Checks the ends of the transfer, and new connections.
 fn a_death_is_an_error_for_live_connections_and_tcp_for_new_ones(is_at_alpha: bool, victims: Victims) {
     after_a_death(is_at_alpha, |world| {
         let (host, daemon) = victim(world, is_at_alpha);
@@ -47,7 +47,8 @@ pub(crate) fn victim(world: &World, is_at_alpha: bool) -> (&Host, &Daemon) {
     if is_at_alpha { (&world.alpha, &world.alphas) } else { (&world.beta, world.betas.as_ref().unwrap()) }
 }
 
-/// Applies a cause of death during a transfer; checks its ends and new connections, and returns the world.
+/// Calls `cause`, which makes a daemon die, during a transfer. Checks the ends of the transfer and new
+/// connections, and returns the world.
 pub(crate) fn after_a_death(is_at_alpha: bool, cause: impl FnOnce(&World)) -> World {
     let world = World::new();
     let port = PORT.to_string();
@@ -55,7 +56,7 @@ pub(crate) fn after_a_death(is_at_alpha: bool, cause: impl FnOnce(&World)) -> Wo
     let target = world.target();
     let sender = world.alpha.spawn("sender", world.client(BULK, &["send", &target, "60", "65536"])).unwrap();
     assert!(wait_for(LIMIT, || world.connects_sctp() == 1), "the connection is not carried over SCTP");
-    // The receiver listens until it has taken its connection. Until then the port is in use.
+    // The receiver occupies the port until it has accepted its connection.
     let listeners = || world.beta.tool("ss", &["-Hltn", "sport", "=", &format!(":{port}")]).unwrap();
     assert!(wait_for(LIMIT, || listeners().trim().is_empty()), "{}", listeners());
     let server = world.serve(BULK, &["accept", &port]);
@@ -109,11 +110,11 @@ fn the_servers_supervisor_dies_and_its_worker_with_it() {
     a_death_is_an_error_for_live_connections_and_tcp_for_new_ones(false, Victims::First);
 }
 
-/// Times of kills after a transfer's start: during the handshake, early and late in the stream, and after its
+/// Times from a transfer's start to the kill: during the handshake, early and late in the stream, and after its
 /// end.
 const MOMENTS_MS: [u64; 7] = [0, 1, 3, 20, 60, 150, 400];
 
-/// Sends this many bytes to each client, and closes.
+/// Sends argv[2] bytes to each client on port argv[1], and closes the connection.
 pub(crate) const SEND_TO_ALL: &str = "
 import socket, sys, threading
 def send(client):
@@ -125,7 +126,7 @@ print('listening')
 while True: threading.Thread(target=send, args=(listener.accept()[0],)).start()
 ";
 
-/// Counts bytes up to the end of file; any error becomes the exit status.
+/// Prints the number of bytes up to the end of file. Any error ends it with a nonzero exit status.
 const COUNT_TO_THE_END: &str = "
 import socket, sys
 stream, count = socket.create_connection((sys.argv[1], int(sys.argv[2]))), 0
@@ -133,7 +134,7 @@ while piece := stream.recv(65536): count += len(piece)
 print(count)
 ";
 
-/// The end of file is the stream's only end mark: a clean cut would look like a complete file.
+/// The end of file is the only end mark of the stream, so a stream that is cut cleanly would look complete.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn at_any_moment_a_death_means_the_whole_file_or_an_error() {

@@ -1,4 +1,5 @@
-//! A full disk under the state directory: changes are rejected without effect, and everything else continues.
+//! Tests with a full disk under the state directory. Changes are rejected without effect, and everything else
+//! continues.
 
 use crate::world::LIMIT;
 use std::path::PathBuf;
@@ -7,7 +8,8 @@ use std::time::Duration;
 use testbed::{Finished, Host, Lab, Process, Programs};
 
 const START_LIMIT: Duration = Duration::from_secs(10);
-/// Executes the daemon with its own small disk: $1 is the state directory, the rest the command.
+/// Script that executes the daemon with a separate small disk. $1 is the state directory, and the other
+/// arguments are the command.
 const START: &str = "mount -t tmpfs -o size=64k tmpfs \"$1\" && shift && exec \"$@\"";
 
 struct SmallDisk {
@@ -42,7 +44,7 @@ impl SmallDisk {
         self.alpha.run("shimrules", command, LIMIT).unwrap()
     }
 
-    /// Runs a command that sees the daemon's disk.
+    /// Runs a script in the daemon's mount namespace, where the small disk is visible.
     fn on_its_disk(&self, script: &str) -> Finished {
         let mut command = Command::new("nsenter");
         command.arg(format!("--mount=/proc/{}/ns/mnt", self.daemon.id()));
@@ -50,7 +52,7 @@ impl SmallDisk {
         self.alpha.run("nsenter", command, LIMIT).unwrap()
     }
 
-    /// Returns the names and checksums of its state files.
+    /// Returns the names and checksums of the daemon's state files.
     fn files(&self) -> String {
         self.on_its_disk("cd \"${1%/*}\" && find . -type f ! -name fill -exec sha256sum {} + | sort").stdout
     }
@@ -75,7 +77,7 @@ fn a_rule_that_cannot_be_written_is_refused_and_not_in_force_until_there_is_room
     assert!(host.rules().contains("7002"));
 }
 
-/// The disk has room for the beginning of the new file, which must not replace the old one.
+/// The disk has room for only the beginning of the new file. That beginning must not replace the old file.
 #[test]
 #[ignore = "needs root: makes network and mount namespaces"]
 fn a_disk_that_fills_while_the_rules_are_written_keeps_those_of_before() {

@@ -1,4 +1,4 @@
-//! Associations between two daemons that are encrypted, and peers that are known by their keys.
+//! Tests of encrypted associations between two daemons, and of peers that are known by their keys.
 
 use crate::confined::worker_of;
 use crate::deaths::{Victims, kill_processes};
@@ -18,11 +18,11 @@ use testbed::{Daemon, Host, Process, Programs};
 
 const TRY: &str = "encryption = \"try\"\n";
 const REQUIRE: &str = "encryption = \"require\"\n";
-/// The port of shared associations.
+/// Port of shared associations.
 const SHARED_PORT: u16 = 9899;
-/// A text that no packet may contain.
+/// Text that no packet may contain.
 const SECRET: &str = "the payload that nobody between the hosts may read";
-/// Sends the text a thousand times to each client.
+/// Sends the text argv[2] a thousand times to each client on port argv[1].
 const TELL: &str = "
 import socket, sys
 listener = socket.create_server(('', int(sys.argv[1])))
@@ -47,7 +47,8 @@ while True:
 print(count)
 ";
 
-/// Begins a handshake from each of many ports, 300 a second, as one who encrypts; sends no key. Goes on until it is ended.
+/// Begins 300 handshakes per second, each from another port, and offers encryption in each, but sends no key. Prints
+/// "enough" after 700 associations, and runs until it is ended.
 const HANDSHAKES_WITHOUT_KEYS: &str = "
 bound = udp()
 peer, port, kind = (sys.argv[1], PORT), int(sys.argv[2]), sys.argv[3]
@@ -70,22 +71,23 @@ for n in range(10 ** 6):
                 made += 1
                 if made == 700: print('enough', flush=True)";
 
-/// Time for which packets get lost, longer than a client waits for COOKIE ACK.
+/// Time during which packets get lost. It is longer than a client waits for COOKIE ACK.
 const LOSSES: Duration = Duration::from_secs(4);
-/// Limit on a program's wait for its error after the peer's daemon died: nobody can seal a report of that.
+/// Limit on the time until a program gets its error after the peer's daemon has died. No process can send a sealed
+/// report of the death.
 const NOTICED: Duration = Duration::from_secs(40);
 
-/// A server of the secret text on beta.
+/// Starts a server of the secret text on beta.
 fn teller(world: &World) -> Process {
     world.serve("python3", &["-c", TELL, &PORT.to_string(), SECRET])
 }
 
-/// Reads the text; returns whether all of it came.
+/// Reads the text over a connection, and returns true if all of it arrived.
 fn read(world: &World) -> bool {
     read_by(world, READ)
 }
 
-/// Tries to read the text where the connection is dropped; returns whether all of it came.
+/// Like [`read`], with a short timeout, for connections that are expected to be dropped.
 fn read_in_vain(world: &World) -> bool {
     read_by(world, &READ.replace("timeout=30", "timeout=4"))
 }
@@ -97,7 +99,8 @@ fn read_by(world: &World, reader: &str) -> bool {
     output.stdout.trim() == (SECRET.len() * 1000).to_string()
 }
 
-/// Returns the packets of two connections over SCTP: one on its own association, and one on the shared association.
+/// Makes two connections over SCTP, one on its own association and one on a shared association. Returns the captured
+/// packets.
 fn captured_transfers(world: &World) -> Vec<u8> {
     let _server = teller(world);
     let file = world.beta.dir().unwrap().join("transfers.pcap");
@@ -140,7 +143,7 @@ fn peers(daemon: &Daemon) -> Vec<Value> {
     report["peers"].as_array().unwrap().clone()
 }
 
-/// Restarts a host's daemon, after a change of its files.
+/// Stops a host's daemon, calls `change`, which may change its files, and starts the daemon again.
 fn restart(host: &Host, daemon: &mut Option<Daemon>, change: impl FnOnce()) {
     daemon.take().unwrap().stop();
     change();
@@ -150,7 +153,7 @@ fn restart(host: &Host, daemon: &mut Option<Daemon>, change: impl FnOnce()) {
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn an_encrypted_transfer_arrives_and_no_packet_shows_it() {
-    // The comparison shows that the search finds the text.
+    // The control: in an unencrypted transfer, the search finds the text.
     assert!(shows_text(&captured_transfers(&World::of_each(TRY, Some(UNENCRYPTED)))));
     let world = World::of_each(TRY, Some(TRY));
     let betas = world.betas.as_ref().unwrap();
@@ -203,7 +206,7 @@ fn where_one_host_requires_encryption_and_the_other_has_none_both_say_why() {
         assert!(world.alphas.log().contains("encryption"), "{}", world.alphas.log());
         let learned = world.alphas.shimrules(&["-L"]).unwrap().stdout;
         assert!(!learned.contains("probed"), "nothing is learned: {learned}");
-        // A rule that requires SCTP refuses instead.
+        // A rule that requires SCTP refuses the connection instead.
         let rule = ["-A", "-c", "remote", "-p", "enable", "-P", &PORT.to_string(), "--require"];
         world.alphas.shimrules(&["-D", "-c", "remote", "-p", "enable", "-P", &PORT.to_string()]).unwrap();
         world.alphas.shimrules(&rule).unwrap().good().unwrap();
@@ -212,13 +215,13 @@ fn where_one_host_requires_encryption_and_the_other_has_none_both_say_why() {
     }
 }
 
-/// Changes the rule for the port.
+/// Sets the encryption mode of the rule for [`PORT`].
 fn secure(daemon: &Daemon, chain: &str, mode: &str) {
     let rule = ["-A", "-c", chain, "-p", "enable", "-P", &PORT.to_string(), "--secure", mode];
     daemon.shimrules(&rule).unwrap().good().unwrap();
 }
 
-/// Returns the fault for which alpha's latest connection was refused.
+/// Makes a connection that alpha must refuse, and returns the fault that alpha reports.
 fn refused_for(world: &World) -> String {
     assert!(!read_in_vain(world));
     let mut reason = world.fallbacks()[0]["reason"].take();
@@ -243,10 +246,10 @@ fn a_rule_requires_encryption_with_one_peer_where_the_setting_requires_none() {
     assert_eq!(world.connects_sctp(), 0);
     add(&key(world.betas.as_ref().unwrap()), "beta", &there);
     secure(alphas, "remote", "require=beta");
-    // The second one may go over a shared association.
+    // The second connection may use a shared association.
     assert!(read(&world) && read(&world));
     assert_eq!((world.connects_sctp(), counter(alphas, "changed_peers")), (2, 0), "{:?}", world.fallbacks());
-    // A shared association lives now, and is not gamma's.
+    // A shared association may exist now, but its peer is not gamma.
     secure(alphas, "remote", "require=gamma");
     assert_eq!(refused_for(&world), "not_the_peer");
     let told = alphas.sctpify(&["explain", &world.target()]).unwrap().stdout;
@@ -296,7 +299,7 @@ fn a_rule_for_a_listener_refuses_associations_of_other_peers_and_in_the_clear() 
     assert!(read(&world) && read(&world));
     assert_eq!(world.connects_sctp(), 2, "{:?}", world.fallbacks());
     drop(server);
-    // Neither on the shared association nor on another one, and the program hears of neither.
+    // The connection is refused on a shared association and on a separate one, and the program sees neither attempt.
     let told = TELL.replace("listener.accept()", "listener.accept(); print('accepted', flush=True)");
     let server = world.serve("python3", &["-c", &told, &PORT.to_string(), SECRET]);
     secure(betas, "local", "require=alpha");
@@ -311,7 +314,7 @@ fn a_rule_for_a_listener_refuses_associations_of_other_peers_and_in_the_clear() 
 fn a_connection_that_is_opened_while_its_rule_changes_is_as_the_new_rule_requires() {
     let world = World::of_each(TRY, Some(UNENCRYPTED));
     let _server = teller(&world);
-    // COOKIE ACK is lost for a while.
+    // Drops COOKIE ACK for a while.
     let chain = "{ chain in { type filter hook input priority 0; udp sport 9899 udp length < 32 drop; }; }";
     world.alpha.tool("nft", &[&format!("table inet short {chain}")]).unwrap();
     let reader = READ.replace("timeout=30", "timeout=4");
@@ -422,7 +425,7 @@ fn where_encryption_is_required_a_known_host_without_it_or_without_sctp_is_refus
         (&"required".into(), &"key_gone".into())
     );
     assert_eq!(counter(&world.alphas, "changed_peers"), 1);
-    // Nobody may get plain TCP by keeping SCTP from working, neither now nor by what is learned from it.
+    // An attacker that blocks SCTP must not cause plain TCP, neither now nor later through the learned table.
     world.betas.take().unwrap().stop();
     for _ in 0..2 {
         assert!(!read_in_vain(&world));
@@ -462,14 +465,14 @@ fn the_workers_user_cannot_read_the_hosts_key_and_the_supervisor_alone_has_it() 
         fs::read_link(entry.unwrap().path()).is_ok_and(|to| to == file)
     };
     assert!(!open.into_iter().any(has_it), "an open descriptor");
-    // The secret part of a key in PKCS #8 is not in the worker's memory either.
+    // The worker's memory does not contain the secret part of the key (PKCS #8).
     let der = fs::read(&file).unwrap();
     let seed = &der[16..48];
     assert!(!memory_has(worker, seed), "in the worker's memory");
     assert!(memory_has(world.alphas.id(), seed), "in the supervisor's");
 }
 
-/// Reports whether these bytes are in a process's memory.
+/// Reports whether a process's writable memory contains these bytes.
 fn memory_has(process: u32, bytes: &[u8]) -> bool {
     use std::os::unix::fs::FileExt;
     let maps = fs::read_to_string(format!("/proc/{process}/maps")).unwrap();
@@ -519,7 +522,7 @@ fn an_encrypted_connection_ends_with_an_error_when_the_peers_worker_dies() {
     }
 }
 
-/// Drops the server's first message about keys, which is longer than INIT ACK and COOKIE ACK.
+/// Drops the server's first message of the key management, which is longer than INIT ACK and COOKIE ACK.
 fn drop_keys(world: &World) {
     let chain = "{ chain in { type filter hook input priority 0; udp sport 9899 udp length > 1000 drop; }; }";
     world.alpha.tool("nft", &[&format!("table inet long {chain}")]).unwrap();
@@ -554,7 +557,7 @@ fn keys_are_awaited_for_longer_than_cookies_while_packets_get_lost() {
     let command = world.client("python3", &["-c", READ, &target, &PORT.to_string()]);
     let reader = world.alpha.spawn("read", command).unwrap();
     thread::sleep(LOSSES);
-    // This drops the held SYN, too.
+    // The removal of the table also makes the kernel drop the held SYN.
     world.alpha.tool("nft", &["delete", "table", "inet", "long"]).unwrap();
     let output = reader.finish(LIMIT).unwrap().good().unwrap();
     assert_eq!(output.stdout.trim(), (SECRET.len() * 1000).to_string());
@@ -570,7 +573,7 @@ fn hosts_that_share_a_key_encrypt_with_it() {
         let betas = world.betas.as_ref().unwrap();
         give_key(&world.alpha, &world.alphas, Some(KEY));
         give_key(&world.beta, betas, Some(KEY));
-        // While a key is introduced, one host requires it before the other.
+        // While a key is introduced, one host requires it before the other host does.
         if !is_required {
             world.alphas.sctpify(&["set", "peer_key_required=0"]).unwrap().good().unwrap();
         }
@@ -639,7 +642,7 @@ fn hosts_whose_people_compare_the_words_of_a_connection_are_paired() {
         let known = peers(daemon);
         assert_eq!((&known[0]["by"], &known[0]["name"]), (&"paired".into(), &name.into()), "{known:?}");
     }
-    // Words prove no address: beta has never dialled alpha.
+    // The words prove no address, because beta has never connected to alpha.
     assert_eq!(peers(betas)[0]["addresses"], Value::from(Vec::<Value>::new()));
     transfer.end(&world);
 }
@@ -709,7 +712,7 @@ fn routers_read_the_advertisements_of_encrypted_associations() {
     let capture = captured_transfers(&world);
     assert_eq!(counter(&world.alphas, "encrypted"), 2);
     assert!(!shows_text(&capture));
-    // The chunk of 8 octets, and the DTLS chunk behind it.
+    // An advertisement chunk of 8 octets (type 0x96), followed by a DTLS chunk (type 65).
     let advertised = |w: &[u8]| w[0] == 0x96 && w[2..4] == [0, 8] && w[8] == 65;
     assert!(capture.windows(9).filter(|w| advertised(w)).count() > 10);
 }

@@ -1,4 +1,4 @@
-//! Reports of changes of paths: `status`, `watch --events` and the log.
+//! Tests of reports of path events in `status`, `watch --events` and the log.
 
 use nix::sys::signal::Signal;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use testbed::process::wait_for;
 use testbed::{Daemon, Link, Offloads, Process, Programs};
 
-/// Two hosts on two links, a transfer from alpha to beta that uses the first one, and who follows the events at alpha.
+/// Two hosts on two links, a transfer from alpha to beta over the first link, and `sctpify watch --events` at alpha.
 struct Story {
     world: World,
     second: Link,
@@ -22,19 +22,19 @@ impl Story {
         let receiver = world.serve(BULK, &["receive", &PORT.to_string()]);
         let send = world.client(BULK, &["send-paced", &world.target(), "100", "1000", "20000"]);
         let sender = world.alpha.spawn("sender", send).unwrap();
-        // Both links are proven.
+        // The story begins once both links are confirmed.
         let is_ready = || links(&world.alphas).len() == 2;
         assert!(wait_for(LIMIT, is_ready), "{:?}", world.alphas.sctpify(&["paths"]));
         let mut command = world.alpha.command(Programs::find().unwrap().path("sctpify"));
         command.args(["watch", "--events", "--interval", "50"]);
         command.env("SCTPIFY_CONTROL", world.alpha.dir().unwrap().join("sctpifyd/control.sock"));
         let watcher = world.alpha.spawn("watcher", command).unwrap();
-        // It has asked once when it has slept once; an event before that would not be its own.
+        // During this pause, the watcher sends its first query. It reports only events after that query.
         std::thread::sleep(std::time::Duration::from_millis(500));
         Story { world, second, watcher, _programs: [receiver, sender] }
     }
 
-    /// Waits until somebody who follows the events reads one of this kind.
+    /// Waits until the watcher prints an event of this kind, and returns the event.
     fn await_event(&self, kind: &str) -> Value {
         let of_kind = || self.events().into_iter().find(|event| event["event"] == kind);
         assert!(

@@ -1,5 +1,5 @@
-//! The promises of docs/faults.md for failures outside the network: a process is stopped, or others change the
-//! firewall.
+//! Tests of the promises in docs/faults.md for failures outside the network: a process is stopped, or another
+//! program changes the firewall.
 
 use crate::confined::worker_of;
 use crate::roaming::Transfer;
@@ -10,12 +10,12 @@ use std::time::Duration;
 use testbed::Host;
 use testbed::process::{now, wait_for};
 
-/// Limit on a connect during which the worker stops: two and a half seconds until the supervisor has killed it,
-/// and the second after which the application's kernel retransmits its SYN.
+/// Limit on a connect while the worker is stopped. The supervisor kills the worker after two and a half
+/// seconds. The client's kernel retransmits the SYN up to a second later.
 const HANG_LIMIT: Duration = Duration::from_secs(5);
 /// Time after which a connect counts as hanging.
 const CONNECT_LIMIT: Duration = Duration::from_secs(20);
-/// Time after which the kernel has noticed by itself that nobody takes SYNs.
+/// Time after which the kernel itself has noticed that no process handles held SYNs.
 const LAPSE: Duration = Duration::from_millis(2_300);
 /// Limit on a connect over plain TCP, including the program's start.
 const PLAIN_LIMIT: Duration = Duration::from_millis(500);
@@ -24,7 +24,7 @@ fn signal(process: u32, signal: Signal) {
     kill(Pid::from_raw(process.try_into().unwrap()), signal).unwrap();
 }
 
-/// Times one connect from alpha to beta.
+/// Connects once from alpha to beta, and returns the duration.
 fn connect(world: &World) -> Duration {
     let start = now();
     let command = world.client(BULK, &["connect", &world.target(), "1"]);
@@ -32,7 +32,7 @@ fn connect(world: &World) -> Duration {
     start.elapsed()
 }
 
-/// Creates a world where connects succeed over SCTP.
+/// Creates a world with a server on beta, and checks that connects use SCTP.
 fn working() -> (World, testbed::Process) {
     let world = World::new();
     let server = world.serve(BULK, &["accept", &PORT.to_string()]);
@@ -63,7 +63,7 @@ fn a_supervisor_that_stands_still_is_not_felt() {
     assert_eq!(world.connects_sctp(), 2);
 }
 
-/// As with a debugger or a frozen cgroup: no process is left to kill the worker.
+/// A debugger or a frozen cgroup has this effect: no process is left that could kill the worker.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn where_both_stand_still_the_kernel_lets_new_connections_pass_and_later_all_goes_on() {
@@ -92,8 +92,8 @@ fn a_transfer_outlives_a_standstill_of_the_daemon() {
     transfer.end(&world);
 }
 
-/// Runs a transfer during which something happens to both hosts; the transfer must arrive whole, and the next
-/// connection must use SCTP as well.
+/// Runs a transfer, and calls `what` for both hosts meanwhile. The transfer must arrive complete, and the next
+/// connection must also use SCTP.
 fn nothing_is_felt_of(what: impl Fn(&World, &Host)) {
     let world = World::new();
     let transfer = Transfer::begin(&world);
@@ -114,7 +114,7 @@ fn a_flush_of_all_nftables_rules_is_not_felt() {
     });
 }
 
-/// As firewalld and nftables.service do: replaces all their rules in one transaction.
+/// Ruleset that replaces all rules in one transaction, as firewalld and nftables.service do.
 const RELOADED: &str = "
 flush ruleset
 table inet firewall {
@@ -139,7 +139,7 @@ fn a_firewall_that_is_loaded_anew_with_the_port_open_is_not_felt() {
     });
 }
 
-/// conntrack -F over netlink, as conntrack(8) implements it.
+/// Program that performs `conntrack -F` over netlink, as conntrack(8) does.
 const FLUSH_CONNTRACK: &str = "
 import socket, struct
 s = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12)
@@ -170,7 +170,7 @@ fn an_interface_that_goes_down_for_a_second_is_survived() {
     });
 }
 
-/// Connects from one port again and again, and gives up at once each time.
+/// Connects 50 times from one port, and gives up at once each time.
 const GIVE_UP: &str = "
 import socket, sys
 for _ in range(50):

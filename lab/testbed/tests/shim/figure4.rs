@@ -1,5 +1,5 @@
-//! Figure 4 of the first paper, arrow by arrow, with the states from `sctpify status` of running daemons; and
-//! the users that may request SCTP manually.
+//! Tests of the state transitions in Figure 4 of the first paper, with the states from `sctpify status` of running
+//! daemons. Also tests of the users that may request SCTP manually.
 //!
 //! | from | to | here |
 //! |---|---|---|
@@ -17,15 +17,18 @@ use std::os::unix::fs::PermissionsExt;
 use testbed::process::wait_for;
 use testbed::{Daemon, Host, Process, Programs};
 
-/// No rule names these ports.
+/// Port that no rule names.
 const PORT: u16 = 7001;
+/// Another port that no rule names.
 const OTHER_PORT: u16 = 7002;
-/// Two users, and a group with access to the control socket.
+/// Id of a user.
 const ALICE: u32 = 4201;
+/// Id of another user.
 const BOB: u32 = 4202;
+/// Id of a group with access to the control socket.
 const LOOKERS: u32 = 4200;
 
-/// Listens as a user until SIGTERM; requests SCTP itself on the control socket argv[2], if given.
+/// Listens on port argv[1] until SIGTERM. If argv[2] is given, requests SCTP on that control socket.
 const SERVER: &str = "
 import json, signal, socket, sys
 listener = socket.create_server(('', int(sys.argv[1])), backlog=8)
@@ -38,7 +41,7 @@ print('listening', flush=True)
 signal.pause()
 ";
 
-/// Opens the control socket's directory of beta's daemon to the group, as on a host with a group `sctpify`.
+/// Gives the group [`LOOKERS`] access to the daemon's control socket, as on a host with a group `sctpify`.
 fn open_to_group(daemon: &Daemon) {
     let socket = daemon.control_socket();
     for file in [socket.parent().unwrap(), &socket] {
@@ -70,7 +73,7 @@ fn as_user(
     command
 }
 
-/// Starts a listener as this user.
+/// Starts [`SERVER`] on beta as this user, and waits until it listens.
 fn listens(world: &World, user: u32, words: &[&str]) -> Process {
     let words = [&["-c", SERVER], words].concat();
     let command = as_user(&world.beta, user, LOOKERS, "/usr/bin/python3".as_ref(), &words);
@@ -79,7 +82,7 @@ fn listens(world: &World, user: u32, words: &[&str]) -> Process {
     server
 }
 
-/// Runs `sctpify expose` as this user, until it has an answer.
+/// Starts `sctpify expose` on beta as this user, and waits for its first output.
 fn exposes(world: &World, user: u32, listener: &str) -> Process {
     let programs = Programs::find().unwrap();
     let words = ["expose", listener];
@@ -99,7 +102,7 @@ fn manual_world() -> World {
     world
 }
 
-/// Connects once more to this port; returns the number of alpha's connections over SCTP.
+/// Connects once more to this port. Returns the number of alpha's connections over SCTP so far.
 fn connects(world: &World, port: u16) -> u64 {
     let _client = Client::connected(world, port, 7);
     world.connects_sctp()
@@ -170,7 +173,7 @@ fn nobody_exposes_anothers_listener_or_takes_one_over_with_its_port() {
     assert_eq!(connects(&world, PORT), 0);
     let mut exposed = exposes(&world, ALICE, &PORT.to_string());
     assert_eq!(connects(&world, PORT), 1, "{}", world.fallbacks());
-    // The port is Bob's now; Alice still holds her connection.
+    // Bob now listens on the port, while the `sctpify expose` of Alice still runs.
     drop(of_alice);
     let _of_bob = listens(&world, BOB, &[&PORT.to_string()]);
     assert_eq!(connects(&world, PORT), 1, "Bob has asked for nothing");

@@ -1,8 +1,8 @@
-//! A firewall in front of a served port: it treats a connection over SCTP like the client's TCP, for any match
-//! and any author: nft, iptables, firewalld, ufw, dockerd.
+//! Tests of firewalls on a host with a served port. They must treat a connection over SCTP like the client's TCP. This
+//! holds for any kind of match, and for any author of rules: nft, iptables, firewalld, ufw, dockerd.
 //!
-//! Each closing rule is shown to close. A rule that differs only in the interface is shown to leave open: the
-//! program is then reached, over SCTP.
+//! Each test shows that its rule closes the port. As a control, a rule that differs only in the interface leaves the
+//! port open, and the program is reached over SCTP.
 
 use crate::keys::{KEY, give_key};
 use crate::promises::{ask, serve};
@@ -15,7 +15,7 @@ use std::time::Duration;
 use testbed::process::{now, wait_for};
 use testbed::{Daemon, Host, Offloads, Process, Programs};
 
-/// Tells each client its address.
+/// Sends each client the client's address.
 const GREETER: &str = "
 import socket, sys
 listener = socket.create_server(('', int(sys.argv[1])), family=socket.AF_INET6, dualstack_ipv6=True)
@@ -24,13 +24,14 @@ while True:
     stream.sendall(b'in from ' + peer[0].removeprefix('::ffff:').encode() + b'\\n')
     stream.close()
 ";
-/// The incoming interface of alpha's packets, and one without traffic.
+/// Interface on which alpha's packets arrive.
 const UPLINK: &str = "path1";
+/// Interface without traffic.
 const OTHER: &str = "path9";
-/// The race timer plus the start of programs.
+/// Limit on a connection: the race timer, and the start of programs.
 const IN_TIME: Duration = Duration::from_secs(2);
 
-/// A world with a greeting server on beta.
+/// World with a greeting server on beta.
 struct Site {
     world: World,
     _server: Process,
@@ -38,7 +39,7 @@ struct Site {
 
 impl Site {
     fn new() -> Site {
-        // Knowledge about the closed port must not count once it is open.
+        // With learning, a connection after the opening of the port would still use plain TCP.
         let world = World::with("learn = false\n", true);
         let server = serve(&world, "python3", &["-c", GREETER, &PORT.to_string()], "", "in");
         Site { world, _server: server }
@@ -52,7 +53,7 @@ impl Site {
         ask(&self.world.alpha, &server.to_string(), "")
     }
 
-    /// Beta's program is reached, over SCTP and at once, from alpha's own address.
+    /// Asserts that alpha reaches beta's program over SCTP, at once, and that the program sees alpha's own address.
     fn is_open(&self, server: IpAddr) {
         let (before, begin) = (self.world.connects_sctp(), now());
         let own: IpAddr = match server {
@@ -64,7 +65,7 @@ impl Site {
         assert!(begin.elapsed() < IN_TIME, "{:?}", begin.elapsed());
     }
 
-    /// Beta's program is not reached; alpha gets `outcome`, as over TCP alone.
+    /// Asserts that alpha does not reach beta's program, and gets `outcome`, as over plain TCP.
     fn is_closed(&self, server: IpAddr, outcome: &str) {
         let before = self.world.connects_sctp();
         assert_eq!(self.ask(server), outcome, "{}", self.log());
@@ -82,7 +83,7 @@ impl Site {
         self.world.beta.tool("nft", &["-f", file.to_str().unwrap()]).unwrap();
     }
 
-    /// Makes these rules, in one chain, beta's firewall.
+    /// Replaces beta's firewall with one chain of these rules.
     fn chain(&self, hook: &str, rules: &str) {
         let clear = "table inet firewall\ndelete table inet firewall\n";
         self.nft(&format!(
@@ -90,8 +91,8 @@ impl Site {
         ));
     }
 
-    /// Tests both families, with the interface in place of `{}`: the packets' interface closes, another one
-    /// leaves open.
+    /// Tests a rule over IPv4 and IPv6, with an interface in place of `{}`. A rule for the packets' interface must
+    /// close the port. A rule for another interface must leave it open.
     fn goes_by_interface(&self, hook: &str, rule: &str, outcome: &str) {
         for server in self.servers() {
             self.chain(hook, &rule.replace("{}", OTHER));
@@ -139,7 +140,7 @@ fn a_drop_where_the_interface_receives_holds() {
     }
 }
 
-/// The usual form, without any mention of our own interface, which needs none.
+/// Tests the usual form of a firewall. The rules do not name the daemon's interface, and need not.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn a_default_drop_that_accepts_by_interface_needs_no_rule_of_its_own_for_sctp() {
@@ -176,7 +177,8 @@ fn a_drop_by_destination_or_by_source_holds() {
     }
 }
 
-/// An address of one interface, requested through another, as Linux allows: the packets' interface decides.
+/// The client connects to an address of one interface through another interface, as Linux allows. The interface on
+/// which the packets arrive decides.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn a_connection_to_another_interfaces_address_arrives_by_the_one_its_packets_come_by() {
@@ -196,7 +198,7 @@ fn a_connection_to_another_interfaces_address_arrives_by_the_one_its_packets_com
     site.is_closed(server, "TimeoutError");
 }
 
-/// Strict reverse path filters, and their form that considers the mark, as VPNs set it.
+/// Tests strict reverse path filters, with the setting `src_valid_mark`, which VPNs use.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn reverse_path_filters_let_it_pass() {
@@ -212,7 +214,7 @@ fn reverse_path_filters_let_it_pass() {
     }
 }
 
-/// Later connections are requested on their shared association.
+/// Later connections use the shared association.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn a_drop_by_interface_holds_for_connections_that_share_an_association() {
@@ -230,7 +232,7 @@ fn a_drop_by_interface_holds_for_connections_that_share_an_association() {
     assert!(fallback["held_us"].as_u64().unwrap() < 1_000_000, "{fallback}");
 }
 
-/// The client's plain TCP does not wait, the log gives the reason, and `doctor` the place.
+/// The client's plain TCP does not wait. The log gives the reason, and `doctor` gives the address and the interface.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn a_connection_that_a_firewall_drops_falls_back_in_time_and_is_logged() {
@@ -249,7 +251,8 @@ fn a_connection_that_a_firewall_drops_falls_back_in_time_and_is_logged() {
     );
 }
 
-/// With a required key the association is up before the program's kernel answers, so a program sees a reset, twice: refusals within a second are one event.
+/// With a required key, the association is established before the server's kernel answers, so the client's program sees
+/// a reset. After two refusals, connections use plain TCP. Refusals within a second count as one.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn only_two_keyed_connections_that_a_firewall_drops_are_reset() {
@@ -259,7 +262,7 @@ fn only_two_keyed_connections_that_a_firewall_drops_are_reset() {
     give_key(&site.world.beta, site.world.betas.as_ref().unwrap(), Some(KEY));
     site.is_open(server);
     site.chain("input priority filter", &format!("iifname {UPLINK} tcp dport 7000 drop"));
-    // Later connections of the host that is open share an association, whose channels wait for the kernel.
+    // Otherwise, later connections to the host would share an association, whose channels wait for the server's kernel.
     site.world.alphas.sctpify(&["set", "streams=own"]).unwrap().good().unwrap();
     for _ in 0..2 {
         assert_eq!(site.ask(server), "ConnectionResetError");
@@ -270,7 +273,7 @@ fn only_two_keyed_connections_that_a_firewall_drops_are_reset() {
     }
 }
 
-/// Starts the real daemon with a failing bpf(2), as in a container without privileges.
+/// Program that starts the real daemon with a failing bpf(2), as in a container without privileges.
 const WITHOUT_BPF: &str = "#!/usr/bin/env python3
 import ctypes, os, struct, sys
 number = {'x86_64': 321, 'aarch64': 280}[os.uname().machine]
@@ -313,7 +316,7 @@ fn a_kernel_that_cannot_lead_by_interface_refuses_peers_unless_the_setting_lets_
     assert!(doctor().contains("Peers' connections arrive through shim0"), "{}", doctor());
 }
 
-/// A program that is slow to accept fills its backlog, and its kernel also drops SYNs. Those are retransmitted.
+/// A program that accepts slowly fills its backlog, and its kernel then drops SYNs, too. These SYNs are retransmitted.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn a_program_with_a_full_backlog_is_waited_for() {
@@ -361,7 +364,7 @@ fn iptables_by_interface_holds() {
     }
 }
 
-/// The real programs, with their own configurations: ufw writes iptables rules.
+/// Runs the real ufw with its own configuration. It writes iptables rules.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn ufw_by_interface_holds() {
@@ -390,7 +393,7 @@ fn ufw_by_interface_holds() {
     site.is_open(v6);
 }
 
-/// firewalld in beta, with its own message bus.
+/// Running firewalld on a host, with a separate message bus.
 struct Firewalld {
     host: Host,
     bus: String,
@@ -443,7 +446,7 @@ fn firewalld_by_zone_holds() {
     }
     firewalld.set(&["--zone=home", "--add-port=7000/tcp"]);
     firewalld.set(&["--zone=public", "--change-interface", UPLINK]);
-    // The zone rejects unlisted ports as prohibited, which the two families report differently.
+    // The zone rejects unlisted ports as prohibited. IPv4 and IPv6 report this with different errors.
     for (server, outcome) in site.servers().into_iter().zip(["OSError", "PermissionError"]) {
         site.is_closed(server, outcome);
     }
@@ -453,8 +456,8 @@ fn firewalld_by_zone_holds() {
     }
 }
 
-/// A published port: dockerd's rules redirect it to the container, and the user's own rule by interface
-/// precedes them.
+/// Tests a port that docker publishes. dockerd's rules redirect it to the container. The user's own rule, which matches
+/// the interface, precedes them.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn a_drop_in_dockers_chain_for_users_holds() {

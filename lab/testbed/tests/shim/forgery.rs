@@ -1,16 +1,17 @@
-//! An off-path attacker, who knows addresses and ports, claims that the server has no SCTP.
+//! Test of an off-path attacker that knows addresses and ports, and claims that the server has no SCTP.
 
 use crate::world::{LIMIT, PORT};
 use std::time::Duration;
 use testbed::{Daemon, DelayedLink, Lab, Offloads, Programs};
 
-/// The source ports of connections, known to the forger. Only the tag is left to guess.
+/// Source ports of connections. The forger knows them, and must guess only the tag.
 const FROM: [u16; 3] = [40_000, 40_001, 40_002];
-/// Long enough for many forged packets before the INIT ACK, short enough for the race timer.
+/// One-way delay of the link. It leaves time for many forged packets before the INIT ACK, and is short enough
+/// for the race timer.
 const ONE_WAY: Duration = Duration::from_millis(50);
 
-/// Forges forever: argv[1] is the client's address, argv[2] the server's, argv[3] its port, the rest are the
-/// client's ports.
+/// Forges packets without end. argv[1] is the client's address, argv[2] the server's address, argv[3] the
+/// server's port. The other arguments are the client's ports.
 const FORGER: &str = "
 import random, socket, struct, sys, time
 client, server, port = socket.inet_aton(sys.argv[1]), socket.inet_aton(sys.argv[2]), int(sys.argv[3])
@@ -50,14 +51,14 @@ while True:
     time.sleep(0.002)
 ";
 
-/// Connects from a port, reads to the end, and prints the data.
+/// Connects to argv[1]:argv[2] from port argv[3], reads once, and prints the data.
 const CLIENT: &str = "
 import socket, sys
 stream = socket.create_connection((sys.argv[1], int(sys.argv[2])), 20, ('', int(sys.argv[3])))
 print(stream.recv(100))
 ";
 
-/// Greets each client.
+/// Sends a greeting to each client on port argv[1].
 const SERVER: &str = "
 import socket, sys
 listener = socket.create_server(('', int(sys.argv[1])))

@@ -1,17 +1,17 @@
-//! A program that writes SIP to a native SCTP peer: each SIP message is one SCTP message (`--framing sip`, RFC
-//! 4168).
+//! Test of a program that sends SIP to a native SCTP peer. Each SIP message becomes one SCTP message
+//! (`--framing sip`, RFC 4168).
 
 use crate::world::{LIMIT, World};
 use testbed::Programs;
 
 const SIP_PORT: &str = "5060";
-/// Number and length of messages: each nearly fills the first send buffer, so the next one must be read in
-/// parts.
+/// Number of messages.
 const MESSAGES: usize = 20;
+/// Length of a message, in bytes. A message nearly fills the first send buffer, so the daemon must read the next one in parts.
 const LENGTH: usize = 60_000;
 
-/// argv: an address, a port, messages, bytes of each. Sends a ping of RFC 5626, waits for its answer, writes
-/// the messages at once, and ends.
+/// Sends a ping of RFC 5626 to argv[1]:argv[2], and waits for its answer. Then writes argv[3] messages of
+/// argv[4] bytes at once, and ends.
 const BURST: &str = "
 import socket, sys
 count, length = int(sys.argv[3]), int(sys.argv[4])

@@ -1,4 +1,4 @@
-//! Hosts with a shared key, and hosts without it.
+//! Tests of hosts with a shared key, and of hosts without it.
 
 use crate::deaths::{Victims, kill_processes};
 use crate::tap::Tap;
@@ -10,15 +10,17 @@ use testbed::{Daemon, Host, Process};
 
 pub(crate) const KEY: &str = "a secret of more than sixteen bytes";
 const OTHER: &str = "another secret, as long as the first";
-/// Chunk types, as tshark prints them.
+/// Type of DATA chunks, as tshark prints it.
 const DATA: &str = "0";
+/// Type of COOKIE ECHO chunks.
 const COOKIE_ECHO: &str = "10";
+/// Type of AUTH chunks.
 const AUTH: &str = "15";
-/// Limit on a connect to a peer with another key: a second after INIT ACK.
+/// Limit on a connect to a peer with another key. The client gives up a second after the INIT ACK.
 const MISMATCH_LIMIT: Duration = Duration::from_secs(3);
 
-/// Limit on a program's wait for its error after the peer's daemon died. Unsigned reports of that are verified
-/// for about a second.
+/// Limit on the time until a program gets its error after the peer's daemon has died. Unsigned reports of the
+/// death are verified for about a second.
 const NOTICED: Duration = Duration::from_secs(4);
 
 pub(crate) fn give_key(host: &Host, daemon: &Daemon, key: Option<&str>) {
@@ -31,7 +33,7 @@ pub(crate) fn give_key(host: &Host, daemon: &Daemon, key: Option<&str>) {
 }
 
 fn world(alpha: Option<&str>, beta: Option<&str>) -> (World, Process) {
-    // Signed, not encrypted.
+    // Packets are signed, but not encrypted.
     let world = World::readable();
     give_key(&world.alpha, &world.alphas, alpha);
     give_key(&world.beta, world.betas.as_ref().unwrap(), beta);
@@ -45,7 +47,7 @@ fn connect(world: &World) {
     assert!(output.elapsed < MISMATCH_LIMIT, "{:?}", output.elapsed);
 }
 
-/// Reports whether beta met a peer without its key, and waits for that.
+/// Waits until beta counts a peer without its key, and returns true if it also logs that.
 fn wrong_keys(world: &World) -> bool {
     let betas = world.betas.as_ref().unwrap();
     let counted = || status(betas)["counters"]["wrong_keys"].as_u64().unwrap() > 0;
@@ -139,7 +141,8 @@ fn a_file_of_keys_that_others_may_read_is_refused() {
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn a_peer_whose_daemon_dies_is_noticed_in_seconds_although_nobody_can_sign_that() {
-    // The kernel reports a closed port; or a new worker knows no association.
+    // In both cases, beta's kernel soon reports that no program receives the packets. If only the worker
+    // dies, the supervisor cleans up and ends.
     for victims in [Victims::All, Victims::AllButFirst] {
         let (world, server) = world(Some(KEY), Some(KEY));
         server.stop();

@@ -1,5 +1,5 @@
-//! Destinations without SCTP are learned: the first connection finds out, later ones use TCP at once and cost
-//! no packet, and a background probe finds SCTP again.
+//! Tests of the learned table. The first connection detects a destination without SCTP. Later ones use TCP at
+//! once and cost no SCTP packet. A background probe detects when SCTP works again.
 
 use crate::streams::warm_up;
 use crate::world::{BULK, LIMIT, PORT, World, drop_sctp};
@@ -7,13 +7,14 @@ use std::time::Duration;
 use testbed::process::{now, wait_for};
 use testbed::{Capture, Daemon, Programs, Seen};
 
-/// The default race timer.
+/// Default of the race timer.
 const RACE: Duration = Duration::from_millis(250);
-/// Limit on a connect without any wait, on a busy machine.
+/// Limit on a connect that does not wait, on a busy machine.
 const AT_ONCE: Duration = Duration::from_millis(200);
-/// Allowance for a connect beyond the race timer on a busy machine: TCP's own second would exceed it.
+/// Time that a connect may take beyond the race timer on a busy machine. TCP's retransmission of its SYN
+/// after a second would exceed it.
 const SLACK: Duration = Duration::from_millis(600);
-/// Limit on the time until a probe finds out.
+/// Limit on the time until a probe detects SCTP.
 const PROBE_LIMIT: Duration = Duration::from_secs(15);
 
 /// Creates alpha with its daemon, and beta with a plain TCP server on [`PORT`] and no daemon.
@@ -27,7 +28,8 @@ fn connect(world: &World) -> Duration {
     Duration::from_micros(output.trim().parse().unwrap())
 }
 
-/// Captures alpha's link during one connection.
+/// Connects once while alpha's link is captured. Returns the duration of the connect, and the content of the
+/// capture.
 fn connect_captured(world: &World) -> (Duration, Seen) {
     let capture = Capture::start(&world.alpha, "connect", &[&world.link.name()]).unwrap();
     let took = connect(world);
@@ -42,7 +44,7 @@ fn listed(world: &World) -> String {
     world.alphas.shimrules(&["-L"]).unwrap().good().unwrap().stdout
 }
 
-/// The second connection uses TCP at once, and no SCTP packet is on the wire.
+/// Asserts that the next connection uses TCP at once, without any SCTP packet on the link.
 fn assert_the_next_is_plain_tcp(world: &World) {
     let (took, seen) = connect_captured(world);
     assert_eq!((seen.sctp, seen.tcp > 0), (0, true), "{seen:?}");
@@ -104,7 +106,7 @@ fn a_learned_entry_survives_a_restart_until_it_is_forgotten() {
     assert!(connect_captured(&world).1.sctp > 0, "with -B what was learned is not heeded");
 }
 
-/// Prints the number of accepted connections whenever it changes.
+/// Accepts connections on port argv[1], and prints their number after each.
 const COUNT: &str = "
 import socket, sys
 listener, count = socket.create_server(('', int(sys.argv[1]))), 0

@@ -1,10 +1,11 @@
-//! `sctpify explain` reports the bottleneck of live connections: their program, their receiver or the network.
+//! Tests that `sctpify explain` reports the bottleneck of live connections: their program, their receiver or
+//! the network.
 
 use crate::world::{BULK, LIMIT, PORT, World};
 use serde_json::Value;
 use testbed::process::wait_for;
 
-/// A program on beta that accepts and never reads.
+/// Program on beta that accepts a connection and never reads.
 const DEAF: &str = "
 import socket, sys, time
 listener = socket.create_server(('', int(sys.argv[1])))
@@ -12,7 +13,7 @@ print('listening', flush=True)
 peer = listener.accept()[0]
 time.sleep(600)
 ";
-/// A program on alpha that sends one word and stays connected.
+/// Program on alpha that sends one word and stays connected.
 const QUIET: &str = "
 import socket, sys, time
 peer = socket.create_connection((sys.argv[1], int(sys.argv[2])))
@@ -26,7 +27,7 @@ fn explained(world: &World) -> Value {
     serde_json::from_str(output.stdout.trim()).unwrap()
 }
 
-/// Waits until this limits the one connection.
+/// Waits until `expected` is the reported limit of the one connection, and returns the explanation.
 fn wait_for_limit(world: &World, expected: &str) -> Value {
     let is_it = || explained(world)["limited_by"] == serde_json::json!({ expected: 1 });
     assert!(wait_for(LIMIT, is_it), "{expected}: {}", explained(world));
@@ -63,7 +64,8 @@ fn a_connection_whose_receiver_does_not_read_is_limited_by_that() {
 fn a_connection_over_a_slow_link_is_limited_by_the_network() {
     let world = World::without_offloads();
     let link = world.link.name();
-    // A short queue: the delay of one with thousands of packets exceeds the engine's patience for an answer.
+    // The queue is short. A queue of thousands of packets would delay answers for longer than the engine waits
+    // for them.
     for words in [
         &["qdisc", "add", "dev", &link, "root", "handle", "1:", "htb", "default", "1"][..],
         &["class", "add", "dev", &link, "parent", "1:", "classid", "1:1", "htb", "rate", "5mbit"],

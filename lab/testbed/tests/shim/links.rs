@@ -1,4 +1,4 @@
-//! Policies of links: `[[link]]`, and the links of each peer in reports.
+//! Tests of the policies of links (`[[link]]`), and of the links of each peer in reports.
 
 use serde_json::Value;
 use testbed::process::wait_for;
@@ -14,7 +14,8 @@ struct Story {
 }
 
 impl Story {
-    /// The transfer begins once alpha's policies are set. `%1` and `%2` in them stand for the links.
+    /// Sets alpha's policies, and then begins the transfer. `%1` and `%2` in the policies are replaced by the
+    /// names of the links.
     fn begin(policies: &str) -> Story {
         let world = World::new();
         let second = world.lab.join(&world.alpha, &world.beta, 2, Offloads::On).unwrap();
@@ -28,7 +29,7 @@ impl Story {
         story(world, second)
     }
 
-    /// Waits until both hosts send their data by this link, of two that are known.
+    /// Waits until both hosts know at least two links, and send their data over this one only.
     fn await_data_by(&self, link: &Link) {
         let betas = self.world.betas.as_ref().unwrap();
         let name = link.name();
@@ -51,12 +52,12 @@ fn set(daemon: &Daemon, policies: &str, first: &Link, second: &Link) {
     daemon.sctpify(&["set", &format!("link={policies}")]).unwrap().good().unwrap();
 }
 
-/// The IPv4 links of a daemon's report, as JSON objects.
+/// Returns the links in a daemon's status, as JSON objects.
 fn links(daemon: &Daemon) -> Vec<Value> {
     status(daemon)["links"].as_array().unwrap().clone()
 }
 
-/// The names of the links by which data goes.
+/// Returns the names of the links that carry data.
 fn used(links: &[Value]) -> Vec<&str> {
     let in_use = links.iter().filter(|link| link["in_use"] == true);
     in_use.map(|link| link["interface"].as_str().unwrap()).collect()
@@ -113,7 +114,7 @@ fn policies_are_tables_of_the_file_and_a_faulty_one_is_refused_with_its_line() {
     assert!(refused.good().is_err());
 }
 
-/// Returns the report of `sctpify doctor`, and whether nothing is missing.
+/// Returns the report of `sctpify doctor`, and true if it found no fault.
 fn doctor(world: &TwoUplinks, destination: &str) -> (Value, bool) {
     let output = world.alphas.sctpify(&["--json", "doctor", destination]).unwrap();
     (serde_json::from_str(&output.stdout).unwrap(), output.status.success())
@@ -139,7 +140,7 @@ fn doctor_tests_each_uplink_and_names_those_that_fail_first() {
         assert_eq!((&test["mtu"], &test["nat"]), (&1500.into(), &false.into()), "{test}");
         assert!(test["rtt"]["min_us"].as_u64().unwrap() > 0, "{test}");
     }
-    // The kernel's route goes by the first uplink.
+    // The kernel's route uses the first uplink.
     first.silence().unwrap();
     let (report, is_good) = doctor(&world, &world.server());
     assert!(is_good, "{report}");
@@ -184,7 +185,7 @@ fn ping_counts_the_losses_of_each_uplink() {
     assert!(world.alphas.sctpify(&words).unwrap().good().is_err(), "nothing answers");
 }
 
-/// The main use: two default routes, no policy routing, and a server with one address.
+/// Tests the most common case: two default routes, no policy routing, and a server with one address.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn a_transfer_by_two_default_routes_survives_the_loss_of_each_uplink_in_turn() {
@@ -206,7 +207,7 @@ fn a_transfer_by_two_default_routes_survives_the_loss_of_each_uplink_in_turn() {
     assert!(sent.status.success() && received.status.success(), "{sent:?} {received:?}");
 }
 
-/// The bytes that a link has sent and received since the daemon's start, to all peers.
+/// Returns the number of bytes that a link has sent and received since the daemon's start, over all peers.
 fn bytes_of(daemon: &Daemon, link: &Link) -> u64 {
     let status = status(daemon);
     let all = status["link_bytes"].as_array().unwrap();

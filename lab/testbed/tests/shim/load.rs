@@ -1,4 +1,4 @@
-//! Many connections, concurrent and in sequence: none lost, nothing left over.
+//! Tests of many connections, concurrent and in sequence. All must succeed, and must leave nothing open.
 
 use crate::world::{BULK, LIMIT, PORT, World};
 use testbed::files::{make_random, sha256};
@@ -19,7 +19,7 @@ fn two_hundred_parallel_curls_on_a_shared_association_all_arrive_whole() {
     fetch_in_parallel(&World::new());
 }
 
-/// Fetches two hundred files at once; afterwards nothing is left open.
+/// Fetches two hundred copies of a file at once, and checks that nothing is left open.
 fn fetch_in_parallel(world: &World) {
     let nginx = Nginx::start(&world.beta).unwrap();
     let file = nginx.root().join("file");

@@ -1,5 +1,5 @@
-//! A bottleneck on the sending host itself: its interface has a queue of a thousand packets, each possibly a
-//! train of 64 KiB.
+//! Test of a bottleneck on the sending host itself. Its interface has a queue of a thousand packets, and each
+//! may be a train of 64 KiB.
 
 use crate::world::{BULK, LIMIT, PORT, World, status};
 use serde_json::Value;
@@ -8,12 +8,12 @@ use std::time::Duration;
 use testbed::Host;
 use testbed::process::wait_for;
 
-/// HTB classes have the interface's own queue length: 1000 packets.
+/// Rate of the HTB class. The queue of a class has the queue length of the interface, 1000 packets.
 const RATE: &str = "2mbit";
-/// Number of queue samples, one a second.
+/// Number of queue samples, one per second.
 const LOOKS: u32 = 40;
-/// Limit on the queue. The window is right once it has been reduced; the burst from slow start must drain
-/// first.
+/// Limit on the queue, in bytes. It leaves room for the burst of slow start, which must drain before the
+/// reduced window takes effect.
 const BACKLOG_MAX: u64 = 512 << 10;
 
 fn slow_down(host: &Host, link: &str) {
@@ -25,7 +25,7 @@ fn slow_down(host: &Host, link: &str) {
     }
 }
 
-/// Returns the bytes queued at an interface.
+/// Returns the backlog of an interface's longest queue, in bytes.
 fn backlog(host: &Host, link: &str) -> u64 {
     let output = host.tool("tc", &["-s", "-j", "qdisc", "show", "dev", link]).unwrap();
     let queues: Value = serde_json::from_str(&output).unwrap();

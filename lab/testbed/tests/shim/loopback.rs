@@ -1,4 +1,5 @@
-//! One host with its one daemon: connections of the host to itself, with and without the setting `loopback`.
+//! Tests of one host with one daemon: connections of the host to itself, with and without the setting
+//! `loopback`.
 
 use crate::world::{LIMIT, PORT, World};
 use nix::sys::signal::{Signal, kill};
@@ -7,7 +8,7 @@ use std::time::Duration;
 use testbed::cpu;
 use testbed::process::wait_for;
 
-/// Answers each client with its address as seen here.
+/// Sends each client on port argv[1] the client's address and port as the server sees them.
 const SERVER: &str = "
 import socket, sys
 listener = socket.create_server(('', int(sys.argv[1])), family=socket.AF_INET6, dualstack_ipv6=True)
@@ -18,7 +19,7 @@ while True:
     connection.close()
 ";
 
-/// Connects to argv[1]:argv[2]; prints its own address, then the server's view of it.
+/// Connects to argv[1]:argv[2]. Prints its own address and port, then those that the server sees.
 const CLIENT: &str = "
 import socket, sys
 connection = socket.create_connection((sys.argv[1], int(sys.argv[2])), 10)
@@ -27,7 +28,7 @@ while piece := connection.recv(100): received += piece
 print(*connection.getsockname()[:2], 'is', received.decode())
 ";
 
-/// Limit on a supervisor's cleanup after its worker.
+/// Limit on the time for a supervisor's cleanup after its worker has ended.
 const CLEAR_UP_LIMIT: Duration = Duration::from_secs(10);
 
 fn world(configuration: &str) -> World {
@@ -37,7 +38,7 @@ fn world(configuration: &str) -> World {
     world
 }
 
-/// Connects alpha to its own address `to`; the server must see the client's true address.
+/// Connects alpha to its own address `to`. The server must see the client's true address.
 fn connect(world: &World, to: &str) {
     let client = world.client("python3", &["-c", CLIENT, to, &PORT.to_string()]);
     let output = world.alpha.run("client", client, LIMIT).unwrap().good().unwrap();

@@ -1,7 +1,7 @@
-//! The whole shim under load and faults: two hosts, a daemon in each, unmodified programs.
+//! Tests of the whole shim under load and faults: two hosts, a daemon on each, unmodified programs.
 //!
-//! Needs root, and `sctpifyd`, `sctpify` and `shimrules` built next to the tests (`./x test` does this) or in
-//! SCTPIFY_BIN_DIR. Begin with [`world::World`].
+//! The tests need root. They also need `sctpifyd`, `sctpify` and `shimrules`, built next to the tests (`./x
+//! test` does this) or in SCTPIFY_BIN_DIR. Begin with [`world::World`].
 
 mod advertise;
 mod audio;

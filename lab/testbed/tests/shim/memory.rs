@@ -1,18 +1,18 @@
-//! A daemon that needs more memory than its service may have: the kernel kills its worker, and nothing hangs.
+//! Tests of a daemon that needs more memory than its service may have. The kernel kills its worker, and
+//! nothing hangs.
 
 use crate::deaths::after_a_death;
 use crate::world::{BULK, HTTP_PORT, LIMIT, PORT, World, status};
 use testbed::process::wait_for;
 use testbed::{Daemon, MemoryGroup, Programs, cpu};
 
-/// Memory that the daemon may still allocate from some moment on. The setting `memory_mib` would allow half a
-/// gigabyte.
+/// Memory in bytes that the daemon may allocate after it joined the control group. By default, the setting
+/// `memory_mib` allows half a gigabyte.
 const LIMIT_BYTES: u64 = 8 << 20;
-/// Concurrent connections that need more than that.
+/// Number of concurrent connections, which need more memory than [`LIMIT_BYTES`].
 const MANY: &str = "4000";
 
-/// Fills a daemon's allowed memory, with connections to it or from its host, until the kernel has killed its
-/// worker.
+/// Opens connections until they fill a daemon's allowed memory, and the kernel has killed its worker.
 fn fill(world: &World, is_at_alpha: bool, group: &MemoryGroup) {
     let host = if is_at_alpha { &world.alpha } else { &world.beta };
     for id in cpu::processes(host, "sctpifyd").unwrap() {
@@ -34,7 +34,7 @@ fn is_out_of_memory(is_at_alpha: bool) {
     let dead = if is_at_alpha { &mut world.alphas } else { world.betas.as_mut().unwrap() };
     assert!(wait_for(LIMIT, || !dead.is_running()));
     assert!(dead.log().contains("the worker died"), "{}", dead.log());
-    // As systemd does.
+    // Restarts the daemon, as systemd does.
     let host = if is_at_alpha { &world.alpha } else { &world.beta };
     let revived = Daemon::restart(host, &Programs::find().unwrap()).unwrap();
     *(if is_at_alpha { &mut world.alphas } else { world.betas.as_mut().unwrap() }) = revived;

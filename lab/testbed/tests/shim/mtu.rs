@@ -1,4 +1,5 @@
-//! The MTU shrinks during a transfer: data segmented for the larger one still arrives.
+//! Test of an MTU that shrinks during a transfer. Data that was segmented for the larger MTU must still
+//! arrive.
 
 use crate::world::{BULK, LIMIT, PORT, World};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! One connection of an unmodified program over two links at once.
+//! Test of one connection of an unmodified program over two links at once.
 
 use crate::world::{LIMIT, World};
 use std::path::Path;
@@ -7,11 +7,11 @@ use testbed::process::now;
 use testbed::programs::ssh::Sshd;
 use testbed::{Offloads, files};
 
-/// The rate of each link. A bucket of 32 kB lets GSO trains pass; the queue is 50 ms.
+/// Traffic shaping of each link. The bucket of 32 kB lets GSO trains pass. The queue holds 50 ms of data.
 const SHAPE: &[&str] = &["root", "tbf", "rate", "30mbit", "burst", "32kb", "limit", "190kb"];
 const FILE_BYTES: u64 = 16 << 20;
 
-/// Times an scp of a file from alpha to beta over two shaped links, or over the first alone.
+/// Copies a file with scp from alpha to beta over one or two shaped links, and returns the duration.
 fn scp(configuration: &str, links: u8) -> Duration {
     let world = World::with(configuration, true);
     if links == 2 {

@@ -1,4 +1,5 @@
-//! Only SYNs that a rule can match are held: the packets in the queue, while rules change in all ways.
+//! Tests that the kernel holds only SYNs that a rule can match. They count the packets in the queue while
+//! rules change in all ways.
 
 use crate::world::{BULK, LIMIT, PORT, World, status};
 use serde_json::Value;
@@ -7,13 +8,14 @@ use std::time::Duration;
 use testbed::process::{now, wait_for};
 use testbed::{Host, Offloads, Process};
 
-/// Not in any rule of [`World`].
+/// Port that no rule of [`World`] names.
 const OTHER: u16 = 7001;
-/// Limit on the time of rule changes until enough connections were made.
+/// Limit on the time of rule changes until enough connections have been made.
 const CHANGES_LIMIT: Duration = Duration::from_secs(60);
 
-/// Connects repeatedly until its input ends, or once per input line if the last argument is "lines"; prints
-/// each outcome.
+/// Connects once if argv[5] is "once", otherwise repeatedly until its input ends. Prints each outcome and its
+/// duration in seconds. argv[1] to argv[4] are the address, the port, the mark and the source port, where 0
+/// means none.
 const CONNECT: &str = "
 import errno, os, select, socket, sys, time
 to, port, mark, source, mode = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]), sys.argv[5]
@@ -40,7 +42,7 @@ else:
         connect()
 ";
 
-/// Connects once from `host`; returns the outcome and the seconds it took.
+/// Connects once from `host`. Returns the outcome, and the duration in seconds.
 fn connect_with(host: &Host, to: &str, port: u16, mark: u32, source: u16) -> (String, f64) {
     let mut command = host.command("python3");
     command.args(["-c", CONNECT, to, &port.to_string(), &mark.to_string(), &source.to_string(), "once"]);
@@ -54,15 +56,15 @@ fn connect(world: &World, to: &str, port: u16) -> String {
     connect_with(&world.alpha, to, port, 0, 0).0
 }
 
-/// Connects once with a program that starts faster than the kernel is given to follow a rule change; returns
-/// none on success, otherwise the error.
+/// Connects once with a program that starts quickly, before the kernel's sets follow a rule change. Returns
+/// `None` on success, otherwise the error.
 fn connect_at_once(world: &World, to: &str, port: u16) -> Option<String> {
     let to = if to.contains(':') { format!("[{to}]:{port}") } else { format!("{to}:{port}") };
     let output = world.alpha.run("connect", world.client(BULK, &["connect", &to, "1"]), LIMIT).unwrap();
     (!output.status.success()).then_some(output.stderr)
 }
 
-/// Connects continuously, until it is stopped.
+/// Starts a program that connects continuously until it is stopped.
 fn keep_connecting(world: &World, to: &str, port: u16) -> Process {
     let mut command = world.alpha.command("sh");
     let program = format!("sleep 1000 | exec python3 -c \"$0\" {to} {port} 0 0 forever");
@@ -78,7 +80,7 @@ fn outcomes(process: &Process) -> Vec<String> {
     output.lines().skip(1).filter_map(|line| line.split_once(' ')).map(|(how, _)| how.to_owned()).collect()
 }
 
-/// Returns the number of SYNs in alpha's queue so far.
+/// Returns the number of SYNs that have entered alpha's queue so far.
 fn queued(world: &World) -> u64 {
     const NUMBER: &str = "132";
     let output = world.alpha.tool("cat", &["/proc/net/netfilter/nfnetlink_queue"]).unwrap();
@@ -87,7 +89,7 @@ fn queued(world: &World) -> u64 {
     ours[7].parse().unwrap()
 }
 
-/// Waits until the kernel holds SYNs by name.
+/// Waits until the kernel holds only the SYNs that its sets name.
 fn wait_named(world: &World) {
     let rules = || world.alpha.tool("nft", &["list", "chain", "inet", "shim", "held"]).unwrap();
     assert!(wait_for(LIMIT, || rules().contains("@named4")), "{}", rules());
@@ -110,14 +112,14 @@ fn serve(world: &World, port: u16) -> Process {
     world.serve(BULK, &["accept", &port.to_string()])
 }
 
-/// Reports whether a connect sends a SYN to the queue.
+/// Reports whether the SYN of a connect enters the queue.
 fn is_queued(world: &World, to: &str, port: u16) -> bool {
     let before = queued(world);
     connect(world, to, port);
     queued(world) > before
 }
 
-/// Counts the SYNs to a port that leave alpha on its link.
+/// Installs a rule that counts the SYNs to a port that leave alpha on its link.
 fn count_syns(world: &World, port: u16) {
     let table =
         "add table inet count; add chain inet count leaves { type filter hook postrouting priority 300; }";
@@ -171,7 +173,7 @@ fn a_rule_that_comes_or_goes_counts_from_the_next_connect_on() {
     world.betas.as_ref().unwrap().shimrules(&local).unwrap().good().unwrap();
     let server = world.link.right_v4().to_string();
     for round in 0..6 {
-        // In some rounds the kernel has its names before the change, in others it does not.
+        // In every second round, the kernel's sets follow the rules before the change.
         if round % 2 == 0 {
             wait_named(&world);
         }
@@ -195,7 +197,7 @@ fn a_rule_that_comes_or_goes_counts_from_the_next_connect_on() {
     assert!(!is_queued(&world, &server, PORT));
     set(&world, "enable=1");
     assert!(is_queued(&world, &server, PORT));
-    // The rules as read after a restart and by a reload.
+    // A reload reads the rules from the file, as a restart does.
     world.alphas.sctpify(&["reload"]).unwrap().good().unwrap();
     wait_named(&world);
     assert!(is_queued(&world, &server, PORT) && !is_queued(&world, &server, OTHER));
@@ -208,7 +210,7 @@ fn networks_and_ranges_of_ports_are_queued_to_their_edges() {
     rule(&world, "-A", "enable", &["-d", "10.77.1.2/31", "-P", "7001:7003"]);
     rule(&world, "-A", "enable", &["-d", "10.77.1.0/24", "-P", "7003:7004"]);
     rule(&world, "-A", "enable", &["-d", "fd77:1::2"]);
-    // Ignored while the default is to disable.
+    // The daemon ignores this rule while the default is to disable.
     rule(&world, "-A", "disable", &["-P", "7002"]);
     wait_named(&world);
     let [v4, v6] = servers(&world);
@@ -245,7 +247,7 @@ fn with_the_default_enable_only_what_is_disabled_passes_and_its_rules_count_it()
     let disabled = |rule: &&Value| rule["policy"] == "disable";
     let counts = report["rules"].as_array().unwrap().iter().filter(disabled).map(|rule| &rule["hits"]);
     assert_eq!(counts.collect::<Vec<_>>(), [2, 1, 1], "{report}");
-    // The hits survive changes of the rules.
+    // Changes of the rules keep the hits.
     rule(&world, "-A", "disable", &["-P", "7009"]);
     assert_eq!(hits(&world)["rules"].as_array().unwrap().iter().find(disabled).unwrap()["hits"], 2);
 }
@@ -304,7 +306,8 @@ fn numbers_carried_over_sctp_are_a_plain_connections_when_the_rule_has_gone() {
     world.wait_quiet();
     rule(&world, "-D", "enable", &["-P", &PORT.to_string()]);
     wait_named(&world);
-    // For a minute the kernel diverts packets with these ports to the daemon, unless a SYN ends that.
+    // For a minute, the kernel diverts packets with these ports to the daemon, unless a SYN ends the
+    // diversion.
     let (how, took) = connect_with(&world.alpha, &server, PORT, 0, SOURCE);
     assert_eq!((how.as_str(), took < 0.5), ("connected", true), "{took}");
 }
@@ -328,7 +331,7 @@ fn a_syn_that_is_held_goes_on_when_its_rule_goes() {
     client.wait_until("connected", LIMIT, |client| client.stdout().contains("connected")).unwrap();
     let output = client.stdout();
     let took: f64 = output.trim().rsplit(' ').next().unwrap().parse().unwrap();
-    // Before its kernel retransmits the SYN.
+    // The connection must be up before the client's kernel retransmits the SYN.
     assert!(took < 1.0, "{output}");
     assert!(status(&world.alphas)["connections"].as_array().unwrap().is_empty());
 }
@@ -342,7 +345,7 @@ fn change_rules(world: &World, rounds: usize) {
         rule(world, "-A", "enable", &["-d", "10.0.0.0/8", "-P", "6990:6999"]);
         set(world, &format!("manual_mark={}", round + 1));
         if round % 3 == 0 {
-            // The kernel gets names meanwhile.
+            // During this pause, the kernel's sets follow the rules.
             std::thread::sleep(Duration::from_millis(160));
         }
         world.alphas.sctpify(&["reload"]).unwrap().good().unwrap();
@@ -363,7 +366,7 @@ fn required_sctp_never_becomes_plain_tcp_while_rules_change() {
         count_syns(&world, PORT);
         let four = servers(&world).into_iter().cycle().take(4);
         let clients: Vec<Process> = four.map(|server| keep_connecting(&world, &server, PORT)).collect();
-        // Without an answer each attempt waits for the race timer.
+        // Without an answer, each attempt waits for the race timer.
         let (expected, least) = if at_beta { ("connected", 50) } else { ("EHOSTUNREACH", 4) };
         let began = now();
         while clients.iter().any(|client| outcomes(client).len() < least) {

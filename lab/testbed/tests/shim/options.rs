@@ -1,10 +1,10 @@
-//! Socket options and TCP options over SCTP: each row of docs/tcp-options.md.
+//! Tests of socket options and TCP options over SCTP: each row of docs/tcp-options.md.
 
 use crate::cases::{Difference, PLAIN_PORT, compare};
 use crate::world::{LIMIT, PORT, World};
 use std::time::Duration;
 
-/// The complete list of differences; docs/tcp-options.md documents them for users.
+/// Complete list of the differences. docs/tcp-options.md documents them for users.
 const DIFFERENCES: &[Difference] = &[
     Difference {
         case: "SO_LINGER-close",
@@ -30,8 +30,8 @@ fn options_of_a_connection_that_shares_its_association_do_what_they_do_by_tcp() 
     compare("streams = \"shared\"\n", "options", &[], DIFFERENCES);
 }
 
-/// Listens on argv[1] in the mode argv[2], and tells each connection whether data was there at accept time, and
-/// its number.
+/// Listens on port argv[1] in mode argv[2]. Returns each client's word, followed by True if data was readable
+/// when the connection was accepted. Prints the number of served connections.
 const LISTENER: &str = "
 import select, socket, sys
 listener = socket.socket()
@@ -52,7 +52,7 @@ while True:
     connection.close()
 ";
 
-/// Connects to argv[1]:argv[2] argv[3] times; each time waits for 0.2 s, sends a word and prints the answer.
+/// Connects argv[3] times to argv[1]:argv[2]. Each time, waits for 0.2 s, sends a word and prints the answer.
 const LATE_SPEAKER: &str = "
 import socket, sys, time
 for number in range(int(sys.argv[3])):
@@ -93,7 +93,7 @@ fn two_servers_that_share_a_port_share_its_connections() {
     let servers = [(); 2].map(|()| world.serve("python3", &["-c", LISTENER, &PORT.to_string(), "share"]));
     assert_eq!(speak_late(&world, 24).lines().count(), 24);
     let served = servers.each_ref().map(|server| server.stdout().matches("served").count());
-    // The chance that one of them gets none of 24 is 1 in 8 million.
+    // The probability that one of the servers gets none of the 24 connections is 1 in 8 million.
     assert!(served[0] > 0 && served[1] > 0 && served[0] + served[1] == 24, "{served:?}");
     assert_eq!(world.connects_sctp(), 24, "{:?}", world.fallbacks());
 }
@@ -122,8 +122,8 @@ fn a_socket_that_is_bound_to_an_interface_stays_plain_tcp_and_the_operator_is_to
     assert!(why.contains("device"), "{why}");
 }
 
-/// Connects to argv[1]:argv[2], requests an end after two seconds without a sign of the peer, prints
-/// "connected", and then the outcome of reading.
+/// Connects to argv[1]:argv[2]. Sets keepalive and the user timeout to end the connection after two seconds of
+/// silence. Prints "connected", and then the outcome of reading.
 const WANTS_SIGNS: &str = "
 import errno, socket, sys
 connection = socket.create_connection((sys.argv[1], int(sys.argv[2])), 5)
@@ -138,7 +138,7 @@ try: print('data' if connection.recv(1) else 'end')
 except OSError as error: print(errno.errorcode[error.errno])
 ";
 
-/// Listens on argv[1], and answers its client seven seconds later.
+/// Listens on port argv[1], and answers its client seven seconds after the first byte.
 const ANSWERS_LATER: &str = "
 import socket, sys, time
 listener = socket.create_server(('', int(sys.argv[1])))
@@ -153,8 +153,8 @@ time.sleep(1000)
 /// Duration of the silence: longer than the program's limit, shorter than the server's delay.
 const SILENCE: Duration = Duration::from_secs(5);
 
-/// The program's keepalive probes reach its own shim, which always answers; heartbeats probe the peer, and are
-/// more patient.
+/// The program's keepalive probes reach the shim on its own host, which always answers. Heartbeats probe the
+/// peer instead, and tolerate a longer silence.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn a_silence_that_keepalive_and_user_timeout_end_by_tcp_is_survived_by_sctp() {

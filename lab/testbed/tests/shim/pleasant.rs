@@ -1,4 +1,5 @@
-//! The daemon's views while it works: page, metrics, live views; and draining.
+//! Tests of the daemon's page, metrics and `sctpify doctor`, of draining, and of settings that wait for a
+//! restart.
 
 use crate::world::{BULK, LIMIT, PORT, World};
 use serde_json::Value;
@@ -12,7 +13,7 @@ fn curl(world: &World, args: &[&str]) -> String {
     world.alpha.run("curl", world.client("curl", &words), LIMIT).unwrap().good().unwrap().stdout
 }
 
-/// Makes one connection of alpha, which has ended on return.
+/// Makes one connection from alpha. The connection has ended on return.
 fn connect_once(world: &World) {
     let server = world.serve(BULK, &["accept", &PORT.to_string()]);
     let connect = world.client(BULK, &["connect", &world.target(), "1"]);

@@ -1,28 +1,28 @@
-//! Programs of other users try to get the UDP port of a busy daemon.
+//! Test in which programs of other users try to bind the UDP port of a busy daemon.
 
 use crate::world::{BULK, LIMIT, PORT, World, status};
 use std::time::Duration;
 use testbed::process::wait_for;
 use testbed::{Daemon, Host, Offloads, Process, Programs};
 
-/// The port of SCTP in UDP.
+/// UDP port that carries SCTP.
 const UDP_PORT: u16 = 9899;
-/// Makes a program run as an unprivileged user (nobody). It must import its modules first, which may be
-/// unreadable afterwards.
+/// Prelude that makes a program run as an unprivileged user (nobody). The modules are imported first, because that user
+/// may be unable to read them.
 const AS_NOBODY: &str = "
 import errno, os, socket, sys, time
 os.setgroups([]); os.setresgid(65534, 65534, 65534); os.setresuid(65534, 65534, 65534)
 ";
-/// Hosts with heavy traffic to one address of beta, as many as get their own receive socket there
-/// (`netio::CONNECTED_RX_MAX`).
+/// Number of hosts with heavy traffic to one address of beta. It is the number of peers that get a connected receive
+/// socket there (`netio::CONNECTED_RX_MAX`).
 const BUSY: usize = 4;
-/// Duration of the attack. When the port was free for moments, a third of a second was enough.
+/// Duration of the attack, in seconds. If the port is free for moments, an attacker gets it within a third of a second.
 const SECONDS: &str = "10";
-/// Minimum number of an attacker's attempts in that time.
+/// Minimum number of an attacker's attempts in [`SECONDS`].
 const TRIES_MIN: u64 = 50_000;
 
-/// Tries to bind the port argv[2] of each of the addresses argv[4..] for argv[3] seconds, with the socket
-/// option argv[1]; first binds a free port, to prove its ability.
+/// Tries for argv[3] seconds to bind port argv[2] of each address in argv[4..], with the socket option argv[1]. First
+/// it binds a free port, to prove that it can.
 const BINDER: &str = "
 option, port, end = getattr(socket, sys.argv[1]), int(sys.argv[2]), time.monotonic() + float(sys.argv[3])
 sockets, tries = [], 0
@@ -47,7 +47,8 @@ while time.monotonic() < end:
 print('tries', tries)
 ";
 
-/// Sends one octet repeatedly to a port of many addresses of this host: 127.0.0.2, .3 and so on.
+/// Sends one octet repeatedly to port argv[1] of many addresses of this host (127.0.0.2, 127.0.0.3 and so on), for
+/// argv[2] seconds.
 const JUNK: &str = "
 port, end, last = int(sys.argv[1]), time.monotonic() + float(sys.argv[2]), 2
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -73,7 +74,7 @@ print('listening')
 while True: threading.Thread(target=read, args=(listener.accept()[0],), daemon=True).start()
 ";
 
-/// Starts an attacking program as another user on beta; it must not get the port.
+/// Starts an attacking program on a host as another user, and waits until it is ready.
 fn attack(host: &Host, name: &str, program: &str, args: &[&str]) -> Process {
     let mut command = host.command("python3");
     command.args(["-u", "-c"]).arg(format!("{AS_NOBODY}{program}")).args(args);
@@ -82,15 +83,15 @@ fn attack(host: &Host, name: &str, program: &str, args: &[&str]) -> Process {
     process
 }
 
-/// Returns the number after a word in an attacker's output, if it ended well.
+/// Returns the number that follows `word` in an attacker's output. Panics if the attacker failed.
 fn reported_number(process: Process, word: &str) -> u64 {
     let stdout = process.finish(LIMIT).unwrap().good().unwrap().stdout;
     let last = stdout.lines().find_map(|line| line.strip_prefix(word)).unwrap_or_else(|| panic!("{stdout}"));
     last.trim().parse().unwrap()
 }
 
-/// Creates a host with a daemon on its own link, through which it reaches the one address of beta that all use. Its packets to
-/// beta's other addresses are dropped: on a busy machine data would move there.
+/// Creates a host with a daemon and a separate link to beta. Over this link, it reaches the address of beta that all
+/// busy hosts use. Its packets to beta's other addresses are dropped, because on a busy machine data would move there.
 fn busy_host(world: &World, number: u8) -> (Host, Daemon) {
     let host = world.lab.host(&format!("busy{number}")).unwrap();
     let link = world.lab.join(&host, &world.beta, 10 + number, Offloads::Off).unwrap();
@@ -106,7 +107,7 @@ fn busy_host(world: &World, number: u8) -> (Host, Daemon) {
     (host, daemon)
 }
 
-/// Returns beta's sockets on the port that are connected to a peer, by local address.
+/// Returns the local address and port of each of beta's sockets that is connected to a peer.
 fn connected(beta: &Host) -> Vec<String> {
     let listed = beta.tool("ss", &["-Hun", "state", "established", "sport", "=", ":9899"]).unwrap();
     listed.lines().filter_map(|line| Some(line.split_whitespace().nth(2)?.to_owned())).collect()
@@ -135,7 +136,7 @@ fn no_other_user_gets_an_address_of_the_port_while_busy_peers_get_sockets_and_ho
         };
         send();
         assert_eq!(status(daemon)["counters"]["connects_sctp"], 1, "the busy peer is served");
-        // Beside the attackers, data may take another path for a while.
+        // While the attackers run, data may use another path for a while.
         let has_socket = || {
             let has = received_at_ours() > before;
             if !has {

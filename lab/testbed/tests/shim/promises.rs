@@ -1,5 +1,5 @@
-//! Protections by client address also work through SCTP: real programs, each of which would admit a client from
-//! 127.0.0.1, or one that bypassed the firewall.
+//! Tests that protections by client address also work for connections over SCTP. They use real programs, which
+//! would admit a client from 127.0.0.1, or a client that bypassed the firewall.
 
 use crate::world::{LIMIT, PORT, World};
 use std::fs;
@@ -9,11 +9,11 @@ use testbed::process::wait_for;
 use testbed::programs::Sshd;
 use testbed::{Host, Process};
 
-/// Limit on the start of a server.
+/// Limit on the time for the start of a server.
 const START_LIMIT: Duration = Duration::from_secs(20);
 
-/// Sends argv[3], if it is not empty, to argv[1]:argv[2] and prints the first line of the answer, or the
-/// connect error.
+/// Connects to argv[1]:argv[2], and sends argv[3] if it is not empty. Prints the first line of the answer, or
+/// the type of the error.
 const ASK: &str = "
 import socket, sys
 try:
@@ -30,7 +30,7 @@ pub(crate) fn ask(host: &Host, server: &str, question: &str) -> String {
     host.run("ask", command, LIMIT).unwrap().good().unwrap().stdout.trim().to_owned()
 }
 
-/// Returns alpha's answer through SCTP, and the answer on beta's own loopback.
+/// Asks beta's server from alpha over SCTP, and from beta's loopback. Returns both answers.
 fn answers(world: &World, question: &str) -> (String, String) {
     let before = world.connects_sctp();
     let stranger = ask(&world.alpha, &world.link.right_v4().to_string(), question);
@@ -38,7 +38,7 @@ fn answers(world: &World, question: &str) -> (String, String) {
     (stranger, ask(&world.beta, "127.0.0.1", question))
 }
 
-/// Starts a server on beta and waits until its own loopback gets a matching answer.
+/// Starts a server on beta. Waits until a client on beta's loopback gets an answer that contains `answer`.
 pub(crate) fn serve(world: &World, program: &str, args: &[&str], question: &str, answer: &str) -> Process {
     let mut command = world.beta.command(program);
     command.args(args);
@@ -55,7 +55,7 @@ fn redis_in_protected_mode_serves_nobody_but_its_own_host() {
     let port = PORT.to_string();
     let args = ["--port", &port, "--protected-mode", "yes", "--bind", "*", "-::*", "--save", ""];
     let _redis = serve(&world, "redis-server", &args, "PING", "PONG");
-    // The server says so before any request.
+    // The server reports the refusal before any request.
     let stranger = ask(&world.alpha, &world.link.right_v4().to_string(), "");
     assert!(stranger.starts_with("-DENIED"), "{stranger}");
     assert_eq!(world.connects_sctp(), 1, "{:?}", world.fallbacks());
@@ -121,7 +121,7 @@ fn postgresql_trusts_127_0_0_1_and_not_who_comes_through_sctp() {
     postgres.finish(LIMIT).unwrap();
 }
 
-/// Returns the location of the server's programs in Debian, outside PATH.
+/// Returns a function that gives the path of a PostgreSQL program. Debian installs these programs outside PATH.
 fn postgresql() -> impl Fn(&str) -> String {
     let versions =
         fs::read_dir("/usr/lib/postgresql").expect("PostgreSQL: `./x doctor` tells which package has it");
@@ -152,7 +152,8 @@ fn sshd_matches_the_clients_own_address() {
     assert_eq!(world.connects_sctp(), 1, "{:?}", world.fallbacks());
 }
 
-/// Loads a firewall on beta, connects from alpha, and returns alpha's result, which must not be an answer.
+/// Starts a server on beta, loads a firewall there, and connects from alpha. Returns the world, and the outcome
+/// at alpha.
 fn behind(firewall: &str) -> (World, String) {
     let world = World::new();
     let echo = "

@@ -1,10 +1,11 @@
-//! Connection racing: a connection begins while its first path is dead: the link is up, but loses every packet.
+//! Tests of connection racing: a connection begins while its first path is dead. The path's link is up, but
+//! loses every packet.
 
 use crate::world::{BULK, LIMIT, PORT, TwoUplinks, World};
 use std::time::Duration;
 use testbed::{Host, Offloads};
 
-/// TCP would retransmit its SYN after a second, and wait for minutes.
+/// Limit on the duration of a connect. TCP would retransmit its SYN after a second, and then wait for minutes.
 const NOT_STALLED: Duration = Duration::from_millis(900);
 
 fn connect_time(from: &Host, target: &str) -> Duration {

@@ -1,5 +1,5 @@
-//! Destinations that must be reached over SCTP: if they cannot be, a connect fails at once, whatever else has
-//! failed.
+//! Tests of destinations that must be reached over SCTP. If they cannot be, a connect fails soon, whatever
+//! the cause.
 
 use crate::world::{BULK, LIMIT, PORT, World, status};
 use nix::sys::signal::Signal;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use testbed::process::wait_for;
 use testbed::{Daemon, Host, Offloads, Programs};
 
-/// Connects, and prints the outcome.
+/// Connects to argv[1]:argv[2], and prints the outcome.
 const CONNECT: &str = "
 import errno, socket, sys
 try:
@@ -16,7 +16,7 @@ try:
 except OSError as error:
     print(errno.errorcode.get(error.errno, error))
 ";
-/// The race timer plus the start of a program.
+/// Limit on the time for a refusal: the race timer, and the start of a program.
 const REFUSAL_LIMIT: Duration = Duration::from_secs(3);
 
 fn connect(world: &World, server: &str) -> String {
@@ -31,7 +31,8 @@ fn connect_from(host: &Host, server: &str, port: u16) -> String {
     output.stdout.trim().to_owned()
 }
 
-/// Creates a world where beta has a listener and optionally a daemon; alpha's rule for it requires SCTP.
+/// Creates a world in which beta has a listener, and a daemon if `at_beta` is set. Alpha's rule for the
+/// listener requires SCTP.
 fn requiring(at_beta: bool) -> (World, testbed::Process) {
     let world = World::with("", at_beta);
     let server = world.serve(BULK, &["accept", &PORT.to_string()]);
@@ -41,7 +42,8 @@ fn requiring(at_beta: bool) -> (World, testbed::Process) {
     (world, server)
 }
 
-/// Returns the number of alpha's chains that reject plain TCP: two in each of two tables.
+/// Returns the number of alpha's chains that reject plain TCP. A complete guard has four: two in each of two
+/// tables.
 fn guards(world: &World) -> usize {
     world.alpha.tool("nft", &["list", "ruleset"]).unwrap().matches("reject").count()
 }
@@ -88,7 +90,8 @@ while tried:
     let log = world.alphas.log();
     let lines = log.lines().filter(|line| line.contains(" refused ")).count();
     let periods = 1 + tried.elapsed.as_secs() as usize / 10;
-    // Twenty in ten seconds for each of two reasons: no answer, and the resulting knowledge of the peer.
+    // The log has up to twenty lines in ten seconds for each of two reasons: no answer, and the resulting
+    // entry in the learned table.
     assert!((20..=2 * 20 * (periods + 1)).contains(&lines), "{lines} lines in {:?}", tried.elapsed);
 }
 
@@ -172,7 +175,8 @@ fn as_many_rules_as_there_may_be_are_all_refused_by_the_kernel() {
     assert_eq!(connect(&world, &server), "EHOSTUNREACH");
 }
 
-/// As from a container, a guest or a routed host: none of its traffic uses SCTP here.
+/// Forwarded traffic comes from a container, a guest or a routed host. The daemon carries none of it over
+/// SCTP.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn forwarded_traffic_cannot_reach_a_required_port_even_without_the_daemon() {

@@ -1,4 +1,4 @@
-//! Hosts lose and gain addresses during a program's connection, and the program does not notice.
+//! Tests in which hosts lose and gain addresses during a program's connection. The program must not notice.
 
 use crate::keys::{KEY, give_key};
 use crate::world::{BULK, LIMIT, PORT, UNENCRYPTED, World};
@@ -6,10 +6,10 @@ use std::time::Duration;
 use testbed::process::wait_for;
 use testbed::{Host, Offloads, Process};
 
-/// Time for a change to be announced to the peer and confirmed.
+/// Time within which a change is announced to the peer and confirmed.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// A running transfer, long enough to be moved.
+/// Running transfer of 8 s, during which addresses may change.
 pub(crate) struct Transfer {
     receiver: Process,
     sender: Process,
@@ -24,7 +24,8 @@ impl Transfer {
         Transfer { receiver, sender }
     }
 
-    /// Asserts that all sent data arrived, up to the end.
+    /// Asserts that both programs ended successfully, that SCTP carried the connection, and that data arrived
+    /// until the end.
     pub(crate) fn end(self, world: &World) {
         self.sender.finish(LIMIT).unwrap().good().unwrap();
         let output = self.receiver.finish(LIMIT).unwrap().good().unwrap().stdout;
@@ -34,7 +35,7 @@ impl Transfer {
     }
 }
 
-/// Gives both hosts a shared key: each then accepts that the other's only address has changed.
+/// Gives both hosts a shared key. With the key, each host accepts a change of the other host's only address.
 pub(crate) fn share_key(world: &World) {
     give_key(&world.alpha, &world.alphas, Some(KEY));
     give_key(&world.beta, world.betas.as_ref().unwrap(), Some(KEY));
@@ -79,8 +80,8 @@ fn goes_on_from_the_next_address(world: &World) {
     transfer.end(world);
 }
 
-/// Anyone who saw the handshake could claim the same. As with TCP, the connection resumes when the address is
-/// back.
+/// Without a key, any observer of the handshake could claim a change of address. As with TCP, the connection
+/// resumes when the old address is back.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn without_a_key_a_host_that_loses_its_only_address_is_not_believed_at_another_and_goes_on_at_the_old_one() {

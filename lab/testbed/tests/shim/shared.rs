@@ -1,5 +1,5 @@
-//! Events during a shared association: its host's address changes, a NAT is on its path, both hosts open one at
-//! once, it is lost in the middle of transfers.
+//! Tests of shared associations in unusual conditions: a host's address changes, a NAT is on the path, both
+//! hosts open one at once, or a daemon dies during transfers.
 
 use crate::deaths::{SEND_TO_ALL, Victims, kill_processes, victim};
 use crate::roaming::share_key;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use testbed::process::wait_for;
 use testbed::{Daemon, Lab, Offloads, Process, Programs};
 
-/// Starts a client on alpha with this body after [`CLIENT`].
+/// Starts a client on alpha with `body` after the prelude [`CLIENT`], and waits until it prints "ready".
 fn start(world: &World, body: &str) -> Process {
     let program = format!("{CLIENT}\n{body}");
     let command = world.client("python3", &["-c", &program, &host(world), &PORT.to_string()]);
@@ -18,7 +18,7 @@ fn start(world: &World, body: &str) -> Process {
     process
 }
 
-/// Speaks on five channels twenty times a second for six seconds, with each word answered.
+/// Sends a word on each of five channels, twenty times per second for six seconds, and checks each answer.
 const SPEAK: &str = "
 channels = [connect(b'e') for n in range(5)]
 def hear(channel, count):
@@ -36,7 +36,7 @@ print('heard all')";
 #[ignore = "needs root: makes network namespaces"]
 fn channels_go_on_when_their_host_gets_another_address_and_new_connections_show_that() {
     let world = World::new();
-    // Without a key a peer does not accept a change of its only address.
+    // Without a key, a peer does not accept a change of the only address of its peer.
     share_key(&world);
     let (world, _server) = serving_in(world);
     let talk = start(&world, SPEAK);
@@ -74,7 +74,7 @@ fn behind_nat() -> World {
     World { alpha, beta, link, alphas, betas: Some(betas), lab }
 }
 
-/// Behind a NAT, a connection's own address is not the one that the peer has confirmed.
+/// Behind a NAT, the client's own address differs from the address that the peer has confirmed.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn a_client_address_that_the_peer_has_not_proven_gets_no_channel_but_an_association_of_its_own() {
@@ -93,8 +93,8 @@ fn a_client_address_that_the_peer_has_not_proven_gets_no_channel_but_an_associat
     assert!(doctor.contains("the peer sees 10.77.1.1 of this host as another address"), "{doctor}");
 }
 
-/// A client in each host connects to the other one, four at a time, and prints how often the server saw the
-/// client's own address.
+/// Makes 100 connections to the other host, four at a time. Prints how often the server saw the client's own
+/// address and port, and the number of connections.
 const CROSSWISE: &str = "
 seen = []
 def ask():

@@ -1,5 +1,5 @@
-//! The papers' shim states in `sctpify status`, servers with TCP and SCTP clients at once, and the papers'
-//! settings changed while the daemon runs.
+//! Tests of the papers' shim states in `sctpify status`, of servers with TCP and SCTP clients at once, and of
+//! the papers' settings. The settings change while the daemon runs.
 
 use crate::world::{LIMIT, PORT, World, drop_sctp, status};
 use nix::sys::signal::Signal;
@@ -11,10 +11,11 @@ use testbed::{Daemon, Lab, Link, Offloads, Process, Programs};
 
 /// Limit on the time until the daemon shows a change, on a busy machine.
 pub(crate) const SHOWN_LIMIT: Duration = Duration::from_secs(10);
-/// No rule names this port.
+/// Port that no rule names.
 const UNNAMED_PORT: u16 = 7001;
 
-/// Listens, and accepts only after SIGUSR1; prints each client's address.
+/// Listens on argv[1]:argv[2], and accepts connections only after SIGUSR1. Prints each client's address and
+/// port.
 const SERVER: &str = "
 import signal, socket, sys
 host, port = sys.argv[1], int(sys.argv[2])
@@ -29,7 +30,7 @@ while True:
     print('accepted', client[0], client[1], flush=True)
 ";
 
-/// Connects, with a packet mark or 0, and stays connected.
+/// Connects to argv[1]:argv[2], and stays connected. Sets the packet mark argv[3], unless it is 0.
 const CLIENT: &str = "
 import signal, socket, sys
 host, port, mark = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
@@ -41,7 +42,7 @@ print('connected', client.getsockname()[1], flush=True)
 signal.pause()
 ";
 
-/// A client on alpha.
+/// Client on alpha.
 pub(crate) struct Client {
     process: Process,
 }
@@ -73,14 +74,14 @@ pub(crate) fn serve(world: &World, host: &str, port: u16) -> Process {
     world.serve("python3", &["-c", SERVER, host, &port.to_string()])
 }
 
-/// Returns the values of one field in a list of the status.
+/// Returns the values of field `name` in a list of the status.
 pub(crate) fn field(daemon: &Daemon, list: &str, name: &str) -> Vec<String> {
     let report = status(daemon);
     let rows = report[list].as_array().cloned().unwrap_or_default();
     rows.iter().map(|row| row[name].as_str().unwrap_or_default().to_owned()).collect()
 }
 
-/// Returns the listener on this port, once its state is `wanted`.
+/// Waits until the listener on this port has the state `wanted`, and returns its row of the status.
 pub(crate) fn wait_listener(daemon: &Daemon, port: u16, wanted: &str) -> Value {
     let of_port = || {
         let rows = status(daemon)["listeners"].take();
@@ -101,7 +102,8 @@ pub(crate) fn betas(world: &World) -> &Daemon {
     world.betas.as_ref().unwrap()
 }
 
-/// Creates a world where another program has beta's UDP port, and its daemon uses no other carrier.
+/// Creates a world in which another program occupies beta's UDP port, and beta's daemon uses no other
+/// carrier. Returns the world and that program.
 pub(crate) fn with_taken_port(configuration: &str) -> (World, Process) {
     let (lab, programs) = (Lab::new().unwrap(), Programs::find().unwrap());
     let (alpha, beta) = (lab.host("alpha").unwrap(), lab.host("beta").unwrap());
@@ -119,7 +121,7 @@ pub(crate) fn with_taken_port(configuration: &str) -> (World, Process) {
     (World { alpha, beta, link, alphas, betas: Some(betas), lab }, taker)
 }
 
-/// Makes each connection use its own association.
+/// Configuration that gives each connection its own association.
 const OWN: &str = "streams = \"own\"\n";
 
 #[test]
@@ -191,7 +193,7 @@ fn force_bindall_offers_all_addresses_of_the_host_from_the_next_association_on()
     let world = World::with(OWN, true);
     world.lab.join(&world.alpha, &world.beta, 2, Offloads::On).unwrap();
     let _server = serve(&world, &world.link.right_v4().to_string(), PORT);
-    // Returns the peer addresses of the latest association.
+    // Returns the number of peer addresses of the latest association.
     let remotes = || {
         let output = world.alphas.sctpify(&["paths", "--json"]).unwrap().good().unwrap().stdout;
         let output: Value = serde_json::from_str(&output).unwrap();

@@ -1,18 +1,19 @@
-//! A stranger, a local user or a neighbour behind the same address speaks SCTP to the daemon under a false
-//! identity. In each test the daemon also serves honest hosts.
+//! Tests in which an attacker speaks SCTP to the daemon under a false identity. The attacker is an unknown
+//! host, a local user, or a neighbour behind the same address. In each test, the daemon also serves honest
+//! hosts.
 
 use crate::streams::{CLIENT, SERVER, client, shared};
 use crate::world::{LIMIT, PORT, World};
 use std::process::Command;
 use testbed::{Daemon, Host, Link, Offloads, Process};
 
-/// The misbehaving peer; each program here starts with it.
+/// Prelude of the attacking programs: a small SCTP peer.
 const STRANGER: &str = include_str!("stranger.py");
-/// Continues as an unprivileged user.
+/// Makes a program continue as an unprivileged user.
 const AS_NOBODY: &str = "
 os.setgroups([]); os.setresgid(65534, 65534, 65534); os.setresuid(65534, 65534, 65534)";
 
-/// Alpha and beta connect to each other; a third host has a link to each of them.
+/// Alpha and beta, which connect to each other, and a third host with a link to each of them.
 struct Three {
     world: World,
     mallory: Host,
@@ -22,8 +23,8 @@ struct Three {
 }
 
 impl Three {
-    /// Creates the world: beta serves [`PORT`], and rules let both connect to it at each other and at the third
-    /// host.
+    /// Creates the hosts. Beta serves [`PORT`]. Rules enable SCTP for this port from alpha and from beta, to
+    /// each other and to the third host.
     fn new() -> Three {
         let world = World::new();
         let mallory = world.lab.host("mallory").unwrap();
@@ -34,8 +35,7 @@ impl Three {
         Three { world, mallory, to_beta, to_alpha, _server: server }
     }
 
-    /// Asserts that two connections of alpha are served over SCTP, the second on an association that both
-    /// share.
+    /// Asserts that beta serves connections of alpha, and that a later one uses a shared association.
     fn serves_the_honest(&self) {
         let to = self.world.link.right_v4().to_string();
         let first = format!("{CLIENT}\nended(connect(b'n'))");
@@ -49,7 +49,7 @@ impl Three {
         assert!(testbed::process::wait_for(LIMIT, is_shared), "{}", self.world.fallbacks());
     }
 
-    /// Runs a program of the third host to its end and returns its output.
+    /// Runs an attacking program on the third host until it ends, and returns its output.
     fn mallory_says(&self, body: &str, args: &[&str]) -> String {
         said(&self.mallory, python(&self.mallory, body, args))
     }
@@ -81,8 +81,8 @@ pub(crate) fn begin(host: &Host, command: Command, word: &str) -> Process {
     process
 }
 
-/// Opens a shareable association with argv[1], and requests on it the connection argv[2] -> argv[4], ports
-/// argv[3] and argv[5].
+/// Opens a shareable association with host argv[1]. Requests on it a connection from argv[2], port argv[3], to
+/// argv[4], port argv[5], and prints the outcome.
 const OPEN: &str = "
 association, answer = connect_shared(udp(), (sys.argv[1], PORT), 61000 + os.getpid() % 4000)
 if not association: sys.exit('no association: %s' % answer)
@@ -102,7 +102,7 @@ fn a_connection_is_taken_only_from_the_clients_own_address_to_one_that_it_reache
     let open =
         |client: &str, server: &str| three.mallory_says(OPEN, &[&beta, client, "40001", server, &port]);
     assert_eq!(open(&mallory, &beta), "accepted", "the control");
-    // Another address of beta, in a network to which the client has no route.
+    // Gives beta another address, in a network to which the client has no route.
     three.world.beta.ip(&["link", "add", "lan", "type", "veth", "peer", "name", "lanpeer"]).unwrap();
     three.world.beta.ip(&["addr", "add", "10.99.0.1/24", "dev", "lan"]).unwrap();
     three.world.beta.ip(&["link", "set", "lan", "up"]).unwrap();
@@ -113,9 +113,12 @@ fn a_connection_is_taken_only_from_the_clients_own_address_to_one_that_it_reache
     three.serves_the_honest();
 }
 
-/// Mirrors ports and tags, so that two daemons accept each other's packets as its own. argv: the serving
-/// daemon, its peer, the peer's address towards us. Then it requests a connection from the first in the
-/// second's name, and accepts the requests that one makes of the other.
+/// Mirrors ports and tags, so two daemons accept each other's packets on their associations with the attacker.
+/// Then it requests a connection from the serving daemon in the victim's name. It also accepts requests that
+/// the serving daemon sends to the victim.
+///
+/// argv[1] is the serving daemon's address, argv[2] the victim's address, argv[3] the victim's address towards
+/// the attacker, argv[4] the port.
 const SPLICE: &str = "
 served, victim, near = sys.argv[1], sys.argv[2], sys.argv[3]
 bound = udp(PORT)
@@ -187,7 +190,7 @@ fn a_stranger_between_two_daemons_is_neither_served_nor_dialled_as_the_other() {
     let talk = three.world.client("python3", &["-c", &talk, &to_mallory, &PORT.to_string()]);
     let _talk = three.world.alpha.spawn("client", talk).unwrap();
     splice.wait_until("the attack", LIMIT, |process| process.stdout().contains("asked")).unwrap();
-    // Meanwhile beta connects to alpha's true address.
+    // Meanwhile, beta connects to alpha's true address.
     let ask = format!("{CLIENT}\nprint(ended(connect(b'n')).decode().split()[0])");
     for _ in 0..3 {
         let mut honest = three.world.beta.command("python3");
@@ -201,7 +204,8 @@ fn a_stranger_between_two_daemons_is_neither_served_nor_dialled_as_the_other() {
     three.serves_the_honest();
 }
 
-/// Opens a shareable association, from any UDP port, and reports requests for other clients' connections.
+/// Opens a shareable association from an arbitrary UDP port, and prints the connection requests that arrive on
+/// it.
 const LURK: &str = "
 association, answer = connect_shared(udp(), (sys.argv[1], PORT), 62000)
 print('up', bool(association), answer if not association else '', flush=True)
@@ -233,7 +237,8 @@ fn an_association_that_a_peer_opens_gets_no_connections_of_this_host() {
     three.serves_the_honest();
 }
 
-/// Opens argv[2] shareable associations and prints the number that are established after a while.
+/// Opens argv[2] shareable associations with argv[1], and prints the number that are still established after a
+/// second.
 const MANY: &str = "
 bound, peer, count = udp(), (sys.argv[1], PORT), int(sys.argv[2])
 made, refused = [], 0
@@ -259,8 +264,8 @@ fn one_peer_opens_four_associations_to_be_shared_at_most_and_none_where_nothing_
     assert_eq!(three.mallory_says(MANY, &[&alpha, "2"]), "0", "alpha has no local rule");
 }
 
-/// Gets a cookie for a shareable association from argv[1], waits for a line, returns the cookie and prints the
-/// response.
+/// Gets a cookie for a shareable association from argv[1], and waits for argv[2] seconds. Then returns the
+/// cookie, and prints the response.
 const LATE_COOKIE: &str = "
 bound, peer, answer = udp(), (sys.argv[1], PORT), None
 init = packet(61001, PORT, 0, chunk(INIT, init_value(0x77, 1, shared_parameters(), STREAMS)))
@@ -287,7 +292,7 @@ fn an_association_to_be_shared_is_refused_if_the_last_rule_went_before_its_cooki
     assert!(output.trim().ends_with("refused"), "{output}");
 }
 
-/// Connects to argv[1], port argv[2], on its own association, and claims the source port argv[3]; prints the
+/// Connects to argv[1], port argv[2], on a separate association, and claims the source port argv[3]. Prints the
 /// server's answer.
 const CLAIM: &str = "
 association, answer = connect(udp(), (sys.argv[1], PORT), (int(sys.argv[3]), int(sys.argv[2])), 0x22220001, own_parameters())
@@ -310,7 +315,7 @@ fn no_program_gets_a_clients_port_below_1024_over_udp() {
     assert_eq!(claim("600"), "ABORT");
     let mallory = three.to_beta.left_v4().to_string();
     assert!(three.mallory_says(OPEN, &[&beta, &mallory, "600", &beta, &port]).starts_with("refused"));
-    // A privileged program of alpha, whose daemon connects over IP: the server sees its port.
+    // Alpha's daemon connects over IP, so the server sees the low port of a privileged program on alpha.
     let bound = "
 c = socket.socket(); c.bind(('', 601)); c.connect(to); c.sendall(b'n')
 print(c.recv(100).decode())";
@@ -318,7 +323,7 @@ print(c.recv(100).decode())";
     assert_eq!(three.world.connects_sctp(), 1, "{}", three.world.fallbacks());
 }
 
-/// Requests exactly the connection of another program at this address: argv as for [`OPEN`]. The other one must
+/// An attacker at the client's address requests exactly the connection of another program. That connection must
 /// survive.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
@@ -343,7 +348,8 @@ fn a_neighbour_at_the_same_address_ends_nobodys_connection() {
     assert!(output.contains("lives"), "{output}");
 }
 
-/// Sends one INIT to argv[1] that claims the further addresses; prints the addresses in the INIT ACK.
+/// Sends an INIT for a shareable association to argv[1] that lists the addresses argv[2..], and prints the
+/// addresses in the INIT ACK. If argv[2] is 'alone', the INIT is for a connection to port argv[3].
 const ASK_ADDRESSES: &str = "
 bound = udp()
 said = shared_parameters(sys.argv[2:]) if sys.argv[2:3] != ['alone'] else own_parameters()
@@ -376,10 +382,11 @@ fn a_stranger_is_told_of_no_address_that_has_no_way_to_it() {
     assert_eq!(answer(&[]), asked);
     assert_eq!(answer(&["alone", &port]), asked);
     assert_eq!(answer(&["alone", "7001"]), "refused", "no rule serves it");
-    // A peer with an address in another network of beta gets beta's own address there: that is a second path.
+    // A peer with an address in another network of beta also gets beta's address in that network, for a second
+    // path.
     assert_eq!(answer(&["10.77.1.77"]), [&*other, &*asked].join(" "));
     wait();
-    // Both of two default routes count, regardless of their metrics.
+    // Two default routes both count, regardless of their metrics.
     beta.ip(&["route", "add", "default", "via", &three.to_beta.left_v4().to_string()]).unwrap();
     beta.ip(&["route", "add", "default", "via", &three.world.link.left_v4().to_string(), "metric", "900"])
         .unwrap();
@@ -425,8 +432,9 @@ fn the_setting_interfaces_says_what_is_used_and_told() {
     assert!(world.fallbacks().to_string().contains("interface_left_out"), "{}", world.fallbacks());
 }
 
-/// Opens a shareable association with argv[1] from argv[2], lists argv[3], and requests each as primary in
-/// turn: 40 ASCONFs with 32 requests each, signed with the empty key.
+/// Opens a shareable association with argv[1] from argv[2], and lists argv[3] as a second address. Then
+/// requests each of the two as primary in turn. It sends 40 ASCONFs with 32 requests each, signed with the
+/// empty key.
 const WISHES: &str = "
 import hashlib, hmac
 beta, one, other = sys.argv[1:4]
@@ -480,7 +488,7 @@ fn a_thousand_wishes_of_a_stranger_leave_few_lines_in_the_log() {
     let log = log();
     let lines: Vec<&str> = log.lines().skip(before).collect();
     let switches = lines.iter().filter(|line| line.contains("path switched")).count();
-    // Twenty, and as many again if ten seconds have passed meanwhile.
+    // The log gets up to twenty lines in ten seconds, and twenty more if the attack takes longer.
     assert!((20..=40).contains(&switches) && lines.len() < 60, "{} lines, {switches} switches", lines.len());
     three.serves_the_honest();
 }

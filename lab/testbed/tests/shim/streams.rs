@@ -1,5 +1,5 @@
-//! Connections to one host share an association: its streams carry them, each as exactly as its own association
-//! would.
+//! Tests of connections to one host that share an association. Its streams must carry each connection exactly
+//! as a separate association would.
 
 use crate::world::{BULK, HTTP_PORT, LIMIT, PORT, World, status};
 use nix::sys::signal::{Signal, kill};
@@ -11,7 +11,7 @@ use testbed::programs::{Nginx, curl};
 
 const PARALLEL: usize = 100;
 
-/// Makes a first connection with this command, and waits for the association that later ones share.
+/// Makes a first connection with this command, and waits for the association that later connections share.
 pub(crate) fn warm_up(world: &World, command: std::process::Command) {
     world.alpha.run("first", command, LIMIT).unwrap().good().unwrap();
     let is_there = || {
@@ -51,7 +51,12 @@ fn a_hundred_parallel_curls_share_one_association_and_arrive_whole() {
     world.wait_quiet();
 }
 
-/// Serves connections to argv[1], each in a thread; the client's first byte selects the behaviour.
+/// Serves connections to port argv[1], each in a thread. The client's first byte selects the behaviour:
+///
+/// - `e`: echoes the data, and sends "end" after the client's end of file
+/// - `r`: resets the connection
+/// - `n`: sends the client's address and port
+/// - any other byte: keeps the connection open without reading
 pub(crate) const SERVER: &str = "
 import socket, struct, sys, threading, time
 listener = socket.create_server(('', int(sys.argv[1])), backlog=64)
@@ -74,7 +79,8 @@ while True:
     threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
 ";
 
-/// Prelude of clients of a server at (argv[1], argv[2]): defines `connect()` and `ended()`.
+/// Prelude of clients of a server at argv[1]:argv[2]. It defines `connect()`, and `ended()`, which reads to the
+/// end.
 pub(crate) const CLIENT: &str = "
 import errno, socket, struct, sys, threading, time
 to = (sys.argv[1], int(sys.argv[2]))
@@ -91,7 +97,7 @@ def ended(connection):
         return errno.errorcode.get(error.errno, str(error))
 ";
 
-/// Creates a world with a server for [`CLIENT`]s and a shared association.
+/// Creates a world with [`SERVER`] on beta and a shared association.
 pub(crate) fn serving() -> (World, testbed::Process) {
     serving_in(World::new())
 }
@@ -111,7 +117,7 @@ pub(crate) fn host(world: &World) -> String {
     world.link.right_v4().to_string()
 }
 
-/// Runs a client on alpha, and returns its output.
+/// Runs a client on alpha with `body` after the prelude [`CLIENT`], and returns its output.
 pub(crate) fn client(world: &World, body: &str) -> String {
     let program = format!("{CLIENT}\n{body}");
     let command = world.client("python3", &["-c", &program, &host(world), &PORT.to_string()]);

@@ -1,5 +1,5 @@
-//! Neither a host that shares the client's address nor an observer of the handshake can take over or reset a
-//! connection.
+//! Tests that neither a program at the client's address nor an observer of the handshake can take over or
+//! reset a connection.
 
 use crate::keys::{KEY, give_key};
 use crate::world::{LIMIT, PORT, UNENCRYPTED, World, status};
@@ -7,18 +7,18 @@ use std::time::Duration;
 use testbed::process::wait_for;
 use testbed::{Host, Offloads, Process};
 
-/// The victim's port, known to the attacker.
+/// Source port of the victim, which the attacker knows.
 const FROM: u16 = 45_678;
-/// Duration of attacks: ten INITs, and many HEARTBEATs.
+/// Duration of an attack. It leaves time for ten INITs, or for many HEARTBEATs.
 const ATTACK: Duration = Duration::from_secs(4);
 
-/// Listening time of a victim during forgery, in seconds.
+/// Time for which a victim listens during forgeries, in seconds.
 const FORGED_FOR: u64 = 12;
 
-/// UDP needs no privilege, so others can send it.
+/// Configuration that uses UDP only. UDP needs no privilege, so other users can send it.
 const BY_UDP: &str = "carriers = \"udp\"";
 
-/// SCTP over UDP, by hand.
+/// Prelude of the attacks: builds and parses packets of SCTP over UDP.
 const SCTP: &str = "
 import hashlib, hmac, json, select, socket, struct, sys, time
 TABLE = []
@@ -54,8 +54,8 @@ def received(sock, seconds):
     return sock.recvfrom(65535) if select.select([sock], [], [], seconds)[0] else (b'', None)
 ";
 
-/// A restart of another client's association: argv are the server's address, its port, the client's port, and
-/// the duration.
+/// Attempts a restart of another client's association. The arguments are the server's address and port, the
+/// client's port, and the duration in seconds.
 const RESTART: &str = "
 sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 sock.bind(('', 0))
@@ -74,8 +74,8 @@ while time.time() < end:
 print('answered by', answers)
 ";
 
-/// Prints the INIT and INIT ACK of the first association on an interface: argv are the interface and the
-/// server's port.
+/// Prints the INIT and INIT ACK of the first association on an interface. The arguments are the interface and
+/// the server's port.
 const OBSERVE: &str = "
 sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.ntohs(3))
 sock.bind((sys.argv[1], 0))
@@ -96,8 +96,9 @@ while len(seen) < 2:
 print('seen ' + json.dumps(seen), flush=True)
 ";
 
-/// Requests, with an ASCONF signed with the empty key, to add its own address, and answers every HEARTBEAT:
-/// argv are the observation, the client's address, the server's, its own, and the duration.
+/// Requests the addition of its own address, in an ASCONF that is signed with the empty key, and answers
+/// every HEARTBEAT. The arguments are the observation, the addresses of the client, the server and the
+/// attacker, and the duration in seconds.
 const ASCONF: &str = "
 seen, (client, server, own), end = json.loads(sys.argv[1]), sys.argv[2:5], time.time() + float(sys.argv[5])
 sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -123,8 +124,8 @@ while time.time() < end:
 print('answered', count, 'HEARTBEATs; kinds of chunks', sorted(kinds))
 ";
 
-/// Forges packets from the client to the server, as an observer of the path: argv are the observation, the
-/// client's address, the server's, the forgery, and the duration.
+/// Forges packets from the client to the server, as an observer of the path can. The arguments are the
+/// observation, the addresses of the client and the server, the kind of forgery, and the duration in seconds.
 const FORGE: &str = "
 seen, (client, server, what), end = json.loads(sys.argv[1]), sys.argv[2:5], time.time() + float(sys.argv[5])
 out = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
@@ -155,10 +156,10 @@ while time.time() < end:
 print('sent', sent)
 ";
 
-/// The kinds of forgeries.
+/// Kinds of forgeries.
 const FORGERIES: [&str; 3] = ["abort", "fault", "icmp"];
 
-/// Greets each connected client every 0.2 s: argv is the port.
+/// Sends a word to each client on port argv[1] every 0.2 s.
 const SERVER: &str = "
 import socket, sys, threading, time
 def serve(client):
@@ -171,7 +172,8 @@ while True:
     threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
 ";
 
-/// Listens to the server: argv are the server's address and port, its own port, and the seconds.
+/// Connects to argv[1]:argv[2] from port argv[3], and listens for argv[4] seconds. Prints the number of
+/// received words.
 const CLIENT: &str = "
 import socket, sys, time
 stream = socket.create_connection((sys.argv[1], int(sys.argv[2])), 20, ('', int(sys.argv[3])))
@@ -190,7 +192,7 @@ fn python(host: &Host, program: &str, args: &[String]) -> std::process::Command 
     command
 }
 
-/// Starts a client of alpha that listens to the server at beta for this long.
+/// Starts a server on beta, and a client on alpha that listens to it for `seconds`. Returns both.
 fn victim(world: &World, seconds: u64) -> (Process, Process) {
     let server = world.serve("python3", &["-u", "-c", SERVER, &PORT.to_string()]);
     let args = [world.link.right_v4().to_string(), PORT.to_string(), FROM.to_string(), seconds.to_string()];
@@ -199,7 +201,7 @@ fn victim(world: &World, seconds: u64) -> (Process, Process) {
     (server, client)
 }
 
-/// Like [`victim`], with an observer's record of the handshake.
+/// Like [`victim`], but also returns an observer's record of the handshake.
 fn observed_victim(world: &World, seconds: u64) -> (Process, Process, String) {
     let args = [world.link.name(), PORT.to_string()];
     let mut observer =
@@ -211,7 +213,7 @@ fn observed_victim(world: &World, seconds: u64) -> (Process, Process, String) {
     (server, client, seen)
 }
 
-/// Asserts that the victim received everything, over SCTP.
+/// Asserts that the victim was served over SCTP without an interruption.
 fn was_left_alone(world: &World, client: Process, seconds: u64) {
     let output = client.finish(LIMIT).unwrap().good().unwrap().stdout;
     let heard: u64 = output.split_whitespace().next_back().unwrap().parse().unwrap();
@@ -258,9 +260,10 @@ fn an_observer_of_the_handshake_moves_no_association_to_its_address() {
     assert!(wait_for(LIMIT, || status(betas)["connections"].as_array().is_some_and(Vec::is_empty)));
 }
 
-/// Runs an on-path forger for a while with these forgeries; returns the victim's server and client.
+/// Runs an on-path forger with each of these forgeries in turn, against a victim. Returns the world, and the
+/// victim's server and client.
 fn forged(configuration: &str, key: Option<&str>, what: &[&str]) -> (World, Process, Process) {
-    // On one path, so that an ICMP error about it affects the whole association.
+    // The association has one path, so an ICMP error about the path affects the whole association.
     let world = World::with(&format!("{configuration}{BY_UDP}\ninterfaces = \"10.77.0.0/16\""), true);
     for (host, daemon) in [(&world.alpha, &world.alphas), (&world.beta, world.betas.as_ref().unwrap())] {
         give_key(host, daemon, key);
@@ -279,7 +282,7 @@ fn forged(configuration: &str, key: Option<&str>, what: &[&str]) -> (World, Proc
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn an_observer_without_the_key_ends_no_connection_of_hosts_that_share_one() {
-    // Without a key, each kind ends a connection.
+    // The control: without a key, each kind of forgery ends a connection.
     for what in FORGERIES {
         let (_world, _server, client) = forged(UNENCRYPTED, None, &[what]);
         let output = client.finish(LIMIT).unwrap();

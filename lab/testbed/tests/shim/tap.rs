@@ -1,4 +1,4 @@
-//! Packets at beta's end of the link, decoded by tshark.
+//! Captures packets at beta's end of the link, and decodes them with tshark.
 
 use std::path::PathBuf;
 
@@ -6,14 +6,14 @@ use crate::world::{LIMIT, World};
 use nix::sys::signal::Signal;
 use testbed::Process;
 
-/// A running tcpdump on beta.
+/// Running tcpdump on beta.
 pub(crate) struct Tap {
     file: PathBuf,
     tcpdump: Process,
 }
 
 impl Tap {
-    /// Starts to capture; returns once the capture is running.
+    /// Starts a capture, and returns once it is running.
     pub(crate) fn on(world: &World, name: &str) -> Tap {
         let file = world.beta.dir().unwrap().join(name).with_extension("pcap");
         let mut tcpdump = world.beta.command("tcpdump");
@@ -23,7 +23,7 @@ impl Tap {
         Tap { file, tcpdump }
     }
 
-    /// Ends it, and returns these fields of the packets that match the filter, one line each.
+    /// Ends the capture. Returns these fields of the packets that match the filter, one packet per line.
     pub(crate) fn fields(self, world: &World, filter: &str, fields: &[&str]) -> String {
         self.tcpdump.signal(Signal::SIGINT).unwrap();
         self.tcpdump.finish(LIMIT).unwrap();

@@ -1,20 +1,25 @@
-//! A peer without a key opens many associations and fills them with one-octet fragments.
+//! Test of a peer without a key that opens many associations, and fills them with tiny fragments.
 
 use crate::world::{BULK, LIMIT, PORT, World};
 use testbed::{Offloads, cpu};
 
-/// Associations, and pieces in each: at least 17 MB of packets.
+/// Number of associations.
 const ASSOCIATIONS: &str = "40";
+/// Number of pieces in each association. All pieces together take at least 17 MB in packets.
 const PIECES: &str = "18000";
-/// Octets in each piece, and the daemon's allowed memory growth, in KiB. The window does not grow for one-octet
-/// pieces; for longer ones it does, up to the share of one host.
+/// Payload of a piece in octets, and limit on the daemon's memory growth in KiB. The receive window does not
+/// grow for pieces of one octet. For longer pieces it grows, up to the share of one host.
 const CASES: [(&str, u64); 2] = [("1", 32 << 10), ("16", 128 << 10)];
-/// The adaptation code of a shared association (`relay::SHARED_ADAPTATION`).
+/// Adaptation code of a shared association (`relay::SHARED_ADAPTATION`).
 const ADAPTATION: &str = "0x73637474";
 
-/// argv: this host's address, the daemon's, associations, pieces in each, payload bytes of a piece, the
-/// adaptation code. Speaks SCTP in UDP with I-DATA: first fragments of messages that never end, on all streams.
-/// Prints the established associations and the octets sent.
+/// Sends the first fragments of messages that never end, on all streams, in I-DATA chunks of SCTP over UDP.
+/// Prints the number of established associations, and the number of sent octets. The arguments are:
+///
+/// - this host's address, and the daemon's address
+/// - the number of associations, and the number of pieces in each
+/// - the payload of a piece in octets
+/// - the adaptation code
 const FILLER: &str = "
 import select, socket, struct, sys, time
 own, daemon, number = sys.argv[1], (sys.argv[2], 9899), int(sys.argv[6], 0)
@@ -72,14 +77,14 @@ for n in range(count):
 print(up, sent)
 ";
 
-/// Fills the memory of beta's daemon while a connection of alpha stays active; returns the growth, in KiB, and
-/// the filler's output.
+/// Fills the memory of beta's daemon while a connection of alpha stays active. Returns the growth of the daemon
+/// in KiB, and the output of [`FILLER`].
 fn fill(payload: &str) -> (u64, String) {
     let world = World::new();
     let filler = world.lab.host("filler").unwrap();
     let side = world.lab.join(&filler, &world.beta, 3, Offloads::Off).unwrap();
     let echo = world.serve(BULK, &["echo", &PORT.to_string()]);
-    // A round trip of the active connection takes a fraction of a millisecond.
+    // A round trip takes a fraction of a millisecond, so the connection is active during the attack.
     let ping =
         world.alpha.spawn("ping", world.client(BULK, &["ping", &world.target(), "20000", "100"])).unwrap();
     let memory = || cpu::anonymous_memory_kib(&world.beta, "sctpifyd").unwrap();

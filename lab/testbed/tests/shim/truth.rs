@@ -1,9 +1,11 @@
-//! The near end sees the far end's actions: refusal, reset, half-close, a reader that does not read.
+//! Tests that each end sees the actions of the far end: a refusal, a reset, a half-close, a reader that does
+//! not read.
 
 use crate::world::{HTTP_PORT, LIMIT, PORT, World};
 use testbed::programs::{Roundtrip, roundtrip};
 
-/// Listens on argv[1], accepts one connection, then acts as argv[2] says.
+/// Listens on port argv[1], accepts one connection, and reads a byte. Then it resets the connection if argv[2]
+/// is 'reset', and otherwise reads nothing more.
 const SERVER: &str = "
 import socket, struct, sys, time
 listener = socket.create_server(('', int(sys.argv[1])))
@@ -29,7 +31,8 @@ except OSError as error:
     print(errno.errorcode.get(error.errno, error))
 ";
 
-/// Connects, and prints the number of bytes that it can write before a write blocks for more than 2 seconds.
+/// Connects to argv[1]:argv[2]. Prints the number of bytes that it can write before a write blocks for more
+/// than 2 s.
 const WRITER: &str = "
 import socket, sys
 connection = socket.create_connection((sys.argv[1], int(sys.argv[2])), 2)
@@ -43,11 +46,14 @@ except TimeoutError:
 print(written)
 ";
 
-/// Limit on the data that both hosts' shims hold in one direction: at the writer's host a socket's 2 MiB and an
-/// association's send buffer of 16 MiB, at the reader's a receive buffer of 16 MiB and a socket's 1 MiB.
-/// Buffers adapt to the path's throughput, so it is mostly a fifth of that.
+/// Limit on the bytes that the shims of both hosts hold in one direction:
+///
+/// - at the writer's host: 2 MiB in a socket, and 16 MiB in the send buffer of an association
+/// - at the reader's host: 16 MiB in the receive buffer of the association, and 1 MiB in a socket
+///
+/// Buffers adapt to the path's throughput, so the shims usually hold a fifth of that.
 const SHIM_MAX: u64 = 35 << 20;
-/// Limit on the data in the programs' own sockets, which request 128 KiB each.
+/// Limit on the bytes in the programs' own sockets, each of which requests buffers of 128 KiB.
 const PROGRAMS_MAX: u64 = 1 << 20;
 
 fn python(world: &World, program: &str, port: u16) -> String {
@@ -99,7 +105,7 @@ fn a_half_closed_connection_still_carries_the_answer_by_ipv4_and_ipv6() {
     assert_eq!(world.connects_sctp(), 2);
 }
 
-/// Listens on argv[1], sends ten kilobytes to each client and closes at once.
+/// Listens on port argv[1], sends 10 KiB to each client, and closes the connection at once.
 const SPEAKS_AND_CLOSES: &str = "
 import socket, sys
 listener = socket.create_server(('', int(sys.argv[1])), backlog=100)
@@ -110,7 +116,8 @@ while True:
     connection.close()
 ";
 
-/// Connects 300 times to argv[1]:argv[2], and prints the total number of bytes up to the end of file.
+/// Connects 300 times to argv[1]:argv[2], reads each connection to the end of file, and prints the total number
+/// of bytes.
 const LISTENS: &str = "
 import socket, sys
 count = 0
@@ -121,7 +128,7 @@ for number in range(300):
 print(count)
 ";
 
-/// Its end may come before its association is up.
+/// The server's end of file may precede the end of the handshake.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn a_server_that_speaks_and_closes_at_once_is_heard_to_its_end() {
@@ -131,7 +138,7 @@ fn a_server_that_speaks_and_closes_at_once_is_heard_to_its_end() {
     assert_eq!(world.connects_sctp(), 300);
 }
 
-/// Listens on argv[1], sends a word to each client and resets the connection.
+/// Listens on port argv[1], reads a byte from each client, sends a word, and resets the connection.
 const SPEAKS_AND_RESETS: &str = "
 import socket, struct, sys
 listener = socket.create_server(('', int(sys.argv[1])), backlog=100)
@@ -144,8 +151,8 @@ while True:
     connection.close()
 ";
 
-/// Connects to argv[1]:argv[2] 30 times, and reads a second later; prints how often it got the word before the
-/// reset, and the other outcomes.
+/// Connects to argv[1]:argv[2] 30 times, and reads a second later. Prints how often it got the word and then
+/// the reset, and the outcomes other than a reset.
 const READS_LATE: &str = "
 import socket, sys, time
 connections = [socket.create_connection((sys.argv[1], int(sys.argv[2])), 5) for number in range(30)]
@@ -161,11 +168,11 @@ endings = [read(connection).decode() for connection in connections]
 print(endings.count('enough reset'), set(endings) - {'enough reset', ' reset'})
 ";
 
-/// Minimum of 30. There were none while data written before a reset was discarded, and half of them when the
-/// ABORT did not wait for it.
+/// More than this number of the 30 words must arrive. If data written before a reset is discarded, none
+/// arrives. If the ABORT does not wait for that data, half of the words arrive.
 const LEAST: u32 = 25;
 
-/// A reset may overtake data written before it, even with TCP when packets are lost.
+/// A reset may overtake data that was written before it. TCP has the same effect when packets are lost.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn data_written_before_a_reset_mostly_arrives_before_it() {
@@ -180,7 +187,8 @@ fn data_written_before_a_reset_mostly_arrives_before_it() {
     }
 }
 
-/// Listens on argv[1]; returns to its client the data that the server reads within a second.
+/// Listens on port argv[1] with urgent data in line. Returns to each client the data that arrives within a
+/// second.
 const READS_URGENT_IN_LINE: &str = "
 import socket, sys, time
 listener = socket.create_server(('', int(sys.argv[1])))
@@ -193,7 +201,8 @@ while True:
     connection.close()
 ";
 
-/// Connects to argv[1]:argv[2], sends ABOR with an urgent end as FTP clients do, and prints the answer.
+/// Connects to argv[1]:argv[2], sends "ABOR!" with its last byte urgent, as FTP clients do, and prints the
+/// answer.
 const SPEAKS_URGENTLY: &str = "
 import socket, sys
 connection = socket.create_connection((sys.argv[1], int(sys.argv[2])), 5)
@@ -201,7 +210,7 @@ connection.send(b'ABOR!', socket.MSG_OOB)
 print(connection.recv(100).decode())
 ";
 
-/// SCTP has no urgent data: the byte arrives in its place in the stream, without its urgency.
+/// SCTP has no urgent data. The byte arrives at its place in the stream, without the urgent mark.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn an_urgent_byte_comes_in_its_place_in_the_stream() {

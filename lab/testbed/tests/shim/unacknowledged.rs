@@ -1,19 +1,21 @@
-//! Local programs that send to a peer without acknowledgements: the amount of data that the two hosts keep.
+//! Test of a local program that sends to a peer that acknowledges nothing. It limits the data that the program
+//! can write, and the growth of the local daemon.
 
 use crate::world::{LIMIT, PORT, World};
 use nix::sys::signal::Signal;
 use testbed::cpu;
 
 const CONNECTIONS: usize = 100;
-/// A port of beta without a rule.
+/// Port of beta that no rule names.
 const PLAIN_PORT: u16 = PORT + 1;
-/// Bytes that a program may write beyond those over plain TCP: the content of the daemon's sockets.
+/// Limit on the bytes that a program can write in addition to those over plain TCP. The daemon's sockets hold
+/// these bytes.
 const MORE: u64 = 512 << 10;
-/// Allowed growth of the daemon for each connection, in KiB: a message, and the connection's state.
+/// Limit on the growth of the daemon for each connection, in KiB: a message, and the connection's state.
 const DAEMON_KIB: u64 = 16;
 
-/// argv: a port, connections. Accepts them, waits for a byte on the first, and writes to each until none has
-/// accepted anything for two seconds; prints the total number of bytes.
+/// Accepts argv[2] connections on port argv[1], and waits for a byte on the first one. Then writes to all of
+/// them until none accepts data for two seconds. Prints the total number of written bytes.
 const WRITER: &str = "
 import socket, sys, time
 listener = socket.create_server(('', int(sys.argv[1])), backlog=1024)
@@ -33,7 +35,7 @@ while time.time() < last + 2:
 print(sent, flush=True)
 ";
 
-/// argv: an address, a port, connections. Opens them, sends a byte on the first, and reads nothing.
+/// Opens argv[3] connections to argv[1]:argv[2], sends a byte on the first one, and reads nothing.
 const READER: &str = "
 import socket, sys, time
 streams = [socket.create_connection((sys.argv[1], int(sys.argv[2]))) for _ in range(int(sys.argv[3]))]
@@ -42,9 +44,9 @@ print('connected', flush=True)
 time.sleep(60)
 ";
 
-/// Returns the bytes that the program at beta could write on each connection, and the growth of its daemon, in
-/// KiB. Over TCP alpha's program reads nothing; for a port with a rule alpha's daemon is also stopped, once all
-/// are connected.
+/// Returns the number of bytes that the program on beta could write on each connection, and the growth of
+/// beta's daemon in KiB. The program on alpha reads nothing. If `port` is [`PORT`], alpha's daemon is also
+/// stopped once all connections are established.
 fn sent(port: u16) -> (u64, u64) {
     let world = World::new();
     let (address, port_text, count) =

@@ -9,17 +9,17 @@ use testbed::{Daemon, Host, Lab, Link, Offloads, Process, Programs, cpu};
 
 /// Port of beta whose connections use SCTP.
 pub(crate) const PORT: u16 = 7000;
-/// Port of nginx, whose connections also use SCTP.
+/// Port of nginx on beta, whose connections also use SCTP.
 pub(crate) const HTTP_PORT: u16 = 80;
 pub(crate) const LIMIT: Duration = Duration::from_secs(120);
 /// Limit on the time until the daemons forget ended connections.
 const QUIET_LIMIT: Duration = Duration::from_secs(20);
-/// IPv6 senders that a daemon opens for one link: one for each carrier.
+/// Number of IPv6 send sockets that a daemon opens for one link: one for each carrier.
 const LASTING_SENDERS: usize = 2;
-/// The program that measures throughput and connects repeatedly.
+/// Path of the program that measures throughput and connects repeatedly.
 pub(crate) const BULK: &str = env!("CARGO_BIN_EXE_bulk");
 
-/// A configuration that offers no encryption.
+/// Configuration that offers no encryption.
 pub(crate) const UNENCRYPTED: &str = "encryption = \"off\"\n";
 
 pub(crate) struct World {
@@ -27,12 +27,12 @@ pub(crate) struct World {
     pub(crate) beta: Host,
     pub(crate) link: Link,
     pub(crate) alphas: Daemon,
-    /// None if beta has no sctpify.
+    /// Daemon on beta; `None` if beta has none.
     pub(crate) betas: Option<Daemon>,
     pub(crate) lab: Lab,
 }
 
-/// Drops SCTP of both carriers silently on arrival.
+/// Drops SCTP over UDP and over IP silently on arrival.
 pub(crate) fn drop_sctp(host: &Host) {
     let rules = "add table inet deaf; add chain inet deaf in { type filter hook prerouting priority -400; }; \
                  add rule inet deaf in udp dport 9899 drop; add rule inet deaf in meta l4proto 132 drop";
@@ -44,22 +44,23 @@ impl World {
         Self::with("", true)
     }
 
-    /// Creates a world with alpha's configuration, and optionally a daemon at beta.
+    /// Creates a world with this configuration of alpha's daemon. Beta has a daemon if `at_beta` is set.
     pub(crate) fn with(configuration: &str, at_beta: bool) -> Self {
         Self::over(Offloads::On, configuration, at_beta.then_some(""))
     }
 
-    /// Creates a world with alpha's configuration and beta's, if beta has a daemon.
+    /// Creates a world with these configurations of the daemons on alpha and beta. Beta has no daemon if `betas` is
+    /// `None`.
     pub(crate) fn of_each(alphas: &str, betas: Option<&str>) -> Self {
         Self::over(Offloads::On, alphas, betas)
     }
 
-    /// Creates a world with daemons at both ends of a link that shows each packet separately.
+    /// Creates a world with daemons on both hosts. Captures of its link show each packet separately.
     pub(crate) fn without_offloads() -> Self {
         Self::over(Offloads::Off, "", Some(""))
     }
 
-    /// Like [`World::without_offloads`], where a capture shows each chunk.
+    /// Like [`World::without_offloads`], but without encryption, so captures show each chunk.
     pub(crate) fn readable() -> Self {
         Self::over(Offloads::Off, UNENCRYPTED, Some(""))
     }
@@ -80,7 +81,7 @@ impl World {
         Self { alpha, beta, link, alphas, betas, lab }
     }
 
-    /// Returns "beta's address:PORT".
+    /// Returns beta's IPv4 address and [`PORT`], in the form "address:port".
     pub(crate) fn target(&self) -> String {
         format!("{}:{PORT}", self.link.right_v4())
     }
@@ -94,15 +95,15 @@ impl World {
         process
     }
 
-    /// Returns a command for a program on alpha.
+    /// Returns a command that runs a program on alpha.
     pub(crate) fn client(&self, program: &str, args: &[&str]) -> Command {
         let mut command = self.alpha.command(program);
         command.args(args);
         command
     }
 
-    /// Waits until neither daemon has a connection, or an association other than an idle shared one; fails if
-    /// that never happens.
+    /// Waits until neither daemon has a connection, and each of their associations is shared and idle. Fails after
+    /// [`QUIET_LIMIT`].
     pub(crate) fn wait_quiet(&self) {
         let is_quiet = |daemon: &Daemon| {
             let status = status(daemon);
@@ -115,21 +116,21 @@ impl World {
         assert!(quiet, "alpha, beta: {:?}", daemons().map(status).collect::<Vec<_>>());
     }
 
-    /// Returns the open descriptors after a first connection, which opens everything that later ones share.
+    /// Makes a first connection, which opens all descriptors that later connections share. Returns the number of open
+    /// descriptors of the daemons on alpha and on beta.
     pub(crate) fn descriptors_after(&self, first: Command) -> (usize, usize) {
         self.alpha.run("first", first, LIMIT).unwrap().good().unwrap();
         self.wait_quiet();
         self.descriptors()
     }
 
-    /// Returns the open file descriptors of the daemons on alpha and on beta.
+    /// Returns the number of open descriptors of the daemons on alpha and on beta.
     fn descriptors(&self) -> (usize, usize) {
         (descriptors(&self.alpha), descriptors(&self.beta))
     }
 
-    /// Waits until no more descriptors are open than `before`, except lasting ones: the last query's socket
-    /// closes a little later, and the first IPv6 packet of each carrier opens a sender for the link at any
-    /// time.
+    /// Waits until no more descriptors are open than `before`, except [`LASTING_SENDERS`]. The socket of the last query
+    /// closes a little later. The first IPv6 packet of each carrier may open a send socket for the link at any time.
     pub(crate) fn wait_descriptors(&self, before: (usize, usize)) {
         let is_back =
             |now: (usize, usize)| now.0 <= before.0 + LASTING_SENDERS && now.1 <= before.1 + LASTING_SENDERS;
@@ -142,13 +143,13 @@ impl World {
         status(&self.alphas)["counters"]["connects_sctp"].as_u64().unwrap()
     }
 
-    /// Returns the reasons for alpha's recent fallbacks to plain TCP.
+    /// Returns alpha's recent fallbacks to plain TCP, with their reasons.
     pub(crate) fn fallbacks(&self) -> Value {
         status(&self.alphas)["recent_fallbacks"].take()
     }
 }
 
-/// Returns the status that `sctpify status` prints.
+/// Returns the status that `sctpify status` reports, as JSON.
 pub(crate) fn status(daemon: &Daemon) -> Value {
     let output = daemon.sctpify(&["status", "--json"]).unwrap().good().unwrap();
     serde_json::from_str(&output.stdout).unwrap()
@@ -162,12 +163,12 @@ fn descriptors(host: &Host) -> usize {
     ids.into_iter().map(count).sum()
 }
 
-/// A client with two uplinks to a router, two default routes and no policy routing; and a server with one address behind the router. Both
-/// have a daemon that selects [`PORT`].
+/// A client and a server, each with a daemon whose rules select [`PORT`]. The client has two uplinks to a router, two
+/// default routes and no policy routing. The server is behind the router, and has one address.
 pub(crate) struct TwoUplinks {
     pub(crate) alpha: Host,
     pub(crate) beta: Host,
-    /// From alpha to the router. The first one has the better route.
+    /// Links from alpha to the router. The route over the first one has the better metric.
     pub(crate) uplinks: [Link; 2],
     pub(crate) alphas: Daemon,
     behind: Link,
@@ -202,17 +203,17 @@ impl TwoUplinks {
         TwoUplinks { alpha, beta, uplinks, alphas, behind, _betas: betas, _router: router, _lab: lab }
     }
 
-    /// The server's address.
+    /// Returns the server's address.
     pub(crate) fn server(&self) -> String {
         self.behind.right_v4().to_string()
     }
 
-    /// The server's address and port.
+    /// Returns the server's address and [`PORT`], in the form "address:port".
     pub(crate) fn target(&self) -> String {
         format!("{}:{PORT}", self.server())
     }
 
-    /// Starts a program at the server, and waits until it listens.
+    /// Starts a program on the server, and waits until it listens.
     pub(crate) fn serve(&self, program: &str, args: &[&str]) -> Process {
         let mut command = self.beta.command(program);
         command.args(args);

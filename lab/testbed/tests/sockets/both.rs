@@ -1,4 +1,4 @@
-//! Scenarios that pass with the preloaded library and under the supervisor alike.
+//! Scenarios that must pass both with the preloaded library and under the seccomp supervisor.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use testbed::{Host, c_programs};
 
 use crate::world::{LIMIT, NOBODY, PORT, PRELUDE, SOMEBODY, World, as_user, server_in};
 
-/// Makes two tests of each scenario.
+/// Makes two tests from each scenario: one with the library, and one under the supervisor.
 macro_rules! both {
     ($($scenario:ident;)*) => {
         mod preloaded {
@@ -46,7 +46,8 @@ both! {
     each_message_that_was_taken_arrives_although_the_peer_shuts_down;
 }
 
-/// Reads in parts: each part says whether the record ends there, poll(2) knows of the rest, and a child reads on.
+/// Reads a message in parts. For each part, prints whether the message ends there, and whether poll(2) reports the
+/// rest. A child process reads the last part.
 const PARTS: &str = "
 s, _ = listen(sys.argv[1]).accept()
 p = select.poll(); p.register(s, select.POLLIN)
@@ -60,8 +61,8 @@ print(s.recv(100), flush=True)
 s.send(b'read')
 ";
 
-/// Serves by a one-to-many socket, and answers by the association's identifier. The association that says PEEL goes on as a one-to-one
-/// socket, with what was not read before.
+/// Serves clients on a one-to-many socket, and selects the association of an answer by its identifier. The association
+/// that sends PEEL is peeled off to a one-to-one socket, which also gets its unread messages.
 const MANY_SERVER: &str = "
 import ctypes, struct
 s = socket.socket(socket.AF_INET, socket.SOCK_SEQPACKET, 132)
@@ -90,7 +91,7 @@ print('gone:', error(answer, 'x', id), 'left:', read()[0], error(s.recv, 1), flu
 peeled.recv(1)
 ";
 
-/// Two one-to-many sockets that send without having connected; the second one is peeled off at the server.
+/// Uses two one-to-many sockets that send without a connect(2). The server peels off the association of the second one.
 const MANY_CLIENT: &str = "
 to = (sys.argv[1], int(sys.argv[2]))
 def client(): return socket.socket(socket.AF_INET, socket.SOCK_SEQPACKET, 132)
@@ -105,7 +106,8 @@ a.sendto(b'other', to)
 print(b.recv(100).decode())
 ";
 
-/// Fills the buffers on the way to a peer that does not read, peels its association off, and says how many octets were taken.
+/// Fills the buffers towards a peer that does not read, and peels off the association. Prints the number of octets that
+/// the socket accepted.
 const FILLER: &str = "
 import ctypes, struct
 s = socket.socket(socket.AF_INET, socket.SOCK_SEQPACKET, 132)
@@ -126,7 +128,7 @@ taken += peeled.send(b'last')
 print(taken)
 ";
 
-/// Begins to read after some seconds, and says how many octets came, and the last ones.
+/// Begins to read after six seconds. Prints the number of received octets, and the last four of them.
 const LATE_READER: &str = "
 s = listen(sys.argv[1]).accept()[0]
 time.sleep(6)
@@ -135,7 +137,7 @@ while message := s.recv(65536): total, last = total + len(message), message
 print(total, last[-4:], flush=True)
 ";
 
-/// Sends until the peer shuts down, and says how many octets were taken.
+/// On each of five connections, sends until the peer shuts down. Prints the number of octets that the socket accepted.
 const BULK: &str = "
 for _ in range(5):
     s = sctp(); s.connect((sys.argv[1], int(sys.argv[2])))
@@ -145,7 +147,7 @@ for _ in range(5):
     except BrokenPipeError: print(sent)
 ";
 
-/// Shuts each of five connections down while the peer sends, and says how many octets came in all.
+/// Shuts down each of five connections while the peer sends. Prints the number of octets that each received.
 const SHUTTER: &str = "
 listener = listen(sys.argv[1])
 for n in range(5):
@@ -156,7 +158,7 @@ for n in range(5):
     print(total, flush=True)
 ";
 
-/// Python's own tests of SCTP, which this kernel skips.
+/// Runs Python's own tests of SCTP. Without `sctpify`, they are skipped on a kernel without SCTP.
 fn pythons_tests_of_sctp_pass(world: &World) {
     if !Path::new("/usr/lib/python3.11/test/test_socket.py").exists() {
         return testbed::skip("Python's own tests are not installed (libpython3.11-testsuite)");
@@ -258,7 +260,7 @@ print(error(s.bind, ('', 80)), error(s.bind, ('', 7001)))
     let command = as_user(NOBODY, &world.alpha, &world.python(&world.alpha, program, &[]));
     let output = world.alpha.run("nobody", command, LIMIT).unwrap().good().unwrap().stdout;
     assert_eq!(output, "EACCES None\n");
-    // A server refuses other users.
+    // The socket server of an ordinary user refuses other users.
     let mut holder = world
         .alpha
         .spawn(
@@ -309,7 +311,8 @@ fn several_messages_by_one_call_wait_for_each_other(world: &World) {
     assert_eq!(told, expected);
 }
 
-/// Sends by sockets that are closed at once, to an address of the own host as well, and to others than the peer.
+/// Sends messages on sockets that are closed at once. Then connects to an address of this host, and sends to the peer
+/// and to other destinations on that connection.
 const AT_ONCE: &str = "
 import ctypes, struct
 storage = struct.pack('=H', socket.AF_INET) + struct.pack('>H', int(sys.argv[2])) + socket.inet_aton(sys.argv[1]) + bytes(120)
@@ -338,7 +341,7 @@ print(sum(s.recv(100) == b'at once' for _ in range(20)), flush=True)
     assert!(wait_for(LIMIT, || server.stdout().contains("20")), "{}", server.stdout());
 }
 
-/// Three hundred threads wait for a peer that does not answer: more than a user may have requests.
+/// Three hundred threads wait for a peer that does not answer. A user may have only 256 requests in progress.
 const WAITING: &str = "
 import threading
 def wait(): error(sctp().connect, (sys.argv[1], int(sys.argv[2])))

@@ -1,4 +1,5 @@
-//! Others' programs, and another SCTP: the Linux kernel's, Osmocom's core, Diameter.
+//! Tests with another implementation of SCTP, that of the Linux kernel, and with other projects' programs: Osmocom's
+//! core and Diameter.
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -12,7 +13,7 @@ use testbed::{Guest, Host, Link, Programs};
 
 use crate::world::{LIMIT, PORT, World, server_in};
 
-/// A program of this machine in a namespace beside the guest.
+/// Program of this machine in the namespace next to the guest.
 struct Beside {
     child: Child,
     output: PathBuf,
@@ -41,13 +42,13 @@ impl Beside {
 
 impl Drop for Beside {
     fn drop(&mut self) {
-        // It may have ended.
+        // An error means that the program has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// The guest's addresses of both paths, and those of the namespace beside it.
+/// The guest's addresses on both paths.
 const GUESTS: [&str; 2] = ["10.60.0.11", "10.60.1.11"];
 
 #[test]
@@ -64,21 +65,21 @@ fn files_pass_to_and_from_a_kernel_with_sctp_over_udp_and_over_ip() {
     let inside = Guest::path_inside(&file);
     for (carriers, over_udp) in [("udp", true), ("ip", false)] {
         guest.carry_over_udp(over_udp).unwrap();
-        // From here to the guest.
+        // The file passes from this machine to the guest.
         let from = format!("OPEN:{}", file.display());
         let mut there = guest.program(60);
         there.args(["sh", "-c", &format!("socat -u SCTP-LISTEN:{PORT} - | sha256sum")]);
         let there = there.stdout(Stdio::piped()).spawn().unwrap();
         assert!(wait_for(LIMIT, || guest.run("cat /proc/net/sctp/eps").is_ok_and(|eps| eps.contains(PORT))));
         let to = format!("SCTP:{}:{PORT}", GUESTS[0]);
-        // A server with the other carriers ends first.
+        // A socket server with the other carrier must end first.
         assert!(wait_for(LIMIT, || server_in(&guest.namespace("peer")).is_none()));
         let mut here = Beside::start(&guest, &programs, carriers, &["socat", "-u", &from, &to]);
         assert!(here.ends(), "{carriers}: {}", here.text());
         let told = String::from_utf8(there.wait_with_output().unwrap().stdout).unwrap();
         let sum = guest.run(&format!("sha256sum < {}", inside.display())).unwrap();
         assert_eq!(told.split_whitespace().next(), sum.split_whitespace().next(), "{carriers}");
-        // And from the guest to here.
+        // The file passes back from the guest to this machine.
         assert!(wait_for(LIMIT, || rows_beside(&guest, &programs).is_empty()));
         let copy = guest.dir().join("copy");
         let create = format!("OPEN:{},creat,trunc", copy.display());
@@ -114,7 +115,8 @@ fn missing_of(programs: &[&'static str]) -> Option<&'static str> {
     programs.iter().find(|name| !is_there(name)).copied()
 }
 
-/// Osmocom's signalling transfer point, mobile switching centre and base station controller, configured as Debian does: on one host.
+/// Runs Osmocom's signalling transfer point, mobile switching centre and base station controller on one host, with
+/// Debian's configurations.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn osmocoms_2g_core_speaks_m3ua() {
@@ -132,7 +134,7 @@ fn osmocoms_2g_core_speaks_m3ua() {
     for name in PROGRAMS {
         let mut command = world.sctp(&world.alpha);
         command.args([name, "-c", &format!("/etc/osmocom/{name}.cfg")]);
-        // They keep a database where they are started.
+        // The programs keep a database in their working directory.
         command.current_dir(world.alpha.dir().unwrap());
         started.push(world.alpha.spawn(name, command).unwrap());
         assert!(wait_for(LIMIT, || world.rows(&world.alpha).iter().any(|row| row["state"] == "LISTEN")));
@@ -143,7 +145,7 @@ fn osmocoms_2g_core_speaks_m3ua() {
     assert!(wait_for(LIMIT, || bsc().contains("READY")), "{}", bsc());
 }
 
-/// Two Diameter nodes, each with the other as its peer, over two links, of which the first is cut.
+/// Runs two Diameter nodes that are peers of each other over two links, and cuts the first link.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn two_diameter_nodes_stay_open_when_a_path_dies() {
@@ -171,7 +173,7 @@ fn two_diameter_nodes_stay_open_when_a_path_dies() {
             .any(|path| path["state"] == "inactive")
     };
     assert!(wait_for(LIMIT, is_cut), "{:?}", world.rows(&world.alpha));
-    // Two watchdog messages of Diameter, which must be answered.
+    // In this time, each node sends two watchdog messages, which the other node must answer.
     std::thread::sleep(diameter::WATCHDOG * 2 + Duration::from_secs(2));
     assert_eq!([&alphas, &betas].map(diameter::changes), before, "{}", alphas.stdout());
 }

@@ -1,6 +1,7 @@
-//! `sctpify run --sctp`: unmodified SCTP programs on a kernel without SCTP, between two hosts, and with a guest whose kernel has SCTP.
+//! Tests of `sctpify run --sctp`: unmodified SCTP programs on a kernel without SCTP. Their peers are on another such
+//! host, or in a guest whose kernel has SCTP.
 //!
-//! Needs root to create the hosts, and the programs built next to the tests or in SCTPIFY_BIN_DIR.
+//! The tests need root to create the hosts. They also need the programs, built next to the tests or in SCTPIFY_BIN_DIR.
 
 mod both;
 mod judges;

@@ -1,4 +1,4 @@
-//! Programs with the preloaded library.
+//! Tests of programs with the preloaded library.
 
 use std::fs;
 use std::process::Command;
@@ -10,7 +10,7 @@ use testbed::{Capture, Host, c_programs};
 
 use crate::world::{LENGTH, LIMIT, NOBODY, PORT, PRELUDE, SOMEBODY, World, as_user, server_in};
 
-/// Answers a connection with the number of octets that it has read, once the peer says END.
+/// Reads from a connection until the peer sends END. Then answers with the number of octets that it has read.
 const COUNTER: &str = "
 s, peer = listen(sys.argv[1]).accept()
 total = 0
@@ -19,7 +19,8 @@ s.send(f'{total} octets from {peer[0]}'.encode())
 s.recv(1)
 ";
 
-/// Sends argv[3] octets in messages of 8 KiB, each after argv[4] ms.
+/// Sends argv[3] octets to argv[1]:argv[2] in messages of 8 KiB, with a pause of argv[4] milliseconds after each
+/// message.
 const SENDER: &str = "
 s = sctp(); s.connect((sys.argv[1], int(sys.argv[2])))
 print('connected', flush=True)
@@ -28,7 +29,7 @@ for n in range(int(sys.argv[3]) // 8192):
 s.send(b'END')
 print(s.recv(100).decode())
 ";
-/// Pause before each message of a transfer that lasts some seconds, in milliseconds.
+/// Pause after each message, in milliseconds, in a transfer that lasts some seconds.
 const PACED: &str = "5";
 
 #[test]
@@ -117,7 +118,8 @@ time.sleep(60)
     assert_eq!(world.rows(&world.alpha).len(), 1);
     let rows = world.rows(&world.alpha);
     assert_eq!(rows[0]["state"], "ESTABLISHED");
-    // The program itself: `sctpify` waits for it, and has started the socket server before.
+    // Kills the program itself, which is the last child process: `sctpify` has started the socket server before the
+    // program.
     let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", client.id())).unwrap();
     let python: i32 = children.split_whitespace().last().unwrap().parse().unwrap();
     kill(Pid::from_raw(python), Signal::SIGKILL).unwrap();
@@ -177,7 +179,8 @@ print(4 << 20 < sent < 64 << 20, b.recv(100))
     assert_eq!(world.ask(client, &[]).good().unwrap().stdout, "True b'echo'\n");
 }
 
-/// Passes the server argv[1] sockets whose last close takes a minute: in a request, in more than one by connection, and more than fit.
+/// Passes sockets whose last close takes a minute to the socket server argv[1]: one in a request, one in each of two
+/// requests of a connection, and 200 in a request, which are more than fit.
 const LINGERING: &str = "
 import array, struct, threading
 def lingering():
@@ -205,7 +208,7 @@ time.sleep(1); print('passed', flush=True); time.sleep(60)
 fn descriptors_that_do_not_close_keep_no_server_from_other_users() {
     let world = World::new(1);
     let server = world.serve("while True: listen(sys.argv[1]).accept()[0].recv(1)");
-    // Root's server answers all users.
+    // The socket server of root serves all users.
     let mut attacks = Vec::new();
     for user in [NOBODY, SOMEBODY] {
         let mut command = world.beta.command("env");
@@ -218,7 +221,7 @@ fn descriptors_that_do_not_close_keep_no_server_from_other_users() {
     assert_eq!(world.ask(client, &[]).good().unwrap().stdout, "None\n", "{}", server.stderr());
 }
 
-/// Connects to the server argv[1] and closes, as fast as it can, in several processes.
+/// Connects to the socket server argv[1] and closes, as fast as possible, in eight processes.
 const FLOOD: &str = "
 print('ready', flush=True)
 for _ in range(3): os.fork()
@@ -227,7 +230,8 @@ while time.monotonic() < until:
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as c: error(c.connect, '\\0' + sys.argv[1])
 ";
 
-/// Connects often and sends nothing, after sockets that do not close.
+/// Connects 3000 times to the socket server argv[1], sends nothing, and keeps 500 of the connections. Runs after
+/// [`LINGERING`].
 const SILENT: &str = "
 silent = []
 for _ in range(3000):
@@ -237,7 +241,7 @@ for _ in range(3000):
 print('silent', flush=True); time.sleep(60)
 ";
 
-/// Exchanges messages, by old and new sockets.
+/// Exchanges messages on a socket that stays open, and on a new socket in each round.
 const EXCHANGE: &str = "
 kept = sctp(); kept.connect((sys.argv[1], int(sys.argv[2])))
 for n in range(100):
@@ -287,7 +291,8 @@ fn silent_connections_and_descriptors_that_do_not_close_cost_the_server_few_desc
     assert!(open < 800, "{open} descriptors; 256 silent connections and 403 that were passed are allowed");
 }
 
-/// Asks the server for port 80 by a request of its own, while the server stands, and becomes the program argv[1]. Prints the answer.
+/// Opens a socket, and waits until file argv[2] exists. Sends the stopped socket server a hand-made request for port
+/// 80, and then executes the program argv[1]. A child process prints the answer.
 const BECOMES_ANOTHER: &str = "
 import array, signal, struct
 s = sctp(); c = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -303,7 +308,7 @@ print('asked', flush=True)
 os.execv(sys.argv[1], ['sleep', '20'])
 ";
 
-/// Gives a file `CAP_NET_BIND_SERVICE` (capabilities(7)): effective, permitted.
+/// Gives file argv[1] the capability `CAP_NET_BIND_SERVICE` (capabilities(7)), effective and permitted.
 const GIVE_CAPABILITY: &str = "import os, struct, sys
 os.setxattr(sys.argv[1], 'security.capability', struct.pack('<IIIII', 0x02000001, 1 << 10, 0, 0, 0))";
 
@@ -316,7 +321,7 @@ fn a_program_that_becomes_one_with_more_rights_gets_no_privileged_port() {
     fs::copy("/usr/bin/sleep", &privileged).unwrap();
     let capability = Command::new("python3").args(["-c", GIVE_CAPABILITY]).arg(&privileged).status();
     assert!(capability.unwrap().success());
-    // A user of root's server.
+    // Returns a command of an unprivileged user of root's socket server, with these options of setpriv(1).
     let python = |rights: &[&str], program: &str| {
         let mut command = world.beta.command("setpriv");
         command
@@ -353,8 +358,9 @@ fn a_program_that_becomes_one_with_more_rights_gets_no_privileged_port() {
     assert_eq!(process.stdout(), format!("asked\n{}\n", nix::errno::Errno::EACCES as i32));
 }
 
-/// Lengths of messages in the thesis' Figure 5.2, in octets, and how many are sent of each.
+/// Lengths of messages in Figure 5.2 of the thesis, in octets.
 const THESIS_LENGTHS: [usize; 4] = [64, 512, 1400, 8192];
+/// Number of messages of each length.
 const THESIS_COUNT: usize = 2000;
 
 #[test]

@@ -1,11 +1,11 @@
-//! Programs that know TCP only, through the shim, and programs with SCTP sockets.
+//! Test of a program that uses TCP only, through the shim, with a server on SCTP sockets.
 
 use testbed::Daemon;
 use testbed::programs::curl;
 
 use crate::world::{LIMIT, PORT, World};
 
-/// A web server on SCTP sockets that answers each request with a page of the length that its path names.
+/// Web server on SCTP sockets. It answers each request with a page whose length is the number in the path.
 const WEB: &str = "
 l = listen(sys.argv[1])
 while True:

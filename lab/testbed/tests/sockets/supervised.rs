@@ -1,4 +1,4 @@
-//! Programs without a library, whose calls a supervisor does (`--seccomp`).
+//! Tests of programs without the library, whose SCTP calls the seccomp supervisor performs (`--seccomp`).
 
 use std::path::Path;
 use std::process::Command;
@@ -8,11 +8,11 @@ use nix::sys::signal::Signal;
 
 use crate::world::{LIMIT, PORT, PRELUDE, World};
 
-/// Directory of what set-up brings (`scripts/setup.sh`).
+/// Directory in which `scripts/setup.sh` installs programs for tests.
 const BROUGHT: &str = "/usr/local/lib/sctpify-tests";
 const GO_MODULE: &str = "github.com/ishidawataru/sctp";
 
-/// A Go package for SCTP sockets has tests of its own, here as a static program.
+/// Runs the tests of a Go package for SCTP sockets, built as a static program.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn the_tests_of_a_go_package_for_sctp_pass() {
@@ -29,7 +29,8 @@ fn the_tests_of_a_go_package_for_sctp_pass() {
     let names = String::from_utf8(list.args(["-test.list", "."]).output().unwrap().stdout).unwrap();
     assert_eq!(names.lines().count(), 14);
     for name in names.lines() {
-        // One by one: a test of them leaves a descriptor to the garbage collector, which closes another test's.
+        // The tests run one by one. One of them leaves a descriptor to the garbage collector, which could close a
+        // descriptor of another test.
         let mut command = world.sctp(&world.alpha);
         command.arg(&binary).args(["-test.v", "-test.run", &format!("^{name}$")]);
         let output = world.alpha.run(name, command, LIMIT).unwrap();
@@ -38,14 +39,14 @@ fn the_tests_of_a_go_package_for_sctp_pass() {
     }
 }
 
-/// Answers each message by itself.
+/// Sends each message back.
 const ECHO: &str = "
 s, _ = listen(sys.argv[1]).accept()
 while message := s.recv(100): s.send(message)
 ";
 
-/// Signals reach a thread that waits in a call: their handler runs, and the call goes on or not, as `SA_RESTART` says. Messages are neither
-/// lost nor doubled while signals come all the time.
+/// Checks that signals reach a thread that waits in a call. The handler runs, and `SA_RESTART` decides whether the call
+/// continues. Also checks that frequent signals neither lose nor duplicate messages.
 const SIGNALS: &str = "
 import signal, struct
 s = sctp(); s.connect((sys.argv[1], int(sys.argv[2])))
@@ -77,7 +78,8 @@ fn signals_reach_a_thread_that_waits_and_harm_no_message() {
     assert_eq!(client.stdout, "stopped\nEAGAIN 1\nin step True\n", "{}", client.stderr);
 }
 
-/// Copies of a descriptor are sockets as well, but not those with low numbers, whose calls nobody hears of.
+/// Checks that copies of a descriptor are SCTP sockets, too. A copy to a number below 512 is refused, because the
+/// supervisor does not see calls on such descriptors.
 const COPIES: &str = "
 import fcntl
 s = sctp(); s.connect((sys.argv[1], int(sys.argv[2])))
@@ -97,7 +99,7 @@ fn copies_of_a_descriptor_are_sockets_too() {
     assert_eq!(client.stdout, expected, "{}", client.stderr);
 }
 
-/// A program ends, and one that it has started goes on with SCTP.
+/// A program ends, while a program that it has started continues to use SCTP.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn the_supervisor_stays_for_a_program_whose_parent_has_ended() {
@@ -129,7 +131,8 @@ fn a_supervisor_inside_another_one_is_refused_with_the_reason() {
     assert!(output.good().is_err());
 }
 
-/// Threads that live for one message, more of them than a process has descriptors at first, and one whose name is no text.
+/// Starts 1100 threads in sequence, each for one message. A process can have fewer descriptors by default. Each thread
+/// sets a name, which the kernel cuts at 15 bytes.
 const THREADS: &str = "
 import ctypes, threading
 s = sctp(); s.connect((sys.argv[1], int(sys.argv[2])))
@@ -151,7 +154,8 @@ fn a_program_may_have_any_number_of_threads_with_any_name() {
     assert_eq!(client.stdout, "1100 {b'x'}\n", "{}", client.stderr);
 }
 
-/// Four threads wait while the process is sent a signal again and again: none of them sees an error that no kernel gives.
+/// Four threads wait while the process gets signals repeatedly. No thread may see an error that a kernel with SCTP
+/// would not return.
 const SHARED_SIGNAL: &str = "
 import signal, threading
 s = sctp(); s.connect((sys.argv[1], int(sys.argv[2])))
@@ -181,7 +185,8 @@ fn a_signal_for_a_process_harms_no_thread_of_it() {
     assert_eq!(client.stdout, "[b'x', b'x', b'x', b'x'] True\n", "{}", client.stderr);
 }
 
-/// Twenty times a worker that waits for a message is killed, and the message comes at once: its parent gets it.
+/// Kills a child process that waits for a message, twenty times. Each time, the message arrives immediately afterwards,
+/// and the parent process must get it.
 const WORKERS: &str = "
 import signal
 s, _ = listen(sys.argv[1]).accept()
@@ -208,7 +213,7 @@ while s.recv(100) == b'now': s.send(b'here')
     server.wait_until("all", LIMIT, |server| server.stdout().contains("all came")).unwrap();
 }
 
-/// Attempts that a signal ends cost nothing that stays.
+/// Makes 300 attempts to connect that a signal ends. They must leave no resources in use.
 const INTERRUPTED: &str = "
 import signal
 class Stop(Exception): pass
@@ -234,7 +239,8 @@ fn attempts_that_end_early_cost_nothing_that_stays() {
     assert_eq!(client.stdout, "300 True\n", "{}", client.stderr);
 }
 
-/// A program in another network namespace gets no sockets of the supervisor's; files of others above 511 are the kernel's.
+/// Checks that the kernel handles calls on descriptors above 511 that are not SCTP sockets. Then checks that a program
+/// gets no SCTP sockets after it has entered another network namespace.
 const NAMESPACE: &str = "
 import ctypes
 a, b = socket.socketpair()

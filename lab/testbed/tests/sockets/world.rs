@@ -1,4 +1,4 @@
-//! Two hosts with SCTP programs.
+//! Two hosts, and the SCTP programs that tests run on them.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -10,13 +10,15 @@ use testbed::{Finished, Host, Lab, Link, Offloads, Process, Programs};
 
 pub(crate) const PORT: &str = "7000";
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
-/// Users that own nothing.
+/// Id of a user that owns nothing.
 pub(crate) const NOBODY: &str = "65534";
+/// Id of another user that owns nothing.
 pub(crate) const SOMEBODY: &str = "65533";
-/// Octets of a transfer that lasts long enough for a link to be cut in the middle, at [`PACED`].
+/// Length of a transfer, in octets. With the pauses of `preloaded::PACED`, the transfer lasts long enough for
+/// a test to cut a link during it.
 pub(crate) const LENGTH: usize = 4 << 20;
 
-/// Begins each program: sockets of protocol 132.
+/// Prelude of each program: functions for sockets of protocol 132.
 pub(crate) const PRELUDE: &str = "
 import errno, os, select, socket, sys, time
 def sctp(): return socket.socket(socket.AF_INET, socket.SOCK_STREAM, 132)
@@ -29,7 +31,7 @@ def error(call, *arguments):
     except OSError as e: return errno.errorcode[e.errno]
 ";
 
-/// Two hosts on some links.
+/// Two hosts, joined by one or more links.
 pub(crate) struct World {
     pub(crate) alpha: Host,
     pub(crate) beta: Host,
@@ -41,12 +43,12 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Programs have a preloaded library.
+    /// Creates a world whose programs have the preloaded library.
     pub(crate) fn new(links: u8) -> World {
         World::with(links, &[])
     }
 
-    /// Programs are supervised.
+    /// Creates a world whose programs run under the seccomp supervisor.
     pub(crate) fn supervised(links: u8) -> World {
         World::with(links, &["--seccomp"])
     }
@@ -60,12 +62,12 @@ impl World {
         World { alpha, beta, links, programs, lab, options }
     }
 
-    /// Returns a command of `sctpify` on a host; the arguments follow.
+    /// Returns a command that runs `sctpify` on a host. The caller appends the arguments.
     pub(crate) fn sctpify(&self, host: &Host) -> Command {
         host.command(self.programs.path("sctpify"))
     }
 
-    /// Returns a command that gives a program SCTP sockets; the program and its arguments follow.
+    /// Returns a command that gives a program SCTP sockets. The caller appends the program and its arguments.
     pub(crate) fn sctp(&self, host: &Host) -> Command {
         let mut command = self.sctpify(host);
         command.args(["run", "--sctp"]);
@@ -91,7 +93,7 @@ impl World {
         self.links[0].right_v4().to_string()
     }
 
-    /// Runs a Python program on alpha to its end; the server's address and port come before its arguments.
+    /// Runs a Python program on alpha until it ends. The server's address and port precede `arguments`.
     pub(crate) fn ask(&self, program: &str, arguments: &[&str]) -> Finished {
         let to = self.to();
         let all = [&[to.as_str(), PORT], arguments].concat();
@@ -127,7 +129,7 @@ pub(crate) fn as_user(user: &str, host: &Host, command: &Command) -> Command {
     let words = command.get_args().map(|word| word.to_owned()).collect::<Vec<_>>();
     let mut other = host.command("setpriv");
     other.args(["--reuid", user, "--regid", user, "--clear-groups", "--no-new-privs", "--"]);
-    // The words of a command in a host's namespace begin with those that enter it.
+    // The words up to "--" enter the host's namespace. The new command has such words already.
     let program = words.iter().position(|word| word == "--").map_or(0, |at| at + 1);
     other.args(&words[program..]);
     other
