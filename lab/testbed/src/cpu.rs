@@ -1,7 +1,7 @@
 //! Processor time and memory of programs, as the kernel charges them to processes.
 //!
-//! The kernel charges the interrupt work for packets to any process that is running, or to none. No figure of
-//! this module includes all of that work.
+//! The kernel charges the interrupt work for packets to the process that it interrupts, or to no process. No
+//! figure of this module includes all of that work.
 
 use crate::host::Host;
 use anyhow::{Context, Result};

@@ -14,7 +14,7 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Limit on the start of the program.
+/// Limit on the time for the start of `linkemu`.
 const START_LIMIT: Duration = Duration::from_secs(10);
 
 /// Name of the link within `linkemu`.
@@ -83,7 +83,8 @@ impl Emulator {
 }
 
 impl DelayedLink {
-    /// Joins two hosts by link `number`, which delays each frame by `one_way`. `linkemu` is the program's path.
+    /// Joins two hosts with link `number`, which delays each frame by `one_way`. `linkemu` is the program's
+    /// path.
     ///
     /// # Errors
     /// When a tool fails, or the program is missing.
@@ -99,7 +100,7 @@ impl DelayedLink {
         Self::emulated(lab, left, right, number, &["--delay", &delay], linkemu)
     }
 
-    /// Joins two hosts by link `number`, with flags of `linkemu` such as `["--rate", "10mbit", "--ab",
+    /// Joins two hosts with link `number`, and passes flags to `linkemu` such as `["--rate", "10mbit", "--ab",
     /// "loss=3%"]`. Flags with `ab` apply from left to right, those with `ba` from right to left. `linkemu` is
     /// the program's path.
     ///

@@ -123,8 +123,8 @@ impl Guest {
         &self.dir
     }
 
-    /// Returns the path in the guest of a file of this machine. It also reaches files that the guest's own
-    /// `/tmp` hides.
+    /// Returns the path under which the guest sees a file of this machine. It also works for files that the
+    /// guest's own `/tmp` would hide.
     pub fn path_inside(file: &Path) -> PathBuf {
         Path::new("/run/host").join(file.strip_prefix("/").unwrap_or(file))
     }

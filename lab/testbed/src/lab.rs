@@ -73,7 +73,7 @@ impl Lab {
         Host::new(name, namespace, Arc::clone(&self.shared))
     }
 
-    /// Joins two hosts by link `number` (1 to 250). Module [`link`](crate::link) describes its names and
+    /// Joins two hosts with link `number` (1 to 250). Module [`link`](crate::link) describes its names and
     /// addresses.
     ///
     /// # Errors
@@ -82,8 +82,8 @@ impl Lab {
         Link::between(left, right, number, offloads)
     }
 
-    /// Ends every process, and deletes namespaces and files. Returns a description of each leftover; normally
-    /// there is none.
+    /// Ends every process, and deletes namespaces and files. Returns a description of each leftover; an empty
+    /// list means success.
     pub fn clear_up(self) -> Vec<String> {
         self.shared.janitor.dismiss();
         let mut left = Vec::new();

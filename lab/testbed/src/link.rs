@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Segmentation offloads of the link's ends. Checksum offload stays on in both cases.
+/// Segmentation offloads of the link's ends. The choice does not affect checksum offload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Offloads {
     /// Default of veth: segments may be larger than the MTU, and captures show them as such.

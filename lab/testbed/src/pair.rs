@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// Port whose connections the daemons carry over SCTP.
 pub const SHIM_PORT: u16 = 5002;
-/// Port that alpha's rules enable and beta's rules do not. Alpha caches it as not supporting SCTP.
+/// Port that alpha's rules enable and beta's rules do not. Alpha caches the port as not supporting SCTP.
 pub const LEARNED_PORT: u16 = 5003;
 /// Port whose connections stay plain TCP.
 pub const TCP_PORT: u16 = 5001;

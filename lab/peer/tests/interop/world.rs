@@ -61,7 +61,7 @@ pub(crate) enum Rule {
     /// All checksums are correct.
     Checksum,
     /// Both ends send DATA with a zero checksum. Any other checksum must be correct. INIT, COOKIE ECHO and
-    /// ASCONF must have one.
+    /// ASCONF must have a correct one.
     ZeroChecksum,
 }
 
@@ -142,7 +142,7 @@ impl World {
         self.guest.carry_over_udp(on)
     }
 
-    /// Returns a command that runs a program on a host for at most `limit`.
+    /// Returns a command that runs a program on a host for up to `limit`.
     pub(crate) fn command(&self, host: TestHost, program: &Path, limit: Duration) -> Command {
         let seconds = limit.as_secs().to_string();
         let is_python = program.extension().is_some_and(|extension| extension == "py");

@@ -7,7 +7,7 @@
 //!     flow ask ADDRESS:PORT SECONDS    connects, sends a byte, waits for the answer
 //!
 //! One more word may select the protocol: `mptcp`, or `sctp` for the kernel's own SCTP over IPv4. With `sctp`,
-//! the program must run under `withsctp` of lksctp-tools, which maps the option NODELAY of TCP to that of SCTP.
+//! the program must run under `withsctp` of lksctp-tools, which maps TCP's NODELAY option to SCTP's.
 //!
 //! The receiver ends with the stream, or SECONDS after the first byte. The programs print these words, each
 //! followed by its value:
@@ -21,7 +21,7 @@
 //! - `first_byte_us` (asker): time until the answer
 //! - `end`: `eof` after an orderly end, `late` if no byte arrived in time, otherwise an error
 //!
-//! The stream consists of successive numbers from 0 on, of eight bytes each. The program does not know sctpify.
+//! The stream consists of successive numbers from 0 on, of eight bytes each. The program does not use sctpify.
 
 #![forbid(unsafe_code)]
 

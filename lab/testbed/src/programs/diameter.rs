@@ -61,7 +61,7 @@ impl Diameter {
         Ok(file)
     }
 
-    /// Starts a node through `runner`, a command that runs the program in its further arguments.
+    /// Starts a node through `runner`, a command that runs the program that its further arguments name.
     ///
     /// # Errors
     /// When the command cannot be started.

@@ -12,7 +12,8 @@ pub(crate) const PLAIN_PORT: u16 = 7001;
 /// Port on which nothing listens, and which no rule names.
 const PLAIN_CLOSED_PORT: u16 = 81;
 
-/// Limit on the server's last case after the client has ended. It is longer than a case's own limit.
+/// Limit on the time for the server's last case after the client has ended. It is longer than a case's own
+/// limit.
 const SERVER_LIMIT: Duration = Duration::from_secs(25);
 
 /// Output line that differs over SCTP, with the reason.
@@ -28,7 +29,7 @@ pub(crate) struct Difference {
 /// Output line of each case at each end, by "NAME connecting" or "NAME accepting".
 type Lines = BTreeMap<String, String>;
 
-/// Runs `program` over plain TCP and over SCTP. `configuration` is that of the connecting host. Fails if:
+/// Runs `program` over plain TCP and over SCTP. The connecting host has this `configuration`. Fails if:
 ///
 /// - the output differs in a way that `differences` does not list
 /// - a case fails over TCP already

@@ -126,7 +126,8 @@ print('listening')
 while True: threading.Thread(target=send, args=(listener.accept()[0],)).start()
 ";
 
-/// Prints the number of bytes up to the end of file. Any error ends it with a nonzero exit status.
+/// Reads from argv[1]:argv[2] to the end of file, and prints the number of bytes. An error ends the program
+/// with a nonzero exit status.
 const COUNT_TO_THE_END: &str = "
 import socket, sys
 stream, count = socket.create_connection((sys.argv[1], int(sys.argv[2]))), 0

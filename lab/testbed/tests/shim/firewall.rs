@@ -1,8 +1,8 @@
 //! Tests of firewalls on a host with a served port. They must treat a connection over SCTP like the client's TCP. This
 //! holds for any kind of match, and for any author of rules: nft, iptables, firewalld, ufw, dockerd.
 //!
-//! Each test shows that its rule closes the port. As a control, a rule that differs only in the interface leaves the
-//! port open, and the program is reached over SCTP.
+//! For each closing rule, the test shows that the port is closed. As a control, a rule that differs only in the
+//! interface leaves the port open. The program is then reached over SCTP.
 
 use crate::keys::{KEY, give_key};
 use crate::promises::{ask, serve};

@@ -14,8 +14,8 @@ const OTHER: u16 = 7001;
 const CHANGES_LIMIT: Duration = Duration::from_secs(60);
 
 /// Connects once if argv[5] is "once", otherwise repeatedly until its input ends. Prints each outcome and its
-/// duration in seconds. argv[1] to argv[4] are the address, the port, the mark and the source port, where 0
-/// means none.
+/// duration in seconds. argv[1] to argv[4] are the address, the port, the mark and the source port. A mark or
+/// source port of 0 means none.
 const CONNECT: &str = "
 import errno, os, select, socket, sys, time
 to, port, mark, source, mode = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]), sys.argv[5]
@@ -173,7 +173,7 @@ fn a_rule_that_comes_or_goes_counts_from_the_next_connect_on() {
     world.betas.as_ref().unwrap().shimrules(&local).unwrap().good().unwrap();
     let server = world.link.right_v4().to_string();
     for round in 0..6 {
-        // In every second round, the kernel's sets follow the rules before the change.
+        // In every second round, the change waits until the kernel's sets follow the rules.
         if round % 2 == 0 {
             wait_named(&world);
         }

@@ -36,7 +36,7 @@ print('heard all')";
 #[ignore = "needs root: makes network namespaces"]
 fn channels_go_on_when_their_host_gets_another_address_and_new_connections_show_that() {
     let world = World::new();
-    // Without a key, a peer does not accept a change of the only address of its peer.
+    // Without a key, beta does not accept a change of alpha's only address.
     share_key(&world);
     let (world, _server) = serving_in(world);
     let talk = start(&world, SPEAK);

@@ -115,7 +115,7 @@ fn a_connection_is_taken_only_from_the_clients_own_address_to_one_that_it_reache
 
 /// Mirrors ports and tags, so two daemons accept each other's packets on their associations with the attacker.
 /// Then it requests a connection from the serving daemon in the victim's name. It also accepts requests that
-/// the serving daemon sends to the victim.
+/// one daemon sends to the other.
 ///
 /// argv[1] is the serving daemon's address, argv[2] the victim's address, argv[3] the victim's address towards
 /// the attacker, argv[4] the port.

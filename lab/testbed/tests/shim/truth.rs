@@ -151,8 +151,8 @@ while True:
     connection.close()
 ";
 
-/// Connects to argv[1]:argv[2] 30 times, and reads a second later. Prints how often it got the word and then
-/// the reset, and the outcomes other than a reset.
+/// Connects to argv[1]:argv[2] 30 times, and reads a second later. Prints how often it got the word before the
+/// reset. Also prints the outcomes that do not end with a reset.
 const READS_LATE: &str = "
 import socket, sys, time
 connections = [socket.create_connection((sys.argv[1], int(sys.argv[2])), 5) for number in range(30)]

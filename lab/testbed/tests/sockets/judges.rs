@@ -1,5 +1,4 @@
-//! Tests with another implementation of SCTP, that of the Linux kernel, and with other projects' programs: Osmocom's
-//! core and Diameter.
+//! Tests with the Linux kernel's SCTP, and with programs of other projects: Osmocom's core and freeDiameter.
 
 use std::fs;
 use std::net::Ipv4Addr;

@@ -179,8 +179,8 @@ print(4 << 20 < sent < 64 << 20, b.recv(100))
     assert_eq!(world.ask(client, &[]).good().unwrap().stdout, "True b'echo'\n");
 }
 
-/// Passes sockets whose last close takes a minute to the socket server argv[1]: one in a request, one in each of two
-/// requests of a connection, and 200 in a request, which are more than fit.
+/// Passes sockets to the socket server argv[1] whose last close takes a minute. It passes one socket in a request,
+/// one in each of two requests of a connection, and 200 in a request, which are more than fit.
 const LINGERING: &str = "
 import array, struct, threading
 def lingering():

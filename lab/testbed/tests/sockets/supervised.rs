@@ -131,8 +131,8 @@ fn a_supervisor_inside_another_one_is_refused_with_the_reason() {
     assert!(output.good().is_err());
 }
 
-/// Starts 1100 threads in sequence, each for one message. A process can have fewer descriptors by default. Each thread
-/// sets a name, which the kernel cuts at 15 bytes.
+/// Starts 1100 threads in sequence, each for one message. That is more than the default limit on a process's
+/// descriptors. Each thread sets a name, which the kernel cuts at 15 bytes.
 const THREADS: &str = "
 import ctypes, threading
 s = sctp(); s.connect((sys.argv[1], int(sys.argv[2])))

@@ -124,12 +124,12 @@ fn copy_for_all(dir: &Path) -> Programs {
     Programs::in_dir(&bin).unwrap()
 }
 
-/// Runs a command as another user.
+/// Returns a command that runs `command` on a host as another user.
 pub(crate) fn as_user(user: &str, host: &Host, command: &Command) -> Command {
     let words = command.get_args().map(|word| word.to_owned()).collect::<Vec<_>>();
     let mut other = host.command("setpriv");
     other.args(["--reuid", user, "--regid", user, "--clear-groups", "--no-new-privs", "--"]);
-    // The words up to "--" enter the host's namespace. The new command has such words already.
+    // The words up to "--" enter the host's namespace. The returned command already has such words.
     let program = words.iter().position(|word| word == "--").map_or(0, |at| at + 1);
     other.args(&words[program..]);
     other
