@@ -1,4 +1,4 @@
-//! Gives the fuzzer's bytes to `fuzzing::endpoint`.
+//! Fuzz target `endpoint`: passes each input to `fuzzing::endpoint::run`.
 
 #![no_main]
 

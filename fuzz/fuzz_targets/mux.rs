@@ -1,4 +1,4 @@
-//! Gives the fuzzer's bytes to `fuzzing::mux`.
+//! Fuzz target `mux`: passes each input to `fuzzing::mux::run`.
 
 #![no_main]
 

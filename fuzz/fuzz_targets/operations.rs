@@ -1,4 +1,4 @@
-//! Gives the fuzzer's bytes to `fuzzing::operations`.
+//! Fuzz target `operations`: passes each input to `fuzzing::operations::run`.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Gives the fuzzer's bytes to `fuzzing::packet`.
+//! Fuzz target `packet`: passes each input to `fuzzing::packet::run`.
 
 #![no_main]
 

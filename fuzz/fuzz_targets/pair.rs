@@ -1,4 +1,4 @@
-//! Gives the fuzzer's bytes to `fuzzing::pair`.
+//! Fuzz target `pair`: passes each input to `fuzzing::pair::run`.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Gives the fuzzer's bytes to `fuzzing::pair`, whose packets are sealed.
+//! Fuzz target `sealed`: passes each input to `fuzzing::pair::run_sealed`, whose packets are sealed.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Gives the fuzzer's bytes to `fuzzing::sip`.
+//! Fuzz target `sip`: passes each input to `fuzzing::sip::run`.
 
 #![no_main]
 

@@ -1,19 +1,30 @@
-//! `./x bench NAME ... [--write]`. Begin with [`BENCHES`]: one row per benchmark.
+//! `./x bench NAME ... [--write]`: runs benchmarks. Begin with [`BENCHES`], which has one row per benchmark.
 //!
-//! [`linkemu`]: accuracy of the link emulator. [`router`]: packets per second through our own router.
-//! [`streams`]: connections that share an association, compared with plain TCP and with separate associations.
-//! `shim`: one bulk TCP stream through the shim, compared with plain TCP and with usrsctp, on the same link in
-//! one run, with the link's offloads and without (there also with bbr as the programs' TCP control), and on a
-//! slow link; then connect latency through the shim compared with plain TCP. `connect`: that alone, [`unnamed`]
-//! (also by itself) and [`fallback`]; with `--against DIR`, [`against`]. [`race`]: SCTP first, compared with
-//! both at once. [`many`] (`connections`): a daemon with many connections. [`uplinks`]: processor time at the rates of uplinks, and
-//! keystrokes. [`idle`]: what an idle link costs. [`sctp`]: the SCTP stack compared with others. [`sockets`]: a program with SCTP sockets compared with it.
-//! [`sip`]: our SIP proxy compared with Kamailio; [`sip::memory`] (`sip-memory`): its memory; [`sip::page`]
-//! (`sip-page`): its page.
+//! - `shim`: one bulk stream through the shim, compared with plain TCP and with usrsctp ([`bulk`]). Then the latency of connects
+//!   ([`latency`]), without goals.
+//! - `connect`: the latency of connects ([`latency`], [`unnamed`], [`fallback`]). With `--against DIR`, the latency compared with another
+//!   build ([`against`]).
+//! - `encryption`: the cost of encryption ([`encryption`]).
+//! - `unnamed`: connects to destinations without a matching rule ([`unnamed`]).
+//! - `race`: SCTP first, compared with SCTP and TCP started at once ([`race`]).
+//! - `uplinks`: processor time at the rates of uplinks, and the latency of keystrokes ([`uplinks`]).
+//! - `streams`: connections that share an association, compared with plain TCP and with separate associations ([`streams`]).
+//! - `connections`: a daemon with many connections ([`many`]).
+//! - `idle`: the traffic of an idle link ([`idle`]).
+//! - `linkemu`: the accuracy of the link emulator ([`linkemu`]).
+//! - `router`: packets per second through our own router ([`router`]).
+//! - `sip`: our SIP proxy compared with Kamailio ([`sip`]).
+//! - `sip-memory`: the memory of our SIP proxy ([`sip::memory`]).
+//! - `sip-page`: the effect of viewers of our SIP proxy's page ([`sip::page`]).
+//! - `sockets`: a program with SCTP sockets, compared with programs that are written for an SCTP stack ([`sockets`]).
+//! - `sctp`: our SCTP stack compared with others ([`sctp`]).
+//! - `instructions`: the engine's cost in instructions ([`instructions`]). It has no row in [`BENCHES`].
 //!
-//! Absolute figures from a shared machine mean little: compare the ratios, which come from one run. The exit
-//! status is 0 only when all printed goals are met. With `--write`, a full run replaces the benchmark's part of its
-//! page in `docs/results`, whether or not the goals are met ([`Report::write`] names what is refused).
+//! Absolute figures from a shared machine mean little. Compare the ratios, which come from one run. The exit status is 0 only if all
+//! printed goals are met.
+//!
+//! With `--write`, a full run replaces the benchmark's part of its page in `docs/results`, whether or not the goals are met.
+//! [`Report::write`] lists the cases in which it refuses to write.
 
 mod against;
 mod bulk;
@@ -42,12 +53,11 @@ use report::Report;
 use std::path::{Path, PathBuf};
 use testbed::Lab;
 
-/// Limit on the extra time of a connect to a server learned to have no SCTP, compared with plain TCP, in
-/// microseconds.
+/// Limit on the extra time of a connect to a server that is cached as not supporting SCTP, compared with plain TCP, in microseconds.
 const LEARNED_GOAL_US: f64 = 100.0;
 /// Limit on the extra time of a connect over SCTP, compared with plain TCP, in microseconds.
 const SHIM_GOAL_US: f64 = 150.0;
-/// Limit on the time of a connect over SCTP, as a multiple of that by another build.
+/// Limit on the time of a connect over SCTP, as a multiple of the time with another build.
 const AGAINST_GOAL_RATIO: f64 = 1.03;
 /// The option that writes the results to a page.
 const WRITE: &str = "--write";
@@ -55,11 +65,11 @@ const WRITE: &str = "--write";
 /// A benchmark in a lab.
 struct Bench {
     name: &'static str,
-    /// Arguments after the name, for the usage; without any, none is accepted.
+    /// Arguments after the name, as the usage shows them. If empty, the benchmark accepts no arguments.
     options: &'static str,
-    /// Name of its page in `docs/results`, without `.md`.
+    /// Name of the benchmark's page in `docs/results`, without `.md`.
     page: Option<&'static str>,
-    /// Measures and judges; the words are the arguments after the name.
+    /// Function that measures and judges. Its second argument has the words after the benchmark's name.
     measure: fn(&Lab, &[String], &mut Report) -> Result<()>,
 }
 
@@ -163,7 +173,7 @@ const BENCHES: &[Bench] = &[
     },
 ];
 
-/// `./x bench`.
+/// Runs `./x bench`.
 pub(crate) fn run(words: &[String]) -> Result<Outcome> {
     match words {
         [word, rest @ ..] if word == "instructions" => instructions::run(rest),
@@ -171,15 +181,15 @@ pub(crate) fn run(words: &[String]) -> Result<Outcome> {
     }
 }
 
-/// Returns the file of the page of each benchmark that has one, and the command that writes its part.
+/// Returns a pair for each benchmark with a page: the page's file name, and the command that writes the benchmark's part of the page.
 pub(crate) fn writers() -> Vec<(String, String)> {
     BENCHES.iter().filter_map(|bench| Some((format!("{}.md", bench.page?), bench.writer()))).collect()
 }
 
-/// The benchmarks to run, one after the other.
+/// Benchmarks to run, one after the other.
 struct Plan<'a> {
     benches: Vec<&'static Bench>,
-    /// Arguments of the only benchmark.
+    /// Arguments of the benchmark, if the plan has only one.
     words: Vec<&'a String>,
     is_written: bool,
 }
@@ -221,7 +231,7 @@ impl<'a> Plan<'a> {
                 std::env::var_os("SCTPIFY_BIN_DIR").is_none(),
                 "the programs in SCTPIFY_BIN_DIR are not those of this commit: unset it"
             );
-            // Before anything is measured.
+            // Find all places first, so a missing one does not waste a measurement.
             self.benches.iter().try_for_each(|bench| bench.place().map(drop))?;
         }
         let mut outcome = Outcome::Good;
@@ -234,22 +244,22 @@ impl<'a> Plan<'a> {
 }
 
 impl Bench {
-    /// Returns the command that writes its part.
+    /// Returns the command that writes the benchmark's part of its page.
     fn writer(&self) -> String {
         format!("./x bench {} {WRITE}", self.name)
     }
 
-    /// Returns its page, if it has one.
+    /// Returns the path of the benchmark's page, if it has one.
     fn page(&self) -> Option<PathBuf> {
         Some(root().join("docs/results").join(format!("{}.md", self.page?)))
     }
 
-    /// Finds its part of its page.
+    /// Finds the benchmark's part on its page.
     fn place(&self) -> Result<Option<Place>> {
         self.page().map(|page| Place::find(&page, &self.writer())).transpose()
     }
 
-    /// Runs it in a lab, and cleans the lab up afterwards; returns whether all goals are met.
+    /// Runs the benchmark in a lab, and removes the lab afterwards. Returns true if all goals are met.
     fn run(&self, words: &[String], is_written: bool) -> Result<bool> {
         let name = self.name;
         ensure!(testbed::is_root(), "making hosts needs root: run `sudo ./x bench {name}`");
@@ -283,7 +293,7 @@ fn usage() -> String {
     )
 }
 
-/// Reports whether the arguments after a benchmark's name request its short form.
+/// Reports whether the arguments after a benchmark's name request its short form. If so, marks the report as short.
 fn is_quick(words: &[String], report: &mut Report) -> Result<bool> {
     match words {
         [] => Ok(false),

@@ -1,7 +1,7 @@
-//! Duration of connect() over SCTP by this build, compared with that by another one in the same run.
+//! Duration of connect() over SCTP with this build, compared with another build in the same run.
 //!
-//! Three pairs of hosts take turns: one with this build, two with the other. The second of these shows the
-//! noise. The programs and daemon of each host run on a processor of their own.
+//! Three pairs of hosts take turns: one pair with this build, and two pairs with the other build. The difference between the last two shows
+//! the noise. On the left host of a pair, the programs and the daemon run on processor 0, and on the right host on processor 1.
 
 use crate::tools::output;
 use anyhow::{Context, Result, ensure};
@@ -13,14 +13,15 @@ use std::time::Duration;
 use testbed::pair::{Daemons, Pair, SHIM_PORT, Tools};
 use testbed::{Host, Lab, Offloads, Process, Programs, cpu};
 
-/// Measurements of each pair.
+/// Number of measurements of each pair.
 const ROUNDS: usize = 100;
-/// Connections of each measurement.
+/// Number of connections in each measurement.
 const COUNT: u32 = 200;
-/// Connections of each pair before the first measurement.
+/// Number of connections of each pair before the first measurement.
 const WARM_UP: u32 = 50;
 
-/// Time until the daemons have a shared association. Other builds may not report it by the same name.
+/// Time that the daemons get to open a shared association. It is fixed, because another build may report the association under another
+/// name.
 const SETTLE: Duration = Duration::from_secs(2);
 
 /// A pair of hosts with both daemons and a server.
@@ -31,12 +32,12 @@ struct Contestant {
     tools: Tools,
     daemons: Daemons,
     server: Process,
-    /// The median of each round, in microseconds.
+    /// Median of each round, in microseconds.
     medians: Vec<f64>,
 }
 
 impl Contestant {
-    /// Starts everything, and opens the shared association.
+    /// Starts the daemons and the server, and opens the shared association.
     fn start(lab: &Lab, name: &'static str, number: u8, tools: Tools) -> Result<Self> {
         let pair = Pair::new(lab, &format!("-{number}"))?;
         let link = lab.join(&pair.alpha, &pair.beta, number, Offloads::On)?;
@@ -76,15 +77,15 @@ impl Contestant {
     }
 }
 
-/// Returns the start of a `bulk` command on one processor.
+/// Returns a command that runs `bulk` on one processor. The caller adds the arguments of `bulk`.
 fn bulk(host: &Host, tools: &Tools, processor: u8) -> Command {
     let mut command = host.command("taskset");
     command.args(["-c", &processor.to_string()]).arg(&tools.bulk);
     command
 }
 
-/// Measures and prints the rows; returns the median of the rounds' ratios, this build's time divided by the
-/// other's. `other` is the directory with the other build's programs.
+/// Measures, and prints the rows. Returns this build's time divided by the other build's, as the median of all rounds. `other` is the
+/// directory of the other build's programs.
 pub(crate) fn run(lab: &Lab, tools: &Tools, other: &Path) -> Result<f64> {
     let others = Tools { programs: Programs::in_dir(other)?, ..tools.clone() };
     let mut contestants = Vec::new();

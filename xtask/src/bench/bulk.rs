@@ -1,8 +1,11 @@
-//! Throughput and processor time of one bulk stream: plain TCP, the shim, usrsctp.
+//! Throughput and processor time of one bulk stream over plain TCP, the shim and usrsctp.
 //!
-//! Runs are interleaved, so a busy neighbour affects all alike. Throughput is the receiver's, from its first to
-//! its last byte. Processor time is the kernel's account for sender, receiver and both daemons; interrupt work
-//! charged to no process is in no column.
+//! [`ROADS`] lists the links: one as fast as the host allows, with its offloads and without, and a slow one. Without offloads, the stream
+//! also runs with bbr as the programs' congestion control.
+//!
+//! Runs are interleaved, so a busy neighbour on the machine affects all carriers alike. Throughput is measured at the receiver, from its
+//! first to its last byte. Processor time is the kernel's account of the sender, the receiver and both daemons. Interrupt work that the
+//! kernel charges to no process is in no column.
 
 use super::report::Report;
 use anyhow::{Context, Result, ensure};
@@ -16,15 +19,14 @@ use std::time::Duration;
 use testbed::pair::{Daemons, Pair, SHIM_PORT, TCP_PORT, Tools};
 use testbed::{Capture, DelayedLink, Lab, Link, Offloads, Process, c_programs, cpu};
 
-/// Sizes of writes and messages, in bytes. The last one is judged.
+/// Sizes of writes and messages, in bytes. Goals apply to the last one.
 const SIZES: [usize; 2] = [1_024, 65_536];
 /// Required throughput of the shim, as a multiple of usrsctp's, with offloads.
 const USRSCTP_GOAL: f64 = 4.0;
-/// Congestion control of all programs' TCP, including the local halves of the shim's connections, in judged
-/// runs: Linux's own default, regardless of this machine's setting. With bbr a program sets a timer for each 64
-/// KiB even towards the daemon.
+/// Congestion control of all programs' TCP in judged runs: Linux's own default, regardless of this machine's setting. It also applies to
+/// the local halves of the shim's connections. With bbr, a program sets a timer for each 64 KiB, even on a connection to the local daemon.
 const TCP_CONTROL: &str = "cubic";
-/// The links in turn.
+/// Links to measure, in this order.
 const ROADS: [Road; 4] = [
     Road { kind: Kind::Open(Offloads::On), control: TCP_CONTROL, tcp_goal: Some(0.2) },
     Road { kind: Kind::Open(Offloads::Off), control: TCP_CONTROL, tcp_goal: Some(0.6) },
@@ -33,21 +35,21 @@ const ROADS: [Road; 4] = [
 ];
 /// Flags of `linkemu` for a slow link.
 const SLOW: [&str; 6] = ["--rate", "100mbit", "--delay", "10ms", "--queue", "200"];
-/// Number of runs of each.
+/// Number of runs of each carrier at each size.
 const REPETITIONS: usize = 5;
 /// Sending time, in seconds.
 const SECONDS: &str = "2";
-/// Limit on a run in total: usrsctp sends its queue after its time has ended.
+/// Limit on the total time of a run. usrsctp still sends its queue after the sending time has ended.
 const LIMIT: Duration = Duration::from_secs(30);
 /// UDP port of usrsctp; 9899 is the daemons'.
 const USRSCTP_UDP_PORT: &str = "9900";
 /// SCTP port of usrsctp.
 const USRSCTP_PORT: &str = "5003";
 
-/// The program whose processor time counts.
+/// Name of the processes whose processor time counts.
 pub(super) const DAEMON: &str = "sctpifyd";
 
-/// The carrier of the stream.
+/// Contender that carries the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Carrier {
     Tcp,
@@ -57,7 +59,7 @@ enum Carrier {
 
 const CARRIERS: [Carrier; 3] = [Carrier::Tcp, Carrier::Shim, Carrier::Usrsctp];
 
-/// The results of one carrier at one size.
+/// Results of one carrier at one size.
 #[derive(Debug, Default)]
 pub(super) struct Samples {
     pub(super) gbit_per_s: Vec<f64>,
@@ -74,13 +76,13 @@ struct Road {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// As fast as the host allows.
+    /// A link as fast as the host allows.
     Open(Offloads),
-    /// At the rate of an uplink, where only the processor time differs.
+    /// A link with the rate of an uplink, on which to compare the processor time.
     Slow,
 }
 
-/// An existing link.
+/// A link that is set up.
 enum TestLink {
     Open(Link),
     Slow(DelayedLink),
@@ -95,7 +97,7 @@ struct Bench<'a> {
     usrsctp: &'a Path,
 }
 
-/// The shim's throughput as a multiple of the others'.
+/// Throughput of the shim, as a multiple of each other carrier's.
 #[derive(Debug, Clone, Copy)]
 struct Ratios {
     tcp: f64,
@@ -119,8 +121,7 @@ pub(crate) fn run(lab: &Lab, tools: &Tools, report: &mut Report) -> Result<()> {
 }
 
 impl Road {
-    /// Measures both sizes, and returns the ratios at the last. None if the kernel lacks a control that is not
-    /// judged.
+    /// Measures both sizes. Returns the ratios at the last size, or `None` if the kernel lacks a congestion control that is not judged.
     fn measured(
         &self,
         lab: &Lab,
@@ -190,14 +191,15 @@ impl TestLink {
 }
 
 impl Samples {
-    /// Takes one run of `stream`, which returns bytes and seconds; `daemon` names the processes that work for it on both hosts.
+    /// Measures one run of `stream`, which returns bytes and seconds. The processor time of the processes named `daemon` on both hosts
+    /// counts too.
     pub(super) fn take(
         &mut self,
         pair: &Pair,
         daemon: &str,
         stream: impl FnOnce() -> Result<(f64, f64)>,
     ) -> Result<()> {
-        // Of ended programs, and of the daemons so far.
+        // Processor time of programs that have ended, and of the daemons so far.
         let cpu = || -> Result<Duration> {
             let daemons = cpu::of_processes(&pair.alpha, daemon)? + cpu::of_processes(&pair.beta, daemon)?;
             Ok(cpu::of_ended_children()? + daemons)
@@ -211,7 +213,7 @@ impl Samples {
     }
 }
 
-/// Transfers bytes by a program's TCP for a time, in writes of `size` bytes; returns the receiver's bytes and seconds.
+/// Transfers bytes over a program's TCP for `seconds`, in writes of `size` bytes. Returns the bytes and seconds that the receiver reports.
 pub(super) fn by_tcp(
     pair: &Pair,
     tools: &Tools,
@@ -224,7 +226,7 @@ pub(super) fn by_tcp(
     transferred(pair, server, sender)
 }
 
-/// Runs a sender to its end; returns the bytes and seconds that its receiver reports.
+/// Runs a sender to its end. Returns the bytes and seconds that its receiver reports.
 fn transferred(pair: &Pair, server: Process, sender: Command) -> Result<(f64, f64)> {
     pair.alpha.run("sender", sender, LIMIT)?.good()?;
     let output = server.finish(LIMIT)?.good()?.stdout;
@@ -239,7 +241,7 @@ fn transferred(pair: &Pair, server: Process, sender: Command) -> Result<(f64, f6
 }
 
 impl Bench<'_> {
-    /// Measures all carriers at one size, interleaved, and adds their rows.
+    /// Measures all carriers at one size, interleaved, and adds their rows to the table.
     fn size(&self, size: usize, table: &mut Table) -> Result<Ratios> {
         let mut all = [Samples::default(), Samples::default(), Samples::default()];
         for repetition in 1..=REPETITIONS {
@@ -259,7 +261,7 @@ impl Bench<'_> {
         Ok(Ratios { tcp: medians[1] / medians[0], usrsctp: medians[1] / medians[2] })
     }
 
-    /// Measures one run.
+    /// Measures one run. Checks that the daemons carried one connection over SCTP for the shim, and none for another carrier.
     fn measure(&self, carrier: Carrier, size: usize, samples: &mut Samples) -> Result<()> {
         let connects_before = self.daemons.connects_sctp()?;
         samples.take(&self.pair, DAEMON, || self.stream(carrier, SECONDS, size))?;
@@ -269,7 +271,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Transfers bytes for a time; returns the receiver's bytes and seconds.
+    /// Transfers bytes for `seconds`. Returns the bytes and seconds that the receiver reports.
     fn stream(&self, carrier: Carrier, seconds: &str, size: usize) -> Result<(f64, f64)> {
         let to = |port| (self.link.link().right_v4(), port);
         match carrier {
@@ -291,7 +293,7 @@ impl Bench<'_> {
         Ok((server, sender))
     }
 
-    /// Checks once, from outside, that the shim's traffic is SCTP and not TCP.
+    /// Checks with a capture that the shim's traffic is SCTP and not TCP.
     fn ensure_shim_is_sctp(&self) -> Result<()> {
         let capture = Capture::start(&self.pair.alpha, "is-sctp", &[&self.link.link().name()])?;
         self.stream(Carrier::Shim, "0.1", 65_536)?;
@@ -306,7 +308,7 @@ impl Bench<'_> {
     }
 }
 
-/// Overwrites the last line of a terminal; does nothing without one.
+/// Overwrites the last line of the terminal. Does nothing if standard error is not a terminal.
 fn progress(text: &str) {
     if std::io::stderr().is_terminal() {
         eprint!("\r{text:60}\r");

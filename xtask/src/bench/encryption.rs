@@ -1,6 +1,7 @@
-//! The cost of encryption: one bulk stream and connects with it and without, in turn, and WireGuard in user space beside them.
+//! Cost of encryption: one bulk stream and many connects, with encryption and without, in turn. The same bulk stream also runs through
+//! WireGuard in user space.
 //!
-//! WireGuard is `wireguard-go`, which encrypts plain TCP between the same hosts. Without it its rows are left out.
+//! WireGuard is `wireguard-go`, which encrypts plain TCP between two separate hosts. If it is not installed, its row is left out.
 
 use super::bulk::{self, Samples};
 use super::report::Report;
@@ -16,37 +17,40 @@ use testbed::pair::{Daemons, Pair, SHIM_PORT, TCP_PORT, Tools};
 use testbed::process::wait_for;
 use testbed::{Capture, DelayedLink, Host, Lab, Link, Offloads, Process, cpu};
 
-/// Settings of the daemons, besides `encryption`. Each connection has its own association, so each one needs a handshake.
+/// Settings of the daemons, in addition to `encryption`. Each connection has its own association, and so needs its own handshake.
 const SETTINGS: &str = "carriers = \"udp\"\nstreams = \"own\"\n";
-/// Number of runs of each.
+/// Number of runs of each kind.
 const REPETITIONS: usize = 5;
-/// Sending time, in seconds, and the size of writes, in bytes.
+/// Sending time, in seconds.
 const SECONDS: &str = "2";
+/// Size of writes, in bytes.
 const SIZE: usize = 65_536;
-/// Connects per run.
+/// Number of connects per run without delay. Runs on a link with delay have a tenth of them.
 const CONNECTS: u32 = 200;
 /// Round trips of the links for connects, in milliseconds.
 const ROUND_TRIPS_MS: [u64; 3] = [0, 20, 100];
 
-/// Least share of the throughput without encryption, and most extra processor time.
+/// Minimum throughput with encryption, as a share of the throughput without.
 const BULK_GOAL: f64 = 0.75;
+/// Limit on the extra processor time with encryption, in seconds per GB.
 const CPU_GOAL_S_PER_GB: f64 = 0.5;
-/// Least throughput as a multiple of WireGuard's.
+/// Minimum throughput with encryption, as a multiple of WireGuard's.
 const WIREGUARD_GOAL: f64 = 1.5;
-/// Most extra time of a connect without delay, and on a link with delay, in milliseconds.
+/// Limit on the extra time of an encrypted connect without delay, in milliseconds.
 const CONNECT_GOAL_MS: f64 = 0.2;
+/// Limit on the extra time of an encrypted connect on a link with delay, in milliseconds.
 const DELAYED_GOAL_MS: f64 = 2.0;
-/// Least handshakes of a server per second of one core.
+/// Minimum number of handshakes that a server completes per second of processor time.
 const HANDSHAKES_GOAL: f64 = 1_000.0;
 
 /// UDP port of WireGuard.
 const WIREGUARD_PORT: &str = "51820";
-/// Addresses inside WireGuard's tunnel.
+/// Addresses of alpha and beta inside WireGuard's tunnel.
 const INSIDE: [&str; 2] = ["10.77.0.1", "10.77.0.2"];
-/// Limit on the start of WireGuard.
+/// Limit on each step of WireGuard's start.
 const START_LIMIT: Duration = Duration::from_secs(10);
 
-/// Two hosts whose daemons encrypt or do not.
+/// Two hosts whose daemons both encrypt, or both do not.
 struct Side {
     pair: Pair,
     link: Link,
@@ -65,7 +69,7 @@ fn settings(encryption: &str) -> String {
     format!("{SETTINGS}encryption = \"{encryption}\"\n")
 }
 
-/// Measures one bulk stream each way.
+/// Measures one bulk stream without encryption, with encryption, and through WireGuard.
 fn stream(lab: &Lab, tools: &Tools, report: &mut Report) -> Result<()> {
     let side = |name: &str, number, encryption: &str| -> Result<Side> {
         let pair = Pair::new(lab, name)?;
@@ -119,7 +123,7 @@ fn stream(lab: &Lab, tools: &Tools, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Checks once, from outside, that the stream is SCTP, and by the daemon that it is encrypted.
+/// Checks with a capture that the stream is SCTP, and with the daemon's status that the stream is encrypted.
 fn ensure_is_sealed(side: &Side, tools: &Tools) -> Result<()> {
     let capture = Capture::start(&side.pair.alpha, "is-sctp", &[&side.link.name()])?;
     bulk::by_tcp(&side.pair, tools, (side.link.right_v4(), SHIM_PORT), ("0.1", SIZE))?;
@@ -133,7 +137,7 @@ fn ensure_is_sealed(side: &Side, tools: &Tools) -> Result<()> {
     Ok(())
 }
 
-/// Measures connects with an association of their own, on links with several delays.
+/// Measures connects that each open an association, on links with several delays.
 fn connects(lab: &Lab, tools: &Tools, report: &mut Report) -> Result<()> {
     let mut table = Table::new(
         "Connects with an association each: p50, median of the runs (least-greatest)",
@@ -210,7 +214,7 @@ impl Tunnel {
     }
 }
 
-/// Makes a private key, in a file of the host, and its public key.
+/// Creates a key pair. Returns the file of the private key, which is in the host's directory, and the public key.
 fn keys(host: &Host) -> Result<(String, String)> {
     let file = host.dir()?.join("wg.key");
     let private = host.run("wg", command(host, "wg", &["genkey"]), START_LIMIT)?.good()?.stdout;
@@ -221,14 +225,15 @@ fn keys(host: &Host) -> Result<(String, String)> {
     Ok((file, public))
 }
 
-/// Starts WireGuard on a host: with the file of its key and the other's key, both addresses inside, and the other's outside.
+/// Starts WireGuard on a host. `own` is the file of the host's private key, and `other` is the other host's public key. `here` and `there`
+/// are the addresses of this host and of the other one inside the tunnel. `outside` is the other host's address outside of the tunnel.
 fn start(
     host: &Host,
     (own, other): (&str, &str),
     [here, there]: [&str; 2],
     outside: &str,
 ) -> Result<Process> {
-    // All hosts share the directory of wireguard-go's sockets, which have the interfaces' names.
+    // All hosts share the directory of wireguard-go's sockets. A socket has the name of its interface, so these names must differ.
     let number = here.rsplit('.').next().unwrap_or_default();
     let name = &format!("wg{}-{number}", std::process::id());
     let process = host.spawn("wireguard", command(host, "wireguard-go", &["-f", name]))?;

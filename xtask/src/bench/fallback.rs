@@ -1,9 +1,11 @@
-//! Duration of the first connect() to a host without SCTP, before anything is learned about it; and the share
-//! of fallbacks although the host has SCTP, because the link loses packets.
+//! Duration of the first connect() to a host without SCTP, about which the daemon has learned nothing yet. Also the share of connections to
+//! a host with SCTP that fall back because the link loses packets.
 //!
-//! `refused`: the host answers SCTP in UDP with "port unreachable", like one without sctpify. `silent`: a
-//! firewall drops it, so only the race timer ends the wait. (Because of its ICMP rate limit, the kernel sends
-//! about six of nine answers within a second.)
+//! There are two kinds of hosts without SCTP:
+//!
+//! - `refused`: the host answers SCTP over UDP with ICMP "port unreachable", like a host without sctpify. Because of the ICMP rate limit,
+//!   the host's kernel sends only about six of nine answers within a second.
+//! - `silent`: a firewall drops SCTP, so only the race timer ends the wait.
 
 use super::report::Report;
 use anyhow::{Context, Result, ensure};
@@ -14,14 +16,14 @@ use std::time::Duration;
 use testbed::pair::{Pair, SHIM_PORT, Tools};
 use testbed::{DelayedLink, Lab, Offloads};
 
-/// First connects of each kind; the destination is forgotten before each.
+/// Number of first connects to each kind of host. The daemon forgets the destination before each.
 const COUNT: usize = 9;
 /// The default of the setting `race_timer_ms`.
 const RACE_TIMER_MS: f64 = 250.0;
 
-/// Handshakes over the lossy link, one after the other.
+/// Number of handshakes over the lossy link, one after the other.
 const HANDSHAKES: u32 = 1_000;
-/// Loss in each direction.
+/// Loss in each direction of the lossy link.
 const LOSS: &str = "10%";
 
 /// Limit on fallbacks of first contacts over the lossy link, in percent.
@@ -29,8 +31,8 @@ const LOSSY_GOAL_PERCENT: f64 = 0.5;
 /// Limit on the time of the first connect to a host that drops SCTP, beyond the race timer, in milliseconds.
 const SILENT_GOAL_MS: f64 = 5.0;
 
-/// Judges the percentage of first contacts that fall back when each packet is lost with a probability of ten
-/// percent. Each connection has its own association, and nothing is learned, so each is a first contact.
+/// Judges the percentage of first contacts that fall back when each packet is lost with a probability of ten percent. Each connection has
+/// its own association, and the daemon learns nothing, so each one is a first contact.
 pub(crate) fn lossy(lab: &Lab, tools: &Tools, report: &mut Report) -> Result<()> {
     let pair = Pair::new(lab, "-loss")?;
     let one_way = Duration::from_millis(5);
@@ -52,7 +54,7 @@ pub(crate) fn lossy(lab: &Lab, tools: &Tools, report: &mut Report) -> Result<()>
     Ok(())
 }
 
-/// Measures both, and judges the silent host's median beyond the race timer.
+/// Measures both kinds of hosts. Judges the median for the silent host, beyond the race timer.
 pub(crate) fn run(lab: &Lab, tools: &Tools, report: &mut Report) -> Result<()> {
     let pair = Pair::new(lab, "-fall")?;
     let link = lab.join(&pair.alpha, &pair.beta, 1, Offloads::On)?;
@@ -68,7 +70,7 @@ pub(crate) fn run(lab: &Lab, tools: &Tools, report: &mut Report) -> Result<()> {
         }
         millis.clear();
         for _ in 0..COUNT {
-            // The very first one has nothing to forget.
+            // The exit status is ignored: the first time, the daemon has nothing to forget.
             daemon.sctpify(&["forget", &to.to_string()])?;
             let micros = pair.connect(to, tools, SHIM_PORT, 1)?;
             millis.push(micros.first().context("no connect was timed")? / 1e3);

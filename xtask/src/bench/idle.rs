@@ -1,7 +1,7 @@
-//! The cost of an idle link: what heartbeats take in a month, without a policy and as a backup.
+//! Monthly traffic of an idle link, without a policy and as a backup link. Heartbeats cause this traffic.
 //!
-//! A client with two uplinks has one idle connection, with an association of its own, to a server with one address. Everything that
-//! the second uplink's interface sends and receives counts, from IP on. Several such pairs of hosts run at once: they wait.
+//! A client has two uplinks, and one idle connection with its own association to a server with one address. The benchmark counts all IP
+//! packets that the interface of the second uplink sends and receives. Several such pairs of hosts run at once, because they mostly wait.
 
 use super::report::Report;
 use anyhow::{Context, Result, ensure};
@@ -14,22 +14,23 @@ use testbed::pair::{Daemons, Pair, SHIM_PORT, Tools};
 use testbed::process::wait_for;
 use testbed::{Host, Lab, Link, Offloads, Process};
 
-/// Policies of the second uplink, and limits on its cost in MB a month.
+/// Policies of the second uplink: name, link setting (empty for no policy), and limit on the traffic in MB a month.
 const POLICIES: [(&str, &str, Option<f64>); 3] = [
     ("none (1 s)", "", None),
     ("use=backup (30 s)", "path2 use=backup", Some(50.0)),
     ("use=backup heartbeat_s=120", "path2 use=backup heartbeat_s=120", Some(50.0)),
 ];
-/// Number of windows, and the length of each.
+/// Number of measured windows.
 const WINDOWS: usize = 5;
+/// Length of each window.
 const WINDOW: Duration = Duration::from_secs(120);
-/// Time after which the MTU of all paths has been found, and the first window begins.
+/// Time before the first window, in which the daemons find the MTU of all paths.
 const SETTLED: Duration = Duration::from_secs(45);
-/// A month.
+/// Length of a month, in seconds.
 const MONTH_S: f64 = 30.0 * 24.0 * 3600.0;
-/// Octets of the Ethernet header, which a mobile link does not carry.
+/// Length of the Ethernet header in octets. A mobile link does not carry this header.
 const ETHERNET: u64 = 14;
-/// Limit on the wait for both paths.
+/// Limit on the wait until both paths work.
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// Measures and judges everything.
@@ -78,7 +79,7 @@ impl Idle {
         let pair = Pair::new(lab, &number.to_string())?;
         let first = lab.join(&pair.alpha, &pair.beta, 1, Offloads::On)?;
         let second = lab.join(&pair.alpha, &pair.beta, 2, Offloads::On)?;
-        // The server's one address is reached by both uplinks.
+        // Both uplinks reach the server's one address.
         let (server, by, own) = (first.right_v4().to_string(), second.name(), second.left_v4().to_string());
         pair.alpha.ip(&["route", "add", &server, "dev", &by, "src", &own, "metric", "600"])?;
         let settings = "carriers = \"udp\"\nstreams = \"own\"\ninterfaces = ";
@@ -112,7 +113,7 @@ impl Idle {
         up().is_ok_and(|up| up == 2)
     }
 
-    /// Octets of IP that have passed the second uplink, both ways.
+    /// Returns the octets of all IP packets that the second uplink has sent and received so far.
     fn octets(&self) -> Result<u64> {
         let output: Value = serde_json::from_str(&self.client.ip(&[
             "-s",

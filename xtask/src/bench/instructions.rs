@@ -1,9 +1,9 @@
 //! `./x bench instructions`: the engine's cost in instructions, compared with the counts in the repository.
 //!
-//! Unlike times, counts do not depend on other activity of the machine: valgrind executes the same instructions
-//! in each run, and shows programs the same processor everywhere (with AVX2). They do depend on the compiler,
-//! which `rust-toolchain.toml` pins, and slightly on the C library. Each count is the difference of two runs of
-//! unequal length, which cancels start and warm-up. `--update` stores the counts.
+//! Unlike times, counts do not depend on other activity of the machine. valgrind executes the same instructions in each run, and shows the
+//! program the same processor (with AVX2) on every machine. Counts do depend on the compiler, which `rust-toolchain.toml` pins, and
+//! slightly on the C library. Each count is the difference of two runs, one with twice as many units of work as the other. So the
+//! instructions of start and warm-up cancel out. `--update` stores the counts.
 
 use crate::tools::{cargo, has, root, succeeds};
 use crate::totals::Totals;
@@ -17,7 +17,7 @@ use std::thread::ScopedJoinHandle;
 const KEPT_IN: &str = "engine/sctp/benches/instructions.toml";
 /// Tolerated difference between a count and the stored one, in percent.
 const TOLERANCE: f64 = 3.0;
-/// Name of a row, number of counted units in it, and their description. Both ends are counted together.
+/// Rows: name, number of units of work in the shorter run, and description of a unit. The counts include both ends.
 const ROWS: &[(&str, u64, &str)] = &[
     ("bulk-1100", 5_000, "a packet with one message of 1,100 bytes, acknowledgements included"),
     ("bulk-65536", 5_060, "a packet of a message of 65,536 bytes, acknowledgements included"),
@@ -27,7 +27,7 @@ const ROWS: &[(&str, u64, &str)] = &[
     ("idle-1000", 60, "a second of 1,000 idle associations with four paths each, heartbeats included"),
 ];
 
-/// `./x bench instructions [--update]`.
+/// Runs `./x bench instructions [--update]`.
 pub(super) fn run(words: &[String]) -> Result<Outcome> {
     let update = match words {
         [] => false,
@@ -49,7 +49,7 @@ pub(super) fn run(words: &[String]) -> Result<Outcome> {
     Ok(if totals.failed == 0 { Outcome::Good } else { Outcome::Bad })
 }
 
-/// Runs the comparison as a part of `./x test`; skipped, with a message, if valgrind is missing.
+/// Runs the comparison as a part of `./x test`. If valgrind is missing, prints a message and counts all rows as skipped.
 pub(crate) fn judged() -> Result<Totals> {
     if !has("valgrind") {
         println!("test: instruction counts skipped, valgrind is not installed: run  ./x setup  as root");
@@ -58,7 +58,7 @@ pub(crate) fn judged() -> Result<Totals> {
     compared(&count_all()?, &root().join(KEPT_IN))
 }
 
-/// Counts every row, all concurrently, which does not affect the counts.
+/// Counts all rows concurrently, which does not affect the counts.
 fn count_all() -> Result<Vec<(&'static str, u64)>> {
     let program = &workloads()?;
     std::thread::scope(|scope| {
@@ -85,7 +85,7 @@ fn workloads() -> Result<PathBuf> {
     Ok(optimised::directory()?.join("examples/workloads"))
 }
 
-/// Returns the instructions of one run.
+/// Returns the number of instructions of one run, which does `count` units of work.
 fn instructions(program: &Path, row: &str, count: u64) -> Result<u64> {
     let output = Command::new("valgrind")
         .args(["--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null"])
@@ -104,7 +104,7 @@ fn total(said: &str) -> Option<u64> {
     line.rsplit(':').next()?.trim().replace(',', "").parse().ok()
 }
 
-/// Prints each row; a deviation beyond the tolerance, in either direction, is a fault.
+/// Prints each row with its stored count. A deviation beyond [`TOLERANCE`], in either direction, is a fault.
 fn compared(counts: &[(&str, u64)], path: &Path) -> Result<Totals> {
     let kept = std::fs::read_to_string(path).with_context(|| format!("cannot read {KEPT_IN}"))?;
     let mut totals = Totals::default();

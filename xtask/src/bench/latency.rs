@@ -1,5 +1,5 @@
-//! Duration of connect() through the shim, with plain TCP, and to a server learned to have no SCTP, at three
-//! round-trip times.
+//! Duration of connect() at three round-trip times: with plain TCP, to a server that is cached as not supporting SCTP, and through the
+//! shim.
 
 use super::report::Report;
 use anyhow::{Result, bail, ensure};
@@ -10,26 +10,26 @@ use std::time::Duration;
 use testbed::pair::{LEARNED_PORT, Pair, SHIM_PORT, TCP_PORT, Tools};
 use testbed::{DelayedLink, Lab, Link, Offloads};
 
-/// Round-trip time in ms, and number of sequential connections.
+/// Round-trip times in ms, each with its number of sequential connections.
 const ROUNDS: [(u64, u32); 3] = [(0, 1_000), (20, 200), (100, 100)];
 
-/// Medians, in microseconds.
+/// Medians at one round-trip time, in microseconds.
 struct Row {
     tcp_us: f64,
     learned_us: f64,
     shim_us: f64,
 }
 
-/// Extra time of a connection compared with plain TCP, as medians on the link without delay, in microseconds.
+/// Extra time of a connect compared with plain TCP: the differences of medians on the link without delay, in microseconds.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Extra {
-    /// To a destination learned to have no SCTP.
+    /// Extra time to a destination that is cached as not supporting SCTP.
     pub(crate) learned_us: f64,
-    /// To one with SCTP.
+    /// Extra time to a destination with SCTP.
     pub(crate) shim_us: f64,
 }
 
-/// Measures, and shows the table.
+/// Measures, shows the table, and returns the extra times.
 pub(crate) fn run(lab: &Lab, tools: &Tools, report: &mut Report) -> Result<Extra> {
     let mut extra = Extra::default();
     let mut table = Table::new("connect()", ["RTT ms", "connect", "p50 ms", "p99 ms", "connections"]);

@@ -1,9 +1,7 @@
-//! `./x bench linkemu`: accuracy of the link emulator, judged from outside: kernel time stamps on both sides,
-//! and iperf3.
+//! `./x bench linkemu`: accuracy of the link emulator, judged from outside by the kernel's time stamps on both sides, and by iperf3.
 //!
-//! Two hosts with the emulator between them. A ping packet's delay is the difference of the kernel's time
-//! stamps at the sender's and the receiver's interface (tcpdump). So it excludes the lateness of processes, but
-//! includes the two virtual interfaces.
+//! The emulator runs on a host between two others. A ping packet's delay is the difference of the kernel's time stamps at the sender's and
+//! the receiver's interface (tcpdump). So the delay excludes the lateness of processes, but includes the two virtual interfaces.
 
 use super::report::Report;
 use crate::optimised;
@@ -14,24 +12,26 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use testbed::{Host, Lab, Process};
 
-/// One-way delay.
+/// One-way delay that the measured pings must have.
 const ONE_WAY: Duration = Duration::from_millis(20);
-/// Goals for the 99th percentile of the lateness beyond the delay, in microseconds.
+/// Limit on the 99th percentile of the lateness beyond the delay on an idle link, in microseconds.
 const IDLE_GOAL_US: f64 = 300.0;
+/// Limit on the 99th percentile of the lateness beyond the delay under load, in microseconds.
 const LOAD_GOAL_US: f64 = 1000.0;
-/// Tolerance of rates, as a fraction.
+/// Tolerance of measured rates, as a fraction.
 const RATE_GOAL: f64 = 0.03;
-/// Number of measured packets, and the time between them in seconds.
+/// Number of measured pings.
 const PINGS: &str = "2000";
+/// Time between two pings, in seconds.
 const INTERVAL: &str = "0.003";
-/// Additional traffic on the link, under load.
+/// Arguments of iperf3 for the load: UDP at 300 Mbit/s in datagrams of 1,400 bytes. The duration in seconds follows.
 const LOAD: [&str; 6] = ["-u", "-b", "300M", "-l", "1400", "-t"];
-/// Rates to set, the queue for each, iperf3's seconds, and the seconds omitted at the start.
+/// Rates to set in bit/s. Each has its queue in packets, iperf3's duration in seconds, and the seconds that iperf3 omits at the start.
 const RATES: [(f64, &str, &str, &str); 3] =
     [(1.5e6, "50", "12", "3"), (100e6, "200", "8", "2"), (1e9, "1000", "8", "2")];
-/// Payload share of a 1,500-byte IP packet of TCP with time stamps.
+/// Payload share of a 1,500-byte IP packet that carries TCP with time stamps.
 const PAYLOAD_SHARE: f64 = 1448.0 / 1500.0;
-/// Arguments of nice(1): the link must limit iperf3's rate, not a busy machine.
+/// Arguments of nice(1). Without a high priority, a busy machine would limit iperf3's rate instead of the link.
 const PRIORITY: [&str; 2] = ["-n", "-19"];
 /// Beta's address.
 const TO: &str = "10.9.0.2";
@@ -66,7 +66,7 @@ pub(crate) fn run(lab: &Lab, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Two hosts, one between them with an interface to each, and the emulator on it.
+/// Two hosts, and a middle host with an interface to each. The emulator runs on the middle host.
 struct Setup<'a> {
     alpha: Host,
     beta: Host,
@@ -77,7 +77,7 @@ struct Setup<'a> {
 }
 
 impl<'a> Setup<'a> {
-    /// Keeps the interfaces' defaults: hosts pass segments unsplit.
+    /// Creates the hosts and starts the emulator. The interfaces keep their defaults, so hosts do not split segments that exceed the MTU.
     fn new(lab: &Lab, linkemu: &'a Path) -> Result<Setup<'a>> {
         let (alpha, beta, middle) = (lab.host("alpha")?, lab.host("beta")?, lab.host("middle")?);
         for (host, far, address) in [(&alpha, "left", "10.9.0.1/24"), (&beta, "right", "10.9.0.2/24")] {
@@ -103,7 +103,7 @@ impl<'a> Setup<'a> {
         Ok(self.middle.run("linkemu", command, LIMIT)?.good()?.stdout)
     }
 
-    /// Returns the lateness of each ping beyond the delay, in microseconds.
+    /// Returns the lateness of each ping beyond [`ONE_WAY`], in microseconds. With `load`, the traffic of [`LOAD`] shares the link.
     fn delay_errors(&self, lab: &Lab, load: bool) -> Result<Vec<f64>> {
         let (out, arrived) = (self.capture(lab, &self.alpha)?, self.capture(lab, &self.beta)?);
         let server = self.serve()?;
@@ -129,7 +129,7 @@ impl<'a> Setup<'a> {
         Ok(delays.map(|delay| (delay - ONE_WAY.as_secs_f64()) * 1e6).collect())
     }
 
-    /// Starts a capture of echo requests at a host's interface.
+    /// Starts a capture of the echo requests at a host's interface.
     fn capture(&self, lab: &Lab, host: &Host) -> Result<Stamps> {
         let file = lab.dir().join(format!("{}.pcap", host.name()));
         let mut command = host.command("tcpdump");
@@ -148,7 +148,7 @@ impl<'a> Setup<'a> {
         Ok(server)
     }
 
-    /// Returns the throughput at a set rate, in bit/s of IP packets.
+    /// Returns the throughput at a set rate, in bit/s of IP packets. `words` are iperf3's arguments.
     fn rate(&self, rate: f64, queue: &str, words: &[&str]) -> Result<f64> {
         self.linkemu_output(&[
             "set",
@@ -178,9 +178,9 @@ struct Stamps {
 }
 
 impl Stamps {
-    /// Returns the requests' numbers, with the time of each in seconds.
+    /// Ends the capture. Returns the sequence number of each request, with its time in seconds modulo 100,000.
     fn stop(self) -> Result<Vec<(u16, f64)>> {
-        // tcpdump drains the kernel's ring once a second.
+        // tcpdump reads the kernel's ring once a second, so wait for the last packets.
         std::thread::sleep(Duration::from_millis(1500));
         self.process.stop();
         let bytes = std::fs::read(&self.file)?;
@@ -189,9 +189,10 @@ impl Stamps {
     }
 }
 
-/// Parses records of a capture file: seconds, nanoseconds, length, length on the wire, then the frame.
+/// Parses the records of a capture file. A record has four words in host byte order, then the frame. The words are seconds, nanoseconds,
+/// captured length and length on the wire. Leaves out an incomplete record.
 fn stamps(mut records: &[u8]) -> Vec<(u16, f64)> {
-    /// Offset of an echo request's number: Ethernet, IPv4 without options, then 6 bytes.
+    /// Offset of an echo request's sequence number: the Ethernet header, an IPv4 header without options, and 6 bytes of ICMP.
     const NUMBER: usize = 14 + 20 + 6;
     let word = |bytes: &[u8], at: usize| {
         bytes.get(at..at + 4).and_then(|word| word.try_into().ok()).map(u32::from_ne_bytes)

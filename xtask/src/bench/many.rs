@@ -1,5 +1,4 @@
-//! A daemon with many connections: its memory with concurrent ones and after many sequential ones; and the
-//! packet delay that a query about them causes.
+//! Memory of a daemon with many concurrent connections, and after many sequential ones. Also the packet delay that a status query causes.
 
 use super::report::Report;
 use anyhow::{Result, ensure};
@@ -8,25 +7,25 @@ use std::time::Duration;
 use testbed::pair::{Pair, SHIM_PORT, Tools};
 use testbed::{Lab, Link, Offloads, Process, cpu};
 
-/// Concurrent connections.
+/// Number of concurrent connections.
 const AT_ONCE: u64 = 5_000;
-/// Limit on the daemon's memory for them, in MiB.
+/// Limit on the daemon's memory with [`AT_ONCE`] connections, in MiB.
 const AT_ONCE_GOAL_MIB: f64 = 400.0;
-/// Sequential connections in a round.
+/// Number of sequential connections in a round.
 const IN_A_ROW: u64 = 10_000;
-/// Number of rounds; the last one is judged. The others use up the client's 28,232 ports: the daemon remembers
-/// a connection by its port for a minute after its end (TIME-WAIT), so its memory grows until then.
+/// Number of rounds. The last one is judged. The other rounds use up the client's 28,232 ports. The daemon remembers a connection by its
+/// port for a minute after its end (TIME-WAIT). So its memory grows until all ports have been used.
 const ROUNDS: usize = 4;
 /// Limit on the memory growth in the last round, in percent.
 const GROWTH_GOAL: f64 = 5.0;
-/// Limit on one part.
+/// Limit on the time of one client program.
 const LIMIT: Duration = Duration::from_secs(180);
 const DAEMON: &str = "sctpifyd";
-/// Connections that the queries report.
+/// Number of open connections during the status queries.
 const ASKED_ABOUT: u64 = 8_000;
 /// Number of status queries.
 const QUESTIONS: usize = 20;
-/// Limit on the packet delay by a query.
+/// Limit on the delay of packets by a query: the longest turn of the packet loop.
 const TURN_GOAL: Duration = Duration::from_millis(1);
 
 /// Measures and judges everything.
@@ -41,7 +40,7 @@ pub(crate) fn run(lab: &Lab, tools: &Tools, report: &mut Report) -> Result<()> {
     let all = ROUNDS as u64 * IN_A_ROW;
     let figure = format!("growth of memory by the last {IN_A_ROW} of {all} connections in a row, %");
     report.judge(figure, &[growth], Limit::Below(GROWTH_GOAL));
-    // The machine itself makes some long turns.
+    // Other activity of the machine causes some long turns too.
     let figure = format!(
         "questions about {ASKED_ABOUT} connections with a turn longer than {TURN_GOAL:?}, of {QUESTIONS}"
     );
@@ -49,7 +48,7 @@ pub(crate) fn run(lab: &Lab, tools: &Tools, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Returns the memory of the client's daemon, in MiB.
+/// Returns the memory of the client's daemon with [`AT_ONCE`] connections, in MiB. Adds rows to the table.
 fn at_once(lab: &Lab, tools: &Tools, table: &mut Table) -> Result<f64> {
     let (pair, link) = joined(lab, "-many")?;
     let daemons = pair.start_daemons(tools)?;
@@ -70,7 +69,7 @@ fn at_once(lab: &Lab, tools: &Tools, table: &mut Table) -> Result<f64> {
     Ok(with)
 }
 
-/// Returns the number of [`QUESTIONS`] that delay packets for longer than [`TURN_GOAL`].
+/// Returns the number of status queries, out of [`QUESTIONS`], that delay packets for longer than [`TURN_GOAL`].
 fn questions(lab: &Lab, tools: &Tools) -> Result<usize> {
     let (pair, link) = joined(lab, "-asked")?;
     let daemons = pair.start_daemons(tools)?;
@@ -88,7 +87,7 @@ fn questions(lab: &Lab, tools: &Tools) -> Result<usize> {
     Ok(slow)
 }
 
-/// Opens connections that stay open.
+/// Opens `count` connections that stay open.
 fn hold(pair: &Pair, tools: &Tools, link: &Link, count: u64) -> Result<Process> {
     let mut command = pair.alpha.command(&tools.bulk);
     command.args(["hold", &target(link), &count.to_string()]);
@@ -97,7 +96,7 @@ fn hold(pair: &Pair, tools: &Tools, link: &Link, count: u64) -> Result<Process> 
     Ok(client)
 }
 
-/// Returns the memory growth in the last round, in percent.
+/// Returns the memory growth of the client's daemon in the last round, in percent. Adds rows to the table.
 fn in_a_row(lab: &Lab, tools: &Tools, table: &mut Table) -> Result<f64> {
     let (pair, link) = joined(lab, "-row")?;
     let daemons = pair.start_daemons(tools)?;

@@ -1,13 +1,10 @@
-//! Duration of connect() and the resulting transport: SCTP first, with several race timers, compared with TCP
-//! and SCTP started at once.
+//! Duration of connect() and the resulting transport: SCTP first, with several race timers, compared with SCTP and TCP started at once.
 //!
-//! The other host has SCTP, rejects it with ICMP, or drops it silently. Each connection is a first contact: it
-//! has its own association, and nothing is learned. In the last rows (`shared`) the hosts already have an
-//! association to share.
+//! The other host has SCTP, rejects SCTP with ICMP, or drops SCTP silently. Each connection is a first contact: it has its own association,
+//! and the daemon learns nothing. In the last rows (`shared`), the hosts already have a shared association.
 //!
-//! *Both at once* stands for a program that opens two connections, a plain one and one that the daemon holds
-//! until its association is up, and keeps the first: no daemon can do better for a program whose kernel takes
-//! the first answer.
+//! *Both at once* models a program that opens two connections and keeps the first one that is up. One connection is plain TCP. The daemon
+//! holds the other one until its association is up. No daemon can do better for a program whose kernel takes the first answer.
 
 use anyhow::{Context, Result, ensure};
 use pages::stats::percentile;
@@ -19,12 +16,11 @@ use testbed::{Daemon, DelayedLink, Lab, Process};
 
 /// Round-trip times, in milliseconds.
 const ROUND_TRIPS_MS: [u64; 3] = [1, 20, 100];
-/// Race timers, in milliseconds. The first is the setting's minimum.
+/// Race timers of *SCTP first*, in milliseconds. The first one is the setting's minimum.
 const RACE_TIMERS_MS: [u64; 4] = [10, 50, 100, 250];
-/// Race timer of connections that compete with plain ones, if the other host has SCTP: they must not fall back
-/// themselves.
+/// Race timer of *both at once* if the other host has SCTP, in milliseconds. It is so long that the daemon's connections do not fall back.
 const RACING_MS: u64 = 3000;
-/// Race timer of competing connections, if the other host has no SCTP.
+/// Race timer of *both at once* if the other host has no SCTP, in milliseconds.
 const FALLING_BACK_MS: u64 = 250;
 /// Number of sequential connections of each kind.
 const COUNT: u32 = 20;
@@ -45,7 +41,7 @@ struct World<'a> {
 struct Racer<'a> {
     world: &'a World<'a>,
     daemon: &'a Daemon,
-    /// The other host's treatment of SCTP.
+    /// Treatment of SCTP by the other host, as printed.
     peer: &'static str,
 }
 
@@ -56,7 +52,7 @@ pub(crate) fn run(lab: &Lab, tools: &Tools) -> Result<()> {
         let pair = Pair::new(lab, &format!("-{rtt_ms}ms"))?;
         let (one_way, number) = (Duration::from_micros(rtt_ms * 500), u8::try_from(rtt_ms)?);
         let link = DelayedLink::between(lab, &pair.alpha, &pair.beta, number, one_way, &tools.linkemu)?;
-        // Otherwise the kernel sends only some of the rejections in a second.
+        // Without this setting, the kernel limits the rate of its ICMP rejections.
         pair.beta.tool("sysctl", &["-qw", "net.ipv4.icmp_ratelimit=0"])?;
         let servers =
             [TCP_PORT, SHIM_PORT].map(|port| pair.serve(&tools.bulk, &["accept", &port.to_string()]));
@@ -93,7 +89,7 @@ impl World<'_> {
         Racer { world: self, daemon, peer }
     }
 
-    /// Makes one connection, in which the link's addresses are learned.
+    /// Makes one connection, so the hosts know each other's link-layer addresses afterwards.
     fn once(&self) -> Result<()> {
         self.pair.connect(self.to, self.tools, SHIM_PORT, 1).map(drop)
     }
@@ -106,8 +102,7 @@ impl World<'_> {
 }
 
 impl Racer<'_> {
-    /// Measures plain TCP, SCTP first with each race timer, and both at once; in the latter the daemon's
-    /// connections wait for `racing_ms`.
+    /// Measures plain TCP, SCTP first with each race timer, and *both at once*. The race timer of *both at once* is `racing_ms`.
     fn first_contacts(&self, racing_ms: u64) -> Result<()> {
         self.print("TCP alone", &self.world.connect(TCP_PORT)?, 0);
         for timer_ms in RACE_TIMERS_MS {
@@ -117,12 +112,12 @@ impl Racer<'_> {
         }
         self.set(racing_ms)?;
         let (millis, won) = self.both_at_once()?;
-        // Without SCTP, a winner has already fallen back to plain TCP.
+        // If the other host has no SCTP, a winning connection of the daemon has already fallen back to plain TCP.
         self.print("both at once", &millis, if racing_ms == RACING_MS { won } else { 0 });
         Ok(())
     }
 
-    /// Measures connections on a shared association.
+    /// Measures connections over a shared association.
     fn sharing(&self, daemons: &Daemons) -> Result<()> {
         let before = daemons.connects_shared()?;
         let (millis, over_sctp) = self.sctp_first()?;
@@ -136,15 +131,15 @@ impl Racer<'_> {
         Ok(())
     }
 
-    /// Returns the times in milliseconds, and the number of connections over SCTP.
+    /// Connects with SCTP first. Returns the durations in milliseconds, and the number of connections over SCTP.
     fn sctp_first(&self) -> Result<(Vec<f64>, u64)> {
         let before = self.connects_sctp()?;
         let millis = self.world.connect(SHIM_PORT)?;
         Ok((millis, self.connects_sctp()? - before))
     }
 
-    /// Returns the times of the first of two connections in milliseconds, and the number of times that it was
-    /// the daemon's.
+    /// Opens a plain connection and one through the daemon at once, [`COUNT`] times. Returns the durations until the first one was up, in
+    /// milliseconds, and how often the daemon's was first.
     fn both_at_once(&self) -> Result<(Vec<f64>, u64)> {
         let World { pair: Pair { alpha, .. }, tools, to, .. } = self.world;
         let mut command = alpha.command(&tools.bulk);

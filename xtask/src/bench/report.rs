@@ -1,4 +1,4 @@
-//! Results of one benchmark: tables and goals, printed as they come, and written to the page in the end.
+//! Results of one benchmark. Tables and remarks are printed at once, the goals at the end. A full run can be written to its page.
 
 use anyhow::{Result, ensure};
 use pages::{Block, Goals, Limit, Origin, Place, Table};
@@ -26,22 +26,22 @@ impl Report {
         self.remarks.push(text);
     }
 
-    /// Judges the median of a figure, whose name includes the unit.
+    /// Judges the median of a figure, whose name includes the unit, against a limit.
     pub(crate) fn judge(&mut self, figure: impl Into<String>, samples: &[f64], limit: Limit) {
         self.goals.judge(figure, samples, limit);
     }
 
-    /// Judges something that is right or wrong.
+    /// Judges a fact, which must be true.
     pub(crate) fn judge_fact(&mut self, fact: impl Into<String>, is_true: bool) {
         self.goals.judge(fact.into() + " (1 is yes)", &[f64::from(u8::from(is_true))], Limit::AtLeast(1.0));
     }
 
-    /// Notes that only a part was measured: a short form, or some of the figures.
+    /// Notes that the run is partial: a short form, or only some of the figures.
     pub(crate) fn is_short(&mut self) {
         self.is_short = true;
     }
 
-    /// Prints the goals; returns whether all are met.
+    /// Prints the goals. Returns true if all are met.
     pub(crate) fn verdict(&self) -> bool {
         let table = self.goals.table();
         if !table.is_empty() {
@@ -53,10 +53,10 @@ impl Report {
         self.goals.are_met()
     }
 
-    /// Writes everything to its place on a page, the goals first.
+    /// Writes the goals, the tables and the remarks, in this order, to their place on a page.
     ///
     /// # Errors
-    /// When only a part was measured, a goal was not measured, the sources were changed, or the page cannot be written.
+    /// When only a part was measured, a goal has no figure, the sources have uncommitted changes, or the page cannot be written.
     pub(crate) fn write(self, place: &Place, origin: Origin) -> Result<()> {
         ensure!(!self.is_short, "not written: only a part was measured");
         let unmeasured = self.goals.unmeasured();

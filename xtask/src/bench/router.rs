@@ -1,10 +1,11 @@
 //! `./x bench router`: packets per second through our own router on one core, compared with the kernel's
 //! forwarding of the same load.
 //!
-//! A host in the middle forwards small SCTP packets of many flows, in UDP, with the advertisement chunk.
-//! Arrivals are counted at the far interface, and our program's cost is its processor time: their quotient is
-//! the maximum rate of one core. The kernel forwards in its sender's time, so its own cost is the sender's
-//! extra time compared with a middle host that discards.
+//! A host in the middle forwards small SCTP packets of many flows, in UDP, with the advertisement chunk. The interface of the receiving
+//! host counts the arrivals. The maximum rate of one core is this count divided by the processor time of our program.
+//!
+//! The kernel forwards within the processor time of the sender. So the kernel's cost is the extra time of the sender, compared with a
+//! middle host that discards.
 
 use super::report::Report;
 use crate::optimised;
@@ -14,18 +15,18 @@ use std::path::Path;
 use std::time::Duration;
 use testbed::{Host, Lab, Link, Offloads, cpu};
 
-/// Required rate of a core, in packets per second.
+/// Required rate of one core, in packets per second.
 const GOAL: f64 = 200_000.0;
 /// Sending time, in seconds.
 const SECONDS: &str = "5";
 const LIMIT: Duration = Duration::from_secs(60);
-/// Policies to measure.
+/// Policies of the router to measure.
 const POLICIES: [&str; 4] = ["fifo", "fq-codel", "ltf", "finish"];
-/// Destination of packets: nobody has this address, so beta drops the arrivals.
+/// Destination of the packets. No host has this address, so beta drops the arrivals.
 const TO: &str = "10.99.0.9";
 
-/// Sends trains of 60 SCTP packets in UDP, from 64 flows in turn, with a DATA chunk of 128 bytes after the
-/// advertisement; prints the number of packets, and the processor time in microseconds.
+/// Python program that sends trains of 60 SCTP packets in UDP, from 64 flows in turn. Each packet has an advertisement and a DATA chunk
+/// with 128 bytes of data. Prints the number of packets, and its processor time in microseconds.
 const SENDER: &str = "
 import resource, socket, struct, sys, time
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -44,7 +45,7 @@ used = resource.getrusage(resource.RUSAGE_SELF)
 print(sent, int((used.ru_utime + used.ru_stime) * 1e6))
 ";
 
-/// Alpha sends to beta through the middle.
+/// Hosts of a measurement: alpha sends to beta through the middle host.
 struct Setup {
     alpha: Host,
     beta: Host,
@@ -52,10 +53,11 @@ struct Setup {
     link: Link,
 }
 
-/// The result of a load.
+/// Result of one run of the sender.
 struct Passed {
-    /// Packets sent, and packets that arrived.
+    /// Number of packets sent.
     sent: f64,
+    /// Number of packets that arrived.
     arrived: f64,
     /// Processor time of the sender, in microseconds.
     sender_us: f64,
@@ -93,7 +95,7 @@ impl Passed {
 }
 
 impl Setup {
-    /// Creates hosts where the kernel of the middle forwards, or discards.
+    /// Creates hosts where the middle host's kernel forwards, or discards if `forwards` is false.
     fn routed(lab: &Lab, number: u8, forwards: bool) -> Result<Setup> {
         let [alpha, beta, middle] = Setup::hosts(lab, number)?;
         let first = lab.join(&alpha, &middle, number, Offloads::Off)?;
@@ -104,7 +106,7 @@ impl Setup {
         Ok(Setup { alpha, beta, middle, link })
     }
 
-    /// Creates hosts where only our program forwards through the middle.
+    /// Creates hosts where only our program can forward through the middle host.
     fn gap(lab: &Lab, number: u8) -> Result<Setup> {
         let [alpha, beta, middle] = Setup::hosts(lab, number)?;
         let link = testbed::delay::gap(&alpha, &beta, number, &middle)?;
@@ -117,7 +119,7 @@ impl Setup {
         Ok([host("alpha")?, host("beta")?, host("middle")?])
     }
 
-    /// Returns the packets that arrived at beta's interface.
+    /// Returns the number of packets that have arrived at beta's interface.
     fn arrived(&self) -> Result<f64> {
         let output = self.beta.ip(&["-s", "-j", "link", "show", &self.link.name()])?;
         let output: serde_json::Value = serde_json::from_str(&output)?;
@@ -136,7 +138,7 @@ impl Setup {
         Ok(Passed { sent, arrived: self.arrived()? - before, sender_us })
     }
 
-    /// Returns the result through our router, and its processor time.
+    /// Sends through our router. Returns the result, and the router's processor time.
     fn by(&self, router: &Path, policy: &str) -> Result<(Passed, Duration)> {
         let mut command = self.middle.command(router);
         command.args(["run", "left", "right", "--rate", "unlimited", "--policy", policy, "--limit", "10000"]);

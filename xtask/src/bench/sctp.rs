@@ -1,9 +1,7 @@
-//! `./x bench sctp`: our engine as a plain SCTP program, compared with other stacks on the same link in one
-//! run.
+//! `./x bench sctp`: our engine in a plain SCTP program, compared with other stacks on the same link in one run.
 //!
-//! Runs of the contenders are interleaved, so a busy neighbour affects all alike; only ratios of medians count.
-//! The exit status is 0 only when every goal is met. Begin with [`table::EXPERIMENTS`]: the measurements and
-//! the goals.
+//! Runs of the contenders are interleaved, so a busy neighbour on the machine affects all alike. Only ratios of medians count. The exit
+//! status is 0 only if every goal is met. Begin with [`table::EXPERIMENTS`], which lists the measurements and the goals.
 
 mod contender;
 mod fairness;
@@ -26,15 +24,15 @@ use verdict::Verdict;
 
 /// Number of runs of each contender.
 const REPETITIONS: usize = 5;
-/// Priority of the contenders' programs.
+/// Niceness of the contenders' programs.
 const NICENESS: &str = "-15";
-/// Limit on one run in total: usrsctp sends its queue after its time has ended.
+/// Limit on the total time of a run. usrsctp still sends its queue after the sending time has ended.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Amount of work in a run.
 #[derive(Debug, Clone, Copy)]
 struct Effort {
-    /// Sending time of a bulk sender.
+    /// Sending time of a bulk sender, in seconds.
     seconds: f64,
     /// Number of round trips of a ping-pong.
     pings: u32,
@@ -53,7 +51,7 @@ struct Setup {
 
 /// The environment of the runs.
 struct Bench {
-    /// With offloads, and without.
+    /// The hosts on a link with offloads, then those on a link without.
     setups: [Setup; 2],
     programs: Programs,
     effort: Effort,
@@ -94,15 +92,15 @@ impl Setup {
     fn new(lab: &Lab, name: &str, offloads: Offloads) -> Result<Setup> {
         let pair = Pair::new(lab, &format!("-{name}"))?;
         let link = lab.join(&pair.alpha, &pair.beta, 1, offloads)?;
-        // As in our own flows, regardless of the host's default.
+        // TCP uses the congestion control of our own flows, regardless of the host's default.
         link.set_left_tcp_control("cubic")?;
         widen_ports(&pair)?;
         Ok(Setup { pair, link })
     }
 }
 
-/// Lets programs on alpha connect from nearly all ports. Each closed connection occupies its port for a minute.
-/// The kernel prefers every other port, and its search slows down as they run out.
+/// Lets programs on alpha connect from nearly all ports. Each closed connection occupies its port for a minute. The kernel prefers every
+/// other port, and its search slows down when few of these are free.
 fn widen_ports(pair: &Pair) -> Result<()> {
     let mut command = pair.alpha.command("sysctl");
     command.args(["-qw", "net.ipv4.ip_local_port_range=10000 65535"]);
@@ -111,7 +109,7 @@ fn widen_ports(pair: &Pair) -> Result<()> {
 }
 
 impl Bench {
-    /// Measures and judges all contenders in one experiment, interleaved.
+    /// Measures the contenders of one experiment, interleaved, and judges them.
     fn experiment(&self, experiment: &Experiment, table: &mut Table, report: &mut Report) -> Result<()> {
         let figures = experiment.figures.len();
         let mut samples = vec![vec![Vec::new(); experiment.contenders.len()]; figures];
@@ -132,7 +130,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Measures one run of one contender: a sample for each figure of the experiment.
+    /// Measures one run of one contender. Returns a sample for each figure of the experiment.
     fn measure(&self, experiment: &Experiment, contender: Contender) -> Result<Vec<f64>> {
         let setup = &self.setups[usize::from(experiment.offloads == Offloads::Off)];
         let report = self.exchange(setup, experiment, contender)?;
@@ -148,7 +146,7 @@ impl Bench {
         })
     }
 
-    /// Starts a server, runs a client to its end, and returns the output of the measuring one.
+    /// Starts a server, and runs a client to its end. Returns the output of the one that measures.
     fn exchange(&self, setup: &Setup, experiment: &Experiment, contender: Contender) -> Result<String> {
         let on = contender::LinkUse { link: &setup.link, carrier: experiment.carrier };
         let server = match self.programs.server(contender, experiment.job, &on) {
@@ -176,14 +174,14 @@ impl Bench {
     }
 }
 
-/// Arguments of nice(1), which reduce the influence of other programs on all contenders.
+/// Returns arguments of nice(1) that run a program with a high priority. This reduces the influence of other programs on the contenders.
 fn preferred(program: &Path, words: Vec<String>) -> Vec<String> {
     let mut all = vec!["-n".to_owned(), NICENESS.to_owned(), program.display().to_string()];
     all.extend(words);
     all
 }
 
-/// Parses "AMOUNT MICROSECONDS", the last line of the output, as amount per second.
+/// Parses the last line of the output, "AMOUNT MICROSECONDS". Returns the amount per second.
 pub(super) fn rate(report: &str) -> Result<f64> {
     let line = report.lines().last().and_then(|line| line.split_once(' '));
     let (amount, micros) = line.context("nothing was reported")?;
@@ -192,7 +190,7 @@ pub(super) fn rate(report: &str) -> Result<f64> {
     Ok(amount * 1e6 / micros)
 }
 
-/// Overwrites the last line of a terminal; does nothing without one.
+/// Overwrites the last line of the terminal. Does nothing if standard error is not a terminal.
 fn progress(text: &str) {
     if std::io::stderr().is_terminal() {
         eprint!("\r{text:78}\r");

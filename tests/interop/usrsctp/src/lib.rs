@@ -1,3 +1,3 @@
-//! Nothing: the manifest beside it is what counts.
+//! Empty crate. Only its manifest matters: through it, cargo downloads the source of usrsctp.
 
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! The contenders, and the command lines of their programs.
+//! The contenders, and the commands that run their programs.
 
 use super::Effort;
 use super::table::{Carrier, Job};
@@ -6,7 +6,7 @@ use std::fmt::{self, Display, Formatter};
 use std::path::{Path, PathBuf};
 use testbed::Link;
 
-/// SCTP port, and TCP port.
+/// SCTP port and TCP port of the servers.
 pub(crate) const PORT: &str = "5001";
 /// UDP port of all contenders (RFC 6951 section 5.1).
 const UDP_PORT: &str = "9899";
@@ -14,7 +14,7 @@ const UDP_PORT: &str = "9899";
 /// A contender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Contender {
-    /// Crate `peer`.
+    /// Our engine, in the program `peer` or alone.
     Ours,
     /// Debian's libusrsctp.
     Usrsctp,
@@ -22,7 +22,7 @@ pub(crate) enum Contender {
     Tcp,
     /// The rtc-sctp engine alone.
     Rtc,
-    /// The dcsctp engine alone, as published.
+    /// The dcsctp engine alone, in its published form.
     Dcsctp,
 }
 
@@ -44,11 +44,11 @@ pub(crate) struct Programs {
     pub(crate) ours: PathBuf,
     pub(crate) usrsctp: PathBuf,
     pub(crate) tcp: PathBuf,
-    /// Runs an engine alone: ours or another one.
+    /// Program that runs an engine alone: ours or another one.
     pub(crate) rivals: PathBuf,
 }
 
-/// The link that carries the contenders' traffic, and the encapsulation of SCTP. The client is at the link's left end, the server at its right one.
+/// Link that carries the contenders' traffic, and encapsulation of SCTP. The client is at the link's left end, the server at its right end.
 #[derive(Debug)]
 pub(crate) struct LinkUse<'a> {
     pub(crate) link: &'a Link,
@@ -56,7 +56,7 @@ pub(crate) struct LinkUse<'a> {
 }
 
 impl LinkUse<'_> {
-    /// Returns the UDP port for usrsctp, where 0 means IP.
+    /// Returns the UDP port for usrsctp. 0 selects SCTP directly over IP.
     fn udp_port(&self) -> &'static str {
         match self.carrier {
             Carrier::Udp => UDP_PORT,
@@ -64,7 +64,7 @@ impl LinkUse<'_> {
         }
     }
 
-    /// Returns the options of `peer` for an end with this address.
+    /// Returns the options of `peer` for an end with the address `local`.
     fn peer_options(&self, local: impl Display) -> Vec<String> {
         let carrier = match self.carrier {
             Carrier::Udp => "udp",
@@ -75,7 +75,7 @@ impl LinkUse<'_> {
 }
 
 impl Programs {
-    /// Returns program and arguments of the listening end; none for an engine alone.
+    /// Returns the program and arguments of the listening end, or `None` for an engine alone.
     pub(crate) fn server(
         &self,
         contender: Contender,
@@ -102,7 +102,7 @@ impl Programs {
         })
     }
 
-    /// Returns program and arguments of the connecting end.
+    /// Returns the program and arguments of the connecting end.
     pub(crate) fn client(
         &self,
         contender: Contender,
@@ -131,7 +131,7 @@ impl Programs {
     }
 }
 
-/// Returns the client's mode and amounts, as arguments that all programs share.
+/// Returns the client's mode, and its amounts in the form that all programs accept.
 fn amounts(job: Job, effort: Effort) -> (&'static str, Vec<String>) {
     match job {
         Job::Bulk { size } | Job::Messages { size } | Job::Alone { size } => {

@@ -1,8 +1,8 @@
-//! Fairness: ten of our flows and ten of the kernel's TCP, all with CUBIC, through one link of 100 Mbit/s.
+//! Fairness: ten of our flows and ten of the kernel's TCP flows, all with CUBIC, share a link of 100 Mbit/s.
 //!
-//! The round trip is 20 ms, with a tail-drop queue of one bandwidth-delay product. The receivers count for a
-//! fixed time from their first byte on. The queue belongs to a host in the middle: in the senders' own queue,
-//! TCP would hold back because of the others' packets.
+//! The round trip is 20 ms. The link has a tail-drop queue of one bandwidth-delay product. Each receiver counts for a fixed time from its
+//! first byte on. The queue belongs to a host in the middle. In a queue of the sending host, TCP would hold back because of the other
+//! flows' packets.
 
 use super::contender::{PORT, Programs};
 use super::verdict::row;
@@ -15,20 +15,20 @@ use std::time::Duration;
 use testbed::pair::Pair;
 use testbed::{DelayedLink, Lab, Process};
 
-/// Flows of each kind.
+/// Number of flows of each kind.
 const FLOWS: u16 = 10;
-/// UDP port of our first flow, and TCP port of TCP's.
+/// UDP port of our first flow, and TCP port of the first TCP flow. The other flows use the ports that follow.
 const FIRST_PORT: u16 = 9_901;
 /// Counting time of the receivers, in seconds.
 const SECONDS: &str = "10";
-/// Sending time of the senders, which are stopped earlier.
+/// Sending time of the senders, in seconds. The senders are stopped earlier.
 const SENDERS_SECONDS: &str = "60";
-/// Octets of messages and writes: packets of all flows have full size, because short ones fit more easily into
-/// a queue limited in octets.
+/// Size of messages and writes, in octets. All flows send packets of full size, because short ones fit more easily into a queue limited in
+/// octets.
 const SIZE: &str = "65536";
-/// Rate, bucket depth in bytes (just more than a packet), and queue limit in octets: 20 ms.
+/// Arguments of `tc`: rate, bucket depth in bytes (just more than a packet), and queue limit in octets (20 ms).
 const TBF: [&str; 7] = ["tbf", "rate", "100mbit", "burst", "1600", "limit", "250000"];
-/// Minimum share of its fair share for each kind.
+/// Minimum throughput of each kind of flow, as a share of its fair share.
 const SHARE_MIN: f64 = 0.7;
 /// Minimum of Jain's index over our flows.
 const JAIN_MIN: f64 = 0.95;
@@ -40,7 +40,7 @@ struct Flows<'a> {
     programs: &'a Programs,
 }
 
-/// Runs all flows a few times, judges, and adds the rows.
+/// Runs all flows [`REPETITIONS`] times, judges the results, and adds their rows to the table.
 pub(crate) fn run(lab: &Lab, programs: &Programs, table: &mut Table, report: &mut Report) -> Result<()> {
     let pair = Pair::new(lab, "-fair")?;
     let one_way = Duration::from_millis(10);
@@ -72,14 +72,14 @@ pub(crate) fn run(lab: &Lab, programs: &Programs, table: &mut Table, report: &mu
     Ok(())
 }
 
-/// Computes (Σx)² / (n · Σx²): 1 for equal amounts, 1/n if one has everything.
+/// Computes Jain's index, (Σx)² / (n · Σx²): 1 for equal amounts, 1/n if one flow has everything.
 fn jain_index(amounts: &[f64]) -> f64 {
     let (sum, squares) = (amounts.iter().sum::<f64>(), amounts.iter().map(|x| x * x).sum::<f64>());
     sum * sum / (amounts.len() as f64 * squares)
 }
 
 impl Flows<'_> {
-    /// Runs all flows at once; returns the bytes of each of our flows, and of each TCP flow.
+    /// Runs all flows at once. Returns the bytes of each of our flows, and of each TCP flow.
     fn measure(&self) -> Result<[Vec<f64>; 2]> {
         let ports: Vec<String> = (FIRST_PORT..FIRST_PORT + FLOWS).map(|port| port.to_string()).collect();
         let serve = |make: &dyn Fn(&str) -> (Command, Command)| -> Result<Vec<(Process, Command)>> {
@@ -122,7 +122,7 @@ impl Flows<'_> {
     }
 }
 
-/// Returns the byte count of a receiver, once it has ended.
+/// Waits until a receiver has ended, and returns its byte count.
 fn bytes_of(receiver: Process) -> Result<f64> {
     let output = receiver.finish(LIMIT)?.good()?.stdout;
     let bytes = output.lines().last().and_then(|line| line.split(' ').next());

@@ -3,7 +3,7 @@
 use super::contender::Contender::{self, Dcsctp, Ours, Rtc, Tcp, Usrsctp};
 use testbed::Offloads;
 
-/// The encapsulation of SCTP packets. It does not affect the kernel's TCP.
+/// Encapsulation of SCTP packets. It does not affect the kernel's TCP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Carrier {
     /// UDP (RFC 6951).
@@ -12,37 +12,37 @@ pub(crate) enum Carrier {
     Ip,
 }
 
-/// The workload of a run.
+/// Workload of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Job {
-    /// Sends messages of `size` bytes for a time; measures Gbit/s at the receiver's program.
+    /// Sends messages of `size` bytes for a time. The receiver's program measures Gbit/s.
     Bulk { size: u32 },
-    /// Like `Bulk`; measures millions of messages per second.
+    /// Like `Bulk`, but measures millions of messages per second.
     Messages { size: u32 },
-    /// Sends a message and waits for its return; measures median and 99th percentile of the round trips, in
+    /// Sends a message of `size` bytes and waits for its return. Measures the median and the 99th percentile of the round trips, in
     /// microseconds.
     Ping { size: u32 },
-    /// Engines alone, both ends on one core in memory; measures Gbit/s.
+    /// Runs both ends of an engine alone, on one core in memory. Measures Gbit/s.
     Alone { size: u32 },
-    /// Connects and closes, in sequence; measures connects per second.
+    /// Connects and closes in sequence. Measures connects per second.
     Connects,
 }
 
 impl Job {
-    /// Reports whether the server's output has the figures.
+    /// Reports whether the server's output has the figures, and not the client's.
     pub(crate) fn is_measured_by_server(self) -> bool {
         matches!(self, Job::Bulk { .. } | Job::Messages { .. })
     }
 }
 
-/// Required ratio of our median to a rival's.
+/// Required ratio of our median to a rival's median.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Goal {
     AtLeast(Contender, f64),
     AtMost(Contender, f64),
 }
 
-/// One row for each contender.
+/// Measured quantity, with one row for each contender.
 #[derive(Debug)]
 pub(crate) struct Figure {
     pub(crate) name: &'static str,
@@ -50,7 +50,7 @@ pub(crate) struct Figure {
     pub(crate) goals: &'static [Goal],
 }
 
-/// Runs that yield one or more figures. Our own come first.
+/// Runs that yield one or more figures. The first contender is our engine.
 #[derive(Debug)]
 pub(crate) struct Experiment {
     pub(crate) job: Job,
@@ -64,7 +64,7 @@ const ALL: &[Contender] = &[Ours, Usrsctp, Tcp];
 const SCTP: &[Contender] = &[Ours, Usrsctp];
 const ENGINES: &[Contender] = &[Ours, Rtc, Dcsctp];
 
-/// All experiments, in print order.
+/// All experiments, in the order of their output.
 pub(crate) const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         job: Job::Bulk { size: 1_024 },
