@@ -1,10 +1,13 @@
-//! `./x bench sip [--quick]`: our SIP proxy compared with Kamailio, on this host, with the same generator
-//! (`sctpify-ua`) and the same calls, each with one worker and bindings in memory.
+//! `./x bench sip [--quick]`: our SIP proxy compared with Kamailio on this machine. Each has one worker, keeps its bindings in memory, and
+//! gets the same calls from the same generator (`sctpify-ua`).
 //!
-//! A round measures every contender over each transport, one after the other: concurrent registrations of many
-//! users, sequential calls one after the other in several tasks, and calls at half of the lower rate, for the percentiles of their
-//! set-up time. Ratios are within one round; their medians are judged. A contender's cost is the processor time
-//! of all its processes.
+//! A round measures every contender over each transport, one after the other:
+//!
+//! - concurrent registrations of many users,
+//! - calls of several tasks, which each place one call after the other,
+//! - calls at half of the lower of the contenders' rates, for the percentiles of their set-up time.
+//!
+//! Ratios are within one round, and their medians are judged. A contender's cost is the processor time of all its processes.
 
 mod contender;
 pub(super) mod memory;
@@ -19,18 +22,18 @@ use std::time::Duration;
 use testbed::pair::Tools;
 use testbed::{Lab, Process};
 
-/// Number of tasks that place calls, and of concurrent registrations.
+/// Maximum number of concurrent calls, and of concurrent registrations.
 const AT_ONCE: &str = "16";
-/// Limit on one part.
+/// Limit on the wait for the callee's registration.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Amount of measurements.
+/// Size of a measurement.
 #[derive(Clone, Copy, Debug)]
 struct Size {
     rounds: usize,
     users: u32,
     calls: u32,
-    /// Duration of calls at half of the rate, in seconds.
+    /// Duration of the calls at half of the lower rate, in seconds.
     half_s: f64,
 }
 
@@ -42,12 +45,13 @@ const QUICK: Size = Size { rounds: 1, users: 3_000, calls: 1_000, half_s: 1.0 };
 struct Figures {
     registrations_per_s: f64,
     registration_us: f64,
-    /// Bytes for each registered user.
+    /// Memory for each registered user, in bytes.
     user_bytes: f64,
     calls_per_s: f64,
     call_us: f64,
-    /// Set-up time at half of the lower rate, in ms.
+    /// Median set-up time at half of the lower rate, in ms.
     half_p50_ms: f64,
+    /// 99th percentile of the set-up time at half of the lower rate, in ms.
     half_p99_ms: f64,
     failed: f64,
 }
@@ -80,8 +84,8 @@ pub(crate) fn run(lab: &Lab, is_quick: bool, tools: &Tools, report: &mut Report)
     Ok(())
 }
 
-/// Measures all contenders over a transport. `lower` is the lowest rate so far, which all can sustain; it is
-/// updated.
+/// Measures all contenders over a transport. Updates `lower` to the lowest rate of calls so far, in calls per second. All contenders can
+/// sustain this rate.
 fn measure(
     lab: &Lab,
     tools: &Tools,
@@ -114,7 +118,7 @@ fn number(report: &Value, path: &str) -> Result<f64> {
     report.pointer(path).and_then(Value::as_f64).with_context(|| format!("no {path} in {report}"))
 }
 
-/// Registers many users, then calls one of them through the proxy.
+/// Registers many users. Then `alice` calls `bob` through the proxy, as fast as possible.
 fn at_full_rate(
     proxy: &Running,
     tools: &Tools,
@@ -141,7 +145,7 @@ fn at_full_rate(
     Ok(())
 }
 
-/// Makes calls at a rate, to measure their set-up times.
+/// Places calls at `rate`, in calls per second, and measures their set-up times.
 fn at_rate(
     proxy: &Running,
     tools: &Tools,

@@ -1,7 +1,7 @@
-//! An unmodified program with SCTP sockets, by the preloaded library and under the seccomp supervisor, compared with our stack and with
-//! usrsctp in programs that are written for them.
+//! An unmodified program with SCTP sockets, with the preloaded library and under the seccomp supervisor. The benchmark compares it with
+//! programs that are written for our stack and for usrsctp.
 //!
-//! Two hosts on one link with offloads. All send over UDP; the contenders take turns.
+//! Two hosts share one link with offloads. All contenders use SCTP over UDP, and take turns.
 
 use super::report::Report;
 use super::sctp::rate;
@@ -18,32 +18,37 @@ use testbed::{Host, Lab, Link, Offloads, c_programs};
 
 const PORT: &str = "5001";
 const UDP_PORT: &str = "9899";
-/// That of the socket servers, which outlive their programs.
+/// UDP port of the socket servers. They outlive their programs, so they need a port that no other contender uses.
 const OWN_UDP_PORT: &str = "9900";
-/// Number of runs of each.
+/// Number of runs of each contender.
 const REPETITIONS: usize = 5;
 /// Sending time, in seconds.
 const SECONDS: &str = "2";
-/// Round trips and connects of one run.
+/// Number of round trips in one run.
 const PINGS: &str = "5000";
+/// Number of connects in one run.
 const CONNECTS: &str = "2000";
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Goals: messages of 64 octets a second; bulk by our stack's; messages by usrsctp's at 1,024 octets; connects a second.
+/// Minimum rate of messages of 64 octets with the library, per second.
 const LIBRARY_MESSAGES: f64 = 150_000.0;
+/// Minimum rate of messages of 64 octets under the supervisor, per second.
 const SUPERVISED_MESSAGES: f64 = 20_000.0;
+/// Minimum throughput with the library in messages of 64 KiB, as a share of the throughput of `peer`.
 const BULK_BY_PEER: f64 = 0.8;
+/// Minimum rate of messages of 1,024 octets with the library, as a multiple of usrsctp's.
 const MESSAGES_BY_USRSCTP: f64 = 10.0;
+/// Minimum rate of connects with the library, per second.
 const CONNECTS_PER_SECOND: f64 = 2_000.0;
-/// Goal for the time that sockets add each way, in microseconds.
+/// Limit on the time that the library adds at each host in each direction, in microseconds.
 const ADDED_US: f64 = 10.0;
 
-/// A program, and how it gets SCTP.
+/// Program, and its access to SCTP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Contender {
     Library,
     Supervised,
-    /// The crate `peer`, on our stack.
+    /// The program of the crate `peer`, on our stack.
     Peer,
     Usrsctp,
 }
@@ -131,7 +136,7 @@ pub(crate) fn run(lab: &Lab, report: &mut Report) -> Result<()> {
 }
 
 impl Bench {
-    /// Measures each contender in turn, several times.
+    /// Measures each contender in turn, [`REPETITIONS`] times. Returns the samples of each contender.
     fn each(&self, all: &[Contender], measure: impl Fn(Contender) -> Result<f64>) -> Result<Vec<Vec<f64>>> {
         let mut samples = vec![Vec::new(); all.len()];
         for _ in 0..REPETITIONS {
@@ -142,7 +147,7 @@ impl Bench {
         Ok(samples)
     }
 
-    /// Returns octets a second.
+    /// Returns the throughput in octets per second, with messages of `size` octets.
     fn bulk(&self, contender: Contender, size: u32) -> Result<f64> {
         let server = self.pair.serve_command(self.server(contender, "receive"))?;
         let client = self.client(contender, "send", &[SECONDS, &size.to_string()]);
@@ -150,7 +155,7 @@ impl Bench {
         rate(&server.finish(LIMIT)?.good()?.stdout)
     }
 
-    /// Returns the median round trip in microseconds.
+    /// Returns the median round trip of 64 octets, in microseconds.
     fn ping(&self, contender: Contender) -> Result<f64> {
         let output = self.ask(contender, "ping", &[PINGS, "64"])?;
         let micros: Vec<f64> = output.lines().filter_map(|line| line.parse().ok()).collect();
@@ -158,7 +163,7 @@ impl Bench {
         Ok(percentile(&micros, 50))
     }
 
-    /// Returns connects a second.
+    /// Returns the number of connects per second.
     fn connects(&self, contender: Contender) -> Result<f64> {
         rate(&self.ask(contender, "connects", &[CONNECTS])?)
     }
@@ -190,7 +195,7 @@ impl Bench {
         command
     }
 
-    /// Returns a contender's command on a host; mode and amounts follow.
+    /// Returns a contender's command on a host. The caller adds the mode and the amounts.
     fn program(&self, host: &Host, contender: Contender, local: impl Display) -> Command {
         let sctpify = self.bin.join("sctpify");
         let mut command = host.command(match contender {

@@ -1,10 +1,12 @@
 //! `./x bench streams`: connections that share an association, compared with plain TCP on the same link in the
 //! same run.
 //!
-//! At a round trip of 50 ms: the duration of connect() from the second connection on, and the total duration of
-//! a thousand short connections. Without delay: one bulk stream on the shared association, compared with one on
-//! its own association. The exit status is 0 only when connect() takes at most [`CONNECT_GOAL`] times TCP's
-//! time, and the thousand connections take less than TCP's.
+//! At a round trip of 50 ms, it measures the duration of connect() from the second connection on, and the total duration of a thousand
+//! short connections. Without delay, it measures one bulk stream on the shared association, compared with plain TCP and with a stream on
+//! its own association.
+//!
+//! The exit status is 0 only if both goals are met. connect() must not take longer than [`CONNECT_GOAL`] times TCP's time. The thousand
+//! connections with the last of [`SIZES`] must take less time than over TCP.
 
 use super::report::Report;
 use anyhow::{Context, Result, bail, ensure};
@@ -16,19 +18,21 @@ use testbed::pair::{Daemons, Pair, SHIM_PORT, TCP_PORT, Tools};
 use testbed::{DelayedLink, Lab, Offloads};
 
 const ROUND_TRIP: Duration = Duration::from_millis(50);
-/// Limit on connect() on a shared association, as a multiple of plain TCP's.
+/// Limit on the duration of connect() on a shared association, as a multiple of plain TCP's.
 const CONNECT_GOAL: f64 = 1.05;
 /// Number of sequential connections whose connect() is timed.
 const CONNECTS: u32 = 200;
-/// Number of short connections, and number at a time.
+/// Number of short connections.
 const SHORT: u32 = 1_000;
+/// Number of short connections at a time.
 const PARALLEL: u32 = 10;
-/// Bytes requested by each: less than TCP's initial window, and more. The last one is judged.
+/// Bytes that each short connection requests. Two sizes are below TCP's initial window, and the last one is above. The last one is judged.
 const SIZES: [u32; 3] = [100, 14_000, 65_536];
-/// Number of runs of the bulk stream, and their duration in seconds.
+/// Number of runs of each bulk stream.
 const BULK_RUNS: usize = 5;
+/// Duration of a bulk stream, in seconds.
 const BULK_SECONDS: &str = "2";
-/// Limit on any part.
+/// Limit on the run of each program.
 const LIMIT: Duration = Duration::from_secs(180);
 
 /// Measures and judges everything.
@@ -37,7 +41,7 @@ pub(crate) fn run(lab: &Lab, tools: &Tools, report: &mut Report) -> Result<()> {
     bulk(lab, tools, report)
 }
 
-/// Waits until alpha's daemon has a shareable association; its first connection makes it open one.
+/// Waits until both daemons have a shared association. The first connection makes them open it.
 fn warm_up(pair: &Pair, to: IpAddr, tools: &Tools, daemons: &Daemons) -> Result<()> {
     let server = pair.serve(&tools.bulk, &["accept", &SHIM_PORT.to_string()])?;
     pair.connect(to, tools, SHIM_PORT, 1)?;
@@ -45,8 +49,7 @@ fn warm_up(pair: &Pair, to: IpAddr, tools: &Tools, daemons: &Daemons) -> Result<
     daemons.await_shared()
 }
 
-/// Measures on the link with delay; judges connect(), and the short connections of the last size, as multiples of
-/// TCP.
+/// Measures on the link with delay. Judges connect(), and the short connections of the last size, as multiples of TCP's times.
 fn delayed(lab: &Lab, tools: &Tools, report: &mut Report) -> Result<()> {
     let pair = Pair::new(lab, "-50ms")?;
     let delayed = DelayedLink::between(lab, &pair.alpha, &pair.beta, 50, ROUND_TRIP / 2, &tools.linkemu)?;
@@ -86,12 +89,12 @@ fn delayed(lab: &Lab, tools: &Tools, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Returns a row: TCP's figure, ours, and their ratio.
+/// Returns a row: the name, TCP's figure, ours, and their ratio.
 fn cells(name: String, [tcp, ours]: [f64; 2]) -> [String; 4] {
     [name, format!("{tcp:.2}"), format!("{ours:.2}"), format!("{:.3}", ours / tcp)]
 }
 
-/// Returns the seconds that the short connections took, ten at a time.
+/// Opens [`SHORT`] connections that each request `size` bytes, [`PARALLEL`] at a time. Returns their total duration in seconds.
 fn fetch(pair: &Pair, to: IpAddr, tools: &Tools, port: u16, size: u32) -> Result<f64> {
     let server = pair.serve(&tools.bulk, &["give", &port.to_string()])?;
     let mut command = pair.alpha.command(&tools.bulk);
@@ -103,7 +106,7 @@ fn fetch(pair: &Pair, to: IpAddr, tools: &Tools, port: u16, size: u32) -> Result
     Ok(micros.parse::<f64>()? / 1e6)
 }
 
-/// Runs one bulk stream, in turn as plain TCP, on its own association and on the shared one.
+/// Measures one bulk stream, in turn as plain TCP, on its own association and on the shared one.
 fn bulk(lab: &Lab, tools: &Tools, report: &mut Report) -> Result<()> {
     let pair = Pair::new(lab, "-bulk")?;
     let link = lab.join(&pair.alpha, &pair.beta, 1, Offloads::On)?;

@@ -1,7 +1,6 @@
 //! Duration of connect() to a destination without a matching rule, with a daemon and without.
 //!
-//! Client and server run on one processor: a wakeup on another one takes half as long again, independent of the
-//! daemon.
+//! Client and server run on one processor, because a wakeup on another processor takes 1.5 times as long, with a daemon or without.
 
 use super::report::Report;
 use anyhow::{Result, ensure};
@@ -13,21 +12,21 @@ use std::time::Duration;
 use testbed::pair::{Pair, TCP_PORT, Tools};
 use testbed::{Host, Lab, Offloads, cpu};
 
-/// Pairs of hosts, each measured with a daemon and without.
+/// Number of rounds. Each one has a new pair of hosts, measured with a daemon and without.
 const ROUNDS: u8 = 9;
-/// Connections of each round and kind.
+/// Number of connections in a round, with a daemon and again without.
 const COUNT: u32 = 5_000;
-/// Limit on their total time.
+/// Limit on the total time of [`COUNT`] connections.
 const LIMIT: Duration = Duration::from_secs(60);
-/// Time until the kernel has the names of the rules.
+/// Time until the daemon has put the destinations that rules name into the kernel. Afterwards, SYNs to other destinations are not held.
 const SETTLE: Duration = Duration::from_secs(1);
 
-/// Limit on the time of a connect, as a multiple of the time without a daemon.
+/// Limit on the time of a connect with a daemon, as a multiple of the time without a daemon.
 const GOAL_RATIO: f64 = 1.25;
-/// Limit on the daemon's processor time for it, in microseconds.
+/// Limit on the daemon's processor time for a connect, in microseconds.
 const GOAL_CPU_US: f64 = 1.0;
 
-/// Returns a `bulk` command with these arguments, on the first processor only.
+/// Returns a `bulk` command with these arguments. The command runs on the first processor only.
 fn on_one_processor(host: &Host, tools: &Tools, words: &[&str]) -> Command {
     let mut command = host.command("taskset");
     command.args(["-c", "0"]).arg(&tools.bulk).args(words);

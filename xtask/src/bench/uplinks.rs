@@ -1,8 +1,10 @@
 //! Processor time at the rates of uplinks, and the latency of a keystroke during a transfer.
 //!
-//! One bulk stream over an emulated link of 20 ms, with plain TCP and with the daemons in turn; processor time
-//! includes sender and receiver, once connected, and both daemons. Then 64 bytes there and back every 50 ms,
-//! alone and next to a stream that leaves spare capacity: there the queue does not hide the daemons' latency.
+//! The first part runs one bulk stream over an emulated link with a round trip of 20 ms, with plain TCP and with the daemons in turn.
+//! Processor time includes the sender and the receiver, once connected, and both daemons.
+//!
+//! The second part sends 64 bytes there and back every 50 ms, alone and next to a stream that leaves spare capacity. With spare capacity,
+//! the queue does not hide the daemons' latency.
 
 use super::report::Report;
 use anyhow::{Context, Result, ensure};
@@ -13,38 +15,40 @@ use std::time::Duration;
 use testbed::pair::{Daemons, Pair, SHIM_PORT, TCP_PORT, Tools};
 use testbed::{DelayedLink, Lab, Process, cpu};
 
-/// Rates of the link in Mbit/s, and limits on the daemons' processor time as multiples of TCP's.
+/// Rates of the link in Mbit/s, each with a limit on the processor time of the shim's stream as a multiple of TCP's.
 const RATES: [(u32, f64); 6] = [(5, 3.0), (10, 3.0), (20, 3.0), (50, 3.0), (100, 1.2), (200, 1.2)];
 /// One-way delay.
 const DELAY: &str = "10ms";
-/// Queue of the bottleneck: the traffic of this time, but at least ten packets.
+/// Length of the bottleneck's queue, in milliseconds of traffic at the link's rate.
 const QUEUE_MS: u32 = 50;
+/// Minimum length of the bottleneck's queue, in packets.
 const QUEUE_PACKETS_MIN: u32 = 10;
+/// Length of a full packet, in bits.
 const PACKET_BITS: u32 = 12_000;
-/// Number of runs of each.
+/// Number of runs of each transport at each rate.
 const REPETITIONS: usize = 5;
 /// Sending time, in seconds.
 const SECONDS: &str = "3";
-/// Size of the writes.
+/// Size of the writes, in bytes.
 const WRITE: &str = "65536";
 /// Rate of the link for keystrokes, in Mbit/s.
 const TYPED_RATE: u32 = 100;
-/// The concurrent stream: bytes per write, and microseconds between writes (10 Mbit/s).
+/// Stream next to the keystrokes: bytes per write, and microseconds between writes (10 Mbit/s).
 const STREAM: [&str; 2] = ["12500", "10000"];
-/// Its duration, in seconds: longer than the keystrokes.
+/// Duration of the stream next to the keystrokes, in seconds. It is longer than the keystrokes take.
 const STREAM_SECONDS: &str = "14";
 /// Number of keystrokes, and microseconds between them.
 const KEYSTROKES: [&str; 2] = ["200", "50000"];
-/// Ports of the keystrokes, in addition to the stream's: plain TCP, and with a rule.
+/// Ports of the keystrokes: plain TCP, and with a rule. The stream next to them uses [`PORTS`].
 const TYPED_PORTS: [u16; 2] = [TCP_PORT + 100, SHIM_PORT + 100];
 /// Limit on a run.
 const LIMIT: Duration = Duration::from_secs(60);
 const DAEMON: &str = "sctpifyd";
 
-/// Ports of plain TCP and of the daemons.
+/// Ports of a stream: plain TCP, and with a rule.
 const PORTS: [u16; 2] = [TCP_PORT, SHIM_PORT];
 
-/// Measures and judges everything, or only some of the rates.
+/// Measures and judges everything, or only the rates that `only` lists.
 pub(crate) fn run(lab: &Lab, only: &[String], tools: &Tools, report: &mut Report) -> Result<()> {
     let is_meant = |rate: &u32| only.is_empty() || only.contains(&rate.to_string());
     let rates: Vec<(u32, f64)> = RATES.into_iter().filter(|(rate, _)| is_meant(rate)).collect();
@@ -68,7 +72,7 @@ pub(crate) fn run(lab: &Lab, only: &[String], tools: &Tools, report: &mut Report
     Ok(())
 }
 
-/// The results of one carrier at one rate.
+/// Results of one transport at one rate.
 #[derive(Debug, Default)]
 struct Samples {
     mbit_per_s: Vec<f64>,
@@ -81,7 +85,7 @@ impl Samples {
     }
 }
 
-/// Two hosts on a link of this rate, with daemons.
+/// Two hosts with daemons, on a link of one rate.
 struct Uplink<'a> {
     pair: Pair,
     link: DelayedLink,
@@ -149,7 +153,7 @@ impl<'a> Uplink<'a> {
         Ok(output.lines().filter_map(|line| line.parse().ok()).collect())
     }
 
-    /// Starts a stream that leaves the link spare capacity.
+    /// Starts a stream that leaves spare capacity on the link.
     fn stream(&self, port: u16) -> Result<[Process; 2]> {
         let server = self.pair.serve(&self.tools.bulk, &["receive", &port.to_string()])?;
         let [size, pause] = STREAM;
@@ -159,17 +163,17 @@ impl<'a> Uplink<'a> {
     }
 }
 
-/// Returns the processor time that a program reports, without its start.
+/// Returns the processor time that a program reports. This time excludes the program's start.
 fn cpu_reported(report: &str) -> Result<Duration> {
     let micros = report.lines().find_map(|line| line.strip_prefix("processor "));
     Ok(Duration::from_micros(micros.context("a program reported no processor time")?.parse()?))
 }
 
-/// Measures plain TCP and the shim, in turn.
+/// Measures a bulk stream with plain TCP and with the shim, in turn.
 fn at_rate(lab: &Lab, tools: &Tools, number: u8, rate: u32) -> Result<[Samples; 2]> {
     let uplink = Uplink::new(lab, tools, &format!("-{rate}mbit"), number, rate)?;
     let mut all = [Samples::default(), Samples::default()];
-    // The shared association is opened during the first connection.
+    // The first connection opens the shared association.
     uplink.measure(SHIM_PORT, &mut Samples::default())?;
     for _ in 0..REPETITIONS {
         for (port, samples) in PORTS.into_iter().zip(&mut all) {
@@ -180,7 +184,7 @@ fn at_rate(lab: &Lab, tools: &Tools, number: u8, rate: u32) -> Result<[Samples; 
     Ok(all)
 }
 
-/// Shows the latency of keystrokes.
+/// Measures and shows the latency of keystrokes.
 fn typed(lab: &Lab, tools: &Tools, report: &mut Report) -> Result<()> {
     let uplink = Uplink::new(lab, tools, "-typed", 100, TYPED_RATE)?;
     for (daemon, chain) in [(&uplink.daemons.alphas, "remote"), (&uplink.daemons.betas, "local")] {

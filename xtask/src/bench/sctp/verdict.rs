@@ -1,4 +1,4 @@
-//! Judges one figure: medians, their ratios, and the goals met.
+//! Judges one figure: its medians, their ratios, and the goals.
 
 use super::contender::Contender;
 use super::table::{Figure, Goal};
@@ -11,7 +11,7 @@ use pages::{Limit, Table};
 struct Row {
     contender: Contender,
     samples: Vec<f64>,
-    /// Our median as a multiple of this one's.
+    /// Our median as a multiple of this contender's.
     ratio: f64,
     goal: Option<Goal>,
 }
@@ -23,13 +23,13 @@ pub(crate) struct Verdict<'a> {
     rows: Vec<Row>,
 }
 
-/// Returns the table of all figures, without rows.
+/// Returns the table for the rows of all figures.
 pub(crate) fn table() -> Table {
     Table::new("Ours and others", ["figure", "unit", "of", "median (least-greatest)", "ours/it"])
 }
 
 impl<'a> Verdict<'a> {
-    /// Judges samples of contenders; the first contender is ours.
+    /// Computes the rows from the samples of each contender. The first contender is ours.
     pub(crate) fn of(figure: &'a Figure, contenders: &[Contender], samples: &[Vec<f64>]) -> Self {
         let ours = samples.first().map_or(0.0, |samples| percentile(samples, 50));
         let row = |(contender, samples): (&Contender, &Vec<f64>)| Row {
@@ -54,7 +54,7 @@ impl<'a> Verdict<'a> {
     }
 }
 
-/// Adds a row to the table, and prints it: the whole table comes minutes later.
+/// Adds a row to the table. Prints the row at once, because the whole table is printed minutes later.
 pub(crate) fn row(table: &mut Table, names: [&str; 3], samples: &[f64], ratio: Option<f64>) {
     let ratio = ratio.map_or(String::new(), |ratio| format!("{ratio:.2}"));
     let cells = names.map(str::to_owned).into_iter().chain([spread(samples), ratio]);

@@ -1,4 +1,4 @@
-//! A proxy under measurement: ours, or Kamailio with the minimum for a stateful proxy with a registrar.
+//! A proxy under measurement: ours, or Kamailio with a minimal configuration for a stateful proxy with a registrar.
 
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use testbed::pair::Tools;
 use testbed::{Host, Process, cpu, kamailio};
 
-/// The called address.
+/// URI of the called user.
 pub(super) const CALLED: &str = "sip:bob@127.0.0.1";
 const ADDRESS: &str = "127.0.0.1";
 const START_LIMIT: Duration = Duration::from_secs(20);
@@ -36,13 +36,12 @@ impl Contender {
         }
     }
 
-    /// Reports whether Kamailio can be measured over this transport: its SCTP is the kernel's, which this host
-    /// lacks.
+    /// Reports whether Kamailio can be measured over this transport. Kamailio uses the kernel's SCTP, which this host lacks.
     pub(super) fn has(transport: &str) -> bool {
         transport != "sctp"
     }
 
-    /// Returns its program's name.
+    /// Returns the name of the proxy's program.
     fn program(self) -> &'static str {
         match self {
             Contender::Ours => "sctpify-sip",
@@ -50,12 +49,12 @@ impl Contender {
         }
     }
 
-    /// Starts it on its own host, on port 5060.
+    /// Starts the proxy on `host`, on port 5060.
     pub(super) fn start(self, host: Host, tools: &Tools) -> Result<Running> {
         self.start_with(host, tools, "")
     }
 
-    /// Like [`Contender::start`], with more keys in our proxy's configuration.
+    /// Like [`Contender::start`], with further keys in our proxy's configuration.
     pub(super) fn start_with(self, host: Host, tools: &Tools, keys: &str) -> Result<Running> {
         let command = match self {
             Contender::Ours => {
@@ -71,13 +70,13 @@ impl Contender {
         let mut process = host.spawn(self.name(), command)?;
         let listens = |list| host.tool("ss", &[list]).is_ok_and(|output| output.contains(":5060"));
         process.wait_until("listening", START_LIMIT, |_| listens("-Hlun") && listens("-Hltn"))?;
-        // Kamailio's workers start after its sockets exist.
+        // Kamailio's workers start after its sockets exist, so wait for the workers.
         std::thread::sleep(Duration::from_millis(500));
         Ok(Running { contender: self, host, _process: process })
     }
 }
 
-/// Returns the default configuration, with a listener for each transport.
+/// Returns our proxy's configuration: a listener for each transport, no limit on requests per second, and defaults otherwise.
 fn ours() -> String {
     let listen =
         |transport: &&str| format!("[[listen]]\ntransport = \"{transport}\"\naddress = \"{ADDRESS}:5060\"\n");
@@ -94,7 +93,7 @@ impl Running {
         &self.host
     }
 
-    /// Returns the processor time so far.
+    /// Returns the processor time of the proxy's processes so far.
     pub(super) fn cpu(&self) -> Result<Duration> {
         cpu::of_processes(&self.host, self.contender.program())
     }
@@ -103,7 +102,7 @@ impl Running {
         cpu::memory_kib(&self.host, self.contender.program())
     }
 
-    /// Starts a user agent of this name on the same host.
+    /// Starts a user agent for the user `name` on the proxy's host.
     pub(super) fn spawn(
         &self,
         tools: &Tools,
@@ -123,7 +122,7 @@ impl Running {
         self.host.spawn(name, command)
     }
 
-    /// Runs a user agent to its end; returns its report, whether or not all succeeded.
+    /// Runs a user agent to its end. Returns its report, even if some of its operations failed.
     pub(super) fn agent(&self, tools: &Tools, transport: &str, name: &str, words: &[&str]) -> Result<Value> {
         let finished = self.spawn(tools, transport, name, words)?.finish(LIMIT)?;
         serde_json::from_str(&finished.stdout)

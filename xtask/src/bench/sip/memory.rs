@@ -1,9 +1,10 @@
 //! `./x bench sip-memory [--quick]`: the growth of our SIP proxy's memory.
 //!
-//! First the core with its store, in an hour of virtual time with 100,000 users and 10,000 standing calls
-//! (`examples/standing` of `sipproxy`). Then the running program, under 1,000,000 mutated messages of RFC 4475
-//! over UDP, TCP and SCTP (`examples/strangers`): it must answer throughout, keep its size, and carry calls at
-//! the end.
+//! The first part measures the core with its store (`examples/standing` of `sipproxy`). It covers an hour of virtual time with 100,000
+//! users and 10,000 standing calls.
+//!
+//! The second part sends 1,000,000 mutated messages of RFC 4475 to the running program, over UDP, TCP and SCTP (`examples/strangers`). The
+//! program must answer throughout, keep its size in memory, and carry calls at the end.
 
 use super::super::report::Report;
 use crate::optimised;
@@ -19,12 +20,11 @@ use std::time::Duration;
 use testbed::pair::Tools;
 use testbed::{Host, Lab, Link, Offloads, Process, cpu};
 
-/// Limit on the last quarter's median, as a multiple of the second quarter's.
+/// Limit on the median memory of the last quarter, as a multiple of the second quarter's.
 const GROWTH_GOAL: f64 = 1.02;
-/// Returns the configuration. Timer values are a tenth of the defaults: the state of a message (RFC 3261 timer
-/// J) expires after 3.2 s, not 32. Registrations last for a minute and have few contacts: otherwise made-up
-/// users would accumulate contacts during the whole run, and each request to one of them would be in progress
-/// to all those for 3.2 s.
+/// Returns the configuration. Timers have a tenth of their default values, so the state of a message (RFC 3261 timer J) expires after 3.2 s
+/// instead of 32 s. Registrations last for a minute, and a user has few contacts. Otherwise made-up users would accumulate contacts during
+/// the whole run. Each request to such a user would be in progress to all of these contacts for 3.2 s.
 fn configuration(address: Ipv4Addr) -> String {
     let listen =
         |transport: &&str| format!("[[listen]]\ntransport = \"{transport}\"\naddress = \"{address}:5060\"\n");
@@ -39,7 +39,7 @@ const TRANSPORTS: [&str; 3] = ["udp", "tcp", "sctp"];
 const PROGRAM: &str = "sctpify-sip";
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Measures and judges both.
+/// Measures and judges both parts.
 ///
 /// # Errors
 /// When a program does not build, or the proxy does not start.
@@ -62,7 +62,7 @@ pub(crate) fn run(lab: &Lab, is_quick: bool, tools: &Tools, report: &mut Report)
     attacked(lab, tools, strangers, messages, report)
 }
 
-/// Builds both, and returns their paths.
+/// Builds both example programs, and returns their paths.
 fn examples() -> Result<[PathBuf; 2]> {
     let names = ["standing", "strangers"];
     let words = ["build", "--quiet", "--release", "--package", "sipproxy"];
@@ -103,7 +103,7 @@ fn attacked(lab: &Lab, tools: &Tools, strangers: PathBuf, messages: &str, report
     Ok(())
 }
 
-/// Returns the medians of the second and the last quarter, in KiB.
+/// Returns the median memory in the second and in the last quarter of the samples, in KiB.
 fn quarters(resident: &Value) -> Result<[f64; 2]> {
     let looks: Vec<f64> = resident.as_array().into_iter().flatten().filter_map(Value::as_f64).collect();
     let quarter = looks.len() / 4;
@@ -112,7 +112,7 @@ fn quarters(resident: &Value) -> Result<[f64; 2]> {
     Ok([percentile(first, 50), percentile(last, 50)])
 }
 
-/// Reports whether a hundred calls succeed.
+/// Reports whether a hundred calls over `transport` succeed.
 fn calls(host: &Host, link: &Link, tools: &Tools, transport: &str) -> Result<bool> {
     let (here, there) = (link.left_v4(), link.right_v4());
     let agent = |name: &str, number: u16, words: &[&str]| -> Result<Process> {

@@ -1,10 +1,9 @@
 //! `./x bench sip-page [--quick]`: the effect of viewers of our SIP proxy's page on calls, with 100,000 users
 //! and 1,000 standing calls.
 //!
-//! First the lengths of the answers to the page's requests, and their durations compared with `/status.json`.
-//! Then calls at a rate: without viewers, while three browsers search for a missing entry, and while a program
-//! requests the whole list of contacts repeatedly. Ratios of their set-up times are within one round; their
-//! medians are judged.
+//! The first part measures the lengths of the answers to the page's requests, and their durations compared with `/status.json`. The second
+//! part measures calls at a fixed rate: without viewers, while three browsers search for a missing entry, and while a program repeatedly
+//! requests the whole list of contacts. Ratios of set-up times are within one round, and their medians are judged.
 
 use super::super::report::Report;
 use super::contender::{CALLED, Contender, Running};
@@ -19,11 +18,11 @@ use testbed::{Lab, Process};
 const PAGE: &str = "http://127.0.0.1:9898/";
 /// Maximum length of an answer to a request of the page, in KiB.
 const PART_GOAL_KIB: f64 = 64.0;
-/// Limit on the median set-up time of a call with viewers, as a multiple of the time without.
+/// Limit on the median set-up time of a call with viewers, as a multiple of the time without viewers.
 const LOOKED_AT_GOAL: f64 = 1.5;
 const LIMIT: Duration = Duration::from_secs(900);
 
-/// The requests of the page each second, and those of programs.
+/// Requests to measure. The page sends the first five each second. Programs send the last two, which return whole lists.
 const REQUESTS: [&str; 7] = [
     "status.json",
     "contacts.json?count=50",
@@ -34,7 +33,8 @@ const REQUESTS: [&str; 7] = [
     "dialogs.json",
 ];
 
-/// A viewer: a browser as seen by the proxy, or a program that requests everything.
+/// Python program of a viewer. With the argument `page` it sends the requests of a browser that searches for a missing entry. With `whole`
+/// it requests the whole list of contacts repeatedly.
 const LOOKER: &str = r#"
 import json, sys, time, urllib.parse, urllib.request
 def ask(name):
@@ -54,7 +54,7 @@ while True:
     time.sleep(1)
 "#;
 
-/// The viewers.
+/// Groups of viewers: a name, and the argument of each viewer's [`LOOKER`].
 const VIEWERS: [(&str, &[&str]); 3] =
     [("nobody", &[]), ("three browsers", &["page"; 3]), ("one with all lists", &["whole"])];
 
@@ -90,7 +90,7 @@ pub(crate) fn run(lab: &Lab, is_quick: bool, tools: &Tools, report: &mut Report)
     Ok(())
 }
 
-/// Starts `calls` calls that are not hung up.
+/// Starts `calls` calls that stay up, and waits until they are established.
 fn stand(proxy: &Running, tools: &Tools, calls: u32) -> Result<Process> {
     let count = calls.to_string();
     let words = ["--no-register", "--call", CALLED, "--calls", &count, "--rate", "200", "--duration", "3600"];
@@ -104,7 +104,7 @@ fn stand(proxy: &Running, tools: &Tools, calls: u32) -> Result<Process> {
     Ok(standing)
 }
 
-/// Shows the lengths and durations of the answers, and judges the longest one to the page.
+/// Shows the lengths and durations of the answers. Judges the length of the longest answer to the page.
 fn answers(proxy: &Running, report: &mut Report) -> Result<()> {
     let (mut status_s, mut longest_kib) = (0.0, 0.0_f64);
     let mut table = Table::new("Answers", ["request", "KiB", "time, by status.json's"]);
@@ -133,7 +133,8 @@ fn answers(proxy: &Running, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Returns the medians and the 99th percentiles of set-up times with viewers, as multiples of those without.
+/// Measures one round. Returns the median and the 99th percentile of set-up times with each group of viewers, as multiples of the values
+/// without viewers.
 fn round(proxy: &Running, tools: &Tools, calls: &str) -> Result<Vec<[f64; 2]>> {
     let mut measured = Vec::new();
     for (name, kinds) in VIEWERS {

@@ -5,15 +5,15 @@ use crate::bench::report::Report;
 use pages::stats::spread;
 use pages::{Limit, Table};
 
-/// A figure, its unit, and the better direction.
+/// A figure: its name with the unit, its value, and the better direction.
 struct Kind {
     name: &'static str,
     of: fn(&Figures) -> f64,
     more_is_better: bool,
 }
 
-/// Judged only over TCP: over UDP a registration's transaction is kept for 32 s (RFC 3261 timer J), which does
-/// not belong to the user.
+/// Name of the figure for memory per user. It is judged only over TCP. Over UDP, the proxy keeps the transaction of a registration for 32 s
+/// (RFC 3261 timer J), and this memory does not belong to the user.
 const USER_BYTES: &str = "bytes for a registered user";
 
 const KINDS: [Kind; 6] = [
@@ -28,10 +28,10 @@ const KINDS: [Kind; 6] = [
         more_is_better: false,
     },
 ];
-/// Required rate of our SCTP, as a share of our TCP's.
+/// Required rates of our proxy over SCTP, as a share of its rates over TCP.
 const SCTP_GOAL: f64 = 0.8;
 
-/// Formats one round over one transport.
+/// Formats one round over one transport as a line.
 pub(super) fn line(row: &Row) -> String {
     let text = |figures: &Figures| {
         let numbers: Vec<String> = KINDS.iter().map(|kind| format!("{:.1}", (kind.of)(figures))).collect();
@@ -73,7 +73,7 @@ pub(super) fn judge(rows: &[Row], report: &mut Report) {
     report.judge("operations of ours that failed", &[failed], Limit::AtMost(0.0));
 }
 
-/// Compares one of our figures with Kamailio's.
+/// Compares one of our figures with Kamailio's figure.
 fn beside(rows: &[Row], transport: &str, kind: &Kind, table: &mut Table, report: &mut Report) {
     let rows = rows.iter().filter(|row| row.transport == transport);
     let pairs: Vec<(f64, f64)> =
