@@ -1,6 +1,11 @@
-//! `./x check`: formatting, lints, layers, module docs, comments, unsafe, compliance tables, names on the page of the
-//! papers, prose and links of the documents, generated parts of the results, published crates, licences. Prints a line per part; every part runs even
-//! after a fault in an earlier one.
+//! `./x check [--fast]`: checks the sources, the documents and the published crates.
+//!
+//! - [`fast`] runs the parts that compile nothing: layers, module docs, comments, `unsafe`, planted bugs, papers, prose, links, results,
+//!   compliance tables and formatting.
+//! - [`without_licences`] adds lints, the documentation of the published crates, the reference, the public API and the packages.
+//! - [`all`] adds the licences.
+//!
+//! Prints a line per part. Later parts run even after a fault in an earlier one.
 
 use crate::tools::{cargo, has, root, succeeds};
 use crate::totals::Totals;
@@ -14,7 +19,7 @@ use std::process::Command;
 /// Directory of the programs that `scripts/setup.sh` builds.
 const OWN_PROGRAMS: &str = "/usr/local/lib/sctpify-tests/bin";
 
-/// `./x check [--fast]`.
+/// Runs `./x check [--fast]`.
 pub(crate) fn run(words: &[String]) -> Result<Outcome> {
     let totals = match words {
         [] => all()?,
@@ -31,7 +36,7 @@ fn all() -> Result<Totals> {
     Ok(totals)
 }
 
-/// Runs the parts that need no package beside the compiler.
+/// Runs the parts that need no tools except the compiler's.
 pub(crate) fn without_licences() -> Result<Totals> {
     let mut totals = fast()?;
     totals += part("lints", || {
@@ -61,7 +66,8 @@ fn fast() -> Result<Totals> {
     Ok(totals)
 }
 
-/// Checks licences and sources of all dependencies, if cargo-deny is there: `./x setup` installs it.
+/// Checks the licences and sources of all dependencies with cargo-deny, which `./x setup` installs. Without cargo-deny, counts the part as
+/// skipped.
 pub(crate) fn licences() -> Result<Totals> {
     let ours = Path::new(OWN_PROGRAMS).join("cargo-deny");
     let program = if ours.exists() { ours } else { "cargo-deny".into() };

@@ -1,9 +1,11 @@
-//! `./x compliance`: the requirements of RFCs, with the code that implements them and the tests that show it.
+//! `./x compliance`: the requirements of RFCs, with the code that implements them and the tests that check this code.
 //!
-//! Joins two sources: the requirements in `docs/compliance/rfc*.toml` (one line each, in our own words), and
-//! the citations in the code (`//= rfc9260#5.1-6`). Writes `docs/compliance.md` and a table for each RFC; with
-//! `--check` it writes nothing and reports faults. It cannot judge whether a citation is true; readers of the
-//! code must.
+//! Joins two sources: the requirements in `docs/compliance/rfc*.toml` (one line each, in our own words), and the citations in the code
+//! (`//= rfc9260#5.1-6`).
+//!
+//! Writes `docs/compliance.md` and a table for each RFC, and reports faults. With `--check` it writes nothing, and also reports files that
+//! are out of date. It cannot judge whether a citation is true. Readers of the code must judge that.
+//!
 //! Begin with [`data::Document`] and [`citations::Citation`].
 
 mod citations;
@@ -20,10 +22,10 @@ use purposes::Purposes;
 use std::fs;
 use std::path::Path;
 
-/// The folder of requirements.
+/// Folder of the requirements and of their tables.
 const FOLDER: &str = "docs/compliance";
 
-/// The test purposes, a second checklist.
+/// File of the test purposes, which are a second checklist.
 const PURPOSES: &str = "docs/compliance/etsi-ts-102-369.toml";
 
 /// All parsed input.
@@ -33,7 +35,7 @@ struct Compliance {
     purposes: Purposes,
 }
 
-/// `./x compliance [--check]`.
+/// Runs `./x compliance [--check]`.
 pub(crate) fn run(words: &[String]) -> Result<Outcome> {
     let compliance = Compliance::read()?;
     let mut faults = compliance.faults();
@@ -78,7 +80,8 @@ impl Compliance {
         faults
     }
 
-    /// Returns the fault of a citation without a matching list entry.
+    /// Returns the fault of a citation if the list of its RFC lacks the cited requirement. Citations of an RFC without a list have no
+    /// fault.
     fn dangling(&self, citation: &Citation) -> Option<String> {
         let document = self.documents.iter().find(|d| d.rfc == citation.rfc)?;
         let known = document.requirements.contains_key(&citation.id);
@@ -99,7 +102,7 @@ impl Compliance {
         reports
     }
 
-    /// Returns the reports that differ from a fresh one.
+    /// Returns one sentence for each file that differs from its current report.
     fn stale(&self) -> Result<Vec<String>> {
         let mut stale = Vec::new();
         for (path, text) in self.reports() {
@@ -122,7 +125,7 @@ fn documents(folder: &Path) -> Result<Vec<Document>> {
             documents.push(Document::parse(&text).with_context(|| format!("in {}", path.display()))?);
         }
     }
-    // The core protocol first.
+    // The core protocol comes first.
     documents.sort_by_key(|d| (d.rfc != 9260, d.rfc));
     Ok(documents)
 }

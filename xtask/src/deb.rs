@@ -1,8 +1,10 @@
 //! `./x deb`: a Debian package of the programs, their manual pages, completions and systemd unit, in `target/deb`.
 //!
-//! Builds optimised programs; with `--static` for musl, without library dependencies (`rustup target add`
-//! first). `--bins DIR` packages programs that are already built. The package starts nothing: an administrator
-//! must first decide what may use SCTP. DEBFULLNAME and DEBEMAIL name the maintainer.
+//! Builds optimised programs. With `--static`, it builds them for musl, so they need no libraries (run `rustup target add` first). With
+//! `--bins DIR`, it packages programs that are already built.
+//!
+//! The installed package starts nothing. An administrator must first decide which connections may use SCTP. DEBFULLNAME and DEBEMAIL name
+//! the maintainer.
 
 use crate::Outcome;
 use crate::tools::{cargo, output, root, succeeds};
@@ -12,7 +14,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The programs, by the one that writes their manual pages and completions.
+/// Each program that writes manual pages and completions, with the programs that its pages describe.
 const PROGRAMS: [(&str, &[&str]); 4] = [
     ("sctpify", &["sctpifyd", "sctpify", "shimrules"]),
     ("linkemu", &["linkemu"]),
@@ -31,7 +33,7 @@ const SHELLS: [(&str, &str, &str, &str); 3] = [
     ("fish", "usr/share/fish/vendor_completions.d", "", ".fish"),
 ];
 
-/// `./x deb [--static | --bins DIR]`.
+/// Runs `./x deb [--static | --bins DIR]`.
 pub(crate) fn run(args: &[String]) -> Result<Outcome> {
     let bins = match args {
         [] => build(false)?,
@@ -49,7 +51,7 @@ pub(crate) fn run(args: &[String]) -> Result<Outcome> {
     let is_static = is_static(&bins.join("sctpifyd"))?;
     fill(&tree, &bins, &version)?;
     if !is_static {
-        // Programs with a C library of their own can preload nothing.
+        // The static build has no preloadable library.
         install(&bins.join(LIBRARY), &tree.join("usr/lib/sctpify").join(LIBRARY), 0o644)?;
     }
     control_files(&tree, &version, &architecture, is_static)?;
@@ -82,13 +84,13 @@ fn build(is_static: bool) -> Result<PathBuf> {
     Ok(dir.join("release"))
 }
 
-/// Returns the program's own version: a package is as new as its content.
+/// Returns the version that a program reports. The package gets the same version.
 fn version_of(program: &Path) -> Result<String> {
     let output = output(Command::new(program).arg("--version"))?;
     Ok(output.split_whitespace().nth(1).context("the program reports no version")?.to_owned())
 }
 
-/// Reports whether the program needs no library.
+/// Reports whether the program needs no shared C library.
 fn is_static(program: &Path) -> Result<bool> {
     let output = Command::new("ldd").arg(program).output().context("cannot run ldd")?;
     Ok(!String::from_utf8_lossy(&output.stdout).contains("libc.so"))
@@ -120,7 +122,7 @@ fn programs() -> impl Iterator<Item = &'static str> {
     PROGRAMS.iter().flat_map(|(_, programs)| programs.iter().copied())
 }
 
-/// Installs the documents that every package has, in Debian's forms, and our own.
+/// Installs our own documents, and those that every Debian package has.
 fn documents(dir: &Path, version: &str) -> Result<()> {
     for name in ["CHANGELOG.md", "README.md"] {
         copy(&root().join(name), &dir.join(name), 0o644)?;
@@ -153,7 +155,7 @@ fn documents(dir: &Path, version: &str) -> Result<()> {
     write(&dir.join("copyright"), &text, 0o644)
 }
 
-/// Returns the maintainer, from the variables of Debian's tools.
+/// Returns the maintainer, from the environment variables of Debian's tools.
 fn maintainer() -> String {
     let variable = |name: &str, otherwise: &str| std::env::var(name).unwrap_or_else(|_| otherwise.to_owned());
     format!(
@@ -163,14 +165,13 @@ fn maintainer() -> String {
     )
 }
 
-/// Compresses without a time stamp, so the same sources produce the same package.
+/// Compresses a file without a time stamp, so the same sources produce the same package.
 fn compress(file: &Path) -> Result<()> {
     ensure!(succeeds(Command::new("gzip").arg("-9nf").arg(file))?, "gzip failed");
     Ok(())
 }
 
-/// Installs the manual pages, and links `sctpify` into /usr/bin, because /usr/sbin is not in the path of
-/// ordinary users.
+/// Installs the manual pages. Links `sctpify` into /usr/bin too, because /usr/sbin is not in the path of ordinary users.
 fn manual_pages(tree: &Path, bins: &Path) -> Result<()> {
     let pages = tree.join("pages");
     for (writer, _) in PROGRAMS {
@@ -191,7 +192,7 @@ fn manual_pages(tree: &Path, bins: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Writes the completions of all programs.
+/// Writes the completions of all programs, for all shells.
 fn completions(tree: &Path, bins: &Path) -> Result<()> {
     for (writer, programs) in PROGRAMS {
         for (program, (shell, dir, before, after)) in
@@ -223,7 +224,7 @@ fn control_files(tree: &Path, version: &str, architecture: &str, is_static: bool
     Ok(())
 }
 
-/// Returns the line with the libraries that the programs need, in the versions of the build.
+/// Returns the line `Depends`, with the libraries that the programs need, in the versions of the build.
 fn libraries(tree: &Path) -> Result<String> {
     let work = tree.with_file_name("shlibdeps");
     write(&work.join("debian/control"), "Source: sctpify\n\nPackage: sctpify\nArchitecture: any\n", 0o644)?;

@@ -1,9 +1,8 @@
-//! `./x demo`: two hosts, two links between them, a daemon in each, and six steps with unmodified programs.
-//! Ends with a table; the exit status is 0 only when every verdict is right.
+//! `./x demo`: two hosts, two links between them, a daemon in each host, and six steps with unmodified programs. Ends with a table. The
+//! exit status is 0 only if every verdict is right.
 //!
-//! Verdicts come from outside: hashes of files, exit statuses, the servers' logs, and `tshark` on captures of
-//! both links. The daemon's own counters are judged only in the output of `explain` and `shimrules -L`.
-//! Begin with [`STEPS`].
+//! Verdicts come from outside the daemons: hashes of files, exit statuses, the servers' logs, and `tshark` on captures of both links. The
+//! daemon's own counters are judged only in the output of `explain` and `shimrules -L`. Begin with [`STEPS`].
 
 mod picture;
 mod refusals;
@@ -21,7 +20,7 @@ use row::Row;
 use testbed::process::now;
 use world::World;
 
-/// A step runs programs and adds rows; an error becomes a wrong row.
+/// Function that runs the programs of a step and returns rows. An error becomes a wrong row.
 type Step = fn(&mut World) -> Result<Vec<Row>>;
 
 /// The steps in order: number, description for the user, function.
@@ -34,7 +33,7 @@ const STEPS: &[(&str, &str, Step)] = &[
     ("6", "shimrules lists the rules and their hits", rules::listed),
 ];
 
-/// Without root there are no hosts: shows the engines in virtual time, and lists the rest.
+/// Lists the steps, which need root. Then runs two engines in virtual time, without root.
 fn without_root() -> Result<Outcome> {
     println!("demo: creating hosts requires root: run `sudo ./x demo` to see");
     STEPS.iter().for_each(|(number, what, _)| println!("  {number}. {what}"));
@@ -47,7 +46,7 @@ fn without_root() -> Result<Outcome> {
     Ok(if status.success() { Outcome::Good } else { Outcome::Bad })
 }
 
-/// `./x demo [--picture FILE | --sctp]`.
+/// Runs `./x demo [--picture FILE | --sctp]`.
 pub(crate) fn run(words: &[String]) -> Result<Outcome> {
     let picture = match words {
         [] => None,
@@ -84,7 +83,7 @@ pub(crate) fn run(words: &[String]) -> Result<Outcome> {
     Ok(if wrong == 0 { Outcome::Good } else { Outcome::Bad })
 }
 
-/// Returns a step's rows; an aborted step becomes one wrong row.
+/// Returns the rows of a step. An aborted step has one wrong row.
 fn judged(number: &'static str, what: &str, rows: Result<Vec<Row>>) -> Vec<Row> {
     rows.unwrap_or_else(|error| {
         let row = Row::broken(number, what, &error);

@@ -1,9 +1,10 @@
 //! `./x docs`: builds a book of all documents with mdBook, in `target/book`.
 //!
-//! Pages in `docs` link to pages outside of it, which mdBook cannot include. So this command copies all documents to
-//! `target/book-src` with the same paths, and the summary there names them from the root. Links then need no change,
-//! except those to README.md: mdBook makes `index.html` of it and keeps the links, so the copies are called `index.md`.
-//! Refuses to build while a link is broken.
+//! Some pages in `docs` link to pages outside of `docs`, which mdBook cannot include. So this command copies all documents to
+//! `target/book-src` with the same paths. The copied summary names them by their paths from the root. Links then need no change, except
+//! links to README.md. mdBook turns README.md into `index.html`, but keeps the links. So the copies are called `index.md`.
+//!
+//! The command refuses to build the book while a link is broken.
 
 use crate::tools::{has, root, succeeds};
 use crate::{Outcome, links};
@@ -13,10 +14,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Directory of the pictures, which are SVG.
+/// Directory of the pictures, which are SVG files.
 const PICTURES: &str = "docs/pictures";
 
-/// `./x docs`.
+/// Runs `./x docs`.
 pub(crate) fn run(_: &[String]) -> Result<Outcome> {
     let faults = links::faults()?;
     for fault in &faults {
@@ -70,7 +71,7 @@ fn write(path: &Path, text: &str) -> Result<()> {
     fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Returns a path, or a text with links, in which each README.md is called index.md.
+/// Renames each README.md to index.md, in a path or in the links of a text.
 fn as_index(text: &str) -> String {
     if text.ends_with("README.md") && !text.contains('\n') {
         return text.replace("README.md", "index.md");
@@ -78,7 +79,7 @@ fn as_index(text: &str) -> String {
     text.replace("README.md)", "index.md)").replace("README.md#", "index.md#")
 }
 
-/// Returns the summary for the whole repository: README first, then `docs`, then the other pages.
+/// Returns the summary for the whole repository: README.md first, then the pages of `docs`, then the other pages.
 fn whole(summary: &str, outside: &[(&PathBuf, &str)]) -> String {
     let body = summary.strip_prefix("# Summary\n").unwrap_or(summary).replace("](", "](docs/");
     let mut whole = format!("# Summary\n\n[Introduction](README.md)\n{body}\n# The project\n\n");
@@ -88,7 +89,7 @@ fn whole(summary: &str, outside: &[(&PathBuf, &str)]) -> String {
     whole
 }
 
-/// Returns the first heading of a page.
+/// Returns the first top-level heading of a page.
 fn title(text: &str) -> &str {
     text.lines().find_map(|line| line.strip_prefix("# ")).unwrap_or("Without a title")
 }

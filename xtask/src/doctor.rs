@@ -1,5 +1,4 @@
-//! `./x doctor`: the missing prerequisites of the project's commands on this host, and how to get them. Changes
-//! nothing.
+//! `./x doctor`: lists missing prerequisites of the project's commands on this host, and the way to get each. Changes nothing.
 
 use crate::Outcome;
 use crate::tools::{has, output, root};
@@ -11,13 +10,13 @@ use std::process::Command;
 struct Finding {
     what: &'static str,
     is_there: bool,
-    /// False if everything works without it, only less well.
+    /// False if the commands also work without the prerequisite, but with restrictions.
     is_needed: bool,
-    /// Remedy if it is missing.
+    /// Advice that is printed if the prerequisite is missing.
     remedy: &'static str,
 }
 
-/// `./x doctor`.
+/// Runs `./x doctor`.
 pub(crate) fn run(_: &[String]) -> Result<Outcome> {
     let missing = output(Command::new(root().join("scripts/setup.sh")).arg("--list"))?;
     if missing.is_empty() {
@@ -74,7 +73,7 @@ fn findings() -> Vec<Finding> {
     ]
 }
 
-/// Returns true if a netfilter part is built in, loaded, or loadable as a module.
+/// Reports whether a part of netfilter is built in, loaded, or loadable as a module.
 fn kernel_has(module: &str) -> bool {
     let probe = match module {
         "nf_tables" => "/proc/sys/net/netfilter",

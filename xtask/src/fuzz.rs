@@ -1,9 +1,8 @@
-//! `./x fuzz`: coverage-guided fuzzing of the engine with cargo-fuzz and the nightly compiler, for a given
-//! time.
+//! `./x fuzz`: fuzzes the engine for a given time, guided by coverage, with cargo-fuzz and the nightly compiler.
 //!
-//! New inputs go to a separate directory next to the builds; `./x fuzz keep` moves the best of them into
-//! `fuzz/corpus`, which the plain tests of `lab/fuzzing` replay. A failing input is written to
-//! `fuzz/artifacts`, and the exit status is bad. One job, at low priority. Begin with [`run`].
+//! New inputs go to a separate directory next to the builds. `./x fuzz keep` selects the best of them for `fuzz/corpus`, whose inputs the
+//! plain tests of `lab/fuzzing` replay. If an input fails, it is written to `fuzz/artifacts`, and the exit status is 1. The fuzzer runs as
+//! one job, at low priority. Begin with [`run`].
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,22 +13,22 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::Outcome;
 use crate::tools::{has, output, root, succeeds};
 
-/// The targets: the names of `fuzzing::TARGETS`.
+/// Names of the targets, as in `fuzzing::TARGETS`.
 const TARGETS: &[&str] = &["packet", "endpoint", "pair", "sealed", "operations", "mux", "sip"];
 
-/// The version of cargo-fuzz to install if there is none.
+/// Version of cargo-fuzz to install if none is installed.
 const CARGO_FUZZ: &str = "0.13.2";
 
-/// Default seconds for each target.
+/// Default duration for each target, in seconds.
 const SECONDS: &str = "60";
 
-/// Longest input, in bytes.
+/// Maximum length of an input, in bytes.
 const INPUT_MAX: u32 = 1500;
 
-/// Maximum inputs kept for each target.
+/// Maximum number of inputs kept for each target.
 const KEPT_MAX: usize = 100;
 
-/// `./x fuzz [TARGET ...] [SECONDS]`, or `./x fuzz keep`.
+/// Runs `./x fuzz [TARGET ...] [SECONDS]`, or `./x fuzz keep`.
 pub(crate) fn run(words: &[String]) -> Result<Outcome> {
     if words == ["keep"] {
         install()?;
@@ -58,26 +57,26 @@ pub(crate) fn run(words: &[String]) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Returns the directory of committed inputs.
+/// Returns the directory of a target's committed inputs.
 fn kept(target: &str) -> PathBuf {
     root().join("fuzz/corpus").join(target)
 }
 
-/// Returns the directory of builds, tools and new inputs, next to the builds of the sources.
+/// Returns the directory of the fuzzer's builds, tools and new inputs, which is next to the builds of the sources.
 fn scratch() -> Result<PathBuf> {
     let exe = std::env::current_exe().context("cannot determine this program's path")?;
     let target = exe.parent().and_then(Path::parent).context("this program's path has no directory")?;
     Ok(target.join("fuzz"))
 }
 
-/// Returns the directory of inputs found here.
+/// Creates and returns the directory of the inputs that were found on this machine.
 fn found(target: &str) -> Result<PathBuf> {
     let dir = scratch()?.join("found").join(target);
     fs::create_dir_all(&dir).with_context(|| dir.display().to_string())?;
     Ok(dir)
 }
 
-/// Installs cargo-fuzz next to the builds if there is none.
+/// Installs cargo-fuzz next to the builds if none is installed.
 fn install() -> Result<()> {
     let toolchains = output(Command::new("rustup").args(["toolchain", "list"]))?;
     if !toolchains.lines().any(|line| line.starts_with("nightly")) {
@@ -95,8 +94,8 @@ fn install() -> Result<()> {
     Ok(())
 }
 
-/// Returns the command for a target with these directories of inputs; the first one receives new inputs. No
-/// sanitizer: the engine has no unsafe code, and its assertions are the oracle.
+/// Returns the command that runs a target with these directories of inputs. The first directory receives new inputs. The command uses no
+/// sanitizer, because the engine has no unsafe code. The engine's assertions detect faults.
 fn cargo_fuzz(target: &str, inputs: &[&Path]) -> Result<Command> {
     let scratch = scratch()?;
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -109,8 +108,8 @@ fn cargo_fuzz(target: &str, inputs: &[&Path]) -> Result<Command> {
     Ok(command)
 }
 
-/// Selects the committed inputs anew: a set with the coverage of all, preferring the longest, which are the
-/// most informative.
+/// Replaces the committed inputs of a target by a set with the coverage of all inputs. If the set is too large, keeps the longest inputs,
+/// which are the most informative.
 fn keep(target: &str) -> Result<()> {
     let (kept, found) = (kept(target), found(target)?);
     let chosen = scratch()?.join("chosen").join(target);

@@ -1,5 +1,5 @@
-//! `./x lab`: the published experiments, with `sctpify-lab` and all measured programs, built optimised. `./x
-//! test` runs their quick forms, with the programs built for tests.
+//! `./x lab`: runs the published experiments with `sctpify-lab` and all measured programs, in optimised builds. `./x test` runs the quick
+//! forms of the experiments, with the programs built for tests.
 
 use crate::skipped::Skipped;
 use crate::test::again;
@@ -13,13 +13,13 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 const PROGRAM: &str = "sctpify-lab";
-/// The name of an experiment as a test begins with this.
+/// Beginning of an experiment's name among the results of tests.
 const EXPERIMENT: &str = "experiment ";
-/// Exit status for a missed expectation, which can happen on a busy machine: tests only check that everything
-/// works and that the negative controls hold.
+/// Exit status for a missed expectation. A busy machine can cause such a miss, so tests do not count it as a failure. Tests only check that
+/// everything works and that the negative controls hold.
 const MISSED: i32 = 3;
 
-/// `./x lab WORDS`: executes `sctpify-lab WORDS`.
+/// Runs `./x lab WORDS`: executes `sctpify-lab WORDS` in place of this program.
 pub(crate) fn run(words: &[String]) -> Result<Outcome> {
     let measures = words.first().is_some_and(|word| word == "run");
     let dir = if measures { optimised::lab_and_programs()? } else { optimised::lab()? };
@@ -27,7 +27,7 @@ pub(crate) fn run(words: &[String]) -> Result<Outcome> {
     Err(command.args(words).current_dir(root()).exec()).context("cannot start sctpify-lab")
 }
 
-/// Runs the quick form of each experiment; one that failed gets a second attempt.
+/// Runs the quick form of each experiment. An experiment that failed gets a second attempt.
 pub(crate) fn quick() -> Result<Totals> {
     let out = tempfile::tempdir().context("cannot create a directory for results")?;
     again::attempted(measured(out.path(), &["--all"])?, |failed| {
@@ -57,7 +57,7 @@ fn measured(out: &Path, words: &[&str]) -> Result<Totals> {
     Ok(totals)
 }
 
-/// Counts the experiment whose end a line reports; `None` for any other line.
+/// Counts the experiment whose end a line reports. Returns `None` for any other line.
 fn ended(line: &str) -> Option<Totals> {
     let (word, id) = line.split_once(": ")?;
     let good = match word {

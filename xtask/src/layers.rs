@@ -1,7 +1,7 @@
-//! The layer of each crate, the check that dependencies point only downwards, and the table of both in `ARCHITECTURE.md`.
+//! The layer of each crate, and the check that dependencies point only downwards. Also the table of crates in `ARCHITECTURE.md`.
 //!
-//! Judges normal and build dependencies from `cargo metadata`; a dev-dependency may point upwards (an engine's
-//! tests may use the simulator). The table's descriptions are those of the crates' manifests. Begin with [`LAYERS`].
+//! Judges normal and build dependencies from `cargo metadata`. A dev-dependency may point upwards: for example, an engine's tests may use
+//! the simulator. The descriptions in the table come from the crates' manifests. Begin with [`LAYERS`].
 
 use crate::Outcome;
 use crate::tools::{cargo, output, root};
@@ -12,7 +12,7 @@ use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 
-/// The folder of every crate of the workspace, and its layer: an index of [`LAYER_NAMES`].
+/// Folder of each crate of the workspace, and its layer as an index of [`LAYER_NAMES`].
 const LAYERS: &[(&str, usize)] = &[
     ("base", 0),
     ("version", 0),
@@ -53,12 +53,17 @@ const LAYERS: &[(&str, usize)] = &[
     ("xtask", 6),
 ];
 
-/// The layers, from the lowest.
+/// Names of the layers, from the lowest on.
 const LAYER_NAMES: [&str; 7] =
     ["foundations", "engines", "simulation", "input and output", "programs", "test tools", "experiments"];
 
-/// The only edges allowed within a layer. Reasons: wire's types use base's, the control socket transports
-/// rules, sockets are the engine's associations as programs see them, the socket server and the sockets for tokio send packets, and a bridge handles frames.
+/// The only dependencies allowed within a layer, for these reasons:
+///
+/// - `wire` uses the types of `base`.
+/// - `control` transports the rules of the daemon.
+/// - `sockets` presents the engine's associations to programs.
+/// - `sockserver`, `sctp_tokio` and `bridge` send and receive packets or frames.
+/// - `usernotif` performs the same calls as the library `sockclient`.
 const SAME_LAYER: &[(&str, &str)] = &[
     ("wire", "base"),
     ("control", "rules"),
@@ -69,10 +74,10 @@ const SAME_LAYER: &[(&str, &str)] = &[
     ("bridge", "netio"),
 ];
 
-/// The page with the table.
+/// Page with the table.
 const PAGE: &str = "ARCHITECTURE.md";
 
-/// `./x layers [--write]`.
+/// Runs `./x layers [--write]`.
 pub(crate) fn run(args: &[String]) -> Result<Outcome> {
     let text = output(&mut cargo(&["metadata", "--format-version=1", "--no-deps", "--offline"]))?;
     let metadata = serde_json::from_str(&text)?;
@@ -116,7 +121,7 @@ fn table(metadata: &Value) -> Result<String> {
     Ok(text)
 }
 
-/// Returns (crate, crate it depends on) for all crates of this workspace, plus each crate paired with itself.
+/// Returns a pair (crate, crate it depends on) for each dependency within this workspace, and each crate paired with itself.
 fn edges(metadata: &Value) -> Result<Vec<(String, String)>> {
     let mut edges = Vec::new();
     for package in packages(metadata)? {
@@ -124,7 +129,7 @@ fn edges(metadata: &Value) -> Result<Vec<(String, String)>> {
         edges.push((name.to_owned(), name.to_owned()));
         for dependency in package["dependencies"].as_array().into_iter().flatten() {
             let is_dev = dependency["kind"].as_str() == Some("dev");
-            // Only those of this workspace have a path.
+            // Only crates of this workspace have a path.
             let to = dependency["path"].as_str().and_then(|path| folder(Path::new(path)));
             if let Some(to) = to.filter(|_| !is_dev) {
                 edges.push((name.to_owned(), to.to_owned()));
@@ -144,7 +149,7 @@ fn crate_path(package: &Value) -> Result<&Path> {
     Path::new(manifest).parent().context("a manifest without folder")
 }
 
-/// The folder's name, by which this project calls its crates; the published ones have others.
+/// Returns the name of a crate's folder, by which this project calls the crate. A published crate has another package name.
 fn folder(path: &Path) -> Option<&str> {
     path.file_name()?.to_str()
 }

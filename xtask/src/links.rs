@@ -1,8 +1,8 @@
-//! Links of the documents: each relative link in a `*.md` file of the repository must lead to a file, and its
-//! anchor to a heading there.
+//! Links of the documents. Each relative link in a `*.md` file of the repository must lead to a file. The link's anchor must lead to a
+//! heading of that file.
 //!
-//! Reads Markdown line by line and ignores code. Links to other hosts are not followed, and reference-style links
-//! are not known: write inline ones. Begin with [`faults`].
+//! Reads Markdown line by line and ignores code. Links to other hosts are not followed. Reference-style links are not recognized, so write
+//! inline ones. Begin with [`faults`].
 
 use crate::tools::root;
 use anyhow::{Context, Result};
@@ -10,10 +10,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-/// Directories without documents of ours, at any depth. Names with a dot in front are skipped too, except `.github`.
+/// Directories without our own documents, at any depth. Directories whose names begin with a dot are skipped too, except `.github`.
 const SKIPPED: &[&str] = &["target", "node_modules"];
 
-/// Returns the broken links, with their lines; also files of `docs` that the book's summary leaves out.
+/// Returns the broken links, each with its line, and the files of `docs` that the book's summary leaves out.
 pub(crate) fn faults() -> Result<Vec<String>> {
     let root = root();
     let pages = pages(&root)?;
@@ -22,7 +22,7 @@ pub(crate) fn faults() -> Result<Vec<String>> {
     Ok(faults)
 }
 
-/// Returns the text of each document below this directory, by its path from there.
+/// Returns the text of each document below `root`, by its path from there.
 pub(crate) fn pages(root: &Path) -> Result<BTreeMap<PathBuf, String>> {
     let mut pages = BTreeMap::new();
     let mut dirs = vec![root.to_path_buf()];
@@ -101,7 +101,7 @@ pub(crate) fn links(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// Returns the anchors of a page's headings, with a number where a heading repeats.
+/// Returns the anchors of a page's headings. The anchor of a repeated heading ends with a number.
 fn anchors(text: &str) -> BTreeSet<String> {
     let mut counts = BTreeMap::<String, usize>::new();
     let headings = prose(text).filter(|(_, line)| line.starts_with('#')).map(|(_, line)| anchor(line));
@@ -113,7 +113,7 @@ fn anchors(text: &str) -> BTreeSet<String> {
     numbered.collect()
 }
 
-/// Returns the anchor of a heading as GitHub and mdBook create it: lower case, hyphens for spaces, no punctuation.
+/// Returns the anchor of a heading as GitHub and mdBook create it: in lower case, with hyphens for spaces, and without punctuation.
 pub(crate) fn anchor(heading: &str) -> String {
     let words = heading.trim_start_matches('#').trim().to_lowercase();
     let kept = words.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
@@ -130,7 +130,7 @@ fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// Returns the path without `.` and `..`; one that leaves the repository keeps its `..`.
+/// Returns the path without `.` and `..`. A path that leaves the repository keeps its `..`.
 fn resolved(path: &Path) -> PathBuf {
     let mut to = PathBuf::new();
     for part in path.components() {

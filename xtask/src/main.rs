@@ -1,7 +1,6 @@
-//! The project's commands, run through the `./x` wrapper: test, check, demo, bench, doctor.
+//! The project's commands, run through the `./x` wrapper: test, check, demo, bench, doctor and others.
 //!
-//! Runs other programs and judges their results; contains no protocol. Begin with [`COMMANDS`]: one row per
-//! command.
+//! Runs other programs and judges their results, but contains no protocol. Begin with [`COMMANDS`], which has one row per command.
 
 #![forbid(unsafe_code)]
 
@@ -33,19 +32,19 @@ mod transparency;
 
 use std::process::ExitCode;
 
-/// Runs a command with the arguments after its name.
+/// Function that runs a command with the arguments after its name.
 type Command = fn(&[String]) -> anyhow::Result<Outcome>;
 
-/// The judgement of a command; decides the exit status.
+/// Judgement of a command, which decides the exit status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
-    /// Everything judged is right: exit status 0.
+    /// Everything is right: exit status 0.
     Good,
-    /// Something judged is wrong, and was printed: exit status 1.
+    /// A fault was found and printed: exit status 1.
     Bad,
 }
 
-/// Name, help line, function.
+/// Name, help line and function of each command.
 const COMMANDS: &[(&str, &str, Command)] = &[
     (
         "demo",
@@ -140,10 +139,10 @@ fn main() -> ExitCode {
     }
 }
 
-/// The programs that write manual and reference pages, also those of the other programs of their package.
+/// Programs that write manual and reference pages. Each one also writes the pages of the other programs of its package.
 const WRITERS: [&str; 4] = ["sctpify", "linkemu", "sctpify-router", "sctpify-sip"];
 
-/// `./x man`: the programs generate their own pages.
+/// Runs `./x man`: makes the programs write their own manual pages.
 fn man(_: &[String]) -> anyhow::Result<Outcome> {
     let programs = tools::built_programs()?;
     for program in WRITERS {

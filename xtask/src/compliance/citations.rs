@@ -1,9 +1,11 @@
-//! Citations in the sources: `//= rfc9260#5.1-6`, or several of one RFC: `//= rfc9260#5.1-6 5.1.3-1`.
+//! Citations in the sources: `//= rfc9260#5.1-6`, or several ids of one RFC: `//= rfc9260#5.1-6 5.1.3-1`.
 //!
-//! A citation stands above the line that implements the requirement, or above the function that does. In test code it claims that the
-//! test would fail if the code did not comply. Test code is in a `tests` folder, in a file `tests.rs`, or below `#[cfg(test)]` with a
-//! `mod` on the next line. The parser works on lines, not on syntax trees. It ignores the form `#section-5.1`, which has a quotation
-//! below it. Any other citation without a valid id is an error. Begin at [`Sources::read`].
+//! A citation stands above the line that implements the requirement, or above the function that implements it. In test code, a citation
+//! claims that the test would fail if the code did not comply. Test code is in a `tests` folder, in a file `tests.rs`, or below
+//! `#[cfg(test)]` with a `mod` on the next line.
+//!
+//! The parser works on lines, not on syntax trees. It ignores the form `#section-5.1`, which has a quotation below it. Any other citation
+//! without a valid id is an error. Begin at [`Sources::read`].
 
 use super::data::Id;
 use crate::sources::{each_file, function};
@@ -18,12 +20,12 @@ pub(super) struct Citation {
     /// Path from the workspace's root.
     pub(super) path: String,
     pub(super) line: usize,
-    /// The function directly below it; otherwise the last one declared above it.
+    /// Name of the function directly below the citation. If there is no such function, the name of the last function above.
     pub(super) function: String,
     pub(super) is_test: bool,
 }
 
-/// Citations in all sources, and functions in test code.
+/// Citations in all sources, and names of functions in test code.
 #[derive(Debug, Default)]
 pub(super) struct Sources {
     pub(super) citations: Vec<Citation>,
@@ -62,7 +64,7 @@ impl Sources {
     }
 }
 
-/// Parses the text after `//= rfc`: the RFC's number and the ids.
+/// Parses the text after `//= rfc`: the RFC's number and the ids. Ignores ids that begin with `section-`.
 fn parse(text: &str) -> Result<Vec<(u32, Id)>> {
     let (rfc, ids) = text.split_once('#').context("no `#` after the RFC's number")?;
     let rfc = rfc.parse().context("not an RFC number")?;
@@ -70,7 +72,7 @@ fn parse(text: &str) -> Result<Vec<(u32, Id)>> {
     ids.map(|id| Ok((rfc, id.parse()?))).collect()
 }
 
-/// Returns the function that the first of these lines declares, after comments and attributes.
+/// Returns the name of the function that the first of these lines declares, after comments and attributes.
 fn following<'a>(lines: &[&'a str]) -> Option<&'a str> {
     let first = lines.iter().find(|line| !line.starts_with("//") && !line.starts_with("#["))?;
     function(first)

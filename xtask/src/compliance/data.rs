@@ -10,9 +10,13 @@
 //! "6.2-3" = { level = "SHOULD", text = "...", not = "why we do otherwise" }
 //! ```
 //!
-//! An id consists of the section and an ordinal, which counts the section's sentences with a requirement word. A
-//! line has at most one of `not` (we deviate, with the reason), `gap` (we should comply, and do not yet), `na`
-//! (asks nothing of an implementation like this) and `same` (repeats another requirement).
+//! An id consists of the section and an ordinal, which counts the section's sentences with a requirement word. A line has at most one of
+//! these fields:
+//!
+//! - `not`: we deviate, for the given reason.
+//! - `gap`: we should comply, and do not yet.
+//! - `na`: the sentence asks nothing of an implementation like this one.
+//! - `same`: the sentence repeats the requirement with the given id.
 
 use super::citations::Citation;
 use anyhow::{Context, Result, bail};
@@ -21,7 +25,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-/// Section numbers, then the ordinal: the sort order of requirements.
+/// Section numbers, then the ordinal. Requirements are sorted in this order.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Id {
     pub(super) section: Vec<u32>,
@@ -81,17 +85,17 @@ pub(super) struct Document {
 /// The status of one requirement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Status {
-    /// Code and a test cite it.
+    /// At least one test cites the requirement.
     Tested,
-    /// Only code cites it.
+    /// Code cites the requirement, and no test does.
     Done,
-    /// We deviate, with a reason.
+    /// We deviate from the requirement, for a given reason.
     Not,
-    /// We should comply, and do not yet.
+    /// We should comply with the requirement, and do not yet.
     Gap,
-    /// It asks nothing of an implementation like this.
+    /// The requirement asks nothing of an implementation like this one.
     NotOurs,
-    /// Nobody has judged it.
+    /// Nobody has judged the requirement, and nothing cites it.
     Open,
 }
 
@@ -109,7 +113,8 @@ impl Document {
         Ok(Document { rfc, title, open: file.open, untested: file.untested, requirements })
     }
 
-    /// Resolves an id to its requirement: itself, or the one that it repeats.
+    /// Returns the requirement with this id. If the requirement repeats another one (`same`), returns the other one. Returns `None` if an
+    /// id is unknown, or if the other requirement is a repetition too.
     fn resolve<'a>(&'a self, id: &Id) -> Option<(Id, &'a Requirement)> {
         let requirement = self.requirements.get(id)?;
         match &requirement.same {
@@ -122,7 +127,7 @@ impl Document {
         }
     }
 
-    /// Returns the citations of a requirement, and of the one that it repeats.
+    /// Returns the citations of a requirement, and of the requirement that it repeats.
     pub(super) fn citations<'a>(&self, id: &Id, all: &'a [Citation]) -> Vec<&'a Citation> {
         let target = self.resolve(id).map(|(target, _)| target);
         let is_of = |c: &&Citation| c.rfc == self.rfc && (c.id == *id || Some(&c.id) == target.as_ref());
@@ -160,7 +165,7 @@ impl Document {
         self.requirements.keys().filter(|id| self.status(id, all) == status).count()
     }
 
-    /// Returns a message for each contradictory line.
+    /// Returns a message for each line with more than one judgement, and for each `same` that names no independent requirement.
     pub(super) fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
         for (id, r) in &self.requirements {
@@ -175,7 +180,7 @@ impl Document {
         faults
     }
 
-    /// Returns a message for each count above the limit in the file.
+    /// Returns a message for each count above its limit in the file. Prints a hint for each count below its limit.
     pub(super) fn ratchet(&self, all: &[Citation]) -> Vec<String> {
         let mut faults = Vec::new();
         let marks = [(Status::Open, self.open, "open"), (Status::Done, self.untested, "untested")];

@@ -1,5 +1,4 @@
-//! The tables: `docs/compliance.md` and one for each RFC. Lines name functions, not line numbers, so they stay
-//! valid.
+//! The tables: `docs/compliance.md` and one for each RFC. They name functions and not line numbers, so they stay valid when lines move.
 
 use super::citations::Citation;
 use super::data::{Document, Id, Requirement, Status};
@@ -20,7 +19,7 @@ fn word(status: Status) -> &'static str {
     STATUSES.iter().find(|(s, _)| *s == status).map_or("", |(_, word)| word)
 }
 
-/// Formats one line of counts.
+/// Formats the counts of one RFC as a line.
 pub(super) fn summary(document: &Document, citations: &[Citation]) -> String {
     let counts: Vec<String> =
         STATUSES.iter().map(|(s, word)| format!("{} {word}", document.count(*s, citations))).collect();
@@ -42,7 +41,7 @@ pub(super) fn overview(documents: &[Document], citations: &[Citation]) -> String
         let _ = writeln!(out, "\n## {title}\n");
         let mut any = false;
         for d in documents {
-            // A repetition of another line is not listed again.
+            // Leave out lines that only repeat another one.
             let own = d.requirements.iter().filter(|(_, r)| r.same.is_none());
             for (id, r) in own.filter(|(id, _)| d.status(id, citations) == status) {
                 let reason = d.reason(id).unwrap_or_default();
@@ -82,13 +81,13 @@ fn row(document: &Document, id: &Id, requirement: &Requirement, citations: &[Cit
     format!("| {id} | {level} | {text} | {status} | {code} | {} |", why.join("; "))
 }
 
-/// Returns the path without its product's folder.
+/// Returns the path below the folder of its product.
 fn below_product(path: &str) -> &str {
     let below = |product| path.strip_prefix(product)?.strip_prefix('/');
     PRODUCTS.into_iter().find_map(below).unwrap_or(path)
 }
 
-/// Returns the places of citations: file and function for code, the function's name for tests.
+/// Returns the places of the citations in code or in tests: file and function for code, the function's name for tests.
 fn places(citations: &[&Citation], tests: bool) -> String {
     let name = |c: &&Citation| {
         let path = below_product(&c.path).replace("/src/", "/").replace(".rs", "");

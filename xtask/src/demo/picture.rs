@@ -1,4 +1,4 @@
-//! `./x demo --picture FILE`: draws the rate of one scp by path while path 1 dies, from a capture of both links.
+//! `./x demo --picture FILE`: draws the rate of one scp on each path while path 1 dies. The rates come from a capture of both links.
 
 use std::fmt::Write as _;
 use std::time::UNIX_EPOCH;
@@ -10,25 +10,31 @@ use testbed::files::{make_random, sha256};
 use super::transfers::{SILENT_BYTES, scp_over_dying_path};
 use super::world::World;
 
-/// Length of an interval whose bytes are one point, in seconds.
+/// Length of the interval that one point shows, in seconds.
 const INTERVAL: f64 = 0.02;
-/// Time drawn before and after the path's death, in seconds.
+/// Time drawn before the death of path 1, in seconds.
 const BEFORE: f64 = 0.2;
+/// Time drawn after the death of path 1, in seconds.
 const AFTER: f64 = 0.6;
-/// Filter of the packets that are drawn: those with the file's bytes.
+/// Filter of the packets that count: those with the file's bytes.
 const DATA: &str = "sctp && frame.len > 500";
-/// Size of the picture, of the drawing in it, and the drawing's place.
+/// Width of the picture, in units of SVG. All sizes below have the same unit.
 const WIDTH: f64 = 720.0;
+/// Height of the picture.
 const HEIGHT: f64 = 260.0;
+/// Width of the plot in the picture.
 const PLOT_WIDTH: f64 = 620.0;
+/// Height of the plot in the picture.
 const PLOT_HEIGHT: f64 = 150.0;
+/// Left edge of the plot.
 const LEFT: f64 = 80.0;
+/// Upper edge of the plot.
 const TOP: f64 = 62.0;
 
-/// Bits per second by interval, of path 1 and of path 2; interval 0 begins [`BEFORE`] the death.
+/// Bits per second in each interval, on path 1 and on path 2. The first interval begins [`BEFORE`] seconds before the death of path 1.
 type Rates = Vec<[f64; 2]>;
 
-/// Runs scp, lets path 1 die, and returns the picture.
+/// Runs scp, lets path 1 die, and returns the picture as SVG.
 pub(crate) fn draw(world: &mut World) -> Result<String> {
     let (source, copy) = (world.lab_file("drawn"), world.lab_file("drawn-by-scp"));
     make_random(&source, SILENT_BYTES)?;
@@ -46,7 +52,7 @@ pub(crate) fn draw(world: &mut World) -> Result<String> {
     Ok(svg(&rates, dying.silence.as_millis()))
 }
 
-/// Returns the rates from lines of time, length and interface.
+/// Computes the rates from lines of time, length and interface. `died` is the time of path 1's death, in seconds since 1970.
 fn rates(packets: &str, died: f64, paths: &[String; 2]) -> Result<Rates> {
     let mut rates = vec![[0.0; 2]; ((BEFORE + AFTER) / INTERVAL) as usize];
     for line in packets.lines() {
@@ -67,7 +73,7 @@ fn rates(packets: &str, died: f64, paths: &[String; 2]) -> Result<Rates> {
     Ok(rates)
 }
 
-/// Returns the picture: both paths' rates stacked, over time.
+/// Returns the picture as SVG. It shows the rates of both paths over time, one stacked on the other.
 fn svg(rates: &Rates, silence_ms: u128) -> String {
     let greatest = rates.iter().map(|[one, two]| one + two).fold(1.0, f64::max);
     let x = |interval: usize| LEFT + PLOT_WIDTH * interval as f64 / rates.len() as f64;

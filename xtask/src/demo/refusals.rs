@@ -1,4 +1,4 @@
-//! Step 5: connections that stay TCP or are refused, and the reasons given to the user.
+//! Step 5: connections that stay TCP or are refused, and the reasons that the user gets.
 
 use super::row::Row;
 use super::world::{CLOSED_PORT, FILE_BYTES, LIMIT, World};
@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use testbed::Daemon;
 use testbed::programs::curl;
 
-/// Connects once and prints the name of the error, or "connected".
+/// Python program that connects once. It prints "connected" or the name of the error.
 const CONNECT_ONCE: &str = "
 import errno, socket, sys
 try:
@@ -16,7 +16,7 @@ except OSError as error:
     print(errno.errorcode.get(error.errno, error))
 ";
 
-/// Step 5.
+/// Runs step 5.
 pub(crate) fn all(world: &mut World) -> Result<Vec<Row>> {
     let mut rows = vec![refused(world, "closed port, both daemons")?];
     if let Some(daemon) = world.betas.take() {
@@ -87,7 +87,7 @@ fn explain_json(world: &World, target: &str) -> Result<serde_json::Value> {
     serde_json::from_str(&text).with_context(|| format!("sctpify explain --json printed no JSON: {text}"))
 }
 
-/// Adds the explanation for the user as notes.
+/// Adds the output of `sctpify explain` to the row as notes.
 fn explain(world: &World, target: &str, row: &mut Row) -> Result<()> {
     let text = world.alphas.sctpify(&["explain", target])?.good()?.stdout;
     row.note(format!("alpha$ sctpify explain {target}"));

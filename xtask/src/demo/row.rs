@@ -1,8 +1,8 @@
-//! One line of the demo's result: the program, its carrier, and whether all requirements held.
+//! One line of the demo's result: the program, its carrier, and the verdict.
 
 use testbed::Seen;
 
-/// The result of one program's run.
+/// Result of one program's run.
 #[derive(Debug)]
 pub(crate) struct Row {
     step: &'static str,
@@ -15,7 +15,7 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// Creates a row without measurements and faults.
+    /// Creates a row without measurements or faults.
     pub(crate) fn new(step: &'static str, program: &str) -> Self {
         let program = program.to_owned();
         Self {
@@ -37,7 +37,7 @@ impl Row {
         row
     }
 
-    /// Records bytes moved and seconds taken.
+    /// Records the transferred bytes and the time taken.
     pub(crate) fn measured(&mut self, bytes: u64, elapsed: std::time::Duration) {
         (self.bytes, self.seconds) = (Some(bytes), Some(elapsed.as_secs_f64()));
     }
@@ -54,7 +54,8 @@ impl Row {
         self.notes.push(note.into());
     }
 
-    /// Requires that SCTP carried the bytes, with no TCP packet at all and no faulty packet.
+    /// Requires that SCTP carried the bytes, and that no TCP packet and no faulty packet was captured. Does not judge the bytes if the
+    /// capture missed packets.
     pub(crate) fn require_sctp(&mut self, seen: &Seen) {
         self.carrier = seen.carrier().to_owned();
         let carried = seen.sctp_ip_bytes + seen.sctp_udp_bytes;
@@ -64,7 +65,7 @@ impl Row {
         self.no_faulty(seen);
     }
 
-    /// Requires that TCP carried the bytes.
+    /// Requires that TCP carried the bytes, and that no faulty packet was captured. Does not judge the bytes if the capture missed packets.
     pub(crate) fn require_tcp(&mut self, seen: &Seen) {
         self.carrier = seen.carrier().to_owned();
         let least = self.bytes.unwrap_or(1);
@@ -83,7 +84,7 @@ impl Row {
         }
     }
 
-    /// Returns true if all requirements held.
+    /// Reports whether all requirements hold.
     pub(crate) fn is_right(&self) -> bool {
         self.faults.is_empty()
     }
@@ -103,7 +104,7 @@ impl Row {
     }
 }
 
-/// Prints the table at the end.
+/// Prints the table of all rows.
 pub(crate) fn print_table(rows: &[Row]) {
     println!("\nstep program                            carrier         bytes  seconds  verdict");
     rows.iter().for_each(|row| println!("{:<4} {}", row.step, row.line()));

@@ -1,19 +1,19 @@
-//! Step 6: `shimrules` builds the rules of the other steps, and lists them with their hits.
+//! Step 6: builds the rules with `shimrules` before the other steps, and lists them with their hits afterwards.
 
 use super::row::Row;
 use super::world::{CLOSED_PORT, ROUNDTRIP_PORT, World};
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-/// The ports that steps 1 to 5 use.
+/// Ports that steps 1 to 5 use.
 const PORTS: [u16; 4] = [22, 80, ROUNDTRIP_PORT, CLOSED_PORT];
-/// The networks of path 1, where beta answers.
+/// Networks of path 1, in which beta has its addresses.
 const NETWORKS: [&str; 2] = ["10.77.1.0/24", "fd77:1::/64"];
 
-/// Number of alpha's rules that the steps use: every port over IPv4, and nginx over IPv6.
+/// Number of alpha's rules that the steps use: each port over IPv4, and port 80 (nginx) over IPv6.
 const RULES_USED: usize = PORTS.len() + 1;
 
-/// Before the steps: lets alpha try SCTP to these ports of beta, and beta answer there.
+/// Builds the rules before the other steps. The rules let alpha try SCTP to [`PORTS`] of beta, and let beta accept SCTP there.
 pub(crate) fn built(world: &mut World) -> Result<Vec<Row>> {
     println!("demo: building the rules with shimrules");
     let mut row = Row::new("6", "shimrules -A");
@@ -32,7 +32,7 @@ pub(crate) fn built(world: &mut World) -> Result<Vec<Row>> {
     Ok(vec![row])
 }
 
-/// After the steps: lists the same rules, with hits.
+/// Lists the rules after the other steps, and checks their hits.
 pub(crate) fn listed(world: &mut World) -> Result<Vec<Row>> {
     let mut row = Row::new("6", "shimrules -L");
     let text = world.alphas.shimrules(&["-L"])?.good()?.stdout;
@@ -53,8 +53,8 @@ pub(crate) fn listed(world: &mut World) -> Result<Vec<Row>> {
     Ok(vec![row])
 }
 
-/// Returns the hits of every rule in the answer, at any depth; a default policy has no number and is not a
-/// rule.
+/// Returns the hits of every rule in the answer, at any depth. Default policies are left out. They have no number, because they are not
+/// rules.
 fn hits(value: &Value) -> Vec<u64> {
     match value {
         Value::Array(items) => items.iter().flat_map(hits).collect(),

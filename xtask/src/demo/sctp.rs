@@ -1,5 +1,5 @@
-//! `./x demo --sctp`: unmodified SCTP programs between two hosts whose kernel has no SCTP. Two Diameter nodes keep their association while
-//! a path dies, and a static Go program has sockets, too.
+//! `./x demo --sctp`: unmodified SCTP programs on two hosts whose kernel has no SCTP. Two Diameter nodes keep their association while a
+//! path dies. A static Go program also gets SCTP sockets.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -29,7 +29,7 @@ struct World {
     lab: Lab,
 }
 
-/// The two nodes of Diameter while they run, and the capture of both links.
+/// The two running Diameter nodes, and the capture of both links.
 struct Running {
     alphas: Process,
     betas: Process,
@@ -52,14 +52,14 @@ impl World {
         self.nodes.configure(own, other, &mine, theirs[0])
     }
 
-    /// Returns `sctpify run --sctp` on a host; the program follows.
+    /// Returns the command `sctpify run --sctp` on a host. The caller adds the program.
     fn sctp(&self, host: &Host) -> Command {
         let mut command = host.command(self.bin.join("sctpify"));
         command.args(["run", "--sctp", "--"]);
         command
     }
 
-    /// Returns the state of each path of alpha's association.
+    /// Returns the addresses and the state of each path of alpha's association. A `*` marks the path in use.
     fn paths(&self) -> Result<Vec<String>> {
         let mut command = self.alpha.command(self.bin.join("sctpify"));
         command.args(["--json", "sctp"]);
@@ -77,7 +77,7 @@ impl World {
     }
 }
 
-/// `./x demo --sctp`.
+/// Runs `./x demo --sctp`.
 pub(super) fn run() -> Result<Outcome> {
     if !testbed::is_root() {
         println!("demo: creating hosts requires root: run `sudo ./x demo --sctp`");
@@ -156,7 +156,7 @@ fn two_nodes(world: &World) -> Result<(Row, Running)> {
     Ok((row, Running { alphas, betas, capture }))
 }
 
-/// Cuts the path in use, and waits for two watchdog messages, which must be answered.
+/// Silences path 1, and waits until the association uses path 2. Then both nodes must stay open for two watchdog intervals.
 fn silent_path(world: &World, running: Running) -> Result<Row> {
     let mut row = Row::new("3", "both stay open on path 2");
     let Running { alphas, betas, capture } = running;

@@ -11,16 +11,16 @@ use testbed::process::wait_for;
 use testbed::programs::{curl, roundtrip};
 use testbed::{Finished, Seen};
 
-/// Bytes that the roundtrip clients send and get back.
+/// Bytes that each roundtrip client sends and gets back.
 const ROUNDTRIP_BYTES: u64 = 16 << 20;
-/// Bytes that scp transfers while path 1 dies: enough that it is still running then.
+/// Bytes that scp transfers while path 1 dies. The number is so large that scp is still running at that time.
 pub(super) const SILENT_BYTES: u64 = 128 << 20;
-/// Limit on scp with and without path 1.
+/// Limit on the time of scp until path 1 dies, and again on the time afterwards.
 const SILENT_LIMIT: Duration = Duration::from_secs(30);
 /// Bytes that have arrived when path 1 dies.
 const SILENT_AFTER_BYTES: u64 = 8 << 20;
 
-/// Step 1.
+/// Runs step 1.
 pub(crate) fn curl_from_nginx(world: &mut World) -> Result<Vec<Row>> {
     let copy = world.alpha.dir()?.join("by-curl");
     let mut rows = Vec::new();
@@ -42,12 +42,13 @@ pub(crate) fn curl_from_nginx(world: &mut World) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Step 2.
+/// Runs step 2.
 pub(crate) fn ssh_and_scp(world: &mut World) -> Result<Vec<Row>> {
     Ok(vec![ssh_command(world)?, scp(world, "scp to beta", true)?, scp(world, "scp from beta", false)?])
 }
 
-/// SSH_CONNECTION shows the server's getpeername; the log shows its administrator's view.
+/// Runs a command over ssh, and checks the client's address. `SSH_CONNECTION` shows the result of the server's getpeername(). The server's
+/// log shows the address to its administrator.
 fn ssh_command(world: &mut World) -> Result<Row> {
     let to = world.beta_v4();
     let (finished, seen) = world
@@ -84,7 +85,7 @@ fn scp(world: &mut World, program: &str, is_upload: bool) -> Result<Row> {
     Ok(row)
 }
 
-/// Step 3.
+/// Runs step 3.
 pub(crate) fn go_and_python(world: &mut World) -> Result<Vec<Row>> {
     let to = world.roundtrip_address();
     let go = world.observe("go", |world| {
@@ -108,7 +109,7 @@ fn roundtrip_row(program: &str, (finished, seen): &(Finished, Seen)) -> Row {
     row
 }
 
-/// Step 4.
+/// Runs step 4.
 pub(crate) fn silent_path(world: &mut World) -> Result<Vec<Row>> {
     let (source, copy) = (world.lab_file("long"), world.lab_file("long-by-scp"));
     make_random(&source, SILENT_BYTES)?;
@@ -134,17 +135,18 @@ pub(crate) fn silent_path(world: &mut World) -> Result<Vec<Row>> {
     Ok(vec![row])
 }
 
-/// An scp during which path 1 died.
+/// Result of an scp during which path 1 died.
 pub(super) struct Dying {
     finished: Finished,
     /// Longest time without a new byte in the receiver's file.
     pub(super) silence: Duration,
-    /// Time of the path's death, and the number of bytes that had arrived then.
+    /// Time of the death of path 1.
     pub(super) died: SystemTime,
+    /// Number of bytes that had arrived when path 1 died.
     arrived: u64,
 }
 
-/// Runs scp and silences path 1 once some bytes have arrived.
+/// Runs scp, and silences path 1 once [`SILENT_AFTER_BYTES`] have arrived.
 #[allow(clippy::disallowed_methods, reason = "captures have the real time")]
 pub(super) fn scp_over_dying_path(world: &World, source: &Path, copy: &Path) -> Result<Dying> {
     let growth = Growth::watch(copy);
@@ -159,12 +161,12 @@ pub(super) fn scp_over_dying_path(world: &World, source: &Path, copy: &Path) -> 
     Ok(Dying { finished, silence: growth.longest_silence(), died, arrived })
 }
 
-/// Returns alpha's address as a server at `to` must see it.
+/// Returns the address of alpha that a server at `to` must see.
 fn client_address(world: &World, to: IpAddr) -> String {
     if to.is_ipv4() { world.path1.left_v4().to_string() } else { world.path1.left_v6().to_string() }
 }
 
-/// Formats an address for URLs.
+/// Formats an address for a URL. An IPv6 address gets brackets.
 pub(crate) fn bracketed(address: IpAddr) -> String {
     if address.is_ipv6() { format!("[{address}]") } else { address.to_string() }
 }

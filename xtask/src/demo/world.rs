@@ -1,4 +1,4 @@
-//! The demo's world: hosts, links, servers and daemons, and a run of one program under a capture.
+//! The demo's world: hosts, links, servers and daemons. Also runs one program at a time under a capture.
 
 use anyhow::{Context, Result};
 use std::net::{IpAddr, SocketAddr};
@@ -13,12 +13,12 @@ use testbed::{Capture, Daemon, Finished, Host, Lab, Link, Offloads, Process, Pro
 pub(crate) const FILE_BYTES: u64 = 64 << 20;
 /// Port of the roundtrip server.
 pub(crate) const ROUNDTRIP_PORT: u16 = 7000;
-/// A port with a rule that enables it, where nothing listens.
+/// Port with a rule that enables SCTP, on which no program listens.
 pub(crate) const CLOSED_PORT: u16 = 7001;
 /// Limit on one program's run.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
-/// All running parts.
+/// All running parts of the demo.
 #[derive(Debug)]
 pub(crate) struct World {
     pub(crate) alpha: Host,
@@ -27,14 +27,15 @@ pub(crate) struct World {
     path2: Link,
     pub(crate) programs: Programs,
     pub(crate) alphas: Daemon,
-    /// None while it is stopped.
+    /// Beta's daemon, or `None` while it is stopped.
     pub(crate) betas: Option<Daemon>,
     pub(crate) nginx: Nginx,
     pub(crate) sshd: Sshd,
     pub(crate) roundtrip: Roundtrip,
     server: Process,
-    /// The file of [`FILE_BYTES`] that nginx serves, and its hash.
+    /// File of [`FILE_BYTES`] that nginx serves.
     pub(crate) file: PathBuf,
+    /// SHA-256 hash of that file.
     pub(crate) hash: String,
     captures: u32,
     lab: Lab,
@@ -75,8 +76,8 @@ impl World {
         })
     }
 
-    /// Runs one program on alpha while both links are captured, waits for the packets that close a connection,
-    /// and evaluates the capture.
+    /// Runs one program on alpha while both links are captured. Then waits for the packets that close a connection, and evaluates the
+    /// capture.
     pub(crate) fn observe<T>(
         &mut self,
         name: &str,
@@ -89,7 +90,7 @@ impl World {
         Ok((result, capture.judge()?))
     }
 
-    /// Runs one command on alpha to its successful end.
+    /// Runs one command on alpha to its end. The command must succeed.
     pub(crate) fn run(&self, name: &str, command: Command) -> Result<Finished> {
         self.alpha.run(name, command, LIMIT)?.good()
     }
@@ -114,7 +115,7 @@ impl World {
         self.path2.name()
     }
 
-    /// Returns true if a file has the hash of [`World::file`].
+    /// Reports whether a file has the hash of [`World::file`].
     pub(crate) fn is_whole(&self, copy: &Path) -> Result<bool> {
         Ok(sha256(copy)? == self.hash)
     }
@@ -124,7 +125,7 @@ impl World {
         self.lab.dir().join(name)
     }
 
-    /// Ends everything; returns the leftovers.
+    /// Shuts everything down, and returns the leftovers.
     pub(crate) fn clear_up(self) -> Vec<String> {
         let Self { alphas, betas, nginx, sshd, server, lab, .. } = self;
         for daemon in [Some(alphas), betas].into_iter().flatten() {
