@@ -1,4 +1,4 @@
-//! The programs of demo and bench: built optimised, as a user would install them.
+//! Optimised builds of the programs for the demo and the benchmarks, as a user would install them.
 
 use crate::tools::{cargo, succeeds};
 use anyhow::{Context, Result, ensure};
@@ -6,8 +6,7 @@ use std::path::PathBuf;
 use testbed::Programs;
 use testbed::pair::Tools;
 
-/// Builds `sctpifyd`, `sctpify` and `shimrules`. SCTPIFY_BIN_DIR names a directory with other ones to use
-/// instead.
+/// Builds `sctpifyd`, `sctpify` and `shimrules`. If SCTPIFY_BIN_DIR names a directory, uses the programs in that directory instead.
 pub(crate) fn daemon_and_commands() -> Result<Programs> {
     if std::env::var_os("SCTPIFY_BIN_DIR").is_some() {
         return Programs::find();
@@ -15,7 +14,7 @@ pub(crate) fn daemon_and_commands() -> Result<Programs> {
     Programs::in_dir(&built(&["sctpifyd", "cli"])?)
 }
 
-/// Builds `sctpify` with the library that gives programs SCTP sockets, or uses those in SCTPIFY_BIN_DIR; returns their directory.
+/// Builds `sctpify` and the library that gives programs SCTP sockets, or uses those in SCTPIFY_BIN_DIR. Returns their directory.
 pub(crate) fn sockets() -> Result<PathBuf> {
     if let Some(dir) = std::env::var_os("SCTPIFY_BIN_DIR") {
         return Ok(PathBuf::from(dir));
@@ -27,7 +26,7 @@ pub(crate) fn sockets() -> Result<PathBuf> {
     directory()
 }
 
-/// Builds the link emulator, or uses that in SCTPIFY_BIN_DIR; returns its path.
+/// Builds the link emulator, or uses the one in SCTPIFY_BIN_DIR. Returns its path.
 pub(crate) fn linkemu() -> Result<PathBuf> {
     if let Some(dir) = std::env::var_os("SCTPIFY_BIN_DIR") {
         return Ok(PathBuf::from(dir).join("linkemu"));
@@ -35,7 +34,7 @@ pub(crate) fn linkemu() -> Result<PathBuf> {
     Ok(built(&["linkemu"])?.join("linkemu"))
 }
 
-/// Builds `sctpify-router`, or uses that in SCTPIFY_BIN_DIR; returns its path.
+/// Builds `sctpify-router`, or uses the one in SCTPIFY_BIN_DIR. Returns its path.
 pub(crate) fn router() -> Result<PathBuf> {
     if let Some(dir) = std::env::var_os("SCTPIFY_BIN_DIR") {
         return Ok(PathBuf::from(dir).join("sctpify-router"));
@@ -43,17 +42,17 @@ pub(crate) fn router() -> Result<PathBuf> {
     Ok(built(&["router"])?.join("sctpify-router"))
 }
 
-/// Builds the program that sends and receives in bulk; returns its path.
+/// Builds `bulk`, the plain TCP program for measurements. Returns its path.
 pub(crate) fn bulk() -> Result<PathBuf> {
     Ok(built(&["testbed"])?.join("bulk"))
 }
 
-/// Builds everything that a pair of hosts needs.
+/// Builds all programs that a pair of hosts needs.
 pub(crate) fn tools() -> Result<Tools> {
     Ok(Tools { programs: daemon_and_commands()?, bulk: bulk()?, linkemu: linkemu()? })
 }
 
-/// Builds the SIP programs, in addition to those for a pair of hosts.
+/// Builds the SIP programs, and all programs that a pair of hosts needs.
 pub(crate) fn sip_tools() -> Result<Tools> {
     if std::env::var_os("SCTPIFY_BIN_DIR").is_some() {
         return Tools::find();
@@ -62,27 +61,27 @@ pub(crate) fn sip_tools() -> Result<Tools> {
     tools()
 }
 
-/// Builds the lab; returns its directory.
+/// Builds the lab. Returns its directory.
 pub(crate) fn lab() -> Result<PathBuf> {
     built(&["lab"])
 }
 
-/// Builds the lab and all measured programs; returns their directory.
+/// Builds the lab and all measured programs. Returns their directory.
 pub(crate) fn lab_and_programs() -> Result<PathBuf> {
     built(&["lab", "sctpifyd", "cli", "linkemu", "testbed", "peer", "router", "sipproxy"])
 }
 
-/// Builds the plain SCTP program on our stack; returns its path.
+/// Builds `peer`, the plain SCTP program on our stack. Returns its path.
 pub(crate) fn peer() -> Result<PathBuf> {
     Ok(built(&["peer"])?.join("peer"))
 }
 
-/// Builds the program that measures our engine and others; returns its path.
+/// Builds the program that measures our engine and others. Returns its path.
 pub(crate) fn rivals() -> Result<PathBuf> {
     Ok(built(&["rivals"])?.join("rivals"))
 }
 
-/// Builds the programs of some packages; returns their directory, next to this program's.
+/// Builds the programs of some packages. Returns their directory, which is next to this program's directory.
 fn built(packages: &[&str]) -> Result<PathBuf> {
     println!("building {} (the first time takes minutes)", packages.join(" and "));
     let mut command = cargo(&["build", "--quiet", "--release", "--bins"]);

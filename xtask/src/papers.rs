@@ -1,9 +1,9 @@
-//! `docs/papers.md` documents the fate of each item of the papers: every name on the page must exist.
+//! Checks `docs/papers.md`, which lists what the project does with each item of the papers. Every name on the page must exist.
 //!
-//! Parses the page and the sources as text and builds nothing. Only names in one of the page's forms are
-//! checked; `::` in a code span always means a test, which exposes typos in a test's form. Readers must judge
-//! the page's statements about a test. Begin with [`page::Page::parse`] for the forms and [`names::fault`] for
-//! the checks.
+//! Parses the page and the sources as text, and builds nothing. Only names in one of the page's forms are checked. A code span with `::`
+//! always means a test, so the check finds typos in a test's form. Readers must judge the page's statements about a test.
+//!
+//! Begin with [`page::Page::parse`] for the forms and [`names::fault`] for the checks.
 
 mod names;
 mod page;
@@ -14,10 +14,10 @@ use page::Page;
 use std::fs;
 use std::path::Path;
 
-/// Path from the workspace's root.
+/// Path of the page from the workspace's root.
 const PAGE: &str = "docs/papers.md";
 
-/// Returns the faults of the page, with their lines; prints the number of items for each verdict.
+/// Returns the faults of the page, with their lines. Prints the number of items for each verdict.
 pub(crate) fn faults() -> Result<Vec<String>> {
     let root = root();
     let text = fs::read_to_string(root.join(PAGE)).with_context(|| format!("cannot read {PAGE}"))?;

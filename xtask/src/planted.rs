@@ -1,8 +1,8 @@
-//! `./x planted`: bugs planted one at a time into a scratch copy of the sources, which the engine's tests must catch.
+//! `./x planted`: plants bugs, one at a time, in a scratch copy of the sources. The engine's tests must catch each bug.
 //!
-//! Each bug is a patch in `tests/planted`, so the shipped code has no trace of it. Prints one table: bug, first
-//! failing test. Bad when a bug survives. A bug that does not apply, does not build or makes a test hang is an
-//! error, because it proves nothing. Begin with [`run`].
+//! Each bug is a patch in `tests/planted`, so the shipped code has no trace of it. The command prints a table with each bug and its first
+//! failing test. The exit status is 1 if a bug survives. A bug that does not apply, does not build or makes a test hang is an error,
+//! because it proves nothing. Begin with [`run`].
 
 mod patch;
 mod tree;
@@ -17,13 +17,13 @@ use tree::{Tree, Verdict};
 use crate::Outcome;
 use crate::tools::root;
 
-/// Longest run of the engine's tests on one bug.
+/// Limit on one run of the engine's tests.
 const RUN_MAX: Duration = Duration::from_mins(3);
 
-/// Minimum number of bugs: fewer prove too little.
+/// Minimum number of bugs. Fewer bugs prove too little.
 const BUGS_MIN: usize = 10;
 
-/// `./x planted`: all bugs, or those whose file name contains one of the words.
+/// Runs `./x planted`: all bugs, or those whose file names contain one of the words.
 pub(crate) fn run(words: &[String]) -> Result<Outcome> {
     let is_wanted = |p: &Patch| words.is_empty() || words.iter().any(|w| p.name.contains(w));
     let patches: Vec<Patch> = patches()?.into_iter().filter(is_wanted).collect();
@@ -44,7 +44,7 @@ pub(crate) fn run(words: &[String]) -> Result<Outcome> {
     Ok(if survivors == 0 { Outcome::Good } else { Outcome::Bad })
 }
 
-/// Runs the tests that the patch names first; if the bug survives them, all the others.
+/// Runs the tests that the patch names. If the bug survives them, runs all tests.
 fn judge(tree: &Tree, patch: &Patch) -> Result<Verdict> {
     let planted = tree.plant(patch)?;
     let filters: Vec<&str> = patch.filters.iter().map(String::as_str).collect();
@@ -55,7 +55,7 @@ fn judge(tree: &Tree, patch: &Patch) -> Result<Verdict> {
     Ok(verdict)
 }
 
-/// Checks that every patch still applies, for `./x check`; builds nothing.
+/// Checks for `./x check` that every patch still applies. Builds nothing.
 pub(crate) fn faults() -> Result<Vec<String>> {
     let patches = patches()?;
     let mut faults: Vec<String> = Vec::new();
@@ -79,7 +79,7 @@ fn patches() -> Result<Vec<Patch>> {
     paths.iter().map(|path| Patch::read(path)).collect()
 }
 
-/// Returns the directory of the sources' copy and its builds, next to the builds of the sources themselves.
+/// Returns the directory of the sources' copy and its builds, which is next to the builds of the sources themselves.
 fn scratch() -> Result<PathBuf> {
     let exe = std::env::current_exe().context("cannot determine this program's path")?;
     let target = exe.parent().and_then(Path::parent).context("this program's path has no directory")?;

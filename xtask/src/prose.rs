@@ -1,7 +1,7 @@
 //! Prose of the documents: the length of sentences, and words that the glossary replaces.
 //!
-//! Reads the paragraphs, list items and table cells of each `*.md` file. Code, links' targets, headings and generated parts do not
-//! count. Begin with [`faults`].
+//! Reads the paragraphs, list items and table cells of each `*.md` file. Code, targets of links, headings and generated parts do not count.
+//! Begin with [`faults`].
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,30 +15,31 @@ use crate::tools::root;
 
 /// Limit on the words of a sentence.
 const LONGEST: usize = 45;
-/// Limit on the mean of a page's sentences outside tables, in words.
+/// Limit on the mean length of a page's sentences outside tables, in words.
 const MEAN: usize = 22;
-/// Sentences below which a page has no mean.
+/// Minimum number of sentences for which a page's mean is judged.
 const FEWEST: usize = 5;
-/// Pages without judgement: generated ones, with words of RFCs.
+/// Generated pages, which are not judged. Some of them have words of RFCs.
 const LEFT_OUT: &[&str] = &["docs/compliance", "docs/compliance.md", "docs/reference"];
 const GLOSSARY: &str = "GLOSSARY.md";
-/// Pages that name the words which others do not use.
+/// Pages that list the replaced words, and therefore may contain them.
 const NAMES_THEM: &[&str] = &[GLOSSARY, "CONTRIBUTING.md"];
-/// Heading of the glossary's table of words, each with its replacement.
+/// Heading of the glossary's table of replaced words.
 const REPLACED: &str = "## Words that are not used";
 
-/// Mark of the comment before a generated part.
+/// Text in the comment before a generated part.
 const GENERATED: &str = ": written by `";
 
 /// A sentence of a page.
 struct Sentence {
-    /// Line on which its block begins.
+    /// Line on which the sentence's block begins, counted from 1.
     line: usize,
     is_cell: bool,
     text: String,
 }
 
-/// Returns the sentences that are too long, the pages whose sentences are, and the words that the glossary replaces.
+/// Returns one message for each sentence that is too long, each page whose mean sentence is too long, and each word that the glossary
+/// replaces.
 pub(crate) fn faults() -> Result<Vec<String>> {
     let pages = pages(&root())?;
     let replaced = replaced(&pages)?;
@@ -90,12 +91,12 @@ fn judge(page: &Path, text: &str, replaced: &[(String, String)]) -> Vec<String> 
     faults
 }
 
-/// Returns the words of a sentence: its parts between white space with a letter or digit.
+/// Returns the number of words in a sentence. A word is a part between white space that has a letter or digit.
 fn words(sentence: &str) -> usize {
     sentence.split_whitespace().filter(|word| word.contains(char::is_alphanumeric)).count()
 }
 
-/// Returns the sentences of a page. A span of code counts as a word, which may begin a sentence.
+/// Returns the sentences of a page. A code span counts as one word. A sentence may begin with it.
 fn sentences(text: &str) -> Vec<Sentence> {
     let (mut found, mut block, mut begin, mut is_read) = (Vec::new(), String::new(), 0, true);
     let mut is_generated = false;

@@ -1,4 +1,4 @@
-//! The crates that are published, as their users get them: their documentation, their packages and their public API.
+//! The published crates as their users get them: their documentation, their packages and their public API.
 //!
 //! Builds offline, and never uploads. A warning of rustdoc counts as a fault. Begin with [`CRATES`].
 
@@ -16,13 +16,13 @@ pub(crate) use user::packages_serve_a_user;
 struct Published {
     /// Name on crates.io.
     package: &'static str,
-    /// Name in code, and of its folder in `engine`.
+    /// Name in code, and name of the crate's folder in `engine`.
     name: &'static str,
     /// Features that its pages on docs.rs show (`package.metadata.docs.rs`).
     features: &'static str,
 }
 
-/// The published crates; each depends on earlier ones only.
+/// The published crates. Each one depends only on crates above it.
 const CRATES: [Published; 5] = [
     Published { package: "sctp-engine-base", name: "base", features: "serde" },
     Published { package: "sctp-engine-wire", name: "wire", features: "" },
@@ -37,7 +37,7 @@ impl Published {
     }
 }
 
-/// Builds the pages that docs.rs would show. Returns false if rustdoc warns, for example of a link that leads nowhere.
+/// Builds the pages that docs.rs would show. Returns false if rustdoc warns, for example about a broken link.
 pub(crate) fn documents() -> Result<bool> {
     let mut good = true;
     for one in &CRATES {
@@ -47,7 +47,7 @@ pub(crate) fn documents() -> Result<bool> {
     Ok(good)
 }
 
-/// Returns the directory of builds with other settings than the project's own: next to those.
+/// Returns the directory of builds whose settings differ from the project's own. This directory is next to the project's own builds.
 fn scratch() -> Result<PathBuf> {
     let exe = std::env::current_exe().context("cannot tell where this program lies")?;
     let target = exe.parent().and_then(Path::parent).context("this program lies nowhere")?;

@@ -1,7 +1,7 @@
-//! `./x reference [--write]`: the pages of `docs/reference`, from the sources that they describe.
+//! `./x reference [--write]`: compares the pages of `docs/reference` with the sources that they describe, or writes these pages.
 //!
 //! Each program writes the pages of its command line, settings and metrics. The examples of JSON and the reasons for a fallback come from
-//! the golden files of `control`, the log messages from the sources of the daemon. Begin with [`run`].
+//! the golden files of `control`. The log messages come from the sources of the daemon. Begin with [`run`].
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -18,10 +18,10 @@ use crate::{Outcome, WRITERS};
 /// Directory of the pages.
 const PAGES: &str = "docs/reference";
 const GOLDEN: &str = "daemon/control/tests/golden";
-/// Sources of the daemon, whose messages the page of the log lists.
+/// Sources of the daemon. The page of the log lists their messages.
 const DAEMON: &str = "daemon/sctpifyd/src";
 
-/// `./x reference [--write]`.
+/// Runs `./x reference [--write]`.
 pub(crate) fn run(words: &[String]) -> Result<Outcome> {
     let is_writing = match words {
         [] => false,
@@ -40,7 +40,7 @@ pub(crate) fn run(words: &[String]) -> Result<Outcome> {
     Ok(if faults.is_empty() { Outcome::Good } else { Outcome::Bad })
 }
 
-/// Returns the pages that differ from their sources, or that no source writes.
+/// Returns one sentence for each page that differs from its sources, and for each page that no source writes.
 pub(crate) fn faults() -> Result<Vec<String>> {
     let dir = root().join(PAGES);
     let wanted = wanted()?;
@@ -58,7 +58,7 @@ pub(crate) fn faults() -> Result<Vec<String>> {
     Ok(faults)
 }
 
-/// Returns the pages by name.
+/// Returns the text of each page, by file name.
 fn wanted() -> Result<BTreeMap<String, String>> {
     let mut pages = of_programs()?;
     let golden = |name: &str| {
@@ -77,7 +77,7 @@ fn of_programs() -> Result<BTreeMap<String, String>> {
     let programs = built_programs()?;
     for program in WRITERS {
         let mut command = Command::new(programs.join(program));
-        // Help shows the values of variables.
+        // Help shows the values of environment variables, so the program gets none.
         command.arg("reference").arg(dir.path()).env_clear();
         ensure!(succeeds(&mut command)?, "no pages by {program}");
     }
@@ -89,7 +89,7 @@ fn of_programs() -> Result<BTreeMap<String, String>> {
     Ok(pages)
 }
 
-/// Returns the page of the control socket's requests and responses, an example of each.
+/// Returns the page of the control socket's requests and responses, with an example of each.
 fn json(requests: &str, responses: &str) -> Result<String> {
     let mut page = "# JSON of the control socket\n\n\
         `sctpify --json` prints these responses, one object a line. Programs may also connect to the control socket, write one request a \
@@ -157,7 +157,7 @@ fn log(sources: &Path) -> Result<String> {
     Ok(page)
 }
 
-/// Collects calls of `tracing`'s macros: level, message, names of fields.
+/// Visitor that collects calls of `tracing`'s macros: level, message, names of fields.
 #[derive(Default)]
 struct Messages {
     found: Vec<(String, String, Vec<String>)>,
@@ -175,7 +175,7 @@ impl<'a> Visit<'a> for Messages {
         if let [tracing, level] = &names[..]
             && tracing == "tracing"
             && let Some((message, fields)) = message(call)
-            // A message that is a variable alone is made elsewhere.
+            // Skip a message that is only a variable, because its text is made elsewhere.
             && !(message.starts_with('{') && message.ends_with('}') && !message.contains(' '))
         {
             self.found.push((level.clone(), message, fields));
@@ -184,7 +184,8 @@ impl<'a> Visit<'a> for Messages {
     }
 }
 
-/// Returns the message and the names of the fields of a call: a literal after a comma, or in front, is the message.
+/// Returns the message of a call and the names of the call's fields. The message is the literal that stands first or directly after a
+/// comma.
 fn message(call: &syn::Macro) -> Option<(String, Vec<String>)> {
     let (mut fields, mut part) = (Vec::new(), String::new());
     for token in call.tokens.clone() {

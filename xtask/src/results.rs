@@ -1,8 +1,8 @@
-//! Checks the pages of `docs/results`: each part that a command writes is on its page and has its origin, and the front page links to
-//! its page.
+//! Checks the pages of `docs/results`. Each part that a command writes must be on its page and have its origin. The front page must link to
+//! each page that has figures.
 //!
-//! Benchmarks name their pages in `xtask/src/bench.rs`, experiments in their manifests. A part without text waits for
-//! its first run: the page's own tables hold until then. Begin with [`faults`].
+//! Benchmarks name their pages in `xtask/src/bench.rs`, experiments in their manifests. A part without text waits for its first run. Until
+//! then, the other tables of the page are valid. Begin with [`faults`].
 
 use crate::bench;
 use crate::links::links;
@@ -14,11 +14,11 @@ use std::path::Path;
 
 /// Directory of the pages.
 const PAGES: &str = "docs/results";
-/// Page that links to all others.
+/// Front page, which links to all other pages.
 const FRONT: &str = "README.md";
 /// Manifests of the lab's experiments.
 const EXPERIMENTS: &str = "lab/lab/experiments";
-/// Lines that the origin of figures has.
+/// Beginnings of the lines with the origin of figures.
 const ORIGIN: [&str; 4] = ["- Command: ", "- Commit: ", "- Date: ", "- Machine: "];
 
 /// Returns one sentence for each fault of the pages.
@@ -37,7 +37,7 @@ pub(crate) fn faults() -> Result<Vec<String>> {
     Ok(page_faults(&pages, &writers))
 }
 
-/// Returns names and texts of a directory's files with this extension.
+/// Returns the names and texts of the files with this extension in a directory.
 fn files(dir: &Path, extension: &str) -> Result<Vec<(String, String)>> {
     let entries = fs::read_dir(dir).with_context(|| format!("cannot read {}", dir.display()))?;
     let mut files = Vec::new();
@@ -63,7 +63,8 @@ fn experiment(manifest: &str) -> Result<(String, String)> {
     Ok((format!("{}.md", text("page")?), format!("./x lab report {} --write", text("id")?)))
 }
 
-/// Checks pages, by file name, against their writers (page and command).
+/// Returns one sentence for each fault of the pages. `pages` has their texts by file name. A writer is a page and the command that writes a
+/// part of this page.
 fn page_faults(pages: &BTreeMap<String, String>, writers: &[(String, String)]) -> Vec<String> {
     let front = pages.get(FRONT).map_or("", String::as_str);
     let linked: BTreeSet<&str> = links(front).filter_map(|(_, target)| target.split('#').next()).collect();

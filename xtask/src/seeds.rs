@@ -1,12 +1,11 @@
-//! `./x seeds`: further seeds of the engine's random worlds. The tests always use the same ones; this command
-//! uses others.
+//! `./x seeds`: runs further seeds of the engine's random worlds. The tests always use the same seeds. This command uses others.
 
 use crate::Outcome;
 use crate::tools::{cargo, succeeds};
 use anyhow::{Context, Result, bail};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The random worlds: tests that take their seeds from SIM_SEED and SIM_SEEDS.
+/// Random worlds: tests that get their seeds from the variables SIM_SEED and SIM_SEEDS.
 const WORLDS: [&str; 4] = [
     "seeds::hundreds_of_seeds",
     "reset_partial::messages_given_up_between_resets",
@@ -14,7 +13,7 @@ const WORLDS: [&str; 4] = [
     "partial::bad_links_deliver_a_part",
 ];
 
-/// Runs them, one world after the other. Prints each failure with the command that reproduces it.
+/// Runs the worlds, one after the other. Prints each failure with the variables that reproduce it.
 pub(crate) fn run(words: &[String]) -> Result<Outcome> {
     let number = |word: &String| word.parse::<u64>().with_context(|| format!("invalid number {word:?}"));
     let (count, first) = match words {
@@ -35,7 +34,7 @@ pub(crate) fn run(words: &[String]) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Returns a first seed that was hardly ever used: the microseconds of the clock.
+/// Returns a first seed that was probably never used: the clock's microseconds since 1970.
 #[allow(clippy::disallowed_methods, reason = "a program that wants a number which nobody has chosen")]
 fn fresh() -> Result<u64> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is before 1970")?;

@@ -1,7 +1,7 @@
-//! Rules about source text that no lint covers: module docs, openings of comments and of the names of tests,
-//! allowed places of `unsafe`, and crates that forbid it.
+//! Rules about source text that no lint covers: module docs, first words of comments and of test names, allowed places of `unsafe`, and
+//! crates that forbid it.
 //!
-//! Works on lines, not on syntax trees: a multi-line string with the word in it counts as code.
+//! Works on lines, not on syntax trees. So the word `unsafe` in a multi-line string counts as code.
 
 use crate::tools::{PRODUCTS, root};
 use anyhow::{Context, Result};
@@ -9,10 +9,10 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Crates that make system calls or stand in for the C library, the only ones that may contain `unsafe`.
+/// The only crates that may contain `unsafe`. They make system calls, or stand in for the C library.
 const UNSAFE_CRATES: &[&str] =
     &["engine/netio", "daemon/intercept", "sockets/sockclient", "sockets/libsctpify", "sockets/usernotif"];
-/// Maximum lines between an `unsafe` and the start of its `SAFETY:` comment above.
+/// Maximum number of lines between an `unsafe` and the start of its `SAFETY:` comment above.
 const SAFETY_LINES_MAX: usize = 8;
 
 /// Checks that every module starts with `//!`.
@@ -27,8 +27,7 @@ pub(crate) fn module_docs() -> Result<Vec<String>> {
     })
 }
 
-/// Checks that `unsafe` occurs only in the named crates, each with its reason, and that every other crate
-/// forbids it.
+/// Checks that `unsafe` occurs only in [`UNSAFE_CRATES`], each time with its reason, and that every other crate forbids it.
 pub(crate) fn unsafe_code() -> Result<Vec<String>> {
     judge(|path, text| {
         if UNSAFE_CRATES.iter().any(|name| path.starts_with(&format!("{name}/"))) {
@@ -51,8 +50,8 @@ fn misplaced(path: &str, text: &str) -> Vec<String> {
         .collect()
 }
 
-/// Finds `unsafe` without its reason. A function that is unsafe to call has a section `# Safety`, by clippy, and a name that the C library
-/// also has needs no reason.
+/// Finds each `unsafe` without a reason. Declarations need none here. Clippy requires a section `# Safety` of each function that is unsafe
+/// to call. `#[unsafe(no_mangle)]` only gives a function the name that the C library also has.
 fn without_reason(path: &str, text: &str) -> Vec<String> {
     let lines: Vec<&str> = text.lines().collect();
     let has_reason =
@@ -66,7 +65,7 @@ fn without_reason(path: &str, text: &str) -> Vec<String> {
     bare.map(|n| format!("{path}:{}: unsafe without a SAFETY: line", n + 1)).collect()
 }
 
-/// Returns true if the word `unsafe` occurs in the code of a line, outside strings and comments.
+/// Reports whether the word `unsafe` occurs in the code of a line, outside strings and comments.
 fn has_unsafe(line: &str) -> bool {
     let outside_strings: String =
         line.replace("\\\"", "").split('"').step_by(2).collect::<Vec<_>>().join("\"");
@@ -75,14 +74,14 @@ fn has_unsafe(line: &str) -> bool {
     code.split(|c: char| !is_name(c)).any(|word| word == "unsafe")
 }
 
-/// Words with which a free relative clause begins; a sentence begins with its subject instead (CONTRIBUTING.md).
+/// Words that begin a free relative clause. A sentence must begin with its subject instead (CONTRIBUTING.md).
 const RELATIVES: [&str; 7] = ["What", "Whatever", "Who", "Whoever", "Whom", "Whose", "Whomever"];
 /// Attributes of items whose comments are `--help` text.
 const HELP: [&str; 3] = ["#[arg", "#[command", "#[derive("];
-/// Lines below a comment within which such an attribute stands.
+/// Number of lines below a comment in which such an attribute can stand.
 const HELP_LINES: usize = 4;
 
-/// No sentence of a comment and no name of a test opens with a free relative clause; questions and `--help` may.
+/// Checks that no sentence of a comment and no name of a test opens with a free relative clause. Questions and `--help` text may.
 pub(crate) fn comments() -> Result<Vec<String>> {
     judge(|path, text| {
         let lines: Vec<&str> = text.lines().collect();
@@ -116,7 +115,7 @@ fn opens_with_relative(line: &str) -> bool {
     let Some(comment) = line.trim_start().strip_prefix("//") else { return false };
     let comment = comment.trim_start_matches(['/', '!']);
     let Some(comment) = comment.strip_prefix(' ') else { return false };
-    // A quotation of an RFC stands in quotes.
+    // A quotation of an RFC begins with a quotation mark, so it is not found here.
     comment.split(". ").any(|sentence| {
         let first = sentence.split(' ').next().unwrap_or_default();
         RELATIVES.contains(&first) && !sentence.contains('?')
@@ -134,7 +133,7 @@ fn is_help(lines: &[&str]) -> bool {
     below.take(HELP_LINES).any(is_of_clap)
 }
 
-/// Applies a rule to every Rust file of the workspace, sorted by name.
+/// Returns the faults that a rule finds in the Rust files of the workspace, sorted by file name.
 fn judge(rule: impl Fn(&str, &str) -> Vec<String>) -> Result<Vec<String>> {
     let mut faults = Vec::new();
     each_file(|path, text| {
@@ -144,7 +143,7 @@ fn judge(rule: impl Fn(&str, &str) -> Vec<String>) -> Result<Vec<String>> {
     Ok(faults)
 }
 
-/// Reads every Rust file of the workspace, sorted by name, and passes on its path and text.
+/// Reads every Rust file of the workspace, sorted by name. Passes the path and text of each file to `take`.
 pub(crate) fn each_file(mut take: impl FnMut(&str, &str) -> Result<()>) -> Result<()> {
     let root = root();
     let mut files = Vec::new();
@@ -160,7 +159,7 @@ pub(crate) fn each_file(mut take: impl FnMut(&str, &str) -> Result<()>) -> Resul
     Ok(())
 }
 
-/// Returns the name of the function that a line declares.
+/// Returns the name of the function that a line declares, if it declares one.
 pub(crate) fn function(line: &str) -> Option<&str> {
     let at = if line.starts_with("fn ") { 3 } else { line.find(" fn ")? + 4 };
     let is_comment = line.starts_with("//");
@@ -168,13 +167,13 @@ pub(crate) fn function(line: &str) -> Option<&str> {
     (!is_comment && !name.is_empty()).then_some(name)
 }
 
-/// Returns the names of a file's tests: functions below `#[test]` or an attribute whose path ends with it, such
-/// as `#[tokio::test]`.
+/// Returns the names of a file's tests. A test is a function below `#[test]`, or below an attribute whose path ends with `test`, such as
+/// `#[tokio::test]`.
 pub(crate) fn tests(text: &str) -> BTreeSet<&str> {
     numbered_tests(text).map(|(_, name)| name).collect()
 }
 
-/// Returns the names of a file's tests and the lines that declare them, counted from 1.
+/// Returns the names of a file's tests, each with the line that declares it. Lines are counted from 1.
 fn numbered_tests(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut is_marked = false;
     (1..).zip(text.lines().map(str::trim)).filter_map(move |(n, line)| {

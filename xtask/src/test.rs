@@ -1,10 +1,16 @@
-//! `./x test`: the checks; the engine's instruction counts; every test of the workspace; the engine's worlds once
-//! more with sealed packets ([`sealed`]); then the tests that need root and create network namespaces (marked
-//! `#[ignore]` in the sources), some third-party suites ([`transparency`]), and the lab's experiments in their quick
-//! form ([`lab`]). Their packages are installed meanwhile ([`packages`]). Each part starts with a line that reports
-//! the time so far. Ends with one line of counts over all parts.
+//! `./x test`: runs all checks and tests. Each part starts with a line that reports the time so far. The last line has the counts of all
+//! parts.
 //!
-//! Namespace tests mostly wait, so four of them run at a time ([`in_namespaces`]). Failed ones are run a second time ([`again`]).
+//! 1. The checks ([`check`]).
+//! 2. The engine's instruction counts ([`instructions`]).
+//! 3. Every test of the workspace that needs no root.
+//! 4. The engine's worlds once more, with sealed packets ([`sealed`]).
+//! 5. With root only: the tests that create network namespaces, which are marked `#[ignore]` in the sources ([`in_namespaces`]).
+//! 6. With root only: some third-party suites ([`transparency`]).
+//! 7. With root only: the lab's experiments in their quick form ([`lab`]).
+//!
+//! The packages that the tests need are installed during the checks and the build ([`packages`]). Namespace tests mostly wait, so up to
+//! four of them run at a time. Failed ones get a second attempt ([`again`]).
 
 pub(crate) mod again;
 mod packages;
@@ -19,8 +25,8 @@ use packages::Packages;
 use run::counted;
 use testbed::process::now;
 
-/// Modules of the engine's tests that are left out: they look into packets to a large part, seal them by themselves, or
-/// take long and learn little from sealed packets.
+/// Modules of the engine's tests that do not run with sealed packets. These modules mostly examine packets, seal packets themselves, or
+/// take long and test little of sealing.
 const NOT_SEALED: [&str; 14] = [
     "addresses::",
     "advertising::",
@@ -38,10 +44,10 @@ const NOT_SEALED: [&str; 14] = [
     "takeover::",
 ];
 
-/// Cargo's arguments for the tests that create network namespaces, without the packages.
+/// Cargo's arguments for the tests that create network namespaces. The choice of packages follows.
 const IN_NAMESPACES: [&str; 5] = ["test", "--no-fail-fast", "--lib", "--bins", "--tests"];
 
-/// `./x test`.
+/// Runs `./x test`.
 pub(crate) fn run(words: &[String]) -> Result<Outcome> {
     if let Some((_, suites)) = words.split_first().filter(|(first, _)| *first == "--transparency") {
         return transparency::run(suites);
@@ -78,8 +84,8 @@ pub(crate) fn run(words: &[String]) -> Result<Outcome> {
     Ok(totals.close())
 }
 
-/// Runs the tests that create network namespaces: those of `testbed` together with all others, and then those of guests with another
-/// kernel, whose clocks need a processor.
+/// Runs the tests that create network namespaces. The tests of `testbed` run at the same time as most others. The tests with guests run
+/// afterwards, because a guest's clock needs a processor.
 fn in_namespaces() -> Result<Totals> {
     let group = |packages: &[&str]| {
         let words = [&IN_NAMESPACES[..], packages, &["--", "--ignored", "--test-threads=2"]].concat();
@@ -96,7 +102,7 @@ fn in_namespaces() -> Result<Totals> {
     Ok(totals)
 }
 
-/// Plays the engine's worlds with sealed packets (`SIM_PROTECTED`), except [`NOT_SEALED`].
+/// Runs the engine's worlds with sealed packets (`SIM_PROTECTED`), except the modules in [`NOT_SEALED`].
 fn sealed() -> Result<Totals> {
     let mut command = cargo(&["test", "--package", "sctp-engine", "--test", "engine", "--"]);
     for module in NOT_SEALED {

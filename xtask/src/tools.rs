@@ -1,10 +1,10 @@
-//! Runs other programs, and locates the project. Callers judge the status.
+//! Runs other programs, and locates the project. Callers judge the exit status.
 
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The folders of the workspace's crates, one for each product.
+/// Folders of the workspace's crates, one for each product.
 pub(crate) const PRODUCTS: [&str; 7] = ["engine", "net", "daemon", "sockets", "sip", "common", "lab"];
 
 /// Returns the workspace's root directory.
@@ -13,20 +13,20 @@ pub(crate) fn root() -> PathBuf {
     here.parent().unwrap_or(here).to_path_buf()
 }
 
-/// Returns a command of the cargo that built this program, in the workspace's root.
+/// Returns a command for the cargo that built this program. Its working directory is the workspace's root.
 pub(crate) fn cargo(args: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(args).current_dir(root()).stdin(Stdio::null());
     command
 }
 
-/// Runs to the end with our own output; returns true for exit status 0.
+/// Runs a program to its end. The program writes to our own output. Returns true for exit status 0.
 pub(crate) fn succeeds(command: &mut Command) -> Result<bool> {
     let status = command.status().with_context(|| format!("cannot start {:?}", command.get_program()))?;
     Ok(status.success())
 }
 
-/// Returns the standard output of a program that must succeed.
+/// Returns the standard output of a program, which must succeed.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let output = command
         .stderr(Stdio::inherit())
@@ -36,13 +36,13 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Returns true if a command of this name is in PATH.
+/// Reports whether a command of this name is in PATH.
 pub(crate) fn has(name: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|dir| dir.join(name).is_file())
 }
 
-/// Builds all programs as the tests use them, and returns their directory: this program's own.
+/// Builds all programs as the tests use them. Returns their directory, which is also this program's directory.
 pub(crate) fn built_programs() -> Result<PathBuf> {
     let exe = std::env::current_exe().context("cannot determine this program's path")?;
     anyhow::ensure!(

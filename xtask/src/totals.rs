@@ -1,4 +1,4 @@
-//! Counts of passed, failed, skipped and flaky, over all parts of a run, and the closing lines.
+//! Counts of passed, failed, skipped and flaky checks and tests, over all parts of a run, and the closing lines.
 
 use crate::Outcome;
 use std::fmt;
@@ -7,17 +7,17 @@ use std::ops::AddAssign;
 /// Counts of single checks or tests.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Totals {
-    /// Judged right.
+    /// Number of checks and tests judged right.
     pub(crate) passed: u64,
-    /// Judged wrong, or could not be judged.
+    /// Number of checks and tests judged wrong, or not judged because of an error.
     pub(crate) failed: u64,
-    /// Not run here.
+    /// Number of checks and tests that did not run on this host.
     pub(crate) skipped: u64,
-    /// Passed, but only at a second attempt; these are among the passed ones.
+    /// Number of tests that passed only at a second attempt. They count as passed too.
     pub(crate) flaky: u64,
-    /// Names of the failed ones, as far as they are known.
+    /// Names of the failed ones, if known.
     pub(crate) failures: Vec<String>,
-    /// The last lines that each failed or flaky test printed, with a heading.
+    /// Last lines that each failed or flaky test printed, with a heading.
     pub(crate) details: Vec<String>,
 }
 
@@ -28,7 +28,7 @@ impl Totals {
         Self { passed: u64::from(good), failed: u64::from(!good), failures, ..Self::default() }
     }
 
-    /// Prints the details and the names of the failed ones, and then the counts; returns the result of the command.
+    /// Prints the details, the names of the failed ones and then the counts. Returns the outcome of the command.
     pub(crate) fn close(&self) -> Outcome {
         self.details.iter().for_each(|line| println!("{line}"));
         for name in &self.failures {
@@ -38,19 +38,19 @@ impl Totals {
         if self.failed == 0 { Outcome::Good } else { Outcome::Bad }
     }
 
-    /// Whether the name of each failed one is known. A test program that died names no failed test.
+    /// Reports whether the name of each failed one is known. A test program that died reports no failed test.
     pub(crate) fn has_all_names(&self) -> bool {
         self.failures.len() as u64 == self.failed
     }
 
-    /// Recounts `count` passed ones as skipped.
+    /// Counts up to `count` of the passed ones as skipped instead.
     pub(crate) fn skip(&mut self, count: u64) {
         let count = count.min(self.passed);
         self.passed -= count;
         self.skipped += count;
     }
 
-    /// Parses cargo's `test result:` line; `None` for any other line.
+    /// Parses cargo's `test result:` line. Returns `None` for any other line.
     pub(crate) fn from_cargo_line(line: &str) -> Option<Self> {
         let counts = line.trim().strip_prefix("test result: ")?;
         let number = |label: &str| {

@@ -1,11 +1,13 @@
-//! `./x test --transparency`: third-party test suites, once over plain TCP and once with every connection
-//! forced over SCTP, must have the same result, test by test.
+//! `./x test --transparency`: runs third-party test suites once over plain TCP, and once with every connection forced over SCTP. Both runs
+//! must have the same result, test by test.
 //!
-//! There are two kinds of worlds. Suites that talk to 127.0.0.1 run in a namespace whose one daemon carries the
-//! host's connections to itself (setting `loopback`), so each crosses it twice; suites of programs and servers
-//! run between two hosts with a daemon each. Control and trial differ only in the daemons. The daemons' own
-//! counters prove that the connections used SCTP. Each difference must be in
-//! `tests/transparency/exceptions.toml` with its reason, and each entry there must be a difference.
+//! There are two kinds of worlds. Suites that talk to 127.0.0.1 run in a single namespace. Its daemon carries the host's connections to
+//! itself (setting `loopback`), so each connection crosses the daemon twice. Suites of programs and servers run between two hosts with a
+//! daemon each. The two runs, control and trial, differ only in the daemons.
+//!
+//! The daemons' own counters prove that the connections used SCTP. Each difference must be in `tests/transparency/exceptions.toml` with its
+//! reason. An entry whose test passes in both runs is a fault, unless the entry allows it (`passes_sometimes`). An entry without a test is
+//! a fault too.
 //!
 //! Begin with [`suites::SUITES`], then [`judge`].
 
@@ -26,11 +28,10 @@ use suites::{SUITES, Suite};
 use testbed::Programs;
 use testbed::process::now;
 
-/// Number of suites that `./x test` runs at once, as for namespace tests. They consist of servers and clients
-/// that wait for each other.
+/// Number of suites that `./x test` runs at once. They consist of servers and clients that mostly wait for each other.
 const QUICK_AT_ONCE: usize = 2;
 
-/// `./x test --transparency [SUITE ...]`: all suites, or those whose names contain one of the words.
+/// Runs `./x test --transparency [SUITE ...]`: all suites, or those whose names contain one of the words.
 pub(crate) fn run(words: &[String]) -> Result<Outcome> {
     ensure!(testbed::is_root(), "making network namespaces needs root");
     let programs = optimised::daemon_and_commands()?;
@@ -41,8 +42,7 @@ pub(crate) fn run(words: &[String]) -> Result<Outcome> {
     Ok(totals.close())
 }
 
-/// Runs the quick suites, for `./x test`, with the programs built next to this one. One that failed gets a second
-/// attempt.
+/// Runs the quick suites for `./x test`, with the programs built next to this one. A suite that failed gets a second attempt.
 pub(crate) fn quick() -> Result<Totals> {
     let programs = Programs::find()?;
     let chosen: Vec<&Suite> = SUITES.iter().filter(|suite| suite.is_quick).collect();
@@ -53,7 +53,7 @@ pub(crate) fn quick() -> Result<Totals> {
     })
 }
 
-/// Runs these suites, `at_once` of them concurrently, in order.
+/// Runs these suites in order, `at_once` of them concurrently.
 fn judged(chosen: &[&Suite], programs: &Programs, at_once: usize) -> Result<Totals> {
     let exceptions = Exceptions::read()?;
     let left = Mutex::new(chosen.iter());
@@ -75,7 +75,7 @@ fn judged(chosen: &[&Suite], programs: &Programs, at_once: usize) -> Result<Tota
     })
 }
 
-/// Judges a suite, and prints everything about it at its end.
+/// Judges a suite. Prints everything about the suite at its end.
 fn judge_and_print(suite: &Suite, programs: &Programs, exceptions: &Exceptions) -> Totals {
     if let Some(missing) = suite.missing() {
         println!("skipped {}: {missing} is missing (scripts/setup.sh)", suite.name);
@@ -92,7 +92,7 @@ fn judge_and_print(suite: &Suite, programs: &Programs, exceptions: &Exceptions) 
     Totals::of(&suite.label(), faults.is_empty())
 }
 
-/// Runs a suite twice and returns the faults; other messages go to `messages`.
+/// Runs a suite without daemons and with daemons. Returns the faults, and adds other messages to `messages`.
 fn judge(
     suite: &Suite,
     programs: &Programs,
@@ -119,7 +119,8 @@ fn passed(results: &Results) -> usize {
     results.values().filter(|verdict| **verdict == Verdict::Passed).count()
 }
 
-/// Returns tests with different ends without an exception, and exceptions without a difference.
+/// Returns a message for each fault: too few tests passed over TCP, a test ended differently without an exception, or an exception is not
+/// needed or has no test.
 fn differences(
     suite: &Suite,
     control: &Results,

@@ -1,7 +1,8 @@
 //! The Debian package of `./x deb`, unpacked and inspected with the tools that will process it.
 //!
-//! Needs `sctpifyd`, `sctpify`, `shimrules`, `linkemu`, `sctpify-sip` and `sctpify-ua` built next to this test
-//! (`./x test` does this) or in SCTPIFY_BIN_DIR, and the packages in scripts/packages.txt.
+//! Needs the programs `sctpifyd`, `sctpify`, `shimrules`, `linkemu`, `sctpify-router`, `sctpify-sip` and `sctpify-ua`, and the library
+//! `libsctpify.so`. They must be next to this test, where `./x test` builds them, or in SCTPIFY_BIN_DIR. Also needs the packages in
+//! scripts/packages.txt.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -11,7 +12,7 @@ use std::sync::LazyLock;
 
 use testbed::Programs;
 
-/// Built and unpacked once.
+/// The package, which is built and unpacked once.
 static PACKAGE: LazyLock<Package> = LazyLock::new(Package::make);
 
 struct Package {
@@ -88,7 +89,7 @@ fn programs_pages_and_documents_lie_where_debian_has_them_and_lintian_finds_no_f
 #[ignore = "needs the programs built, and Debian's tools"]
 fn completions_load_in_bash_zsh_and_fish() {
     let package = &*PACKAGE;
-    // A program, its subcommand, the start of a word, and its completion.
+    // A program, one of its subcommands, the start of a word, and the completion of this word.
     for (program, command, begin, whole) in [
         ("sctpify", "", "cap", "capture"),
         ("sctpify-sip", "", "conn", "connections"),
@@ -129,11 +130,12 @@ fn systemd_takes_the_units_and_finds_their_exposure_low() {
     judged("sctpify-sip.service", "25");
 }
 
-/// Returns the text of a unit without systemd faults, and with at most this exposure, in tenths.
+/// Returns the text of a unit. Checks that systemd finds no fault in the unit, and that its security exposure is at most
+/// `exposure_tenths_max`, in tenths.
 fn judged(name: &str, exposure_tenths_max: &str) -> String {
     let package = &*PACKAGE;
     let text = fs::read_to_string(package.path("usr/lib/systemd/system").join(name)).unwrap();
-    // Its programs are not installed here.
+    // The unit's programs are not installed on this host, so use those of the unpacked package.
     let unit = package.tree.with_file_name(name);
     fs::write(&unit, text.replace("/usr/sbin", &package.path("usr/sbin").display().to_string())).unwrap();
     let mut verify = Command::new("systemd-analyze");

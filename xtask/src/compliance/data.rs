@@ -3,8 +3,8 @@
 //! ```toml
 //! rfc = 9260
 //! title = "Stream Control Transmission Protocol"
-//! open = 0        # requirements that nobody has judged: may only shrink
-//! untested = 12   # obeyed, but no test cites them: may only shrink
+//! open = 0        # limit on requirements that nobody has judged: it may only shrink
+//! untested = 12   # limit on requirements that no test cites: it may only shrink
 //! [requirements]
 //! "5.1-6" = { level = "MUST NOT", text = "keep nothing of a peer after INIT ACK" }
 //! "6.2-3" = { level = "SHOULD", text = "...", not = "why we do otherwise" }

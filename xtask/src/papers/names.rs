@@ -1,4 +1,4 @@
-//! Checks that the names on the page exist, using the sources as text, without building anything.
+//! Checks that the names on the page exist. Reads the sources as text, and builds nothing.
 
 use super::page::Mention;
 use crate::links::anchor;
@@ -7,16 +7,16 @@ use crate::tools::PRODUCTS;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The folder of the tests with real hosts, which the page names without their crate.
+/// Folder of the tests with real hosts. The page names these tests without their crate.
 const HOST_TESTS: &str = "lab/testbed/tests";
 
-/// The folder of experiments' manifests.
+/// Folder of the experiments' manifests.
 const EXPERIMENTS: &str = "lab/lab/experiments";
 
-/// The table of the daemon's settings.
+/// File with the table of the daemon's settings.
 const SETTINGS: &str = "daemon/rules/src/settings.rs";
 
-/// Returns the fault of something mentioned by `page`, which has this text.
+/// Returns the fault of a mention on `page` if the mentioned thing does not exist. `text` is the text of the page.
 pub(super) fn fault(root: &Path, page: &str, text: &str, mention: &Mention) -> Option<String> {
     match mention {
         Mention::Test { file, function } => {

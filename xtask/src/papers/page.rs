@@ -13,13 +13,13 @@
 
 use std::fmt::Write;
 
-/// The header of a table of items.
+/// Header of a table of items.
 const COLUMNS: [&str; 4] = ["item", "here", "shown by", "how it differs"];
 
-/// The possible starts of a row's last cell, in bold.
+/// Verdicts. The last cell of a row begins with one of them, in bold.
 const VERDICTS: [&str; 6] = ["same", "more", "differs", "part", "missing", "background"];
 
-/// Verdicts of rows without anything to show.
+/// Verdicts of rows that need no evidence.
 const NOTHING_TO_SHOW: [&str; 2] = ["missing", "background"];
 
 /// A mention of something that must exist.
@@ -29,17 +29,17 @@ pub(super) enum Mention {
     Test { file: String, function: String },
     /// A code span with `::` that is not a test.
     NoTest(String),
-    /// An experiment, and an expectation of it.
+    /// An experiment, and optionally one of its expectations.
     Experiment { id: String, expectation: Option<String> },
     /// A setting of the daemon.
     Setting(String),
     /// A file or folder.
     Path(String),
-    /// A document, and a heading of it; the page itself if the document is empty.
+    /// A document, and optionally one of its headings. An empty name of the document means the page itself.
     Link { document: String, heading: Option<String> },
 }
 
-/// The parsed page. Lines count from 1.
+/// The parsed page. Lines are counted from 1.
 #[derive(Debug, Default)]
 pub(super) struct Page {
     pub(super) mentions: Vec<(usize, Mention)>,
@@ -105,7 +105,7 @@ impl Page {
         }
     }
 
-    /// Formats the number of items, and the number for each verdict.
+    /// Formats the total number of items, and the number for each verdict.
     pub(super) fn summary(&self) -> String {
         let mut out = format!("papers: {} items:", self.counts.iter().sum::<usize>());
         for (n, (verdict, count)) in VERDICTS.iter().zip(self.counts).enumerate() {
@@ -115,14 +115,14 @@ impl Page {
     }
 }
 
-/// A part of a line.
+/// Part of a line: words, or a code span.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Piece<'a> {
     Words(&'a str),
     Code(&'a str),
 }
 
-/// Splits a line at its backticks; none if a code span is unterminated.
+/// Splits a line at its backticks. Returns `None` if a code span does not end on the line.
 fn pieces(line: &str) -> Option<Vec<Piece<'_>>> {
     let parts: Vec<&str> = line.split('`').collect();
     let piece = |(n, part)| if n % 2 == 0 { Piece::Words(part) } else { Piece::Code(part) };
@@ -134,14 +134,14 @@ fn mentions(pieces: &[Piece<'_>]) -> Vec<Mention> {
     for piece in pieces {
         match piece {
             Piece::Code(code) => mentions.extend(named(code)),
-            // A link's text may contain code: its target still follows `](`.
+            // A link's text may contain code. The link's target still follows `](`.
             Piece::Words(words) => mentions.extend(words.split("](").skip(1).filter_map(link)),
         }
     }
     mentions
 }
 
-/// Returns the mention in a code span.
+/// Returns the mention in a code span, if it has one.
 fn named(code: &str) -> Option<Mention> {
     if code.contains("::") {
         let parts = code.split_once("::").filter(|(file, function)| {
@@ -166,7 +166,7 @@ fn named(code: &str) -> Option<Mention> {
     is_path.then(|| Mention::Path(code.to_owned()))
 }
 
-/// Parses a link's text, from its target on; none if it leaves the project.
+/// Parses a link from its target on. Returns `None` if the target is outside of the project.
 fn link(text: &str) -> Option<Mention> {
     let target = text.split(')').next()?;
     if target.contains("://") {
@@ -176,7 +176,7 @@ fn link(text: &str) -> Option<Mention> {
     Some(Mention::Link { document: document.to_owned(), heading: heading.map(str::to_owned) })
 }
 
-/// Returns the cells of a table's row, trimmed; none for another line. `\|` and pipes in code do not split.
+/// Returns the trimmed cells of a table's row, or an empty list for any other line. `\|` and pipes in code do not split cells.
 fn cells(pieces: &[Piece<'_>]) -> Vec<String> {
     let mut cells = vec![String::new()];
     for piece in pieces {

@@ -1,9 +1,9 @@
 //! One planted bug: a unified diff with a head.
 //!
-//! The head's first line describes the bug; a line `Caught by:` names the tests that should catch it (parts of
-//! their names). Line numbers are ignored: the lines that a hunk removes, with their context, must occur
-//! exactly once in the file. So the patch follows the code and never applies in the wrong place. Begin at
-//! [`Patch::applied`].
+//! The first line of the head describes the bug. A line `Caught by:` names the tests that should catch the bug, by parts of their names.
+//!
+//! Line numbers are ignored. Instead, the lines that a hunk removes, with their context, must occur exactly once in the file. So the patch
+//! follows the code and never applies in the wrong place. Begin at [`Patch::applied`].
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,9 +14,9 @@ use anyhow::{Context, Result, bail, ensure};
 /// A planted bug.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Patch {
-    /// The file's name without its extension.
+    /// Name of the file without its extension.
     pub(crate) name: String,
-    /// Parts of the names of tests that should catch it.
+    /// Parts of the names of the tests that should catch the bug.
     pub(crate) filters: Vec<String>,
     hunks: Vec<Hunk>,
 }
@@ -74,7 +74,7 @@ impl Patch {
     }
 }
 
-/// Removes RFC citations, which come and go between lines of code; patches omit them.
+/// Removes RFC citations, because citations are added and removed between lines of code. Patches omit them.
 fn without_citations(text: &str) -> String {
     let is_citation =
         |line: &&str| line.trim_start().starts_with("//= ") || line.trim_start().starts_with("//# ");

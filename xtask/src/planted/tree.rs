@@ -1,7 +1,7 @@
-//! The scratch copy of the sources, built and tested with one bug or none.
+//! Scratch copy of the sources, which is built and tested with one bug or without a bug.
 //!
-//! The copy keeps unchanged files untouched, so cargo rebuilds only what a bug affects. Invariant: outside of
-//! [`Tree::plant`] and [`Planted::remove`] the copy equals the sources. Begin at [`Tree::new`].
+//! Unchanged files are not rewritten in the copy, so cargo rebuilds only the parts that a bug affects. Invariant: the copy equals the
+//! sources, except between [`Tree::plant`] and [`Planted::remove`]. Begin at [`Tree::new`].
 
 use std::fmt;
 use std::fs::{self, File};
@@ -17,19 +17,19 @@ use serde_json::Value;
 use super::patch::Patch;
 use crate::tools::{PRODUCTS, cargo, root};
 
-/// Parts of the sources that cargo needs to build the engine's tests, beside the products' folders.
+/// Parts of the sources that cargo needs to build the engine's tests, in addition to the products' folders.
 const COPIED: [&str; 4] = ["Cargo.toml", "Cargo.lock", "rust-toolchain.toml", "xtask"];
 
-/// The result of a run of the engine's tests.
+/// Result of a run of the engine's tests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Nothing failed.
     AllPassed,
     /// The first test that failed.
     Failed(String),
-    /// The program died.
+    /// The test program died with this exit status.
     Died(String),
-    /// It did not end within the limit.
+    /// The tests did not end within the limit.
     Endless,
 }
 
@@ -48,11 +48,11 @@ impl fmt::Display for Verdict {
 pub(crate) struct Tree {
     sources: PathBuf,
     build: PathBuf,
-    /// Held as long as the copy is in use.
+    /// Lock that is held while the copy is in use.
     _lock: File,
 }
 
-/// A bug in the copy.
+/// A bug that is planted in the copy.
 #[must_use = "a bug that is not removed spoils the next"]
 pub(crate) struct Planted {
     originals: Vec<(PathBuf, String)>,
@@ -81,7 +81,7 @@ impl Tree {
         Ok(Tree { sources, build: scratch.join("build"), _lock: lock })
     }
 
-    /// Applies the bug to the copy.
+    /// Applies a bug to the copy.
     pub(crate) fn plant(&self, patch: &Patch) -> Result<Planted> {
         let mut originals = Vec::new();
         for (path, text) in patch.applied(&self.sources)? {
@@ -91,8 +91,8 @@ impl Tree {
         Ok(Planted { originals })
     }
 
-    /// Builds the copy and runs the engine's tests whose names contain one of `filters`, or all of them, until
-    /// one fails, for at most `limit`.
+    /// Builds the copy, and runs the engine's tests whose names contain one of `filters`. Without filters, runs all tests. Stops at the
+    /// first failure, or after `limit`.
     pub(crate) fn judge(&self, filters: &[&str], limit: Duration) -> Result<Verdict> {
         let program = self.built()?;
         let mut child = Command::new(program)
@@ -131,7 +131,7 @@ impl Tree {
         command.args(["--no-run", "--message-format=json-render-diagnostics"]);
         command.current_dir(&self.sources).env("CARGO_TARGET_DIR", &self.build);
         let output = command.output().context("cannot start cargo")?;
-        // A bug may leave code unused: warnings matter only together with errors.
+        // A bug may leave code unused, so warnings matter only together with errors.
         ensure!(output.status.success(), "it does not build:\n{}", String::from_utf8_lossy(&output.stderr));
         for line in output.stdout.split(|byte| *byte == b'\n') {
             let Ok(message) = serde_json::from_slice::<Value>(line) else { continue };
@@ -146,9 +146,9 @@ impl Tree {
 
 /// An event in the output of a test program.
 enum Seen {
-    /// This test failed; more output may follow.
+    /// This test failed. More output may follow.
     Failure(String),
-    /// It ended, with this many passed tests.
+    /// The test program ended, with this number of passed tests.
     Ended { passed: usize },
 }
 
@@ -164,7 +164,7 @@ fn read(stdout: impl std::io::Read) -> Seen {
     Seen::Ended { passed }
 }
 
-/// Makes `to` equal to `from`, without rewriting equal files.
+/// Makes `to` equal to `from`, but does not rewrite files that are equal already.
 fn mirror(from: &Path, to: &Path) -> Result<()> {
     if !from.is_dir() {
         let new = fs::read(from)?;

@@ -1,9 +1,11 @@
-//! `./x api`: compares the public API of the published crates with the listing in each crate's folder, so a review shows
-//! every change of it.
+//! `./x api`: compares the public API of the published crates with the listing in each crate's folder. So a review shows every change of
+//! the API.
 //!
-//! The listing is made from rustdoc's JSON. That format is unstable: the compiler that `rust-toolchain.toml` names must be told to
-//! write it (`RUSTC_BOOTSTRAP`), and xtask's dependency `public-api` must know its version. Hidden items are not listed. Of derived
-//! traits only the impl is listed, and of auto traits (`Send`) only their absence. Begin with [`listing`].
+//! The listing is made from rustdoc's JSON, whose format is unstable. The compiler that `rust-toolchain.toml` names writes this format only
+//! if the variable `RUSTC_BOOTSTRAP` is set. The dependency `public-api` of xtask must know the format's version.
+//!
+//! Hidden items are not listed. A derived trait is listed as an impl only, without its items. An auto trait (`Send`) is listed only if a
+//! type lacks it. Begin with [`listing`].
 
 use super::{CRATES, Published, scratch};
 use crate::Outcome;
@@ -14,10 +16,10 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A trait that the compiler derives together with `PartialEq`.
+/// Trait that the compiler derives together with `PartialEq`.
 const COMPILERS_OWN: &str = "core::marker::StructuralPartialEq";
 
-/// `./x api [--write]`.
+/// Runs `./x api [--write]`.
 pub(crate) fn run(words: &[String]) -> Result<Outcome> {
     match words {
         [] => {
@@ -38,7 +40,7 @@ pub(crate) fn run(words: &[String]) -> Result<Outcome> {
     }
 }
 
-/// Returns a line for each item that the listings lack, or have in excess.
+/// Returns a line for each item that a listing lacks or has in excess.
 pub(crate) fn faults() -> Result<Vec<String>> {
     let mut faults = Vec::new();
     for one in &CRATES {
@@ -61,7 +63,7 @@ fn kept(one: &Published) -> PathBuf {
     one.folder().join("public-api.txt")
 }
 
-/// Returns the lines that went, then those that came.
+/// Returns the lines that only `old` has, marked with `-`, then the lines that only `new` has, marked with `+`.
 fn differences(old: &str, new: &str) -> Vec<String> {
     let set = |text: &str| text.lines().map(str::to_owned).collect::<BTreeSet<_>>();
     let (old, new) = (set(old), set(new));
@@ -69,7 +71,7 @@ fn differences(old: &str, new: &str) -> Vec<String> {
     gone.chain(new.difference(&old).map(|line| format!("+ {line}"))).collect()
 }
 
-/// Returns the public items of a crate, one a line.
+/// Returns the public items of a crate, one per line.
 fn listing(one: &Published) -> Result<String> {
     let target = scratch()?;
     let target_word = target.to_string_lossy();
@@ -90,7 +92,7 @@ fn listing(one: &Published) -> Result<String> {
     Ok(text)
 }
 
-/// Returns the items in rustdoc's JSON, in the order of their paths.
+/// Returns the items in rustdoc's JSON, in the order of their paths. The flags leave out derived impls and impls of auto traits.
 fn items(json: &Path, omits_derived: bool, omits_auto: bool) -> Result<Vec<String>> {
     let builder = Builder::from_rustdoc_json(json)
         .omit_blanket_impls(true)

@@ -1,8 +1,13 @@
-//! The packages as they would be uploaded, and a program that uses them: the examples of `sctp-engine` and `sctp-engine-tokio`, with `rand`
-//! and `tokio` as their only other dependencies.
+//! The packages as they would be uploaded, and a program that uses them. The program consists of the examples of `sctp-engine` and
+//! `sctp-engine-tokio`. Its only other dependencies are `rand` and `tokio`.
 //!
-//! The program shows that each package has all of its files, that the engine re-exports what its API needs, and that code outside of
-//! this workspace compiles against the `#[non_exhaustive]` types. Begin with [`packages_serve_a_user`].
+//! The program shows three properties:
+//!
+//! - Each package has all of its files.
+//! - The engine re-exports the items that its API needs.
+//! - Code outside of this workspace compiles against the `#[non_exhaustive]` types.
+//!
+//! Begin with [`packages_serve_a_user`].
 
 use super::{CRATES, scratch};
 use crate::tools::{cargo, root, succeeds};
@@ -12,7 +17,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// The examples that the packages have, with a common module.
+/// Examples in the packages, with their common module.
 const SOURCES: [(&str, &str); 5] = [
     ("sctp-engine", "echo_udp.rs"),
     ("sctp-engine", "file_transfer.rs"),
@@ -21,11 +26,11 @@ const SOURCES: [(&str, &str); 5] = [
     ("sctp-engine-tokio", "echo.rs"),
 ];
 
-/// Packs the crates and checks the program against the packages. Returns false if that fails.
+/// Creates the packages, and checks the program against them. Returns false if one of these steps fails.
 pub(crate) fn packages_serve_a_user() -> Result<bool> {
     let scratch = scratch()?;
     let target = scratch.to_string_lossy();
-    // Without Cargo.lock: to make one, cargo would ask the registry for crates that are not there yet.
+    // Leave out Cargo.lock: to create it, cargo would ask the registry for crates that are not published yet.
     let mut pack =
         cargo(&["package", "--quiet", "--offline", "--no-verify", "--allow-dirty", "--exclude-lockfile"]);
     pack.args(["--target-dir", &target]).args(CRATES.iter().flat_map(|one| ["--package", one.package]));
@@ -41,7 +46,7 @@ pub(crate) fn packages_serve_a_user() -> Result<bool> {
     succeeds(cargo(&check).current_dir(&dir))
 }
 
-/// Unpacks the packages below `dir`, and writes the program beside them.
+/// Unpacks the packages below `dir`, and writes the program next to them.
 fn write_user(scratch: &Path, dir: &Path) -> Result<()> {
     let bin = dir.join("src/bin");
     fs::create_dir_all(bin.join("udp"))?;
@@ -60,7 +65,7 @@ fn write_user(scratch: &Path, dir: &Path) -> Result<()> {
         writeln!(manifest, "{} = {{ path = \"{name}\" }}", one.package)?;
     }
     fs::write(dir.join("Cargo.toml"), manifest)?;
-    // The versions that this workspace has, all of which are at hand.
+    // Use the versions of this workspace, which are all available offline.
     fs::copy(root().join("Cargo.lock"), dir.join("Cargo.lock"))?;
     for (package, source) in SOURCES {
         let example = dir.join(format!("{package}-{version}")).join("examples").join(source);

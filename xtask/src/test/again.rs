@@ -1,8 +1,8 @@
-//! A second attempt, alone, for failed tests and experiments with real packets. Namespaces, guests and real time depend on
-//! other activity of the machine. A test that then passes is flaky: it has a fault, or reveals one.
+//! A second attempt, alone, for failed tests and experiments with real packets. They use namespaces, guests and real time, which depend on
+//! other activity of the machine. A test that passes at the second attempt is flaky: it has a fault, or reveals one.
 //!
-//! `tests/flaky.txt` lists the tests that have been flaky once. A run adds to it; a test that is listed already fails. Remove
-//! its line with the change that mends it.
+//! `tests/flaky.txt` lists the tests that have been flaky once. A run adds newly flaky tests to this list. A flaky test that is already
+//! listed counts as failed. Remove its line with the change that mends the test.
 
 use super::run::counted;
 use crate::tools::{cargo, root};
@@ -12,9 +12,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// The tests that were flaky once.
+/// List of the tests that were flaky once.
 const LEDGER: &str = "tests/flaky.txt";
-/// More failures than this are not a coincidence.
+/// Maximum number of failures that get a second attempt. More failures are not a coincidence.
 const MOST: usize = 5;
 
 /// Returns the counts of a run of `cargo WORDS`, after a second attempt for each failed test.
@@ -22,8 +22,8 @@ pub(crate) fn judged(first: Totals, words: &[&str]) -> Result<Totals> {
     attempted(first, |failed| counted(cargo(words).args(["--exact", "--test-threads=1"]).args(failed)))
 }
 
-/// Returns the counts of a run after a second attempt for its failures. `again` gets their names, runs them one
-/// at a time, and returns the counts.
+/// Returns the counts of a run after a second attempt for its failures. `again` gets the names of the failures, runs them one at a time,
+/// and returns the counts of this second run.
 pub(crate) fn attempted(
     mut totals: Totals,
     again: impl FnOnce(&[String]) -> Result<Totals>,
@@ -52,7 +52,7 @@ pub(crate) fn attempted(
     Ok(totals)
 }
 
-/// Adds names to a ledger; returns those that it did not have.
+/// Adds names to a ledger. Returns the names that the ledger did not have.
 fn noted<'a>(ledger: &Path, names: &[&'a str]) -> Result<BTreeSet<&'a str>> {
     let context = || ledger.display().to_string();
     if names.is_empty() {

@@ -1,15 +1,15 @@
-//! The packages that tests need, installed while everything is built: one is limited by the network, the other
-//! by the processors.
+//! Installs the packages that the tests need, at the same time as everything is built. The network limits the installation, and the
+//! processors limit the build.
 
 use crate::tools::root;
 use anyhow::{Context, Result, ensure};
 use std::process::{Child, Command, Stdio};
 
-/// A running `scripts/setup.sh`, as root; none otherwise.
+/// A running `scripts/setup.sh`, or `None` without root.
 pub(crate) struct Packages(Option<Child>);
 
 impl Packages {
-    /// Starts the installation.
+    /// Starts the installation if this process has root.
     pub(crate) fn begin() -> Result<Self> {
         let mut setup = Command::new(root().join("scripts/setup.sh"));
         setup.arg("--quiet").stdin(Stdio::null());
@@ -27,10 +27,10 @@ impl Packages {
 }
 
 impl Drop for Packages {
-    /// Waits for a running installation: a package manager must not be interrupted.
+    /// Waits for a running installation, because a package manager must not be interrupted.
     fn drop(&mut self) {
         if let Some(child) = &mut self.0 {
-            // A failure has no recipient here: an earlier error is already being reported.
+            // A failure is ignored here: an earlier error is already being reported.
             let _ = child.wait();
         }
     }

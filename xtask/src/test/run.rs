@@ -1,4 +1,4 @@
-//! One run of cargo's tests: displayed live, counted, and parsed for the names of failed tests.
+//! One run of cargo's tests. Its output is displayed live, counted, and parsed for the names of failed tests.
 
 use crate::skipped::Skipped;
 use crate::totals::Totals;
@@ -6,11 +6,11 @@ use anyhow::{Context, Result};
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-/// The closing lines of `./x test` show this many of the last lines of each failed test.
+/// Number of lines that the end of `./x test` shows of each failed test: the last ones.
 const DETAILS_MAX: usize = 20;
 
-/// Runs a cargo command, displays its output live, and returns the sums of cargo's result lines and the names of
-/// failed tests. A bad exit status without a failed test counts as one failure.
+/// Runs a cargo command and displays its output live. Returns the sums of cargo's result lines, and the names of failed tests. A bad exit
+/// status without a failed test counts as one failure.
 pub(crate) fn counted(command: &mut Command) -> Result<Totals> {
     let skipped = Skipped::of(command)?;
     let mut child = command.stdout(Stdio::piped()).spawn().context("cannot start cargo")?;
@@ -34,18 +34,18 @@ pub(crate) fn counted(command: &mut Command) -> Result<Totals> {
     Ok(totals)
 }
 
-/// Returns the test whose failure a line reports.
+/// Returns the name of the test whose failure a line reports.
 fn failed(line: &str) -> Option<&str> {
     let (name, end) = line.strip_prefix("test ")?.split_once(" ... ")?;
     (end.split([' ', ',']).next() == Some("FAILED")).then_some(name)
 }
 
-/// The output of failed tests, of which cargo shows each under a heading after the last test of a program.
+/// Output of failed tests. After the last test of a program, cargo shows the output of each failed test under a heading.
 #[derive(Default)]
 struct Details {
-    /// The headings and the last lines of each output.
+    /// The headings, each with the last lines of its output.
     lines: Vec<String>,
-    /// The number of lines of the current output, or `None` outside of one.
+    /// Number of lines kept of the current output, or `None` outside of an output.
     length: Option<usize>,
 }
 
@@ -70,7 +70,7 @@ impl Details {
     }
 }
 
-/// Hides empty results and blank lines; keeps each test's line as progress.
+/// Reports whether a line is worth showing: any line except empty results and blank lines. The line of each test shows the progress.
 fn is_worth_showing(line: &str) -> bool {
     let is_empty_result = line.starts_with("test result: ok. 0 passed; 0 failed; 0 ignored");
     !(line.is_empty() || line == "running 0 tests" || is_empty_result)

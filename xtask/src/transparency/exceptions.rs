@@ -20,13 +20,13 @@ struct Exception {
     suite: String,
     test: String,
     reason: String,
-    /// The test depends on time, and passes in some runs.
+    /// True if the test depends on time and passes in some runs.
     #[serde(default)]
     passes_sometimes: bool,
 }
 
 impl Exceptions {
-    /// Reads the list; an exception without a reason is an error.
+    /// Reads the list. An exception without a reason is an error.
     pub(crate) fn read() -> Result<Self> {
         let path = root().join("tests/transparency/exceptions.toml");
         let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
@@ -37,14 +37,13 @@ impl Exceptions {
         Ok(list)
     }
 
-    /// Returns the reason why this test of this suite may end differently, and whether it may pass
-    /// nevertheless.
+    /// Returns the reason why this test of this suite may end differently, and whether the test may also pass.
     pub(crate) fn reason(&self, suite: &str, test: &str) -> Option<(&str, bool)> {
         let found = self.exception.iter().find(|one| one.suite == suite && one.test == test);
         found.map(|one| (one.reason.as_str(), one.passes_sometimes))
     }
 
-    /// Returns the listed tests of this suite that the suite does not have.
+    /// Returns the listed tests of this suite that are not among its results.
     pub(crate) fn unknown<'a>(
         &'a self,
         suite: &'a str,

@@ -1,12 +1,12 @@
-//! The environment of a suite: one host that talks to itself, or two; with daemons or without. Also the
-//! daemons' counts.
+//! The environment of a suite: one host that talks to itself, or two hosts, with daemons or without. Also the daemons' counts of
+//! connections.
 
 use anyhow::{Context, Result};
 use serde_json::Value;
 use std::fmt;
 use testbed::{Daemon, Host, Lab, Link, Offloads, Programs};
 
-/// Makes all connections of the host use SCTP, however long that takes on a busy machine.
+/// Configuration that makes all connections of the host use SCTP, however long that takes on a busy machine.
 const CONFIGURATION: &str = "default_local_enable = true
 default_remote_enable = true
 race_timer_ms = 3000
@@ -14,10 +14,10 @@ init_rtx_max = 12
 learn = false
 ";
 
-/// The kind of world that a suite needs.
+/// Kind of world that a suite needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum World {
-    /// One host; its connections to itself are carried.
+    /// One host that connects to itself.
     Alone,
     /// Two hosts on one link.
     Pair,
@@ -59,7 +59,7 @@ impl Field {
         Ok(field)
     }
 
-    /// Returns the daemons' counts of all connections.
+    /// Returns the connection counts of all daemons, added up.
     pub(crate) fn connection_counts(&self) -> Result<ConnectionCounts> {
         let mut counts = ConnectionCounts::default();
         for daemon in &self.daemons {
@@ -75,11 +75,11 @@ impl Field {
 #[derive(Default)]
 pub(crate) struct ConnectionCounts {
     over_sctp: u64,
-    /// To `::1`, to themselves, or sent by nobody.
+    /// Connections that remain plain TCP: to `::1`, from a socket to itself, or whose sender no longer waits.
     by_rule: u64,
-    /// Refused by the server's host, over TCP as well.
+    /// Connections that the server's host refused, as it would over TCP.
     refused: u64,
-    /// Fell back for another reason.
+    /// Connections that fell back to TCP for another reason.
     strayed: u64,
     why: Vec<String>,
 }
@@ -97,7 +97,7 @@ impl ConnectionCounts {
         self.why.extend(others.iter().map(|fallback| fallback.to_string()));
     }
 
-    /// Returns the fault in the counts: too few connections over SCTP, or fallbacks without a refusal.
+    /// Returns the fault in the counts, if any: too few connections over SCTP, or fallbacks without a refusal.
     pub(crate) fn fault(&self, connections_min: u64) -> Option<String> {
         if self.over_sctp < connections_min {
             return Some(format!("{} connections over SCTP, fewer than {connections_min}", self.over_sctp));

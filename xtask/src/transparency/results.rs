@@ -1,4 +1,4 @@
-//! The results of a suite's tests, by name, and the parsers of suites' output.
+//! Results of a suite's tests by name, and the parsers of the suites' output.
 
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ pub(crate) enum Verdict {
     Passed,
     Failed,
     Skipped,
-    /// It was started, or run the other time, and never ended.
+    /// The test started and never ended, or only the control run has it.
     Missing,
 }
 
@@ -25,10 +25,10 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// Tests by name.
+/// Verdicts of tests by name.
 pub(crate) type Results = BTreeMap<String, Verdict>;
 
-/// Parses lines of "ok NAME", "not ok NAME" and "skip NAME"; ignores other lines.
+/// Parses lines of "ok NAME", "not ok NAME" and "skip NAME". Ignores other lines.
 pub(crate) fn of_lines(text: &str) -> Results {
     let verdicts = [("ok ", Verdict::Passed), ("not ok ", Verdict::Failed), ("skip ", Verdict::Skipped)];
     let read = |line: &str| {
@@ -48,7 +48,7 @@ struct GoEvent {
     test: Option<String>,
 }
 
-/// Parses the output of `go test -json`. Subtests count with their tests: some have other names in each run.
+/// Parses the output of `go test -json`. A subtest is not listed, because its name can differ from run to run. It counts with its test.
 pub(crate) fn of_go(text: &str) -> Results {
     let mut results = Results::new();
     for event in text.lines().filter_map(|line| serde_json::from_str::<GoEvent>(line).ok()) {

@@ -9,20 +9,20 @@ use std::time::Duration;
 
 /// Limit on one run of a suite.
 const LIMIT: Duration = Duration::from_secs(600);
-/// Python's tests are with the distribution's Python, not with others in PATH.
+/// The distribution's Python, which has Python's own tests. Other versions in PATH may not have them.
 const PYTHON: &str = "/usr/bin/python3";
 
 /// One suite.
 pub(crate) struct Suite {
     pub(crate) name: &'static str,
     pub(crate) world: World,
-    /// Include it in `./x test`.
+    /// True if `./x test` includes the suite.
     pub(crate) is_quick: bool,
-    /// Programs of scripts/packages-optional.txt that it needs.
+    /// Programs of scripts/packages-optional.txt that the suite needs.
     programs: &'static [&'static str],
-    /// Minimum of tests that pass over plain TCP: with fewer, the suite is not the expected one.
+    /// Minimum number of tests that pass over plain TCP. With fewer, the suite is not the expected one.
     pub(crate) passed_min: usize,
-    /// Minimum number of connections.
+    /// Minimum number of connections over SCTP.
     pub(crate) connections_min: u64,
     kind: Kind,
 }
@@ -33,7 +33,7 @@ enum Kind {
     Go(&'static [&'static str]),
     /// `python3 -m unittest` with these arguments.
     Python(&'static [&'static str]),
-    /// A script of `tests/transparency`, run outside the hosts.
+    /// A script of `tests/transparency`, which runs outside of the hosts.
     Script(&'static str),
 }
 
@@ -227,17 +227,17 @@ pub(crate) const SUITES: &[Suite] = &[
 ];
 
 impl Suite {
-    /// Returns its name among the results of `./x test`.
+    /// Returns the suite's name among the results of `./x test`.
     pub(crate) fn label(&self) -> String {
         format!("suite {}", self.name)
     }
 
-    /// Returns the first program that it needs and this host lacks.
+    /// Returns the first program that the suite needs and this host lacks.
     pub(crate) fn missing(&self) -> Option<&'static str> {
         self.programs.iter().find(|name| !has(name)).copied()
     }
 
-    /// Runs the suite to its end.
+    /// Runs the suite to its end. Returns the results of its tests.
     pub(crate) fn run(&self, field: &Field) -> Result<Results> {
         let finished = field.alpha.run(self.name, self.command(field)?, LIMIT)?;
         let results = match self.kind {
