@@ -1,4 +1,4 @@
-//! `./x deb`: a Debian package of the programs, their manual pages, completions and systemd unit, in `target/deb`.
+//! `./x deb`: a Debian package of the programs, their manual pages, completions and systemd units, in `target/deb`.
 //!
 //! Builds optimised programs. With `--static`, it builds them for musl, so they need no libraries (run `rustup target add` first). With
 //! `--bins DIR`, it packages programs that are already built.

@@ -67,7 +67,7 @@ fn broken(root: &Path, pages: &BTreeMap<PathBuf, String>) -> Vec<String> {
     faults
 }
 
-/// Returns one sentence for each page of `docs` that its summary does not list.
+/// Returns one sentence for each page of `docs` that `docs/SUMMARY.md` does not list.
 fn unlisted(pages: &BTreeMap<PathBuf, String>) -> Vec<String> {
     let docs = Path::new("docs");
     let Some(summary) = pages.get(&docs.join("SUMMARY.md")) else { return Vec::new() };

@@ -1,4 +1,4 @@
-//! Checks `docs/papers.md`, which lists what the project does with each item of the papers. Every name on the page must exist.
+//! Checks `docs/papers.md`, which lists the project's treatment of each item of the papers. Every name on the page must exist.
 //!
 //! Parses the page and the sources as text, and builds nothing. Only names in one of the page's forms are checked. A code span with `::`
 //! always means a test, so the check finds typos in a test's form. Readers must judge the page's statements about a test.

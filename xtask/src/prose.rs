@@ -13,7 +13,7 @@ use unicode_segmentation::UnicodeSegmentation;
 use crate::links::pages;
 use crate::tools::root;
 
-/// Limit on the words of a sentence.
+/// Limit on the number of words in a sentence.
 const LONGEST: usize = 45;
 /// Limit on the mean length of a page's sentences outside tables, in words.
 const MEAN: usize = 22;

@@ -18,7 +18,7 @@ struct Published {
     package: &'static str,
     /// Name in code, and name of the crate's folder in `engine`.
     name: &'static str,
-    /// Features that its pages on docs.rs show (`package.metadata.docs.rs`).
+    /// Features that the crate's pages on docs.rs show (`package.metadata.docs.rs`).
     features: &'static str,
 }
 

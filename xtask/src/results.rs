@@ -1,5 +1,5 @@
-//! Checks the pages of `docs/results`. Each part that a command writes must be on its page and have its origin. The front page must link to
-//! each page that has figures.
+//! Checks the pages of `docs/results`. Each part that a command writes must be on its page, with the origin of its figures. The front page
+//! must link to each page that has figures.
 //!
 //! Benchmarks name their pages in `xtask/src/bench.rs`, experiments in their manifests. A part without text waits for its first run. Until
 //! then, the other tables of the page are valid. Begin with [`faults`].
@@ -14,7 +14,7 @@ use std::path::Path;
 
 /// Directory of the pages.
 const PAGES: &str = "docs/results";
-/// Front page, which links to all other pages.
+/// Front page, which links to the other pages.
 const FRONT: &str = "README.md";
 /// Manifests of the lab's experiments.
 const EXPERIMENTS: &str = "lab/lab/experiments";
@@ -53,7 +53,7 @@ fn files(dir: &Path, extension: &str) -> Result<Vec<(String, String)>> {
     Ok(files)
 }
 
-/// Returns an experiment's page and the command that writes its part.
+/// Returns an experiment's page, and the command that writes the experiment's part of the page.
 fn experiment(manifest: &str) -> Result<(String, String)> {
     let manifest: toml::Table = manifest.parse()?;
     let text = |key: &str| {

@@ -10,7 +10,7 @@
 //! 7. With root only: the lab's experiments in their quick form ([`lab`]).
 //!
 //! The packages that the tests need are installed during the checks and the build ([`packages`]). Namespace tests mostly wait, so up to
-//! four of them run at a time. Failed ones get a second attempt ([`again`]).
+//! four of them run at a time. Failed tests get a second attempt ([`again`]).
 
 pub(crate) mod again;
 mod packages;

@@ -28,7 +28,7 @@ use suites::{SUITES, Suite};
 use testbed::Programs;
 use testbed::process::now;
 
-/// Number of suites that `./x test` runs at once. They consist of servers and clients that mostly wait for each other.
+/// Number of suites that `./x test` runs at once. The suites consist of servers and clients that mostly wait for each other.
 const QUICK_AT_ONCE: usize = 2;
 
 /// Runs `./x test --transparency [SUITE ...]`: all suites, or those whose names contain one of the words.

@@ -135,7 +135,7 @@ fn systemd_takes_the_units_and_finds_their_exposure_low() {
 fn judged(name: &str, exposure_tenths_max: &str) -> String {
     let package = &*PACKAGE;
     let text = fs::read_to_string(package.path("usr/lib/systemd/system").join(name)).unwrap();
-    // The unit's programs are not installed on this host, so use those of the unpacked package.
+    // The unit's programs are not installed on this host, so use the programs of the unpacked package.
     let unit = package.tree.with_file_name(name);
     fs::write(&unit, text.replace("/usr/sbin", &package.path("usr/sbin").display().to_string())).unwrap();
     let mut verify = Command::new("systemd-analyze");

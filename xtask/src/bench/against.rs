@@ -95,7 +95,7 @@ pub(crate) fn run(lab: &Lab, tools: &Tools, other: &Path) -> Result<f64> {
         contestants.push(Contestant::start(lab, name, number, tools.clone())?);
     }
     for round in 0..ROUNDS {
-        // Rotate the order, so no pair always has the advantage.
+        // Rotate the order, so the pairs take turns in going first.
         let count = contestants.len();
         for turn in 0..count {
             let contestant = &mut contestants[(round + turn) % count];

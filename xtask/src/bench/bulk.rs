@@ -41,7 +41,7 @@ const REPETITIONS: usize = 5;
 const SECONDS: &str = "2";
 /// Limit on the total time of a run. usrsctp still sends its queue after the sending time has ended.
 const LIMIT: Duration = Duration::from_secs(30);
-/// UDP port of usrsctp; 9899 is the daemons'.
+/// UDP port of usrsctp. The daemons use 9899.
 const USRSCTP_UDP_PORT: &str = "9900";
 /// SCTP port of usrsctp.
 const USRSCTP_PORT: &str = "5003";

@@ -1,6 +1,6 @@
 //! `./x bench instructions`: the engine's cost in instructions, compared with the counts in the repository.
 //!
-//! Unlike times, counts do not depend on other activity of the machine. valgrind executes the same instructions in each run, and shows the
+//! Unlike times, counts do not depend on other activity of the machine. Valgrind executes the same instructions in each run, and shows the
 //! program the same processor (with AVX2) on every machine. Counts do depend on the compiler, which `rust-toolchain.toml` pins, and
 //! slightly on the C library. Each count is the difference of two runs, one with twice as many units of work as the other. So the
 //! instructions of start and warm-up cancel out. `--update` stores the counts.

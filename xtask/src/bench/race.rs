@@ -18,7 +18,7 @@ use testbed::{Daemon, DelayedLink, Lab, Process};
 const ROUND_TRIPS_MS: [u64; 3] = [1, 20, 100];
 /// Race timers of *SCTP first*, in milliseconds. The first one is the setting's minimum.
 const RACE_TIMERS_MS: [u64; 4] = [10, 50, 100, 250];
-/// Race timer of *both at once* if the other host has SCTP, in milliseconds. It is so long that the daemon's connections do not fall back.
+/// Race timer of *both at once* if the other host has SCTP, in milliseconds. It is long, so the daemon's connections do not fall back.
 const RACING_MS: u64 = 3000;
 /// Race timer of *both at once* if the other host has no SCTP, in milliseconds.
 const FALLING_BACK_MS: u64 = 250;

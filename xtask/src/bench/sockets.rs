@@ -1,5 +1,5 @@
-//! An unmodified program with SCTP sockets, with the preloaded library and under the seccomp supervisor. The benchmark compares it with
-//! programs that are written for our stack and for usrsctp.
+//! Measures an unmodified program with SCTP sockets, once with the preloaded library and once under the seccomp supervisor. Compares it
+//! with programs that are written for our stack and for usrsctp.
 //!
 //! Two hosts share one link with offloads. All contenders use SCTP over UDP, and take turns.
 
@@ -18,7 +18,7 @@ use testbed::{Host, Lab, Link, Offloads, c_programs};
 
 const PORT: &str = "5001";
 const UDP_PORT: &str = "9899";
-/// UDP port of the socket servers. They outlive their programs, so they need a port that no other contender uses.
+/// UDP port of the socket servers. The servers outlive their programs, so they need a port that no other contender uses.
 const OWN_UDP_PORT: &str = "9900";
 /// Number of runs of each contender.
 const REPETITIONS: usize = 5;

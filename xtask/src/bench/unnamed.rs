@@ -59,7 +59,7 @@ pub(crate) fn run(lab: &Lab, tools: &Tools, report: &mut Report) -> Result<()> {
             daemon.stop();
             Ok((took, spent))
         };
-        // Alternate the order, so neither side always has the advantage.
+        // Alternate the order, so both sides take turns in going first.
         let (without, (with, spent)) = if round % 2 == 0 {
             (connect()?, with_daemon()?)
         } else {

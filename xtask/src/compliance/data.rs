@@ -95,7 +95,7 @@ pub(super) enum Status {
     Gap,
     /// The requirement asks nothing of an implementation like this one.
     NotOurs,
-    /// Nobody has judged the requirement, and nothing cites it.
+    /// No judgement and no citation of the requirement exist.
     Open,
 }
 

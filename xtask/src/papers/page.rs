@@ -8,8 +8,7 @@
 //! | code span of a relative path with a `/` | a file or folder |
 //! | `[text](target)` | a document, or a heading of one |
 //!
-//! Other code spans are words. Code blocks are skipped. In a table with the header [`COLUMNS`] each row has a
-//! verdict.
+//! Other code spans count as plain words. Code blocks are skipped. In a table with the header [`COLUMNS`] each row has a verdict.
 
 use std::fmt::Write;
 

@@ -75,7 +75,7 @@ impl Field {
 #[derive(Default)]
 pub(crate) struct ConnectionCounts {
     over_sctp: u64,
-    /// Connections that remain plain TCP: to `::1`, from a socket to itself, or whose sender no longer waits.
+    /// Connections that remain plain TCP. Their destination is `::1` or the sending socket itself, or their sender no longer waits.
     by_rule: u64,
     /// Connections that the server's host refused, as it would over TCP.
     refused: u64,

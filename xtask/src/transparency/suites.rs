@@ -31,7 +31,7 @@ pub(crate) struct Suite {
 enum Kind {
     /// `go test` with these arguments.
     Go(&'static [&'static str]),
-    /// `python3 -m unittest` with these arguments.
+    /// `tests/transparency/unittest_by_name.py` with these arguments, in the form of `python3 -m unittest`.
     Python(&'static [&'static str]),
     /// A script of `tests/transparency`, which runs outside of the hosts.
     Script(&'static str),

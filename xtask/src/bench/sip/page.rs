@@ -2,8 +2,8 @@
 //! and 1,000 standing calls.
 //!
 //! The first part measures the lengths of the answers to the page's requests, and their durations compared with `/status.json`. The second
-//! part measures calls at a fixed rate: without viewers, while three browsers search for a missing entry, and while a program repeatedly
-//! requests the whole list of contacts. Ratios of set-up times are within one round, and their medians are judged.
+//! part measures calls at a fixed rate without viewers, then with three browsers that search for a missing entry. A third measurement has a
+//! program that repeatedly requests the whole list of contacts. Ratios of set-up times are within one round, and their medians are judged.
 
 use super::super::report::Report;
 use super::contender::{CALLED, Contender, Running};
