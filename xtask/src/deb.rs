@@ -23,7 +23,7 @@ const PROGRAMS: [(&str, &[&str]); 4] = [
 ];
 /// Examples for Prometheus and Grafana, in `packaging/prometheus`.
 const EXAMPLES: [&str; 3] = ["sctpify-alerts.yml", "sctpify-alerts.test.yml", "sctpify-dashboard.json"];
-/// The library of `sctpify run --sctp`.
+/// Library that `sctpify run --sctp` preloads.
 const LIBRARY: &str = "libsctpify.so";
 const MUSL: &str = "x86_64-unknown-linux-musl";
 /// Each shell with the directory of its completions, and the prefix and suffix of their file names.

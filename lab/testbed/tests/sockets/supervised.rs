@@ -138,7 +138,7 @@ import ctypes, threading
 s = sctp(); s.connect((sys.argv[1], int(sys.argv[2])))
 answers = []
 def once():
-    ctypes.CDLL(None).prctl(15, 'Thread Nr. 1234\\u00e9'.encode(), 0, 0, 0)
+    ctypes.CDLL(None).prctl(15, 'Thread Nr. 123\\u00e9'.encode(), 0, 0, 0)
     s.send(b'x'); answers.append(s.recv(100))
 for n in range(1100):
     t = threading.Thread(target=once); t.start(); t.join()
