@@ -11,6 +11,9 @@ use serde_json::Value;
 pub const SCHEMA: u32 = 1;
 /// Limit on the length of a request, in bytes, including the line end.
 pub const MAX_REQUEST_BYTES: u64 = 64 << 10;
+/// Limit on the length of a request from a caller that may change the rules, in bytes, including the line end. A full table of rules
+/// fits.
+pub const MAX_ORDER_BYTES: u64 = 4 << 20;
 /// Limit on the length of a response, in bytes, including the line end. A status with the maximum number of connections fits.
 pub const MAX_RESPONSE_BYTES: u64 = 64 << 20;
 

@@ -20,7 +20,7 @@ mod pagination;
 mod resolver;
 
 pub use docs::{Docs, DocsError};
-pub use json_lines::{LineError, MAX_REQUEST_BYTES, MAX_RESPONSE_BYTES, SCHEMA};
+pub use json_lines::{LineError, MAX_ORDER_BYTES, MAX_REQUEST_BYTES, MAX_RESPONSE_BYTES, SCHEMA};
 pub use json_lines::{has_hung_up, read_body, write_line};
 pub use limit::LimitedBy;
 pub use page::{MetricsText, Page, PageAnswer, PageRequest};

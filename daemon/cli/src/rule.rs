@@ -20,8 +20,8 @@ use crate::{commands, show};
 const SERVICES_FILE: &str = "/etc/services";
 /// Word for every service and every address.
 const ANY: &str = "any";
-/// Limit on the bytes of a file of rules.
-const FILE_BYTES_MAX: u64 = 1 << 20;
+/// Limit on the bytes of a file of rules. A full table fits.
+const FILE_BYTES_MAX: u64 = 3 << 20;
 
 /// Commands of `sctpify rule`.
 #[derive(Subcommand, Debug)]
@@ -190,9 +190,11 @@ fn delete(session: Session<'_>, words: &[String], tcp: bool) -> Result<(), CliEr
         Side::from_str(side, false).map_err(|_| usage(format!("`{side}` is neither `to` nor `at`")))?;
     let matches = Match { services: services.clone(), side, hosts: hosts.clone() };
     let (chain, policy) = (side.chain(), Policy::from_enabled(!tcp));
-    matches.rules()?.into_iter().try_for_each(|rule| {
-        order(session, &Request::RulesDelete { chain, policy, which: RuleSelector::Match(rule) })
-    })
+    // A missing rule does not keep the others.
+    let delete =
+        |rule| order(session, &Request::RulesDelete { chain, policy, which: RuleSelector::Match(rule) });
+    let failed: Vec<CliError> = matches.rules()?.into_iter().filter_map(|rule| delete(rule).err()).collect();
+    failed.into_iter().next().map_or(Ok(()), Err)
 }
 
 /// Prints the rules in the syntax of the rules file.

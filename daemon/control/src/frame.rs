@@ -5,7 +5,7 @@
 use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::os::unix::net::UnixStream;
 
-use ops::{LineError, MAX_REQUEST_BYTES, MAX_RESPONSE_BYTES, read_body, write_line};
+use ops::{LineError, MAX_RESPONSE_BYTES, read_body, write_line};
 
 use crate::{ErrorCode, Request, Response};
 
@@ -25,12 +25,12 @@ pub fn write_response(to: &mut impl Write, response: &Response) -> Result<(), Li
     write_line(to, response)
 }
 
-/// Reads the next request; `None` if the other side has closed the connection.
+/// Reads the next request, of up to `bytes_max` bytes; `None` if the other side has closed the connection.
 ///
 /// # Errors
 /// If the socket fails, or the line is too long, cut short, of another schema, or not a request.
-pub fn read_request(from: &mut impl BufRead) -> Result<Option<Request>, LineError> {
-    read_body(from, MAX_REQUEST_BYTES)
+pub fn read_request(from: &mut impl BufRead, bytes_max: u64) -> Result<Option<Request>, LineError> {
+    read_body(from, bytes_max)
 }
 
 /// Reads the next response; `None` if the other side has closed the connection.
@@ -41,7 +41,7 @@ pub fn read_response(from: &mut impl BufRead) -> Result<Option<Response>, LineEr
     read_body(from, MAX_RESPONSE_BYTES)
 }
 
-/// Answers the requests of one connection until the other side closes it. Also returns after the successful answer to a last request
+/// Answers the requests of one connection, each of up to `bytes_max` bytes, until the other side closes it. Also returns after the successful answer to a last request
 /// ([`Request::is_last`]).
 ///
 /// If a line is not a valid request, answers with an error and reads the next line. If a line is too long or cut short, answers with an
@@ -49,11 +49,15 @@ pub fn read_response(from: &mut impl BufRead) -> Result<Option<Response>, LineEr
 ///
 /// # Errors
 /// If the socket fails, or a line is too long or cut short.
-pub fn serve(stream: &UnixStream, mut answer: impl FnMut(Request) -> Response) -> Result<(), LineError> {
+pub fn serve(
+    stream: &UnixStream,
+    bytes_max: u64,
+    mut answer: impl FnMut(Request) -> Response,
+) -> Result<(), LineError> {
     let mut from = BufReader::new(stream);
     let mut to = BufWriter::new(stream);
     loop {
-        match read_request(&mut from) {
+        match read_request(&mut from, bytes_max) {
             Ok(None) => return Ok(()),
             Ok(Some(request)) => {
                 let is_last = request.is_last();
@@ -77,10 +81,12 @@ pub fn serve(stream: &UnixStream, mut answer: impl FnMut(Request) -> Response) -
 
 #[cfg(test)]
 mod tests {
+    use ops::MAX_REQUEST_BYTES;
+
     use super::*;
 
     fn read(text: &str) -> Result<Option<Request>, LineError> {
-        read_request(&mut text.as_bytes())
+        read_request(&mut text.as_bytes(), MAX_REQUEST_BYTES)
     }
 
     #[test]
@@ -89,7 +95,7 @@ mod tests {
         let mut line = Vec::new();
         write_request(&mut line, &request).unwrap();
         assert_eq!(line, b"{\"schema\":1,\"request\":\"set\",\"name\":\"udp_port\",\"value\":\"9900\"}\n");
-        assert_eq!(read_request(&mut &line[..]).unwrap(), Some(request));
+        assert_eq!(read_request(&mut &line[..], MAX_REQUEST_BYTES).unwrap(), Some(request));
     }
 
     #[test]
@@ -114,7 +120,8 @@ mod tests {
         let (ours, theirs) = UnixStream::pair().unwrap();
         (&ours).write_all(b"nonsense\n{\"schema\":1,\"request\":\"reload\"}\n").unwrap();
         ours.shutdown(std::net::Shutdown::Write).unwrap();
-        serve(&theirs, |request| Response::Done(crate::Done::new(format!("{request:?}")))).unwrap();
+        serve(&theirs, MAX_REQUEST_BYTES, |request| Response::Done(crate::Done::new(format!("{request:?}"))))
+            .unwrap();
         drop(theirs);
         let mut from = BufReader::new(&ours);
         assert!(matches!(read_response(&mut from).unwrap(), Some(Response::Error(_))));

@@ -1,8 +1,8 @@
 //! Reads files that hold secrets, which only the daemon's own user and root may read. Begin with [`read_secret`].
 
-use std::fs::File;
+use std::fs::OpenOptions;
 use std::io::Read;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use nix::unistd::geteuid;
@@ -26,20 +26,35 @@ pub enum SecretFileError {
         /// The file.
         path: PathBuf,
     },
+    /// It is a directory, a pipe or a device, or too long.
+    #[error("{}: not a regular file of up to {bytes_max} bytes (setting {setting})", .path.display())]
+    Unfit {
+        /// The file.
+        path: PathBuf,
+        /// Maximum length, in bytes.
+        bytes_max: u64,
+        /// The setting that names the file.
+        setting: &'static str,
+    },
 }
 
-/// Returns the first `bytes_max` bytes of the file, which `setting` names.
+/// Returns the contents of the file, which `setting` names.
 ///
 /// # Errors
-/// If the file cannot be read, is not UTF-8, belongs to another user, or gives others any right.
+/// If the file cannot be read, is not a regular file of up to `bytes_max` bytes, is not UTF-8, belongs to another user, or gives
+/// others any right.
 pub(crate) fn read_secret(
     path: &Path,
     bytes_max: u64,
     setting: &'static str,
 ) -> Result<String, SecretFileError> {
     let io = |error| SecretFileError::Io { path: path.into(), error, setting };
-    let file = File::open(path).map_err(io)?;
+    // Without O_NONBLOCK, opening a pipe would wait for its writer.
+    let file = OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK).open(path).map_err(io)?;
     let status = file.metadata().map_err(io)?;
+    if !status.is_file() || status.len() > bytes_max {
+        return Err(SecretFileError::Unfit { path: path.into(), bytes_max, setting });
+    }
     let is_ours = [0, geteuid().as_raw()].contains(&status.uid());
     if !is_ours || status.mode() & 0o077 != 0 {
         return Err(SecretFileError::Exposed { path: path.into() });

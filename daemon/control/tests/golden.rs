@@ -380,7 +380,7 @@ fn requests_are_written_as_ever_and_read_back() {
     compare("requests.jsonl", &String::from_utf8(lines.clone()).unwrap());
     let mut from = &lines[..];
     for request in requests() {
-        assert_eq!(read_request(&mut from).unwrap(), Some(request));
+        assert_eq!(read_request(&mut from, ops::MAX_REQUEST_BYTES).unwrap(), Some(request));
     }
 }
 

@@ -285,9 +285,9 @@ pub const SETTINGS: &[Setting] = &[
         name: "metrics_listen",
         kind: Kind::Listen,
         doc: "Address and TCP port on which other hosts get the metrics for Prometheus (/metrics), and nothing else: \
-              192.0.2.7:9897, [2001:db8::7]:9897, or 0.0.0.0:9897 for all IPv4 addresses; empty for none. A request must have the \
-              header Authorization with `Bearer` and the token of metrics_token. The metrics contain the addresses of peers, and \
-              travel unencrypted.",
+              192.0.2.7:9898, [2001:db8::7]:9898, 0.0.0.0:9898 for all IPv4 addresses, or [::]:9898 for all addresses; empty for none. A request must have the \
+              header Authorization with `Bearer` and the token of metrics_token. The metrics contain the addresses of this host and its \
+              peers, and travel unencrypted.",
         needs_restart: true,
         read: |s| s.metrics_listen.map_or_else(String::new, |address| address.to_string()),
         write: |s, v| put(&mut s.metrics_listen, parse_listen(v)),

@@ -24,6 +24,7 @@ use control::{
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::{Uid, geteuid};
+use ops::{MAX_ORDER_BYTES, MAX_REQUEST_BYTES};
 use rules::{Chain, LearnedEntry, Policy, Rule, RuleMatch, find_setting, print_rule};
 
 use crate::archive::{ArchiveError, Signer};
@@ -171,20 +172,22 @@ impl Desk {
         }
         let caller = Uid::from_raw(caller.uid());
         let (mut capture, mut granted) = (None, None);
-        let outcome = control::serve(stream, |request| match (self.forbidden(caller, &request), request) {
-            (Some(refusal), _) => refusal,
-            (None, Request::Capture { seconds }) => {
-                let (response, ear) = self.capture();
-                capture = ear.map(|ear| (ear, Duration::from_secs(seconds.into())));
-                response
-            }
-            (None, Request::Expose { address, port }) => {
-                let (response, grant) = self.expose(caller, address, port);
-                granted = grant;
-                response
-            }
-            (None, request) => self.answer_any(request),
-        });
+        let bytes_max = if self.may_change(caller) { MAX_ORDER_BYTES } else { MAX_REQUEST_BYTES };
+        let outcome =
+            control::serve(stream, bytes_max, |request| match (self.forbidden(caller, &request), request) {
+                (Some(refusal), _) => refusal,
+                (None, Request::Capture { seconds }) => {
+                    let (response, ear) = self.capture();
+                    capture = ear.map(|ear| (ear, Duration::from_secs(seconds.into())));
+                    response
+                }
+                (None, Request::Expose { address, port }) => {
+                    let (response, grant) = self.expose(caller, address, port);
+                    granted = grant;
+                    response
+                }
+                (None, request) => self.answer_any(request),
+            });
         if let Err(error) = outcome {
             tracing::debug!(%error, "control connection");
             return None;
@@ -450,10 +453,20 @@ impl Desk {
             }
             let old = std::mem::replace(table, new);
             table.keep_hits_of(&old);
-            Ok::<_, String>((old.len(), table.len()))
+            let still_refuses = |rule: &RuleMatch<'_>| {
+                let mut same = table.list(Some(rule.chain), Some(rule.policy));
+                same.any(|new| new.rule.has_same_match(rule.rule) && new.rule.refuses_plain())
+            };
+            let strict = old.list(None, None).filter(|rule| rule.rule.refuses_plain());
+            let weaker = strict.filter(|rule| !still_refuses(rule)).count();
+            Ok::<_, String>((old.len(), table.len(), weaker))
         });
-        done(restored.map(|(old, new)| {
-            let message = format!("{old} rules replaced by {new}");
+        done(restored.map(|(old, new, weaker)| {
+            let warning = match weaker {
+                0 => String::new(),
+                _ => format!(". {weaker} of the old rules refused connections in plain TCP, and no new rule does for them"),
+            };
+            let message = format!("{old} rules replaced by {new}{warning}");
             Done { removed: Some(old), ..Done::new(message) }
         }))
     }

@@ -66,6 +66,8 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
     let socket = ControlSocket::bind(&args.control)?;
     let shared = SharedStore::of_settings(&rules.settings())?;
     let names = Names::of_host();
+    // The user that the worker becomes may not read the token.
+    let metrics = control::bind_metrics(&rules.settings());
     let user = assume(&interceptor, &identity)?;
     let (mut shard, handle) = Shard::new(
         interceptor,
@@ -77,7 +79,6 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
         has_supervisor,
     )?;
     let page = control::bind_page(rules.settings().page_port);
-    let metrics = control::bind_metrics(&rules.settings());
     let server = ControlServer::new(
         socket,
         rules.clone(),

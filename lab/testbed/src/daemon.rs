@@ -6,6 +6,7 @@ use crate::process::{Finished, Process};
 use anyhow::{Context, Result, bail};
 use nix::sys::signal::Signal;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 /// Limit on the time until the daemon answers on its control socket.
@@ -68,9 +69,7 @@ impl Daemon {
     /// # Errors
     /// When the daemon ends, or does not answer within 10 s. The error has its output.
     pub fn start(host: &Host, programs: &Programs, configuration: &str) -> Result<Self> {
-        let dir = host.dir()?.join("sctpifyd");
-        std::fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
-        std::fs::write(dir.join("sctpify.toml"), configuration)?;
+        Self::configure(host, configuration)?;
         Self::restart(host, programs)
     }
 
@@ -87,8 +86,39 @@ impl Daemon {
     /// # Errors
     /// Like [`Daemon::start`].
     pub fn restart_with(host: &Host, programs: &Programs, environment: &[(&str, &Path)]) -> Result<Self> {
+        Self::launch(host, programs, host.command(programs.path("sctpifyd")), environment)
+    }
+
+    /// Starts the daemon like [`Daemon::start`], but with these capabilities only, in the form of setpriv(1).
+    ///
+    /// # Errors
+    /// Like [`Daemon::start`].
+    pub fn start_with_capabilities(
+        host: &Host,
+        programs: &Programs,
+        configuration: &str,
+        capabilities: &str,
+    ) -> Result<Self> {
+        Self::configure(host, configuration)?;
+        let mut command = host.command("setpriv");
+        command.arg(format!("--bounding-set={capabilities}")).arg("--").arg(programs.path("sctpifyd"));
+        Self::launch(host, programs, command, &[])
+    }
+
+    fn configure(host: &Host, configuration: &str) -> Result<()> {
         let dir = host.dir()?.join("sctpifyd");
-        let mut command = host.command(programs.path("sctpifyd"));
+        std::fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
+        Ok(std::fs::write(dir.join("sctpify.toml"), configuration)?)
+    }
+
+    /// Adds the daemon's arguments to `command`, starts it, and waits until the daemon answers.
+    fn launch(
+        host: &Host,
+        programs: &Programs,
+        mut command: Command,
+        environment: &[(&str, &Path)],
+    ) -> Result<Self> {
+        let dir = host.dir()?.join("sctpifyd");
         command.arg("--control").arg(dir.join("control.sock"));
         command.arg("--config").arg(dir.join("sctpify.toml")).arg("--state-dir").arg(&dir);
         command.envs(environment.iter().copied());

@@ -3,8 +3,8 @@
 //!
 //! The servers are read-only: they answer GET requests for a few fixed names. On 127.0.0.1, the `Host` header of a request must name this
 //! host. A foreign web page therefore cannot reach the server under its own name (DNS rebinding). On other addresses, a request must have a
-//! token. The page loads no resources from other hosts. Invariant: a server handles no more than [`SERVED_MAX`] requests at once, each
-//! within [`CLIENT_LIMIT`]. [`MetricsText`] writes metrics in the Prometheus format. Begin with [`Page::run`].
+//! token. The page loads no resources from other hosts. Invariant: a server handles a limited number of requests at once, in total
+//! and from one client ([`slots`]), and each side of an exchange ends within [`CLIENT_LIMIT`]. [`MetricsText`] writes metrics in the Prometheus format. Begin with [`Page::run`].
 //!
 //! A server also offers two files that the pages of all programs share: `page.css` and `common.js`. `common.js` has functions for requests,
 //! periodic redrawing, tables, paths and partial lists. [`PageAnswer::html`] creates the page around a program's own part. The page loads
@@ -12,21 +12,23 @@
 
 mod metrics;
 mod request;
+mod slots;
 
 use std::fmt::Display;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 pub use metrics::MetricsText;
 pub use request::PageRequest;
 use request::{Access, HEAD_MAX, Refused};
+use slots::Slots;
+use socket2::{Domain, Protocol, Socket, Type};
 
-/// Limit on concurrent requests.
-const SERVED_MAX: usize = 16;
-/// Time limit on a client that sends a request and reads the answer.
+/// Connections that the kernel keeps until they are accepted.
+const BACKLOG: i32 = 128;
+/// Time limit on a client that sends a request, and time limit on a client that reads the answer.
 const CLIENT_LIMIT: Duration = Duration::from_secs(5);
 /// Pause after an error of the listener, such as too many open files. Without a pause, the error would occur again at once.
 const ERROR_PAUSE: Duration = Duration::from_millis(100);
@@ -51,12 +53,21 @@ impl Page {
         Ok(Page { listener, access: Access::ThisHost(port) })
     }
 
-    /// Listens on `address` for requests that have this token (RFC 6750 section 2.1).
+    /// Listens on `address` for requests that have this token (RFC 6750 section 2.1). The address may come up later, such as that of
+    /// a VPN.
     ///
     /// # Errors
-    /// If the port cannot be opened, or if this host does not have the address.
+    /// If the port cannot be opened, for example because it is in use.
     pub fn bind_with_token(address: SocketAddr, token: &str) -> io::Result<Page> {
-        Ok(Page { listener: TcpListener::bind(address)?, access: Access::Bearer(token.into()) })
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+        socket.set_reuse_address(true)?;
+        match address {
+            SocketAddr::V4(_) => socket.set_freebind_v4(true)?,
+            SocketAddr::V6(_) => socket.set_freebind_v6(true)?,
+        }
+        socket.bind(&address.into())?;
+        socket.listen(BACKLOG)?;
+        Ok(Page { listener: socket.into(), access: Access::Bearer(token.into()) })
     }
 
     /// Serves requests until the process ends. `answer` handles a request, and returns `None` if the requested name does not exist. `names`
@@ -66,16 +77,13 @@ impl Page {
         names: &'static str,
         answer: impl Fn(&PageRequest<'_>) -> Option<PageAnswer> + Clone + Send + 'static,
     ) {
-        let (served, access) = (Arc::new(AtomicUsize::new(0)), Arc::new(self.access));
-        for stream in self.listener.incoming() {
-            let Ok(stream) = stream else {
+        let (slots, access) = (Slots::default(), Arc::new(self.access));
+        loop {
+            let Ok((stream, from)) = self.listener.accept() else {
                 std::thread::sleep(ERROR_PAUSE);
                 continue;
             };
-            let slot = Slot(served.clone());
-            if slot.0.fetch_add(1, Ordering::Relaxed) >= SERVED_MAX {
-                continue;
-            }
+            let Some(slot) = slots.take(from.ip()) else { continue };
             let (answer, access) = (answer.clone(), access.clone());
             let serve = move || {
                 let _slot = slot;
@@ -85,15 +93,6 @@ impl Page {
             // If the thread cannot be started, the request is dropped and its slot is freed.
             let _ = std::thread::Builder::new().name("page client".to_owned()).spawn(serve);
         }
-    }
-}
-
-/// One of the [`SERVED_MAX`] places for concurrent requests.
-struct Slot(Arc<AtomicUsize>);
-
-impl Drop for Slot {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -146,24 +145,26 @@ fn serve(
     answer: &impl Fn(&PageRequest<'_>) -> Option<PageAnswer>,
     names: &str,
     access: &Access,
-    mut stream: impl Read + Write,
+    mut client: Client,
 ) -> io::Result<()> {
-    let head = read_head(&mut stream)?;
+    let head = read_head(&mut client)?;
     let answer = match PageRequest::read(&head, access) {
         Ok(request) => common(request.path())
+            .filter(|_| access.is_page())
             .or_else(|| answer(&request))
             .unwrap_or_else(|| PageAnswer::text("404 Not Found", format_args!("available: {names}"))),
         Err(refused) => PageAnswer::text(Refused::status(refused), refused),
     };
     let PageAnswer { status, kind, body } = answer;
     let length = body.len();
+    client.restart_limit();
     write!(
-        stream,
+        client,
         "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nContent-Security-Policy: {POLICY}\r\n\
          X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\nCache-Control: no-store\r\n\
          Connection: close\r\n\r\n"
     )?;
-    stream.write_all(&body)
+    client.write_all(&body)
 }
 
 /// Returns one of the files that all pages share; `None` for any other path.
@@ -184,6 +185,11 @@ struct Client {
 impl Client {
     fn new(stream: TcpStream) -> Client {
         Client { stream, deadline: now() + CLIENT_LIMIT }
+    }
+
+    /// Gives the client the time limit anew.
+    fn restart_limit(&mut self) {
+        self.deadline = now() + CLIENT_LIMIT;
     }
 
     /// Returns the time until the deadline. Fails with `TimedOut` after the deadline.

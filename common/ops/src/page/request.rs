@@ -17,6 +17,13 @@ pub(super) enum Access {
     Bearer(Vec<u8>),
 }
 
+impl Access {
+    /// Reports whether the listener serves a page, and not only metrics.
+    pub(super) fn is_page(&self) -> bool {
+        matches!(self, Access::ThisHost(_))
+    }
+}
+
 /// Omits the token.
 impl std::fmt::Debug for Access {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -307,7 +307,7 @@ pub(crate) fn answer_in(dir: &std::path::Path, book: Arc<Mutex<Rulebook>>) {
     thread::spawn(move || {
         for stream in listener.incoming().map_while(Result::ok) {
             let mut is_shutdown = false;
-            let _ = serve(&stream, |request| {
+            let _ = serve(&stream, ops::MAX_ORDER_BYTES, |request| {
                 is_shutdown |= request == Request::Shutdown;
                 answer(&mut book.lock().unwrap(), request)
             });

@@ -410,7 +410,7 @@ fn a_hung_daemon_is_not_taken_for_a_missing_one() {
     let hung_up = thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-        let _ = read_request(&mut std::io::BufReader::new(&stream));
+        let _ = read_request(&mut std::io::BufReader::new(&stream), ops::MAX_REQUEST_BYTES);
         stream.write_all(b"{\"schema\":1,").unwrap();
     });
     let ran = run(SCTPIFY, &socket, "status");

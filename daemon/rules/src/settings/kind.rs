@@ -54,7 +54,7 @@ impl fmt::Display for Kind {
                  use=backup heartbeat_s=30; eth1 name=fibre",
             ),
             Kind::User => f.write_str("nothing, or the name or number of a user"),
-            Kind::Listen => f.write_str("nothing, or an IP address with a port: 192.0.2.7:9897 or [2001:db8::7]:9897"),
+            Kind::Listen => f.write_str("nothing, or an IP address with a port: 192.0.2.7:9898 or [2001:db8::7]:9898"),
             Kind::Path => f.write_str("nothing, or the path of a file, beginning with /"),
             Kind::Url(schemes) => write!(f, "nothing, or a URL that begins with {}", schemes.join(" or ")),
         }

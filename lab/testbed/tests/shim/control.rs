@@ -101,12 +101,20 @@ fn rules_are_restored_whole_or_not_at_all() {
         fs::write(&file, text).unwrap();
         rule(&format!("restore {}", file.display()))
     };
+    let full: String = (1..=4096).fold(String::new(), |text, port| {
+        text + &format!("-A -c local -p enable -P {port} --name service-{port} --comment \"number {port}\"\n")
+    });
+    restore(&full).good().unwrap();
+    assert_eq!(rule("save").good().unwrap().stdout, full, "a full table is restored");
+    restore(&saved).good().unwrap();
     for (text, reason) in [("", "no rule to restore"), ("-A -c local -p enable -P 1\n-A -c\n", "line 2")] {
         let refused = restore(text);
         assert!(!refused.status.success() && refused.stderr.contains(reason), "{refused:?}");
         assert_eq!(rule("save").good().unwrap().stdout, saved);
     }
     rule("flush").good().unwrap();
-    restore(&saved).good().unwrap();
+    rule("add 22 to 192.0.2.1 --require").good().unwrap();
+    let warned = restore(&saved).good().unwrap();
+    assert!(warned.stdout.contains("1 of the old rules refused"), "{warned:?}");
     assert_eq!(rule("save").good().unwrap().stdout, saved);
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use testbed::process::wait_for;
-use testbed::{Host, Process, skip};
+use testbed::{Daemon, Host, Lab, Offloads, Process, Programs, skip};
 
 const METRICS_PORT: u16 = 9898;
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
@@ -21,10 +21,7 @@ struct Watched {
 
 impl Watched {
     fn new() -> Watched {
-        let dir = tempfile::tempdir().unwrap();
-        let token = dir.path().join("token");
-        std::fs::write(&token, TOKEN).unwrap();
-        std::fs::set_permissions(&token, PermissionsExt::from_mode(0o600)).unwrap();
+        let (dir, token) = token_file();
         let config =
             format!("metrics_listen = \"0.0.0.0:{METRICS_PORT}\"\nmetrics_token = \"{}\"\n", token.display());
         Watched { world: TwoUplinks::with(&config), token, _dir: dir }
@@ -43,7 +40,16 @@ impl Watched {
     }
 }
 
-/// A file of `packaging/prometheus`.
+/// Creates a directory with a file that has the token, and returns both.
+fn token_file() -> (tempfile::TempDir, PathBuf) {
+    let dir = tempfile::tempdir().unwrap();
+    let token = dir.path().join("token");
+    std::fs::write(&token, TOKEN).unwrap();
+    std::fs::set_permissions(&token, PermissionsExt::from_mode(0o600)).unwrap();
+    (dir, token)
+}
+
+/// Returns the path of a file of `packaging/prometheus`.
 fn packaged(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/prometheus").join(name)
 }
@@ -133,12 +139,43 @@ fn other_hosts_get_the_metrics_with_the_token_and_nothing_else() {
         );
         assert!(!refused.contains("sctpify_"), "{refused}");
     }
-    for path in ["/", "/status.json", "/rules.json", "/page.js"] {
+    for path in ["/", "/status.json", "/rules.json", "/page.js", "/page.css", "/common.js"] {
         let missing = watched.request(path, &bearer);
         assert!(missing.starts_with("HTTP/1.1 404"), "{path}: {missing}");
     }
     let daemon = &watched.world.alphas;
     assert!(!daemon.log().contains(TOKEN) && !daemon.sctpify(&["get"]).unwrap().stdout.contains(TOKEN));
+}
+
+/// Returns the capabilities of the packaged unit, in the form of setpriv(1).
+fn capabilities_of_unit() -> String {
+    let unit = std::fs::read_to_string(packaged("../sctpifyd.service")).unwrap();
+    let line = unit.lines().find_map(|line| line.strip_prefix("CapabilityBoundingSet=")).unwrap();
+    let names =
+        line.split(' ').map(|name| format!(",+{}", name.strip_prefix("CAP_").unwrap().to_lowercase()));
+    names.fold("-all".to_owned(), |all, name| all + &name)
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn the_metrics_need_no_more_rights_than_the_unit_has_and_no_address_at_the_start() {
+    let lab = Lab::new().unwrap();
+    let [alpha, beta] = ["alpha", "beta"].map(|name| lab.host(name).unwrap());
+    let link = lab.join(&alpha, &beta, 1, Offloads::On).unwrap();
+    let (address, interface) = (link.left_v4().to_string(), link.name());
+    let with_prefix = format!("{address}/24");
+    alpha.ip(&["address", "del", &with_prefix, "dev", &interface]).unwrap();
+    let (_dir, token) = token_file();
+    let config =
+        format!("metrics_listen = \"{address}:{METRICS_PORT}\"\nmetrics_token = \"{}\"\n", token.display());
+    let programs = Programs::find().unwrap();
+    let daemon =
+        Daemon::start_with_capabilities(&alpha, &programs, &config, &capabilities_of_unit()).unwrap();
+    alpha.ip(&["address", "add", &with_prefix, "dev", &interface]).unwrap();
+    let url = format!("http://{address}:{METRICS_PORT}/metrics");
+    let bearer = format!("Authorization: Bearer {TOKEN}");
+    let metrics = beta.tool("curl", &["-s", "--max-time", "10", "-H", &bearer, &url]).unwrap();
+    assert!(metrics.contains("\nsctpify_build_info{"), "{metrics} {}", daemon.log());
 }
 
 #[test]
@@ -158,8 +195,8 @@ fn without_a_token_no_other_host_gets_metrics_and_doctor_names_the_remedy() {
 #[ignore = "needs root: makes network namespaces"]
 fn prometheus_reports_a_lost_link_and_draws_the_dashboard() {
     let watched = Watched::new();
-    // The times of an alert are seconds here instead of minutes.
-    let alerts = read("sctpify-alerts.yml").replace("for: 1m", "for: 1s").replace("[1d:1m]", "[1d:1s]");
+    // An alert waits one second here instead of a minute.
+    let alerts = read("sctpify-alerts.yml").replace("for: 1m", "for: 1s");
     let Some(prometheus) = Prometheus::start(&watched, &alerts) else { return };
     let world = &watched.world;
     let _receiver = world.serve(BULK, &["receive", &PORT.to_string()]);
