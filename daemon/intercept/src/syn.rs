@@ -1,4 +1,4 @@
-//! Parser of held SYNs: addresses, ports and the relevant options.
+//! Parser of held SYNs: addresses, ports, initial sequence number, window and MSS option.
 
 use std::net::SocketAddr;
 

@@ -13,7 +13,7 @@
 //! ```
 //!
 //! [`Packet::parse`] checks only length and checksum. The iterators then find and read the chunks one by one.
-//! They end after the first chunk with an invalid length. Each step consumes at least four octets, so they
+//! They end after the first chunk with an invalid length. Each step consumes at least one octet, so they
 //! always end.
 
 use crate::chunk::{Chunk, ChunkError, ChunkType};
@@ -91,7 +91,7 @@ pub enum PacketError {
     },
 }
 
-/// A received packet whose checksum has been checked.
+/// A received packet. Its checksum has been checked, unless the mode or the protection made that unnecessary.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<'a> {
     /// Ports and verification tag.

@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_leaves_any_more_the_last_of_it_is_forgotten_too() {
+    fn late_packets_are_forgotten_even_if_no_more_packets_leave() {
         let mut recent = Recent::default();
         recent.note(Time::ZERO + SPAN, LATE * 3);
         assert_eq!(recent.report(Time::ZERO + SPAN * 4).late, 0);

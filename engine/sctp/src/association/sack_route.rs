@@ -1,8 +1,9 @@
 //! The path of SACKs (RFC 9260 section 6.4).
 //!
-//! A SACK takes the path on which data arrived. If data arrived on several paths since the last SACK, the next SACK
-//! takes the fastest of them. These paths work, and the sender's windows wait for the SACK. Duplicates suggest that
-//! SACKs are lost, so some SACKs then take another path. Start at [`SackRoute::choose`].
+//! A SACK takes the path on which data last arrived, because that path works. If data uses all paths at once and has
+//! arrived on several of them since the last SACK, the next SACK takes the fastest of these, because it opens the
+//! sender's windows. Duplicates suggest that SACKs are lost, so some SACKs then take another path. Start at
+//! [`SackRoute::choose`].
 
 use crate::info::PathState;
 use crate::path::{PathIndex, Paths, Retired};
@@ -10,7 +11,7 @@ use crate::path::{PathIndex, Paths, Retired};
 /// The paths on which data arrived.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SackRoute {
-    /// The path of SACKs: the one on which DATA last arrived, or the fastest of several.
+    /// The path of SACKs: the one on which DATA last arrived, or the fastest of several if data uses all paths.
     data: PathIndex,
     /// The path on which the last duplicate arrived.
     duplicate: PathIndex,
@@ -23,7 +24,7 @@ impl SackRoute {
         SackRoute { data: first, duplicate: first, deviates: false }
     }
 
-    /// Returns the path on which data last arrived, or the fastest of several.
+    /// Returns the path on which data last arrived, or the fastest of several if data uses all paths.
     #[inline]
     pub(super) fn data_path(&self) -> PathIndex {
         self.data
@@ -46,8 +47,8 @@ impl SackRoute {
     /// Returns the path of the next SACK. A SACK without duplicates takes the path of the data.
     ///
     /// SACKs that report duplicates alternate between two paths. The first one takes the path of the duplicates, or the
-    /// path of the data if data uses all paths (`is_concurrent`). The next one takes another path. Not all of them do,
-    /// because the other path may have failed.
+    /// path of the data if data uses all paths (`is_concurrent`). The next one takes another path. Only every second
+    /// SACK takes that path, because it may have failed.
     ///
     /// A failed path on which packets arrive again may carry SACKs. A HEARTBEAT on it is pending and will show whether
     /// it works.
@@ -114,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn every_second_sack_of_duplicates_takes_another_path_than_they_came_by() {
+    fn every_second_sack_that_reports_duplicates_takes_another_path() {
         let paths = three_active();
         let mut route = SackRoute::new(PATHS[0]);
         route.on_duplicate(PATHS[1]);

@@ -14,8 +14,8 @@ const ADVERTISEMENT: &str = "150";
 /// Number of bytes that a program sends.
 const SIZE: &str = "4000000";
 
-/// Returns the number of one host's packets with DATA that begin with an advertisement, and the number of those
-/// that do not. Handshake packets, which begin with a cookie chunk, do not count.
+/// Counts one host's packets with DATA. Returns how many begin with an advertisement, and how many do not. Handshake packets,
+/// which begin with a cookie chunk, do not count.
 fn count(world: &World, tap: Tap, sender: std::net::IpAddr) -> (usize, usize) {
     count_of(ADVERTISEMENT, world, tap, sender)
 }
@@ -125,7 +125,7 @@ fn by_the_setting_the_chunk_has_another_type() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn a_server_with_nothing_to_say_advertises_by_the_interval_of_its_rule_in_packets_of_their_own() {
+fn an_idle_server_sends_separate_advertisements_at_the_interval_of_its_rule() {
     let world = World::readable();
     let words = ["--advertise", "timer", "--advertise-interval", "200"];
     let port = PORT.to_string();

@@ -129,13 +129,14 @@ pub(crate) fn as_user(user: &str, host: &Host, command: &Command) -> Command {
     let words = command.get_args().map(|word| word.to_owned()).collect::<Vec<_>>();
     let mut other = host.command("setpriv");
     other.args(["--reuid", user, "--regid", user, "--clear-groups", "--no-new-privs", "--"]);
-    // The words up to "--" enter the host's namespace. The returned command already has such words.
+    // The arguments of `command` up to the first "--" belong to `nsenter`. They are skipped, because the returned command has its
+    // own.
     let program = words.iter().position(|word| word == "--").map_or(0, |at| at + 1);
     other.args(&words[program..]);
     other
 }
 
-/// Returns the process of the socket server in a namespace.
+/// Returns the process ID of the socket server in a namespace; `None` without a server.
 pub(crate) fn server_in(namespace: &str) -> Option<i32> {
     let output = Command::new("ip").args(["netns", "pids", namespace]).output().unwrap();
     let pids = String::from_utf8(output.stdout).unwrap();

@@ -8,7 +8,7 @@ use base::Time;
 use super::config::KernelConfig;
 use super::receiver::Sack;
 
-/// Number of reports of later chunks after which a chunk is lost.
+/// Number of reports after which a missing chunk counts as lost.
 const REPORTS: u8 = 3;
 
 /// State of a sent chunk.
@@ -30,7 +30,7 @@ struct Chunk {
 pub struct Buffer {
     /// Time of the sample.
     pub at: Time,
-    /// Bytes that the cumulative TSN does not acknowledge. The program waits for their acknowledgement.
+    /// Bytes that the cumulative TSN does not acknowledge. They occupy the send buffer.
     pub held: usize,
     /// Bytes that were never sent.
     pub unsent: usize,
@@ -62,7 +62,7 @@ pub(super) struct Sender {
     peer_rwnd: usize,
     /// During recovery from losses found by reports: the last TSN that was sent before the recovery.
     recovery: Option<u64>,
-    /// True if one packet of the chunks that reports declared lost may leave regardless of the window.
+    /// True if one chunk may be sent again regardless of the congestion window, because reports have declared it lost.
     repeats_at_once: bool,
     t3: Time,
     rto: Duration,
@@ -239,7 +239,8 @@ impl Sender {
         self.peer_rwnd = sack.window.saturating_sub(self.flight);
     }
 
-    /// Removes the chunks that a SACK acknowledges. Returns their bytes that were in flight, and the last of their TSNs.
+    /// Removes the chunks up to the cumulative TSN of a SACK, and marks those in its gap blocks. Returns the newly acknowledged
+    /// bytes in flight, and the highest TSN among them.
     fn take_acknowledged(&mut self, now: Time, sack: &Sack) -> (usize, u64) {
         let (mut acknowledged, mut newest) = (0, 0);
         while let Some(entry) = self.in_flight.first_entry().filter(|it| *it.key() <= sack.cumulative) {

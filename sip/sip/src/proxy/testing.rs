@@ -32,7 +32,8 @@ pub(super) fn hop(address: &str) -> Hop {
     Hop { listener: 0, transport: Transport::Udp, address: address.parse().unwrap(), connection: None }
 }
 
-/// Returns a request with this method and Request-URI. Further lines of `text` precede the required fields.
+/// Parses a request. The first line of `text` is the method and the Request-URI. Its other lines are header fields, which precede the
+/// required fields.
 pub(super) fn request(text: &str) -> Message {
     let (start, fields) = text.split_once('\n').unwrap_or((text, ""));
     let (method, _) = start.split_once(' ').unwrap();
@@ -45,7 +46,7 @@ pub(super) fn request(text: &str) -> Message {
     Message::parse(text.into(), &ProxyConfig::default().messages).unwrap()
 }
 
-/// Knowledge for routing, empty except for [`config`].
+/// Knowledge for routing. By default it is empty, except for the configuration of [`config`].
 pub(super) struct Knowledge {
     pub(super) config: ProxyConfig,
     pub(super) flows: Flows,

@@ -288,7 +288,7 @@ fn a_host_is_not_led_to_talk_to_itself() {
     t.connect_with(config(true), Conversation::default());
     let init = t.world.records[0].packet.clone();
     assert_eq!(chunk_names(&init), "INIT");
-    // An attacker sends it back unchanged, with the port of a service that this host also has.
+    // An attacker sends the INIT back unchanged. Its destination port also belongs to a service of this host.
     t.world.inject(t.a, a_route(), &init);
     assert!(t.world.records.iter().all(|r| chunk_names(&r.packet) == "INIT"));
     assert_eq!(t.world.host(t.a).endpoint.counters().reflected, 1);
@@ -304,7 +304,8 @@ fn an_association_ends_when_too_many_packets_were_forged() {
     let from = a_route().local;
     let is_ours = |r: &&sim::Record| r.route.local == from && is_sealed(&r.packet);
     let mut forged = t.world.records.iter().rfind(is_ours).unwrap().packet.clone();
-    // This record number has not arrived yet. The mask is the same, and the authentication tag is wrong.
+    // The changed octet gives a record number that has not arrived yet. The mask of the record number stays the same, because
+    // the ciphertext is unchanged. The authentication tag no longer matches.
     forged[18] ^= 0x40;
     let crc = wire::crc32c(&[&forged[..8], &[0; 4], &forged[12..]].concat());
     forged[8..12].copy_from_slice(&crc.to_le_bytes());
