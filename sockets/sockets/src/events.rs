@@ -118,6 +118,7 @@ impl Sockets {
         socket.local = Some(route.local);
         socket.streams = (*inbound_streams, *outbound_streams);
         socket.retime(now, engine);
+        socket.set_heartbeats(now, engine);
         up(socket, *adaptation);
         self.announce_readable(key);
         self.start_autoclose(now, key);

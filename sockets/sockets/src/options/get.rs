@@ -167,7 +167,7 @@ impl Socket {
         let (interval, is_on) = match heartbeats {
             Heartbeats::Every(interval) => (interval, true),
             Heartbeats::Off => (timing.heartbeat_interval, false),
-            _ => (timing.heartbeat_interval, !self.options.heartbeats_off),
+            _ => (timing.heartbeat_interval, own.is_some() || !self.options.heartbeats_off),
         };
         let retransmits =
             own.as_ref().and_then(|path| path.options.max_retrans).unwrap_or(timing.path_max_retrans);

@@ -248,17 +248,24 @@ fn path_to(info: &AssociationInfo, address: SocketAddr) -> Option<&PathInfo> {
 }
 
 impl Socket {
-    /// Sets the timers and the heartbeats of the association as the options require, if the association is up.
+    /// Sets the timers of the association as the options require, if the association is up.
     pub(crate) fn retime(&self, now: Time, engine: &mut Endpoint) {
         let State::Up(association) = self.state else { return };
         let Some(info) = engine.info(association) else { return };
         engine.set_timing(now, association, self.options.timing(info.adaptation == Some(ADAPTATION)));
-        if self.options.heartbeats_off {
-            for path in info.paths {
-                let options = PathOptions { heartbeats: Heartbeats::Off, ..path.options };
-                // An error means that the path no longer exists, so it has no heartbeats.
-                let _ = engine.set_path_options(now, association, path.route.remote, options);
-            }
+    }
+
+    /// Switches the heartbeats of all paths on or off as the options require, if the association is up. This overrides the values of
+    /// single paths, as the kernel does.
+    pub(crate) fn set_heartbeats(&self, now: Time, engine: &mut Endpoint) {
+        let State::Up(association) = self.state else { return };
+        let Some(info) = engine.info(association) else { return };
+        let heartbeats =
+            if self.options.heartbeats_off { Heartbeats::Off } else { Heartbeats::AsAssociation };
+        for path in info.paths {
+            let options = PathOptions { heartbeats, ..path.options };
+            // An error means that the path no longer exists, so it has no heartbeats.
+            let _ = engine.set_path_options(now, association, path.route.remote, options);
         }
     }
 }

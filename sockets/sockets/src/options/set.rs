@@ -71,7 +71,8 @@ impl Socket {
         engine.set_primary(now, association, address.ip()).map_err(|_| libc::EINVAL)
     }
 
-    /// Sets `SCTP_PEER_ADDR_PARAMS` for the path to the given address. Without an address, sets it for all paths without separate values.
+    /// Sets `SCTP_PEER_ADDR_PARAMS` for the path to the given address. Without an address, sets it for all
+    /// paths without separate values; switching heartbeats on or off then applies to every path.
     fn set_path_options(&mut self, now: Time, engine: &mut Endpoint, given: Given<'_>) -> Result<(), Errno> {
         if ![152, 156].contains(&given.0.len()) {
             return Err(libc::EINVAL);
@@ -117,6 +118,9 @@ impl Socket {
         options.path_max_retransmits = Some(retransmits).filter(|n| *n != 0).or(options.path_max_retransmits);
         options.sack_delay_ms = Some(delay).filter(|delay| *delay != 0).or(options.sack_delay_ms);
         self.retime(now, engine);
+        if flags & (HEARTBEAT_ON | HEARTBEAT_OFF) != 0 {
+            self.set_heartbeats(now, engine);
+        }
         Ok(())
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use base::Time;
 use bytes::Bytes;
-use sctp::{Endpoint, EndpointConfig};
+use sctp::{Endpoint, EndpointConfig, Heartbeats};
 use sockets::{Caller, Config, Delivery, Output, Sent, SocketKey, Sockets};
 use sockproto::abi::{option, sinfo};
 use sockproto::{DataHeader, Kind, flag};
@@ -263,6 +263,40 @@ fn both_ends_on_one_host_find_each_other_over_loopback() {
     world.hosts[0].send(world.now, client, b"to myself");
     world.settle();
     assert_eq!(world.read(0, server), ["to myself"]);
+}
+
+#[test]
+fn heartbeats_of_all_paths_are_switched_off_and_on_again() {
+    let mut world = World::new();
+    let (client, _) = world.connected(false);
+    let host = &mut world.hosts[0];
+    let flags_of = |flags: u32, address: &[u8]| {
+        let mut value = vec![0; 152];
+        value[4..4 + address.len()].copy_from_slice(address);
+        value[146..150].copy_from_slice(&flags.to_ne_bytes());
+        value
+    };
+    let is_on = |host: &mut Host| {
+        let association = host.engine.associations().next().unwrap();
+        let paths = host.engine.info(association).unwrap().paths;
+        paths.iter().all(|path| path.options.heartbeats == Heartbeats::AsAssociation)
+    };
+    let [on, off] = [1, 2].map(|flags| flags_of(flags, &[]));
+    assert!(is_on(host));
+    host.set(client, option::PEER_ADDR_PARAMS, &off);
+    assert!(!is_on(host));
+    host.set(client, option::PEER_ADDR_PARAMS, &on);
+    assert!(is_on(host));
+    host.set(client, option::PEER_ADDR_PARAMS, &off);
+    let to_peer = flags_of(1, &sockaddr(B, PORT));
+    host.set(client, option::PEER_ADDR_PARAMS, &to_peer);
+    host.set(client, option::RTOINFO, &[0_u32, 0, 5000, 0].map(u32::to_ne_bytes).concat());
+    assert!(is_on(host), "other timers leave the heartbeats of one path");
+}
+
+/// Returns a `struct sockaddr_in`.
+fn sockaddr(address: Ipv4Addr, port: u16) -> Vec<u8> {
+    [&2_u16.to_ne_bytes()[..], &port.to_be_bytes(), &address.octets(), &[0; 8]].concat()
 }
 
 /// The program sets only the maximum or only the minimum of the RTO, to a value that contradicts the other limit's default.
