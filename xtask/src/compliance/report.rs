@@ -100,20 +100,23 @@ fn places(citations: &[&Citation], tests: bool) -> String {
     names.join(", ")
 }
 
-const HEAD: &str = "# What the RFCs demand, and how it stands
+const HEAD: &str = "# Requirements of the RFCs, and their state
 
-Written by `./x compliance` from the lists in [compliance/](compliance/) and the citations in the sources
-(`//= rfc9260#5.1-6`); `./x check` fails when it is out of date, when a citation names nothing, or when more
-requirements than noted are unjudged or untested. An id is the section, and which of the section's sentences with MUST,
-SHOULD, SHALL, REQUIRED or RECOMMENDED it is. The words are ours; the RFC's count.
+`./x compliance` writes this page from the lists in [compliance/](compliance/) and from the citations in the sources
+(`//= rfc9260#5.1-6`). `./x check` fails in these cases: the page is out of date, a citation names no requirement, or more requirements
+are unjudged or untested than a list permits.
 
-- done, tested: code obeys, and a test would fail if it did not.
-- done: code obeys; no test is cited.
-- deliberately not: we do otherwise, and say why.
-- gap: we should, and do not yet.
+An id consists of the section and an ordinal. The ordinal counts the section's sentences with MUST, SHOULD, SHALL, REQUIRED or
+RECOMMENDED. The texts paraphrase the RFCs.
 
-RFC 7053 has no list of its own: RFC 9260 took it in. The text of RFC 9653 was not
-at hand: its list has the rules as known, with ordinals of ours. A second checklist is
-[ETSI TS 102 369](compliance/etsi-ts-102-369.md).
+- done, tested: the code meets the requirement, and a test would fail if it did not.
+- done: the code meets the requirement; no test is cited.
+- deliberately not: the code deviates, for a stated reason.
+- gap: the code should meet the requirement, and does not yet.
+- asks nothing of us: the sentence asks nothing of an implementation like this one.
+- not judged: nobody has compared the code with the requirement yet.
+
+RFC 7053 has no list, because RFC 9260 includes it. The text of RFC 9653 was not available. Its list has the rules that our code and other
+stacks follow, with ordinals of this project. A second checklist is [ETSI TS 102 369](compliance/etsi-ts-102-369.md).
 
 ";
