@@ -89,9 +89,10 @@ fn link_bytes(out: &mut MetricsText, links: &[LinkBytes]) {
 }
 
 fn links(out: &mut MetricsText, links: &[PeerLink]) {
+    let links = whole_peers(links, LINKS_MAX);
     let mut family = |metric: &str, help, value: &dyn Fn(&PeerLink) -> Option<f64>| {
         out.head(metric, "gauge", help);
-        for link in links.iter().take(LINKS_MAX) {
+        for link in links {
             if let Some(value) = value(link) {
                 let (interface, name) = link_labels(link.interface.as_deref(), link.name.as_deref());
                 let labels: [(&str, &dyn Display); 3] =
@@ -113,6 +114,14 @@ fn links(out: &mut MetricsText, links: &[PeerLink]) {
     );
     let help = "Smoothed round-trip time of the link's quickest path to the peer.";
     family("sctpify_peer_link_srtt_seconds", help, &|link| link.srtt_us.map(|us| us as f64 / 1e6));
+}
+
+/// Returns the first links, up to `max`. A peer has all its links among them or none, because an alert on the number of its links
+/// would otherwise be false. The links must be in the order of their peers.
+fn whole_peers(links: &[PeerLink], max: usize) -> &[PeerLink] {
+    let Some(next) = links.get(max) else { return links };
+    let begins = links[..max].iter().position(|link| link.peer == next.peer).unwrap_or(max);
+    &links[..begins]
 }
 
 /// Returns the labels `interface` and `name` of a link. A link without a name has its interface as its name.
@@ -148,4 +157,27 @@ fn paths(out: &mut MetricsText, associations: &[Association]) {
     family("sctpify_path_data_bytes_total", "counter", "Bytes of data sent on the path.", &|p| {
         Some(p.data_sent_bytes as f64)
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_has_all_its_links_in_the_metrics_or_none() {
+        let link = |peer: u8, interface: &str| PeerLink {
+            peer: [192, 0, 2, peer].into(),
+            interface: Some(interface.into()),
+            name: None,
+            usage: AddressUse::Primary,
+            state: LinkState::Up,
+            in_use: false,
+            srtt_us: None,
+            sent_bytes: 0,
+            received_bytes: 0,
+        };
+        let links = [link(1, "a"), link(1, "b"), link(2, "a"), link(2, "b"), link(3, "a")];
+        let kept = |max| whole_peers(&links, max).len();
+        assert_eq!([0, 1, 2, 3, 4, 5, 9].map(kept), [0, 0, 2, 2, 4, 5, 5]);
+    }
 }
