@@ -386,7 +386,7 @@ pub const SETTINGS: &[Setting] = &[
               signals congestion. rfc9260: the same, with the rules of SCTP's RFC, which equal TCP Reno's. loss-tolerant: for \
               links that lose packets without congestion, such as radio; it sends at the delivery rate, and slows down when \
               delay grows. On a congested link it takes more than a fair share, so do not use it on networks shared with \
-              strangers.",
+              other users.",
         needs_restart: true,
         read: |s| s.congestion.to_string(),
         write: |s, v| put(&mut s.congestion, v.parse().ok()),
