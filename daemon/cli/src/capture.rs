@@ -5,14 +5,13 @@
 use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, Read, Write};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use control::{Client, Done, Request, Response};
-use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::session::{ANSWER_TIMEOUT, Session, unexpected};
+use crate::signals::stop_flag;
 use crate::{CliError, show};
 
 /// Interval at which the capture checks for Ctrl-C.
@@ -26,10 +25,7 @@ const PACKET: u32 = 6;
 
 /// Captures for this many seconds, or until a signal arrives.
 pub(crate) fn run(session: Session<'_>, file: &Path, seconds: u32) -> Result<(), CliError> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register(signal, stop.clone()).map_err(CliError::Output)?;
-    }
+    let stop = stop_flag()?;
     let mut client = Client::connect(session.control, ANSWER_TIMEOUT)?;
     match client.call(&Request::Capture { seconds })? {
         Response::Done(_) => {}

@@ -2,14 +2,13 @@
 
 use std::io::{self, ErrorKind, Read};
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use control::{Client, Request, Response};
-use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::session::{ANSWER_TIMEOUT, Session, unexpected};
+use crate::signals::stop_flag;
 use crate::{CliError, show};
 
 /// Interval at which the command checks for Ctrl-C.
@@ -18,10 +17,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Asks the daemon to expose the listener, and keeps it exposed until a signal arrives. Fails if the daemon ends the exposure.
 pub(crate) fn run(session: Session<'_>, listener: &str) -> Result<(), CliError> {
     let (address, port) = parse(listener)?;
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register(signal, stop.clone()).map_err(CliError::Output)?;
-    }
+    let stop = stop_flag()?;
     let mut client = Client::connect(session.control, ANSWER_TIMEOUT)?;
     match client.call(&Request::Expose { address, port })? {
         answer @ Response::Done(_) => session.print(&answer, show::answer)?,

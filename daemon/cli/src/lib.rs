@@ -33,6 +33,7 @@ mod session;
 mod settings;
 mod shimrules;
 mod show;
+mod signals;
 mod table;
 
 use std::process::ExitCode;

@@ -5,7 +5,6 @@
 
 use std::io::{self, IsTerminal, Stdin, Write};
 use std::os::fd::AsFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
@@ -14,9 +13,9 @@ use control::{ErrorCode, EventsReport, PeerLink, Request, Response, Status, writ
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::termios::{LocalFlags, SetArg, Termios, tcgetattr, tcsetattr};
 use nix::unistd::read;
-use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::session::{Session, unexpected};
+use crate::signals::stop_flag;
 use crate::table::{Align, Table, bytes, millis, seconds};
 use crate::{CliError, show};
 
@@ -151,10 +150,7 @@ pub(crate) fn redraw(
     may_use_screen: bool,
     mut drawing: impl FnMut() -> Result<Vec<String>, CliError>,
 ) -> Result<bool, CliError> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register(signal, stop.clone()).map_err(CliError::Output)?;
-    }
+    let stop = stop_flag()?;
     let screen = (may_use_screen && io::stdout().is_terminal()).then(Screen::enter).transpose()?;
     let keys = screen.as_ref().and_then(|_| Keys::of_terminal(io::stdin()));
     for done in 1.. {
