@@ -7,22 +7,22 @@ use control::{ClientError, ErrorCode, FileError, Refusal, Response, write_respon
 
 use ops::LineError;
 
-/// The reason why a command failed. The text states a remedy.
+/// The reason why a command failed. The text includes a remedy if one is known.
 #[derive(Debug, thiserror::Error)]
 pub enum CliError {
-    /// The daemon refused.
+    /// The daemon refused the request.
     #[error("{}", .0.message)]
     Refused(Refusal),
-    /// The daemon gave no valid answer.
+    /// This user may not open the control socket, or the daemon gave no valid answer in time.
     #[error(transparent)]
     Client(ClientError),
-    /// No daemon runs.
+    /// No daemon listens on the control socket.
     #[error("{0}")]
     NoDaemon(String),
     /// The command line is invalid.
     #[error("{0}")]
     Usage(String),
-    /// Something else failed.
+    /// Any other failure.
     #[error("{0}")]
     Failed(String),
     /// Names of missing requirements from the doctor's report, which was already printed.
@@ -33,7 +33,7 @@ pub enum CliError {
     NotRun {
         /// Name of the command.
         program: String,
-        /// The reason.
+        /// The system's error.
         error: io::Error,
     },
     /// The output could not be written.
@@ -99,7 +99,7 @@ impl CliError {
 }
 
 /// Prints the error, if any, and returns the exit status. If the reader of the output closes the pipe early (`sctpify status | head -1`),
-/// this is not an error.
+/// prints nothing and returns success. With `json`, does not print missing requirements again, because the report has them.
 pub(crate) fn finish(result: Result<ExitCode, CliError>, json: bool) -> ExitCode {
     let error = match result {
         Ok(code) => return code,

@@ -28,9 +28,11 @@ pub(crate) struct End {
     pub(crate) held: Option<(DataHeader, Peer, Bytes)>,
     /// A message to the program for which the program's end has no room.
     pub(crate) pending: Option<Delivery>,
-    /// The listener of an accepted association; `None` after the program has accepted the socket.
+    /// The listener whose queue holds this socket. `None` for a socket that no listener has created, and after the program has accepted
+    /// the socket.
     pub(crate) listener: Option<SocketKey>,
-    /// True if messages for which the engine has no room wait with their association instead of in `held`.
+    /// True while [`Server::drain`](crate::Server::drain) reads. A message for which the engine has no room then waits with its
+    /// association. It waits in `held` only if the association can keep no more messages.
     pub(crate) is_draining: bool,
     /// True if data was passed to the program.
     pub(crate) has_data: bool,
@@ -49,8 +51,8 @@ pub(crate) struct Ends {
     by_cookie: HashMap<u64, SocketKey>,
     /// Sockets whose program may have sent messages, or closed its end.
     pub(crate) readable: BTreeSet<SocketKey>,
-    /// Associations of one-to-many sockets whose peer has shut down, with the time of the shutdown. They end when the messages that the
-    /// program has sent before are taken.
+    /// Associations of one-to-many sockets whose peer has shut down, with the time of the shutdown. The server shuts such an association
+    /// down when no more messages of the program can be read, or after a limit (`ENDING_LIMIT` in `pump`).
     pub(crate) ending: VecDeque<(Time, SocketKey, i32)>,
     /// Sockets that are not read, because too many descriptors of their user wait to be closed.
     pub(crate) paused: BTreeSet<SocketKey>,
@@ -91,7 +93,7 @@ impl Ends {
         Ok(program)
     }
 
-    /// Returns the socket to which this program's end belongs.
+    /// Returns the socket of which `program` is the program's end.
     pub(crate) fn of_program(&self, program: BorrowedFd<'_>) -> Option<SocketKey> {
         self.by_cookie.get(&socket_cookie(program).ok()?).copied()
     }
@@ -104,10 +106,10 @@ impl Ends {
         self.all.get(&key).map(|end| end.socket.as_fd())
     }
 
-    /// Removes the server's end of a socket. The caller must close it.
+    /// Removes the server's end of a socket, and returns it. The caller must close the returned end.
     pub(crate) fn remove(&mut self, key: SocketKey, registry: &mio::Registry) -> Option<End> {
         let end = self.all.remove(&key)?;
-        // The descriptor's number will be used again. An error means that the descriptor is no longer registered.
+        // The kernel reuses the descriptor's number, so the registration must not remain. An error means that there is no registration.
         let _ = SourceFd(&end.socket.as_raw_fd()).deregister(registry);
         self.by_cookie.remove(&end.cookie);
         self.readable.remove(&key);
@@ -128,7 +130,7 @@ impl Ends {
         }
     }
 
-    /// Checks which of these ends a user's programs have closed, without waiting for epoll's events.
+    /// Checks which of these sockets the programs of a user have closed. It polls the sockets, because epoll may report the closing later.
     pub(crate) fn note_closed(&mut self, sockets: &[SocketKey], uid: u32) {
         let nobody_waits = Timespec { tv_sec: 0, tv_nsec: 0 };
         for key in sockets {

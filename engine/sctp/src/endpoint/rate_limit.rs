@@ -1,9 +1,11 @@
 //! Rate limit on answers to INITs and to packets out of the blue. A flood of such packets, even from forged source
-//! addresses, causes only a bounded number of answers.
+//! addresses, causes answers at a bounded rate only.
 //!
-//! Two token buckets must agree: one for all sources, and one for the source's neighbourhood (IPv4 /24, IPv6 /56). So one
-//! network cannot use up the answers for all. A keyed hash assigns neighbourhoods to a table of fixed size. No state of a
-//! packet is kept, and nothing grows. Invariant: both buckets are charged, or neither. Begin at [`RateLimit::take`].
+//! An answer takes a token from each of two buckets: one for all sources, and one for the source's neighbourhood (IPv4 /24,
+//! IPv6 /56). A neighbourhood has a lower rate than all sources together, so one network cannot use up all answers. A
+//! keyed hash assigns each neighbourhood to a bucket in a table of fixed size. Several neighbourhoods may share a bucket.
+//! The limiter stores nothing else, so its memory does not grow with the number of packets or sources. Invariant: both
+//! buckets are charged, or neither. Begin at [`RateLimit::take`].
 
 use std::hash::{BuildHasher, Hasher};
 use std::net::IpAddr;
@@ -14,7 +16,7 @@ use base::Time;
 use super::slots::KeyedHash;
 use crate::config::AnswerRate;
 
-/// A bucket, as the time at which it will be full again. The time of a full bucket lies in the past.
+/// A token bucket, represented by the time at which it will be full again. If this time has passed, the bucket is full.
 #[derive(Clone, Copy, Debug, Default)]
 struct Bucket(Time);
 
@@ -23,7 +25,7 @@ struct Bucket(Time);
 struct Rate {
     /// Time in which one token is added.
     interval: Duration,
-    /// Time in which all tokens except one are added.
+    /// Time in which all tokens of the bucket except one are added. A bucket with a token is full again within this time.
     depth: Duration,
 }
 
@@ -47,7 +49,7 @@ impl Rate {
     }
 }
 
-/// Rate limiter with one bucket for all sources, and one for each neighbourhood.
+/// Rate limiter with one bucket for all sources, and a table of buckets for the neighbourhoods.
 #[derive(Debug)]
 pub(super) struct RateLimit {
     all: (Rate, Bucket),
@@ -57,7 +59,7 @@ pub(super) struct RateLimit {
 }
 
 impl RateLimit {
-    /// Creates full buckets. `places` is the length of the table of neighbourhoods.
+    /// Creates full buckets. `places` is the number of buckets for neighbourhoods; 0 counts as 1. `key` is the key of the hash.
     pub(super) fn new(rate: AnswerRate, places: usize, key: u64) -> RateLimit {
         RateLimit {
             all: (Rate::new(rate.per_second, rate.burst), Bucket::default()),
@@ -81,8 +83,9 @@ impl RateLimit {
         taken
     }
 
-    /// Refunds the token of an answer, because `source` has proved that the address is its own. So a host that opens many
-    /// associations in succession is never slowed down.
+    /// Refunds both tokens of an answer to an INIT, after `source` has proved that it receives packets at this address. A host
+    /// that opens associations one after another therefore keeps its tokens. Many unfinished handshakes, or other sources
+    /// that share a bucket with the host, can still limit it.
     pub(super) fn give_back(&mut self, source: IpAddr) {
         let place = self.place(source);
         self.neighbourhood.give_back(&mut self.neighbourhoods[place]);

@@ -1,5 +1,5 @@
-//! `sip-loss`: number of calls that user agents complete through a proxy in a fixed time, while packets are
-//! lost (Table 5.3 of the thesis).
+//! `sip-loss`: number of calls that user agents complete through a proxy in a fixed time, while the links lose
+//! packets (Table 5.3 of the thesis).
 
 use super::agent_report::AgentReport;
 use super::world::{LIMIT, Star, bob, stop};
@@ -10,7 +10,7 @@ use serde::Deserialize;
 use std::time::Duration;
 
 const PANEL: &str = "calls completed";
-/// Time of a cell in addition to its calls, in seconds.
+/// Estimated time of a cell in addition to the time of its calls, in seconds.
 const OVERHEAD_S: f64 = 8.0;
 
 /// Names of the measures.
@@ -21,17 +21,18 @@ const MEASURES: &[&str] = &["calls", "failed", "calls_per_minute"];
 #[serde(deny_unknown_fields)]
 pub(in crate::experiments) struct Loss {
     repetitions: u32,
-    /// Number of user agents on each side. Each agent of one side repeatedly calls its own agent on the other
-    /// side.
+    /// Number of user agents on each side of the proxy. Each caller repeatedly calls the agent with the same
+    /// number on the other side.
     agents: u16,
     /// Loss rates of packets on each link in each direction, in percent.
     loss: Vec<u16>,
     /// Round-trip time between a user agent and the proxy, in milliseconds.
     rtt_ms: f64,
-    /// Time until a call is answered, in seconds.
+    /// Time for which a called agent rings before it answers, in seconds.
     ring_s: f64,
-    /// Time after which an answered call is hung up, in seconds.
+    /// Time between the answer and the end of a call, in seconds.
     hold_s: f64,
+    /// Time after which the callers stop, even during calls, in seconds.
     seconds: f64,
 }
 
@@ -58,7 +59,7 @@ impl Experiment for Loss {
             .clone()
             .map(|n| star.callee(n).registered(environment, &ring, 1))
             .collect::<Result<Vec<_>>>()?;
-        // All agents register before the loss begins.
+        // All agents register before the loss begins, so their connections to the proxy exist.
         let (hold, stop_after) = (self.hold_s.to_string(), self.seconds.to_string());
         let caller = |number| {
             let words = [
