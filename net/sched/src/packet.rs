@@ -5,16 +5,16 @@ use std::net::IpAddr;
 use base::Ecn;
 use wire::{ChecksumMode, ChunkType, RECORD_OVERHEAD, SendBuffer};
 
-/// Limit on the chunks that are searched for DATA. A packet with more chunks counts as a packet with DATA.
+/// Limit on the chunks of a packet that are searched for DATA. A packet with more chunks counts as a packet with DATA.
 const CHUNKS_READ: usize = 16;
-/// Longest value of a DTLS chunk that contains neither DATA nor HEARTBEAT, in bytes. DATA and HEARTBEAT have 20 bytes or more,
-/// and a SACK without gap blocks has 16.
+/// Length of a DTLS chunk's value, in bytes. A value of this length or less contains neither DATA nor a HEARTBEAT of this project's
+/// engine. A DATA chunk has 20 bytes or more with its padding, and such a HEARTBEAT has 20. A SACK without gap blocks has 16.
 const SEALED_CONTROL_MAX: usize = RECORD_OVERHEAD - 4 + 16;
 
 /// A packet in a queue.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Packet<T> {
-    /// Packet in the form of the caller. The queue does not read it.
+    /// The packet itself, in the caller's form. The queue does not read it.
     pub body: T,
     /// Length in bytes, from the IP header on.
     pub length: usize,
@@ -24,7 +24,7 @@ pub struct Packet<T> {
     pub ecn: Ecn,
 }
 
-/// One direction of an association, identified exactly instead of by a hash.
+/// One direction of an association. Its addresses and ports identify it. A hash would not distinguish all flows.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Flow {
     /// Sender's address.
@@ -42,9 +42,16 @@ pub struct Flow {
 pub struct View {
     /// Flow of the packet.
     pub flow: Flow,
-    /// True if the packet waits and is dropped like data. It has user data, probes the path (HEARTBEAT), or is encrypted and long
-    /// enough for either. Probes of the path MTU come in pairs of a long and a short packet. If only the short one were
-    /// protected, congestion would look like a smaller MTU. All other packets set up, acknowledge or end an association.
+    /// True if the packet waits, and is dropped, in the same way as packets with data. This applies to an SCTP packet in three cases:
+    ///
+    /// - It has user data, or a HEARTBEAT.
+    /// - It is sealed, and is long enough for user data or a HEARTBEAT, or begins with an advertisement.
+    /// - It has more chunks than a router reads.
+    ///
+    /// All other SCTP packets only control an association: for example, they set it up, acknowledge data, or end it.
+    ///
+    /// A HEARTBEAT counts as data for this reason: the sender probes the path MTU with a long packet and a short one, and both have
+    /// a HEARTBEAT. If a congested queue dropped only the long one, the sender would conclude that the MTU is smaller.
     pub has_data: bool,
     /// The sender's advertisement of its send buffer, if the packet has one.
     pub said: Option<Said>,
@@ -53,16 +60,17 @@ pub struct View {
 /// A sender's advertisement of its send buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Said {
-    /// Occupancy in percent, 0 to 100. In the form of the 2016 patch, tenths from 0 to 10.
+    /// Occupancy of the send buffer in percent, 0 to 100. In the form of the 2016 patch (`seed-compat`), this is the number of
+    /// occupied tenths, 0 to 10.
     pub occupancy: u8,
     /// Bytes that wait for their first transmission, if the advertisement has this field.
     pub backlog: Option<u32>,
 }
 
 impl View {
-    /// Reads an SCTP packet from its common header on. Advertisements are chunks of type `advertised`, and count only as the
-    /// first chunk. Returns `None` if the packet is shorter than a common header. Checksums are ignored, because the receiver
-    /// verifies them.
+    /// Reads an SCTP packet, which begins with its common header. An advertisement is a chunk of the type `advertised`, and counts
+    /// only as the first chunk. Returns `None` if the packet is shorter than a common header and a chunk header. Ignores the
+    /// checksum, because the receiver verifies it.
     pub fn of_sctp(from: IpAddr, to: IpAddr, packet: &[u8], advertised: ChunkType) -> Option<View> {
         let packet = wire::Packet::parse(packet, ChecksumMode::Ignore).ok()?;
         let header = packet.header;

@@ -1,4 +1,4 @@
-//! The supervisor's event loop: it receives calls, executes them or lets them wait, and answers them.
+//! The supervisor's event loop. It receives system calls, executes them or lets them wait, and answers them.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -14,18 +14,20 @@ use crate::memory::Outcome;
 use crate::programs::{Signalled, signalled};
 use crate::rounds::Rounds;
 
-/// Interval between checks of the calls that wait, for signals, time limits and programs that have ended.
+/// Interval between checks of the waiting calls. A check finds signals, time limits that have passed, and threads that have ended.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// Limit on the calls that are checked each time. A check costs some 20 us, so further calls are checked later.
+/// Limit on the calls of one check. To check a call takes some 20 us, so further calls must wait for later checks.
 const LOOKS: usize = 64;
 /// Limit on the events of one turn.
 const EVENTS: usize = 64;
-/// Number of the listener among the events. Calls have the kernel's numbers, which begin at a random one.
+/// Number of the listener in epoll's events. A call has the number that the kernel gave it. The kernel counts from a random number, so
+/// a call with the listener's number is very unlikely.
 const LISTENER: u64 = 0;
-/// `ERESTARTSYS`: the kernel returns `EINTR` or begins the call again, depending on the signal's action.
+/// `ERESTARTSYS`. After this answer, the kernel returns `EINTR` to the program, or begins the call again. The signal's action decides
+/// (`SA_RESTART`).
 const RESTART: i32 = 512;
 
-/// Number of checks after which a call whose thread may have a signal ends with `EINTR`.
+/// Number of consecutive checks after which a call ends, if each of them found that its thread may have a signal.
 const DOUBTS: u8 = 3;
 /// Time limit for a request to the server.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
@@ -61,7 +63,7 @@ struct Supervisor<'a> {
 }
 
 impl Supervisor<'_> {
-    /// Waits for events and handles them. Returns false if no program is left.
+    /// Waits for events and handles them. Returns false after the last program has ended.
     fn turn(&mut self) -> io::Result<bool> {
         let mut events = Vec::with_capacity(EVENTS);
         let limit = Timespec { tv_sec: 0, tv_nsec: LOOK_EVERY.subsec_nanos().into() };
@@ -96,7 +98,7 @@ impl Supervisor<'_> {
         Ok(())
     }
 
-    /// Continues a call, unless its thread has ended. In that case, no program would get the message.
+    /// Continues a call. If the call's thread has ended, does nothing: a received message would be lost, because no program would get it.
     fn resume(&mut self, call: u64, parked: Parked) {
         if self.listener.is_waiting(call) {
             let verdict = self.calls.resume(*parked.wait);
@@ -104,7 +106,7 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Answers a call, or lets it wait. A call that has waited before keeps its time limit.
+    /// Answers a call, or lets it wait. `waited` is the time limit of a call that has waited before. Such a call keeps its time limit.
     fn finish(&mut self, call: u64, verdict: Verdict, waited: Option<Option<Instant>>) {
         match verdict {
             Verdict::Answer(outcome) => self.listener.answer(call, outcome),
@@ -136,7 +138,7 @@ impl Supervisor<'_> {
         Some(parked)
     }
 
-    /// Ends calls whose time limit has passed, or whose thread has a signal to handle.
+    /// Checks up to [`LOOKS`] waiting calls, and ends those that must not wait any more.
     fn look(&mut self) {
         self.looked_at = now();
         for id in self.parked.next(LOOKS) {
@@ -147,11 +149,12 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Returns the outcome with which a call ends now. Returns `None` if the call continues to wait, or no longer waits.
+    /// Returns the outcome of a call that ends now. A call ends if its thread has ended, if its time limit has passed, or if its thread
+    /// has a signal to handle. Returns `None` if the call continues to wait, or no longer waits.
     fn end_of(&mut self, id: u64) -> Option<Outcome> {
         let Parked { wait, deadline, doubts } = self.parked.get_mut(id)?;
         if !self.listener.is_waiting(id) {
-            // The thread has ended, and no program gets the answer.
+            // The thread has ended, so the kernel discards this answer.
             return Some(Err(libc::EINTR));
         }
         if let Some((_, outcome)) = wait.limit
@@ -159,20 +162,22 @@ impl Supervisor<'_> {
         {
             return Some(outcome);
         }
-        // With a time limit, a call does not begin again after a signal, as with the kernel's sockets.
+        // A call with a time limit does not begin again after a signal. The kernel's own sockets behave in the same way.
         let again = if wait.limit.is_some() { libc::EINTR } else { RESTART };
         match signalled(wait.call.notice.thread) {
             Signalled::No => *doubts = 0,
             Signalled::Yes => return Some(wait.done().ok_or(wait.interrupted.unwrap_or(again))),
-            // Without a signal, RESTART would reach the program. Several waiting threads rarely compete for one signal.
+            // The kernel may have given the signal to another thread. If this thread has no signal, its program would see RESTART as an
+            // error. The call therefore waits for further checks, and then ends with EINTR. This case is rare, because the main thread
+            // usually gets the signal.
             Signalled::Perhaps => *doubts += 1,
         }
         (*doubts >= DOUBTS).then(|| wait.done().ok_or(libc::EINTR))
     }
 }
 
-/// Raises the limit on descriptors to the system's maximum, or to the size of the descriptor table if that is lower. Each call that waits
-/// takes two.
+/// Raises this process's soft limit on descriptors, because each waiting call takes two descriptors. The new limit is the hard limit, or
+/// the size of `sockclient`'s table of descriptors if that is lower.
 fn raise_descriptor_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);

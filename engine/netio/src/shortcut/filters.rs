@@ -1,8 +1,14 @@
-//! Detects whether anything filters the packets of this host: nftables, iptables or IPsec.
+//! Detects whether nftables, iptables or IPsec may filter the packets of this host.
 //!
-//! Any base chain of the families ip, ip6 and inet counts, at every hook. Chains for arriving packets also count, because they
-//! may use connection tracking, which must see leaving packets. This module changes nothing. If the kernel refuses an answer,
-//! filters may exist.
+//! These count as filters:
+//!
+//! - A base chain of nftables of the families ip, ip6 and inet, at any hook, except in sctpify's own table. Chains for arriving
+//!   packets also count, because they may use connection tracking, which must see leaving packets. Rules of iptables-nft are in
+//!   such chains.
+//! - A table of iptables-legacy that is in use.
+//! - An IPsec policy.
+//!
+//! If the kernel refuses an answer, the module assumes that filters exist. It changes nothing in the kernel.
 
 use std::fs::{self, File};
 use std::io;
@@ -13,35 +19,35 @@ use netlink_sys::protocols::{NETLINK_NETFILTER, NETLINK_XFRM};
 
 use crate::netlink::Netlink;
 
-/// The group of changes to nftables (`NFNLGRP_NFTABLES` is 7), as a mask.
+/// Mask of the netlink group that reports changes of nftables (`NFNLGRP_NFTABLES` is 7).
 const NFTABLES_GROUP: u32 = 1 << 6;
-/// `NFT_MSG_GETCHAIN` of `NFNL_SUBSYS_NFTABLES`.
+/// Request for the chains of nftables: `NFT_MSG_GETCHAIN` of `NFNL_SUBSYS_NFTABLES`.
 const GET_CHAIN: u16 = 10 << 8 | 4;
-/// `struct nfgenmsg`: all families, version 0.
+/// A `struct nfgenmsg` that selects all families, with version 0.
 const ALL_FAMILIES: [u8; 4] = [0; 4];
-/// `NFPROTO_INET`, `NFPROTO_IPV4`, `NFPROTO_IPV6`.
+/// Families of IP packets: `NFPROTO_INET`, `NFPROTO_IPV4`, `NFPROTO_IPV6`.
 const IP_FAMILIES: [u8; 3] = [1, 2, 10];
-/// `NFTA_CHAIN_TABLE` and `NFTA_CHAIN_HOOK`, which only base chains have.
+/// Attributes of a chain: `NFTA_CHAIN_TABLE`, and `NFTA_CHAIN_HOOK`. Only base chains have the second one.
 const CHAIN_TABLE: u16 = 1;
 const CHAIN_HOOK: u16 = 4;
 /// Bits of an attribute's type that are flags.
 const ATTRIBUTE_FLAGS: u16 = 0xc000;
-/// `XFRM_MSG_GETPOLICY`, and the length of `struct xfrm_userpolicy_id`.
+/// Request for IPsec policies: `XFRM_MSG_GETPOLICY`, and the length of `struct xfrm_userpolicy_id` in bytes.
 const GET_POLICY: u16 = 0x15;
 const POLICY_ID: usize = 64;
-/// Lists of the tables of iptables-legacy that are in use. The files are absent if the kernel has no iptables-legacy.
+/// Files that list the tables of iptables-legacy in use. They are absent if the kernel has not loaded iptables-legacy.
 const LEGACY: [&str; 2] = ["/proc/thread-self/net/ip_tables_names", "/proc/thread-self/net/ip6_tables_names"];
 
 /// Files that [`keep_filters_readable`] holds open.
 static KEPT: OnceLock<[Option<File>; 2]> = OnceLock::new();
 
-/// Holds the kernel's lists of iptables' tables open for the rest of the process, in the calling thread's network namespace. Only
-/// root may open these files. A process that gives up its user id can still read them.
+/// Opens the kernel's lists of tables of iptables-legacy, in the calling thread's network namespace. The files stay open until the
+/// process ends. Only root may open them, but a process that has given up root can still read the open files.
 pub fn keep_filters_readable() {
     KEPT.get_or_init(|| LEGACY.map(|path| File::open(path).ok()));
 }
 
-/// Query for filters, and its last answer.
+/// Query whether filters exist, with the last answer.
 pub(super) struct Filters {
     news: Netlink,
     own_table: Option<String>,
@@ -49,7 +55,7 @@ pub(super) struct Filters {
 }
 
 impl Filters {
-    /// Opens a socket that receives reports of changes.
+    /// Opens a socket that receives the kernel's reports of changes of nftables. Chains in the table `own_table` do not count.
     ///
     /// # Errors
     /// The errors of netlink(7).
@@ -63,12 +69,12 @@ impl Filters {
         self.news.has_news()
     }
 
-    /// Forgets the last answer, so the next query asks the kernel.
+    /// Discards the last answer, so the next query asks the kernel.
     pub(super) fn forget(&mut self) {
         self.answer = None;
     }
 
-    /// Reports whether filters exist, or may exist.
+    /// Reports whether filters exist, or may exist. Asks the kernel only if no answer is stored.
     pub(super) fn are_there(&mut self) -> bool {
         if let Some(answer) = self.answer {
             return answer;
@@ -89,7 +95,7 @@ impl Filters {
     }
 }
 
-/// Reports whether a chain is a base chain for IP in another table than `own`. `chain` begins with a `struct nfgenmsg`.
+/// Reports whether a chain is a base chain for IP packets, in another table than `own`. `chain` begins with a `struct nfgenmsg`.
 fn is_foreign_base_chain(chain: &[u8], own: Option<&[u8]>) -> bool {
     let [family, _, _, _, rest @ ..] = chain else { return false };
     let (mut is_base, mut is_own) = (false, false);
@@ -123,11 +129,11 @@ fn has_policy() -> io::Result<bool> {
     Ok(found)
 }
 
-/// Reports whether list `number` names a table. A list that appeared after [`keep_filters_readable`] may be unreadable. This then
-/// returns true.
+/// Reports whether the list `number` names a table. If the list exists but cannot be read, returns true. This can happen if the
+/// kernel loaded iptables-legacy after [`keep_filters_readable`].
 fn is_in_use(number: usize) -> bool {
     let kept = KEPT.get().and_then(|kept| kept[number].as_ref());
-    // The list of an unloaded module gives an error.
+    // If the module was unloaded, reading its open list fails, and the path is tried.
     if let Some(Ok(length)) = kept.map(|file| file.read_at(&mut [0], 0)) {
         return length > 0;
     }

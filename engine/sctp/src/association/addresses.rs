@@ -1,8 +1,8 @@
 //! Address changes during the lifetime of an association (RFC 5061): ASCONF and ASCONF-ACK.
 //!
 //! A new address of either end creates new paths. These paths carry no data until a heartbeat confirms them. The
-//! removal of an address retires its paths, and the data in flight there is retransmitted on other paths. Start at
-//! [`Association::change_address`] for our addresses, and at [`Association::on_asconf`] for the peer's.
+//! removal of an address retires its paths. The data in flight on these paths is retransmitted on other paths. Start
+//! at [`Association::change_address`] for our addresses, and at [`Association::on_asconf`] for the peer's addresses.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -24,8 +24,8 @@ use crate::info::PathState;
 use crate::path::{Path, PathIndex};
 use crate::trace::TraceEvent;
 
-/// Maximum number of times that a request is repeated on a path where packets of the peer arrive. The path then counts
-/// as failing, because it may work in one direction only.
+/// Limit on the repetitions of a request on a path where packets of the peer still arrive. After them, an unanswered
+/// request counts against the path, because the path may work in one direction only.
 const REPEATS_MAX: u8 = 3;
 
 impl Association {
@@ -79,7 +79,7 @@ impl Association {
         Ok(())
     }
 
-    /// Applies the uses of our addresses to the data that this end sends.
+    /// Applies these uses of our addresses to the data that this end sends. The peer is not informed.
     pub(crate) fn set_local_uses(&mut self, uses: &[(IpAddr, AddressUse)]) -> Result<(), AddressError> {
         if matches!(self.transfer.state, State::Closed) {
             return Err(AddressError::Closed);
@@ -104,8 +104,9 @@ impl Association {
         self.change_address(AddressChange::SetUse(address, usage), ctx)
     }
 
-    /// Reports whether this end may ask the peer to move to another address of ours. A peer with this engine and
-    /// [`AddressProof::ConfirmedPath`] accepts such a request only if it is signed with a shared key or sealed.
+    /// Reports whether this end may ask the peer to move the association to another address of ours. A peer with this
+    /// engine and [`AddressProof::ConfirmedPath`] accepts such a request only if it is sealed, or signed with a shared
+    /// key. With [`AddressProof::Signature`], this end asks in any case.
     fn may_move(&self) -> bool {
         let integrity = &self.transfer.integrity;
         let is_signed = integrity.auth().is_some_and(Auth::signs_with_shared_key);
@@ -114,7 +115,7 @@ impl Association {
             || self.transfer.config.address_proof == AddressProof::Signature
     }
 
-    /// Handles the loss or return of the link of one of our addresses.
+    /// Handles the event that the link of one of our addresses goes down, or comes up again.
     pub(crate) fn on_local_link(&mut self, address: IpAddr, is_up: bool, ctx: &mut Context<'_>) {
         for index in self.transfer.paths.indices() {
             let path = self.transfer.paths.get_mut(index);
@@ -129,8 +130,8 @@ impl Association {
         }
     }
 
-    /// Handles the loss of all our addresses except `address`. Drops requests that are not sent yet. Retransmits an
-    /// outstanding request from the new address, because no later request may overtake it.
+    /// Moves the association to `address`, after the loss of all our other addresses. Drops requests that are not sent
+    /// yet. If a request is outstanding, retransmits it from the new address, because no later request may overtake it.
     fn move_to(&mut self, address: IpAddr, ctx: &mut Context<'_>) -> Result<(), AddressError> {
         let peers = self.peer_addresses.as_slice().to_vec();
         if !peers.iter().any(|&peer| may_reach(address, peer)) {
@@ -169,7 +170,7 @@ impl Association {
         self.send_asconf(now);
     }
 
-    /// Sends the pending ASCONF and starts T4-rto.
+    /// Queues the outstanding ASCONF, and starts T4-rto.
     fn send_asconf(&mut self, now: Time) {
         let path = match self.asconf.as_ref().and_then(|a| a.pending) {
             Some(pending) if self.may_ask_by(pending.path) => pending.path,
@@ -186,8 +187,8 @@ impl Association {
         }
     }
 
-    /// Reports whether a request may use this path. The path must be confirmed. After a move, any path may be used
-    /// until one is confirmed.
+    /// Reports whether a request may use this path. The path must be confirmed. While no path is confirmed, as after a
+    /// move, a request may use any path.
     fn may_ask_by(&self, index: PathIndex) -> bool {
         let any_is_confirmed = self.transfer.paths.iter().any(|(_, p)| p.is_confirmed());
         self.transfer.paths.iter().any(|(i, p)| i == index && (p.is_confirmed() || !any_is_confirmed))
@@ -211,9 +212,9 @@ impl Association {
         self.asconf.as_ref().and_then(|a| a.pending).map_or(Time::NEVER, |p| p.deadline)
     }
 
-    /// Handles expiry of T4-rto (RFC 5061 section 5.1, B1 to B5). Doubles the timeout, counts the error and sends the
-    /// request on another path. If the peer was heard on the path meanwhile, the request stays there, up to
-    /// [`REPEATS_MAX`] times.
+    /// Handles the expiry of T4-rto (RFC 5061 section 5.1, B1 to B5). Doubles the timeout, counts an error, and sends
+    /// the request on another path. If the path itself may work ([`Self::was_only_not_answered`]), repeats the request
+    /// there, and counts the error only for the association.
     //= rfc5061#5.1-11
     pub(super) fn on_t4(&mut self, now: Time) {
         let Some(pending) = self.asconf.as_ref().and_then(|a| a.pending) else { return };
@@ -241,8 +242,12 @@ impl Association {
         self.send_asconf(now);
     }
 
-    /// Reports whether a packet of the peer arrived on the path after the request was sent there. The path is then not
-    /// at fault: a peer answers no request until its program has the keys.
+    /// Reports whether the path of an unanswered request may work, so the request must be repeated there. A packet of
+    /// the peer must have arrived on the path after the request was sent. The peer may be unable to answer yet: on a
+    /// protected association, it answers no request until its program has the keys. The path must also be active, and
+    /// the request must not have been repeated [`REPEATS_MAX`] times. Without [`Timing::doubts_silence`], returns false.
+    ///
+    /// [`Timing::doubts_silence`]: crate::Timing::doubts_silence
     fn was_only_not_answered(&self, pending: &Pending) -> bool {
         let path = self.transfer.paths.get(pending.path);
         let may_be_only_late = pending.repeats < REPEATS_MAX && path.state() == PathState::Active;
@@ -326,8 +331,9 @@ impl Association {
         }
     }
 
-    /// Completes our change after the peer's answer. An added address may be a source address from now on (RFC 5061
-    /// section 5.3). An address whose deletion was refused stays in use.
+    /// Completes our change after the peer's answer. An address that the peer has added may be a source address from now
+    /// on (RFC 5061 section 5.3). An address that the peer refused to delete left the association with our request, and
+    /// joins it again. If a move waits, an answer to an earlier change has no effect.
     fn finish_change(&mut self, change: AddressChange, refusal: Option<u16>, ctx: &mut Context<'_>) {
         let Some(asconf) = &mut self.asconf else { return };
         let address = match (change, refusal) {
@@ -351,8 +357,8 @@ impl Association {
         }
     }
 
-    /// Probes the paths from an address that the peer has just accepted. The peer did not answer earlier packets from
-    /// this address.
+    /// Probes the paths from an address that the peer has just accepted. The peer may have discarded earlier packets from
+    /// this address, because it did not know the address.
     fn probe_from(&mut self, address: IpAddr, now: Time) {
         for index in self.transfer.paths.indices() {
             let path = self.transfer.paths.get_mut(index);
@@ -402,9 +408,9 @@ impl Association {
         ctx.replies.push_by(source, header, &Chunk::AsconfAck(ack), &mut self.transfer.integrity);
     }
 
-    /// Handles a repeated ASCONF that moves the peer to the source address of the packet, but arrives from a different
-    /// source address this time. A third party may have forwarded either copy. Both addresses are therefore probed
-    /// until one is confirmed.
+    /// Handles a repeated ASCONF that moves the peer to the packet's source address. If this source address differs from
+    /// the earlier one, adds it as an address of the peer, because a third party may have forwarded either packet. Both
+    /// addresses are then probed until one of them is confirmed. Does nothing once a path is confirmed.
     fn hear_move_again(&mut self, chunk: &AsconfChunk<'_>, source: IpAddr, ctx: &mut Context<'_>) {
         if self.peer_addresses.has(source) || self.transfer.paths.iter().any(|(_, path)| path.is_confirmed())
         {
@@ -413,13 +419,15 @@ impl Association {
         for (parameter, raw) in chunk.parameters.iter().zip(chunk.parameters.tlvs()) {
             let (Ok(Parameter::AddIp { address, .. }), Ok(raw)) = (parameter, raw) else { continue };
             if address.is_unspecified() {
-                // The answer is fixed already. An address that cannot be added is not probed.
+                // The answer to the request is fixed already, so it cannot report a failure. An address that cannot be
+                // added is not probed.
                 let _ = self.add_peer_address(source, &raw, ctx);
             }
         }
     }
 
-    /// Applies the changes of an ASCONF in order. Returns `None` if a parameter cannot be parsed.
+    /// Applies the changes of an ASCONF in order, up to [`MAX_CHANGES`]. Returns the answers, or `None` if a parameter
+    /// cannot be parsed.
     fn apply<'a>(
         &mut self,
         chunk: &AsconfChunk<'a>,
@@ -479,15 +487,16 @@ impl Association {
         Some(responses)
     }
 
-    /// Reports whether a packet with the association's tag comes from an address of the peer, or is an ASCONF that may
-    /// add its source address.
+    /// Reports whether a packet with the association's tag may come from the peer. The packet must come from an address of
+    /// the peer, or contain an ASCONF that may add the packet's source address.
     #[inline]
     pub(crate) fn is_from_peer(&self, route: &Route, packet: &Packet<'_>, is_sealed: bool) -> bool {
         self.knows_remote(route.remote) || self.is_moving(packet, is_sealed)
     }
 
-    /// Reports whether a packet is an ASCONF that the peer has signed or sealed. Such an ASCONF may come from an
-    /// unknown address, because it may add its own source address (RFC 5061 section 4.2.1).
+    /// Reports whether a packet begins with an ASCONF that is sealed, or with AUTH and an ASCONF that is signed. Such an
+    /// ASCONF may come from an unknown address, because it may add its own source address (RFC 5061 section 4.2.1). With
+    /// [`AddressProof::ConfirmedPath`], the key of the signature must be a shared key.
     fn is_moving(&self, packet: &Packet<'_>, is_sealed: bool) -> bool {
         if is_sealed && self.asconf.is_some() {
             let first = packet.raw_chunks().next();
@@ -522,7 +531,7 @@ impl Association {
         }
         let Some(asconf) = &self.asconf else { return None };
         let local = asconf.local.clone();
-        // Behind a NAT, a new source address also has a new UDP port.
+        // If the peer is behind a NAT, its new source address also has a new UDP port, which the current packet shows.
         let carrier = (asconf.source.remote == address).then_some(asconf.source.carrier);
         // RFC 5061 section 5.3, F9: without "the local resources to add this new address" the request is refused.
         let is_full = self.peer_addresses.as_slice().len() >= ctx.limits.peer_addresses;
@@ -603,16 +612,18 @@ impl Association {
         None
     }
 
-    /// Retires the paths for which `leaves` is true, and moves SACKs to other paths.
+    /// Retires the paths for which `leaves` is true. SACKs for the data of these paths leave on other paths.
     fn leave_paths(&mut self, leaves: impl Fn(&Path) -> bool) {
         let retired = self.transfer.retire_paths(leaves);
         self.sack_route.leave_paths(&retired);
     }
 }
 
-/// Builds the parameters of a request that leaves from our address `sent_from`. A host behind a NAT does not know the
-/// address that the peer sees. It therefore uses the wildcards of RFC 5061 sections 4.2.1 and 4.2.2, which denote the
-/// packet's source address.
+/// Builds the parameters of a request that leaves from our address `sent_from`.
+///
+/// A host behind a NAT does not know the address that the peer sees. Two kinds of requests therefore contain a wildcard
+/// instead of an address. A use of `sent_from` has the wildcard for the packet's source address. A move adds this source
+/// address, and deletes all other addresses (RFC 5061 sections 4.2.1 and 4.2.2).
 fn parameters_of(pending: &Pending, sent_from: IpAddr) -> SmallVec<[Parameter<'static>; 2]> {
     let correlation = pending.serial.0;
     match pending.change {
@@ -641,8 +652,8 @@ fn parameters_of(pending: &Pending, sent_from: IpAddr) -> SmallVec<[Parameter<'s
     }
 }
 
-/// Converts the rank and the heartbeat interval in milliseconds, as the peer sent them, to a use. Unknown ranks count
-/// as backup. An interval of 0 means that the peer gave none.
+/// Converts a rank and a heartbeat interval (milliseconds) from the peer to a use of an address. Unknown ranks count as
+/// backup. An interval of 0 means that the peer gave no interval.
 fn use_of(rank: u8, heartbeat_ms: u32) -> AddressUse {
     let preference = match rank {
         0 => Preference::Primary,
@@ -653,12 +664,13 @@ fn use_of(rank: u8, heartbeat_ms: u32) -> AddressUse {
     AddressUse { preference, heartbeat, link: 0 }
 }
 
-/// Returns the unspecified address of the same family. ASCONF uses it as a wildcard.
+/// Returns the unspecified address of the same family, which ASCONF uses as a wildcard.
 fn unspecified_like(address: IpAddr) -> IpAddr {
     if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() }
 }
 
-/// Returns the cause code if the ASCONF-ACK refuses the requested change. The code is 0 if the cause cannot be parsed.
+/// Returns the code of the error cause with which an ASCONF-ACK refuses a change. Returns 0 if the cause cannot be
+/// parsed, and `None` if the change is not refused.
 fn refusal_in(ack: &AsconfAck<'_>) -> Option<u16> {
     ack.parameters.iter().map_while(Result::ok).find_map(|parameter| match parameter {
         Parameter::ErrorCause { causes, .. } => {
@@ -668,8 +680,8 @@ fn refusal_in(ack: &AsconfAck<'_>) -> Option<u16> {
     })
 }
 
-/// Reports whether an address can belong to an endpoint: it is not broadcast, multicast or unspecified (RFC 5061
-/// section 4.2.1).
+/// Reports whether an address can belong to an endpoint. It must not be a broadcast, multicast or unspecified address
+/// (RFC 5061 section 4.2.1).
 //= rfc5061#4.2.1-2 4.2.2-2
 fn is_usable(address: IpAddr) -> bool {
     let broadcast = matches!(address, IpAddr::V4(a) if a.is_broadcast());
