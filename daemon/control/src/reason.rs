@@ -32,8 +32,6 @@ pub enum FallbackReason {
         /// The cause in the ABORT, or [`FallbackReason::NO_CAUSE`].
         cause: String,
     },
-    /// The peer's sctpify answered that its rules keep this port on TCP.
-    RefusedByPeerRule,
     /// A rule of this host keeps the connection on TCP.
     LocalRule {
         /// The chain of the rule.
@@ -115,7 +113,6 @@ impl FallbackReason {
             FallbackReason::InitUnanswered { .. } => "init_unanswered",
             FallbackReason::IcmpUnreachable { .. } => "icmp_unreachable",
             FallbackReason::PeerAborted { .. } => "peer_aborted",
-            FallbackReason::RefusedByPeerRule => "refused_by_peer_rule",
             FallbackReason::LocalRule { .. } => "local_rule",
             FallbackReason::DefaultPolicy { .. } => "default_policy",
             FallbackReason::DisabledGlobally => "disabled_globally",
@@ -299,7 +296,6 @@ impl fmt::Display for FallbackReason {
                     _ => Ok(()),
                 }
             }
-            R::RefusedByPeerRule => f.write_str("the rules of the peer's sctpify keep this port on TCP"),
             R::LocalRule { chain, number, rule } if rule.is_empty() => {
                 write!(f, "rule {number} of {chain}-disable keeps all connections on TCP")
             }

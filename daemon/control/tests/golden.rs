@@ -217,7 +217,6 @@ fn reasons() -> Vec<FallbackReason> {
         R::IcmpUnreachable { message: "port unreachable".into() },
         R::PeerAborted { cause: "no cause given".into() },
         R::PeerAborted { cause: "the program there did not accept the connection".into() },
-        R::RefusedByPeerRule,
         R::LocalRule { chain: Chain::Remote, number: 2, rule: "-P 22".into() },
         R::DefaultPolicy { chain: Chain::Remote },
         R::DisabledGlobally,

@@ -31,7 +31,7 @@ const MOVES_MAX: usize = 4096;
 /// The latest events, newest first, and the changes that this turn has collected.
 #[derive(Default)]
 pub(crate) struct PathEvents {
-    latest: VecDeque<(Time, PathEvent)>,
+    latest: VecDeque<(Time, PeerId, PathEvent)>,
     /// Number of events so far.
     count: u64,
     /// Number of path changes so far, by kind and reason, over all associations.
@@ -157,7 +157,7 @@ impl PathEvents {
         }
         self.links.sweep(|association| (context.info)(association).is_some());
         let new = usize::try_from(self.count - before).unwrap_or(KEPT).min(self.latest.len());
-        self.latest.iter().take(new).rev().map(|(_, event)| event.clone()).collect()
+        self.latest.iter().take(new).rev().map(|(.., event)| event.clone()).collect()
     }
 
     /// Compares the links of an association with the published links of its peer, and publishes the differences.
@@ -208,10 +208,9 @@ impl PathEvents {
     /// Publishes an event, unless the peer has reached its limit. A move of data is left out if the peer's last move within
     /// [`TOGETHER`] was the same.
     fn publish(&mut self, now: Time, peer: &PeerId, change: PathChange, reason: control::PathReason) {
-        let mut recent =
-            self.latest.iter().take_while(|(at, _)| now < *at + TOGETHER).map(|(_, event)| event);
-        let of_peer = recent
-            .find(|event| event.peer == peer.address && matches!(event.change, PathChange::Switched { .. }));
+        let recent = self.latest.iter().take_while(|(at, ..)| now < *at + TOGETHER);
+        let mut of_peer = recent.filter(|(_, of, _)| of == peer).map(|(.., event)| event);
+        let of_peer = of_peer.find(|event| matches!(event.change, PathChange::Switched { .. }));
         let is_switch = matches!(change, PathChange::Switched { .. });
         if is_switch
             && of_peer.is_some_and(|last| last.change == change && last.reason.name() == reason.name())
@@ -237,17 +236,17 @@ impl PathEvents {
             links_up,
             links,
         };
-        self.latest.push_front((now, event));
+        self.latest.push_front((now, peer.clone(), event));
     }
 
     /// Returns the latest events, newest first.
     pub(crate) fn latest(&self) -> Vec<PathEvent> {
-        self.latest.iter().take(SHOWN).map(|(_, event)| event.clone()).collect()
+        self.latest.iter().take(SHOWN).map(|(.., event)| event.clone()).collect()
     }
 
     /// Returns the events after the one with this number, oldest first.
     pub(crate) fn after(&self, number: u64) -> Vec<PathEvent> {
-        let newer = self.latest.iter().map(|(_, event)| event).take_while(|event| event.number > number);
+        let newer = self.latest.iter().map(|(.., event)| event).take_while(|event| event.number > number);
         let mut newer: Vec<_> = newer.cloned().collect();
         newer.reverse();
         newer

@@ -31,7 +31,7 @@ use crate::unproven::Incoming;
 /// Time limit for the local program's kernel to accept if the program's backlog is full. It allows for a second SYN.
 const LISTENER_LIMIT: Duration = Duration::from_secs(5);
 /// Time limit for the local program's kernel to accept otherwise. A kernel accepts at once, even if the program is busy. A missing answer
-/// means that a firewall drops the SYN. The limit is shorter than the race timer, so the client gets plain TCP in time.
+/// means that a firewall drops the SYN. The client then gets plain TCP soon.
 const ANSWER_LIMIT: Duration = Duration::from_millis(200);
 /// Answer to a host that a rule excludes.
 const NOT_ENCRYPTED: &str = "the rule for this program requires encryption, or another peer (--secure)";
