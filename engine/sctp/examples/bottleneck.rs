@@ -3,7 +3,7 @@
 //! `cargo run --release -p sctp-engine --example bottleneck -- [SECONDS] [SEEDS]`
 //!
 //! The bottleneck has a tail-drop queue of one bandwidth-delay product. Each figure is a mean over the seeds. The first
-//! quarter of the time does not count. Exits with an error if the two-path association gets more than 1.1 times a fair
+//! quarter of each run does not count. Exits with an error if the two-path association gets more than 1.1 times a fair
 //! share, which is half of the total.
 
 use std::time::Duration;

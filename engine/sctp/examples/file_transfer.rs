@@ -6,8 +6,8 @@
 //! ```
 //!
 //! The sender keeps the send buffer full and waits for [`Event::Writable`]. If the receiver's disk is slow, the
-//! receiver reads less. The receive window then closes, and the sender waits too. Only an orderly shutdown completes
-//! the file. Any other end of the association is an error.
+//! receiver reads messages slowly. The receive window then closes, and the sender waits until the window opens again.
+//! Only an orderly shutdown completes the file. Any other end of the association is an error.
 
 mod udp;
 

@@ -3,7 +3,7 @@
 //! `cargo run --release -p sctp-engine --example goodput -- [SECONDS] [SEED]`
 //!
 //! Each run has one flow, buffers of 8 MiB and a tail-drop queue of one bandwidth-delay product. The figure in brackets
-//! is the goodput of the second half. Exits with an error if a figure is below its goal.
+//! is the goodput in the second half of the run. Exits with an error if a figure is below its goal.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ struct Row {
     loss: f64,
     /// Share of the large packets (over 1000 bytes) that are 8 ms late, 0 to 1.
     late: f64,
-    /// Minimum goodput in Mbit/s: with CUBIC, which is the default, and with the loss-tolerant controller.
+    /// Minimum goodput in Mbit/s with CUBIC (the default), and with the loss-tolerant controller.
     goals: [f64; 2],
 }
 
@@ -34,7 +34,7 @@ const ROWS: [Row; 6] = [
 struct Figures {
     whole: f64,
     second_half: f64,
-    /// Longest time between two receptions, counted from the first data.
+    /// Longest time between two consecutive receptions, after the first data has arrived.
     longest_silence: Duration,
     timeouts: u64,
 }
@@ -111,7 +111,7 @@ fn run(row: &Row, congestion: CongestionAlgorithm, seconds: u64, seed: u64) -> F
     }
 }
 
-/// Delays a share `part` of the large packets by 8 ms, at random.
+/// Delays randomly chosen large packets by 8 ms. `part` is their share, 0 to 1.
 fn delay_some(world: &mut World, part: f64) {
     if part == 0.0 {
         return;

@@ -1,4 +1,4 @@
-//! Two addresses at each end: after a path fails, the conversation continues on the other path.
+//! Each end has two addresses. After a path fails, the conversation continues on another path.
 //!
 //! ```text
 //! cargo run -p sctp-engine --example multihomed

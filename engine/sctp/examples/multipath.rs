@@ -1,10 +1,10 @@
-//! Measures the goodput of one association over two paths, in virtual time: one path alone, and both at once.
+//! Measures the goodput of an association in virtual time: over each of two paths alone, then over both paths at once.
 //!
 //! `cargo run --release -p sctp-engine --example multipath -- [SECONDS] [SEED]`
 //!
 //! Each path has a tail-drop queue of one bandwidth-delay product, but at least 30,000 bytes. The output gives the
-//! goodput of each path alone. Then comes the goodput of both at once, in Mbit/s and as a multiple of the better
-//! path's. Exits with an error if a figure is below its goal.
+//! goodput of each path alone. The goodput of both paths at once follows, in Mbit/s and as a multiple of the better
+//! path's goodput. Exits with an error if a figure is below its goal.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ const LOSSY: Path = Path { mbit: 50, rtt_ms: 100, loss: 0.01 };
 
 struct Figures {
     mbit: f64,
-    /// Number of DATA chunks that the receiver got again.
+    /// Number of duplicate DATA chunks at the receiver.
     needless: u64,
     timeouts: u64,
     longest_silence: Duration,

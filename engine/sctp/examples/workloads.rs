@@ -1,9 +1,10 @@
-//! Workloads for `./x bench instructions`, which counts their instructions. They read no clock, so each run is the
-//! same.
+//! Workloads for `./x bench instructions`, which counts their instructions. They read no clock, so all runs with the
+//! same arguments execute the same instructions.
 //!
-//! `cargo run --release -p sctp-engine --example workloads -- ROW COUNT` runs the workload ROW with COUNT units:
-//! packets, messages, associations or seconds. A warm-up of fixed length comes first. Two runs with different counts
-//! therefore differ only in the cost of the additional units.
+//! `cargo run --release -p sctp-engine --example workloads -- ROW COUNT` runs the workload ROW with COUNT units. The
+//! unit of a bulk workload is a packet (`bulk-1100`, `bulk-65536`) or a message (`bulk-64`). The unit is a round trip
+//! for `ping-pong-64`, an association for `set-up`, and a second for `idle-1000`. A warm-up of fixed length comes
+//! first. Two runs with different counts therefore differ only in the cost of the additional units.
 
 #[path = "pair/mod.rs"]
 mod pair;
@@ -13,7 +14,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use pair::Pair;
 
-/// Number of packets or messages in the warm-up. Round trips take a tenth of it, associations a hundredth.
+/// Number of packets or messages in the warm-up of a bulk workload. The warm-up of `ping-pong-64` has a tenth of this
+/// number of round trips. The warm-up of `set-up` has a hundredth of this number of associations.
 const WARM_UP: u64 = 4_000;
 
 fn message(len: usize) -> Bytes {
@@ -56,7 +58,7 @@ fn main() {
     let count = words.get(1).and_then(|w| w.parse().ok());
     match (words.first().map(String::as_str), count) {
         (Some("bulk-1100"), Some(count)) => bulk(1100, 1)(count),
-        // Each message fills 46 packets of 1,444 bytes or less.
+        // Each message fills 46 packets, with 1,444 user bytes or less in each.
         (Some("bulk-65536"), Some(count)) => bulk(65_536, 46)(count),
         (Some("bulk-64"), Some(count)) => bulk(64, 1)(count),
         (Some("ping-pong-64"), Some(count)) => ping_pong(count),

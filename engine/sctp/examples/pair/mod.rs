@@ -1,7 +1,9 @@
-//! Two endpoints joined by a link in virtual time, to count instructions, allocations and bytes of memory.
+//! Two endpoints, joined by a link in virtual time. Benchmarks use the pair to count instructions, allocations and
+//! bytes of memory.
 //!
 //! The link has a delay and no capacity limit. It reuses its packet buffers, so in steady state the link allocates
-//! nothing. The random seeds of the endpoints are fixed, so each run is the same. Begin at [`Pair::connected`].
+//! nothing. The random seeds of the endpoints are fixed, so all runs give the same counts. Begin at
+//! [`Pair::connected`].
 
 #![allow(dead_code, reason = "each program that includes this uses a part of it")]
 
@@ -23,7 +25,7 @@ const STEP: Duration = Duration::from_micros(5);
 /// Size of a transmit buffer, in bytes.
 const TRAIN_LEN: usize = 65_536;
 
-/// Number of buffers that a link begins with. The number of trains in transit stays below it.
+/// Number of buffers that a link begins with. Fewer trains than this are in transit at any time.
 const SPARE: usize = 64;
 
 /// SCTP ports of the host that connects and of the host that accepts.
@@ -197,7 +199,7 @@ impl Pair {
         self.connect_from(PORTS.0)
     }
 
-    /// Does the same as [`Pair::connect`], but from port `local_port` of `a`.
+    /// Sets up an association like [`Pair::connect`], but from port `local_port` of `a`.
     pub(crate) fn connect_from(&mut self, local_port: u16) -> AssociationId {
         let (a, b) = (self.a.listener.0.clone(), self.b.listener.0[0]);
         let route = Route { local: a[0], remote: b, carrier: Carrier::Udp { peer_port: 9899 } };
@@ -281,7 +283,7 @@ impl Pair {
         }
     }
 
-    /// Runs both hosts for `while_`, without new messages. The time jumps from timer to timer.
+    /// Runs both hosts for `while_`, without new messages. The time jumps to each next arrival or timer.
     pub(crate) fn rest(&mut self, while_: Duration) {
         let until = self.now + while_;
         while self.now < until {

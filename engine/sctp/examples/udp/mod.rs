@@ -1,5 +1,5 @@
-//! A driver that runs the engine over UDP sockets (RFC 6951), for the other examples. It has one socket for each local
-//! address, and uses sockets and threads of the standard library.
+//! Driver of the other examples: runs the engine over UDP sockets (RFC 6951). The driver has one socket for each local
+//! address. Its sockets and threads come from the standard library.
 //!
 //! The engine itself needs no sockets and no threads. Each socket of this driver has a thread, which only receives. One
 //! loop passes packets and the time to the engine, sends the engine's packets, and returns its events. Begin with
@@ -64,7 +64,7 @@ impl Driver {
             let to_driver = to_driver.clone();
             thread::spawn(move || {
                 let mut buf = vec![0; 65_536];
-                // `recv_from` also reports ICMP errors about earlier packets. The loop continues after them.
+                // `recv_from` also reports ICMP errors about earlier packets. The loop continues after such an error.
                 loop {
                     let Ok((len, from)) = socket.recv_from(&mut buf) else { continue };
                     let carrier = Carrier::Udp { peer_port: from.port() };

@@ -24,8 +24,8 @@ use crate::info::PathState;
 use crate::path::{Path, PathIndex};
 use crate::trace::TraceEvent;
 
-/// Limit on the repetitions of a request on a path where packets of the peer still arrive. After them, an unanswered
-/// request counts against the path, because the path may work in one direction only.
+/// Limit on the repetitions of a request on a path where packets of the peer still arrive. After the last repetition,
+/// an unanswered request counts against the path, because the path may work in one direction only.
 const REPEATS_MAX: u8 = 3;
 
 impl Association {
@@ -79,7 +79,7 @@ impl Association {
         Ok(())
     }
 
-    /// Applies these uses of our addresses to the data that this end sends. The peer is not informed.
+    /// Sets `uses` as the uses of our addresses, for the data that this end sends. The peer is not informed.
     pub(crate) fn set_local_uses(&mut self, uses: &[(IpAddr, AddressUse)]) -> Result<(), AddressError> {
         if matches!(self.transfer.state, State::Closed) {
             return Err(AddressError::Closed);
@@ -90,7 +90,7 @@ impl Association {
         }
     }
 
-    /// Sends the use of one of our addresses to the peer, unless the peer already has it.
+    /// Sends the use of our address `address` to the peer, unless the peer already knows this use.
     pub(crate) fn tell_local_use(
         &mut self,
         address: IpAddr,
@@ -131,7 +131,8 @@ impl Association {
     }
 
     /// Moves the association to `address`, after the loss of all our other addresses. Drops requests that are not sent
-    /// yet. If a request is outstanding, retransmits it from the new address, because no later request may overtake it.
+    /// yet. An outstanding request is retransmitted from the new address, because the request for the move must not
+    /// overtake it.
     fn move_to(&mut self, address: IpAddr, ctx: &mut Context<'_>) -> Result<(), AddressError> {
         let peers = self.peer_addresses.as_slice().to_vec();
         if !peers.iter().any(|&peer| may_reach(address, peer)) {
@@ -214,7 +215,7 @@ impl Association {
 
     /// Handles the expiry of T4-rto (RFC 5061 section 5.1, B1 to B5). Doubles the timeout, counts an error, and sends
     /// the request on another path. If the path itself may work ([`Self::was_only_not_answered`]), repeats the request
-    /// there, and counts the error only for the association.
+    /// on the same path, and counts the error only for the association.
     //= rfc5061#5.1-11
     pub(super) fn on_t4(&mut self, now: Time) {
         let Some(pending) = self.asconf.as_ref().and_then(|a| a.pending) else { return };
@@ -244,8 +245,9 @@ impl Association {
 
     /// Reports whether the path of an unanswered request may work, so the request must be repeated there. A packet of
     /// the peer must have arrived on the path after the request was sent. The peer may be unable to answer yet: on a
-    /// protected association, it answers no request until its program has the keys. The path must also be active, and
-    /// the request must not have been repeated [`REPEATS_MAX`] times. Without [`Timing::doubts_silence`], returns false.
+    /// protected association, the peer answers no request until its program knows this end and the keys are in use. The
+    /// path must also be active, and the request must not have been repeated [`REPEATS_MAX`] times. Without
+    /// [`Timing::doubts_silence`], returns false.
     ///
     /// [`Timing::doubts_silence`]: crate::Timing::doubts_silence
     fn was_only_not_answered(&self, pending: &Pending) -> bool {
@@ -331,9 +333,9 @@ impl Association {
         }
     }
 
-    /// Completes our change after the peer's answer. An address that the peer has added may be a source address from now
-    /// on (RFC 5061 section 5.3). An address that the peer refused to delete left the association with our request, and
-    /// joins it again. If a move waits, an answer to an earlier change has no effect.
+    /// Completes our change after the peer's answer. An address that the peer has added may be a source address from
+    /// now on (RFC 5061 section 5.3). An address that the peer refused to delete left the association with our request,
+    /// and joins it again. If a request for a move waits to be sent, an answer to an earlier change has no effect.
     fn finish_change(&mut self, change: AddressChange, refusal: Option<u16>, ctx: &mut Context<'_>) {
         let Some(asconf) = &mut self.asconf else { return };
         let address = match (change, refusal) {
@@ -357,8 +359,8 @@ impl Association {
         }
     }
 
-    /// Probes the paths from an address that the peer has just accepted. The peer may have discarded earlier packets from
-    /// this address, because it did not know the address.
+    /// Probes the paths from an address that the peer has just accepted. The peer did not know the address before, so
+    /// it may have discarded earlier packets from there.
     fn probe_from(&mut self, address: IpAddr, now: Time) {
         for index in self.transfer.paths.indices() {
             let path = self.transfer.paths.get_mut(index);
@@ -408,9 +410,10 @@ impl Association {
         ctx.replies.push_by(source, header, &Chunk::AsconfAck(ack), &mut self.transfer.integrity);
     }
 
-    /// Handles a repeated ASCONF that moves the peer to the packet's source address. If this source address differs from
-    /// the earlier one, adds it as an address of the peer, because a third party may have forwarded either packet. Both
-    /// addresses are then probed until one of them is confirmed. Does nothing once a path is confirmed.
+    /// Handles a repeated ASCONF that moves the peer to the packet's source address. A third party may have forwarded
+    /// the first request or its repetition from a false address. If the two packets have different source addresses,
+    /// this function therefore adds the second address to the peer's addresses. Both source addresses are then probed
+    /// until one of them is confirmed. Does nothing once a path is confirmed.
     fn hear_move_again(&mut self, chunk: &AsconfChunk<'_>, source: IpAddr, ctx: &mut Context<'_>) {
         if self.peer_addresses.has(source) || self.transfer.paths.iter().any(|(_, path)| path.is_confirmed())
         {
@@ -419,8 +422,8 @@ impl Association {
         for (parameter, raw) in chunk.parameters.iter().zip(chunk.parameters.tlvs()) {
             let (Ok(Parameter::AddIp { address, .. }), Ok(raw)) = (parameter, raw) else { continue };
             if address.is_unspecified() {
-                // The answer to the request is fixed already, so it cannot report a failure. An address that cannot be
-                // added is not probed.
+                // The result is ignored: the answer to the first request is repeated, so it cannot report a failure. An
+                // address that was not added is not probed.
                 let _ = self.add_peer_address(source, &raw, ctx);
             }
         }
@@ -559,7 +562,7 @@ impl Association {
             return Some(Cause::UnresolvableAddress(raw.bytes));
         }
         // RFC 5061 section 5.3, F7 and F8: a request to delete "the last remaining IP address" or "the source address
-        // of the IP packet that contained the ASCONF chunk" is refused. Each case has its own cause.
+        // of the IP packet that contained the ASCONF chunk" is refused. Each of these cases has its own error cause.
         if self.peer_addresses.as_slice().len() == 1 {
             //= rfc5061#5.3-15
             return Some(Cause::DeleteLastRemainingAddress(raw.bytes));
@@ -621,9 +624,10 @@ impl Association {
 
 /// Builds the parameters of a request that leaves from our address `sent_from`.
 ///
-/// A host behind a NAT does not know the address that the peer sees. Two kinds of requests therefore contain a wildcard
-/// instead of an address. A use of `sent_from` has the wildcard for the packet's source address. A move adds this source
-/// address, and deletes all other addresses (RFC 5061 sections 4.2.1 and 4.2.2).
+/// A host behind a NAT does not know the address that the peer sees. Two kinds of requests therefore contain a
+/// wildcard, which means the packet's source address. A request for a use has the wildcard if `address` is `sent_from`.
+/// A request for a move adds the packet's source address, and deletes all other addresses (RFC 5061 sections 4.2.1 and
+/// 4.2.2).
 fn parameters_of(pending: &Pending, sent_from: IpAddr) -> SmallVec<[Parameter<'static>; 2]> {
     let correlation = pending.serial.0;
     match pending.change {

@@ -1,4 +1,4 @@
-//! Authentication of a packet's chunks (RFC 4895 section 6.3), and the state that key commands change.
+//! Authentication of a packet's chunks (RFC 4895 section 6.3), and access to the keys for the driver's key commands.
 
 use wire::{Cause, ChunkType, RawChunk};
 
@@ -37,8 +37,8 @@ impl Association {
         }
     }
 
-    /// Verifies AUTH chunks. Rejects chunks that need a valid AUTH chunk before them but have none. With protection,
-    /// the decision depends on the type of the chunk and on whether the packet was sealed.
+    /// Verifies AUTH chunks. Rejects chunks that need a valid AUTH chunk before them but have none. With protection by
+    /// DTLS chunks, the decision depends only on the type of the chunk, and on whether the packet was sealed.
     pub(super) fn screen(
         &mut self,
         path: PathIndex,
@@ -77,8 +77,8 @@ impl Association {
                 false => Screened::Pass,
             };
         }
-        // One AUTH chunk covers the rest of the packet. A second one is not verified, because that would hash the same
-        // bytes again.
+        // One AUTH chunk covers the rest of the packet. A second AUTH chunk is not verified, because the verification
+        // would hash the same bytes again. The rest of the packet is dropped.
         //= rfc4895#5.1-5
         let verdict = if screen.is_authenticated { Err(Unverified::Discard) } else { auth.verify(raw) };
         match verdict {

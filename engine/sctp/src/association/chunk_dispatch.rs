@@ -41,7 +41,7 @@ impl Association {
             bytes: length,
             ecn,
         });
-        // The packet belongs to no known path. `path` is only a substitute, so the packet does not count for it.
+        // If the packet belongs to no known path, `path` is only a substitute, so the packet does not count for `path`.
         if self.came_by == CameBy::Elsewhere {
             return;
         }
@@ -182,9 +182,9 @@ impl Association {
             Chunk::Asconf(asconf) if self.asconf.is_some() => self.on_asconf(asconf, ctx),
             Chunk::AsconfAck(ack) if self.asconf.is_some() => self.on_asconf_ack(ack, ctx),
             Chunk::ReConfig(chunk) if self.reconfig.is_some() => self.on_reconfig(path, chunk, ctx),
-            // RFC 9260 section 3: INIT and INIT ACK must not be bundled. A bundled one is dropped with the rest of the
-            // packet. INIT ACK is dropped in every state except COOKIE-WAIT (section 5.2.3). A COOKIE ECHO that is not
-            // the first chunk is dropped too.
+            // RFC 9260 section 3: INIT and INIT ACK must not be bundled. A bundled INIT or INIT ACK is dropped with the
+            // rest of the packet. INIT ACK is dropped in every state except COOKIE-WAIT (section 5.2.3). A COOKIE ECHO
+            // that is not the first chunk is dropped too.
             Chunk::Init(_) | Chunk::InitAck(_) | Chunk::CookieEcho(_) => return Next::Stop(Verdict::Done),
             // RFC 4820 section 3: padding is ignored, and the chunks after it are processed.
             //= rfc4820#3-4
@@ -194,7 +194,8 @@ impl Association {
             }
             Chunk::Cwr(cwr) if self.transfer.negotiated.has(Extension::Ecn) => self.marks.on_cwr(cwr.lowest_tsn),
             Chunk::Unknown(_) if self.transfer.advertising.is_advertisement(raw) => self.transfer.on_advertisement(raw),
-            // The peer must not send chunks of extensions that were not negotiated.
+            // The peer must not send chunks of extensions that were not negotiated. Such chunks are handled like chunks
+            // of unknown types.
             Chunk::Asconf(_)
             | Chunk::AsconfAck(_)
             | Chunk::Ecne(_)
@@ -209,9 +210,9 @@ impl Association {
         Next::Go
     }
 
-    /// Reports whether I-FORWARD-TSN is accepted. RFC 8260 section 2.3.1 requires both ends to list their support, but
-    /// here our support is enough. Linux sends I-FORWARD-TSN without listing its support. If this end rejected the
-    /// chunk, messages that Linux has abandoned would wait here forever.
+    /// Reports whether I-FORWARD-TSN is accepted. RFC 8260 section 2.3.1 requires both ends to announce their support,
+    /// but this engine needs only its own support. Linux sends I-FORWARD-TSN without announcing its support. If this
+    /// end rejected the chunk, messages that Linux has abandoned would wait here forever.
     //= rfc8260#2-2
     fn forwards_interleaved(&self) -> bool {
         self.transfer.negotiated.has(Extension::Interleaving)
@@ -251,8 +252,8 @@ impl Association {
     /// Closes the association on an ABORT with the right tag, in every state (RFC 9260 section 3.3.7).
     //= rfc9260#3.3.7-4 9.1-6 9.1-7
     fn on_abort(&mut self, abort: &Abort<'_>) {
-        // All data has been delivered. The peer reflected the tag, so it has removed the association. This ABORT
-        // answers a late packet of ours and arrived before SHUTDOWN COMPLETE.
+        // In SHUTDOWN-ACK-SENT, all data has been delivered. A reflected tag shows that the peer has removed the
+        // association. The ABORT answers a late packet of ours, and arrived before SHUTDOWN COMPLETE.
         if abort.tag_reflected && matches!(self.transfer.state, State::ShutdownAckSent { .. }) {
             return self.transfer.close(CloseReason::Graceful);
         }

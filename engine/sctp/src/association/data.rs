@@ -42,8 +42,9 @@ impl Association {
             let begins = is_first || !self.transfer.is_concurrent();
             self.sack_route.on_data(path, begins, &self.transfer.paths);
         }
-        // A sender numbers its chunks in ascending order, so the first one has the packet's lowest TSN. The mark of a
-        // duplicate does not count: a third party can mark a copy of any packet, and retransmissions are never marked.
+        // A sender numbers its chunks in ascending order, so the first DATA chunk has the packet's lowest TSN. The mark
+        // of a duplicate does not count: a third party can mark a copy of any packet, and retransmissions are never
+        // marked.
         if outcome != DataOutcome::Duplicate {
             self.on_marked(path, ecn, data.tsn);
         }
@@ -87,7 +88,8 @@ impl Association {
         let Some(first) = self.transfer.sequence_after(sack.cumulative_tsn) else {
             return;
         };
-        // A SACK that was sent before a reset of the association is late, not invalid.
+        // A SACK from before a reset of the association may arrive after the reset. Such a SACK is ignored: it is late,
+        // but no protocol violation.
         let resets = self.transfer.negotiated.has(Extension::StreamReconfiguration);
         if resets && first.0.saturating_sub(self.transfer.tx.outstanding.next().0) > FAR_AHEAD {
             return;
@@ -136,12 +138,13 @@ impl Association {
         self.transfer.tx.stranded.on_acks(&acks, &self.transfer.tx.outstanding, ctx.now);
         let acknowledged: usize = acks.iter().map(|a| a.bytes).sum();
         self.transfer.out.count_acknowledged(acknowledged);
-        // A SACK that another one has overtaken, perhaps on another path, carries an outdated window.
+        // If a newer SACK has overtaken this SACK, perhaps on another path, the window in this SACK is outdated.
         if !is_stale {
             self.transfer.tx.window.on_sack(a_rwnd as usize, self.transfer.tx.outstanding.total_flight());
             self.transfer.on_window(acknowledged > 0, a_rwnd as usize);
         }
-        // Answers to window probes prove that the peer is alive (RFC 9260 section 6.1 A).
+        // An answer to a window probe proves that the peer is alive, even if it acknowledges nothing (RFC 9260 section
+        // 6.1 A).
         //= rfc9260#8.1-5
         if acknowledged > 0 || self.transfer.tx.window.is_probe_answered() {
             self.transfer.liveness.on_answer();
@@ -156,8 +159,9 @@ impl Association {
     }
 }
 
-/// Returns the gap blocks as disjoint, ordered ranges of sequences, both ends included. Leaves out reversed blocks.
-/// Leaves out blocks that contain the chunk after the cumulative TSN, because the SACK reports this chunk as missing.
+/// Returns the gap blocks as disjoint, ordered ranges of sequences. A range includes its first and its last sequence.
+/// Leaves out blocks whose end is before their start. Leaves out blocks that contain the chunk after the cumulative
+/// TSN, because the SACK reports this chunk as missing.
 fn gap_ranges(first: Seq, sack: &Sack<'_>) -> SmallVec<[(Seq, Seq); 8]> {
     let mut ranges = SmallVec::<[(Seq, Seq); 8]>::new();
     let (mut least, mut in_order) = (2, true);

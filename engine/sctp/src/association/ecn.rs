@@ -1,9 +1,9 @@
 //! Explicit congestion notification (ECN, RFC 3168). RFC 4960 appendix A defines it for SCTP; RFC 9260 only reserves
 //! the chunk types.
 //!
-//! This module is the receiver's part. After a packet with the mark CE, it sends an ECNE chunk with the packet's lowest
-//! TSN alongside each SACK, until a CWR chunk arrives. `transfer::ecn` is the sender's part. Start at
-//! [`Association::on_marked`].
+//! This module acts for the receiver of data. After a packet with the mark CE, an ECNE chunk precedes each SACK until a
+//! CWR chunk arrives. The ECNE chunk has the lowest TSN of the marked packet. `transfer::ecn` acts for the sender of
+//! data. Start at [`Association::on_marked`].
 
 use base::Ecn;
 use smallvec::SmallVec;
@@ -16,10 +16,11 @@ use crate::trace::TraceEvent;
 /// Maximum number of paths with a mark that awaits CWR.
 const MAX_ECHOES: usize = 8;
 
-/// Marks without a CWR so far: the path of arrival, and the lowest TSN of the newest marked packet.
+/// Marks that no CWR has answered. Each entry has the path of arrival, and the lowest TSN of the newest marked packet
+/// on this path.
 type Echoes = SmallVec<[(PathIndex, Tsn); 1]>;
 
-/// Marks on the peer's packets to which the peer has not reacted yet.
+/// Congestion marks on the peer's packets, until the peer has reacted to them.
 #[derive(Debug, Default)]
 pub(super) struct Marks {
     /// The ECN field of the current packet, until the packet's first DATA chunk takes it.
@@ -34,7 +35,7 @@ impl Marks {
         self.packet = ecn;
     }
 
-    /// Returns the mark of the current packet, for its first DATA only.
+    /// Returns the ECN field of the current packet once, for the packet's first DATA chunk.
     #[inline]
     pub(super) fn take(&mut self) -> Ecn {
         std::mem::take(&mut self.packet)
@@ -54,7 +55,7 @@ impl Marks {
         has_room
     }
 
-    /// Writes the ECNE chunks. They precede the SACK, because the sender forgets the path of a TSN once the TSN is
+    /// Writes the ECNE chunks. They must precede the SACK, because the peer forgets the path of a TSN once the TSN is
     /// acknowledged.
     #[inline]
     pub(super) fn fill_echoes(&self, packet: &mut PacketWriter<'_>) {
@@ -80,7 +81,7 @@ impl Association {
         }
         self.transfer.out.note(TraceEvent::MarkedReceived { tsn: lowest.0 });
         if self.marks.on_marked(path, lowest) {
-            // An immediate SACK lets the sender slow down sooner, which keeps the queue short.
+            // An immediate SACK lets the peer slow down sooner, which keeps the router's queue short.
             self.inbound.ack.on_irregular();
         }
     }

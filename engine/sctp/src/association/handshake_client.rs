@@ -1,4 +1,5 @@
-//! COOKIE-WAIT and COOKIE-ECHOED: the initiator's half of the handshake (RFC 9260 section 5.1).
+//! COOKIE-WAIT and COOKIE-ECHOED: the initiator's half of the handshake (RFC 9260 section 5.1). The module also has the
+//! acceptor's last step, from a valid cookie to COOKIE ACK.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -52,7 +53,7 @@ pub(crate) struct Opening {
     pub(crate) local_addresses: Vec<IpAddr>,
     /// Our random number for authentication keys.
     pub(crate) nonce: Nonce,
-    /// Routes on which the INIT is sent at the same time. Unreachable ones are removed.
+    /// Routes on which the INIT is sent at the same time. A route is removed when it proves unreachable.
     pub(crate) init_routes: Vec<Route>,
     /// The first address of the peer that was tried.
     pub(crate) first: IpAddr,
@@ -91,8 +92,8 @@ impl Opening {
         Ok(())
     }
 
-    /// Reports whether this end ignores an INIT of the peer that crosses its own INIT, so its own handshake continues.
-    /// The keys must come from a single handshake.
+    /// Reports whether this end ignores the peer's INIT when the INITs of both ends cross. This end's handshake then
+    /// continues. Only one of the two handshakes may continue, because all keys must come from the same handshake.
     pub(crate) fn goes_on_before(&self, peer: &PeerInit<'_>) -> bool {
         let by_protection = self.config.protection.is_some()
             && peer.protection.is_some_and(|offer| tie_breaker(&self.nonce) < offer.tie_breaker);
@@ -133,7 +134,7 @@ impl Opening {
         Some((route, packet.finish()))
     }
 
-    /// Writes the next INIT into another association's train, if it uses the train's route `route`.
+    /// Writes the next INIT into another association's train, if the INIT uses the train's route `route`.
     pub(crate) fn poll_joining(&mut self, route: &Route, buf: &mut [u8]) -> Joining {
         match self.init_routes.get(self.unsent) {
             None => Joining::Nothing,
@@ -194,7 +195,8 @@ impl Opening {
         self.init_routes.iter().any(|r| r.remote == route.remote && r.carrier == route.carrier)
     }
 
-    /// Stops sending the INIT to `remote`. Returns false and changes nothing if `remote` was the first address.
+    /// Stops sending the INIT to `remote`. Returns false and changes nothing if `remote` is the first address that was
+    /// tried.
     pub(crate) fn leave(&mut self, remote: IpAddr) -> bool {
         if remote == self.first {
             return false;
@@ -205,7 +207,8 @@ impl Opening {
         true
     }
 
-    /// Removes a `route` that ICMP reported as unreachable. Returns the reason to give up if no route is left.
+    /// Removes `route`, which ICMP reported as unreachable. If no route is left, returns the reason for which the
+    /// attempt must end.
     pub(crate) fn on_unreachable(&mut self, route: &Route, what: Unreachable) -> Option<CloseReason> {
         let index = self.init_routes.iter().position(|r| r == route)?;
         self.init_routes.remove(index);
@@ -216,8 +219,8 @@ impl Opening {
     }
 }
 
-/// Returns the parameters of this end that INIT and INIT ACK have in common. A host with one address need not list it
-/// (RFC 9260 section 3.3.2.1).
+/// Returns the parameters of this end that INIT and INIT ACK have in common. A host with a single address does not list
+/// the address, because the packet's source address is enough (RFC 9260 section 3.3.2.1).
 //= rfc9260#3.3.2-1 3.3.2.1.4-1 3.3.2.1.5-1
 //= rfc4820#4-2
 //= rfc9260#3.3.2-1 3.3.2.1.4-1 3.3.2.1.5-1
@@ -362,8 +365,8 @@ impl Association {
         }
     }
 
-    /// Returns the state for a new INIT after a stale cookie. This INIT asks for a longer lifetime of the cookie
-    /// (RFC 9260 section 5.2.6). Returns `None` if this was tried already.
+    /// Returns the state for a new INIT after a stale cookie. The new INIT asks for a longer lifetime of the cookie
+    /// (RFC 9260 section 5.2.6). Returns `None` if an earlier INIT asked for a longer lifetime already.
     pub(super) fn after_stale_cookie(&mut self, staleness_us: u32, now: Time) -> Option<Opening> {
         let State::CookieEchoed { opening, t1, .. } = &self.transfer.state else { return None };
         if opening.cookie_preservative.is_some() {

@@ -36,8 +36,8 @@ pub(super) fn read_info(info: &[u8]) -> Option<(PathIndex, u64)> {
 const NO_INFORMATION: [u8; 4] = [0, 1, 0, 4];
 
 impl Association {
-    /// Answers a HEARTBEAT on the path of arrival. The answer repeats the whole chunk value, `value`. Several answers
-    /// may wait.
+    /// Answers a HEARTBEAT on the path of arrival. The answer repeats the whole chunk value, `value`. Up to
+    /// [`MAX_WAITING`] answers may wait to be sent.
     //= rfc8899#3-4 3-16
     pub(super) fn on_heartbeat(
         &mut self,
@@ -58,7 +58,7 @@ impl Association {
         if !answers || value.len() > self.heartbeat_ack_room(path) {
             return;
         }
-        // The HEARTBEAT has no parameter, but the HEARTBEAT ACK must have one.
+        // If the HEARTBEAT has no parameter, the answer gets an empty parameter, because a HEARTBEAT ACK must have one.
         let value = if value.is_empty() { &NO_INFORMATION } else { value };
         if self.answer_new_port(path, heartbeat.info, ctx) {
             return;
@@ -97,8 +97,8 @@ impl Association {
         let may_prove = self.may_prove(index);
         let path = self.transfer.paths.get_mut(index);
         if !may_prove {
-            // The HEARTBEAT is repeated: the peer may not have known yet that it may send from the path's remote
-            // address.
+            // The answer did not arrive on the path that the HEARTBEAT asked about. When the peer answered, it may not
+            // have known yet that it may send from the path's remote address. The HEARTBEAT is therefore repeated.
             if path.is_asked(nonce) {
                 self.transfer.repeat_question(index, ctx.now);
             }
@@ -124,7 +124,8 @@ impl Association {
     }
 
     /// Reports whether the current packet may confirm this path. Under [`AddressProof::ConfirmedPath`], a packet may
-    /// confirm an unconfirmed path only if it has the path's addresses. Its UDP port is the path's, or a new one.
+    /// confirm an unconfirmed path only if it has the path's addresses. The packet's UDP port may be the path's port,
+    /// or a new port.
     fn may_prove(&self, index: PathIndex) -> bool {
         let path = self.transfer.paths.get(index);
         let is_lenient = path.is_confirmed() || self.transfer.config.address_proof == AddressProof::Signature;

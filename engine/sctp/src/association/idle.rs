@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use base::Time;
 
-/// Time without DATA in either direction after which memory is released.
+/// Interval of the checks. A check that finds no DATA since the previous check releases memory, 5 s to 10 s after the
+/// last DATA.
 const QUIET: Duration = Duration::from_secs(5);
 
 /// The state of the idle check.
@@ -27,8 +28,8 @@ impl Default for Idle {
 }
 
 impl Idle {
-    /// Schedules a check if data was carried since the last one. `carried` is the number of DATA chunks in both
-    /// directions, modulo 2^32.
+    /// Schedules a check if none is scheduled and DATA was carried since the last check. `carried` is the number of
+    /// DATA chunks in both directions, modulo 2^32.
     #[inline]
     pub(super) fn on_packet(&mut self, carried: u32, now: Time) {
         if self.at == Time::NEVER && carried != self.seen {
@@ -45,8 +46,8 @@ impl Idle {
         self.at
     }
 
-    /// Reports whether a check is due and no data was carried since the last one. Memory should then be released. If
-    /// data was carried, schedules another check.
+    /// Reports whether a check is due and no DATA was carried since the last check. The caller then releases memory. If
+    /// DATA was carried, schedules another check.
     pub(super) fn is_quiet(&mut self, carried: u32, now: Time) -> bool {
         if self.at > now {
             return false;

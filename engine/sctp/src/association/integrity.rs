@@ -14,7 +14,7 @@ pub(crate) struct Integrity {
     protection: Option<Box<Protection>>,
     /// Set if our packets may carry a checksum of zero (RFC 9653).
     zero_checksum: bool,
-    /// Set if a valid AUTH chunk covers the current chunk, or its packet was sealed.
+    /// Set if a valid AUTH chunk covers the current chunk, or the current packet was sealed.
     is_signed: bool,
     /// Set if the current packet was sealed.
     is_sealed: bool,
@@ -66,7 +66,8 @@ impl Integrity {
     }
 
     /// Returns the octets that a packet with a chunk of this type needs in addition to its common header and its
-    /// chunks. They are for the AUTH chunk, or for the DTLS chunk even before the first keys exist.
+    /// chunks. These octets hold the AUTH chunk, or the DTLS chunk's own fields. The DTLS chunk counts even before the
+    /// first keys exist.
     #[inline]
     pub(super) fn overhead(&self, chunk_type: ChunkType) -> usize {
         match &self.protection {
@@ -75,7 +76,8 @@ impl Integrity {
         }
     }
 
-    /// Begins a packet. Its chunks will be signed or sealed if the association does so.
+    /// Begins a packet. If the association signs or seals packets, [`finish`](Self::finish) will sign or seal the
+    /// packet's chunks.
     #[inline]
     pub(crate) fn begin<'b>(&self, buf: &'b mut [u8], header: CommonHeader) -> PacketWriter<'b> {
         if self.seals() {
@@ -105,8 +107,8 @@ impl Integrity {
         packet.finish()
     }
 
-    /// Begins the handling of a packet of the peer. `is_signed` is true if AUTH covers its chunks, `is_sealed` if it
-    /// was sealed.
+    /// Begins the handling of a packet of the peer. `is_signed` is true if an AUTH chunk covers the packet's chunks.
+    /// `is_sealed` is true if the packet was sealed.
     pub(super) fn begin_packet(&mut self, is_signed: bool, is_sealed: bool) {
         (self.is_signed, self.is_sealed) = (is_signed || is_sealed, is_sealed);
     }
@@ -121,7 +123,7 @@ impl Integrity {
         self.is_signed = true;
     }
 
-    /// Reports whether a key is in force, so only its holders can sign or seal in the peer's name.
+    /// Reports whether a key is in force. If so, only holders of the key can sign or seal packets in the peer's name.
     pub(super) fn is_keyed(&self) -> bool {
         self.protection.is_some() || self.auth().is_some_and(Auth::has_shared_keys_only)
     }

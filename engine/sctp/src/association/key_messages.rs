@@ -11,7 +11,7 @@ use crate::rx::Inbound;
 /// Length of an encoded [`Boundary`], in octets.
 const BOUNDARY_LEN: usize = 12;
 
-/// The end of the data that one direction carried in the clear, which means unsealed.
+/// The end of the data that one direction carried in the clear (unsealed).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ClearEnd {
     /// Last TSN of this data.
@@ -32,11 +32,11 @@ impl ClearEnd {
 }
 
 /// The end of data in the clear in both directions, as one host sees it. The client appends its boundary to its first
-/// sealed key-management message, and the server compares it with its own.
+/// sealed key-management message. The server compares the client's boundary with the server's boundary.
 ///
-/// The comparison is necessary because the keys cover no DATA chunk in the clear. An attacker on the path could split
-/// or join chunks and messages. Sealed chunks could then count as duplicates, or the receiver could wait for chunks
-/// that never arrive.
+/// The comparison is necessary because no key authenticates DATA chunks in the clear. An attacker on the path could
+/// split or join chunks and messages. Sealed chunks could then count as duplicates, or the receiver could wait for
+/// chunks that never arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Boundary {
     /// Data that this host has accepted.
@@ -71,7 +71,8 @@ pub(super) struct KeyMessages {
     /// Parts received so far of a message that is delivered in parts (RFC 9260 section 6.9).
     begun: Option<Vec<u8>>,
     fault: Option<&'static str>,
-    /// Number of whole messages received in the clear, and of messages sent in the clear, modulo 2^16.
+    /// Number of whole messages received in the clear (`taken`), and number of messages sent in the clear (`sent`),
+    /// modulo 2^16.
     taken: u16,
     sent: u16,
     /// Boundary of this host, until it is sent or compared.
@@ -81,7 +82,8 @@ pub(super) struct KeyMessages {
 }
 
 impl KeyMessages {
-    /// Records the end of data in the clear. `taken` and `sent` are the last TSNs of the two directions.
+    /// Records the end of data in the clear. `taken` is the last TSN that this host has accepted, and `sent` is the
+    /// last TSN that it has sent.
     pub(super) fn end_clear(&mut self, taken: Tsn, sent: Tsn) {
         self.boundary = Some(Boundary {
             taken: ClearEnd { tsn: taken, messages: self.taken },
@@ -112,8 +114,8 @@ impl KeyMessages {
         self.examined = self.examined.saturating_sub(1);
     }
 
-    /// Removes the client's boundary from its first sealed message, and compares it with the server's own. Returns
-    /// `None` and records a fault if they differ.
+    /// Removes the client's boundary from the client's first sealed message, and compares this boundary with the
+    /// server's boundary. Returns `None` and records a fault if the boundaries do not match.
     pub(super) fn check_boundary(&mut self, message: Bytes) -> Option<Bytes> {
         let Some(own) = self.boundary.take() else { return Some(message) };
         let found = Boundary::off(&message).filter(|(_, boundary)| boundary.fits(own));

@@ -68,7 +68,8 @@ impl Association {
         Ok(())
     }
 
-    /// Records that the caller knows the peer. Once packets are sealed, application messages may then pass.
+    /// Records that the caller has verified the peer's identity, or does not require it. Application messages may pass
+    /// from now on, or from the time at which packets are sealed.
     pub(crate) fn know_peer(&mut self, ctx: &mut Context<'_>) -> Result<(), KeyError> {
         let was_enforced = self.is_enforced();
         let protection = self.transfer.integrity.protection_mut().ok_or(KeyError::NotAgreed)?;
@@ -124,16 +125,16 @@ impl Association {
         })
     }
 
-    /// Handles the chunk that precedes the DTLS chunk in a packet of the peer. This chunk is not protected. Only an
-    /// advertisement is accepted there, because it has no effect on the association.
+    /// Handles the chunk that precedes the DTLS chunk in a packet of the peer. The preceding chunk is not protected.
+    /// Only an advertisement is accepted in this place, because an advertisement has no effect on the association.
     pub(crate) fn on_front(&mut self, front: &RawChunk<'_>) {
         if self.transfer.advertising.is_advertisement(front) {
             self.transfer.on_advertisement(front);
         }
     }
 
-    /// Accepts a record that was decrypted and came from an address of the peer. A copy of it will not be accepted.
-    /// Returns true if the record is the first proof that the peer has the newest keys.
+    /// Accepts a record that was decrypted and came from an address of the peer. A later copy of this record is
+    /// refused. Returns true if the record is the first proof that the peer has the newest keys.
     pub(crate) fn take_opened(&mut self, opened: &Opened, ctx: &mut Context<'_>) -> bool {
         let was_enforced = self.is_enforced();
         let protection = self.transfer.integrity.protection_mut();
@@ -147,8 +148,8 @@ impl Association {
     /// Handles progress of the key management. `was_enforced` is true if unsealed packets were already ignored before.
     fn after_step(&mut self, was_enforced: bool, ctx: &mut Context<'_>) {
         if !was_enforced && self.is_enforced() {
-            // Any third party may have sent data in the clear, except key-management messages, which the key exchange
-            // authenticates. If other data has used up a TSN, the peer's sealed chunk with that TSN would count as a
+            // The key exchange authenticates key-management messages, but a third party may have sent any other data in
+            // the clear. If such data has used up a TSN, the peer's sealed chunk with this TSN would count as a
             // duplicate.
             if !self.has_only_key_messages() {
                 let reason = "data in the clear where packets are to be sealed".into();
@@ -201,7 +202,7 @@ impl Association {
         }
     }
 
-    /// Handles the reading of a message by the application: looks for further key-management messages.
+    /// Looks for further key-management messages after the application has read a message.
     #[inline]
     pub(super) fn note_read(&mut self) {
         if let Some(protection) = self.transfer.integrity.protection_mut() {
@@ -233,8 +234,8 @@ impl Association {
     }
 
     /// Handles an unsealed packet with the right tag on a protected association. Only one case matters: the peer has
-    /// removed the association after its end, so it cannot seal any more. All data of both ends is acknowledged by
-    /// then.
+    /// completed the shutdown and removed the association, so the peer cannot seal packets any more. All data of both
+    /// ends is acknowledged before this case can occur.
     pub(crate) fn on_unsealed(&mut self, first: &RawChunk<'_>) {
         let is_farewell = match first.parse() {
             Ok(Chunk::Abort(abort)) => abort.tag_reflected,

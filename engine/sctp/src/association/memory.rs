@@ -45,9 +45,11 @@ impl Association {
         self.transfer.tx.held() + self.inbound.held()
     }
 
-    /// Returns a cheap measure of memory: the buffered bytes, and the bytes of bookkeeping that change independently.
-    /// If the measure has grown by a small number, memory has grown by at most [`COST_MOST`](crate::memory::COST_MOST)
-    /// times that number plus [`COST_BASE`](crate::memory::COST_BASE). The measure jumps when memory has been released.
+    /// Returns a measure of memory that is cheap to compute: the buffered bytes, and the bytes of bookkeeping that
+    /// change independently of the buffered bytes. If the measure has grown by a small number, memory has grown by at
+    /// most [`COST_MOST`](crate::memory::COST_MOST) times that number plus [`COST_BASE`](crate::memory::COST_BASE). The
+    /// measure also changes by 1 MiB with each release of memory, so the endpoint notices the release and counts the
+    /// memory again.
     #[inline]
     pub(crate) fn measure(&self) -> usize {
         const GIVEN_BACK: usize = 1 << 20;

@@ -2,13 +2,13 @@
 //!
 //! An association begins once the INITs of both ends are known: from an INIT ACK ([`Association::from_init_ack`]) or
 //! from a cookie ([`Association::from_cookie`]). [`transfer`] sends data over the paths and monitors them. The other
-//! modules are the protocol above it:
+//! modules implement the protocol above `transfer`. The most important ones are:
 //!
 //! - `chunk_dispatch` maps chunks and states to actions.
 //! - `packet_builder` writes packets.
 //! - `data` handles DATA and SACK.
 //! - `addresses` and `reconfig` change addresses and streams.
-//! - `shutdown` and `timers` do what their names suggest.
+//! - `shutdown` ends associations gracefully.
 //!
 //! Each field belongs to one component, and only this component writes it ([ADR
 //! 0026](../../../../docs/adr/0026-an-association-and-its-transfer.md)).
@@ -262,15 +262,17 @@ impl Association {
         there.peek().is_some() && there.all(|(_, p)| !p.is_confirmed())
     }
 
-    /// Reports whether an INIT that arrived by `route` may restart the association. It may if it comes from a confirmed
-    /// address of the peer, with the same carrier and UDP port. While no path works, an INIT from any address may.
+    /// Reports whether an INIT that arrived by `route` may restart the association. An INIT may do so if it comes from
+    /// a confirmed address of the peer, with the carrier and the UDP port of the path. While no path works, an INIT
+    /// from any address may restart the association.
     pub(crate) fn may_begin_anew_from(&self, route: &Route) -> bool {
         self.transfer.paths.is_confirmed_end(route) || self.transfer.paths.have_failed()
     }
 
     /// Reports whether one chunk of the current packet, such as ABORT, may end the association. If addresses need
-    /// proof, a packet from an unconfirmed address of the peer may not do so. This address may belong to another host,
-    /// which really has no association.
+    /// proof, a packet from an unconfirmed address of the peer must not end it. The address may belong to another host.
+    /// An ABORT from this host is genuine, because the host has no such association, but the ABORT must not affect the
+    /// peer.
     fn may_end_at_once(&self) -> bool {
         let is_proven = |index: PathIndex| self.transfer.paths.get(index).is_confirmed();
         let came_from_peer = self.came_by.path().is_some_and(is_proven);
@@ -292,13 +294,14 @@ impl Association {
         }
     }
 
-    /// Adds `length` bytes, which the peer has sent from a confirmed address, to the credit for unconfirmed addresses.
+    /// Increases the credit for unconfirmed addresses, after the peer has sent `length` bytes from a confirmed address.
     pub(crate) fn on_bytes_from_peer(&mut self, length: usize) {
         self.transfer.credit.earn(length);
     }
 
     /// Returns `path` if it is confirmed, otherwise the current path. RFC 9260 section 5.4: an endpoint "MUST NOT send
-    /// any chunks to an UNCONFIRMED address", except HEARTBEAT, its answer, and chunks bundled with it.
+    /// any chunks to an UNCONFIRMED address". Exceptions are HEARTBEAT, HEARTBEAT ACK, and chunks bundled with a
+    /// HEARTBEAT.
     fn proved(&self, path: PathIndex) -> PathIndex {
         if self.transfer.paths.get(path).is_confirmed() { path } else { self.transfer.paths.current() }
     }
@@ -314,8 +317,8 @@ impl Association {
         self.peer_addresses.take_changed()
     }
 
-    /// Reports whether packets with a checksum of zero are accepted. RFC 9653 section 5.3 requires this of an end that
-    /// has announced it, whatever the other end has announced.
+    /// Reports whether packets with a checksum of zero are accepted. An end that has announced this acceptance must
+    /// accept such packets, whatever the other end has announced (RFC 9653 section 5.3).
     pub(crate) fn takes_zero_checksum(&self) -> bool {
         self.transfer.config.zero_checksum.is_some()
     }
@@ -401,7 +404,8 @@ impl Association {
         Ok(())
     }
 
-    /// Returns the next message. Requests a window update if this frees enough of the receive buffer.
+    /// Returns the next message. Requests a window update if the removal of the message frees enough of the receive
+    /// buffer.
     #[inline]
     pub(crate) fn recv(&mut self, now: Time) -> Option<Message> {
         if self.transfer.integrity.is_pending() {
@@ -411,7 +415,8 @@ impl Association {
             self.transfer.out.counters().bytes_received > self.transfer.config.first_window() as u64 / 4;
         let path = self.transfer.paths.get_mut(self.sack_route.data_path());
         let rtt = path.srtt();
-        // An end that only receives data measures no round trips, but needs one to tune the window.
+        // An end that only receives data measures no round trips with its data. It needs a round-trip time to tune the
+        // window, so it sends a HEARTBEAT.
         if rtt.is_none() && is_much {
             path.probe_now(now);
         }

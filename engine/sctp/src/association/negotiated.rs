@@ -18,7 +18,7 @@ pub(super) struct Negotiated {
     //= rfc9260#5.3.1-2
     local_tag: VerificationTag,
     peer_tag: VerificationTag,
-    /// TSN of our sequence 0.
+    /// TSN of our sequence 0. A sequence is a TSN of ours that does not wrap, counted from 0.
     initial_tsn: Tsn,
     adaptation: Option<u32>,
     /// The extensions that both ends offered.

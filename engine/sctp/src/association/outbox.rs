@@ -1,7 +1,7 @@
 //! Output of an association: control chunks for the next packets, events for the driver, counters and the trace.
 //!
-//! Components write here instead of calling each other. Start at [`Outbox::queue`], [`Outbox::emit`] and
-//! [`Outbox::note`].
+//! The other modules queue their output here. They do not call the modules that write packets or report events. Start
+//! at [`Outbox::queue`], [`Outbox::emit`] and [`Outbox::note`].
 
 use std::collections::VecDeque;
 
@@ -75,7 +75,7 @@ pub(super) struct Outbox {
 }
 
 impl Outbox {
-    /// Queues a chunk for a packet on `path`, behind the others.
+    /// Queues a chunk for a packet on `path`, behind the chunks already queued.
     pub(super) fn queue(&mut self, path: PathIndex, chunk: Control) {
         self.control.push_back((path, chunk));
     }
@@ -85,7 +85,8 @@ impl Outbox {
         self.control.push_front((path, chunk));
     }
 
-    /// Queues a request in place of an earlier one of the same kind, because only one may wait.
+    /// Queues a request. A queued request of the same kind is removed first, because only one request of each kind may
+    /// wait.
     pub(super) fn queue_once(&mut self, path: PathIndex, chunk: Control) {
         self.withdraw(|c| std::mem::discriminant(c) == std::mem::discriminant(&chunk));
         self.queue(path, chunk);
@@ -97,7 +98,7 @@ impl Outbox {
         self.control.front().map(|(path, chunk)| (*path, chunk))
     }
 
-    /// Removes the next chunk, which was written or can never be written.
+    /// Removes the next chunk, after it was written, or because it can never be written.
     pub(super) fn drop_next_chunk(&mut self) {
         self.control.pop_front();
     }
@@ -118,7 +119,7 @@ impl Outbox {
         self.control.retain(|(_, chunk)| !is_meant(chunk));
     }
 
-    /// Removes the HEARTBEATs about retired paths, and moves their other chunks to the current path.
+    /// Removes the HEARTBEATs about retired paths, and moves all other chunks of retired paths to the current path.
     pub(super) fn leave_paths(&mut self, retired: &Retired) {
         self.control.retain(|(by, chunk)| match chunk {
             Control::Heartbeat { .. } | Control::SizeProbe { .. } => !retired.has(*by),

@@ -63,7 +63,8 @@ impl Association {
         }
         let had_detour = self.transfer.tx.probes.detour().is_some();
         let train = self.write_train(path, TRAIN_MAX, buf, ctx);
-        // The chunk to repeat was acknowledged or given up meanwhile. Another path may have something to send.
+        // If the chunk to repeat was acknowledged or given up meanwhile, no packet was written. Another path may still
+        // have something to send.
         let was_needless = train.is_none() && had_detour && self.transfer.tx.probes.detour().is_none();
         if was_needless { self.poll_transmit(buf, ctx) } else { train }
     }
@@ -160,8 +161,8 @@ impl Association {
         (packets > 0).then_some(Train { route, len, segment_size, may_fragment, ecn, asks_for_queue })
     }
 
-    /// Returns the packet length that a COOKIE ECHO at the front of the queue needs, or 0 without one. The peer may
-    /// choose any length of its cookie.
+    /// Returns the packet length that a COOKIE ECHO at the front of the queue needs, or 0 if the first chunk is another
+    /// one. The peer may choose any length of its cookie, so the packet may be longer than the path's MTU.
     fn room_for_cookie(&self) -> usize {
         match (&self.transfer.state, self.transfer.out.next_chunk()) {
             //= rfc9260#3.3.3-18
@@ -351,8 +352,9 @@ impl Association {
 
     fn fill_retransmissions(&mut self, path: PathIndex, packet: &mut PacketWriter<'_>, now: Time) {
         let before = packet.len();
-        // The chunk requests an immediate SACK (RFC 7053 section 4.1) if stranded data waits for that SACK. It also
-        // does if the path takes over and needs SACKs to clock its sending.
+        // The chunk requests an immediate SACK (RFC 7053 section 4.1) in two cases. Either data in flight of a lost
+        // link waits for this SACK (`transfer::stranded`), or the path has just replaced another path and needs SACKs
+        // to clock its sending.
         let asks = self.transfer.tx.stranded.is_open() || self.transfer.paths.get(path).sending.takes_over();
         let mut is_allowed = self.transfer.window_allows(path);
         while is_allowed && self.transfer.retransmission_path() == Some(path) {
@@ -375,9 +377,10 @@ impl Association {
                 to.t3 = None;
             }
             to.on_data_sent(length, now);
-            // The chunk just sent may be abandoned here with its message, which also stops the timer.
+            // The chunk just sent may be abandoned here, together with its message. The abandonment may stop the timer
+            // that was just started.
             self.give_up_lost(now);
-            // The pacer admits whole packets, so only the window limits further chunks.
+            // The pacer admits whole packets, so only the window limits further chunks of this packet.
             is_allowed = self.transfer.window_has_room(path);
         }
         if packet.len() > before {

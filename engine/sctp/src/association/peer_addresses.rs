@@ -15,7 +15,7 @@ pub(super) struct PeerAddresses {
 }
 
 impl PeerAddresses {
-    /// Creates the list from the address of the handshake and those listed in it.
+    /// Creates the list from the source address of the handshake, and from the addresses that the handshake lists.
     //= rfc9260#5.1.2-1 5.1.2-4
     pub(super) fn new(first: IpAddr, others: &[IpAddr]) -> Self {
         let mut list = SmallVec::from_slice(&[first]);

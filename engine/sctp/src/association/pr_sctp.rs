@@ -23,7 +23,8 @@ use crate::tx::{Fragment, Limit, MessageId};
 const FORWARD_HEADER_LEN: usize = 8;
 
 impl Association {
-    /// Abandons expired messages, then less important ones, until `length` bytes fit into the send buffer.
+    /// Abandons expired messages if `length` bytes do not fit into the send buffer. If the new message has a priority,
+    /// then also abandons messages of lower priority, until the bytes fit.
     //= rfc7496#section-3.2
     //# When storing a user message in the send buffer while there is not enough available space, the SCTP stack at the sender
     //# side MAY abandon other user message(s) of the same SCTP association (with the same or a different stream) with a
@@ -48,8 +49,8 @@ impl Association {
         }
     }
 
-    /// Abandons the message of the next lost chunk if this chunk must not be retransmitted, and repeats this for the
-    /// chunks after it.
+    /// Abandons the message of the next lost chunk if this chunk must not be retransmitted. Does the same for the lost
+    /// chunks after this chunk, until one may be retransmitted.
     //= rfc3758#3.5-20 4.1-6
     pub(super) fn give_up_lost(&mut self, now: Time) {
         while let Some((seq, _, _)) = self.transfer.tx.next_lost() {
@@ -101,8 +102,8 @@ impl Association {
         let path = self.transfer.paths.get(self.transfer.paths.current());
         let round_trip = path.srtt().unwrap_or_else(|| path.rto());
         // The peer may have performed our request to reset streams, although its answer has not arrived. The peer would
-        // then take old sequence numbers for new ones. Until the answer arrives, or all data before the request is
-        // acknowledged, FORWARD TSN covers only data that was sent before the request.
+        // then take old stream sequence numbers in a FORWARD TSN for new numbers. Until the answer arrives, or all data
+        // before the request is acknowledged, FORWARD TSN covers only data that was sent before the request.
         let reset = self.reconfig.as_deref().and_then(Reconfig::outgoing_reset_end);
         let end = reset.and_then(|last_tsn| self.transfer.sequence_after(last_tsn));
         let end = end.filter(|end| *end > self.transfer.tx.outstanding.first());

@@ -28,11 +28,12 @@ const OLD_KEYS: Duration = Duration::from_secs(30);
 /// The cause code of a protocol violation (RFC 9260 section 3.3.10.13).
 pub(super) const PROTOCOL_VIOLATION: u16 = 13;
 
-/// Divisor of a key's record limit: new keys are due after a quarter of the records.
+/// Divisor of a key's record limit: new keys are due after a quarter of the records that the limit permits.
 const WORN_PART: u64 = 4;
 
-/// Age of the keys at which new keys are due, and the maximum number of seconds added to it. The addition differs
-/// between associations, because a host may have set up many at the same time.
+/// Age of the keys at which new keys are due (`KEYS_LIFETIME`), and limit on the seconds that are added to this age
+/// (`KEYS_SPREAD_S`). The addition differs between associations, because a host may have set up many associations at
+/// the same time.
 const KEYS_LIFETIME: Duration = Duration::from_secs(3600);
 const KEYS_SPREAD_S: u32 = 1800;
 
@@ -65,8 +66,8 @@ pub(super) struct Protection {
     next: Option<Sending>,
     /// Keys for receiving, in the order of their epochs.
     receive: SmallVec<[Receiving; 2]>,
-    /// Set if unsealed packets are ignored. The server sets it at the first sealed packet of the peer, the client when
-    /// it installs the first keys.
+    /// Set if unsealed packets are ignored: at the server from the client's first sealed packet on, at the client from
+    /// the installation of the first keys on.
     is_enforced: bool,
     /// Set if a sealed packet of the peer was opened, which proves that the peer has the keys.
     has_opened: bool,
@@ -80,7 +81,8 @@ pub(super) struct Protection {
     /// Set if the application has sent a message.
     has_data: bool,
     messages: KeyMessages,
-    /// Time at which the association ends unless application messages may pass by then.
+    /// Time at which the association ends, unless by then application messages may pass and a sealed packet of the peer
+    /// was opened.
     limit: Time,
 }
 
@@ -124,7 +126,8 @@ impl Protection {
         }
     }
 
-    /// Returns the time at which the association ends unless application messages may pass by then.
+    /// Returns the time at which the association ends, or `NEVER` once application messages may pass and a sealed
+    /// packet of the peer was opened.
     pub(super) fn limit(&self) -> Time {
         if self.is_open() && self.has_opened { Time::NEVER } else { self.limit }
     }
@@ -177,7 +180,8 @@ impl Protection {
         self.is_peer_known = true;
     }
 
-    /// Installs the keys of an epoch, which must be the next one. The keys of the epoch before must be in use.
+    /// Installs the keys of epoch `epoch`, which must follow the newest epoch so far. The keys of that newest epoch
+    /// must already be in use.
     pub(super) fn install(
         &mut self,
         epoch: u64,
@@ -205,8 +209,8 @@ impl Protection {
         let sending = Sending { epoch, cipher: keys.send, number: 0, since: now };
         match from {
             SealFrom::Now => {
-                // This end is the client. The server's answer was the last message accepted in the clear, and this end
-                // seals from now on.
+                // Only the client seals from now on, because the server already has these keys. With the first keys,
+                // the server's answer was the last message that the client accepted in the clear.
                 self.is_enforced = true;
                 self.begin_sending(sending, now);
             }
@@ -253,8 +257,8 @@ impl Protection {
         true
     }
 
-    /// Reports, once for each epoch, that new keys are due: the present ones have sealed many records, or are old.
-    /// `own` is the verification tag of this end, which determines the addition to the age.
+    /// Reports, once for each epoch, that new keys are due, because the present keys have sealed many records or are
+    /// old. `own` is the verification tag of this end. The tag determines the addition to the age of the keys.
     #[inline]
     pub(super) fn take_worn(&mut self, own: VerificationTag, now: Time) -> bool {
         let is_due = |s: &Sending| {
@@ -283,8 +287,8 @@ impl Protection {
     }
 
     /// Decrypts a record into `room`. The record number counts as received only after
-    /// [`take_opened`](Self::take_opened), because an attacker's copy from another address may arrive before the
-    /// record.
+    /// [`take_opened`](Self::take_opened), because an attacker's copy from another address may arrive before the peer's
+    /// own packet.
     pub(super) fn open(
         &mut self,
         record: &Record<'_>,
@@ -335,7 +339,7 @@ impl Protection {
         &mut self.messages
     }
 
-    /// Reports whether a chunk of this type is accepted from a packet that was sealed, or was not.
+    /// Reports whether a chunk of this type is accepted. `is_sealed` is true if the chunk came in a sealed packet.
     pub(super) fn takes(&self, chunk_type: ChunkType, is_sealed: bool) -> bool {
         // These requests are not accepted before the caller knows the peer. The peer repeats them.
         let waits = matches!(chunk_type, ChunkType::ASCONF | ChunkType::RE_CONFIG | ChunkType::SHUTDOWN);
@@ -343,9 +347,9 @@ impl Protection {
     }
 
     /// Reports whether a chunk is accepted in the clear before protection is enforced. These are chunks of the
-    /// handshake, and chunks that carry or acknowledge key-management messages. At that time, an attacker can end the
-    /// association, but could as easily have prevented its setup. SHUTDOWN is not accepted, so an attacker cannot feign
-    /// a graceful end.
+    /// handshake, and chunks that carry or acknowledge key-management messages. Before protection is enforced, an
+    /// attacker can end the association, but could as easily have prevented its setup. SHUTDOWN is not accepted, so an
+    /// attacker cannot feign a graceful end.
     fn takes_in_the_clear(&self, chunk_type: ChunkType) -> bool {
         !self.is_enforced
             && matches!(

@@ -1,8 +1,9 @@
 //! Changed UDP ports of the peer (RFC 6951). A path uses a new port only after the port has answered a HEARTBEAT and
 //! the known port has stayed silent.
 //!
-//! Until then the path keeps its port. Each HEARTBEAT is answered at its source. SACKs go to both ports, because they
-//! are short and a peer behind a NAT needs them. Start at [`Association::path_of`].
+//! Until then, the path keeps its known port. Each HEARTBEAT of the peer is answered at the port from which it came.
+//! SACKs go to the known port and to the new port, because SACKs are short and a peer behind a NAT needs them. Start at
+//! [`Association::path_of`].
 
 use base::{Carrier, Route, Time};
 use wire::{Chunk, ChunkType, Heartbeat};
@@ -45,7 +46,7 @@ impl Association {
             let pace = pace_of(path, &self.transfer.config.timing);
             let asks = path.rebinding.on_packet(port, known, pace, ctx.now, ctx.random);
             self.ask_ports(index, asks, ctx);
-            // In states without heartbeats, no timer calls this function.
+            // In states without heartbeats, no timer calls `on_rebinding_timeout`.
             if self.transfer.paths.get(index).rebinding.next_timeout() <= ctx.now {
                 self.on_rebinding_timeout(index, ctx);
             }
@@ -88,9 +89,9 @@ impl Association {
         self.came_by == CameBy::OtherPort(index)
     }
 
-    /// Answers the first HEARTBEAT of a packet from an unconfirmed port. Returns whether the packet came from such a
-    /// port. Further HEARTBEATs in the packet get no answer. Answers to many short ones would amplify traffic to a host
-    /// at that port.
+    /// Answers the first HEARTBEAT of a packet from an unconfirmed port. Returns whether the packet came from an
+    /// unconfirmed port. Further HEARTBEATs in the packet get no answer, because answers to many short HEARTBEATs would
+    /// amplify an attacker's traffic to a host at that port.
     pub(super) fn answer_new_port(&mut self, index: PathIndex, info: &[u8], ctx: &mut Context<'_>) -> bool {
         let length = self.transfer.heartbeat_packet_len() + info.len();
         let path = self.transfer.paths.get_mut(index);
@@ -105,14 +106,15 @@ impl Association {
     }
 
     /// Reports whether a packet of this length may go to an unconfirmed port of the path. An unconfirmed address may
-    /// belong to another host, so it only gets a multiple of the bytes that the peer has sent.
+    /// belong to another host. Packets to unconfirmed addresses are therefore limited to a multiple of the bytes that
+    /// the peer has sent.
     fn may_send_to_new_port(&mut self, index: PathIndex, length: usize) -> bool {
         self.transfer.paths.get(index).is_confirmed() || self.transfer.credit.spend(length)
     }
 
     /// Repeats a SACK, which was just sent on the path, to an unconfirmed port if the last packet came from there. The
-    /// peer may not receive at the old port any more. It would then stop sending once its window is full. The SACK
-    /// contains nothing secret.
+    /// peer may not receive at the old port any more. If it received no SACKs, it would stop sending as soon as its
+    /// congestion window is full. The SACK contains nothing secret.
     pub(super) fn acknowledge_to_new_port(&mut self, index: PathIndex, ctx: &mut Context<'_>) {
         let path = self.transfer.paths.get(index);
         let Some(port) = path.rebinding.source() else { return };
@@ -124,8 +126,8 @@ impl Association {
         });
     }
 
-    /// Handles a HEARTBEAT ACK that may confirm a new port. Returns whether it confirms the path, at the new port or
-    /// the known one.
+    /// Handles a HEARTBEAT ACK that may confirm a new port. Returns whether the answer confirms the path, at the new
+    /// port or at the known port.
     pub(super) fn on_port_answer(&mut self, index: PathIndex, nonce: u64, now: Time) -> bool {
         let path = self.transfer.paths.get_mut(index);
         let Carrier::Udp { peer_port: known } = path.route.carrier else { return false };
@@ -166,8 +168,8 @@ fn pace_of(path: &Path, timing: &Timing) -> Pace {
         Some(srtt) => srtt * 5 / 4 + LEAST_PATIENCE,
         None => path.rto(),
     };
-    // The back-off from timeouts at the known port does not apply to a new port. It could delay a further port change
-    // by an hour.
+    // The back-off from timeouts at the known port does not apply to a new port. With this back-off, a further port
+    // change could be delayed by an hour.
     let pause = path.srtt().unwrap_or(timing.rto_initial.max(timing.rto_min));
     Pace { pause, patience: path.is_confirmed().then_some(patience) }
 }

@@ -1,10 +1,10 @@
-//! Replay window: the record numbers of an epoch that have been received (RFC 9147 section 4.5.1).
+//! Replay window: the received record numbers of one epoch (RFC 9147 section 4.5.1).
 //!
 //! The window covers [`WIDTH`] numbers, up to the highest one received. Older numbers are refused. The window is wide
 //! because the packets of one association take several paths with different delays. Begin at [`ReplayWindow::expand`],
 //! then [`ReplayWindow::take`].
 
-/// Size of the window: half the range of the 16 bits that a record carries of its number.
+/// Size of the window: half the range of 16 bits. A record carries only the lowest 16 bits of its number.
 const WIDTH: u64 = 1 << 15;
 const BITS: u64 = u64::BITS as u64;
 const WORDS: usize = (WIDTH / BITS) as usize;
@@ -31,7 +31,7 @@ impl ReplayWindow {
         ReplayWindow { bits: Box::new([0; WORDS]), next: 0 }
     }
 
-    /// Returns the record number with the lowest 16 bits `low` that is nearest to the next expected number.
+    /// Returns the record number that ends with the 16 bits `low`, and that is nearest to the next expected number.
     pub(super) fn expand(&self, low: u16) -> u64 {
         const SPAN: u64 = 1 << 16;
         let near = (self.next & !(SPAN - 1)) | u64::from(low);
@@ -54,7 +54,8 @@ impl ReplayWindow {
 
     /// Marks a number as received. The caller calls this after it has authenticated the record.
     pub(super) fn take(&mut self, number: u64) {
-        // The bits of numbers that leave the window are reused for numbers that enter it.
+        // The bits of numbers that leave the window are reused for numbers that enter the window, so these bits are
+        // cleared first.
         let entering = (number + 1).saturating_sub(self.next);
         if entering >= WIDTH {
             self.bits.fill(0);

@@ -1,9 +1,9 @@
 //! The path of SACKs (RFC 9260 section 6.4).
 //!
-//! A SACK takes the path on which data last arrived, because that path works. If data uses all paths at once and has
-//! arrived on several of them since the last SACK, the next SACK takes the fastest of these, because it opens the
-//! sender's windows. Duplicates suggest that SACKs are lost, so some SACKs then take another path. Start at
-//! [`SackRoute::choose`].
+//! A SACK takes the path on which data last arrived, because that path works. Data may use all paths at once, and may
+//! have arrived on several paths since the last SACK. The next SACK then takes the fastest of these several paths, so
+//! the sender's windows open sooner. Duplicates suggest that SACKs are lost, so some SACKs then take another path.
+//! Start at [`SackRoute::choose`].
 
 use crate::info::PathState;
 use crate::path::{PathIndex, Paths, Retired};
@@ -11,7 +11,8 @@ use crate::path::{PathIndex, Paths, Retired};
 /// The paths on which data arrived.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SackRoute {
-    /// The path of SACKs: the one on which DATA last arrived, or the fastest of several if data uses all paths.
+    /// The path of SACKs: the path on which DATA last arrived. If data uses all paths, the fastest path on which DATA
+    /// has arrived since the last SACK.
     data: PathIndex,
     /// The path on which the last duplicate arrived.
     duplicate: PathIndex,
@@ -24,7 +25,8 @@ impl SackRoute {
         SackRoute { data: first, duplicate: first, deviates: false }
     }
 
-    /// Returns the path on which data last arrived, or the fastest of several if data uses all paths.
+    /// Returns the path on which data last arrived. If data uses all paths, returns the fastest path on which data has
+    /// arrived since the last SACK.
     #[inline]
     pub(super) fn data_path(&self) -> PathIndex {
         self.data
@@ -46,12 +48,13 @@ impl SackRoute {
 
     /// Returns the path of the next SACK. A SACK without duplicates takes the path of the data.
     ///
-    /// SACKs that report duplicates alternate between two paths. The first one takes the path of the duplicates, or the
-    /// path of the data if data uses all paths (`is_concurrent`). The next one takes another path. Only every second
-    /// SACK takes that path, because it may have failed.
+    /// SACKs that report duplicates alternate between two paths. The first of these SACKs takes the path of the
+    /// duplicates. If data uses all paths (`is_concurrent`), the first SACK takes the path of the data. The second SACK
+    /// takes an alternate path, and so on. Not every SACK takes the alternate path, because the alternate path may have
+    /// failed.
     ///
-    /// A failed path on which packets arrive again may carry SACKs. A HEARTBEAT on it is pending and will show whether
-    /// it works.
+    /// A failed path on which packets arrive again may carry SACKs. A HEARTBEAT on this path is pending, and will show
+    /// whether the path works.
     //= rfc9260#6.4-3 6.7-2
     #[inline]
     pub(super) fn choose(&self, has_duplicates: bool, is_concurrent: bool, paths: &Paths) -> PathIndex {

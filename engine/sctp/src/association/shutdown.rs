@@ -15,7 +15,8 @@ impl Association {
                 self.transfer.enter(State::ShutdownPending);
                 self.after_data_moved(ctx.now);
             }
-            // The association is not established yet, so no data waits for delivery.
+            // The association is not established yet, so it ends with an ABORT. Messages that wait to be sent are not
+            // delivered.
             State::CookieWaitOver | State::CookieEchoed { .. } | State::Accepting => {
                 self.abort(crate::event::AbortCause::default(), ctx);
             }
@@ -41,7 +42,7 @@ impl Association {
             return;
         }
         // While our request to reset the association is unanswered, received data is held back, because its numbering
-        // is unknown.
+        // is unknown. The shutdown therefore waits for the answer.
         if self.reconfig.as_ref().is_some_and(|r| r.asks_for_association_reset()) {
             return;
         }
@@ -104,9 +105,9 @@ impl Association {
             }
             //= rfc9260#9.2-25
             State::ShutdownSent { .. } => self.send_shutdown_ack(ctx.now),
-            // The previous SHUTDOWN ACK was lost. Like a HEARTBEAT ACK, the next one takes the path of the request,
-            // even if this path is unconfirmed. The path works in one direction at least, and may be the only one. T2
-            // tries the others.
+            // The previous SHUTDOWN ACK was lost. Like a HEARTBEAT ACK, the next SHUTDOWN ACK takes the path on which
+            // the SHUTDOWN arrived, even if this path is unconfirmed. The path works in one direction at least, and may
+            // be the only working path. Expiries of T2 try the other paths.
             State::ShutdownAckSent { .. } => return self.queue_shutdown_by(path, Control::ShutdownAck),
             //= rfc9260#9.2-7
             State::ShutdownReceived { .. } => {}
@@ -115,12 +116,12 @@ impl Association {
             State::CookieWaitOver | State::CookieEchoed { .. } | State::Accepting | State::Closed => return,
         }
         // Some peers put their own last TSN into SHUTDOWN. An impossible TSN is ignored, because SACKs report what has
-        // arrived. A TSN that acknowledges nothing new is ignored too. As an answer to a probe of a closed window, it
-        // would allow the next probe immediately.
+        // arrived. A TSN that acknowledges nothing new is ignored too. If a window probe is outstanding, such a TSN
+        // would count as an answer to the probe, and the next probe would leave immediately.
         let (known, next) = (self.transfer.tx.outstanding.first(), self.transfer.tx.outstanding.next());
         let is_new = |first: &_| (known..=next).contains(first) && *first != known;
         if let Some(first) = self.transfer.sequence_after(cumulative).filter(is_new) {
-            // A SHUTDOWN reports neither gaps nor the window, so both are unchanged.
+            // A SHUTDOWN reports neither gaps nor the window, so the known gaps and the known window remain valid.
             //= rfc9260#3.3.8-2
             let gaps = self.transfer.tx.outstanding.gaps_from(first);
             let rwnd = self.transfer.tx.window.room() + self.transfer.tx.outstanding.total_flight();
@@ -130,7 +131,7 @@ impl Association {
 
     /// Completes the handling of a packet. After our SHUTDOWN, any packet proves that the peer is alive. DATA is
     /// acknowledged by another SHUTDOWN, which restarts T2 (RFC 9260 section 9.2). No other packet delays T2, because
-    /// the peer's heartbeats could do so forever.
+    /// otherwise the peer's heartbeats could delay T2 forever.
     pub(super) fn after_packet(&mut self, now: base::Time) {
         let at = now + self.transfer.paths.get(self.transfer.paths.current()).rto();
         if let State::ShutdownSent { t2, .. } = &mut self.transfer.state {
@@ -167,8 +168,8 @@ impl Association {
         }
     }
 
-    /// Answers a new INIT or COOKIE ECHO with another SHUTDOWN ACK if one was sent before (section 9.2). Returns
-    /// whether one was sent before.
+    /// In SHUTDOWN-ACK-SENT, answers a new INIT or COOKIE ECHO with another SHUTDOWN ACK (section 9.2). Returns whether
+    /// the association is in this state.
     pub(crate) fn resend_shutdown_ack(&mut self) -> bool {
         let is_waiting = matches!(self.transfer.state, State::ShutdownAckSent { .. });
         if is_waiting {

@@ -1,4 +1,4 @@
-//! The states of an association (RFC 9260 section 4), each with the data valid only in it.
+//! The states of an association (RFC 9260 section 4), each with the data that is valid only in this state.
 
 use base::Time;
 use bytes::Bytes;
@@ -7,7 +7,7 @@ use super::Opening;
 use crate::info::StateName;
 use crate::path::PathIndex;
 
-/// A retransmission timer with its count.
+/// A retransmission timer: its expiry time, and the number of retransmissions so far.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Retry {
     pub(crate) at: Time,
@@ -20,7 +20,7 @@ pub(crate) enum State {
     /// The INIT ACK has arrived, but COOKIE ECHO is not queued yet. Lasts for one function call.
     CookieWaitOver,
     /// COOKIE ECHO was sent. `opening` is used for a new INIT if the cookie is stale. If a message accompanies the
-    /// COOKIE ECHO, `says_first` is true until the first one is written.
+    /// COOKIE ECHO, `says_first` is true until the first COOKIE ECHO is written.
     CookieEchoed { cookie: Bytes, t1: Retry, opening: Box<Opening>, says_first: bool },
     /// A valid cookie has arrived. The driver has not decided yet whether to accept the association.
     Accepting,
@@ -30,7 +30,8 @@ pub(crate) enum State {
     ShutdownPending,
     /// SHUTDOWN was sent, most recently on the path `by`. `guard` is the expiry of T5.
     ShutdownSent { t2: Retry, by: PathIndex, guard: Time },
-    /// SHUTDOWN was received, and data is outstanding. `takes_messages` is true until the driver requests shutdown.
+    /// SHUTDOWN was received, and data is outstanding. With the setting `takes_late_messages`, `takes_messages` is true
+    /// until the driver requests shutdown.
     ShutdownReceived { takes_messages: bool },
     /// SHUTDOWN ACK was sent, most recently on the path `by`. `guard` is the expiry of T5.
     ShutdownAckSent { t2: Retry, by: PathIndex, guard: Time },
@@ -59,8 +60,8 @@ impl State {
         matches!(self, State::Accepting | State::Established)
     }
 
-    /// Reports whether messages are accepted. After the peer's SHUTDOWN, these are the messages that the driver already
-    /// had.
+    /// Reports whether messages of the driver are accepted. With the setting `takes_late_messages`, the driver may
+    /// submit messages that it already had, even after the peer's SHUTDOWN.
     pub(crate) fn takes_messages(&self) -> bool {
         self.takes_data_to_send() || matches!(self, State::ShutdownReceived { takes_messages: true })
     }

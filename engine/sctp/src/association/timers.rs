@@ -1,5 +1,5 @@
-//! The timers of an association: T1-cookie, T2-shutdown, T3-rtx, T5, heartbeats, delayed SACK, the idle
-//! check, and advertisements.
+//! The timers of an association: T1-cookie, T2-shutdown, T3-rtx, T4-rto, T5, the Re-configuration Timer, heartbeats,
+//! delayed SACK, lifetimes of messages, the idle check, and advertisements.
 
 use std::time::Duration;
 
@@ -76,7 +76,7 @@ impl Association {
         }
     }
 
-    /// Handles expiry of T1-cookie (RFC 9260 section 5.1, and 4.2.2 for the count).
+    /// Handles expiry of T1-cookie (RFC 9260 section 5.1, and section 4 for the limit on retransmissions).
     fn on_t1(&mut self, now: Time) {
         let max = self.transfer.config.max_init_retransmits;
         let State::CookieEchoed { t1, opening, .. } = &mut self.transfer.state else { return };
@@ -93,8 +93,9 @@ impl Association {
         }
     }
 
-    /// Handles expiry of T2-shutdown (RFC 9260 section 9.2). Sends the chunk that `used` carried again, on another path
-    /// if possible. The error counts against `used`, because the current path may be a different one by now.
+    /// Handles expiry of T2-shutdown (RFC 9260 section 9.2). Repeats the shutdown chunk that was last sent on the path
+    /// `used`, if possible on another path. The error counts against `used`, because the current path may be a
+    /// different one by now.
     //= rfc9260#9.2-14
     fn on_t2(&mut self, used: PathIndex, control: Control, ctx: &mut Context<'_>) {
         if !self.transfer.count_error() {
@@ -115,9 +116,10 @@ impl Association {
         self.transfer.prove_while_closing(ctx);
     }
 
-    /// Returns the path for the nth shutdown chunk after a wait of `waited`. If the current path is not active, every
-    /// second chunk takes the path on which the peer was last heard during the wait. Like the path of an answer, this
-    /// path may be unconfirmed. In these states, no HEARTBEAT of ours reveals that a path has recovered.
+    /// Returns the path for the shutdown chunk of retransmission `nth`, after a wait of `waited`. If the current path
+    /// is not active, every second chunk takes the path on which the peer was last heard during the wait. Like the path
+    /// of an answer, the path of this chunk may be unconfirmed. The choice depends on the peer's packets, because this
+    /// end sends no HEARTBEAT on confirmed paths during shutdown.
     fn closing_path(&self, nth: u8, waited: Duration, now: Time) -> PathIndex {
         let current = self.transfer.paths.current();
         if nth.is_multiple_of(2) || self.transfer.paths.get(current).state() == PathState::Active {

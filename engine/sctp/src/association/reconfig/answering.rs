@@ -11,8 +11,8 @@ use crate::extension::reconfig::{Answer, Arrival, ReconfigOutcome, StreamDirecti
 use crate::path::PathIndex;
 use crate::trace::TraceEvent;
 
-/// Length of a pause without new data, in retransmission timeouts. Meanwhile the peer should repeat its request to
-/// reset the association.
+/// Length of a pause without new data, in retransmission timeouts. During this pause, the peer should repeat its
+/// request to reset the association.
 const QUIET_TIMEOUTS: u32 = 3;
 
 /// The parameters of a RE-CONFIG chunk: one or two.
@@ -74,7 +74,7 @@ impl Association {
         self.queue_answers(self.sack_route.data_path(), &[response(request, answer)]);
     }
 
-    /// Performs a request, unless this was done before. Stores and returns the answer.
+    /// Performs a request, unless it was performed before. Stores and returns the answer.
     fn answer(&mut self, request: RequestSn, parameter: &Parameter<'_>, ctx: &mut Context<'_>) -> Answer {
         let Some(reconfig) = &self.reconfig else { return bad() };
         let answer = match reconfig.judge(request) {
@@ -115,7 +115,7 @@ impl Association {
                 self.queue_request();
                 None
             }
-            // Our request waits for another one that is in progress.
+            // Our request waits for another request of ours that is in progress.
             Some(false) => Some(response(request, Answer::Open)),
             None => Some(response(request, Answer::Result(ReconfigResult::Performed, None))),
         }
@@ -200,8 +200,8 @@ impl Association {
         Answer::Request
     }
 
-    /// Handles an SSN/TSN Reset request (RFC 6525 section 5.2.4). Step G3 drops the data in flight, but this function
-    /// waits until it is acknowledged.
+    /// Handles an SSN/TSN Reset request (RFC 6525 section 5.2.4). Step G3 of the RFC drops the data in flight. This
+    /// function instead defers the reset until the data in flight is acknowledged.
     fn on_association_reset(&mut self, ctx: &mut Context<'_>) -> Answer {
         let quiet_until =
             ctx.now + self.transfer.paths.get(self.transfer.paths.current()).rto() * QUIET_TIMEOUTS;
@@ -220,7 +220,8 @@ impl Association {
             return if is_out { Answer::Open } else { result(ReconfigResult::RequestInProgress) };
         }
         if !self.transfer.tx.outstanding.is_empty() {
-            // The peer holds back data that arrives after its request, and may have no room for the data in flight.
+            // The peer holds back data that arrives after its request, and may have no room for the data in flight. If
+            // repeated requests find no progress, the request is therefore refused, and new data may leave again.
             if !reconfig.waits_for_data(self.transfer.tx.outstanding.first()) {
                 reconfig.quiet_until = None;
                 self.transfer.tx.queue.release(&[], false);
@@ -263,7 +264,7 @@ impl Association {
         let Some(streams) = streams.filter(|_| allowed) else { return result(ReconfigResult::Denied) };
         if asked_for {
             reconfig.additions_asked = 0;
-            // Section 5.2.6: this request is the answer to ours.
+            // Section 5.2.6: the peer's request to add streams is the answer to our request.
             let pending = reconfig.pending().map(|p| p.request);
             let is_ours = matches!(&reconfig.current, Some(c) if matches!(c.wish, Wish::AddIncoming { .. }));
             if is_ours && pending.is_some_and(|p| reconfig.take_pending(p).is_some()) {

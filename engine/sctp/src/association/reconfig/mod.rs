@@ -1,9 +1,10 @@
 //! Requests of this end to reset streams, add streams and reset the association (RFC 6525 sections 5.1 and 5.2.7).
 //! `answering` handles the peer's requests.
 //!
-//! A request ("wish") has three steps. The affected data is drained, the request is sent, and the request is answered.
-//! Messages submitted before the wish keep the old numbers. Later messages wait. Wishes beyond the limits of the
-//! protocol are refused. Start at [`Association::drive_reconfig`].
+//! A request ("wish") has three steps. The queue of the affected data is drained (the data leaves), the request is
+//! sent, and the request is answered. Messages submitted before the wish keep the old stream sequence numbers. Later
+//! messages wait until the request is answered. Wishes beyond the limits of the protocol are refused. Start at
+//! [`Association::drive_reconfig`].
 
 mod answering;
 
@@ -155,7 +156,7 @@ impl Association {
                 if !drained || self.inbound.is_resetting() {
                     return;
                 }
-                // DATA that arrives before the answer may have old or new numbers.
+                // DATA that arrives before the answer may have old or new numbers, so it is held back until then.
                 self.inbound.hold_back_all();
             }
             Some(_) => {}
@@ -207,8 +208,8 @@ impl Association {
     }
 
     /// Handles expiry of the Re-configuration Timer (RFC 6525 section 5.1.1). Doubles the timeout, counts the error and
-    /// sends the request on another path. Also releases new data if the peer has not repeated its request to reset the
-    /// association.
+    /// sends the request on another path. Also lets new data leave again if the peer has not repeated its request to
+    /// reset the association.
     pub(super) fn on_reconfig_timeout(&mut self, now: Time) {
         let Some(reconfig) = &mut self.reconfig else { return };
         if reconfig.quiet_until.is_some_and(|at| at <= now) {
@@ -290,7 +291,8 @@ impl Association {
                 self.follow_forward(ctx.now);
                 self.report_reset(StreamDirection::Outgoing, &streams, outcome);
             }
-            // The peer's own request makes the change and is reported. It has arrived already, or follows.
+            // The change is made and reported when the peer's own request arrives. This request has arrived already, or
+            // follows.
             Wish::ResetIncoming { .. } | Wish::AddIncoming { .. } if outcome == ReconfigOutcome::Done => {}
             Wish::ResetIncoming { streams } => {
                 self.report_reset(StreamDirection::Incoming, &streams, outcome);
@@ -377,7 +379,7 @@ impl Association {
                 bytes.extend_from_slice(out.written());
             }
         }
-        // The answer precedes our own request, because the peer may need it to grant that request.
+        // The answer precedes our own request, because the peer may need the answer before it grants our request.
         self.transfer.out.queue_first(path, Control::ReconfigAnswer(Bytes::from(bytes)));
     }
 }

@@ -52,8 +52,8 @@ impl Transfer {
         if let Some((seq, rtt)) = acks.newest {
             path.on_round_trip(seq, rtt, next, &self.config.timing);
         }
-        // With data on several paths, other paths may hold back the cumulative TSN. The path's own earliest chunk then
-        // takes its place ("pseudo cumack").
+        // With data on several paths, other paths may hold back the cumulative TSN. The acknowledgement of the path's
+        // own earliest chunk then takes the place of the cumulative TSN ("pseudo cumack").
         let earliest = acks.earliest || (self.is_concurrent() && acks.front_moved);
         let cumulative_advanced = cumulative_advanced || earliest;
         let seen = Seen { cumulative_advanced, ..self.seen(index, flight_before, ctx.now) };
@@ -78,8 +78,8 @@ impl Transfer {
             self.arm_probe(index, false, ctx.now);
         }
         let path = self.paths.get_mut(index);
-        // A doubted path must be heard itself. A SACK on its witness may also report chunks that the doubted path
-        // carried before it fell silent.
+        // The doubt about a path ends only if a packet arrives on this path. A SACK on the witness is no proof, because
+        // it may report chunks that the doubted path carried before the silence.
         let has_proof = acks.proves_path && path.pmtu.size_that_proves().is_none();
         if has_proof && (path.doubt.is_none() || path.heard() == ctx.now) {
             let transition = path.on_success(ctx.now, &self.config.timing);

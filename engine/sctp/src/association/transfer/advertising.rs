@@ -1,8 +1,8 @@
 //! Send-buffer advertisement: the chunk comes first in packets with DATA, or a timer sends it in a packet without DATA.
 //! The peer's advertisements are reported as events.
 //!
-//! Packets with only this chunk need no answer, count against no window, and change no timer of a path. They are
-//! therefore no sign of life of the peer. Start at [`Transfer::room_for_advertisement`].
+//! Packets with only this chunk need no answer, count against no window, and change no timer of a path. They do not
+//! prove that the peer is alive. Start at [`Transfer::room_for_advertisement`].
 
 use base::Time;
 use wire::{PacketWriter, Pad, RawChunk, SendBuffer};
@@ -48,7 +48,7 @@ impl Advertising {
         self.reserved = u16::try_from(octets).unwrap_or(u16::MAX);
     }
 
-    /// Ends the packet and returns the octets that were reserved in it.
+    /// Clears the reservation after a packet, and returns the octets that were reserved.
     #[inline]
     pub(crate) fn take_reserved(&mut self) -> usize {
         std::mem::take(&mut self.reserved).into()
@@ -66,7 +66,7 @@ impl Advertising {
     }
 
     /// Reports whether the peer requires AUTH before the chunk. The chunk is then not sent: without AUTH, the peer
-    /// would drop it, and after AUTH it would not be the first chunk.
+    /// would drop the chunk, and behind AUTH the chunk would not come first in the packet.
     fn is_unwelcome(&self, auth: Option<&Auth>) -> bool {
         match (&self.own, auth) {
             (Some(own), Some(auth)) => auth.plan().chunks.contains(own.config.chunk_type),
@@ -96,8 +96,8 @@ impl Transfer {
         self.advertising.own = advertisement.map(|config| Advertiser::new(config, now));
     }
 
-    /// Handles the timer: a packet with only the chunk becomes due. It does not if the current path is not known to
-    /// work, because no router would see the packet.
+    /// Handles the timer: a packet with only the chunk becomes due. No packet becomes due if the current path is not
+    /// known to work, because routers might not see the packet.
     pub(crate) fn on_advertisement_timeout(&mut self, now: Time) {
         let by = self.paths.get(self.paths.current());
         let may = by.is_confirmed()
@@ -125,7 +125,8 @@ impl Transfer {
         let packet = self.integrity.begin(buf, self.negotiated.header());
         let mut packet = packet.with_room_in_front(self.advertising.len(None));
         if self.integrity.seals() {
-            // The chunk is not sealed, and the peer accepts only packets with a sealed part.
+            // The chunk is not sealed, but the peer accepts only packets with a sealed part. An empty PAD is therefore
+            // sealed.
             packet.push(&Pad { len: 0 }).ok()?;
         }
         packet.push_front(&chunk).ok()?;

@@ -1,8 +1,8 @@
 //! Redundant scheduling: every chunk is sent on all active paths, and the first copy to arrive counts.
 //!
-//! A chunk still belongs to one path. The other paths carry copies ([`Copies`](crate::tx::Copies)), which take part
-//! only in congestion control. The acknowledgement of a copied chunk confirms no path (RFC 7829 section 3.2), so
-//! heartbeats determine whether a path works. Start at [`Transfer::copy_to_others`].
+//! Each chunk belongs to one path. The other paths carry copies ([`Copies`](crate::tx::Copies)), which count only for
+//! congestion control. The acknowledgement of a copied chunk confirms no path (RFC 7829 section 3.2), so heartbeats
+//! determine whether a path works. Start at [`Transfer::copy_to_others`].
 
 use base::Time;
 use wire::PacketWriter;
@@ -35,8 +35,8 @@ impl Transfer {
         }
     }
 
-    /// Drops copies at the front of the queues that are not needed or cannot be sent. Their chunk is acknowledged or
-    /// too long for the path's MTU, or their path is not active.
+    /// Drops needless copies, and copies that cannot be sent, at the front of the paths' queues. Their chunk is
+    /// acknowledged or too long for the path's MTU, or their path is not active.
     pub(crate) fn drop_needless_copies(&mut self) {
         for path in self.tx.copies.wanted() {
             let is_active = self.paths.get(path).state() == PathState::Active;
@@ -113,7 +113,7 @@ impl Transfer {
             };
             let outcome = sending.on_acks(&acks, &seen);
             self.count_recovery(path, outcome);
-            // The path may have failed, and only a heartbeat can reveal this.
+            // If copies were lost, the path may have failed, and only a heartbeat can reveal the failure.
             if settled.lost > 0 {
                 self.paths.get_mut(path).probe_now(ctx.now);
             }

@@ -1,8 +1,9 @@
-//! Coupled congestion control (RFC 6356): at a shared bottleneck, the paths together take no more than a single path
-//! would.
+//! Coupled congestion control (RFC 6356): at a shared bottleneck, the paths together take no more of the capacity than
+//! a single path would.
 //!
-//! A shared bottleneck is not detected. Each path has its own window and its own reductions. Only growth is coupled, so
-//! paths without a common bottleneck still fill their links. Slow start is not coupled. Start at [`Transfer::couple`].
+//! The engine does not detect whether paths share a bottleneck. Each path has its own window and its own reductions.
+//! Only growth is coupled, so paths without a common bottleneck still fill their links. Slow start is not coupled.
+//! Start at [`Transfer::couple`].
 
 use super::Transfer;
 use crate::path::{Coupling, PathIndex};

@@ -1,5 +1,5 @@
-//! Limit on the bytes that are sent to addresses which the peer has only claimed. They may belong to other hosts
-//! (RFC 5062 sections 5 and 6).
+//! Limit on the bytes that are sent to addresses which the peer has only claimed. These addresses may belong to other
+//! hosts (RFC 5062 sections 5 and 6).
 
 /// Bytes that may go to unconfirmed addresses, as a multiple of the bytes that the peer has sent.
 const FACTOR: usize = 3;
@@ -21,7 +21,7 @@ impl Credit {
         length <= self.0
     }
 
-    /// Deducts `length` bytes. Returns false and deducts nothing if less is left.
+    /// Deducts `length` bytes. If less credit than `length` is left, deducts nothing and returns false.
     pub(crate) fn spend(&mut self, length: usize) -> bool {
         let covers = self.covers(length);
         if covers {

@@ -1,11 +1,12 @@
 //! Early detection of a failed path. A path becomes doubted if it is silent with data in flight while another path is
 //! active, long before its T3 expires ([`Timing::doubts_silence`](crate::Timing::doubts_silence)).
 //!
-//! Either the path or the peer may have failed. To find out, the earliest chunk in flight is repeated on the other
-//! path, and a HEARTBEAT is sent on the doubted one. The path has failed if the peer acknowledges the chunk but does
-//! not answer the HEARTBEAT. It then becomes potentially failed immediately (RFC 7829), and its data moves to another
-//! path. If neither is answered, T3 decides as usual. An answer on the doubted path ends the doubt. This check replaces
-//! the tail-loss probe (RFC 8985 section 7), which would use the silent path. Start at [`Transfer::on_silence`].
+//! Either the path or the peer may have failed. To find out, this end repeats the earliest chunk in flight on the other
+//! path, and sends a HEARTBEAT on the doubted path. The doubted path has failed if the peer acknowledges the chunk but
+//! does not answer the HEARTBEAT. The failed path then becomes potentially failed immediately (RFC 7829), and its data
+//! moves to another path. If the peer answers neither the chunk nor the HEARTBEAT, T3 decides as usual. An answer on
+//! the doubted path ends the doubt. This check replaces the tail-loss probe (RFC 8985 section 7), because that probe
+//! would use the silent path. Start at [`Transfer::on_silence`].
 
 use std::time::Duration;
 
@@ -21,8 +22,8 @@ use crate::path::{Doubt, PathIndex};
 use crate::trace::TraceEvent;
 use crate::tx::Seq;
 
-/// Minimum time that an answer on the doubted path may lag behind the acknowledgement on the other one. With less,
-/// delays by the schedulers of both hosts would look like loss.
+/// Minimum time by which an answer on the doubted path may lag behind the acknowledgement on the other path. With a
+/// shorter time, delays of the process schedulers of both hosts would look like loss.
 pub(crate) const LEAST_PATIENCE: Duration = Duration::from_millis(5);
 
 impl Transfer {
@@ -33,7 +34,8 @@ impl Transfer {
         witness.filter(|_| self.paths.get(index).state() == PathState::Active)
     }
 
-    /// Begins to doubt a path that was silent for about two round trips. `witness` is the other path.
+    /// Begins to doubt the path `index`, which was silent for about two round trips. `witness` is the path on which the
+    /// earliest chunk is repeated.
     pub(crate) fn on_silence(&mut self, index: PathIndex, witness: PathIndex, now: Time) {
         let Some(seq) = self.tx.outstanding.earliest_in_flight(index) else { return };
         let witness = self.doubt_least_mtu(index, seq, now).unwrap_or(witness);
@@ -58,15 +60,16 @@ impl Transfer {
         let silent =
             self.paths.indices().filter(is_open).max_by_key(|index| self.tx.outstanding.flight(*index));
         if let Some(silent) = silent {
-            // The last HEARTBEAT may have been lost in an outage. Its missing answer must not decide.
+            // The last HEARTBEAT may have been lost in an outage. A missing answer to this HEARTBEAT must not make the
+            // path fail, so a new HEARTBEAT is sent.
             self.paths.get_mut(silent).probe_again(now);
             self.on_silence(silent, witness, now);
         }
     }
 
-    /// Doubts that the path carries packets of the least MTU, if `seq` needs such a packet and was retransmitted
-    /// before. Without this doubt, short heartbeats would be answered, and the chunk would alternate between paths that
-    /// drop it. Returns the new witness if the MTU is doubted.
+    /// Doubts that the path carries packets as long as the least MTU, if `seq` needs a packet of about this length and
+    /// was retransmitted before. Without this doubt, answers to short heartbeats would prove the path, and the chunk
+    /// would alternate between paths that drop the chunk. Returns the new witness if the MTU is doubted.
     fn doubt_least_mtu(&mut self, index: PathIndex, seq: Seq, now: Time) -> Option<PathIndex> {
         let length = self.tx.outstanding.unfinished(seq)?.payload.len();
         if self.tx.outstanding.was_sent_once(seq) || !self.is_about_least(index, length) {
@@ -100,7 +103,8 @@ impl Transfer {
         let (length, tsn) = (fragment.payload.len(), seq.tsn(self.negotiated.initial_tsn()));
         // The answer must not be delayed (RFC 7053 section 4.1).
         if self.push_fragment(packet, fragment, tsn, true).is_err() {
-            // This packet may not be longer than the first one of the train. The next train has room.
+            // A packet may not be longer than the first packet of its train. If the chunk does not fit, it leaves in
+            // the next train.
             return;
         }
         self.tx.probes.set_detour(None);
@@ -132,8 +136,8 @@ impl Transfer {
     }
 
     /// Follows the peer, whose DATA has moved from `data_path` to `path`, if our own data uses `data_path`. If no
-    /// packet has arrived on `data_path` for an RTO, the peer has noticed a failure. This end would notice the failure
-    /// only after it has sent data. It therefore moves its data to the new path.
+    /// packet has arrived on `data_path` for an RTO, the peer has noticed a failure. This end alone would notice the
+    /// failure only after it has sent data. This end therefore moves its data to the new path at once.
     //= rfc7829#3.2-2
     pub(crate) fn follow_peer(&mut self, path: PathIndex, data_path: PathIndex, ctx: &mut Context<'_>) {
         let left = self.paths.current();

@@ -1,11 +1,11 @@
 //! The sender's reaction to echoes of congestion marks; [`ecn`](crate::association::ecn) is the receiver's part.
 //!
-//! New data leaves as ECT(0). Retransmissions and probes of a closed window do not (RFC 3168 sections 6.1.5 and 6.1.6).
-//! A path that drops all ECT packets is used without ECN.
+//! New data leaves as ECT(0). Retransmissions and probes of a closed window leave without ECT (RFC 3168 sections 6.1.5
+//! and 6.1.6). A path that drops all ECT packets is used without ECN.
 //!
-//! A sender reduces its window once per round trip and path, as for a loss. CWR needs no separate packet: it precedes
-//! the next new DATA (RFC 3168 section 6.1.2: "the first new data packet sent after the window reduction"). CWR is
-//! repeated if the echo continues after that DATA was acknowledged. Start at [`Transfer::on_ecne`].
+//! A sender reduces the window of a path once per round trip, as it does after a loss. CWR needs no separate packet:
+//! the CWR chunk precedes the next new DATA (RFC 3168 section 6.1.2: "the first new data packet sent after the window
+//! reduction"). CWR is repeated if the echo continues after that DATA was acknowledged. Start at [`Transfer::on_ecne`].
 
 use base::{Ecn, Time};
 use wire::{Chunk, Cwr, PacketWriter, Tsn};
@@ -29,8 +29,8 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// Handles an echo of the marked TSN `marked`, when all DATA before `first` is acknowledged. Schedules a CWR,
-    /// unless one for this mark is in transit.
+    /// Handles an echo of the marked TSN `marked`. `first` is the earliest DATA that is not acknowledged. Schedules a
+    /// CWR, unless one for this mark is in transit.
     fn on_echo(&mut self, marked: Seq, first: Seq) {
         let is_under_way =
             self.last.is_some_and(|(answered, first_new)| marked <= answered && first <= first_new);
@@ -79,7 +79,7 @@ impl Transfer {
         self.tx.answer.on_echo(seq, first);
     }
 
-    /// Writes CWR into a packet that already has chunks, or that will get new DATA. Returns whether it did.
+    /// Writes CWR into a packet that already has chunks, or that will get new DATA. Returns whether CWR was written.
     #[inline]
     pub(crate) fn fill_answer(&mut self, path: PathIndex, packet: &mut PacketWriter<'_>) -> bool {
         let Some(marked) = self.tx.answer.waiting else { return false };

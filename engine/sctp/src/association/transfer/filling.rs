@@ -27,16 +27,16 @@ impl Transfer {
         packet.saturating_sub(self.data_headers_len() + self.advertising.len(self.integrity.auth())).max(4)
     }
 
-    /// Returns the length of a packet that fits every path at its least MTU.
+    /// Returns the maximum length of a packet that fits into the least MTU of every path.
     #[cold]
     fn least_packet_size(&self) -> usize {
         let paths = self.paths.iter().map(|(_, path)| path.packet_in(path.pmtu.least()));
         paths.min().unwrap_or(0)
     }
 
-    /// Returns the length of a packet that fits into one IP packet of the path. Before the first keys exist, no path is
-    /// probed, so packets have the length that every path must carry. Otherwise a path that silently drops longer
-    /// packets would block the key exchange forever.
+    /// Returns the length of a packet that fits into one IP packet of the path. With protection, no path is probed
+    /// before application messages may pass, so packets until then have the length that every path must carry. With
+    /// longer packets, a path that silently drops them would block the key exchange forever.
     pub(crate) fn packet_size(&self, index: PathIndex) -> usize {
         let path = self.paths.get(index);
         if self.integrity.is_pending() { path.packet_in(path.pmtu.least()) } else { path.packet_size() }
@@ -47,8 +47,8 @@ impl Transfer {
         wire::COMMON_HEADER_LEN + self.negotiated.data_header_len() + self.auth_overhead()
     }
 
-    /// Returns the number of user bytes that fit into one DATA chunk of the current packet. This is more than
-    /// [`fragment_size`](Self::fragment_size) if the packet has no advertisement, and less if it has a CWR.
+    /// Returns the number of user bytes that fit into one DATA chunk of the current packet. The number is greater than
+    /// [`fragment_size`](Self::fragment_size) if the packet has no advertisement, and smaller if the packet has a CWR.
     pub(crate) fn fragment_size_now(&self) -> usize {
         let without = self.fragment_size()
             + self.advertising.len(self.integrity.auth()).saturating_sub(self.advertising.reserved());
@@ -60,8 +60,7 @@ impl Transfer {
         self.integrity.overhead(self.negotiated.data_chunk_type())
     }
 
-    /// Counts a packet of `len` bytes that leaves on a path as a separate train, and returns this train. It is not
-    /// ECN-capable.
+    /// Returns a train that consists of one packet of `len` bytes, and counts the packet. The train is not ECN-capable.
     pub(crate) fn count_alone(&mut self, index: PathIndex, len: usize) -> Train {
         let path = self.paths.get_mut(index);
         path.counters.packets_sent += 1;
@@ -76,8 +75,9 @@ impl Transfer {
         }
     }
 
-    /// Returns the packet length that the next chunk to retransmit on `path` needs, or 0 if there is none. The chunk
-    /// may have been fragmented for a larger PMTU, and cannot be fragmented again.
+    /// Returns the packet length that the next chunk to retransmit on `path` needs, or 0 if no such chunk exists. The
+    /// chunk may have been fragmented for a larger PMTU, and cannot be fragmented again, so the packet may be longer
+    /// than usual.
     //= rfc9260#section-6.9
     //# Once a user message is fragmented, it cannot be re-fragmented.  Instead, if the PMTU has been reduced, then IP
     //# fragmentation MUST be used.
@@ -103,8 +103,8 @@ impl Transfer {
     /// Signs or seals a packet, writes its checksum and returns its length. A packet with ASCONF or COOKIE ECHO always
     /// has a real checksum.
     pub(crate) fn finish_packet(&mut self, packet: PacketWriter<'_>, has_asconf: bool) -> usize {
-        // RFC 9653 section 5.2: a packet with a COOKIE ECHO or an ASCONF chunk must also have a correct
-        // checksum.
+        // RFC 9653 section 5.2: a packet with a COOKIE ECHO or an ASCONF chunk must have a correct checksum, even if
+        // packets may have a checksum of zero.
         //= rfc9653#5.2-3 5.2-4
         let needs_checksum = has_asconf || matches!(self.state, State::CookieEchoed { .. });
         self.integrity.finish(packet, needs_checksum)
@@ -187,10 +187,10 @@ impl Transfer {
             self.note_new_data(path, length);
             self.copy_to_others(seq, path);
             self.out.count_sent();
-            // The pacer admits whole packets, so only the window limits further chunks.
+            // The pacer admits whole packets, so only the window limits further chunks of this packet.
             next = self.length_in_window(path, max);
-            // The chunk requests an immediate SACK (RFC 7053) if this end can send nothing more before the SACK. It
-            // also does if the path takes over and needs SACKs to clock its sending.
+            // The chunk requests an immediate SACK (RFC 7053) in two cases. Either this end can send nothing more
+            // before the SACK, or the path has just replaced another path and needs SACKs to clock its sending.
             let is_stopped =
                 next.is_none() && (!self.tx.queue.is_empty() || matches!(self.state, State::ShutdownPending));
             let immediate = is_stopped || self.paths.get(path).sending.takes_over();

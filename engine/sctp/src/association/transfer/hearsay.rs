@@ -2,13 +2,13 @@
 //! that the peer has no such association (an unsigned ABORT), or that a path is unreachable (ICMP).
 //!
 //! A claim may be true: a host that has lost its state has also lost the random numbers of its key, and routers have no
-//! key. Each claim therefore starts a check, called a question here. The peer gets HEARTBEATs with a separate nonce,
-//! one RTO apart. The claim holds only if neither an answer nor an acknowledgement of new data arrives. An ABORT must
-//! also be heard again, because a host without the association answers each HEARTBEAT with an ABORT.
+//! key. Each claim therefore starts a check, which this module calls a question. The peer gets HEARTBEATs with a
+//! separate nonce, one RTO apart. The claim holds only if neither an answer nor an acknowledgement of new data arrives.
+//! An ABORT must also be heard again, because a host without the association answers each HEARTBEAT with an ABORT.
 //!
 //! The same question is not asked again before its time for answers has ended. This limits the traffic that an attacker
-//! can cause. Other signed packets prove nothing here, because an attacker can replay them. Start at
-//! [`Transfer::hear_forgotten`] and [`Transfer::hear_unreachable`].
+//! can cause. Signed packets without such an answer or acknowledgement prove nothing, because an attacker can replay
+//! them. Start at [`Transfer::hear_forgotten`] and [`Transfer::hear_unreachable`].
 
 use std::time::Duration;
 
@@ -55,7 +55,7 @@ struct Question {
     claim: Claim,
     /// The nonce of the HEARTBEATs, which the answers repeat.
     nonce: u64,
-    /// Number of HEARTBEATs sent on each path.
+    /// Number of rounds of HEARTBEATs sent so far.
     asked: u8,
     pause: Duration,
     began: Time,
@@ -75,7 +75,8 @@ impl Question {
         self.is_repeated || !matches!(self.claim, Claim::Forgotten(_))
     }
 
-    /// Marks the claim as false. The question stays in the list until its time has ended.
+    /// Marks the claim as false. The question stays in the list until its time has ended, so the same question is not
+    /// asked again before that time.
     fn answer(&mut self) {
         self.is_answered = true;
         self.next_at = self.until;
@@ -119,7 +120,7 @@ impl Hearsay {
         asked.map(Question::answer).is_some()
     }
 
-    /// Marks the questions that a working path refutes as answered.
+    /// Marks questions as answered if the claim is refuted, because the path `index` works.
     #[inline]
     pub(crate) fn on_path_lives(&mut self, index: PathIndex) {
         for question in &mut self.0 {
@@ -136,12 +137,12 @@ impl Hearsay {
 }
 
 impl Transfer {
-    /// Reports whether a key is in force, so only its holders can sign or seal in the peer's name.
+    /// Reports whether a key is in force. If so, only holders of the key can sign or seal packets in the peer's name.
     pub(crate) fn is_keyed(&self) -> bool {
         self.integrity.is_keyed()
     }
 
-    /// Reports whether a shared key is in force that the settings `auth` also contain.
+    /// Reports whether a shared key is in force, and the settings `auth` also contain this key.
     pub(crate) fn is_keyed_by(&self, auth: &AuthConfig) -> bool {
         self.is_keyed() && self.integrity.has_keys_of_settings() && self.config.auth.shares_key_with(auth)
     }
@@ -150,7 +151,8 @@ impl Transfer {
     /// force, only an association with the same key may replace this one. If a command set the keys, no restart is
     /// possible, because such keys are not kept.
     pub(crate) fn may_begin_anew_by(&self, fresh: &AuthConfig) -> bool {
-        // Before the keys exist, the peer's handshake may replace ours. Later, a protected association cannot restart.
+        // In COOKIE-ECHOED, no keys exist yet, so the peer's handshake may replace ours. Later, a protected association
+        // cannot restart.
         if self.integrity.protection().is_some() {
             return matches!(self.state, State::CookieEchoed { .. });
         }
@@ -163,7 +165,7 @@ impl Transfer {
     pub(crate) fn hear_unreachable(&mut self, index: PathIndex, what: Unreachable, ctx: &mut Context<'_>) {
         let is_final = matches!(what, Unreachable::Protocol | Unreachable::Port);
         match self.state {
-            // In this state, no HEARTBEAT is answered.
+            // In COOKIE-ECHOED, the peer may answer no HEARTBEAT, so a single path cannot be checked.
             State::CookieEchoed { .. } if is_final => self.hear_of_desertion(ctx),
             State::CookieEchoed { .. } => {}
             _ if self.paths.get(index).is_confirmed() => self.ask_about(Claim::Dead(index, what), ctx),
@@ -219,7 +221,8 @@ impl Transfer {
         self.hearsay.next_timeout()
     }
 
-    /// Sends the next HEARTBEAT of each question that is due, and decides on claims whose time has ended.
+    /// Sends the next HEARTBEAT of each question that is due, and decides on claims if the time of their question has
+    /// ended.
     pub(crate) fn on_hearsay_timeout(&mut self, ctx: &mut Context<'_>) {
         while let Some(place) = self.hearsay.0.iter().position(|question| question.next_at <= ctx.now) {
             let question = &mut self.hearsay.0[place];
@@ -240,9 +243,9 @@ impl Transfer {
         }
     }
 
-    /// Queues one HEARTBEAT per path for a question. A claim about one path concerns this path only. For an ABORT, the
-    /// first HEARTBEAT takes the path of the claim, which costs little if the claim is false. Later ones take all
-    /// paths.
+    /// Queues one HEARTBEAT per path for a question. A claim about one path concerns this path only. After an ABORT,
+    /// the first HEARTBEAT takes only the path of the ABORT, because one HEARTBEAT costs little if the ABORT is forged.
+    /// Later HEARTBEATs take all paths.
     fn ask(&mut self, question: &Question) {
         // The COOKIE ECHO serves as the question, because it is retransmitted.
         if matches!(self.state, State::CookieEchoed { .. }) {

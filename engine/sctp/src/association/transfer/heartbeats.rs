@@ -57,7 +57,8 @@ impl Transfer {
         }
     }
 
-    /// Moves data to a path on which the peer was heard, if the current path is only assumed to work or ranks after it.
+    /// Moves data to the path `index`, on which the peer was heard, if the current path is only assumed to work or has
+    /// a later rank than `index`.
     pub(crate) fn on_heard(&mut self, index: PathIndex) {
         if let Some(old) = self.paths.on_heard(index) {
             self.mark_lost_on(old);
@@ -95,7 +96,8 @@ impl Transfer {
     }
 
     /// Probes unconfirmed paths during shutdown. Heartbeats end with SHUTDOWN (RFC 9260 section 8.3). If no confirmed
-    /// path works any more, a graceful end needs another path, and each expiry of T2 tries the next one.
+    /// path works any more, a graceful end needs an unconfirmed path, and each expiry of T2 probes further unconfirmed
+    /// paths.
     pub(crate) fn prove_while_closing(&mut self, ctx: &mut Context<'_>) {
         if self.paths.iter().any(|(_, p)| p.state() == PathState::Active) {
             return;
@@ -131,7 +133,7 @@ impl Transfer {
     fn queue_verification(&mut self, ctx: &mut Context<'_>) {
         //= rfc9260#5.4-1
         //# The number of packets containing HEARTBEAT chunks sent at each RTO SHOULD be limited by the 'HB.Max.Burst' parameter.
-        // An answered heartbeat does not count, so the next one follows immediately.
+        // An answered heartbeat does not count against this limit, so the next heartbeat follows immediately.
         while self.paths.awaiting_proof() < ctx.limits.unproven_heartbeats.max(1) {
             let Some(index) = self.paths.next_to_prove(ctx.now) else { return };
             let length = self.heartbeat_packet_len();

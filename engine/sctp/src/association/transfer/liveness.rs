@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use base::Time;
 
-/// Minimum interval between such questions after INITs from other addresses. An INIT is retransmitted after 100 ms at
-/// the earliest.
+/// Minimum interval between questions to the peer after INITs from other addresses than the peer's. An INIT is
+/// retransmitted after 100 ms at the earliest.
 const QUESTION_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The association's error count (RFC 9260 section 8.1), and the time of the next question.

@@ -7,10 +7,10 @@
 //! Working paths are then abandoned.
 //!
 //! TCP avoids this with TCP small queues. The engine has no socket, so it asks the driver when round trips have grown
-//! ([`Transmit::asks_for_queue`](crate::Transmit::asks_for_queue)). It treats the answer
-//! ([`PathError::LocalQueue`](crate::PathError::LocalQueue)) like a congestion mark (RFC 3168), once per window. It
-//! does not ask about paths with short round trips, even if other data fills the same socket. Start at
-//! [`Transfer::on_local_queue`].
+//! ([`Transmit::asks_for_queue`](crate::Transmit::asks_for_queue)). The engine treats the driver's answer
+//! ([`PathError::LocalQueue`](crate::PathError::LocalQueue)) like a congestion mark (RFC 3168), once per window of
+//! data. The engine does not ask about paths whose round trips have not grown, even if data of other paths fills the
+//! same socket. Start at [`Transfer::on_local_queue`].
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use super::Transfer;
 use crate::path::PathIndex;
 use crate::trace::TraceEvent;
 
-/// Increase over the minimum RTT that suggests a local queue.
+/// Increase of a round trip over the minimum RTT. A larger increase suggests a local queue.
 const LONGER: Duration = Duration::from_millis(50);
 
 /// Permitted local queueing time at the path's rate. It keeps a link busy while a reduced window grows again.

@@ -1,5 +1,6 @@
 //! Detection of a path that loses much of its data but is never silent. Later packets reveal the losses, so no timer
-//! expires. The congestion window becomes very small, because it treats every loss as congestion, and the data waits.
+//! expires. Congestion control treats every loss as congestion, so the congestion window becomes very small, and the
+//! data waits.
 //!
 //! Another path is better if it is not known to lose as much, and does not share the link that may be to blame. If such
 //! a path exists, the lossy path becomes potentially failed (RFC 7829). All data moves to the better path, including

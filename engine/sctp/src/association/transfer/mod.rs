@@ -2,11 +2,11 @@
 //! paths.
 //!
 //! No code here depends on the handshake, address changes, stream reconfiguration or received data. The association
-//! calls this module, which reports everything else through [`Outbox`]. The parts call each other, because each affects
-//! the others ([ADR 0026](../../../../../docs/adr/0026-an-association-and-its-transfer.md)). A SACK shows which paths
-//! work, a failed path moves data, and moved data changes what may be sent. Sending starts at
-//! [`Transfer::fill_new_data`], acknowledgements at [`Transfer::on_path_acks`], failures at
-//! [`Transfer::report_transition`].
+//! calls this module. The module never calls the association: it reports through [`Outbox`]. The submodules call each
+//! other, because each affects the others ([ADR
+//! 0026](../../../../../docs/adr/0026-an-association-and-its-transfer.md)). A SACK shows which paths work, a failed
+//! path moves data, and moved data changes what may be sent. Sending starts at [`Transfer::fill_new_data`],
+//! acknowledgements at [`Transfer::on_path_acks`], failures at [`Transfer::report_transition`].
 
 mod acks;
 pub(crate) mod advertising;
@@ -58,7 +58,7 @@ use hearsay::Hearsay;
 use liveness::Liveness;
 pub(crate) use sender::Sender;
 
-/// Sent data, the paths that carry it, and what both ends have agreed on.
+/// Sent data, the paths that carry the data, and the parameters on which both ends have agreed.
 pub(crate) struct Transfer {
     pub(super) config: AssociationConfig,
     pub(super) negotiated: Negotiated,
@@ -268,7 +268,8 @@ impl Transfer {
             self.out.note(TraceEvent::PathState { route, from, to });
             //= rfc7829#3.2-19
             self.out.emit(Event::PathChanged { route, from, to, reason });
-            // If the primary path works again, this is the reported reason, whatever the fault of the other path is.
+            // If the primary path works again, the reported reason is `PrimaryReturned`, even if the previous path has
+            // failed.
             let returns = to == PathState::Active && index == self.paths.primary();
             let left = self.choose_path(if returns { PathReason::PrimaryReturned } else { reason });
             // Data that was sent while no path worked is probably lost.
@@ -282,7 +283,8 @@ impl Transfer {
     }
 }
 
-/// Returns the routes that can be paths: all pairs of our and the peer's addresses, except the handshake's own.
+/// Returns the routes that can be paths: all pairs of our addresses and the peer's addresses between which packets can
+/// pass. The route of the handshake is left out.
 //= rfc9260#5.1.2-5 5.1.2-8 5.1.2-9
 fn routes(setup: &Setup<'_>) -> Vec<Route> {
     let mut routes = Vec::new();

@@ -27,14 +27,16 @@ const CHUNK_HEADER: usize = 4;
 /// Maximum number of octets that pad a chunk to a multiple of four.
 const CHUNK_PADDING: usize = 3;
 
-/// Number of full packets in flight above which a path is busy, so its MTU is confirmed.
+/// Number of full packets in flight. With more than this number in flight, a path is busy, and the confirmation of its
+/// MTU begins.
 const BUSY_PACKETS: usize = 3;
 
 /// Number of unacknowledged full packets that puts even a recently confirmed MTU in doubt.
 const MANY_PACKETS: usize = 8;
 
 impl Transfer {
-    /// Handles silence about `flight` bytes of data, whose packets may have been too long for the path.
+    /// Handles missing acknowledgements of `flight` bytes of data, because their packets may have been too long for the
+    /// path.
     pub(crate) fn doubt_mtu(&mut self, index: PathIndex, flight: usize, ctx: &mut Context<'_>) {
         if self.is_long(index, flight) {
             let path = self.paths.get_mut(index);
@@ -86,8 +88,8 @@ impl Transfer {
         path.pmtu.on_data_acknowledged(is_full, srtt, now);
     }
 
-    /// Begins to confirm the MTU when data fills several packets for the first time. A black hole is then found before
-    /// any timer expires.
+    /// Begins to confirm the MTU when data fills several packets for the first time. A path that drops long packets (a
+    /// black hole) is thus found before any timer expires.
     pub(crate) fn prove_mtu_if_busy(&mut self, index: PathIndex, ctx: &mut Context<'_>) {
         let path = self.paths.get_mut(index);
         if path.pmtu.wants_proof() && self.tx.outstanding.flight(index) > BUSY_PACKETS * path.packet_size() {
@@ -95,7 +97,7 @@ impl Transfer {
         }
     }
 
-    /// Handles a HEARTBEAT ACK that may answer an MTU probe. Returns whether it does.
+    /// Handles a HEARTBEAT ACK that may answer an MTU probe. Returns whether it answers a probe.
     pub(crate) fn on_size_answer(&mut self, index: PathIndex, nonce: u64, now: Time) -> bool {
         let path = self.paths.get_mut(index);
         let (before, srtt) = (path.pmtu.current(), path.srtt());

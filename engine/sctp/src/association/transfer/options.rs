@@ -83,7 +83,7 @@ impl Transfer {
     /// another path is preferred now. Returns whether any use is new.
     ///
     /// # Errors
-    /// Returns the last address that no path has. The uses of the other addresses are set nevertheless.
+    /// Returns the last address in `uses` that no path has. The uses of the other addresses are set nevertheless.
     pub(crate) fn set_uses(&mut self, is_ours: bool, uses: &[(IpAddr, AddressUse)]) -> Result<bool, IpAddr> {
         let (mut is_new, mut unknown) = (false, None);
         for &(address, usage) in uses {

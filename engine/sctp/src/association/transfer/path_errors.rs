@@ -1,8 +1,9 @@
 //! Errors that ICMP and this host's kernel report about our packets.
 //!
 //! Reports by the kernel itself count immediately. ICMP comes from the network, and an attacker who knows the tags can
-//! forge it. If a shared key is in force, the peer is therefore asked first ([`hearsay`](super::hearsay)). This applies
-//! even if packets in its name arrive meanwhile, because these can be forged too. Start at [`Transfer::on_path_error`].
+//! forge it. If a shared key is in force, the peer is therefore asked first ([`hearsay`](super::hearsay)). The peer is
+//! asked even if packets in the peer's name arrive meanwhile, because an attacker can replay or forge such packets too.
+//! Start at [`Transfer::on_path_error`].
 
 use base::{Route, Time};
 
@@ -32,14 +33,14 @@ impl Transfer {
                     self.hear_unreachable(index, what, ctx);
                 }
             }
-            // A NAT has lost the mapping of the old port, while the new port is being confirmed.
+            // While a new port is being confirmed, the error shows that a NAT has lost the mapping of the old port.
             PathError::Unreachable(_) if self.paths.get(index).rebinding.is_under_way() => {
                 self.on_port_gone(index, route, ctx.now);
             }
             //= rfc9260#10-7
             PathError::Unreachable(Unreachable::Protocol | Unreachable::Port)
                 if self.was_just_heard(index, ctx.now) => {}
-            // The error concerns a port that the peer has left, or one that is not confirmed yet.
+            // The error is ignored: it concerns a port that the peer has left, or a port that is not confirmed yet.
             PathError::Unreachable(_) | PathError::NoRoute
                 if self.paths.get(index).route.carrier != route.carrier => {}
             PathError::NoRoute => self.on_unsent(index, quoted, ctx),
@@ -57,14 +58,14 @@ impl Transfer {
         }
     }
 
-    /// Marks a path as unreachable for now. If no other path replaces it, T3 still paces retransmissions. Ends the
-    /// association if the error is final and no confirmed path is left.
+    /// Marks a path as unreachable for now. If no other path replaces this path, T3 still paces retransmissions. Ends
+    /// the association if the error is final and no confirmed path is left.
     pub(crate) fn on_unreachable(&mut self, index: PathIndex, what: Unreachable, ctx: &mut Context<'_>) {
         self.on_dead_path(index, PathReason::Unreachable(what));
         // An unreachable host is "only a hint" (RFC 1122 section 3.2.3.1), because a route may return. An unreachable
         // protocol or port is final, because the peer's own host reports it. But a NAT without a mapping sends the same
-        // error in the peer's name. This can happen on unconfirmed paths, and on paths that were silent for longer than
-        // a mapping lasts.
+        // error in the peer's name. A NAT may have no mapping for an unconfirmed path, or for a path that was silent
+        // for longer than a mapping lasts.
         let is_final = matches!(what, Unreachable::Protocol | Unreachable::Port)
             && self.paths.get(index).is_known_to_nats(ctx.now, &self.config.timing);
         let is_out = |p: &Path| !p.is_confirmed() || p.state() == PathState::Inactive;
@@ -84,7 +85,7 @@ impl Transfer {
         self.close(CloseReason::LostContact);
     }
 
-    /// Marks a path as failed because certainly no packet can pass.
+    /// Marks a path as failed, because the caller knows that no packet can pass.
     pub(crate) fn on_dead_path(&mut self, index: PathIndex, reason: PathReason) {
         let transition = self.paths.get_mut(index).on_unreachable(&self.config.timing);
         self.report_transition(index, transition, reason);
@@ -98,8 +99,8 @@ impl Transfer {
     /// lost a NAT mapping, until the peer is heard from its new port.
     ///
     /// Neither error counts against a peer whose packets arrive (RFC 9260 section 10, ICMP6, leaves the choice). The
-    /// RTO is without back-off. With back-off, each retransmission's own timeout would extend the permitted time beyond
-    /// the time that has passed.
+    /// RTO of this function has no back-off. With back-off, each timeout would double the RTO, so a failed peer would
+    /// count as just heard for many timeouts.
     pub(crate) fn was_just_heard(&self, index: PathIndex, now: Time) -> bool {
         let path = self.paths.get(index);
         now - path.heard() < path.rto_without_back_off(&self.config.timing)

@@ -3,7 +3,7 @@
 
 use crate::path::{PathIndex, Retired};
 
-/// The repetition of a chunk in flight on another path.
+/// The repetition, on another path, of a chunk in flight.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Detour {
     /// The silent path.
@@ -15,7 +15,7 @@ pub(crate) struct Detour {
 /// The probes that wait to be sent.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Probes {
-    /// The path on which a tail-loss probe is due, which sends the path's last chunk again.
+    /// The path on which a tail-loss probe is due. The probe sends the path's last chunk again.
     tail: Option<PathIndex>,
     detour: Option<Detour>,
 }

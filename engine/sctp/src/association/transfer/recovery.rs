@@ -20,7 +20,7 @@ use crate::tx::{Losses, PathAcks};
 const FEW_PACKETS: usize = 4;
 
 impl Transfer {
-    /// Returns the state of a path that congestion control needs to handle a SACK or a loss.
+    /// Returns the part of a path's state that congestion control needs for a SACK or a loss.
     pub(crate) fn seen(&self, index: PathIndex, flight_before: usize, now: Time) -> Seen {
         Seen {
             now,
@@ -75,7 +75,7 @@ impl Transfer {
         }
     }
 
-    /// Marks chunks as lost that later ones overtook too long ago (RFC 8985 section 6.3).
+    /// Marks chunks as lost if later chunks have overtaken them too long ago (RFC 8985 section 6.3).
     fn on_reordering_timeout(&mut self, index: PathIndex, ctx: &mut Context<'_>) {
         let now = ctx.now;
         let flight_before = self.tx.outstanding.flight(index);
@@ -104,11 +104,11 @@ impl Transfer {
         }
     }
 
-    /// Sends a tail-loss probe on a path that was silent for two round trips (RFC 8985 section 7.3). The probe is lost
-    /// or new data if there is any, otherwise the last chunk again.
+    /// Sends a tail-loss probe on a path that was silent for two round trips (RFC 8985 section 7.3). The probe is the
+    /// next lost chunk, or otherwise new data. If neither exists, the probe is the last chunk again.
     ///
-    /// T3 keeps running. A restart, as in RFC 8985, would delay failover to another path by two round trips. However,
-    /// T3 leaves time for an answer to the probe.
+    /// T3 keeps running. A restart, as in RFC 8985, would delay failover to another path by two round trips. If T3
+    /// would expire before an answer to the probe can arrive, the expiry is moved to the time of this answer.
     fn on_probe_timeout(&mut self, index: PathIndex, now: Time) {
         let path = self.paths.get_mut(index);
         path.sending.on_probe_timeout();
@@ -183,9 +183,10 @@ impl Transfer {
         self.paths.get_mut(index).t3 = Some(at);
     }
 
-    /// Ends the back-off of T3 after a path has recovered: on this path, and on all paths that are not active. Their
-    /// data in flight now waits no longer than a timeout without back-off. Data that has already waited longer was sent
-    /// during the outage and counts as lost. The recovered path can carry it.
+    /// Ends the back-off of T3 after a path has recovered: on this path, and on all paths that are not active. The data
+    /// in flight on these paths now waits no longer than a timeout without back-off. Data that has already waited
+    /// longer than this timeout was sent during the outage. Such data counts as lost, so the recovered path can carry
+    /// it.
     pub(crate) fn end_back_off(&mut self, recovered: PathIndex, now: Time) {
         for index in self.paths.indices() {
             let path = self.paths.get_mut(index);
@@ -213,7 +214,7 @@ impl Transfer {
 
     /// Returns the time `after` from now. If little is in flight and nothing is queued, no fast retransmission will
     /// follow (RFC 7765 section 4). In this case, the time counts from the transmission of the earliest chunk, unless
-    /// that would be in the past.
+    /// the result would be in the past.
     fn due(&self, index: PathIndex, after: Duration, now: Time) -> Time {
         let is_little = self.tx.outstanding.flight(index) < FEW_PACKETS * self.paths.get(index).packet_size();
         let from = if is_little && self.tx.queue.is_empty() {

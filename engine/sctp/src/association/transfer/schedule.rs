@@ -4,8 +4,8 @@
 //! path carries new data, and the scheduler chooses among the paths with room.
 //!
 //! A path with room may still be skipped. A chunk on a slow path makes the receiver hold all later data. Once this data
-//! fills the smaller one of the two ends' buffers, the fast paths stall ("buffer blocking"). A slow path is therefore
-//! used only if the buffers have room for the data that the faster paths send meanwhile. Start at
+//! fills the send buffer or the receive buffer, whichever is smaller, the fast paths stall ("buffer blocking"). A slow
+//! path is therefore used only if the buffers have room for the data that the faster paths send meanwhile. Start at
 //! [`Transfer::new_data_path`].
 
 use std::time::Duration;
@@ -15,7 +15,8 @@ use crate::info::PathState;
 use crate::multipath::{Multipath, PathScheduler};
 use crate::path::{PathIndex, Rank};
 
-/// Scale of turns. Each byte that a path sends advances its turn by this scale, divided by the weight of the path.
+/// Scale of the paths' turns, which are counters of the weighted scheduler. Each byte that a path sends advances the
+/// path's turn by this scale, divided by the path's weight.
 const TURN_SCALE: u64 = 1 << 16;
 
 /// Maximum number of bytes by which a path of weight one may lag behind the others.
@@ -27,8 +28,8 @@ impl Transfer {
         self.config.multipath != Multipath::Off
     }
 
-    /// Returns whether `path` carries new data. The current path always does: without an active path, it is
-    /// the only one.
+    /// Returns whether `path` carries new data. The current path always carries new data. If no path is active, the
+    /// current path is the only path that carries new data.
     pub(crate) fn carries_new_data(&self, path: PathIndex) -> bool {
         path == self.paths.current()
             || (self.is_concurrent()
@@ -36,8 +37,8 @@ impl Transfer {
                 && self.paths.joins_current(path))
     }
 
-    /// Returns the sort key of paths that carry data at once. Ranks, which follow from the uses of addresses, come
-    /// before speed.
+    /// Returns the sort key of a path, for paths that carry data at the same time. A better rank counts more than
+    /// speed. Ranks follow from the uses of addresses.
     fn precedence(&self, path: PathIndex) -> (Rank, Duration) {
         (self.paths.rank(path), self.paths.slowness(path))
     }
@@ -67,15 +68,15 @@ impl Transfer {
         self.config.multipath == Multipath::Concurrent { scheduler: PathScheduler::Weighted }
     }
 
-    /// Returns the turn of `path`. The path with the lowest turn is next. A path that had no room or was absent catches
-    /// up by at most [`CATCH_UP`] bytes times its weight.
+    /// Returns the turn of `path`. The path with the lowest turn is next. After a time without room or without data, a
+    /// path catches up with the other paths by at most [`CATCH_UP`] bytes times its weight.
     fn turn(&self, path: PathIndex) -> u64 {
         let most = self.paths.iter().map(|(_, p)| p.turn).max().unwrap_or(0);
         self.paths.get(path).turn.max(most.saturating_sub(CATCH_UP * TURN_SCALE))
     }
 
-    /// Records that the window limits the paths whose turn came before that of `path`, but which had no room. Their
-    /// windows should grow.
+    /// Records that some paths were skipped because their windows had no room, although their turns came before the
+    /// turn of `path`. The windows of the skipped paths should grow.
     fn note_missed_turns(&mut self, path: PathIndex, turn: u64) {
         for other in self.paths.indices().filter(|&i| i != path) {
             let flight = self.tx.outstanding.flight(other);
@@ -98,8 +99,8 @@ impl Transfer {
     }
 
     /// Reports whether new data may begin to leave on `path`. A slower path waits until its window has room for a
-    /// train. Each train on a slower path is a gap that SACKs must report until it arrives. A SACK can report only a
-    /// few gaps (Linux: 16).
+    /// train. SACKs must report each train on a slower path as a gap until the train arrives. A SACK can report only a
+    /// few gaps (Linux: 16), so the trains should be few and long.
     pub(crate) fn may_begin(&self, path: PathIndex) -> bool {
         let flight = self.tx.outstanding.flight(path);
         !self.is_concurrent()
@@ -115,16 +116,16 @@ impl Transfer {
     /// Reports whether new data on `path` would arrive so late that it should wait for faster paths, which have no room
     /// now.
     ///
-    /// Until the chunk is acknowledged, the faster paths send as much as their windows permit. All this data waits for
-    /// the chunk at the receiver, together with the data in flight on `path`. This is the estimate of the
-    /// blocking-estimation scheduler (BLEST), generalized to any number of paths. If the program has no more data to
-    /// send, the rule of earliest completion first (ECF) applies too.
+    /// Until a new chunk on `path` is acknowledged, the faster paths send as much as their windows permit. All this
+    /// data waits for the chunk at the receiver, together with the data in flight on `path`. This is the estimate of
+    /// the blocking-estimation scheduler (BLEST), generalized to any number of paths. If the program has no more data
+    /// to send, the rule of earliest completion first (ECF) applies too.
     pub(crate) fn is_detour(&self, path: PathIndex) -> bool {
         if !self.is_concurrent() {
             return false;
         }
         let Some(slow) = self.paths.get(path).srtt() else { return false };
-        // The round trip of the slow path may be growing, so a quarter is added.
+        // The round trip of the slow path may be growing, so a quarter of the estimate is added.
         let meanwhile = self.sent_meanwhile(path, slow);
         let meanwhile = meanwhile.saturating_add(meanwhile / 4);
         if meanwhile == 0 {
@@ -154,10 +155,10 @@ impl Transfer {
         sent.fold(0, usize::saturating_add)
     }
 
-    /// Returns the path for the earliest lost chunk. If one path carries data at a time, this is the current path if it
-    /// lost the chunk and is active, otherwise an alternate path. If several paths carry data, it is the fastest path
-    /// with room, because all later data waits for the chunk. A path more than twice as slow as the fastest is never
-    /// used: to wait for room on the fastest is quicker.
+    /// Returns the path for the earliest lost chunk. If one path carries data at a time, returns the current path if
+    /// the chunk was lost on it and the path is active. Otherwise, returns an alternate path. If several paths carry
+    /// data, returns the fastest path with room, because all later data waits for the chunk. A path more than twice as
+    /// slow as the fastest path is never used, because the wait for room on the fastest path is shorter.
     //= rfc9260#6.4-4 6.4-5
     //= rfc7829#3.2-5
     //= rfc9260#6.4-4 6.4-5
