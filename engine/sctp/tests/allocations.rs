@@ -16,11 +16,12 @@ const IDLE_MAX: u64 = 8 * 1024;
 /// Number of associations over which the memory is averaged.
 const ASSOCIATIONS: u16 = 500;
 
-/// Returns the number of allocations while `a` reads 4 MB in messages of `len` bytes, and `b` reads 8 MB. A warm-up before lets windows and
-/// queues reach their final size.
+/// Returns the number of allocations while `a` reads 4 MB in messages of `len` bytes, and `b` reads 8 MB. Before the count begins, a
+/// warm-up lets windows and queues reach their final size.
 fn allocations_in_steady_state(len: usize) -> u64 {
     let mut pair = Pair::connected();
-    // The message is shared already, because the counter of its owners is allocated by the program.
+    // The message is cloned before the measurement, because the first clone of `Bytes` allocates a reference counter. This allocation is
+    // not the engine's.
     let message = Bytes::from(vec![7; len]);
     let _other = message.clone();
     let count = (4_000_000 / len) as u64;
@@ -64,7 +65,7 @@ fn a_message_at_a_time_allocates_nothing() {
 }
 
 /// Returns the bytes per end of an idle association, averaged over many associations between two hosts with two addresses each. `use_` runs
-/// on each association before it rests.
+/// on each association before the idle time.
 fn bytes_of_an_idle_association(use_: impl Fn(&mut Pair)) -> u64 {
     let mut pair = Pair::new(2);
     // The first association allocates the endpoints' own memory and the link's buffers.

@@ -1,5 +1,5 @@
-//! Tests of a hostile peer that sends pieces of one octet. The engine must count the memory that the allocator gives, and keep it within
-//! its bounds.
+//! Tests of a hostile peer that sends pieces of one octet. The engine must count the memory that the allocator gives, and keep this memory
+//! within the configured limits.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -41,7 +41,7 @@ struct Victim {
     packet: Vec<u8>,
     bytes: i64,
     allocations: i64,
-    /// Maximum of allocated bytes.
+    /// Maximum of the allocated bytes at any time.
     peak: i64,
 }
 
@@ -326,7 +326,7 @@ fn one_host_cannot_take_what_is_there_for_all() {
         let (mut victim, up) = crowd(limits, interleaved);
         let (counted, taken) = (victim.endpoint.counters().memory, victim.most());
         assert!(up < 200, "nobody was refused: {counted} bytes counted, {taken} taken");
-        // Each association may hold a little more.
+        // Each association may exceed its share of the limit a little.
         assert!(
             counted.max(taken) < memory / 4 + up * (16 << 10),
             "{counted} bytes counted, {taken} taken, {up} up"

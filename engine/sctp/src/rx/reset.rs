@@ -1,7 +1,7 @@
-//! Resets of incoming streams and TSNs, at the peer's request or at ours (RFC 6525 sections 5.2.2, 5.2.4 and 5.2.7).
+//! Resets of incoming streams and TSNs, at the peer's request or at our own request (RFC 6525 sections 5.2.2, 5.2.4 and 5.2.7).
 //!
-//! While a reset is in progress, chunks that may belong to the new numbering are acknowledged and held back. The receive buffer bounds
-//! them. Invariant: `Inbound::held` counts the chunks that are held back. Start at [`Inbound::reset_streams`].
+//! While a reset is in progress, chunks that may belong to the new numbering are acknowledged and held back. They count against the limit
+//! of the receive buffer. Invariant: `Inbound::held` counts the chunks that are held back. Start at [`Inbound::reset_streams`].
 
 use bytes::BytesMut;
 use wire::{StreamId, Tsn};
@@ -10,10 +10,10 @@ use super::{Inbound, MESSAGE_OVERHEAD, Piece, Skip};
 use crate::memory::heap;
 use crate::tx::Seq;
 
-/// Limit on FORWARD TSNs that wait for a reset. A further one is ignored, and the peer retransmits it.
+/// Limit on FORWARD TSNs that wait for a reset. At the limit, a further FORWARD TSN is ignored until the peer retransmits it.
 const MAX_SKIPS: usize = 32;
 
-/// Limit on the streams that waiting FORWARD TSNs name. When it is reached, a further FORWARD TSN is ignored.
+/// Limit on the number of streams named in waiting FORWARD TSNs. At the limit, a further FORWARD TSN is ignored.
 const MAX_SKIPPED: usize = 1024;
 
 /// Chunks and FORWARD TSNs that wait for the end of a reset.
@@ -23,11 +23,11 @@ pub(super) struct HeldBack {
     streams: Vec<StreamId>,
     /// First sequence whose chunks wait.
     from: Seq,
-    /// True if the reset happens as soon as everything before `from` has arrived; false if the caller ends the hold.
+    /// True if the reset happens as soon as all data before `from` has arrived. False if the caller decides when the hold ends.
     by_itself: bool,
     pieces: Vec<(Seq, Piece<'static>, BytesMut)>,
-    /// Skips of FORWARD TSNs, each list with the sequence after its New Cumulative TSN. They wait because their stream numbering, old or
-    /// new, is not yet known.
+    /// Skips from FORWARD TSNs. Each list is stored with the sequence after the New Cumulative TSN of its chunk. The skips wait until it is
+    /// known whether their message numbers come from before or after the reset.
     skips: Vec<(Seq, Vec<Skip>)>,
     /// Number of streams named in `skips`.
     skipped: usize,
@@ -56,8 +56,8 @@ impl HeldBack {
             + self.skipped * size_of::<Skip>()
     }
 
-    /// Returns the number of places by which the full list of pieces grows. The list does not double, because it shares the receive buffer
-    /// with data received earlier.
+    /// Returns the number of places by which the full list of pieces grows. The list grows by one eighth plus 16 places instead of
+    /// doubling, because its free places count as used memory.
     fn growth(&self) -> usize {
         self.pieces.len() / 8 + 16
     }
@@ -69,8 +69,8 @@ impl HeldBack {
 }
 
 impl Inbound {
-    /// Handles the peer's reset of these streams; `last` is the last TSN of the old numbering. Returns whether the reset is done. If it is
-    /// not, [`take_reset_done`](Self::take_reset_done) reports its end.
+    /// Handles the peer's reset of these streams; `last` is the last TSN of the old numbering. Returns whether the reset is done. If the
+    /// reset is deferred, [`take_reset_done`](Self::take_reset_done) reports its end later.
     //= rfc6525#section-5.2.2
     //# E2: If the Sender's Last Assigned TSN is greater than the cumulative acknowledgment point, then the endpoint MUST enter
     //# "deferred reset processing".
@@ -104,7 +104,8 @@ impl Inbound {
         self.held_back.is_some()
     }
 
-    /// Holds back all data that arrives from now on, because the peer may have reset all streams or may refuse to.
+    /// Holds back all data that arrives from now on. We have asked the peer to reset all streams, and do not know yet whether the peer has
+    /// done so or refuses.
     pub(crate) fn hold_back_all(&mut self) {
         let from = self.tracker.first_missing();
         let streams = Vec::new();
@@ -118,7 +119,7 @@ impl Inbound {
         }));
     }
 
-    /// Places everything held back, and ends the hold. The streams keep their numbering.
+    /// Passes all held-back chunks and skips to the reassembly, and ends the hold. The streams keep their numbering.
     pub(crate) fn release_all(&mut self) {
         self.place_held_back(|_| true);
         self.held_back = None;
@@ -143,7 +144,7 @@ impl Inbound {
         self.ack.on_irregular();
     }
 
-    /// Restarts all streams and TSNs at the TSN `next`, which is far from the TSNs before.
+    /// Restarts all streams and TSNs at the TSN `next`, which is too far from the earlier TSNs to belong to their numbering.
     //= rfc6525#section-5.2.4
     //# G4: The same processing as though a FWD-TSN chunk (as defined in [RFC3758]) with all streams affected and a new
     //# cumulative TSN ACK of the Receiver's Next TSN minus 1 were received MUST be performed.
@@ -168,12 +169,12 @@ impl Inbound {
         None
     }
 
-    /// Reports whether one more FORWARD TSN could wait.
+    /// Reports whether the limits allow another FORWARD TSN to wait.
     pub(super) fn has_room_for_skips(&self) -> bool {
         self.held_back.as_ref().is_none_or(|h| h.skips.len() < MAX_SKIPS && h.skipped < MAX_SKIPPED)
     }
 
-    /// Holds back the skips of a FORWARD TSN if they must wait, and returns whether they must.
+    /// Holds back the skips of a FORWARD TSN if the caller decides when the hold ends. Returns whether the skips wait.
     pub(super) fn hold_back_skips(&mut self, skipped: Seq, skips: &[Skip]) -> bool {
         let Some(held_back) = self.held_back.as_deref_mut().filter(|h| !h.by_itself) else { return false };
         held_back.skips.push((skipped, skips.to_vec()));
@@ -181,7 +182,7 @@ impl Inbound {
         true
     }
 
-    /// Performs a deferred reset if the cumulative TSN has reached its end, and releases the chunks held back.
+    /// Performs a deferred reset if all TSNs before the reset have arrived, and releases the chunks held back.
     //= rfc6525#section-5.2.2
     //# E4: Any queued TSNs (queued at step E2) MUST now be released and processed normally.
     //= rfc6525#5.2.2-8
@@ -198,7 +199,7 @@ impl Inbound {
         }
     }
 
-    /// Passes the held-back chunks that `picks` selects to the reassembly, then applies the skips that end before or among them.
+    /// Passes the held-back chunks that `picks` selects to the reassembly, then applies the skips whose last sequence `picks` also selects.
     fn place_held_back(&mut self, picks: impl Fn(Seq) -> bool) {
         let Some(mut held_back) = self.held_back.take() else { return };
         let (now, later): (Vec<_>, Vec<_>) =
@@ -207,7 +208,7 @@ impl Inbound {
         for (seq, piece, payload) in now {
             self.place(seq, &piece, payload);
         }
-        // A skip ends just before its sequence.
+        // The sequence stored with a skip is the first one after the skipped data.
         let (now, later): (Vec<_>, Vec<_>) = std::mem::take(&mut held_back.skips)
             .into_iter()
             .partition(|s| picks(Seq(s.0.0.saturating_sub(1))));

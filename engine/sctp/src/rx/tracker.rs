@@ -1,4 +1,4 @@
-//! Record of received TSNs: all before `first_missing`, and ranges above it.
+//! Record of received TSNs: all TSNs before `first_missing`, and the received ranges above `first_missing`.
 //!
 //! Invariants: the ranges are sorted, neither overlap nor touch, do not touch `first_missing`, and number no more than their limit. Start
 //! at [`Tracker::insert`].
@@ -92,8 +92,8 @@ impl Tracker {
         Arrival::OutOfOrder
     }
 
-    /// Moves `first_missing` to `seq`, because no TSN before it will arrive any more. Also passes received TSNs that follow without a gap.
-    /// The cost is linear in the number of ranges passed.
+    /// Moves `first_missing` to `seq`, because no TSN before it will arrive any more. If the TSNs from `seq` on were already received,
+    /// `first_missing` moves past them too. The cost is linear in the number of ranges passed.
     pub(crate) fn forward(&mut self, seq: Seq) {
         if seq <= self.first_missing {
             return;
@@ -153,7 +153,7 @@ impl Tracker {
         self.duplicates.shrink_to_fit();
     }
 
-    /// Checks that the ranges are sorted and apart.
+    /// Checks that the ranges are sorted, and that they neither overlap nor touch.
     pub(crate) fn check_invariants(&self) {
         let mut least = self.first_missing.next();
         for r in &self.ranges {

@@ -1,11 +1,12 @@
-//! Receive window. It follows the reader's pace, as Linux tunes the receive window of TCP.
+//! Receive window. Its size follows the rate at which the program reads, as in the receive-window tuning of TCP in Linux.
 //!
-//! The window begins small and grows to a multiple of the bytes read per round trip. So it never blocks a sender that the reader keeps up
-//! with, and a slow reader gets no larger window. Limits:
+//! The window begins small and grows to a multiple of the bytes read per round trip. Therefore the window does not limit a sender while the
+//! program reads as fast as data arrives. If the program reads slowly, the window does not grow. Limits:
 //!
 //! - The window never exceeds the configured receive buffer.
-//! - It does not grow while memory is short.
-//! - When memory is full, it shrinks by the bytes that the reader takes. Room that was promised to the peer is not withdrawn.
+//! - The window does not grow while memory is short.
+//! - When memory is full, the window shrinks by the bytes that the program reads. Room that was already advertised to the peer is not
+//!   withdrawn.
 //!
 //! Invariant: `limit ≤ max`. Start at [`Window::on_read`].
 
@@ -16,8 +17,8 @@ use base::Time;
 use crate::config::{AssociationConfig, LEAST_WINDOW};
 use crate::memory::{FLOOR, Pressure};
 
-/// Ratio of the window to the bytes read per round trip. Slow start doubles the sent data in each round trip. One round trip passes before
-/// the sender learns of more room. Another passes while a loss is repaired and nothing can be read.
+/// Ratio of the window to the bytes read per round trip. The ratio covers three effects. Slow start doubles the sent data in each round
+/// trip. The sender learns of new room one round trip later. During the repair of a loss, nothing can be read for another round trip.
 const READ_FACTOR: usize = 4;
 
 #[derive(Debug)]
@@ -39,7 +40,7 @@ impl Window {
         }
     }
 
-    /// Returns the number of bytes that may be held.
+    /// Returns the maximum number of received bytes that wait for the reader.
     #[inline]
     pub(super) fn limit(&self) -> usize {
         self.limit
@@ -51,8 +52,8 @@ impl Window {
         self.max
     }
 
-    /// Handles a read of `bytes` bytes. The remaining data needs a window of `least` bytes. `rtt` is the round trip to the sender, once
-    /// known.
+    /// Handles a read of `bytes` bytes. The data that is still unread needs a window of `least` bytes. `rtt` is the round trip to the
+    /// sender, once known.
     pub(super) fn on_read(
         &mut self,
         bytes: usize,
@@ -62,8 +63,8 @@ impl Window {
         pressure: Pressure,
     ) {
         if pressure >= Pressure::Full {
-            // Room that reading frees is not offered again, so the right edge stands still. Messages still held keep their room. Otherwise
-            // the chunks that complete them would find no room.
+            // The room freed by this read is not offered again, so the right edge of the window does not move. Unread messages keep their
+            // room, because their missing chunks need it.
             self.limit = self.limit.saturating_sub(bytes).max(FLOOR.max(least).min(self.limit));
         }
         self.read += bytes;
@@ -76,8 +77,8 @@ impl Window {
         self.round = now;
     }
 
-    /// Doubles the window when nothing can be read, because a message is longer than the window or a gap must be filled first. Returns
-    /// whether the window has grown.
+    /// Doubles the window up to its maximum, unless memory is short. The caller uses this function when nothing can be read: a message is
+    /// longer than the window, or a gap must be filled first. Returns whether the window has grown.
     pub(super) fn stretch(&mut self, pressure: Pressure) -> bool {
         let before = self.limit;
         if pressure == Pressure::Calm {

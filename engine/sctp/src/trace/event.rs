@@ -41,32 +41,32 @@ pub enum TraceEvent {
     },
     /// Packets were written.
     Sent {
-        /// Their route.
+        /// Route of the packets.
         route: Route,
         /// Number of packets.
         packets: usize,
-        /// Their total length.
+        /// Total length of the packets.
         bytes: usize,
-        /// Their ECN codepoint.
+        /// ECN codepoint of the packets.
         ecn: Ecn,
     },
     /// A packet arrived.
     Received {
-        /// The path that it counts for.
+        /// The path on which the packet is counted.
         route: Route,
-        /// Its length.
+        /// Length of the packet.
         bytes: usize,
-        /// Its ECN codepoint.
+        /// ECN codepoint of the packet.
         ecn: Ecn,
     },
     /// A DATA chunk arrived again.
     Duplicate {
-        /// Its TSN.
+        /// TSN of the chunk.
         tsn: u32,
     },
     /// A DATA chunk was dropped, because the receive buffer or the list of gaps had no room.
     NoRoom {
-        /// Its TSN.
+        /// TSN of the chunk.
         tsn: u32,
     },
     /// A SACK was written.
@@ -99,15 +99,15 @@ pub enum TraceEvent {
         flight: usize,
         /// Congestion window.
         cwnd: usize,
-        /// Slow-start threshold; the largest value of its type before the first loss.
+        /// Slow-start threshold. Before the first loss, this is the largest value of the type.
         ssthresh: usize,
         /// Smoothed round-trip time.
         #[cfg_attr(feature = "serde", serde(rename = "srtt_us", serialize_with = "micros"))]
         srtt: Option<Duration>,
     },
-    /// The reordering timer expired: chunks that later ones overtook count as lost (RFC 8985 section 6.3).
+    /// The reordering timer expired: chunks that were overtaken by chunks sent later count as lost (RFC 8985 section 6.3).
     ReorderingTimeout {
-        /// The path that carried them.
+        /// The path that carried the lost chunks.
         route: Route,
         /// User bytes declared lost.
         lost: usize,
@@ -116,16 +116,16 @@ pub enum TraceEvent {
     Retransmitted {
         /// The path of the retransmission.
         route: Route,
-        /// Its TSN.
+        /// TSN of the chunk.
         tsn: u32,
-        /// True if it only probes for an acknowledgement (RFC 8985 section 7.3).
+        /// True if the retransmission is a tail-loss probe (RFC 8985 section 7.3).
         is_probe: bool,
     },
-    /// A copy of a DATA chunk was written for a further path (redundant scheduling).
+    /// A DATA chunk was also written for an additional path (redundant scheduling).
     Copied {
-        /// The further path.
+        /// The additional path.
         route: Route,
-        /// Its TSN.
+        /// TSN of the chunk.
         tsn: u32,
     },
     /// Losses showed congestion: fast recovery began (RFC 9260 section 7.2.4).
@@ -133,12 +133,12 @@ pub enum TraceEvent {
         /// The path.
         route: Route,
     },
-    /// A recovery or timeout proved needless and was undone.
+    /// A fast recovery or a timeout proved needless, and its reduction of the window was undone.
     RecoveryUndone {
         /// The path.
         route: Route,
     },
-    /// T3-rtx expired (RFC 9260 section 6.3.3), or a FORWARD TSN remained unanswered for the same time.
+    /// T3-rtx expired (RFC 9260 section 6.3.3), or a FORWARD TSN remained unanswered for one RTO.
     Timeout {
         /// The path.
         route: Route,
@@ -157,17 +157,18 @@ pub enum TraceEvent {
     PathLossy {
         /// The path.
         route: Route,
-        /// Share of chunks that were lost, in percent.
+        /// Lost share of the chunks on the path, in percent.
         percent: u64,
     },
     /// A path became so slow that another path carries the data from now on.
     PathSlow {
         /// The path.
         route: Route,
-        /// Time in which the path would have delivered its data in flight.
+        /// Estimated time that the path needs to deliver its data in flight.
         delay: Duration,
     },
-    /// A local link or address was lost with data in flight. The peer is asked what is missing before that data is retransmitted.
+    /// A local link or address was lost while data was in flight over it. Before this data is retransmitted, the peer is asked which chunks
+    /// are missing.
     FlightStranded {
         /// The path.
         route: Route,
@@ -190,7 +191,7 @@ pub enum TraceEvent {
         /// The state now.
         to: PathState,
     },
-    /// New data takes another path.
+    /// New data moved to another path.
     PathSwitched {
         /// The path used until now.
         from: Route,
@@ -239,16 +240,16 @@ pub enum TraceEvent {
         /// The TSN in the chunk.
         tsn: u32,
     },
-    /// A window was reduced because of a mark.
+    /// A congestion window was reduced because of an ECN mark.
     MarkObeyed {
         /// The path.
         route: Route,
     },
-    /// A window was reduced because its data only waited in a queue of this host.
+    /// A congestion window was reduced, because the window's data waited in a queue of this host and not in the network.
     LocalQueueObeyed {
         /// The path.
         route: Route,
-        /// Bytes in that queue, as counted by the kernel.
+        /// Bytes in the queue of this host, as counted by the kernel.
         bytes: usize,
     },
     /// A message was abandoned (RFC 3758).
@@ -263,7 +264,7 @@ pub enum TraceEvent {
         /// New Cumulative TSN.
         tsn: u32,
     },
-    /// A FORWARD TSN or I-FORWARD-TSN chunk arrived and brought something new.
+    /// A FORWARD TSN or I-FORWARD-TSN chunk arrived and was not a duplicate.
     ForwardReceived {
         /// New Cumulative TSN.
         tsn: u32,
@@ -298,7 +299,7 @@ pub enum TraceEvent {
     ReconfigReceived,
     /// An advertisement of our send buffer was written.
     Advertised {
-        /// User bytes in the buffer: in flight, and not yet sent.
+        /// User bytes in the buffer: bytes in flight plus bytes not yet sent.
         bytes: usize,
     },
     /// The peer's advertisement of its send buffer arrived.
@@ -325,13 +326,14 @@ pub enum DropReason {
     SpentCookie,
     /// Its COOKIE ECHO had to be authenticated, but was not, or failed verification.
     UnauthenticatedCookie,
-    /// It was an INIT or INIT ACK of this host, reflected by another one.
+    /// It was an INIT or INIT ACK of this host, reflected by another host.
     Reflected,
     /// The INITs exceeded [`Limits::inits`](crate::Limits::inits).
     InitsLimited,
     /// The answers to strays exceeded [`Limits::stray_answers`](crate::Limits::stray_answers).
     StraysLimited,
-    /// The INIT was too short for an INIT ACK of up to three times its length.
+    /// The INIT was too short: the INIT ACK would have more than three times its length, or a keyed or encrypted association requires a
+    /// longer INIT.
     InitTooShort,
     /// There were too many associations, or too little memory.
     OutOfResource,
@@ -341,7 +343,7 @@ pub enum DropReason {
     NoKeys,
     /// It was sealed with other keys, or altered.
     Forged,
-    /// It was a sealed packet that had arrived before, or too old for this to be known.
+    /// It was a sealed packet that had arrived before, or that was too old for the check for duplicates.
     Replayed,
 }
 

@@ -1,11 +1,12 @@
 //! Trace of the engine: its actions and their causes, record by record.
 //!
 //! Tracing is off until [`Endpoint::set_tracing`](crate::Endpoint::set_tracing). Then [`Endpoint::poll_trace`](crate::Endpoint::poll_trace)
-//! returns the records. `Counters::count` both counts and records an event. So the trace and [`Counters`](crate::Counters) cannot disagree,
-//! except on packets and user bytes, which are counted elsewhere. Contents of messages and keys are never recorded.
+//! returns the records. One function, `Outbox::note`, both counts and records an event of an association. So the trace and
+//! [`Counters`](crate::Counters) agree on these events. Packets and user bytes are counted elsewhere. Contents of messages and keys are
+//! never recorded.
 //!
-//! Invariant: [`Limits::trace_records`](crate::Limits::trace_records) bounds the records that wait to be polled. Beyond it, the oldest
-//! records are dropped and counted.
+//! Invariant: [`Limits::trace_records`](crate::Limits::trace_records) bounds the records that wait to be polled. At the limit, the oldest
+//! records are dropped, and their number is counted.
 
 mod event;
 

@@ -1,11 +1,16 @@
-//! Copies of chunks for further paths (redundant scheduling). The path that counts a chunk in flight has no copy of it.
+//! Copies of chunks for additional paths (redundant scheduling). Each chunk counts as in flight on one path, and only other paths carry its
+//! copies.
 //!
-//! The first arrival counts, and a SACK does not report the path of that arrival. So copies are kept apart: they give no round trips,
-//! confirm no path, and do not reveal losses of other chunks. A copy leaves its path's flight when it is known to have arrived. Either the
-//! peer reports a duplicate, or the acknowledgement of the chunk comes late enough for this path to have carried it. A copy without such
-//! news in time counts as lost, and as a sign of congestion.
+//! The peer keeps the first arrival of a chunk, and a SACK does not report which path that arrival used. So copies are tracked separately
+//! from chunks: a copy gives no round trip, confirms no path, and does not reveal losses of other chunks. A copy leaves the flight of its
+//! path in one of these cases:
 //!
-//! This module never sends. [`WAITING_MAX`] limits the waiting copies, and congestion windows limit the sent ones. Start at
+//! - The peer reports a duplicate of the chunk. The copy counts as arrived.
+//! - The chunk is acknowledged, and three quarters of the path's round trip have passed since the copy was sent. The copy counts as
+//!   arrived.
+//! - Neither has happened two round trips after the copy was sent. The copy counts as lost, and as a sign of congestion.
+//!
+//! This module never sends. [`WAITING_MAX`] limits the waiting copies, and congestion windows limit the copies in flight. Start at
 //! [`Copies::wish`].
 
 use std::collections::VecDeque;
@@ -18,11 +23,11 @@ use super::Seq;
 use crate::memory::heap;
 use crate::path::PathIndex;
 
-/// Threshold of copies settled in a row without a reported duplicate. When it is reached, a path may be dead: with two working paths, the
-/// second arrival of a chunk is a duplicate.
+/// Threshold of copies settled since the last reported duplicate. At this number, a path may be dead. While two paths work, the second
+/// arrival of each chunk is a duplicate.
 const SILENT_MAX: usize = 8;
 
-/// Limit on the chunks that wait for room to be copied to a path. Beyond it, the oldest one is not copied.
+/// Limit on the chunks that wait for room to be copied to a path. At the limit, the oldest waiting chunk is removed and not copied.
 const WAITING_MAX: usize = 256;
 
 #[derive(Clone, Copy, Debug)]
@@ -42,9 +47,9 @@ struct PathCopies {
 /// Effect of a SACK on a path's copies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CopyAcks {
-    /// User bytes that arrived.
+    /// User bytes of the copies that arrived.
     pub(crate) bytes: usize,
-    /// Time at which the newest of these copies was sent.
+    /// Time at which the newest arrived copy was sent.
     pub(crate) newest: Option<Time>,
     /// Number of copies that were lost.
     pub(crate) lost: usize,
@@ -74,7 +79,7 @@ impl Copies {
             + self.by_path.iter().map(memory).sum::<usize>()
     }
 
-    /// Requests that a chunk is also sent on `path` as soon as its window has room.
+    /// Requests that a chunk is also sent on `path` as soon as the congestion window of `path` has room.
     pub(crate) fn wish(&mut self, seq: Seq, path: PathIndex) {
         if self.by_path.len() <= path.get() {
             self.by_path.resize_with(path.get() + 1, PathCopies::default);
@@ -91,7 +96,7 @@ impl Copies {
         self.by_path.get(path.get())?.waiting.front().copied()
     }
 
-    /// Drops the next chunk to copy to `path`, which is no longer needed.
+    /// Removes the next chunk to copy to `path`, because the copy is no longer needed.
     pub(crate) fn skip(&mut self, path: PathIndex) {
         if let Some(on_path) = self.by_path.get_mut(path.get()) {
             on_path.waiting.pop_front();
@@ -152,9 +157,9 @@ impl Copies {
         acks
     }
 
-    /// Reports whether one of two paths may be dead: many copies were settled, and none of the chunks arrived twice. As long as the other
-    /// path delivers everything, nothing else reveals this. With three paths, the other two keep making duplicates. Each report restarts
-    /// the count.
+    /// Reports whether one of two paths may be dead: at least `SILENT_MAX` copies were settled, and the peer reported no duplicate. While
+    /// the other path delivers all chunks, nothing else reveals the dead path. With three paths, this check does not work, because the two
+    /// working paths still produce duplicates. A positive report restarts the count.
     pub(crate) fn take_silence(&mut self) -> bool {
         let is_silent = self.silent.is_some_and(|silent| silent >= SILENT_MAX);
         if is_silent {
@@ -163,7 +168,7 @@ impl Copies {
         is_silent
     }
 
-    /// Returns the paths with chunks that wait to be copied to them.
+    /// Returns the paths to which chunks wait to be copied.
     pub(crate) fn wanted(&self) -> SmallVec<[PathIndex; 4]> {
         let by_path = self.by_path.iter().enumerate();
         by_path.filter(|(_, on_path)| !on_path.waiting.is_empty()).map(|(i, _)| PathIndex::new(i)).collect()
@@ -195,7 +200,7 @@ mod tests {
         assert_eq!((acks.bytes, acks.lost, copies.flight(PATH)), (100, 0, 0));
     }
 
-    /// Copies a chunk and settles it as acknowledged in time, with these duplicates.
+    /// Copies a chunk. Then handles a SACK 30 ms later that acknowledges the chunk and reports these duplicates.
     fn settle_one(copies: &mut Copies, duplicates: &[Seq]) {
         copies.wish(Seq(4), PATH);
         copies.on_sent(PATH, 100, MS(0));

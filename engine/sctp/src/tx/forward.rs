@@ -1,8 +1,8 @@
-//! Advanced.Peer.Ack.Point (RFC 3758 section 3.5): the point up to which the peer need not wait for data, and the time to send it in a
-//! FORWARD TSN.
+//! Advanced.Peer.Ack.Point (RFC 3758 section 3.5): the point up to which the peer need not wait for data. Decides when a FORWARD TSN with
+//! this point is due.
 //!
-//! This module never sends. Invariant: `advanced` is not before the first outstanding chunk, and all chunks between them are abandoned.
-//! Start at [`Forward::follow`].
+//! This module never sends. Invariant: `advanced` is not before the first outstanding chunk, and all chunks between these two positions are
+//! abandoned. Start at [`Forward::follow`].
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use wire::StreamId;
 use super::{Outstanding, Seq};
 use crate::memory::tree;
 
-/// Advanced.Peer.Ack.Point, and the last one that was sent to the peer.
+/// Advanced.Peer.Ack.Point, and the last value of the point that was sent to the peer.
 #[derive(Debug, Default)]
 pub(crate) struct Forward {
     /// The first sequence that the peer must still wait for.
@@ -23,8 +23,8 @@ pub(crate) struct Forward {
     due: bool,
     /// Time at which an unanswered FORWARD TSN is repeated. This timer replaces T3-rtx, which runs only for chunks in flight.
     timer: Option<Time>,
-    /// Streams that were reset while some of their chunks were outstanding. Chunks before the given sequence have old numbers, which now
-    /// denote other messages.
+    /// Streams that were reset while some of their chunks were outstanding. Chunks before the sequence stored here have message numbers
+    /// from before the reset. These numbers now denote other messages.
     renumbered: BTreeMap<StreamId, Seq>,
 }
 
@@ -35,7 +35,7 @@ impl Forward {
     }
 
     /// Updates the point after a SACK, after a timeout, or after chunks were abandoned. A FORWARD TSN becomes due if the point has moved,
-    /// or if the last FORWARD TSN is unanswered after `round_trip`. The point does not pass `end`.
+    /// or if the last FORWARD TSN was sent at least `round_trip` ago and is unanswered. The point does not pass `end`.
     pub(crate) fn follow(
         &mut self,
         outstanding: &Outstanding,
@@ -66,8 +66,8 @@ impl Forward {
     }
 
     /// Handles the peer's reset of these streams (of all streams, if the list is empty). The peer has received or skipped all data sent on
-    /// them so far, although we may not know it yet. From now on no FORWARD TSN may name the old numbers: a receiver would take them for
-    /// new ones.
+    /// these streams so far, although its SACK may not have arrived yet. From now on, no FORWARD TSN may name message numbers from before
+    /// the reset, because the peer would apply them to new messages.
     pub(crate) fn on_streams_reset(&mut self, streams: &[StreamId], outstanding: &Outstanding) {
         let is_reset = |stream: &StreamId| streams.is_empty() || streams.contains(stream);
         let old = outstanding.fragments().map(|fragment| fragment.stream).filter(is_reset);
@@ -103,7 +103,7 @@ impl Forward {
         self.timer.unwrap_or(Time::NEVER)
     }
 
-    /// Handles the timer. Reports whether the peer has not answered in time, in which case the FORWARD TSN is due again.
+    /// Handles the timer. Returns true if the timer has expired without an answer. Then the FORWARD TSN is due again.
     pub(crate) fn on_timeout(&mut self, now: Time) -> bool {
         let expired = self.timer.is_some_and(|at| at <= now);
         if expired {

@@ -1,12 +1,12 @@
 //! Sending side of an association.
 //!
-//! - [`SendQueue`] holds messages that wait.
-//! - [`Outstanding`] holds chunks that are in flight.
+//! - [`SendQueue`] holds messages that wait for their first transmission.
+//! - [`Outstanding`] holds chunks that were sent and are not yet cumulatively acknowledged.
 //! - [`PrMessages`] holds messages that may be abandoned.
-//! - [`Forward`] decides what the peer learns of abandoned chunks.
+//! - [`Forward`] decides when a FORWARD TSN reports abandoned chunks to the peer.
 //!
-//! None of them sends anything; `association/packet_builder.rs` takes data from them and writes packets. Inside, TSNs are [`Seq`] values.
-//! These do not wrap, so they may be compared and subtracted.
+//! None of these types sends anything: `association/packet_builder.rs` writes their data into packets. In this module, TSNs are [`Seq`]
+//! values, which do not wrap. So `Seq` values can be compared and subtracted.
 
 mod copies;
 mod forward;
@@ -33,8 +33,8 @@ use wire::Tsn;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub(crate) struct Seq(pub(crate) u64);
 
-/// Limit on the distance of a TSN. A TSN further ahead belongs to another numbering. A reset of the association moves TSNs by 2^31
-/// (RFC 6525 section 5.2.4), and packets sent before the reset may arrive late.
+/// Limit on the distance of a TSN from the expected one. A TSN beyond the limit belongs to another numbering, for this reason: a reset of
+/// the association moves TSNs by 2^31 (RFC 6525 section 5.2.4), and packets sent before the reset may arrive late.
 pub(crate) const FAR_AHEAD: u64 = 1 << 30;
 
 //= rfc9260#1.6-1 1.6-2 1.6-4 3.3.1-12 3.3.1-13

@@ -27,12 +27,12 @@ use crate::path::PathIndex;
 /// Limit on the retransmitted chunks that are remembered until the peer reports them as duplicates.
 const MAX_REMEMBERED: usize = 4096;
 
-/// Threshold of gap blocks. A SACK with at least this many may be truncated. Linux sends no more than 16; other implementations send as
-/// many as fit.
+/// Minimum number of gap blocks in a SACK that may be truncated. Linux sends up to 16 gap blocks. Other implementations send as many gap
+/// blocks as fit into the packet.
 const MAYBE_CUT_SHORT: usize = 16;
 
-/// Limit on outstanding chunks. It keeps the ordered messages of a stream within the range of SSNs, and TSNs near enough to each other to
-/// be distinguished.
+/// Limit on outstanding chunks. Under this limit, no two outstanding messages of a stream have the same SSN, and outstanding TSNs can be
+/// compared in spite of their wrap.
 pub(crate) const MAX_CHUNKS: usize = u16::MAX as usize;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,9 +48,9 @@ enum Fate {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Sent {
     Once,
-    /// Retransmitted after it was declared lost, always on one path.
+    /// Retransmitted after a declared loss. All transmissions used the same path.
     Again,
-    /// Retransmitted, on more than one path. Its acknowledgement may belong to the transmission on another path.
+    /// Transmitted on more than one path. The acknowledgement may answer a transmission on an earlier path.
     Moved,
     /// Sent again as a tail-loss probe.
     AsProbe,
@@ -65,14 +65,14 @@ struct SentChunk {
     sent_at: Time,
     fate: Fate,
     sent: Sent,
-    /// True if other paths carried copies of it. Its acknowledgement may belong to a copy.
+    /// True if other paths carried copies of the chunk. The acknowledgement may then answer a copy.
     copied: bool,
 }
 
 /// Fault of a SACK.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum SackError {
-    /// It acknowledges data that was never sent.
+    /// The SACK acknowledges data that was never sent.
     BeyondSent,
 }
 
@@ -82,11 +82,11 @@ pub(crate) struct Losses {
     pub(crate) chunks: usize,
     /// User bytes.
     pub(crate) bytes: usize,
-    /// Number of chunks among them that had been retransmitted already.
+    /// Number of lost chunks that had been retransmitted before.
     pub(crate) again: usize,
-    /// Time at which the newest of them was sent.
+    /// Time at which the newest lost chunk was sent.
     pub(crate) newest: Time,
-    /// Time at which the next chunk counts as lost if no news of it arrives.
+    /// Time at which the next chunk counts as lost, unless it is acknowledged before.
     pub(crate) next_at: Option<Time>,
 }
 
@@ -99,12 +99,12 @@ pub(crate) struct Outstanding {
     bytes: usize,
     lost: BTreeSet<Seq>,
     by_path: Vec<Transmissions>,
-    /// Retransmitted chunks, each with the path on which it was declared lost. A reported duplicate shows that the retransmission was
-    /// needless.
+    /// Retransmitted chunks, each with the path on which it was declared lost. If the peer reports one of these chunks as a duplicate, its
+    /// retransmission was needless.
     again: BTreeMap<Seq, PathIndex>,
     /// Ranges acknowledged by gap blocks, ends included.
     gaps: Vec<(Seq, Seq)>,
-    /// The last chunk that the last SACK covers, if that SACK may be truncated. Chunks above it may have arrived.
+    /// The highest chunk that the last SACK covers, if this SACK may be truncated. Chunks above the highest one may have arrived.
     horizon: Option<Seq>,
 }
 
@@ -123,7 +123,7 @@ impl Outstanding {
         self.chunks.is_empty()
     }
 
-    /// Reports whether no further chunk may be sent before one is cumulatively acknowledged.
+    /// Reports whether the limit is reached: no new chunk may be sent before an outstanding chunk is cumulatively acknowledged.
     pub(crate) fn is_full(&self) -> bool {
         //= rfc9260#6.1-22 6.1-23
         //= rfc8260#2.1-4
@@ -332,7 +332,7 @@ impl Outstanding {
             Fate::Lost => {
                 self.lost.remove(&seq);
             }
-            // An abandoned chunk was not delivered, so it is no evidence about chunks sent before it.
+            // An abandoned chunk was not delivered, so it is no evidence that chunks sent earlier were lost.
             Fate::Acknowledged => self.by_path[chunk.path.get()].above -= 1,
             Fate::Abandoned => {}
         }
@@ -359,12 +359,12 @@ impl Outstanding {
         }
     }
 
-    /// Records the expiry of T3 on `path`. The caller then declares its flight lost.
+    /// Records the expiry of T3 on `path`. The caller then declares the flight of `path` lost.
     pub(crate) fn on_t3(&mut self, path: PathIndex, now: Time) {
         self.on_path(path).timed_out_at = Some(now);
     }
 
-    /// Declares the whole flight of `path` lost (for T3, RFC 9260 section 6.3.3, E3). Returns the number of chunks.
+    /// Declares the whole flight of `path` lost (after the expiry of T3, RFC 9260 section 6.3.3, E3). Returns the number of chunks.
     //= rfc9260#6.3.3-2
     pub(crate) fn give_up(&mut self, path: PathIndex) -> usize {
         let Some(on_path) = self.by_path.get(path.get()) else { return 0 };
@@ -378,7 +378,7 @@ impl Outstanding {
         self.lost.len() - before
     }
 
-    /// Puts chunks back in flight that the last timeout declared lost and that were not retransmitted since (RFC 5682 section 3.1).
+    /// Puts chunks back in flight if the last timeout declared them lost and they were not retransmitted since (RFC 5682 section 3.1).
     fn undo_timeout(&mut self, path: PathIndex) {
         let mut back: Vec<Seq> = Vec::new();
         for burst in &self.by_path[path.get()].bursts {
@@ -396,7 +396,8 @@ impl Outstanding {
         }
     }
 
-    /// Handles the peer's report that it received these chunks more than once. Retransmitted chunks among them were not lost.
+    /// Handles the peer's report that it received these chunks more than once. If such a chunk was retransmitted, the earlier transmission
+    /// was not lost.
     pub(crate) fn on_duplicates(&mut self, duplicates: impl Iterator<Item = Seq>) {
         for seq in duplicates {
             if let Some(path) = self.again.remove(&seq) {
@@ -411,8 +412,8 @@ impl Outstanding {
         on_path.rack.on_spurious(on_path.round());
     }
 
-    /// Records the round trip of an answered HEARTBEAT on `path`. Loss detection uses it only while the path has delivered nothing but
-    /// retransmissions.
+    /// Records the round trip of an answered HEARTBEAT on `path`. Loss detection uses this round trip only until the path has delivered a
+    /// chunk that was sent once.
     pub(crate) fn on_round_trip(&mut self, path: PathIndex, rtt: Duration) {
         // Paths that have carried no data have no state here.
         if let Some(on_path) = self.by_path.get_mut(path.get()) {
@@ -425,15 +426,16 @@ impl Outstanding {
         self.on_path(path).rack.on_recovery();
     }
 
-    /// Reports whether a SACK with these gap blocks is older than one already applied: it reports less data above `first`.
+    /// Reports whether a SACK with these gap blocks is older than the last one applied: its cumulative TSN is the same, and its last gap
+    /// block ends lower.
     pub(crate) fn is_stale(&self, first: Seq, gaps: &[(Seq, Seq)]) -> bool {
         first == self.first && gaps.last().map(|g| g.1) < self.gaps.last().map(|g| g.1)
     }
 
     /// Applies a SACK, which acknowledges everything before `first` and the ranges of `gaps` (both ends included).
     ///
-    /// A SACK with a lower cumulative TSN than one already applied changes nothing. A SACK that reaches beyond the sent data is an error,
-    /// which is found before anything changes.
+    /// A SACK with a lower cumulative TSN than one already applied changes nothing. A SACK of data that was never sent returns an error and
+    /// changes nothing.
     pub(crate) fn on_sack(&mut self, first: Seq, gaps: &[(Seq, Seq)], now: Time) -> Result<Acks, SackError> {
         let highest = gaps.iter().map(|g| g.1.next()).fold(first, Seq::max);
         if highest > self.next() {
@@ -450,7 +452,7 @@ impl Outstanding {
             self.renege(first, gaps, now);
         }
         if !self.is_stale(first, gaps) {
-            // With a single path, so many gaps mean as many losses.
+            // With a single path, each gap is a loss. So a truncated SACK needs no special treatment.
             let several =
                 self.by_path.iter().filter(|on_path| on_path.flight + on_path.above > 0).count() > 1;
             let is_cut = several && gaps.len() >= MAYBE_CUT_SHORT;
@@ -504,7 +506,7 @@ impl Outstanding {
         }
     }
 
-    /// Acknowledges the chunks in `gaps`, and visits only those that earlier gap blocks did not cover.
+    /// Acknowledges the chunks in `gaps`, but visits only chunks that earlier gap blocks did not cover.
     fn acknowledge_gaps(&mut self, gaps: &[(Seq, Seq)], now: Time, acks: &mut Acks) {
         let known = std::mem::take(&mut self.gaps);
         let start = self.first;
@@ -582,7 +584,7 @@ impl Outstanding {
                 self.note_spurious(given_up_on);
             }
         } else if sent == Sent::AsProbe {
-            // RFC 8985 section 7.4: unless the peer has reported a duplicate, the original was lost.
+            // RFC 8985 section 7.4: unless the peer has reported a duplicate, the transmission before the probe was lost.
             acks.probe_mended |= self.again.contains_key(&seq);
         }
     }
@@ -601,7 +603,7 @@ impl Outstanding {
         acks.lost = self.find_lost(path, now);
     }
 
-    /// Declares chunks lost whose acknowledgement is overdue (RFC 8985 section 6.2 step 5).
+    /// Declares chunks lost if their acknowledgement is overdue (RFC 8985 section 6.2 step 5).
     //= rfc9260#6.7-4
     pub(crate) fn find_lost(&mut self, path: PathIndex, now: Time) -> Losses {
         let mut losses = Losses::default();
@@ -626,12 +628,12 @@ impl Outstanding {
         losses
     }
 
-    /// Returns the time at which the earliest sent chunk in flight on `path` counts as lost. Returns `None` if no later chunk was
+    /// Returns the time at which the earliest sent chunk in flight on `path` counts as lost. Returns `None` if no chunk sent later was
     /// delivered.
     fn deadline_of(&self, path: PathIndex, seq: Seq, at: Time) -> Option<Time> {
         let on_path = &self.by_path[path.get()];
         on_path.rack.deadline(seq, at, || {
-            // With a single path, all chunks that gap blocks acknowledged lie above its first hole.
+            // With a single path, all chunks that gap blocks acknowledged lie above the first hole.
             if self.by_path.len() == 1 { on_path.above } else { self.delivered_above(path, seq) }
         })
     }
@@ -654,7 +656,7 @@ impl Outstanding {
         })
     }
 
-    /// Like [`earliest_of`](Self::earliest_of), but also forgets the earlier transmissions, which no longer count.
+    /// Like [`earliest_of`](Self::earliest_of), but also removes all transmissions before the returned one, because they no longer count.
     fn front_of(&mut self, path: PathIndex) -> Option<(Seq, Time)> {
         let mut bursts = std::mem::take(&mut self.by_path.get_mut(path.get())?.bursts);
         let mut found = None;
@@ -678,7 +680,7 @@ impl Outstanding {
         self.get(seq).is_some_and(|c| c.fate == Fate::InFlight && c.path == path && c.sent_at == at)
     }
 
-    /// Puts chunks back in flight that earlier gap blocks covered and these do not (RFC 9260 section 6.2.1, D iii).
+    /// Puts chunks back in flight if earlier gap blocks covered them and these gap blocks do not (RFC 9260 section 6.2.1, D iii).
     fn renege(&mut self, first: Seq, gaps: &[(Seq, Seq)], now: Time) {
         let known = std::mem::take(&mut self.gaps);
         for_each_uncovered(&known, gaps, first, |seq| self.unacknowledge(seq, now));
@@ -760,7 +762,7 @@ impl Outstanding {
     }
 }
 
-/// Visits the sequences from `start` on that the sorted `ranges` cover and the sorted `others` do not.
+/// Visits the sequences from `start` on that the sorted `ranges` cover and the sorted `others` do not cover.
 fn for_each_uncovered(ranges: &[(Seq, Seq)], others: &[(Seq, Seq)], start: Seq, mut visit: impl FnMut(Seq)) {
     let mut others = others.iter().peekable();
     for &(begin, end) in ranges {

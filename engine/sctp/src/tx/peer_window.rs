@@ -1,4 +1,4 @@
-//! The peer's receive window as the sender sees it, and probes into a closed one (RFC 9260 section 6.1 A).
+//! The peer's receive window as the sender sees it, and probes of a closed window (RFC 9260 section 6.1 A).
 //!
 //! Start at [`PeerWindow::on_sack`].
 
@@ -9,7 +9,7 @@ enum Probe {
     No,
     /// The probe was sent.
     Sent,
-    /// A SACK reported that there is still no room.
+    /// A SACK has answered the probe, and the window is still closed.
     Answered,
 }
 
@@ -25,7 +25,7 @@ impl PeerWindow {
         PeerWindow { room: a_rwnd, probe: Probe::No }
     }
 
-    /// Returns the bytes that the peer has room for beyond those in flight.
+    /// Returns the number of bytes for which the peer has room, in addition to the bytes in flight.
     #[inline]
     pub(crate) fn room(self) -> usize {
         self.room
@@ -37,15 +37,15 @@ impl PeerWindow {
         self.probe != Probe::No
     }
 
-    /// Reports whether the peer has answered a probe without giving room. This proves that the peer is alive.
+    /// Reports whether the peer has answered a probe while its window stays closed. The answer proves that the peer is alive.
     pub(crate) fn is_probe_answered(self) -> bool {
         self.probe == Probe::Answered
     }
 
-    /// Accounts for the sending of a chunk of `length` bytes; `flight` counts all bytes in flight, this chunk included. The chunk shrinks
-    /// the window, or probes it.
+    /// Accounts for the sending of a chunk of `length` bytes; `flight` counts all bytes in flight, this chunk included. The chunk uses up
+    /// room in the window. If it does not fit and is alone in flight, it is a window probe.
     pub(crate) fn on_sent(&mut self, length: usize, flight: usize) {
-        // If more is in flight, a SACK will arrive anyway, so the chunk is no probe.
+        // If other chunks are in flight, a SACK will arrive anyway, so this chunk is no probe.
         let is_alone = flight <= length;
         if self.room < length && is_alone && self.probe == Probe::No {
             self.probe = Probe::Sent;
@@ -59,7 +59,7 @@ impl PeerWindow {
         self.room += bytes;
     }
 
-    /// Sets the window from a SACK. The caller does not pass a SACK that is older than one already applied.
+    /// Sets the window from a SACK. The caller must not pass a SACK that is older than the last one applied.
     //= rfc9260#6.2.1-1
     #[inline]
     pub(crate) fn on_sack(&mut self, a_rwnd: usize, flight: usize) {
@@ -72,8 +72,8 @@ impl PeerWindow {
     }
 
     /// Handles a SACK that acknowledged nothing. `length` is the size of the first chunk in flight, and `flight` counts all bytes in
-    /// flight. Returns whether the peer has dropped a probe although its window is open now. A chunk that was sent into an open window, but
-    /// found it closed, becomes a probe.
+    /// flight. Returns true if the peer has dropped the probe and its window is open now. A chunk also becomes a probe if the window was
+    /// open when the chunk left, and closed when it arrived.
     pub(crate) fn on_unmoved(&mut self, a_rwnd: usize, length: usize, flight: usize) -> bool {
         let finds_no_room = a_rwnd == 0 && flight == length;
         if self.probe == Probe::No && !finds_no_room {
@@ -87,8 +87,8 @@ impl PeerWindow {
         true
     }
 
-    /// Handles the expiry of T3. Returns whether the peer has answered the probe without giving room. Such a timeout counts against no path
-    /// (RFC 9260 section 6.1 A).
+    /// Handles the expiry of T3. Returns whether the peer has answered the probe while its window stays closed. Such a timeout counts
+    /// against no path (RFC 9260 section 6.1 A).
     //= rfc9260#6.1-6
     pub(crate) fn on_timeout(&mut self) -> bool {
         let was_answered = self.is_probe_answered();

@@ -1,9 +1,10 @@
-//! PR-SCTP messages, which may be abandoned (RFC 3758, RFC 7496): the limit of each, and its outstanding chunks.
+//! PR-SCTP messages, which may be abandoned (RFC 3758, RFC 7496): the limit and the outstanding chunks of each message.
 //!
-//! This module finds the messages to abandon, but never abandons one itself. It does not know messages of full reliability. Invariants:
+//! This module finds the messages to abandon, but never abandons one itself. Messages of full reliability are not recorded here.
+//! Invariants:
 //!
 //! - A message is known while a part of it is queued or not cumulatively acknowledged.
-//! - `chunks` agrees with the messages' own lists.
+//! - The map `chunks` has exactly the chunks in the lists of the messages.
 //!
 //! Start at [`PrMessages::exhausted`].
 
@@ -66,7 +67,7 @@ impl PrMessages {
         if self.messages.is_empty() {
             return 0;
         }
-        // A list of chunks begins with four places. Just after growth it has twice as many places as needed.
+        // A list of chunks begins with four places. Just after it has grown, it has twice as many places as chunks.
         tree(self.messages.len(), size_of::<(MessageId, Message)>())
             + self.messages.len() * heap(4 * size_of::<Seq>())
             + tree(self.chunks.len(), size_of::<(Seq, (MessageId, u32))>() + 2 * size_of::<Seq>())
@@ -89,7 +90,7 @@ impl PrMessages {
         self.messages.insert(id, message);
     }
 
-    /// Records the first transmission of a chunk; `end` marks the last chunk of its message.
+    /// Records the first transmission of a chunk; `end` is true for the last chunk of its message.
     pub(crate) fn on_sent(&mut self, id: MessageId, seq: Seq, end: bool) {
         let Some(message) = self.messages.get_mut(&id) else { return };
         message.chunks.push_back(seq);
@@ -124,7 +125,8 @@ impl PrMessages {
         }
     }
 
-    /// Returns the message of the lost chunk `seq`, if its limit forbids a retransmission and it must be abandoned.
+    /// Returns the message of the lost chunk `seq` if the message's limit forbids a retransmission. The caller must then abandon the
+    /// message.
     pub(crate) fn exhausted(&self, seq: Seq, now: Time) -> Option<MessageId> {
         let (id, retransmissions) = *self.chunks.get(&seq)?;
         let over = match self.messages.get(&id)?.limit {
@@ -153,7 +155,7 @@ impl PrMessages {
         self.priorities.first().filter(|(Reverse(p), _)| *p > priority).map(|(_, id)| *id)
     }
 
-    /// Forgets a message and returns its parts.
+    /// Forgets a message, and returns its stream, its chunks, and whether parts of it were sent or are queued.
     pub(crate) fn take(&mut self, id: MessageId) -> Option<GivenUp> {
         let message = self.forget(id)?;
         for seq in &message.chunks {

@@ -10,11 +10,11 @@ use base::Time;
 
 use super::Seq;
 
-/// Threshold of chunks acknowledged above a hole. When it is reached, the hole gets no reordering window, unless the path has reordered
-/// before (DupThresh, RFC 8985 section 6.2 step 4).
+/// Threshold of chunks acknowledged above a hole. At this number, the hole gets no reordering window (DupThresh, RFC 8985 section 6.2 step
+/// 4). A path on which reordering was seen keeps its reordering window.
 pub(super) const DUP_THRESHOLD: usize = 3;
 
-/// Span of the minimum RTT. Each value is kept for one to two spans.
+/// Span of time over which the minimum RTT is taken. A value is forgotten after one to two spans.
 const MIN_RTT_SPAN: Duration = Duration::from_secs(60);
 
 /// Limit on the widening of the reordering window, in quarters of the minimum RTT.
@@ -48,9 +48,9 @@ impl WindowedMin {
 /// Loss detection by time, for one path.
 #[derive(Debug, Default)]
 pub(super) struct Rack {
-    /// Of the delivered chunks, the one sent last: its sending time and its sequence.
+    /// Sending time and sequence of the delivered chunk that was sent last.
     newest: Option<(Time, Seq)>,
-    /// Round-trip time of that chunk.
+    /// Round-trip time of the chunk in `newest`.
     rtt: Duration,
     min_rtt: WindowedMin,
     /// Round-trip time of a HEARTBEAT, in microseconds.
@@ -65,7 +65,7 @@ pub(super) struct Rack {
 }
 
 impl Rack {
-    /// Handles the delivery of a chunk sent at `sent_at`. `once` is set if it was sent only once.
+    /// Handles the delivery of a chunk sent at `sent_at`. `once` is set if the chunk was sent only once.
     #[inline]
     pub(super) fn on_delivered(&mut self, seq: Seq, sent_at: Time, once: bool, now: Time) {
         let rtt = now - sent_at;
@@ -84,7 +84,7 @@ impl Rack {
         }
     }
 
-    /// Records a round trip measured without data. Data may take longer, so this value counts only until data was measured.
+    /// Records the round trip of a HEARTBEAT. Data may take longer, so this value counts only until the round trip of data is known.
     pub(super) fn on_round_trip(&mut self, rtt: Duration) {
         self.us_without_data = NonZeroU32::new(u32::try_from(rtt.as_micros()).unwrap_or(u32::MAX));
     }
@@ -94,21 +94,22 @@ impl Rack {
         self.min_rtt.get()
     }
 
-    /// Reports whether a delivery `after` the last transmission is too early to belong to it, so an earlier transmission arrived. The bound
-    /// is three quarters of the minimum RTT. It allows for paths that have become quicker, and for packets that meet a shorter queue.
+    /// Reports whether an acknowledgement at the time `after` since the last transmission is too early to answer this transmission. Then an
+    /// earlier transmission arrived. The bound is three quarters of the minimum RTT. The last quarter allows for paths that have become
+    /// quicker, and for packets that meet a shorter queue.
     pub(super) fn is_too_soon(&self, after: Duration) -> bool {
         let without_data = || self.us_without_data.map(|us| Duration::from_micros(us.get().into()));
         self.min_rtt.get().or_else(without_data).is_none_or(|least| after < least * 3 / 4)
     }
 
-    /// Like [`is_too_soon`](Self::is_too_soon), for a chunk that another path may have carried. The delivery must also fit the path's last
-    /// round trip.
+    /// Like [`is_too_soon`](Self::is_too_soon), for a chunk that another path may have carried. Three quarters of the path's last round
+    /// trip are a second bound.
     pub(super) fn is_sooner_than_others(&self, after: Duration) -> bool {
         after < self.rtt * 3 / 4 || self.is_too_soon(after)
     }
 
-    /// Handles a chunk that was declared lost too early: the path reorders, perhaps by more than was assumed. Widens the reordering window,
-    /// once per round trip (RFC 8985 section 6.2 step 4).
+    /// Handles a chunk that was declared lost too early: the path reorders, perhaps by more than the reordering window. Widens the
+    /// reordering window, once per round trip (RFC 8985 section 6.2 step 4).
     pub(super) fn on_spurious(&mut self, round: u64) {
         self.persists = WIDENING_PERSISTS;
         if self.widened_in == Some(round) {
@@ -128,7 +129,8 @@ impl Rack {
         }
     }
 
-    /// Returns the permitted delay of a chunk behind one sent after it. `above` counts the chunks delivered out of order.
+    /// Returns the reordering window: the time that a chunk may arrive after a chunk that was sent later. `above` counts the chunks
+    /// delivered out of order.
     fn reordering_window(&self, above: impl FnOnce() -> usize) -> Duration {
         if !self.reordering_seen && above() >= DUP_THRESHOLD {
             return Duration::ZERO;

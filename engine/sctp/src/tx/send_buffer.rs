@@ -1,7 +1,9 @@
-//! Size of the send buffer, and the driver's requests for notice of room in it. RFC 9260 leaves the size to the implementation.
+//! Size of the send buffer, and the driver's requests to be notified when the buffer has room. RFC 9260 leaves the size to the
+//! implementation.
 //!
-//! The buffer is twice the sum of the congestion windows. So a message is always ready when a SACK makes room, and little data queues
-//! needlessly. The buffer stays below the configured maximum and shrinks when memory is short. Start at [`SendBuffer::tune`].
+//! The buffer is twice the sum of the congestion windows. So data is always ready when a SACK makes room in a window, and little more data
+//! waits in the buffer. The configured maximum limits the buffer. The buffer does not grow while memory is short, and shrinks when memory
+//! is full. Start at [`SendBuffer::tune`].
 
 use crate::memory::{FLOOR, Pressure};
 
@@ -11,7 +13,8 @@ const WINDOW_FACTOR: usize = 2;
 /// Number of bytes that a send buffer holds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
-    /// Bytes queued or in flight. Chunks that the peer holds behind a gap need no retransmission, so they do not block new messages.
+    /// Bytes queued or in flight. Chunks that gap blocks have acknowledged are not included. They need no retransmission, so they must not
+    /// block new messages.
     pub(crate) unacknowledged: usize,
     /// Bytes queued or held until the peer's cumulative acknowledgement.
     pub(crate) held: usize,
@@ -71,8 +74,8 @@ impl SendBuffer {
         self.max.saturating_sub(load.held)
     }
 
-    /// Returns whether a message of `length` bytes may be added. A message longer than the tuned buffer is accepted when the buffer is less
-    /// than half full. When memory is full, the buffer must be empty. Otherwise such a message could never be sent.
+    /// Returns whether a message of `length` bytes may be added. A message longer than the tuned buffer would never fit. So such a message
+    /// is accepted when the buffer is less than half full or, if memory is full, when the buffer is empty.
     pub(crate) fn takes(&self, length: usize, load: Load) -> bool {
         let is_low = 2 * load.unacknowledged < self.limit;
         let is_low = if self.pressure < Pressure::Full { is_low } else { load.unacknowledged == 0 };

@@ -1,8 +1,9 @@
 //! Transmissions on one path, in the order of sending.
 //!
-//! `Transmissions` holds them as bursts: runs of chunks that left at the same time. Each transmission is added once and removed once, so
-//! the cost of finding losses is constant per chunk. This module never sends and owns no chunks. [`Outstanding`](super::Outstanding) knows
-//! whether a transmission still counts. Invariant: bursts are sorted by time. Start at [`Transmissions::on_sent`].
+//! `Transmissions` holds the transmissions as bursts: runs of chunks that left at the same time. Each transmission is added once and
+//! removed once, so the cost of finding losses is constant per chunk. This module never sends and owns no chunks.
+//! [`Outstanding`](super::Outstanding) knows whether a transmission is still in flight. Invariant: bursts are sorted by time. Start at
+//! [`Transmissions::on_sent`].
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -16,7 +17,7 @@ use crate::memory::list;
 /// Run of consecutive chunks that were sent at the same time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Burst {
-    /// The first chunk that may still count.
+    /// The first chunk whose transmission may still be in flight.
     pub(super) first: Seq,
     /// The sequence after the last chunk.
     pub(super) end: Seq,
@@ -53,13 +54,13 @@ pub(super) struct Transmissions {
     /// Chunks acknowledged by gap blocks only.
     pub(super) above: usize,
     pub(super) rack: Rack,
-    /// Time at which T3 expired. `None` once a chunk is acknowledged, or once a chunk of the lost flight is sent on another path.
+    /// Time at which T3 expired. This is `None` after a chunk is acknowledged, or after a chunk of the lost flight is sent on another path.
     pub(super) timed_out_at: Option<Time>,
-    /// Number of chunks declared lost too early, as found since the last SACK.
+    /// Number of chunks that were declared lost too early. Counts the chunks found since the last SACK.
     pub(super) spurious: usize,
     pub(super) bursts: VecDeque<Burst>,
     delivery: Delivery,
-    /// Number of delivered bytes up to which samples are limited by the program.
+    /// Number of delivered bytes up to which rate samples count as limited by the program.
     app_limited_until: u64,
     round: u64,
     round_began: Time,
@@ -131,7 +132,7 @@ impl Transmissions {
         self.round
     }
 
-    /// Reports whether T3 expired so recently that an acknowledgement now cannot answer anything sent since.
+    /// Reports whether T3 expired so recently that an acknowledgement at `now` must answer a transmission from before the expiry.
     pub(super) fn timed_out_too_early(&self, now: Time) -> bool {
         self.timed_out_at.is_some_and(|at| self.rack.is_too_soon(now - at))
     }

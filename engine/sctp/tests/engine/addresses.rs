@@ -238,7 +238,8 @@ fn commands_that_make_no_sense_are_refused_with_a_reason() {
     assert_eq!(refused, Err(AddressError::NotNegotiated));
 }
 
-/// Returns the answer of `b` to an ASCONF that arrives from `source` and is signed with the peer's key.
+/// Sends `b` an ASCONF from `source`, signed with the peer's key. Returns the error code in `b`'s answer to each change, or `None` without
+/// an answer.
 fn answer_to(t: &mut Two, source: &str, offset: u32, changes: &[Parameter<'_>]) -> Option<Vec<Option<u16>>> {
     let forger = Forger::new(&t.world, KEY);
     let info = t.info(t.b);
@@ -290,7 +291,7 @@ fn the_last_the_source_and_a_strange_address_are_not_deleted() {
     for (n, (request, code)) in (2..).zip(single) {
         assert_eq!(answer_to(&mut t, "10.0.1.1", n, &[request]), Some(vec![Some(code)]));
     }
-    // After one request of a chunk has failed, the later requests of that chunk fail too.
+    // After a request has failed, the later requests in the same chunk fail too.
     let both = [delete("10.0.9.9"), delete("10.0.2.1"), add("10.0.3.1")];
     let expected = vec![Some(5), Some(0xa1), Some(0xa1)];
     assert_eq!(answer_to(&mut t, "10.0.1.1", 5, &both), Some(expected));
@@ -484,7 +485,7 @@ fn data_in_flight_from_a_removed_address_is_retransmitted_at_once() {
     t.world.run_for(seconds(1) / 10);
     assert!(t.talk(t.b).received.is_empty());
     change(&mut t, AddressChange::Remove(ip("10.0.1.1"))).unwrap();
-    // This is sooner than any timeout.
+    // Half a second is shorter than any timeout.
     t.world.run_for(seconds(1) / 2);
     assert_eq!(t.talk(t.b).received.len(), 3);
 }
@@ -521,12 +522,12 @@ fn an_address_of_another_association_stays_with_that() {
     let serial = AsconfSerial(peer_initial_tsn(&t));
     let asconf = Asconf { serial, address: ip("10.0.1.1"), parameters: Parameters::from(&parameters[..]) };
     let bytes = forger.packet((info.remote_port, info.local_port), info.local_tag, &[Chunk::Asconf(asconf)]);
-    // The peer did not send the request, so it must not get the answer.
+    // The real `a` did not send the request, so it must not get the answer.
     drop_all(&mut t.world, |names, _| names == "AUTH ASCONF-ACK");
     t.world.inject(t.b, route("10.0.1.2", "10.0.1.1"), &bytes);
     t.world.run_for(seconds(1));
     assert_eq!(wishes(&t, t.b), [AddressChange::Add(ip("10.0.9.1"))]);
-    // The other peer restarts. Its own association is replaced, not the one that claims its address.
+    // Host `c`, which owns the added address, restarts. Its own association is replaced, and the association of `a` stays.
     t.world.restart(c, endpoint);
     t.world.connect(c, t.b, Carrier::Ip, config(), Conversation::default());
     t.world.run_for(seconds(1));

@@ -291,8 +291,8 @@ fn another_type_can_be_agreed_on() {
     assert!(t.info(t.b).counters.advertisements_received > 20);
 }
 
-/// Sends a message in each state and checks whether the chunk is sent. The table of section 3.1 of the 2016 report lists "the states in
-/// which the chunk should be generated and sent".
+/// Sends a message in each state and checks whether the chunk is sent. The table of section 3.1 of "SCTP Sendbuffer Advertisement" (2016)
+/// lists "the states in which the chunk should be generated and sent".
 #[test]
 fn the_chunk_is_sent_in_the_states_that_send_data_and_in_no_others() {
     let _clear = InTheClear::begin();
@@ -309,7 +309,7 @@ fn the_chunk_is_sent_in_the_states_that_send_data_and_in_no_others() {
         subject.world().world.run_for(seconds(10));
         let after: Vec<_> = records(&mut subject).split_off(before);
         let expected = match state {
-            // Waiting data leaves now; data sent before is retransmitted.
+            // In these states, waiting data is sent, and unacknowledged data is retransmitted.
             StateName::Established | StateName::ShutdownPending | StateName::ShutdownReceived => true,
             StateName::Closed
             | StateName::CookieWait

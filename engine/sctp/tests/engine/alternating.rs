@@ -1,4 +1,4 @@
-//! Tests with two links of which exactly one works at a time: a path that has just come back is needed at once.
+//! Tests with two links of which exactly one works at a time: data must move at once to the path that has just come back.
 
 use std::time::Duration;
 
@@ -14,7 +14,8 @@ const MS: fn(u64) -> Duration = Duration::from_millis;
 /// Limit on the time without arrivals, for every length of turns.
 const LONGEST: Duration = Duration::from_millis(500);
 
-/// Creates two hosts with two links of 20 Mbit/s, 5 ms and 50 packets. On each link, both hosts have one address per family.
+/// Creates two hosts with two links of 20 Mbit/s, a delay of 5 ms per direction, and queues of 50 packets. On each link, both hosts have
+/// one address per family.
 pub(crate) fn joined(seed: u64, families: &[&str]) -> Two {
     let link = LinkConfig { delay: MS(5), rate: 20_000_000, queue_packets: 50, ..LinkConfig::default() };
     joined_by(seed, families, &link)
@@ -45,7 +46,7 @@ fn joined_by(seed: u64, families: &[&str], link: &LinkConfig) -> Two {
     t
 }
 
-/// Makes the links work in turn from now on for `long`, each turn lasting `period`.
+/// Makes the links work in turn for the time `long`, from now on. Each turn lasts `period`.
 fn take_turns(t: &mut Two, period: Duration, long: Duration) {
     let (mut at, links) = (t.world.now(), t.links.clone());
     let end = at + long;
@@ -124,8 +125,8 @@ fn a_transfer_and_a_talk_beside_it_go_on_while_links_take_turns() {
     }
 }
 
-/// Makes the first link carry packets only from `a` to `b`. `a` does not leave that path, because the other link brings the
-/// acknowledgements.
+/// Makes the first link carry packets only from `a` to `b`. `a` continues to send over this link, because the acknowledgements arrive over
+/// the other link.
 fn lead_one_way(t: &mut Two) {
     let (id, now) = (t.id(t.a), t.world.now());
     let patient = Timing { potentially_failed_max_retrans: None, path_max_retrans: 200, ..Timing::default() };
@@ -149,7 +150,7 @@ fn a_path_that_brings_data_but_takes_nothing_back_is_not_answered_by_for_long() 
     t.world.run_for(seconds(20));
     let rate = rate(&mut t);
     assert!(rate > 15_000_000, "{rate} bit/s");
-    // Nor does `b` probe the path again for each of the packets that the path brings.
+    // `b` does not probe the path for each packet that arrives on it.
     let before = t.info(t.b).paths[0].packets_sent;
     t.world.run_for(seconds(60));
     let sent = t.info(t.b).paths[0].packets_sent - before;
@@ -188,9 +189,9 @@ fn without_heartbeats_a_path_that_takes_nothing_back_is_not_answered_by_either()
     assert!(rate > 15_000_000, "{rate} bit/s");
 }
 
-/// Returns the longest silence of a stream of 1,200 bytes every 0.5 ms over a round trip of 20 ms. The links take turns of `period`
-/// milliseconds. Even seeds use both address families. Each change of turns comes up to 3 ms late, and both links work for half a
-/// millisecond then.
+/// Sends 1,200 bytes every 0.5 ms over links with a round trip of 20 ms, and returns the longest time without arrivals. The links take
+/// turns of `period` milliseconds. Even seeds use both address families. Each change of turns is up to 3 ms late. During the change, both
+/// links work for half a millisecond.
 fn silence_of_a_stream(seed: u64, period: u64) -> Duration {
     let families: &[&str] = if seed.is_multiple_of(2) { &[IPV4, IPV6] } else { &[IPV4] };
     let link = LinkConfig { delay: MS(10), rate: 100_000_000, queue_packets: 1_000, ..LinkConfig::default() };
@@ -222,10 +223,10 @@ fn silence_of_a_stream(seed: u64, period: u64) -> Duration {
     longest
 }
 
-/// Each seed needs one of these properties:
+/// Each seed passes only if the engine has one of these properties:
 ///
-/// - When a path becomes active, it is used to ask why another path is silent.
-/// - That question is sent even if the packet before it is short.
+/// - When a path becomes active, the engine uses it at once to ask the peer about a silent path.
+/// - The question is sent even if the preceding packet is short.
 /// - A silent path is used again as soon as a packet arrives on it.
 /// - Losses are found on a path that has only retransmitted.
 #[test]

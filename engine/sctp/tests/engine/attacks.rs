@@ -33,14 +33,14 @@ fn closed_of(t: &Two, host: HostId) -> Vec<Option<CloseReason>> {
 fn listing_an_address_does_not_keep_its_owner_out() {
     let _clear = InTheClear::begin();
     let mut t = two(1);
-    // With a second address, the owner cannot treat the attacker's association as its own and restart it.
+    // The owner announces a second address, so its INIT does not count as a restart of the attacker's association.
     t.world.host_mut(t.a).addresses.push("10.0.9.1".parse().unwrap());
     evil(&t).open(&mut t.world, &[EVIL, VICTIM]);
     t.connect(Conversation::default());
     t.world.run_for(seconds(1));
     assert_eq!(t.state(t.a), StateName::Established);
     assert_eq!(t.world.host(t.b).app.conversations.len(), 2);
-    // From now on packets from that address belong to the owner's association, so the owner may restart.
+    // From now on, packets from the owner's address belong to the owner's association, so the owner may restart.
     t.world.restart(t.a, EndpointConfig::default());
     t.connect(Conversation::default());
     t.world.run_for(seconds(1));
@@ -383,7 +383,7 @@ fn an_init_ack_with_a_guessed_tag_or_from_a_stranger_does_not_decide_whom_we_tal
 #[test]
 fn our_own_init_ack_is_read_as_such() {
     let _clear = InTheClear::begin();
-    // This checks the tools of this file against a real handshake.
+    // This test checks the helper functions of this file with a real handshake.
     let mut t = two_with(1, LinkConfig::default(), EndpointConfig::default());
     t.world.recording = true;
     t.connect_with(AssociationConfig::default(), Conversation::default());

@@ -1,7 +1,7 @@
 //! Tests of programs that send messages at a fixed rate, as telephone calls do, between hosts with busy processors.
 //!
-//! No packet is lost here, and the link is never full. The delay that a busy processor adds to a round trip is no network queue, so it must
-//! not delay messages. `cargo test -p sctp-engine --test engine busy -- --nocapture` prints the windows during the run.
+//! No packet is lost here, and the link is never full. A busy processor adds delay to a round trip. The engine must not take this delay for
+//! a network queue and hold messages back. `cargo test -p sctp-engine --test engine busy -- --nocapture` prints the windows during the run.
 
 use std::time::Duration;
 
@@ -61,8 +61,9 @@ impl Two {
     }
 }
 
-/// Returns the maximum backlog of either program in the last second, in milliseconds of its peer's messages. Other processes occupy both
-/// processors for nearly all of each `period` milliseconds. The second host's periods begin half a period later.
+/// Returns the maximum backlog of either program in the last second, expressed as the number of milliseconds in which the peer sends that
+/// backlog. Other processes occupy both processors for nearly all of each `period` milliseconds. The second host's periods begin half a
+/// period later.
 fn most_that_waits(period: u64) -> u64 {
     let mut t = signalling();
     let hosts = [(t.a, 0), (t.b, period / 2)];

@@ -117,7 +117,8 @@ fn small_messages_share_packets() {
 
 /// Finds a seed for an endpoint whose first association begins less than 1,000 TSNs before the wrap.
 fn seed_near_the_wrap() -> [u8; 32] {
-    // An earlier run of this search found `WRAP_SEED`. If the engine draws its numbers differently, the search continues from there.
+    // An earlier run of this search found `WRAP_SEED`. If a change of the engine gives this seed another TSN, the search continues from
+    // this seed.
     let begin = WRAP_SEED;
     for n in begin..begin + 100_000_000 {
         let mut seed = [0; 32];
@@ -208,7 +209,7 @@ fn a_window_closed_for_ten_minutes_fails_no_path_and_loses_nothing() {
     assert!(t.info(t.b).receive_buffered <= 1 << 20 | 1 << 17);
     let changes = t.events(t.a).into_iter().filter(|e| matches!(e, sctp::Event::PathChanged { .. })).count();
     assert_eq!(changes, 0, "{}", describe(&t.world));
-    // The next probe is due in 4.8 s. The window update makes it needless.
+    // The next window probe is due in 4.8 s. A window update arrives before, so the probe is needless.
     t.world.run_for(seconds(2));
     assert_eq!(t.talk(t.b).received_bytes, 4_000_000, "{}", describe(&t.world));
 }
@@ -359,7 +360,8 @@ fn after_losses_of_one_chunk(most: usize) -> Two {
     t
 }
 
-/// Returns an established sender after a SACK that acknowledges `ahead` TSNs it never sent, with `gaps`.
+/// Returns an established sender that has received a SACK with `gaps`. The SACK cumulatively acknowledges `ahead` TSNs that the sender
+/// never sent.
 fn after_sack(ahead: u32, gaps: &[GapBlock]) -> Two {
     let (mut t, tsn) = recorded(1, EndpointConfig::default());
     let sack = Sack {
@@ -407,7 +409,7 @@ fn in_flight_after(gaps: &[(u16, u16)]) -> usize {
 #[test]
 fn gap_blocks_may_come_in_any_order_and_impossible_ones_say_nothing() {
     let _clear = InTheClear::begin();
-    // Only the first of five messages is acknowledged, and any message that a valid block covers.
+    // The SACK acknowledges the first of five messages, and each message that a valid block covers.
     for nothing in [&[][..], &[(0, 0)], &[(1, 1)], &[(3, 2)], &[(1, 4)]] {
         assert_eq!(in_flight_after(nothing), in_flight_after(&[]), "{nothing:?}");
     }

@@ -12,8 +12,8 @@ use crate::support::{Two, a_route, b_route, describe, lose, messages, seconds, s
 const MS: fn(u64) -> Duration = Duration::from_millis;
 const CUBIC: CongestionAlgorithm = CongestionAlgorithm::Cubic;
 
-/// Returns a link of 20 Mbit/s with a round trip of 40 ms. Its queue holds three bandwidth-delay products, and marks packets above `mark`
-/// bytes.
+/// Returns a link of 20 Mbit/s with a round trip of 40 ms. Its queue holds three bandwidth-delay products. The queue marks packets while it
+/// holds more than `mark` bytes.
 fn marking(mark: Option<usize>) -> LinkConfig {
     LinkConfig {
         rate: 20_000_000,
@@ -135,7 +135,8 @@ fn a_mark_is_echoed_until_the_sender_has_said_that_it_reacted() {
     assert_eq!(codepoints(&t, "ECNE").len(), 0);
 }
 
-/// Returns the number of packets with CWR that a bulk transfer sends in two seconds over a marking link, and how many of them lack DATA.
+/// Runs two seconds of a bulk transfer over a marking link. Returns the number of packets with CWR, and the number of packets with CWR but
+/// without DATA.
 fn answers(advertisement: Option<SendBufferConfig>) -> (usize, usize) {
     let mut t = bulk(marking(Some(30_000)), AssociationConfig { advertisement, ..with(CUBIC) });
     t.world.run_for(seconds(2));

@@ -28,7 +28,7 @@ fn only_what_both_ends_offer_is_used_and_both_know_it() {
     }
 }
 
-/// Creates an association whose ends have these error detection methods, and records its packets.
+/// Creates an association whose ends announce these alternate error detection methods (zero checksum), and records its packets.
 fn with_methods(a: Option<u32>, b: Option<u32>) -> Two {
     let config = |zero_checksum| AssociationConfig { zero_checksum, ..AssociationConfig::default() };
     let endpoint = EndpointConfig { association: config(b), ..EndpointConfig::default() };

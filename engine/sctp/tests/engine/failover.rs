@@ -1,5 +1,5 @@
-//! Tests of quick failover between ends that have agreed on it. Silence raises doubt, other paths show the reason, and a failed path is
-//! watched before it carries data again.
+//! Tests of quick failover between ends that have agreed on it. Silence raises doubt about a path. Answers on other paths show whether the
+//! path has failed. A failed path must work for a while before it carries data again.
 
 use std::time::Duration;
 
@@ -18,7 +18,8 @@ pub(crate) fn config() -> AssociationConfig {
     AssociationConfig { timing: Timing::quick(), extensions, ..AssociationConfig::default() }
 }
 
-/// Creates two hosts joined by one link per one-way delay in milliseconds. Each link has a pair of addresses, and all paths are confirmed.
+/// Creates two hosts that are joined by one link for each entry of `delays`, its one-way delay in milliseconds. Each link has a pair of
+/// addresses, and all paths are confirmed.
 fn joined(delays: &[u64], conversation: Conversation) -> Two {
     joined_by_chance(1, delays, conversation)
 }
@@ -59,7 +60,7 @@ pub(crate) fn speak(t: &mut Two, times: usize) {
     }
 }
 
-/// Cuts or restores a link 30 ms later, when the last message has been acknowledged.
+/// Waits 30 ms, until the last message is acknowledged. Then cuts or restores a link.
 pub(crate) fn cut(t: &mut Two, link: usize, cut: bool) {
     t.world.run_for(MS(30));
     let (now, link) = (t.world.now(), t.links[link]);
@@ -67,7 +68,7 @@ pub(crate) fn cut(t: &mut Two, link: usize, cut: bool) {
     t.world.run_for(MS(1));
 }
 
-/// Makes `a` send without end, for two seconds at first.
+/// Makes `a` send without end, and runs the first two seconds.
 pub(crate) fn transfer(t: &mut Two) {
     let id = t.id(t.a);
     t.world.host_mut(t.a).app.conversations.get_mut(&id).expect("a conversation").bulk = 1 << 40;
@@ -173,7 +174,7 @@ fn a_packet_lost_on_a_path_that_works_goes_by_the_other_and_the_path_stays_in_us
 fn a_doubted_path_is_asked_even_while_its_data_timer_runs() {
     let mut t = idle(&[10, 10]);
     speak(&mut t, 20);
-    // The doubted path works, and only our own HEARTBEAT can show that.
+    // The doubted path works. The filter drops the peer's HEARTBEATs on it, so only an answer to our own HEARTBEAT can show that it works.
     let mut left = 1;
     t.world.set_filter(move |record| {
         let names = chunk_names(&record.packet);
@@ -208,7 +209,8 @@ fn where_nobody_answers_no_path_is_blamed_before_its_timer_expires() {
 #[test]
 //= rfc9260#6.4-5
 fn data_of_a_wrong_guess_is_resent_on_the_path_that_answers() {
-    // The first two links model two pairs of addresses on one link, and the third link is slower. So the quicker guess is wrong.
+    // The first two links fail together, as if they were two pairs of addresses on one link. The third link is slower. So the quicker of
+    // the two other paths is a wrong guess.
     let mut t = idle(&[5, 5, 20]);
     end_doubts(&mut t);
     transfer(&mut t);
@@ -217,14 +219,14 @@ fn data_of_a_wrong_guess_is_resent_on_the_path_that_answers() {
     cut(&mut t, 1, true);
     t.world.run_for(seconds(3));
     let silence = t.talk(t.b).longest_silence;
-    // The silence covers the timer, a HEARTBEAT and its answer, and the way to the other end behind a short queue. It covers no second
-    // timer.
+    // The limit on the silence is the sum of the timer, the round trip of a HEARTBEAT, and the delivery behind a short queue. A second
+    // timer would exceed the limit.
     assert!(silence < rto + MS(95), "{silence:?} with an RTO of {rto:?}");
     assert_eq!(in_use(&t), "10.0.3.1");
 }
 
-// Both directions are dead. If each end had to detect this alone, one detection would follow the other, because one end waits for the
-// other.
+// Both directions of the path are dead. `b` answers a message of `a`. If each end had to detect the failure itself, the detection of `b`
+// would begin only after the detection of `a`.
 #[test]
 fn an_answer_takes_the_path_that_the_question_came_by_when_the_usual_one_has_been_silent() {
     let mut t = idle(&[50, 50]);
@@ -314,7 +316,7 @@ fn a_link_that_goes_down_moves_data_at_once_and_one_that_comes_up_is_asked_at_on
     assert_eq!(t.info(t.a).paths[0].state, PathState::Active);
 }
 
-/// Creates two hosts as daemons set them up, with paths that begin with ten packets.
+/// Creates two hosts with the settings of daemons: the congestion window of each path begins with ten packets.
 fn joined_daemons() -> Two {
     let mut t = idle(&[10, 10]);
     let (now, id) = (t.world.now(), t.id(t.a));
@@ -338,7 +340,7 @@ pub(crate) fn stream_of(t: &mut Two, size: usize, pause: Duration, long: Duratio
     }
 }
 
-/// Resets the longest silence at `b`, which includes the time in which windows opened.
+/// Resets the longest silence at `b`. The value so far includes silences at the start, when windows were small.
 pub(crate) fn forget_silence(t: &mut Two) {
     let id = t.id(t.b);
     let talk = t.world.host_mut(t.b).app.conversations.get_mut(&id).expect("a conversation");
@@ -351,7 +353,7 @@ fn take_down(t: &mut Two) {
     t.world.host_mut(t.a).endpoint.set_local_link(now, id, local, false);
 }
 
-/// Removes `a`'s first address, as after the host has lost it.
+/// Removes `a`'s first address, as a driver does when the host has lost the address.
 fn take_address(t: &mut Two) {
     let (now, id, local) = (t.world.now(), t.id(t.a), "10.0.1.1".parse().expect("an address"));
     t.world.host_mut(t.a).endpoint.remove_local_address(now, id, local).expect("there is another");
@@ -393,7 +395,7 @@ fn only_data_that_the_kernel_refused_moves_to_the_other_path_at_once() {
     forget_silence(&mut t);
     let (now, local) = (t.world.now(), "10.0.1.1".parse().expect("an address"));
     t.world.at(now, Change::Unroutable(local, true));
-    // The host reports this a little later.
+    // The host reports the lost link 2 ms later.
     stream(&mut t, MS(2));
     take_down(&mut t);
     stream(&mut t, MS(500));
@@ -412,8 +414,8 @@ fn a_witness_report_on_a_silent_path_is_no_sign_of_its_life() {
     let (now, link) = (t.world.now(), t.links[0]);
     t.world.at(now, Change::CutBoth(link, true));
     stream(&mut t, MS(500));
-    // The path is doubted after 50 ms, and the answer on the other path arrives after 70 ms. The verdict comes by 80 ms, and data arrives
-    // 10 ms later.
+    // The path is doubted 50 ms after the cut, and the answer on the other path arrives 70 ms after the cut. The path is left by 80 ms
+    // after the cut, and data arrives 10 ms later.
     let silence = t.talk(t.b).longest_silence;
     assert!(silence < MS(95), "{silence:?}");
 }
@@ -426,8 +428,8 @@ fn a_talk_whose_packets_are_acknowledged_late_is_doubted_after_two_round_trips()
     let (now, link) = (t.world.now(), t.links[0]);
     t.world.at(now, Change::Cut(link, Direction::Forward, true));
     stream_of(&mut t, 64, MS(100), seconds(1));
-    // The last message before the cut arrived 50 ms after it was sent. The first message after the cut leaves on the other path after 200
-    // ms.
+    // The last message before the cut arrived 50 ms after it was sent. The first message after the cut leaves on the other path 200 ms
+    // after its first transmission.
     let silence = t.talk(t.b).longest_silence;
     assert!(silence < MS(305), "{silence:?}");
 }
@@ -471,7 +473,8 @@ fn data_lost_with_a_failed_link_is_retransmitted_after_a_round_trip() {
     stream(&mut t, MS(15));
     take_down(&mut t);
     stream(&mut t, MS(500));
-    // The last packet over the link arrives 5 ms before the host reports the failure. The rest arrives 10 + 20 ms after that report.
+    // The last packet over the link arrives 5 ms before the host reports the failure. The lost data arrives 30 ms after the report: it
+    // leaves after a round trip of 20 ms, and needs 10 ms to arrive.
     let silence = t.talk(t.b).longest_silence;
     assert!(silence < MS(37), "{silence:?}");
     t.world.run_for(MS(100));

@@ -118,7 +118,7 @@ fn stale_and_spent_cookies_are_strays_too() {
     assert_eq!(answers, 20);
 }
 
-/// Creates a listener with `addresses` more addresses and several extensions, and an unknown host of each address family.
+/// Creates a listener with `addresses` additional addresses and several extensions, and an unknown host of each address family.
 fn listener(addresses: usize) -> (World, Stranger, Stranger) {
     let extensions = Extensions::NONE
         .with(Extension::Auth)

@@ -1,5 +1,5 @@
-//! Packets signed by hand with the keys of a recorded association. This is a second implementation of RFC 4895 section 6.1, which uses only
-//! the recorded packets.
+//! Packets signed by hand with the keys of a recorded association. This second implementation of RFC 4895 section 6.1 uses only the
+//! recorded packets.
 
 use std::collections::BTreeMap;
 
@@ -15,25 +15,25 @@ use wire::{
 pub(crate) struct Forger {
     number: u16,
     key: Vec<u8>,
-    /// Key vectors by source port, if keys are by direction.
+    /// Key vector of each source port, if each direction has its own key.
     by_port: BTreeMap<u16, Vec<u8>>,
     /// Hash of INIT and INIT ACK.
     handshake: Vec<u8>,
 }
 
 impl Forger {
-    /// Signs with the shared key 1.
+    /// Creates a signer with the shared key 1, which both directions use.
     pub(crate) fn new(world: &World, shared: &[u8]) -> Forger {
         Forger { by_port: BTreeMap::new(), ..Forger::by_direction(world, shared) }
     }
 
-    /// Signs with the shared key 1, where keys are by direction.
+    /// Creates a signer with the shared key 1, from which each direction has its own key.
     pub(crate) fn by_direction(world: &World, shared: &[u8]) -> Forger {
         let without = Forger::without_key(world);
         Forger { number: 1, key: [shared.to_vec(), without.key.clone()].concat(), ..without }
     }
 
-    /// Signs with the empty key. The recorded INIT and INIT ACK hold all that this needs.
+    /// Creates a signer with the empty key. It needs only the recorded INIT and INIT ACK.
     pub(crate) fn without_key(world: &World) -> Forger {
         let (mut by_port, mut said) = (BTreeMap::new(), [[0; 32]; 2]);
         for record in &world.records {

@@ -1,6 +1,7 @@
 //! Tests of goodput in virtual time: the share of a link that congestion control uses.
 //!
-//! `cargo test -p sctp-engine --test engine goodput -- --nocapture` prints the measured values. The bounds are far below them.
+//! `cargo test -p sctp-engine --test engine goodput -- --nocapture` prints the measured goodputs. The bounds of the tests are far below
+//! these values.
 
 use std::time::Duration;
 
@@ -95,7 +96,7 @@ fn a_queue_that_fills_in_slow_start_makes_no_timeout() {
 fn where_a_tenth_is_lost_a_loss_tolerant_transfer_takes_a_fifth_more_than_the_link_at_most() {
     let took = |seed| slow_link(seed, CongestionAlgorithm::LossTolerant, 0, 0.1, 2_000_000).0;
     let mean = (1..=5).map(took).sum::<Duration>() / 5;
-    // Of each 1,500 bytes, 1,444 belong to the file.
+    // Of each IP packet of 1,500 bytes, 1,444 bytes are user data.
     let link = Duration::from_secs_f64(2_000_000.0 * 8.0 / 1.5e6 * 1500.0 / 1444.0);
     assert!(mean < link * 6 / 5, "{mean:?}, the link alone {link:?}");
 }

@@ -1,6 +1,6 @@
-//! Snapshot of the effect of each chunk, with the right tag, in each state. It may change only for a good reason.
+//! Snapshot of the effect of each chunk, with the right tag, in each state. A commit that changes the snapshot must give the reason.
 //!
-//! `UPDATE_GRID=1 cargo test -p sctp-engine --test engine state_grid` rewrites it.
+//! `UPDATE_GRID=1 cargo test -p sctp-engine --test engine state_grid` rewrites the snapshot.
 
 use sim::InTheClear;
 use std::fmt::Write;

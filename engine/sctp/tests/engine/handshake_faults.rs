@@ -489,7 +489,7 @@ fn a_stale_cookie_asks_for_no_more_than_the_round_trip_and_a_second() {
                 Ok(Parameter::CookiePreservative(ms)) => Some(ms),
                 _ => None,
             });
-            // The subject waited for up to 0.5 s.
+            // The round trip that the subject measured is up to 0.5 s.
             assert!(asked.is_some_and(|ms| (1000..=1500).contains(&ms)), "{asked:?}");
         }
         other => panic!("an INIT, not {other:?}"),

@@ -1,6 +1,7 @@
 //! Tests of a hostile peer: packets altered at random, with correct checksums and tags.
 //!
-//! The delivered data is then arbitrary. But no packet may make the engine panic, stop its timers, or exceed its limits on memory.
+//! The packets may change the delivered data in any way. No packet may make the engine panic, stop its timers, or exceed its limits on
+//! memory.
 
 use rand::RngExt;
 use rand_chacha::ChaCha12Rng;
@@ -43,7 +44,7 @@ fn world_of_lies(seed: u64) -> Two {
     t.world.set_filter(move |record| {
         if r.random_bool(often) { Fate::Replace(altered(&record.packet, &mut r)) } else { Fate::Pass }
     });
-    // Altered messages cannot be reassembled, so they are only counted.
+    // The content of altered messages cannot be predicted, so the programs count the messages and do not keep them.
     t.world.host_mut(t.b).app.template = Conversation { keeps: false, ..sends(messages(60, 2500, 3)) };
     let talk = Conversation {
         keeps: false,

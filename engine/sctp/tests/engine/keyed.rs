@@ -24,8 +24,8 @@ pub(crate) const MS: fn(u64) -> Duration = Duration::from_millis;
 const A: HostId = HostId(0);
 const B: HostId = HostId(1);
 const KEY: &[u8] = b"a key of more than sixteen bytes";
-/// Limit on the time until an end notices that its peer has lost its state or its host. It covers one second until the first question,
-/// eight questions at intervals of an RTO of 0.1 s, and the same time for a path to fail before.
+/// Limit on the time until an end notices that its peer has lost its state or its host. The limit covers one second until the first
+/// question, then the failure of a path, and then eight questions at intervals of one RTO (0.1 s).
 pub(crate) const NOTICED: Duration = Duration::from_millis(2500);
 
 /// Chunks that the daemon requires its peers to sign.
@@ -247,7 +247,7 @@ fn an_abort_without_a_signature_ends_no_association_and_a_signed_one_does() {
 #[test]
 fn an_abort_without_a_signature_ends_no_handshake_and_no_shutdown() {
     let _clear = InTheClear::begin();
-    // The filter drops the COOKIE ECHO of `a` in the meantime.
+    // The filter drops each COOKIE ECHO of `a` until the filter is cleared.
     let mut world = World::new(1);
     let [a, b] = ["10.0.1.1", "10.0.1.2"].map(|address| world.add_host(&[address], endpoint(keyed())));
     let link = world.add_link(LinkConfig::default());
@@ -263,7 +263,8 @@ fn an_abort_without_a_signature_ends_no_handshake_and_no_shutdown() {
         engine.associations().all(|id| engine.state(id) == Some(StateName::CookieEchoed))
     };
     assert!(t.world.run_until(limit, is_answered));
-    // After the filter is cleared, the next COOKIE ECHO leaves shortly after the last waiting period for answers has begun.
+    // The ABORT makes `a` check whether `b` still answers. The filter is cleared near the end of this check, so only the last COOKIE ECHO
+    // gets an answer.
     let tag = t.info(a).local_tag;
     t.inject_to_a(tag, &[abort()]);
     t.world.run_for(MS(650));
@@ -421,7 +422,7 @@ fn icmp_that_nobody_has_reason_for_neither_ends_an_association_nor_moves_its_dat
     assert_eq!(by_second(&t), before, "data stays where it was");
     assert!(during > 15_000_000, "{during} bit/s");
 
-    // Without a key, ICMP is believed at once, unless a packet arrived on the path within an RTO.
+    // Without a key, ICMP is believed at once, unless a packet has arrived on the path within the last RTO.
     let mut t = idle(unkeyed());
     for _ in 0..20 {
         t.world.run_for(MS(100));
@@ -598,7 +599,7 @@ fn somebody_who_goes_on_forging_makes_us_send_less_than_he_sends() {
         let more = sent_by_b(&t, from).saturating_sub(usual);
         assert!(more > 0 && more < forged, "{more} bytes more, for {forged} forged ones");
 
-        // With only a few forged packets, the answers are no more than three times as long.
+        // With only a few forged packets, the total length of the answers is at most three times the length of the forged packets.
         let mut t = idle(keyed());
         let from = t.world.records.len();
         for _ in 0..5 {
@@ -629,7 +630,8 @@ fn a_peer_that_asks_for_fewer_signatures_or_none_is_served_and_noticed_when_it_i
             let counters = t.info(host).counters;
             assert_eq!((counters.auth_failed, counters.unauthenticated), (0, 0));
         }
-        // A chunk stays unsigned if the other end does not require its signature. An unsigned ABORT only makes the receiver ask.
+        // A chunk stays unsigned if the other end does not require its signature. After an unsigned ABORT, the receiver first asks the peer
+        // whether the association has ended.
         let (now, a, id) = (t.world.now(), t.a, t.id(t.a));
         t.world.host_mut(a).endpoint.abort(now, id, sctp::AbortCause::user("enough"));
         t.world.run_for(NOTICED);
@@ -724,7 +726,8 @@ fn one_unsigned_abort_in_a_short_outage_ends_nothing() {
     }
 }
 
-/// `a` loses its address and gets another one. An observer replays the ASCONF from its own address, and the copy arrives first.
+/// `a` loses its address and gets another one. An observer sends a copy of `a`'s ASCONF from the observer's own address. The copy arrives
+/// before the original.
 #[test]
 fn a_move_that_somebody_else_repeats_first_leads_to_the_peer_all_the_same() {
     let _clear = InTheClear::begin();

@@ -1,5 +1,5 @@
-//! Tests of the links of addresses. Failover prefers a path that shares no link with the failed one. The links are known, or one end has
-//! only one address.
+//! Tests of the links of addresses. Failover prefers a path that shares no link with the failed path. In some tests, the driver sets the
+//! link of each address. In the other tests, one end has only one address.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ const NEAR: [[&str; 2]; 2] = [["10.0.1.1", "fd00:1::1"], ["10.0.2.1", "fd00:2::1
 const FAR: [&str; 2] = ["10.1.0.1", "fd01::1"];
 
 /// Creates a host with an address of each family on each of two links, and a host with one address of each family that both links reach.
-/// The host with two links sends the INIT if `has_links` is set, and the other one if not. Paths over IPv6 are faster.
+/// The host with two links sends the INIT if `has_links` is set. Otherwise the other host sends the INIT. Paths over IPv6 are faster.
 fn dual_stack(has_links: bool) -> Two {
     let mut world = World::new(3);
     let endpoint = EndpointConfig { association: config(), ..EndpointConfig::default() };
@@ -140,7 +140,7 @@ fn losses_near_the_host_with_one_address_keep_no_data_on_a_backup_and_do_not_mov
         stream_of(&mut t, 1200, MS(3), seconds(200));
         let told = reasons(&t, t.a);
         let fled = told.iter().filter(|reason| matches!(reason, PathReason::Loss { .. })).count();
-        // Sometimes a timeout of RFC 9260 also moves data, and the path must then prove itself again.
+        // Sometimes a timeout of RFC 9260 also moves data. Then the path must work for a while before data returns.
         assert!(fled <= 1, "seed {seed}, {is_backup}: {told:?} in 200 s");
         let sent = t.info(t.a).paths.iter().map(|path| path.bytes_sent).collect::<Vec<_>>();
         assert!(sent[0] > sent[1], "seed {seed}, {is_backup}: {sent:?} bytes, {told:?}");

@@ -1,5 +1,5 @@
-//! Tests of packets that wait in the sender's own host. The driver reports their number of bytes, and the window stays just large enough to
-//! keep the link busy.
+//! Tests of packets that wait in the sender's own host. The driver reports the number of waiting bytes. The congestion window must stay
+//! just large enough to keep the link busy.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ const MS: fn(u64) -> Duration = Duration::from_millis;
 const ALL: [CongestionAlgorithm; 3] =
     [CongestionAlgorithm::Cubic, CongestionAlgorithm::Rfc9260, CongestionAlgorithm::LossTolerant];
 
-/// About twice the round trip that results from 20 ms and a queue of 64 KiB at 2 Mbit/s.
+/// Limit on the smoothed round trip. It is about twice the sum of 20 ms and the time that 64 KiB of queue take at 2 Mbit/s.
 const BOUND: Duration = Duration::from_millis(600);
 
 /// Creates hosts of which `a` sends without end, over a link of this rate with a round trip of 20 ms. The queue drops nothing.

@@ -108,8 +108,8 @@ fn losses_of_queues_that_overflow_move_no_data() {
 fn a_path_that_has_just_failed_does_not_take_data_back_by_answering_first() {
     let mut t = idle(&[2, 30]);
     stream(&mut t, MS(500));
-    // The first path drops everything except HEARTBEATs from the second one on. It is left, and its answer arrives long before the other
-    // path's answer.
+    // The first path drops its first HEARTBEAT and all packets that are not HEARTBEATs. So data leaves this path. The answer to a later
+    // HEARTBEAT on it arrives long before an answer on the slower path.
     let mut asked = 0;
     t.world.set_filter(move |record| {
         let names = chunk_names(&record.packet);
@@ -141,7 +141,7 @@ fn a_path_that_is_asked_seldom_is_trusted_only_after_eight_answers() {
 fn a_path_of_which_heartbeats_are_lost_now_and_then_gets_no_data_back() {
     for seed in 1..=5 {
         let mut t = two_links(seed);
-        // Only every seventh HEARTBEAT is lost, so only HEARTBEATs can reveal the losses.
+        // The first path loses every seventh HEARTBEAT and nothing else, so only HEARTBEATs can reveal the losses.
         let mut asked = 0;
         t.world.set_filter(move |record| {
             let is_asked =

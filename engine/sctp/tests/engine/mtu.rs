@@ -10,7 +10,7 @@ use crate::support::{Two, UDP, a_route, describe, messages, seconds, sends, send
 
 const MS: fn(u64) -> Duration = Duration::from_millis;
 
-/// Returns a link with a round trip of 20 ms that drops too long packets without a report.
+/// Returns a link with a round trip of 20 ms that drops packets of more than `mtu` bytes without a report.
 fn silent(mtu: usize) -> LinkConfig {
     LinkConfig { mtu, reports_mtu: false, ..LinkConfig::default() }
 }
@@ -139,7 +139,7 @@ fn chunks_cut_for_a_larger_mtu_get_through_a_black_hole_even_as_the_last_ones() 
     let (a, id) = (t.a, t.id(t.a));
     let talk = t.world.host_mut(a).app.conversations.get_mut(&id).unwrap();
     *talk = Conversation { progress: talk.progress.clone(), ..sends_then_closes(messages(3, 1440, 1)) };
-    // The fragments are also lost at first, so their delivery takes tail-loss probes and T3.
+    // The filter also drops the first eight packets with fragments, so the delivery needs tail-loss probes and T3.
     let mut losses = 8;
     t.world.set_filter(move |record| {
         let is_lost = losses > 0 && chunk_names(&record.packet).contains("DATA");
@@ -281,7 +281,8 @@ fn a_black_hole_is_found_within_seconds_where_losses_had_made_doubts_needless_fo
         assert!(path(&t).mtu <= 1400, "seed {seed}");
         t.talk(t.b).longest_silence
     };
-    // One packet in ten is lost, and the timers of RFC 9260 double from one second. Sometimes all attempts in a row are lost.
+    // One packet in ten is lost, and the timers of RFC 9260 double from one second. In a few runs, several attempts in a row are lost, so
+    // no limit applies to the four longest silences.
     let mut silences: Vec<Duration> = (1..=40).map(silence).collect();
     silences.sort();
     assert!(silences[20] < seconds(3) && silences[35] < seconds(7), "{silences:?}");

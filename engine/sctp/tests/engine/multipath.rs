@@ -28,7 +28,7 @@ fn link(mbit: u64, rtt_ms: u64) -> LinkConfig {
     }
 }
 
-/// Returns a link whose queue holds everything that the buffers let out, so it loses nothing.
+/// Returns a link with an unlimited queue, which loses nothing.
 fn roomy(mbit: u64, rtt_ms: u64) -> LinkConfig {
     LinkConfig { queue_bytes: usize::MAX, ..link(mbit, rtt_ms) }
 }
@@ -392,7 +392,7 @@ fn with_redundant_paths_the_death_of_one_delays_nothing() {
 fn with_redundant_paths_a_loss_on_one_delays_nothing() {
     let lossy = |rtt_ms| LinkConfig { loss: sim::Loss::Uniform(0.05), ..link(20, rtt_ms) };
     let links = [lossy(30), lossy(40)];
-    // In one of 400 messages both copies are lost. Messages behind it also wait, so about one in 100 is delayed.
+    // About one message in 400 loses both copies. The next messages of the stream wait for it, so about one message in 100 is delayed.
     let p98 = |multipath| percentile(latencies(multipath, &links, 3000, false), 98);
     assert!(p98(ALL) <= 30, "{} ms", p98(ALL));
     assert!(p98(BOTH) >= 40, "{} ms without copies", p98(BOTH));

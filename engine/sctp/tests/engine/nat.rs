@@ -11,7 +11,8 @@ use crate::support::{Two, UDP, describe, messages, seconds};
 
 /// Durations of the outages, in seconds.
 const OUTAGES: [u64; 5] = [5, 15, 60, 200, 600];
-/// Limit on the time after an outage until both ends receive data. It is RTO.Max, the interval of attempts during an outage, plus a margin.
+/// Limit on the time after an outage until both ends receive data. During an outage, attempts are up to one RTO.Max (5 s) apart. The limit
+/// adds a margin of one second.
 const RECOVERY: Duration = Duration::from_secs(6);
 /// Number of messages that each end sends, and the length of each in bytes. They take 1.6 s at the links' rate.
 const COUNT: usize = 400;
@@ -38,8 +39,8 @@ const SITES: [Site; 6] = [
     Site { inner: 2, boxes: 2, outer: 2 },
 ];
 
-/// Returns three NATs: that of Linux, one that does only what RFC 4787 requires, and one that forgets early. The third one has other hosts
-/// at the inner addresses.
+/// Returns three NATs: the NAT of Linux, a NAT that does only what RFC 4787 requires, and a NAT that also forgets flows early. The third
+/// one has other hosts at the inner addresses.
 fn boxes() -> [NatConfig; 3] {
     let linux = NatConfig::default();
     let least = NatConfig { keeps_by_inbound: false, preserves_ports: false, ..linux };
@@ -103,8 +104,8 @@ fn numbers(t: &Two) -> [usize; 2] {
     [t.a, t.b].map(|host| t.talk(host).received.len())
 }
 
-/// Makes each end send messages, begins an outage half a second later, and sends one more message at its end. `forgets` is the time after
-/// which the NATs lose their memory.
+/// Makes each end send messages, begins an outage half a second later, and sends one more message at the end of the outage. `forgets` is
+/// the time after which the NATs lose their memory.
 fn go_through(site: Site, nat: NatConfig, counts: [usize; 2], outage: Duration, forgets: Option<Duration>) {
     let what = || format!("{site:?}, {nat:?}, messages {counts:?}, {outage:?}");
     let (mut t, nats) = behind(site, nat, Conversation::default(), Conversation::default());

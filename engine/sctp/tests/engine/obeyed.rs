@@ -298,7 +298,7 @@ fn acknowledged_data_begins_the_count_of_errors_anew() {
     t.world.host_mut(t.b).app.template.keeps = false;
     t.world.checks = false;
     t.run_to_established();
-    // The total number of timeouts is far above Association.Max.Retrans, but never as many come in a row.
+    // The total number of timeouts exceeds Association.Max.Retrans. The number of timeouts in a row never exceeds it.
     for n in 0..8 {
         let now = t.world.now();
         t.world.at(now + seconds(2), Change::CutBoth(t.links[0], true));

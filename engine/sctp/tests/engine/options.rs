@@ -71,7 +71,7 @@ fn a_path_has_heartbeats_at_its_own_interval_or_none() {
     let mut t = two_links();
     let every = Heartbeats::Every(seconds(4));
     t.set_options(SECOND, PathOptions { heartbeats: every, ..PathOptions::default() }).unwrap();
-    // The interval is 4 s plus or minus the RTO of 1 s.
+    // The mean interval is 5 s: 4 s, plus the RTO of 1 s with jitter.
     assert!((70..=90).contains(&t.probes_in(400)));
     t.set_options(SECOND, PathOptions { heartbeats: Heartbeats::Off, ..PathOptions::default() }).unwrap();
     assert_eq!(t.probes_in(1000), 0);

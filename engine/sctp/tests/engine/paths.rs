@@ -186,7 +186,8 @@ fn an_idle_association_sends_heartbeats_at_their_interval_and_no_storm() {
     t.world.run_for(seconds(100));
     let before = t.world.packets();
     t.world.run_for(seconds(3000));
-    // Each of the two hosts has 8 paths, of which 4 answer. Each path gets one HEARTBEAT in about 31 to 91 s.
+    // Each of the two hosts has 8 paths, of which 4 answer. A path that answers gets a HEARTBEAT about every 31 s. Other paths get
+    // HEARTBEATs at intervals of up to about 91 s.
     let sent = t.world.packets() - before;
     assert!((1000..2400).contains(&sent), "{sent} packets in 3,000 s");
 }
@@ -387,7 +388,8 @@ fn a_quick_timing_makes_failover_quick() {
     t.world.at(now, Change::CutBoth(t.links[0], true));
     t.world.run_for(seconds(10));
     let silence = t.talk(t.b).longest_silence;
-    // The link has a queue. The silence covers T3, or a probe and the time for its answer, and then the way to the other end.
+    // The limit on the silence has two parts. The first part is the longer one of two times: T3, or a tail-loss probe and its answer. The
+    // second part is the delivery through the queue of the link.
     let expected = path.rto.max(path.srtt.unwrap() * 13 / 4) + Duration::from_millis(50);
     assert!(silence <= expected, "silence of {silence:?}, expected {expected:?}");
     assert!(expected < Duration::from_secs(1));

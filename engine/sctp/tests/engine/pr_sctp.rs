@@ -110,8 +110,8 @@ fn a_lost_forward_tsn_is_sent_again() {
 #[test]
 fn a_message_given_up_while_a_part_of_it_is_sent_again_leaves_no_timer() {
     let _clear = InTheClear::begin();
-    // The first message measures the round trip. The second fragment of the second message is sent again as a probe. When its first
-    // fragment is due again after a timeout, the message is abandoned.
+    // The first message measures the round trip. The second fragment of the second message is sent again as a probe. When a timeout would
+    // make the first fragment of this message leave again, the message is abandoned.
     let outgoing = [messages(1, 100, 1), messages(1, 2000, 1)].concat();
     let talk = limited(Reliability::Retransmissions(1), outgoing);
     let mut t = start(1, LinkConfig::default(), &config(PARTIAL), talk);

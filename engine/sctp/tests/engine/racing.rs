@@ -33,7 +33,7 @@ fn two_paths() -> Two {
     Two { world, a, b, links }
 }
 
-/// Creates two hosts with two links each, of which the first one carries nothing. The client first knows only the first path.
+/// Creates two hosts with two links. The first link drops all packets. At first, the client knows only the path over the first link.
 fn opening_on_a_dead_path() -> (Two, AssociationId) {
     let mut t = two_paths();
     let first = a_route();

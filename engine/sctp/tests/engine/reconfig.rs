@@ -175,7 +175,7 @@ fn incoming_streams_are_reset_by_the_peer_that_sends_on_them() {
         assert_eq!(heard(&t, t.b), [was_reset(StreamDirection::Outgoing, streams, DONE)]);
         let zeros = numbers(&t, t.b).iter().filter(|n| n.1 == 0).count();
         assert_eq!(zeros, if streams.is_empty() { 8 } else { 5 });
-        // The peer answers with its own request, and sends no result.
+        // The peer answers with its own Outgoing SSN Reset Request, and sends no Re-configuration Response.
         assert_eq!(results(&t, 0, "10.0.1.2"), []);
     }
 }

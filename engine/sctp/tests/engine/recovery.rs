@@ -56,7 +56,7 @@ fn cwnd(info: &AssociationInfo) -> usize {
 }
 
 /// Sends `messages_sent` messages, each in its own packet. Each message in the range `lost` is lost `times` times. Returns the hosts after
-/// the last arrival, and the time of the beginning.
+/// the last arrival, and the time at which the first message left.
 fn after_losing_the_tail(messages_sent: usize, lost: std::ops::Range<u32>, times: usize) -> (Two, Time) {
     let mut t = path(100, CongestionAlgorithm::Cubic);
     t.connect_with(config(CongestionAlgorithm::Cubic), Conversation::default());
@@ -134,7 +134,8 @@ fn a_retransmission_that_is_lost_is_found_in_a_round_trip_while_data_flows() {
     let info = t.info(t.a);
     assert_eq!(info.counters.timeouts, 0);
     let silence = t.talk(t.b).longest_silence;
-    // The chunk is lost three times, which costs three round trips. The queue may double each of them, and each one takes a quarter more.
+    // The chunk is lost three times, and each loss costs a round trip. The queue may double each round trip, and the reordering window adds
+    // a quarter of the round trip.
     assert!(silence > before && silence < MS(750), "silence of {silence:?}");
 }
 
@@ -152,7 +153,8 @@ fn packets_that_are_8_ms_late_cost_neither_window_nor_copies() {
     assert!(t.info(t.b).counters.data_duplicate < 10, "{} copies", t.info(t.b).counters.data_duplicate);
 }
 
-/// Delays one packet of a steady flow by `late`. Returns the window before and at the end, and the number of undone recoveries.
+/// Delays one packet of a steady flow by `late`. Returns the congestion window before the delay and at the end, and the number of undone
+/// recoveries.
 fn after_one_late_packet(late: Duration) -> (usize, usize, u64) {
     let mut t = bulk(40, CongestionAlgorithm::Cubic);
     t.world.run_for(seconds(1));
@@ -184,8 +186,8 @@ fn a_recovery_that_was_needless_is_undone_and_the_window_is_as_before() {
     assert!(after >= before, "{after} after {before}");
 }
 
-/// Holds all SACKs from second 2 on until `release`. Runs until 100 ms after the expiry of T3. Returns the time of the expiry, the state
-/// before, and the hosts.
+/// Holds all SACKs from second 2 on until `release`. Runs until 100 ms after the expiry of T3. Returns the time of the expiry, the state at
+/// second 2, and the hosts.
 fn with_sacks_held_until(release: Time) -> (Time, AssociationInfo, Two) {
     let mut t = bulk(40, CongestionAlgorithm::Cubic);
     t.world.run_for(seconds(2));
@@ -205,7 +207,7 @@ fn with_sacks_held_until(release: Time) -> (Time, AssociationInfo, Two) {
 #[test]
 fn a_timeout_that_was_needless_is_undone_too() {
     let (expired, _, _) = with_sacks_held_until(Time::from_nanos(60_000_000_000));
-    // The held SACKs arrive 5 ms after T3 has expired. This is sooner than any answer could arrive.
+    // The held SACKs arrive 5 ms after T3 has expired. An answer to a packet that left after the expiry could not arrive so soon.
     let (again, before, t) = with_sacks_held_until(Time::from_nanos(expired.as_nanos() - 15_000_000));
     assert_eq!(again, expired);
     let info = t.info(t.a);

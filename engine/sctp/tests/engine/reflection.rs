@@ -62,7 +62,7 @@ fn ports_of(packet: &[u8]) -> (u16, u16) {
     (u16::from_be_bytes([packet[0], packet[1]]), u16::from_be_bytes([packet[2], packet[3]]))
 }
 
-/// Returns a packet of this end, changed as if its peer had sent it.
+/// Returns a copy of a host's packet, changed as if the host's peer had sent it.
 fn mirrored(packet: &[u8], tag: u32) -> Vec<u8> {
     let (source, destination) = ports_of(packet);
     let mut bytes = packet.to_vec();
@@ -70,7 +70,8 @@ fn mirrored(packet: &[u8], tag: u32) -> Vec<u8> {
     with_ports(&bytes, destination, source)
 }
 
-/// Returns to `b` the packets of these kinds that it has sent over the first link since record `since`.
+/// Delivers to `b` copies of its own packets as if `a` had sent them. Copies the packets of these kinds that `b` has sent over the first
+/// link since record `since`.
 fn mirror(t: &mut Two, since: usize, kinds: &[&str]) {
     let Some(id) = t.world.host(t.b).endpoint.associations().next() else { return };
     let tag = t.world.host(t.b).endpoint.info(id).expect("it is there").local_tag;
@@ -81,8 +82,8 @@ fn mirror(t: &mut Two, since: usize, kinds: &[&str]) {
     }
 }
 
-/// Makes `b` connect to `a`, and returns each of its packets to it as if from `a`. Returns the hosts, and the number of associations that
-/// are up at `b`.
+/// Makes `b` connect to `a`, and delivers an unchanged copy of each packet of `b` to `b`, as if `a` had sent the packet. Returns the hosts,
+/// and the number of associations that are up at `b`.
 fn self_talk(count: u8, a_lives: bool) -> (Two, usize) {
     let mut t = hosts(7, count);
     if !a_lives {
@@ -125,7 +126,8 @@ fn no_host_that_has_the_key_is_made_to_talk_to_itself() {
     }
 }
 
-/// An attacker on the path delivers the packets from `b` to port 7 of `a` also to port 8, before the original.
+/// `b` connects to port 7 of `a`. An attacker on the path sends a copy of each packet of `b` to port 8, and the copy arrives before the
+/// original.
 #[test]
 fn no_connection_is_led_to_another_port() {
     let _clear = InTheClear::begin();
@@ -196,13 +198,13 @@ fn heartbeats_that_come_back_hide_no_peer_that_is_gone() {
 #[derive(Clone, Copy, PartialEq)]
 enum Sent {
     Nothing,
-    /// HEARTBEATs and answers of this host, returned on that path. The peer answers on the other path.
+    /// Copies of this host's own HEARTBEATs and HEARTBEAT ACKs, delivered on the dead path. The peer answers on the other path.
     Mirrored,
     /// Packets that need no signature.
     Noise,
 }
 
-/// Counts the checks, out of 5,000, at which the path over a dead link counts as active.
+/// Returns the number of checks, out of 5,000, in which the path over a dead link is in the state active.
 fn looks_alive(sent: Sent) -> usize {
     let mut t = two_links(keyed(), keyed());
     give_bulk(&mut t, HostId(1));

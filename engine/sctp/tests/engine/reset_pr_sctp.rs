@@ -100,8 +100,8 @@ fn play(seed: u64) -> (usize, u64) {
     (t.events(t.a).iter().filter(is_done).count(), abandoned)
 }
 
-/// Seeds of worlds in which messages were once lost or late. A FORWARD TSN named a number from before a reset. The peer had performed that
-/// reset, and its answer was still on the way.
+/// Seeds that failed once, because messages were lost or late. The cause was a FORWARD TSN with a message number from before a reset. The
+/// peer had already performed this reset, and the peer's answer was still on the way.
 const ONCE_FAILED: [u64; 10] = [203, 3093, 4729, 6823, 11787, 12482, 14001, 17497, 19445, 21352];
 
 #[test]

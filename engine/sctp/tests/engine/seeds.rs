@@ -32,7 +32,7 @@ const SCHEDULERS: [Scheduler; 6] = [
     Scheduler::WeightedFair,
 ];
 
-/// Seeds beyond the usual ones that failed once. They are always played.
+/// Seeds above the usual range that failed once. Every run without `SIM_SEED` plays them.
 const KEPT: [u64; 12] = [
     1_008_754, 3_013_617, 3_014_375, 3_031_556, 3_101_143, 7_019_264, 8_011_141, 8_012_045, 8_013_893,
     8_019_179, 8_019_201, 11_009_769,
@@ -43,7 +43,7 @@ const KEPT: [u64; 12] = [
 enum Expected {
     /// Everything arrives, and both sides close gracefully.
     Delivered,
-    /// All paths are cut forever. Each side reports this, or has ended before.
+    /// All paths are cut forever. Each side reports the loss of contact, or has ended its association before.
     Broken,
 }
 
@@ -140,14 +140,14 @@ fn random_config(r: &mut ChaCha12Rng) -> AssociationConfig {
         rto_initial: rto_min * 2,
         sack_delay: rto_min.min(Duration::from_millis(r.random_range(10..200))) / 2,
         heartbeat_interval: Duration::from_millis(r.random_range(500..30_000)),
-        // Paths share links here, so they fail together. Together they use up the association's error count.
+        // Paths share links here, so they fail together, and their errors add up in the error count of the association.
         association_max_retrans: 20,
         doubts_silence: r.random_bool(0.5),
         loss_max: r.random_bool(0.5).then_some(5),
         primary_return: Duration::from_millis(r.random_range(0..2000)),
         ..Timing::default()
     };
-    // This value needs no random draw, so each seed keeps its world.
+    // This value takes no number from the random generator, so the later random choices of each seed stay the same.
     let timing = Timing { delay_max: timing.loss_max.map(|_| Duration::from_millis(500)), ..timing };
     AssociationConfig {
         timing,
@@ -248,7 +248,8 @@ fn run(seed: u64, t: &mut Run) {
     judge(seed, t, expected);
 }
 
-/// Plans cuts of links: none, one for a while, one or both directions of one forever, or all of them forever. Returns the expected end.
+/// Plans cuts of links: no cut, a cut of one link for a while, a cut of one or both directions of a link forever, or a cut of all links
+/// forever. Returns the expected end.
 fn plan_cuts(r: &mut ChaCha12Rng, t: &mut Run) -> Expected {
     let now = t.world.now();
     let mut after = |most: u64| now + Duration::from_millis(r.random_range(0..most));
@@ -323,8 +324,8 @@ fn plan_more(r: &mut ChaCha12Rng, t: &mut Run) {
     }
     if r.random_bool(0.15) {
         let host = [t.a, t.b][r.random_range(0..2)];
-        // The jump is short compared with the shutdown guard timer. A clock that fell back stands still for the same time, and so do all
-        // timers.
+        // The jump is short compared with the shutdown guard timer. A clock that falls back stands still until its old time is reached, and
+        // so do all timers.
         let by = Duration::from_millis(r.random_range(1..60_000));
         let at = now + Duration::from_millis(r.random_range(0..3000));
         t.world.at(at, Change::Jump(host, by));
@@ -373,7 +374,7 @@ fn judge(seed: u64, t: &Run, expected: Expected) {
             Expected::Delivered => {
                 assert_eq!(closed, CloseReason::Graceful, "seed {seed}\n{}", describe(&t.world));
             }
-            // An end that has given up the other one sends it an ABORT when a packet arrives from there again.
+            // An end that has given up its peer answers the peer's next packet with an ABORT.
             Expected::Broken
                 if closed_at(&t.world, other) == Some(CloseReason::LostContact)
                     && matches!(closed, CloseReason::PeerAborted(_)) => {}
@@ -386,8 +387,8 @@ fn judge(seed: u64, t: &Run, expected: Expected) {
     }
 }
 
-/// Compares sent and received messages: ordered ones in the order of each stream, unordered ones each once. With `whole`, all must have
-/// arrived.
+/// Compares sent and received messages: ordered ones in the order of each stream, unordered ones each once. If `whole` is set, all messages
+/// must have arrived.
 fn compare(seed: u64, sender: &str, sent: &[Outgoing], talk: &Conversation, whole: bool) {
     let mut streams: BTreeMap<u16, (Vec<_>, Vec<_>)> = BTreeMap::new();
     for m in sent.iter().filter(|m| !m.unordered) {

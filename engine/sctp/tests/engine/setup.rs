@@ -23,7 +23,8 @@ fn init<'a>(tag: u32, parameters: &'a [Parameter<'a>]) -> Chunk<'a> {
     })
 }
 
-/// Opens and closes an association while the first `count` packets with the chunk `name` are lost. Returns the time that this takes.
+/// Opens and closes an association while the first `count` packets with the chunk `name` are lost. Returns the time from the start to the
+/// end of the association.
 fn opens_although_lost(name: &'static str, count: usize) -> Duration {
     let mut t = two(1);
     lose(&mut t.world, name, count);

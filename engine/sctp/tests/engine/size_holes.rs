@@ -29,7 +29,7 @@ fn busy(seed: u64, families: &[&str]) -> Two {
     talk(&mut t, seconds(1));
     transfer(&mut t);
     talk(&mut t, seconds(2));
-    // The moment depends on the seed.
+    // The seed shifts the time at which the test continues.
     t.world.run_for(MS(seed * 37));
     t
 }
@@ -45,8 +45,8 @@ fn go_on(t: &mut Two, long: Duration) -> Duration {
     longest_silence(t)
 }
 
-/// Address families, of which the first carries the data, and the MTUs to which the links fall one after the other. Each case leaves paths
-/// that carry the minimum size of their family: 576 bytes for IPv4, 1,280 bytes for IPv6.
+/// Cases: the address families, and the successive MTUs of all links. The first family carries the data. Each case leaves paths that carry
+/// the minimum size of their family: 576 bytes for IPv4, 1,280 bytes for IPv6.
 const HOLES: [(&[&str], &[usize]); 8] = [
     (&[IPV4], &[1400]),
     (&[IPV4], &[1280, 600]),
@@ -103,7 +103,7 @@ fn a_large_chunk_that_arrives_in_fragments_proves_no_packet_size() {
     }
 }
 
-/// Sends 2,400 bytes every millisecond for `long`, which is less than the links can carry.
+/// Sends 2,400 bytes every millisecond for the time `long`. This rate is below the capacity of a link.
 fn stream(t: &mut Two, long: Duration) {
     let (id, end) = (t.id(t.a), t.world.now() + long);
     while t.world.now() < end {

@@ -27,7 +27,7 @@ fn busy(seed: u64, transfers: bool) -> Two {
         transfer(&mut t);
     }
     talk(&mut t, seconds(3));
-    // The moment depends on the seed.
+    // The seed shifts the time at which the test continues.
     t.world.run_for(MS(seed * 37));
     trace(&mut t);
     t
@@ -39,7 +39,7 @@ fn trace(t: &mut Two) {
 }
 
 /// Returns how often the transferring host left a path because it was slow. The other host is not counted. It also leaves slow paths,
-/// because its talk is acknowledged behind the transfer.
+/// because the acknowledgements of its messages wait behind the transfer's data.
 fn times_left(t: &Two) -> usize {
     let is_slow = |event: &TraceEvent| matches!(event, TraceEvent::PathSlow { .. });
     t.world.traces.iter().filter(|(host, record)| *host == t.a && is_slow(&record.event)).count()

@@ -109,7 +109,7 @@ fn a_forward_tsn_after_a_reset_does_not_name_numbers_from_before_it() {
         t.world.run_for(Duration::from_millis(500));
         let was_reset = |e: &&Event| matches!(e, Event::StreamReset { .. });
         assert!(t.events(t.a).iter().any(was_reset), "{}", describe(&t.world));
-        // The FORWARD TSN for this message also covers the older one.
+        // The FORWARD TSN for this message also covers the older abandoned message.
         send(&mut t, 2, content(6, 100), limited);
         t.world.run_for(seconds(4));
         t.world.clear_filter();

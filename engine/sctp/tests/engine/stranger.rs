@@ -38,7 +38,7 @@ impl Stranger {
         Stranger { route: Route { remote: address.parse().unwrap(), ..self.route }, ..self }
     }
 
-    /// Sends a packet with these chunks. Returns the packets that are sent at once.
+    /// Sends a packet with these chunks. Returns the packets that any host sends at once.
     pub(crate) fn send(&self, world: &mut World, tag: u32, chunks: &[Chunk<'_>]) -> Vec<(Route, Vec<u8>)> {
         self.send_raw(world, &packet(self.port, 7, tag, chunks))
     }
@@ -56,7 +56,7 @@ impl Stranger {
         self.send(world, 0, &[init(77, parameters)]).iter().find_map(|(_, p)| read(p))
     }
 
-    /// Returns the cookie to the host. Returns the packets that are sent at once.
+    /// Sends a COOKIE ECHO with the cookie. Returns the packets that any host sends at once.
     pub(crate) fn echo(&self, world: &mut World, answer: &Answer) -> Vec<(Route, Vec<u8>)> {
         self.send(world, answer.tag, &[Chunk::CookieEcho(CookieEcho { cookie: &answer.cookie })])
     }

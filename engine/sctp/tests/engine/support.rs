@@ -49,7 +49,8 @@ impl Two {
         self.world.connect(self.a, self.b, Carrier::Ip, config, conversation)
     }
 
-    /// Runs until the association is up at both ends. Returns false if random losses took a packet for each INIT, so it never will be.
+    /// Runs until the association is up at both ends. Returns false if the opening host gave up because random losses may have hit every
+    /// INIT.
     pub(crate) fn comes_up(&mut self, config: &AssociationConfig) -> bool {
         let (a, b) = (self.a, self.b);
         let is_up = self.world.run_until(Time::ZERO + seconds(600), |w| is_up(w, a) && is_up(w, b));
@@ -130,9 +131,9 @@ pub(crate) fn sends_then_closes(outgoing: Vec<Outgoing>) -> Conversation {
     Conversation { close: Close::After(0), ..sends(outgoing) }
 }
 
-/// Returns the seeds that a random world plays. With `SIM_SEED`, these are `SIM_SEEDS` seeds from `SIM_SEED` on, or only that one if
-/// `SIM_SEEDS` is not set (`./x seeds` sets both). Otherwise they are the first `SIM_SEEDS` seeds (`usual` by default), and the seeds that
-/// failed once (`kept`).
+/// Returns the seeds that a random world plays. With `SIM_SEED`, these are `SIM_SEEDS` seeds from `SIM_SEED` on, or only the seed
+/// `SIM_SEED` if `SIM_SEEDS` is not set (`./x seeds` sets both). Otherwise they are the first `SIM_SEEDS` seeds (`usual` by default), and
+/// the seeds that failed once (`kept`).
 pub(crate) fn seeds(usual: u64, kept: impl IntoIterator<Item = u64>) -> Vec<u64> {
     match (number("SIM_SEED"), number("SIM_SEEDS")) {
         (Some(first), count) => (first..first + count.unwrap_or(1)).collect(),
@@ -264,7 +265,8 @@ pub(crate) fn is_up(world: &World, host: HostId) -> bool {
     world.host(host).app.log.iter().any(|(_, _, event)| is_last(event))
 }
 
-/// Reports whether an association that must seal its packets ended before its first keys were agreed on.
+/// Reports whether the host's association ended in a world whose associations must seal their packets. The caller knows that the
+/// association was not up, so it ended before its first keys were agreed on.
 pub(crate) fn lacked_keys(world: &World, host: HostId) -> bool {
     let is_over = |event: &Event| matches!(event, Event::Closed(_));
     world.protection.is_some() && world.host(host).app.log.iter().any(|(_, _, event)| is_over(event))

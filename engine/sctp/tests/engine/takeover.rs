@@ -110,7 +110,7 @@ fn wishes(t: &Two) -> Vec<AddressChange> {
     t.events(t.b).iter().filter_map(wish).collect()
 }
 
-/// Sends `b` an ASCONF from this address, signed with the empty key. Returns the chunk names of the packets that are sent at once.
+/// Sends `b` an ASCONF from this address, signed with the empty key. Returns the chunk names of the packets that `b` sends at once.
 fn forge(t: &mut Two, source: &str, offset: u32, changes: &[Parameter<'_>]) -> Vec<String> {
     let (forger, info) = (Forger::without_key(&t.world), t.info(t.b));
     let first = Packet::parse(&t.world.records[0].packet, ChecksumMode::Verify).unwrap();
@@ -142,8 +142,8 @@ fn asked(bytes: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// Answers each HEARTBEAT that `b` sends to this address and port, within 5 ms, for `for_long`. Returns the chunk names of all packets sent
-/// there.
+/// For the time `for_long`, answers each HEARTBEAT of `b` to this address and port within 5 ms. Returns the chunk names of all packets of
+/// `b` to this address and port.
 fn answer_all(t: &mut Two, remote: &str, port: u16, for_long: Duration) -> Vec<String> {
     let (mut at, begun) = (t.world.records.len(), t.world.records.len());
     let (end, info) = (t.world.now() + for_long, t.info(t.b));
@@ -225,7 +225,7 @@ fn a_spoofer_who_answers_at_another_address_gets_no_data() {
         assert!(is_used || sent.iter().all(|it| it == "HEARTBEAT"), "{sent:?}");
         // `b` asks from time to time, because the address may belong to the peer after all.
         assert!((5..100).contains(&sent.len()), "{} packets", sent.len());
-        // The failure of the peer's own path moves no data there, either.
+        // When the path to the peer's own address fails, data moves to the attacker's address only if that address is in use.
         let link = t.links[0];
         let now = t.world.now();
         t.world.at(now, Change::CutBoth(link, true));
@@ -541,7 +541,8 @@ fn an_init_from_another_port_of_a_peer_that_lives_asks_the_peer_and_is_not_answe
     assert_eq!((t.state(t.a), closed(&t)), (StateName::Established, vec![None]));
     // The peer itself gets an answer.
     assert!(from(&t, 9899).ask(&mut t.world, &[]).is_some());
-    // Another carrier is not the peer's port, either. Sending over IP takes a privilege, but any host behind the same NAT may have it.
+    // An INIT over IP does not count as the peer's, either. Sending over IP requires a privilege, but another host behind the same NAT may
+    // have this privilege.
     assert!(Stranger::new(t.b, "10.0.1.2", "10.0.1.1", 40_000).ask(&mut t.world, &[]).is_none());
     assert_eq!(closed(&t), vec![None]);
 }

@@ -1,5 +1,5 @@
-//! Tests of an INIT that is accepted with its own settings, while others get the settings of the endpoint. Also tests a driver that waits
-//! for room before the buffer is full.
+//! Tests of an INIT that is accepted with its own settings, while other INITs get the settings of the endpoint. Also tests a driver that
+//! waits for room before the buffer is full.
 
 use base::{Carrier, Ecn, Route, Time};
 use bytes::Bytes;

@@ -197,8 +197,8 @@ fn an_idle_backup_costs_a_heartbeat_of_each_end_in_its_interval() {
     assert!(rare * 20 < usual, "{rare} of {usual} bytes in 10 minutes");
     let interval_alone = cost(Some(AddressUse { heartbeat: Some(seconds(30)), ..AddressUse::default() }));
     assert!(interval_alone * 20 < usual, "{interval_alone} of {usual} bytes in 10 minutes");
-    // The bound is the share of 10 minutes in 50 MB per month. The factor 2 covers 28 bytes of lower headers per packet of at least 32
-    // bytes.
+    // The bound is 50 MB per month, scaled to 10 minutes. The factor 2 covers the lower headers: 28 bytes per packet, for at least 32 bytes
+    // of SCTP.
     assert!(rare * 2 < 50_000_000 / (30 * 24 * 6), "{rare} bytes in 10 minutes");
 }
 
@@ -356,7 +356,7 @@ fn a_request_that_is_not_answered_while_the_peer_is_heard_fails_no_path() {
 fn an_association_that_began_on_the_backup_fails_over_to_it_and_not_to_the_dead_link() {
     for far in [&["10.1.0.1"][..], &["10.1.0.1", "10.1.0.2"]] {
         let mut t = crossed(far, &config());
-        // The RFC's primary path uses the backup.
+        // The primary path of RFC 9260 uses the backup address.
         set(&mut t, "10.0.1.1", backup(30)).unwrap();
         assert_eq!(in_use(&t), "10.0.2.1");
         speak(&mut t, 20);

@@ -16,9 +16,9 @@ pub(crate) struct PathAcks {
     pub(crate) bytes: usize,
     /// Chunks newly acknowledged.
     pub(crate) chunks: usize,
-    /// User bytes of the longest chunk newly acknowledged that was in flight and had no copies on other paths.
+    /// User bytes of the longest newly acknowledged chunk. Only chunks count that were in flight and had no copies on other paths.
     pub(crate) longest: usize,
-    /// The last chunk newly acknowledged that was sent only once, and its round-trip time.
+    /// The last newly acknowledged chunk that was sent only once, and its round-trip time.
     pub(crate) newest: Option<(Seq, Duration)>,
     /// Time at which the newest of the newly acknowledged chunks was sent.
     pub(crate) newest_sent_at: Option<Time>,
@@ -32,11 +32,11 @@ pub(crate) struct PathAcks {
     pub(crate) spurious: usize,
     /// True if the last timeout was spurious, and the chunks that it declared lost are in flight again.
     pub(crate) timeout_was_spurious: bool,
-    /// True if a tail-loss probe repaired a loss that was not found otherwise.
+    /// True if a tail-loss probe repaired a loss that loss detection had not found.
     pub(crate) probe_mended: bool,
     /// Delivery rate.
     pub(crate) rate: Option<RateSample>,
-    /// True if a round trip has ended.
+    /// True if a round trip has ended: a chunk sent since its start was delivered.
     pub(crate) round_over: bool,
     /// True if the acknowledgement proves that the path works: it covers a chunk that was still in flight on the path. A chunk that was
     /// declared lost may have arrived long before the path failed.

@@ -54,7 +54,7 @@ fn three_chunks_acknowledged_above_a_hole_make_it_lost_at_once_and_two_after_a_w
     let mut o = sent(6);
     assert_eq!(sack_at(&mut o, 101, 0, &[(1, 1)]).lost.chunks, 0);
     let acks = sack_at(&mut o, 102, 0, &[(1, 2)]);
-    // The deadline is the sending time 0, plus the round trip of 100 ms, plus a quarter of that.
+    // The deadline is the sending time 0, plus the round trip of 100 ms, plus a quarter of this round trip.
     assert_eq!((acks.lost.chunks, acks.lost.next_at), (0, Some(Time::from_millis(125))));
     assert_eq!(o.find_lost(P, Time::from_millis(124)).chunks, 0);
     let mut again = sent(6);
@@ -84,7 +84,7 @@ fn a_chunk_that_comes_late_makes_its_retransmission_spurious() {
     sack_at(&mut o, 103, 0, &[(1, 3)]);
     o.on_retransmit(Seq(0), P, Time::from_millis(103));
     assert_eq!(sack_at(&mut o, 108, 5, &[]).spurious, 1);
-    // The duplicate that the peer reports later concerns the same retransmission, and counts no second time.
+    // The duplicate that the peer reports later concerns the same retransmission, so it is not counted again.
     o.on_duplicates([Seq(0)].into_iter());
     assert_eq!(sack_at(&mut o, 203, 6, &[]).spurious, 0);
 }
@@ -133,7 +133,7 @@ fn a_timeout_is_not_spurious_if_the_answer_may_be_to_what_was_sent_since() {
     o.on_t3(P, Time::from_millis(1100));
     o.give_up(P);
     o.on_retransmit(Seq(1), P, Time::from_millis(1100));
-    // The SACK before was lost: chunks 1 to 3 had arrived, 4 and 5 had not.
+    // An earlier SACK of chunks 1 to 3 was lost. Chunks 4 and 5 had not arrived.
     assert!(!sack_at(&mut o, 1200, 4, &[]).timeout_was_spurious);
     assert_eq!(o.first_lost().unwrap().0, Seq(4));
 }

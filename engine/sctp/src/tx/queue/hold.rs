@@ -1,7 +1,7 @@
 //! Streams whose new messages wait until their numbers restart (RFC 6525 sections 5.1.2 and 5.1.4).
 //!
-//! Messages queued before a hold leave under the old numbers. Later messages wait, and get no number yet. An empty list of streams means
-//! all streams, including streams that have not been used yet. Start at [`SendQueue::hold`].
+//! Messages queued before a hold leave under the old numbers. Later messages wait, and get their numbers after the hold. An empty list of
+//! streams means all streams, including streams that have not been used yet. Start at [`SendQueue::hold`].
 
 use wire::{Mid, StreamId};
 
@@ -18,13 +18,13 @@ impl SendQueue {
         if streams.is_empty() {
             self.all_held = Some(from);
         }
-        // No stream becomes idle at once, because all its queued messages precede the hold.
+        // A stream with queued messages stays active, because all of these messages precede the hold.
         for stream in self.named(streams) {
             self.stream_mut(stream).held = Some(from);
         }
     }
 
-    /// Stops all messages, including queued ones. No message may be partly sent.
+    /// Stops all messages, including queued ones. The caller must make sure that no message is partly sent.
     pub(crate) fn stop(&mut self) {
         debug_assert!(!self.has_begun());
         self.all_held = Some(MessageId(0));
@@ -45,7 +45,7 @@ impl SendQueue {
         fronts.into_iter().any(|m| m.begun)
     }
 
-    /// Reports whether all messages that need not wait have left.
+    /// Reports whether all messages of these streams, except messages that wait for the end of a hold, have left.
     pub(crate) fn is_drained(&self, streams: &[StreamId]) -> bool {
         if streams.is_empty() {
             return self.turns.active() == 0;
@@ -62,7 +62,7 @@ impl SendQueue {
         streams.iter().all(|&s| self.stream(s).is_none_or(untouched))
     }
 
-    /// Ends the hold. With `anew`, the streams number their messages from 0.
+    /// Ends the hold. If `anew` is set, the streams number their messages from 0 again.
     pub(crate) fn release(&mut self, streams: &[StreamId], anew: bool) {
         if streams.is_empty() {
             self.all_held = None;

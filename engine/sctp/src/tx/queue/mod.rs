@@ -1,10 +1,10 @@
 //! Messages that wait for their first transmission, by stream.
 //!
 //! A message becomes one or more fragments as it leaves (RFC 9260 section 6.9). It gets its number (SSN or MID) with the first fragment, so
-//! a message abandoned before has no number. Invariants:
+//! a message that is abandoned earlier has no number. Invariants:
 //!
 //! - `bytes` is the sum of the unsent parts of the queued messages.
-//! - The scheduler knows exactly the streams with messages that need not wait.
+//! - The scheduler knows exactly the streams that have a message which no hold delays.
 //!
 //! Start at [`SendQueue::next_fragment`].
 
@@ -31,7 +31,8 @@ pub(crate) struct MessageId(pub(crate) u64);
 pub(crate) struct Fragment {
     pub(crate) payload: Bytes,
     pub(crate) stream: StreamId,
-    /// Number of the message within its stream and kind. For an ordered message, its low half is the SSN.
+    /// Number of the message among the ordered or among the unordered messages of its stream. For an ordered message, the low 16 bits are
+    /// the SSN.
     pub(crate) mid: Mid,
     pub(crate) fsn: Fsn,
     pub(crate) ppid: Ppid,
@@ -60,7 +61,7 @@ pub(crate) struct Taken {
 /// Unsent rest of a message that was abandoned.
 #[derive(Debug)]
 pub(crate) struct Rest {
-    /// Next fragment of the message without its bytes, if earlier fragments have left.
+    /// Next fragment of the message, without payload. `None` if no fragment has left.
     pub(crate) next: Option<Fragment>,
 }
 
@@ -136,7 +137,7 @@ pub(crate) struct SendQueue {
     next_id: u64,
     /// True if fragments of several messages may alternate (RFC 8260).
     interleaves: bool,
-    /// Hold that applies to streams not used before.
+    /// The first message that waits during a hold of all streams. Applies to streams that are used for the first time during the hold.
     all_held: Option<MessageId>,
 }
 
@@ -158,7 +159,7 @@ impl SendQueue {
     /// Returns the bytes of memory in use, except those that grow with the number of streams that have or had messages.
     #[inline]
     pub(crate) fn measure(&self) -> usize {
-        // Cost of an allocation besides its bytes.
+        // Memory that an allocation takes in addition to the payload.
         const PAYLOAD: usize = 32;
         self.bytes
             + self.messages * PAYLOAD
@@ -171,7 +172,7 @@ impl SendQueue {
         self.head == 0
     }
 
-    /// Queues a message, which must not be empty. `is_pr` is set if it may be abandoned (PR-SCTP).
+    /// Queues a message, which must not be empty. `is_pr` is set if the message may be abandoned (PR-SCTP).
     pub(crate) fn push(
         &mut self,
         stream: StreamId,
@@ -257,7 +258,7 @@ impl SendQueue {
         self.note_head();
     }
 
-    /// Changes the scheduler. A partly sent message that must not be interleaved ends first.
+    /// Changes the scheduler. A partly sent message that must not be interleaved is completed first.
     pub(crate) fn set_scheduler(&mut self, scheduler: Scheduler) {
         let held = self.turns.held();
         self.turns = Turns::new(scheduler);

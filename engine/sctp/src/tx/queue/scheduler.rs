@@ -1,11 +1,11 @@
 //! Choice of the stream that sends next: the stream schedulers of RFC 8260 section 3.
 //!
 //! Each scheduler is a rule for the rank of a stream, and the stream with the lowest rank is served. A stream keeps its turn until its
-//! message ends. If messages may be interleaved, the turn ends with the fragment. Each step costs the logarithm of the number of waiting
-//! streams, and nothing while only one stream sends. Invariants:
+//! message ends. If messages may be interleaved, the turn ends after each fragment. The time for a change of turn is logarithmic in the
+//! number of waiting streams. While only one stream sends, its turns cost nothing. Invariants:
 //!
 //! - A stream is `current` or in `waiting` exactly while it has messages to send.
-//! - `current` has the lowest rank unless it is held.
+//! - `current` has the lowest rank, unless `held` is set.
 //!
 //! Start at [`Turns::keeps_turn`].
 
@@ -42,7 +42,7 @@ pub(super) struct Turns {
     /// True if `current` is in the middle of a message that must not be interleaved.
     held: bool,
     next_turn: u64,
-    /// Virtual time at which a stream starts that had nothing to send.
+    /// Virtual time at which a stream joins after it had nothing to send.
     clock: u128,
     /// Stream of the packet being filled, if streams take turns by packets.
     packet: Option<StreamId>,

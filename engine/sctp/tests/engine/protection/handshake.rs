@@ -87,7 +87,7 @@ fn an_association_ends_if_something_in_the_clear_has_taken_a_tsn() {
         let association = AssociationConfig { extensions, ..config(true) };
         let mut t = up_without_keys(5, association);
         let (init, init_ack) = (announced(&t.world, "INIT"), announced(&t.world, "INIT ACK"));
-        // This key-management message arrives after its turn.
+        // This key-management message in the clear uses the TSN after the client's own messages.
         let parts =
             t.world.records.iter().filter(|r| chunk_names(&r.packet).starts_with("COOKIE ECHO")).count();
         let late = data(init.1.wrapping_add(parts as u32), 0, 0, 4242);
@@ -393,7 +393,8 @@ fn an_association_without_keys_ends_in_time() {
     for name in ["COOKIE ACK SACK DATA", "DATA"] {
         let mut t = two_sealed(1, LinkConfig::default());
         let b = b_route().local;
-        // The server's answer, or every key-management message of both ends, never arrives.
+        // In the first case, no key-management message of the server arrives. In the second case, no key-management message of either end
+        // arrives.
         t.world.set_filter(move |record| {
             let names = chunk_names(&record.packet);
             let is_lost = names.contains(name) || record.route.local == b && names.contains("DATA");
@@ -441,7 +442,7 @@ fn where_it_is_only_offered_a_peer_without_it_is_served_in_the_clear() {
 
 #[test]
 fn a_handshake_that_meets_another_makes_one_protected_association() {
-    // Each direction takes 10 ms. So the second INIT leaves at any time until the first handshake has ended.
+    // Each direction takes 10 ms. The delays cover all times from the first INIT until the end of the first handshake.
     for delay in 0..25 {
         for seed in 0..4 {
             let link = LinkConfig { delay: Duration::from_millis(10), ..LinkConfig::default() };
