@@ -1,7 +1,7 @@
-//! Message boundaries for a native peer: finds the messages of its protocol in the application's byte stream.
+//! Message boundaries for a native peer: finds the messages of the peer's protocol in the application's byte stream.
 //!
 //! A native program reads one SCTP message as one message of its protocol (SIP: RFC 4168). An application on TCP marks the ends of its
-//! messages in the stream. The implementation of [`Framing`] knows the protocol. The user of this crate provides it.
+//! messages in the stream. The implementation of [`Framing`] knows the protocol. The user of this crate provides the implementation.
 
 use std::fmt;
 
@@ -16,12 +16,12 @@ pub enum Framed {
     Answer(&'static [u8]),
 }
 
-/// No further message can be found. The text gives the reason.
+/// Error: no further message can be found. The text gives the reason.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct FramingError(pub String);
 
-/// Finds a protocol's messages in a byte stream, and writes messages into one.
+/// Finds a protocol's messages in a byte stream, and writes messages into a byte stream.
 pub trait Framing: fmt::Debug + Send {
     /// Takes bytes that the application has sent.
     fn push(&mut self, bytes: &[u8]);

@@ -1,7 +1,8 @@
-//! The direction from TCP to the association: divides bytes into messages, or sends the messages found in them, and then the end.
+//! The direction from TCP to the association: divides bytes into messages, or sends the messages that a framing has found. The end of the
+//! bytes follows.
 //!
-//! The sender takes one read at a time. It requests bytes only when all earlier ones were sent, so a slow association stops the TCP sender.
-//! Begin at [`Sender::next`].
+//! The sender takes one read at a time. It requests bytes only when all earlier bytes were sent, so a slow association stops the TCP
+//! sender. Begin at [`Sender::next`].
 
 use std::collections::VecDeque;
 
@@ -9,7 +10,7 @@ use bytes::Bytes;
 
 use crate::peer::{PPID_END, Peer};
 
-/// Limit on the bytes read from TCP that wait for the association. The driver reads no more bytes at a time.
+/// Limit on the bytes read from TCP that wait for the association. One read of the driver takes no more than this number of bytes.
 pub const UNSENT_MAX: usize = 64 * 1024;
 
 /// A message for the association. It is sent in order, on stream 0 of a separate association or on the stream of the channel.
@@ -43,7 +44,7 @@ pub(crate) struct Sender {
 }
 
 impl Sender {
-    /// With `sends_whole`, the sender is given messages, and sends each of them as one.
+    /// Creates the sender. With `sends_whole`, the sender gets whole messages, and sends each of them as one SCTP message.
     pub(crate) fn new(peer: Peer, sends_whole: bool) -> Sender {
         Sender { peer, state: State::Open, unsent: VecDeque::new(), sends_whole }
     }
@@ -86,7 +87,7 @@ impl Sender {
         self.end_natively();
     }
 
-    /// Returns the message to send next. Unless messages are sent whole, it has up to `fragment_size` bytes.
+    /// Returns the message to send next. Without `sends_whole`, the message has up to `fragment_size` bytes.
     pub(crate) fn next(&self, fragment_size: usize) -> Option<Outgoing> {
         if let Some(first) = self.unsent.front() {
             let length = if self.sends_whole { first.len() } else { first.len().min(fragment_size.max(1)) };
@@ -109,7 +110,7 @@ impl Sender {
         self.end_natively();
     }
 
-    /// Ends the sending to a native peer, whom SHUTDOWN informs without a message.
+    /// Ends the sending to a native peer. SHUTDOWN informs such a peer of the end, so no message is sent.
     fn end_natively(&mut self) {
         if self.peer == Peer::Native && self.state == State::Ending && self.unsent.is_empty() {
             self.state = State::Ended;

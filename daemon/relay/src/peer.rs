@@ -3,8 +3,8 @@
 /// Adaptation Layer Indication (RFC 5061 section 4.2.6) by which shims recognize each other: "sctf".
 pub const ADAPTATION: u32 = 0x7363_7466;
 
-/// Adaptation Layer Indication in the INIT of a [shared association](crate::mux): "sctt". A peer that does not know it sees an INIT to a
-/// port without a listener.
+/// Adaptation Layer Indication in the INIT of a [shared association](crate::mux): "sctt". To a peer that does not know this indication, the
+/// INIT is a request to a port without a listener.
 pub const SHARED_ADAPTATION: u32 = 0x7363_7474;
 
 /// Payload protocol identifier of bytes between shims: "sctd".

@@ -1,8 +1,8 @@
 //! Bytes that arrived in pieces and wait to be read. Pieces that are read soon cost no copy, and pieces that wait use little memory.
 //!
 //! A piece is a part of a block. Other pieces received around the same time, perhaps of other connections, share this block. While the
-//! reader keeps up, sharing saves a copy. A piece that waits would keep the whole block in memory. Begin at [`Pieces::push`] and
-//! [`Pieces::keep`].
+//! reader keeps up, sharing saves a copy. A piece that waits would keep the whole block in memory, so waiting pieces are copied. Begin at
+//! [`Pieces::push`] and [`Pieces::keep`].
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -13,7 +13,7 @@ use bytes::{Buf, Bytes, BytesMut};
 pub(crate) const COPY_MAX: usize = 4 * 1024;
 /// Capacity, in pieces, that an empty list keeps for later.
 const PLACES_KEPT: usize = 32;
-/// Number of pieces from which short ones are copied together, because each takes a place in the list.
+/// Number of pieces from which short pieces are copied together, because each piece takes a place in the list.
 const MANY: usize = 128;
 /// Mean length in bytes below which pieces are short.
 const SHORT: usize = 512;
@@ -47,7 +47,7 @@ impl Pieces {
         self.bytes == 0
     }
 
-    /// Returns the memory of the pieces in bytes, without memory that they share with others.
+    /// Returns the memory of the pieces in bytes, without memory that they share with other pieces.
     pub(crate) fn memory(&self) -> usize {
         let places = self.copied.capacity() + self.shared.capacity();
         self.bytes + self.tail.capacity() - self.tail.len()
@@ -137,7 +137,7 @@ impl Pieces {
         }
     }
 
-    /// Makes room in the last copy. A copy that grows will likely be filled, but never takes more than [`COPY_MAX`].
+    /// Makes room in the last copy. A copy that grows will likely be filled, so it gets the full size [`COPY_MAX`].
     fn grow_tail(&mut self, bytes: usize) {
         if self.tail.capacity() - self.tail.len() < bytes {
             let size = if self.tail.is_empty() { bytes } else { COPY_MAX };

@@ -9,10 +9,10 @@ use crate::outgoing::{Outgoing, Sender};
 use crate::peer::{PPID_DATA, PPID_END, Peer};
 use crate::pieces::Pieces;
 
-/// Number of bytes waiting for TCP from which no further message is requested. A batch of this size is taken from the association and
-/// written before packets are served again.
+/// Limit on the bytes that wait for TCP. From this number of bytes on, the relay requests no further message. The driver takes such a batch
+/// from the association and writes it before it serves packets again.
 pub const UNWRITTEN_MAX: usize = 256 * 1024;
-/// The same limit if memory is short.
+/// Replacement of [`UNWRITTEN_MAX`] while memory is short.
 pub const UNWRITTEN_LEAST: usize = 16 * 1024;
 /// Limit on the waiting pieces. Each piece takes a place and an allocation, even if it is short.
 const PIECES_MAX: usize = 512;
@@ -20,19 +20,19 @@ const PIECES_MAX: usize = 512;
 /// The side that began the association.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
-    /// This side. Between shims, the initiator shuts the association down when both directions have ended. The two SHUTDOWNs therefore
-    /// never cross.
+    /// This side began the association. Between shims, the initiator shuts the association down when both directions have ended. The peer
+    /// therefore sends no SHUTDOWN that could cross this side's SHUTDOWN.
     Initiator,
-    /// The peer.
+    /// The peer began the association.
     Acceptor,
 }
 
 /// End of the association.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Closed {
-    /// By SHUTDOWN: all data of both sides was delivered.
+    /// The association was shut down: all data of both sides was delivered.
     Gracefully,
-    /// In any other way.
+    /// The association has ended in another way, for example with ABORT.
     Lost,
 }
 
@@ -65,7 +65,7 @@ enum Incoming {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fate {
     Running,
-    /// The association must be aborted, and then TCP reset.
+    /// The association must be aborted, and TCP must then be reset.
     Aborting,
     /// The association is lost. Bytes that had arrived are written while TCP accepts them, and then TCP is reset.
     Lost,
@@ -78,7 +78,7 @@ enum Fate {
 ///
 /// After each input, the driver calls [`next_action`](Self::next_action) until it returns `None`. The driver then serves
 /// [`wants_bytes`](Self::wants_bytes), [`next_message`](Self::next_message), [`wants_message`](Self::wants_message) and
-/// [`has_unwritten`](Self::has_unwritten), if its sockets are ready for them.
+/// [`has_unwritten`](Self::has_unwritten), if the TCP socket and the association are ready for them.
 #[derive(Debug)]
 pub struct Relay {
     peer: Peer,
@@ -102,7 +102,7 @@ impl Relay {
         Relay::with(peer, role, None)
     }
 
-    /// Creates a relay to a native program that expects messages. `framing` finds these messages, and each is sent as one.
+    /// Creates a relay to a native program that expects messages. `framing` finds these messages. Each is sent as one SCTP message.
     pub fn framed(role: Role, framing: Box<dyn Framing>) -> Relay {
         Relay::with(Peer::Native, role, Some(framing))
     }
@@ -133,7 +133,7 @@ impl Relay {
     /// Handles bytes read from TCP, after [`wants_bytes`](Self::wants_bytes) requested them.
     pub fn on_bytes(&mut self, bytes: Bytes) {
         if self.closed.is_some() || self.peer_shutdown {
-            // The peer will not read them. TCP answers data after the end of both directions with RST.
+            // The peer will not read these bytes. TCP also answers data after the end of both directions with RST.
             self.fail();
             return;
         }
@@ -188,8 +188,8 @@ impl Relay {
         self.fail();
     }
 
-    /// Reports whether a message should be taken from the association now. `most` is the number of bytes waiting for TCP from which the
-    /// answer is false: [`UNWRITTEN_MAX`], or [`UNWRITTEN_LEAST`] if memory is short.
+    /// Reports whether a message should be taken from the association now. Returns false if `most` or more bytes wait for TCP. The driver
+    /// passes [`UNWRITTEN_MAX`], or [`UNWRITTEN_LEAST`] if memory is short.
     pub fn wants_message(&self, most: usize) -> bool {
         matches!(self.fate, Fate::Running | Fate::Lost)
             && self.incoming == Incoming::Open
@@ -202,7 +202,7 @@ impl Relay {
         self.unwritten.memory()
     }
 
-    /// Copies the bytes for TCP, because they will wait for long. The copy releases memory that they share with other messages.
+    /// Copies the bytes for TCP, because they will wait for long. The copy releases the memory that these bytes share with other messages.
     pub fn keep_unwritten(&mut self) {
         self.unwritten.keep();
     }
@@ -245,7 +245,7 @@ impl Relay {
         self.peer_shutdown = self.peer == Peer::Native;
     }
 
-    /// Handles the end of the association. Messages that arrived before may still be requested.
+    /// Handles the end of the association. Messages that arrived before the end may still be requested.
     pub fn on_closed(&mut self, how: Closed) {
         if self.closed.is_some() {
             return;
@@ -311,7 +311,7 @@ impl Relay {
     }
 
     /// Reports whether each end has informed the other that its program has ended its sending. On a [shared association](crate::mux) this
-    /// replaces SHUTDOWN: the driver then calls [`on_closed`](Self::on_closed).
+    /// exchange replaces SHUTDOWN: the driver then calls [`on_closed`](Self::on_closed).
     pub fn has_exchanged_ends(&self) -> bool {
         self.sender.has_ended() && self.incoming != Incoming::Open
     }

@@ -1,6 +1,6 @@
 //! Tests two relays over an association that consists of two queues, with random interleavings.
 //!
-//! The applications check that bytes arrive in order and the end exactly once. An error must never appear as an end.
+//! The applications check that bytes arrive in order, and that the end arrives exactly once. An error must never appear as an end.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -273,7 +273,8 @@ proptest! {
     fn with_native_peers_the_first_end_closes_both_ways_and_cuts_nothing_silently(
         steps in steps(true), data in data(), fragment in 1..300usize,
     ) {
-        // A native application stops sending when it ends its stream. One side therefore sends, and the other only ends.
+        // With native peers, the first end closes both directions. In this test, therefore, one side sends bytes, and the other side only
+        // ends its stream.
         let mut world = World::new(Peer::Native, [data[0].clone(), Vec::new()], fragment);
         let faulty = steps.iter().any(|s| matches!(s, Step::AppResets(_) | Step::AssociationDies));
         for step in steps.into_iter().filter(|s| !matches!(s, Step::AppToRelay(1, _))) {
@@ -287,7 +288,7 @@ proptest! {
 }
 
 impl World {
-    /// Makes the first application send all its bytes and end before the second one ends.
+    /// Makes the first application send all its bytes and end its stream before the second application ends.
     fn hold_back_second_app(&mut self) {
         for _ in 0..5_000 {
             for step in [

@@ -6,7 +6,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use proptest::prelude::*;
 use relay::{Action, Framed, Framing, FramingError, Relay, Role};
 
-/// The longest line.
+/// Limit on the length of a line, in bytes.
 const LINE_MAX: usize = 20;
 
 #[derive(Debug, Default)]

@@ -1,8 +1,8 @@
 //! Tests two ends of a shared association, with a relay for each end of each channel, under random interleavings. The association keeps the
 //! order within each stream only. Both ends open channels, and streams are reused many times.
 //!
-//! The applications check the same properties as on a separate association: bytes arrive in order and the end exactly once. An error must
-//! never appear as an end. No channel may get bytes of another channel.
+//! The applications check the same properties as on a separate association: bytes arrive in order, and the end arrives exactly once. An
+//! error must never appear as an end. No channel may get bytes of another channel.
 
 mod ends;
 
@@ -64,7 +64,7 @@ struct Host {
 
 struct World {
     hosts: [Host; 2],
-    /// `wire[i]` leads to host `i`, by stream.
+    /// `wire[i]` holds the messages to host `i`, by stream.
     wire: [BTreeMap<u16, VecDeque<(u32, Bytes)>>; 2],
     fragment: usize,
     length: usize,
@@ -522,7 +522,7 @@ fn open_channel() -> (Mux, ChannelId, Mux, ChannelId) {
     open_channel_to(Mux::new(Side::Acceptor))
 }
 
-/// Sends this number of bytes on a channel.
+/// Sends `bytes` bytes on a channel of `from`, and delivers them to `to`.
 fn send(from: &mut Mux, channel: ChannelId, to: &mut Mux, bytes: usize) -> Result<(), MuxFault> {
     from.on_data_sent(channel, bytes);
     to.on_message(from.stream(channel).unwrap(), PPID_DATA, [Bytes::from(vec![0; bytes])], true)
@@ -582,7 +582,7 @@ fn waiting_data_of_a_slow_channel_releases_its_receive_blocks() {
         b.on_message(stream, PPID_DATA, [block.slice(..length)], true).unwrap();
     };
     let shared = |blocks: &[Bytes]| blocks.iter().filter(|block| !block.is_unique()).count();
-    // A program that reads all bytes late costs no copy.
+    // A program that reads each byte before the second look costs no copy.
     for block in &blocks[..10] {
         deliver(&mut b, block, 1400);
         assert_eq!((b.keep_what_waits(), shared(&blocks)), (vec![], 1));
@@ -657,7 +657,7 @@ fn messages_that_were_taken_leave_no_memory_behind() {
 
 proptest! {
     /// `reads` lists the parts of a window that are read at once, in 16ths. Each entry also decides whether the peer's BLOCKED is handled
-    /// then.
+    /// after this read.
     #[test]
     fn a_window_that_cannot_grow_is_granted_again_as_it_is_read(
         reads in prop::collection::vec((1..=16usize, any::<bool>()), 8..40),

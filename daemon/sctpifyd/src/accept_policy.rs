@@ -1,8 +1,8 @@
 //! Admission of peers' connections to local programs.
 //!
-//! [`AcceptPolicy`] answers INITs statelessly. It checks whether the rules open the port to SCTP, and whether a program listens there for
-//! this client. [`AcceptPolicy::still_serves`] repeats this check after the COOKIE ECHO. [`AcceptPolicy::admit`] makes the same check, and
-//! further ones, for a channel of a shared association.
+//! [`AcceptPolicy`] answers INITs statelessly. It checks whether the rules open the port to SCTP, and whether a program listens on this
+//! port for the client. [`AcceptPolicy::still_serves`] repeats this check after the COOKIE ECHO. [`AcceptPolicy::admit`] makes the same
+//! check, and further checks, for a channel of a shared association.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -83,12 +83,12 @@ impl AcceptPolicy<'_> {
     /// Returns the addresses to offer for a connection from `client` to `server` over this carrier, according to the rules and the
     /// listener. Returns `None` if the connection is refused. Counts the decision in the rulebook.
     fn serves(&mut self, server: SocketAddr, client: SocketAddr, carrier: Carrier) -> Option<Offer> {
-        // This call counts for the rule that decides.
+        // This call increments the count of the rule that decides.
         self.policy.rules().lock().decide(Chain::Local, server.ip(), server.port());
         self.still_serves(server, client, carrier)
     }
 
-    /// Like [`serves`](Self::serves), but does not count. The connection was counted when the peer requested it.
+    /// Like [`serves`](Self::serves), but does not count the decision in the rulebook. The peer's request has already been counted.
     pub(crate) fn still_serves(
         &mut self,
         server: SocketAddr,
@@ -96,7 +96,7 @@ impl AcceptPolicy<'_> {
         carrier: Carrier,
     ) -> Option<Offer> {
         if !self.may_take(server.ip(), client.ip())
-            // If connections of other hosts cannot arrive by their uplinks, they are refused.
+            // The kernel may be unable to deliver other hosts' connections through their uplinks. Such connections are refused.
             || (self.interception.is_cut_off(self.policy.rules()) && !self.policy.addresses().is_own(client.ip()))
         {
             return None;
@@ -121,12 +121,13 @@ impl AcceptPolicy<'_> {
         Some(if force_bindall { Offer::All } else { offer })
     }
 
-    /// Reports whether the peer needs privileges to claim a source port below 1024: to send SCTP over IP, or to read the shared key.
+    /// Reports whether only a privileged program of the peer can claim a source port below 1024. SCTP over IP needs privileges, and so does
+    /// reading a shared key.
     fn vouches_for_ports(&self, peer: IpAddr, carrier: Carrier) -> bool {
         carrier == Carrier::Ip || self.policy.rules().is_keyed(peer)
     }
 
-    /// Reports whether there is room for another connection, and whether SCTP may be used between these addresses.
+    /// Reports whether the limits allow another connection, and whether SCTP may be used between these addresses.
     fn may_take(&self, local: IpAddr, remote: IpAddr) -> bool {
         let is_used = self.policy.addresses().is_own(local) && !self.policy.addresses().is_left_out(local);
         let is_for_us = !self.policy.addresses().stays_plain(remote) && is_used;
@@ -144,13 +145,14 @@ impl AcceptPolicy<'_> {
         self.policy.addresses().offered(self.now, asker)
     }
 
-    /// Reports whether a channel to the program already uses the client's address and port. Then the listener lookup uses another port.
-    /// Either the client has given the channel up and begins anew, or another host now has its address ([`crate::driver`]).
+    /// Reports whether a channel to the program already uses the client's address and port. In this case the listener lookup uses a port
+    /// that no connection uses. Either the client has abandoned the channel and begins anew, or another host now has the client's address
+    /// ([`crate::driver`]).
     fn is_anew(&self, server: SocketAddr, client: SocketAddr) -> bool {
         FourTuple::new(server, client).is_some_and(|flow| self.connections.of_channel(&flow).is_some())
     }
 
-    /// Decides about a shared association. Each of its connections is checked when the peer requests it.
+    /// Decides about a shared association. Each connection on the association is checked later, when the peer requests the connection.
     fn decide_shared(&mut self, init: &IncomingInit) -> InitDecision {
         let (local, remote) = (init.route.local, init.route.remote);
         let is_shared = self.policy.rules().lock().settings.streams.is_shared();
@@ -166,8 +168,8 @@ impl AcceptPolicy<'_> {
         }
     }
 
-    /// Decides whether a peer may open a connection on a shared association. Returns the addresses to offer and the uplink. The conditions
-    /// for an INIT apply, and further ones.
+    /// Decides whether a peer may open a connection on a shared association. Returns the addresses to offer and the uplink. Applies the
+    /// conditions for an INIT, and further conditions of shared associations.
     pub(crate) fn admit(
         &mut self,
         engine: &Endpoint,
@@ -187,11 +189,12 @@ impl AcceptPolicy<'_> {
         if !state.has_key(&auth) {
             return Err(Refusal::OwnAssociation);
         }
-        // The host has reached the limit on granted windows; a separate association would be granted less.
+        // The windows of the peer's host leave no room for another channel. The answer `Busy` lets the peer open a separate association,
+        // which is granted less memory than a channel.
         if self.shared.has_granted_all(association) {
             return Err(Refusal::Busy);
         }
-        // The server's address must be one that an INIT from the client could reach, too.
+        // The association must have a confirmed path between these two addresses. Only such a path shows that an INIT could use them, too.
         let ends = Ends::new(server.ip(), client.ip());
         let Some(carrier) = state.carrier_between(ends) else { return Err(Refusal::Busy) };
         if self.is_taken(engine, association, client, server) {
@@ -202,7 +205,7 @@ impl AcceptPolicy<'_> {
             Some(Offer::Bound) => return Err(Refusal::OwnAssociation),
             Some(Offer::All) => {}
         }
-        // If the uplink is unknown, a separate association for this connection reveals it.
+        // If the uplink is unknown, a separate association for this connection reveals the uplink.
         let paths = engine.info(association).map(|info| info.paths).unwrap_or_default();
         let mut routes = paths.iter().map(|path| &path.route);
         let route = routes.find(|route| Ends::of(route) == ends).ok_or(Refusal::OwnAssociation)?;

@@ -1,13 +1,14 @@
-//! Tracks the addresses of this host and their interfaces. Selects the addresses to offer to a peer, and gives the reason for leaving out
-//! each other address.
+//! Tracks the addresses of this host and their interfaces. Selects the addresses to offer to a peer. Gives the reason why an address is not
+//! offered.
 //!
 //! The address that TCP would use always comes first; this module decides about further addresses. The setting `interfaces` overrides
-//! everything else. Without this setting, a link counts if it has a default route or a route to the peer. Three rules refine this:
+//! everything else. Without this setting, a link's addresses are offered if the link has a default route or a route to the peer. Three
+//! rules refine this condition:
 //!
 //! - A neighbour that this host connects to is also offered addresses of links to other networks, because the neighbour may be attached to
 //!   those networks.
-//! - Container bridges, tunnels, VPNs and bridges without a default route never count. An association that begins in a tunnel stays in this
-//!   tunnel.
+//! - Addresses of container bridges, tunnels, VPNs and bridges without a default route are never offered as further addresses. An
+//!   association that begins in a tunnel stays in this tunnel.
 //! - A peer at a public address is offered no private address.
 //!
 //! Routes are looked up when a peer needs them and cached for [`ROUTES_AGE_MAX`]. An address change triggers a new listing; `roaming`
@@ -37,7 +38,7 @@ const OF_CONTAINERS: [&str; 12] =
     ["docker", "br-", "virbr", "veth", "cni", "cali", "flannel", "podman", "lxc", "lxd", "incusbr", "vnet"];
 /// Name prefixes of tunnels and VPNs whose kind the kernel does not report, or reports wrongly.
 const OF_TUNNELS: [&str; 6] = ["wg", "tun", "tap", "tailscale", "zt", "nebula"];
-/// Limit on the further addresses of a peer that are considered. Without a limit, one INIT could list enough addresses to learn all
+/// Limit on a peer's further addresses to which routes are looked up. Without this limit, one INIT could list enough addresses to learn all
 /// networks of this host.
 const LISTED_MAX: usize = 8;
 /// Lifetime of a cached route.
@@ -51,7 +52,7 @@ const ANYWHERE: [IpAddr; 2] =
 const GONE_MAX: usize = 64;
 /// Largest MTU that is probed for, in bytes: the MTU of Ethernet jumbo frames.
 const MTU_MAX: u32 = 9000;
-/// MTU of a host without links, in bytes.
+/// MTU assumed for a host without usable links, in bytes.
 const MTU_USUAL: u32 = 1500;
 /// Smallest MTU that IPv6 allows, in bytes.
 const MTU_MIN: u32 = 1280;
@@ -110,8 +111,8 @@ enum Class {
     Containers,
 }
 
-/// Numbers of links, from 1, by which the engine identifies them. An interface keeps its number while it has an address, and while the
-/// address book remembers one that it had.
+/// Numbers of links, from 1, by which the engine identifies them. An interface keeps its number while it has an address, or while the
+/// address book remembers an address that the interface had.
 #[derive(Default)]
 struct LinkNumbers(Vec<u32>);
 
@@ -147,7 +148,7 @@ pub(crate) struct AddressBook {
     all: Vec<LocalAddress>,
     /// The most recently removed addresses, newest first. Events about such an address still name its interface.
     gone: VecDeque<LocalAddress>,
-    /// Addresses whose link is up, on interfaces that may be offered to suitable peers.
+    /// Addresses whose link is up and that some peer may be offered.
     usable: Vec<IpAddr>,
     numbers: LinkNumbers,
     /// Addresses whose link was down at the last check.
@@ -281,7 +282,7 @@ impl AddressBook {
         self.all.iter().find(|known| known.addr == address)
     }
 
-    /// Reports whether the address belongs to this host. Addresses that only its containers know do not count.
+    /// Reports whether the address belongs to this host. Addresses of interfaces to containers do not count.
     pub(crate) fn is_own(&self, address: IpAddr) -> bool {
         let is_known = self.find(address).is_some_and(|known| class(known) != Class::Containers);
         is_known || (self.loopback && is_loopback_v4(address.to_canonical()))
@@ -293,7 +294,7 @@ impl AddressBook {
     }
 
     /// Reports whether connections to this address stay within the host and cannot use SCTP. This is always true for `::1`. For other
-    /// addresses of the host it is true unless loopback is included.
+    /// addresses of this host it is true unless loopback addresses count as this host's own.
     pub(crate) fn stays_plain(&self, remote: IpAddr) -> bool {
         let is_within = remote.is_loopback() || self.is_own(remote);
         is_within && !(self.loopback && self.is_own(remote))
@@ -309,7 +310,7 @@ impl AddressBook {
         self.find_or_gone(address).map(|known| known.ifname.clone())
     }
 
-    /// Returns the name of an interface that has an address.
+    /// Returns the name of the interface with this index, or `None` if the interface has no address.
     pub(crate) fn name_of(&self, ifindex: u32) -> Option<String> {
         self.all.iter().find(|known| known.ifindex == ifindex).map(|known| known.ifname.clone())
     }
@@ -338,13 +339,14 @@ impl AddressBook {
         all.map(|(known, why)| (known.addr, why)).collect()
     }
 
-    /// Returns the addresses that some peer may be offered. Their links are up, and their interfaces may count.
+    /// Returns the addresses that some peer may be offered. Their links are up, and neither the settings nor the kind of interface excludes
+    /// them.
     pub(crate) fn usable(&self) -> &[IpAddr] {
         &self.usable
     }
 
-    /// Returns the addresses to offer to a peer, beginning with the association's first address. If the peer is this host, returns only
-    /// that address.
+    /// Returns the addresses to offer to a peer, beginning with the association's first address. If the peer is this host, returns only the
+    /// first address.
     pub(crate) fn offered(&self, now: Time, asker: Asker<'_>) -> Vec<IpAddr> {
         let first = std::iter::once(asker.local);
         if self.is_own(asker.remote) || self.usable.iter().all(|address| *address == asker.local) {
@@ -361,7 +363,7 @@ impl AddressBook {
         others.filter_map(|known| Some((known, self.left_out(now, known, asker)?))).collect()
     }
 
-    /// Returns the addresses that no peer is offered, or only some peers, each with its interface and the reason.
+    /// Returns the addresses that are offered to no peer or only to some peers, each with its interface and the reason.
     pub(crate) fn generally_left_out(&self, now: Time) -> Vec<(&LocalAddress, LeftOut)> {
         let why = |known: &LocalAddress| match self.listed(known) {
             Listed::LeftOut => Some(self.excluded_by(known)),
@@ -407,7 +409,8 @@ impl AddressBook {
         ANYWHERE.iter().any(|to| self.route(now, ifindex, *to).is_some_and(|route| route.prefix_len == 0))
     }
 
-    /// Reports whether the interface has a route to the peer, or may have one to an address of the peer that is not known yet.
+    /// Reports whether the interface has a route to the peer. Also returns true for a neighbour that this host connects to, because the
+    /// neighbour may have further addresses that are not known yet.
     fn leads_to(&self, now: Time, ifindex: u32, asker: Asker<'_>) -> bool {
         let mut peers = std::iter::once(&asker.remote).chain(asker.others.iter().take(LISTED_MAX));
         let is_neighbour = || {
@@ -419,7 +422,7 @@ impl AddressBook {
         peers.any(|peer| self.route(now, ifindex, *peer).is_some()) || (asker.is_dialled && is_neighbour())
     }
 
-    /// Finds a route from any of the interface's addresses.
+    /// Finds a route from any of the interface's addresses to the address `to`.
     fn route(&self, now: Time, ifindex: u32, to: IpAddr) -> Option<FoundRoute> {
         let sources =
             self.all.iter().filter(|known| known.ifindex == ifindex && known.addr.is_ipv4() == to.is_ipv4());
@@ -427,7 +430,8 @@ impl AddressBook {
         sources.map(|known| known.addr).find_map(|source| routes.find(now, (source, ifindex, to)))
     }
 
-    /// Returns the MTU of the largest link, in bytes with the IP header. The engine discovers the MTU of each path itself.
+    /// Returns the largest MTU of the links with usable addresses, in bytes with the IP header. The engine discovers the MTU of each path
+    /// itself.
     pub(crate) fn mtu(&self) -> u16 {
         self.mtu
     }
@@ -473,7 +477,8 @@ impl KnownRoutes {
 fn class(address: &LocalAddress) -> Class {
     let begins = |list: &[&str]| list.iter().any(|beginning| address.ifname.starts_with(beginning));
     match address.kind {
-        // Docker names its bridges "br-" and a hexadecimal number. An operator's bridge with another name may be an uplink.
+        // Docker names its bridges "br-" and a hexadecimal number. The name of an operator's bridge may also begin with "br-". Such a
+        // bridge may be an uplink.
         LinkKind::Bridge if address.ifname.starts_with("br-") && !is_of_docker(&address.ifname) => {
             Class::Bridge
         }

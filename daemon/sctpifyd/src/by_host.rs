@@ -1,8 +1,9 @@
 //! Limits on associations whose peers have proven only their address, per host and in total.
 //!
-//! At the limit of a host, the oldest association of this host gives way to the new one. At the limit of all, the host with the most
-//! associations loses its oldest one, if it has at least [`MANY`]. Otherwise the oldest association of all gives way, because it has had
-//! the most time. No address is preferred. Begin at [`ByHost::giving_way`].
+//! If the peer's host has [`HOST_MAX`] associations, its oldest association gives way to the new one. If all hosts together have
+//! [`ALL_MAX`] associations and some host has at least [`MANY`], the host with the most associations loses its oldest one. Otherwise the
+//! oldest association of all hosts gives way, because its peer has had the most time to prove more. No address is preferred. Begin at
+//! [`ByHost::giving_way`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -13,12 +14,12 @@ use crate::addresses::host_part;
 
 /// Limit on the associations with one host.
 pub(crate) const HOST_MAX: usize = 512;
-/// Limit on all associations.
+/// Limit on the associations with all hosts together.
 pub(crate) const ALL_MAX: usize = 4096;
-/// Number of associations from which a host can be the one that gives way at [`ALL_MAX`].
+/// Minimum number of associations with which, at [`ALL_MAX`], the host with the most associations loses its oldest one.
 const MANY: usize = 64;
 
-/// Associations within the limits.
+/// The associations to which the limits apply.
 #[derive(Default)]
 pub(crate) struct ByHost {
     /// Host of each association. Identifiers grow, so the oldest association comes first.
@@ -99,7 +100,7 @@ mod tests {
             World { engine: Endpoint::new(Time::ZERO, config, [0; 32]), all: ByHost::default(), count: 0 }
         }
 
-        /// Adds an association with a host. Returns it, and the one that gave way.
+        /// Adds an association with a host. Returns the new association, and the association that gave way.
         fn add(&mut self, remote: IpAddr) -> (AssociationId, Option<AssociationId>) {
             self.count += 1;
             let connect = Connect {

@@ -1,9 +1,9 @@
 //! Records the packets of the carriers for `sctpify capture`.
 //!
-//! The event loop copies packets into a queue ([`Tap`]). The thread that serves the capturing client reads the queue ([`Ear`]) and writes
-//! the packets to its control connection as a pcapng file. The loop never waits. Packets that do not fit into the queue are counted, and
-//! the next packet reports the count. Packets are copied only during a capture, and only one client captures at a time. After data has
-//! moved to another path, the first packet on the new path carries a comment about the switch.
+//! The event loop copies packets into a queue ([`Tap`]). The thread that serves the capturing client reads the queue ([`Ear`]) and writes a
+//! pcapng file to the client's control connection. The loop never waits. Packets that do not fit into the queue are counted, and the next
+//! packet reports the count. Packets are copied only during a capture, and only one client captures at a time. After data has moved to
+//! another path, the first packet on the new path carries a comment about the switch.
 
 use std::io::{self, Write};
 use std::net::IpAddr;
@@ -36,9 +36,9 @@ pub(crate) struct Tap {
     udp_port: u16,
     began: Time,
     began_ns: u64,
-    /// Packets that did not fit into the queue since the last one that did.
+    /// Number of packets that did not fit into the queue after the last queued packet.
     missed: u64,
-    /// Comments for the next packet on each path.
+    /// Comments for the next sent packet on each path.
     switches: Vec<(Route, String)>,
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct Ear {
     _alive: Arc<()>,
 }
 
-/// Creates a tap and its ear. `udp_port` is this host's port, or 0 if the kernel chose it.
+/// Creates a tap and its ear. `udp_port` is this host's port for SCTP in UDP, or 0 if the kernel chose the port.
 pub(crate) fn pair(now: Time, udp_port: u16) -> (Tap, Ear) {
     let (sender, queue) = sync_channel(QUEUE_MAX);
     let alive = Arc::new(());
@@ -105,7 +105,7 @@ impl Tap {
         let at_ns = self.began_ns + u64::try_from(now.since(self.began).as_nanos()).unwrap_or(0);
         let comment = self.comment(route, direction);
         let noted = Noted { at_ns, from, to, udp, ecn, direction, comment, packet: packet.into() };
-        // If the comment could not be queued now, a later packet carries it.
+        // If the queue is full, the comments wait for the next packet that fits into it.
         if self.queue.try_send(noted).is_err() {
             self.missed += 1;
             return;

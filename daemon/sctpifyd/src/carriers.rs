@@ -1,4 +1,4 @@
-//! The open carriers, and the only batch of packets that waits while a send buffer is full.
+//! The open carriers, and the batch of packets that waits while a send buffer is full. No more than one batch waits.
 //!
 //! Invariant: while a batch waits, the daemon takes no other batch from the engine. Packets therefore leave in the order in which the
 //! engine made them.
@@ -15,7 +15,7 @@ use wire::pcapng::Direction;
 use crate::addresses::AddressBook;
 use crate::capture::{self, Ear, Tap};
 
-/// Size limit of a batch of packets, in bytes. The kernel gets a batch, a full GSO train, in one call.
+/// Size limit of a batch of packets, in bytes: the size of a full GSO train. The kernel gets a batch in one call.
 const BATCH: usize = 64 * 1024;
 /// Limit on the batches sent in one turn of the loop. The limit keeps the loop responsive. For reception, the limit per turn and socket is
 /// [`netio::DATAGRAMS_PER_RECV`].
@@ -24,12 +24,12 @@ const BATCHES_PER_TURN: usize = 16;
 /// Reception and transmission of packets through the carriers.
 pub(crate) struct PacketIo {
     carriers: Carriers,
-    /// The carrier for SCTP in UDP, with its port; 0 if the kernel chooses the port.
+    /// The carrier for SCTP in UDP, if the settings request it, with its port. The port is 0 if the kernel chooses it.
     udp: Option<Wanted<u16>>,
-    /// The carrier for SCTP over IP, with the setting `ip_shortcuts`.
+    /// The carrier for SCTP over IP, if the settings request it, with the value of the setting `ip_shortcuts`.
     raw: Option<Wanted<bool>>,
     batch: Box<[u8]>,
-    /// The rest of the batch that waits for room, and the byte at which this rest begins.
+    /// The batch that waits for room in the send buffer, and the offset of its first unsent byte.
     waiting: Option<(Transmit, usize)>,
     has_more: [bool; Carriers::TOKENS],
     errors_waiting: bool,
@@ -38,8 +38,8 @@ pub(crate) struct PacketIo {
 }
 
 impl PacketIo {
-    /// Creates an instance without carriers; [`PacketIo::open`] opens them. With `any_port`, the kernel chooses the UDP port. This suits a
-    /// host that only connects, because its peers answer to the port that they receive from.
+    /// Creates an instance without carriers; [`PacketIo::open`] opens them. With `any_port`, the kernel chooses the UDP port. Such a port
+    /// suits a host that only connects, because peers answer to the source port of its packets.
     pub(crate) fn new(settings: &Settings, any_port: bool) -> PacketIo {
         let port = if any_port { 0 } else { settings.udp_port };
         let udp = settings.carriers.has_udp().then_some(port);
@@ -256,7 +256,7 @@ fn open_udp(port: u16) -> Result<UdpCarrier> {
     Ok(udp)
 }
 
-/// Opens the raw carrier, unless the kernel's own SCTP would answer its packets with ABORT.
+/// Opens the raw carrier, unless the kernel's own SCTP would answer peers' packets with ABORT.
 fn open_raw(shortcuts: bool) -> Result<RawCarrier> {
     if let Some(found) = netio::kernel_sctp() {
         bail!("IP protocol 132 stays closed: {found}");

@@ -1,16 +1,16 @@
 //! Limits on bytes that wait for slow programs on shared associations, in total and per host.
 //!
 //! A window is a promise: the peer may send the granted bytes even if memory runs short later. All limits are fractions of `memory_mib`. A
-//! host's share is a quarter.
+//! host's share of the memory is 1/4.
 //!
-//! - Windows grow while their total is below a quarter, and the total of the same host is below an eighth.
-//! - Beyond these limits, the windows of a host may still grow up to 1/256. This growth shrinks as the total of all windows rises. Idle
-//!   connections of a few hosts therefore do not slow down all other hosts.
-//! - Otherwise a new connection gets the smallest window.
-//! - No connection is admitted once the total reaches a half, or the host's windows reach three quarters of its share. Waiting bytes
-//!   therefore fill neither the memory nor the host's share.
+//! - Windows grow while the total of all windows is below 1/4 of `memory_mib`, and the total of the same host's windows is below 1/8.
+//! - Beyond these limits, the windows of one host may still grow to a total of 1/256 of `memory_mib`. The allowed growth shrinks as the
+//!   total of all windows rises. Idle connections of a few hosts therefore do not slow down all other hosts.
+//! - If no growth is allowed, a new connection gets the smallest window.
+//! - No connection is admitted once the total of all windows reaches 1/2 of `memory_mib`, or the host's windows reach 3/4 of the host's
+//!   share. Waiting bytes therefore fill neither the memory nor the host's share.
 //!
-//! Counts are updated while shared associations are served. Begin at [`ChannelWindows::spare`].
+//! The counts of granted bytes are updated while shared associations are served. Begin at [`ChannelWindows::spare`].
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -23,10 +23,11 @@ const ALL_PART: usize = 4;
 const FULL_PART: usize = 2;
 /// Divisor of `memory_mib` that gives the limit on the windows of one host.
 const HOST_PART: usize = 8;
-/// Divisor of `memory_mib` that gives the size up to which one host's windows grow even if the other limits are reached. The default is 2
-/// MiB, which allows a gigabit per second at a round trip of 16 ms.
+/// Divisor of `memory_mib` that gives the total to which one host's windows grow even if the other limits are reached. With the default of
+/// `memory_mib`, this total is 2 MiB. It allows 1 Gbit/s at a round trip of 16 ms.
 const LITTLE_PART: usize = 256;
-/// Divisor of the room that is left until no more connections are admitted. The windows of one host may grow by this part of the room.
+/// Divisor of the bytes that remain until the total of [`FULL_PART`] is reached. Beyond the usual limits, one host's windows may grow by
+/// this part of the remaining bytes.
 const LEFT_PART: usize = 16;
 
 /// Bytes granted in windows.
@@ -43,7 +44,7 @@ impl ChannelWindows {
         ChannelWindows { memory, used: 0, by_host: BTreeMap::new() }
     }
 
-    /// Counts again the windows of all shared associations, each given with its host.
+    /// Recounts the windows of all shared associations. `shared` gives each association's host and its granted bytes.
     pub(crate) fn recount(&mut self, shared: impl Iterator<Item = (IpAddr, usize)>) {
         (self.used, self.by_host) = (0, BTreeMap::new());
         shared.for_each(|(remote, bytes)| self.count(remote, 0, bytes));
@@ -65,8 +66,8 @@ impl ChannelWindows {
         usual.max(spare(LITTLE_PART, of_host).min(spare(FULL_PART, self.used) / LEFT_PART))
     }
 
-    /// Reports whether another connection with this host would not get even the smallest window. The host's share of the memory is a
-    /// quarter.
+    /// Reports whether another connection with this host would not get even the smallest window. The host's share is 1/4 of the memory, and
+    /// 3/4 of this share is the host's limit.
     pub(crate) fn is_full(&self, remote: IpAddr) -> bool {
         self.used >= self.memory / FULL_PART || self.of_host(remote) >= self.memory / 16 * 3
     }

@@ -1,10 +1,11 @@
 //! Decides whether the loop pauses before it waits for events. One turn then handles packets that would otherwise cause many wake-ups.
 //!
-//! A wake-up for a packet costs more than the packet itself. The loop therefore pauses between turns, as network cards delay interrupts
-//! (`ethtool -C`, rx-usecs). It pauses in two cases: while only transfers move bytes, and, more briefly, while traffic is heavy. The limit
-//! on a pause is a fraction of the shortest round trip: from 1/16 during conversations to 1/2 for a slow transfer. A pause never gathers a
-//! burst that queues would drop. New connections of local programs end a pause. This module does no I/O: the driver reports traffic and
-//! sleeps. Begin with [`Coalescing::note`].
+//! A wake-up for one packet costs more processor time than handling the packet. The loop therefore pauses between turns, like a network
+//! card that delays interrupts (`ethtool -C`, rx-usecs). It pauses in two cases: while only transfers move bytes, and while traffic with
+//! conversations is heavy. Pauses in the second case are shorter. The limit on a pause is a fraction of the shortest round trip: from 1/16
+//! during conversations to 1/2 for a slow transfer. A pause gathers no more than [`BURST`] bytes, because the queues of routers would drop
+//! longer bursts. New connections of local programs end a pause. This module does no I/O: the driver reports traffic and sleeps. Begin with
+//! [`Coalescing::note`].
 
 use std::time::Duration;
 
@@ -14,43 +15,47 @@ use base::Time;
 const WINDOW: Duration = Duration::from_millis(10);
 /// Threshold of heavy traffic, in bytes per window (32 Mbit/s). Below this rate wake-ups are too rare to justify delayed answers.
 const MUCH: u64 = 40_000;
-/// Limit on the bytes that may gather in a pause and then leave at once: 22 packets. TCP sends up to 64 KiB at once. With bursts of 70
-/// packets, a queue of 200 packets lost a third of its throughput.
+/// Limit on the bytes that may gather in a pause and then leave at once: 22 packets. For comparison, TCP sends up to 64 KiB at once. With
+/// bursts of 70 packets, a link with a queue of 200 packets lost a third of its throughput.
 const BURST: u64 = 32 * 1024;
-/// Minimum bytes that a useful pause gathers: two packets. A shorter pause costs as many wake-ups as it saves.
+/// Minimum bytes that a useful pause gathers: two packets. A pause that gathers fewer bytes costs as many wake-ups as it saves.
 const GATHERED_MIN: u64 = 2 * 1_400;
-/// Bytes that a pause should gather below [`MUCH`], if the round trip allows that: four packets.
+/// Bytes that a pause should gather while traffic is below [`MUCH`], if the round trip allows such a pause: four packets.
 const GATHERED_SLOW: u64 = 4 * 1_400;
-/// Divisor of the shortest round trip; the result limits a pause. The pauses of both hosts together add an eighth of a round trip.
+/// Divisor of the shortest round trip during conversations. The result limits a pause, so the pauses of both hosts together lengthen a
+/// round trip by 1/8 or less.
 const OF_ROUND_TRIP: u32 = 16;
-/// The same divisor while nobody waits for an answer.
+/// Divisor of the shortest round trip while nobody waits for an answer.
 const OF_ROUND_TRIP_BULK: u32 = 8;
-/// The same divisor for a transfer that would gather less than [`GATHERED_SLOW`], while no connection has a conversation.
+/// Divisor of the shortest round trip for a transfer that would gather less than [`GATHERED_SLOW`], while no connection has a conversation.
 const OF_ROUND_TRIP_SLOW: u32 = 2;
-/// Minimum of the same divisor while some connection has an occasional conversation.
+/// Minimum divisor of the shortest round trip while some connection has an occasional conversation.
 const OF_ROUND_TRIP_NEIGHBOUR: u32 = 4;
 /// The shortest useful pause.
 const PAUSE_MIN: Duration = Duration::from_micros(200);
-/// The longest pause. Longer pauses would save few further wake-ups.
+/// The longest pause during conversations. A longer pause would save few further wake-ups.
 const PAUSE_MAX: Duration = Duration::from_millis(1);
 /// The longest pause while nobody waits for an answer.
 const PAUSE_MAX_BULK: Duration = Duration::from_millis(10);
-/// Time after a question or an answer in which more of them are expected.
+/// Time after a question or an answer in which further questions and answers are expected.
 const CONVERSATION: Duration = Duration::from_millis(250);
-/// Time after a question or an answer in which pauses still respect the round trip of its connection. The next question may come at any
-/// time.
+/// Time after a question or an answer in which the round trip of its connection still limits pauses. The connection's next question may
+/// come at any time.
 const NEIGHBOUR: Duration = Duration::from_secs(5);
 
 /// Bytes that a connection must move one way to count as a transfer, not a conversation.
 const TRANSFER: u32 = 64 * 1024;
-/// Cap on that count. The margin above [`TRANSFER`] keeps the connection a transfer when a few bytes go the other way.
+/// Cap on the count of a connection's bytes in one direction. The margin above [`TRANSFER`] keeps the connection a transfer when a few
+/// bytes go the other way.
 const TRANSFER_MAX: u32 = 96 * 1024;
-/// Weight of a byte in the other direction. Requests and application-level acknowledgements are short.
+/// Number by which one byte in the opposite direction reduces the count. It is high because requests and application-level acknowledgements
+/// are short.
 const ANSWER_WEIGHT: u32 = 16;
 /// Silence after which a connection's count restarts.
 const SILENCE: Duration = Duration::from_millis(100);
 
-/// Direction of a connection's bytes, and the number of bytes in that direction without an answer.
+/// Direction of a connection's bytes, and the count of bytes in this direction. Bytes in the opposite direction reduce the count
+/// ([`ANSWER_WEIGHT`]).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Transfer {
     is_sending: bool,
@@ -61,11 +66,11 @@ pub(crate) struct Transfer {
 /// The kind of exchange that bytes belong to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Traffic {
-    /// Many bytes in one direction. Nobody waits for an answer to one of them.
+    /// Many bytes in one direction. No program waits for an answer to one of these bytes.
     Transfer,
     /// Questions and answers.
     Conversation,
-    /// Not yet known to be either.
+    /// Too few bytes for one of the other kinds.
     Unknown,
 }
 
@@ -149,7 +154,7 @@ impl Coalescing {
         self.part_of(now, round_trip, OF_ROUND_TRIP_SLOW)
     }
 
-    /// Returns the pause for this round trip: a fraction 1/`bulk` while there is no conversation.
+    /// Returns the longest pause for this round trip. Without a recent conversation, the pause is 1/`bulk` of the round trip.
     fn part_of(&self, now: Time, round_trip: Duration, bulk: u32) -> Duration {
         if now < self.conversation_until {
             return (round_trip / OF_ROUND_TRIP).min(PAUSE_MAX);
@@ -341,7 +346,7 @@ mod tests {
         assert_eq!(last_of(1, vec![(1_444, 0); 45]), Unknown);
         assert_eq!(last_of(1, vec![(1_444, 0); 46]), Transfer);
         assert_eq!(last_of(1, vec![(0, 1_444); 46]), Transfer);
-        // This is a file copy whose receiver acknowledges each 32 KiB.
+        // This is a file copy whose receiver acknowledges every seven moves (28 KiB).
         assert_eq!(last_of(10, (0..100).map(|n| if n % 8 == 7 { (0, 44) } else { (4_096, 0) })), Transfer);
     }
 

@@ -25,12 +25,12 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 pub(crate) enum Command {
     /// Answer the request.
     Ask(Request, Sender<Response>),
-    /// Answer the question, which covers all connections. [`Question::Status`] carries the list of the host's TCP listeners, because the
-    /// kernel takes milliseconds to produce it.
+    /// Answer the question, which covers all connections. [`Question::Status`] carries the list of the host's TCP listeners. The asking
+    /// thread obtains this list, because the kernel takes milliseconds to produce it.
     Survey(Question, Sender<Response>),
-    /// Apply the draft.
+    /// Apply the draft, which changes rules, settings or keys.
     Change(Box<Draft>, Sender<Result<(), String>>),
-    /// Add the connections that the kernel let pass to the counts of the rulebook.
+    /// Add to the rulebook's counts the connections that the kernel let pass.
     Count(Sender<()>),
     /// Start a capture. The answer is the queue of captured packets, or `None` if another capture is active.
     Capture(Sender<Option<Ear>>),

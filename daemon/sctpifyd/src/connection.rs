@@ -21,7 +21,8 @@ use crate::interception::Offer;
 
 /// Limit on the connections that use SCTP or wait for it. Further connections use plain TCP.
 pub(crate) const CONNECTIONS_MAX: usize = 16_384;
-/// Limit on the connections of one other host to local programs. The rest is reserved for this host's own connections and other hosts.
+/// Limit on the connections of one other host to local programs. The rest of [`CONNECTIONS_MAX`] is reserved for this host's own
+/// connections and for further hosts.
 const CONNECTIONS_PER_HOST_MAX: usize = CONNECTIONS_MAX / 2;
 
 /// The daemon's number of a connection. Numbers are never reused.
@@ -30,21 +31,21 @@ pub(crate) struct ConnectionId(pub(crate) u64);
 
 /// One connection.
 pub(crate) struct Connection {
-    /// The association that carries the connection. A connection with a channel shares its association.
+    /// The association that carries the connection. A connection with a channel shares its association with other connections.
     association: AssociationId,
     /// The channel of the connection, if it uses a shared association.
     channel: Option<ChannelId>,
     role: Role,
-    /// The addresses that the local program sees. The program's own address is the local one.
+    /// The addresses that the local program sees. The local address is the program's own address.
     flow: FourTuple,
     began: Time,
     /// Time from INIT to INIT ACK in microseconds, once INIT ACK has arrived.
     rtt_us: Option<u64>,
-    /// True if INITs were also sent after the connection began: on other paths, or after a shared association was asked. It is then unknown
-    /// which INIT was answered first.
+    /// True if INITs were also sent after the connection began: on other paths, or after a shared association did not carry the connection.
+    /// In this case it is unknown which INIT the peer answered first.
     asked_later: bool,
     stage: Stage,
-    /// The state of the connection in the papers' terms.
+    /// The state of the connection in the shim papers' Figure 4.
     shim: ShimState,
     /// The kind of peer according to its Adaptation Layer Indication, once known.
     peer: Peer,
@@ -56,7 +57,8 @@ pub(crate) struct Connection {
     closed: Option<Closed>,
     /// Server: the interface through which the connection arrived at the local program.
     uplink: Option<u32>,
-    /// True if that interface is down and no other is available. Packets to the program then arrive through the daemon's own interface.
+    /// True if the interface `uplink` is down and no other interface is available. Packets to the program then arrive through the daemon's
+    /// own interface.
     is_stranded: bool,
     bytes_sent: u64,
     bytes_received: u64,
@@ -226,7 +228,7 @@ impl Connection {
     pub(crate) fn on_init_ack(&mut self, now: Time) -> Option<HeldSyn> {
         let Stage::Init(syn) = self.stage else { return None };
         self.stage = Stage::Cookie(syn);
-        // If an INIT was sent after the SYN, the round-trip time is unknown.
+        // If INITs were also sent later, the round-trip time is unknown, because the answered INIT is unknown.
         self.rtt_us = Some(micros(now.since(self.began))).filter(|_| !self.asked_later);
         Some(syn)
     }
@@ -293,7 +295,7 @@ impl Connection {
         self.shim
     }
 
-    /// Makes a transition of the papers' Figure 4. Returns the new state.
+    /// Makes a transition of the shim papers' Figure 4. Returns the new state.
     pub(crate) fn step(&mut self, step: ShimStep) -> ShimState {
         self.shim = stepped(self.shim, step);
         self.shim
@@ -327,8 +329,8 @@ impl Connection {
     }
 }
 
-/// Returns the state after the step. If the figure has no such step, the state is unchanged: this is a bug in the daemon, which must not
-/// break a connection.
+/// Returns the state after the step. If the shim papers' Figure 4 has no such step, the state is unchanged. A missing step is a bug in the
+/// daemon, but must not break a connection.
 pub(crate) fn stepped(from: ShimState, step: ShimStep) -> ShimState {
     let to = from.after(step);
     debug_assert!(to.is_some(), "{step:?} from {}", from.name());
@@ -404,7 +406,7 @@ impl Connections {
         answered
     }
 
-    /// Reports whether there is room for another connection from this host to local programs.
+    /// Reports whether the limits allow another connection from the client's host to local programs.
     pub(crate) fn has_room_for(&self, client: IpAddr) -> bool {
         let of_host = self.served.get(&host_part(client)).copied().unwrap_or_default();
         self.len() < CONNECTIONS_MAX && of_host < CONNECTIONS_PER_HOST_MAX
@@ -464,7 +466,7 @@ impl Connections {
         self.all.iter().map(|(id, connection)| (*id, connection))
     }
 
-    /// Returns the oldest connection among those with a higher number.
+    /// Returns the oldest connection whose number is higher than `id`.
     pub(crate) fn after(&self, id: ConnectionId) -> Option<(ConnectionId, &Connection)> {
         let after = (Bound::Excluded(id), Bound::Unbounded);
         self.all.range(after).next().map(|(id, connection)| (*id, connection))

@@ -1,5 +1,5 @@
-//! Gives the control socket to the group `sctpify`, if the host has this group. The socket's directory follows if it is closed to other
-//! users. Without the group, only root can reach the socket.
+//! Gives the control socket to the group `sctpify`, if the host has this group. The group also gets the socket's directory, if other users
+//! have no access to it. Without the group, only root can reach the socket.
 
 use std::fs;
 use std::io;
@@ -29,7 +29,7 @@ pub(crate) fn hand_over(socket: &Path) {
 fn give(socket: &Path, group: Gid) -> io::Result<()> {
     let directory = socket.parent().unwrap_or(Path::new("/"));
     let status = fs::metadata(directory)?;
-    // A directory that other users may enter is shared, and needs no group.
+    // A directory that is open to other users may serve other programs, so its group stays unchanged.
     if status.uid() == geteuid().as_raw() && status.mode() & OTHERS == 0 {
         chown(directory, None, Some(group.as_raw()))?;
     }

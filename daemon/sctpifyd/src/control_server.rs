@@ -1,9 +1,9 @@
 //! Serves the control socket: checks permissions and routes requests.
 //!
 //! This module answers requests about rules and settings. The shard answers questions about connections. Root and the group of the socket
-//! ([`control_group`]) may read. Only root and the user who started the daemon may change state. Readers may request SCTP for their own
-//! listeners if the setting `manual_listen` allows it ([`crate::manual`]). The socket has mode 0660 from its creation (umask before bind),
-//! and its directory has mode 0750.
+//! ([`control_group`]) may send read requests. Only root and the user who started the daemon may change state. Readers may request SCTP for
+//! their own listeners if the setting `manual_listen` allows it ([`crate::manual`]). The socket has mode 0660 from its creation (umask
+//! before bind). A directory that the daemon creates for the socket has mode 0750.
 
 use std::fs;
 use std::io::{ErrorKind, Read};
@@ -48,7 +48,7 @@ const CLIENT_LIMIT: Duration = Duration::from_secs(10);
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 const NO_ANSWER: &str = "the daemon is stopping or overloaded: it did not answer";
 
-/// The control socket before its server starts. Clients wait until then.
+/// The control socket before its server starts. Clients wait until the server starts.
 pub(crate) struct ControlSocket {
     listener: UnixListener,
     owner: Uid,
@@ -69,7 +69,7 @@ pub(crate) struct Desk {
     signer: Signer,
     shard: Handle,
     served: Arc<AtomicUsize>,
-    /// The user who created the socket. The worker has changed its own user since.
+    /// The user who created the socket. The worker has since become another user.
     owner: Uid,
     clock: Clock,
     /// Rate limit of the log lines about listeners that users expose.
@@ -121,7 +121,7 @@ impl ControlServer {
         ControlServer { listener: socket.listener, desk }
     }
 
-    /// Returns the state from which requests are answered, for other interfaces.
+    /// Returns a copy of the state, from which other interfaces also answer requests.
     pub(crate) fn desk(&self) -> Desk {
         self.desk.clone()
     }
@@ -139,7 +139,7 @@ impl ControlServer {
             let serve = move || {
                 let grant = desk.serve(&stream);
                 desk.served.fetch_sub(1, Ordering::Relaxed);
-                // Grants have a separate limit.
+                // A grant no longer counts as a served connection, because grants have a separate limit.
                 if let Some(grant) = grant {
                     desk.hold(&stream, grant);
                 }
@@ -151,7 +151,7 @@ impl ControlServer {
     }
 }
 
-/// Creates the directory of a control socket, closed to other users.
+/// Creates the directory of a control socket, unless it exists. Other users have no access to a created directory.
 pub(crate) fn make_directory(path: &Path) -> Result<()> {
     let directory: PathBuf = path.parent().unwrap_or(Path::new("/")).into();
     if directory.as_os_str().is_empty() || directory.is_dir() {
@@ -256,7 +256,7 @@ impl Desk {
 
     /// Returns a refusal if the caller may not make this request.
     fn forbidden(&self, caller: Uid, request: &Request) -> Option<Response> {
-        // The owner of the listener decides about Expose.
+        // `Desk::expose` checks whether the caller may expose the listener.
         let is_for_users = request.is_read_only() || matches!(request, Request::Expose { .. });
         (!is_for_users && !self.may_change(caller)).then(|| {
             let text = format!("user {caller} has read access only: run this as root");
@@ -316,7 +316,7 @@ impl Desk {
             Request::Drain | Request::Doctor { .. } | Request::Events { .. } => {
                 self.ask_shard(|reply| Command::Ask(request, reply))
             }
-            // `Desk::serve` answers these, because it has the connection.
+            // `Desk::serve` answers these requests, because it has the caller's connection.
             Request::Capture { .. } | Request::Expose { .. } => {
                 Response::error(ErrorCode::BadRequest, "this request is answered only on the control socket")
             }
@@ -331,7 +331,7 @@ impl Desk {
         self.shard.ask(question).unwrap_or_else(|| Response::error(ErrorCode::Failed, NO_ANSWER))
     }
 
-    /// Updates the counts of rules. If the shard does not answer, they stay unchanged.
+    /// Updates the counts of rules. If the shard does not answer, the counts stay unchanged.
     fn count(&self) {
         let _ = self.shard.ask(Command::Count);
     }
@@ -373,9 +373,10 @@ impl Desk {
     fn try_first(&self, name: &str, value: &str) -> Result<(), String> {
         let mut settings = self.rules.configured();
         match settings.set(name, value) {
-            // `RulesStore::set` refuses these later.
+            // `RulesStore::set` later refuses settings that only root may change.
             Ok(setting) if setting.is_roots() => Ok(()),
-            // The value is already in force, so the daemon itself holds the resource, such as a port.
+            // A trial of the value in force would fail, because the daemon itself uses the resource that the value names, for example a
+            // port.
             Ok(setting) if setting.value(&settings) == setting.value(&self.rules.settings()) => Ok(()),
             Ok(setting) => control::try_setting(setting, &settings),
             // `RulesStore::set` reports the error.
@@ -444,7 +445,7 @@ impl Desk {
         }))
     }
 
-    /// Replaces all rules. Rules that stay keep their hits.
+    /// Replaces all rules. Rules that the text repeats keep their hit counts.
     fn restore(&self, text: &str) -> Response {
         let restored = self.rules.change_table(&self.shard, |table| {
             let new = rules::parse_table(text).map_err(|(line, error)| format!("line {line}: {error}"))?;

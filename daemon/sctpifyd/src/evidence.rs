@@ -7,7 +7,7 @@ use sctp::{AbortCause, CloseReason, Unreachable};
 use crate::encryption::fault_of;
 
 /// Returns the evidence that the end of an unused association gives about its destination. The engine has verified this end: an ABORT
-/// carried this host's tag, or an ICMP message quoted it.
+/// carried this host's verification tag, or an ICMP message quoted the tag.
 pub(crate) fn evidence(reason: &CloseReason, was_answered: bool) -> Option<Failure> {
     match reason {
         CloseReason::Unreachable(Unreachable::Port) => Some(Failure::PortUnreachable),

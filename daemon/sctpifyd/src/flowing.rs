@@ -1,7 +1,7 @@
 //! A connection whose bytes flow between its TCP socket, its relay and its association.
 //!
-//! A channel of a shared association sends only the bytes that the peer has granted. It leaves a part of the send buffer to connections
-//! with short messages. Begin at [`Flowing::serve`].
+//! A channel of a shared association sends only the bytes that the peer has granted. A bulk transfer on a channel leaves a part of the
+//! association's send buffer to connections with short messages. Begin at [`Flowing::serve`].
 
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::time::Duration;
@@ -28,8 +28,8 @@ const SLICES: usize = 64;
 const RESERVE: usize = 8 * 1024;
 /// Greatest length of a short message, in bytes.
 const SHORT: usize = 2 * 1024;
-/// Time that the failure of an application's socket waits until earlier bytes have left. Many connections may have bytes to send in the
-/// same turn.
+/// Time limit for earlier bytes to leave before the failure of an application's socket ends the association. These bytes may wait, because
+/// many connections may have bytes to send in the same turn.
 const LEAVING_LIMIT: Duration = Duration::from_millis(10);
 /// Events of interest on a connection's socket. They include urgent data, because a read stops before an urgent byte.
 pub(crate) const INTERESTS: Interest = Interest::READABLE.add(Interest::WRITABLE).add(Interest::PRIORITY);
@@ -50,7 +50,7 @@ pub(crate) struct Flowing {
     /// True if the TCP socket failed. Its remaining bytes are still read and sent before the failure, because the application wrote them
     /// first.
     broken: bool,
-    /// Deadline until which the failure waits for earlier data to leave.
+    /// Deadline for earlier data to leave before the failure ends the association.
     leaving_until: Option<Time>,
 }
 
@@ -88,7 +88,7 @@ impl Flowing {
         self.relay.on_closed(how);
     }
 
-    /// Copies the bytes that wait for the program. This releases the packets in which they arrived.
+    /// Copies the bytes that wait for the program. The copy releases the packets that carried these bytes.
     pub(crate) fn keep_unwritten(&mut self) {
         self.relay.keep_unwritten();
     }
@@ -132,7 +132,7 @@ pub(crate) struct Outcome {
     pub(crate) finished: bool,
     /// True if more work can be done without waiting.
     pub(crate) more: bool,
-    /// True if the send buffer of the shared association had no room for the message.
+    /// True if the send buffer of the shared association had no room for a message.
     pub(crate) is_full: bool,
 }
 
@@ -151,7 +151,7 @@ struct Turn<'a> {
     association: AssociationId,
     medium: Medium<'a>,
     scratch: &'a mut [u8],
-    /// True if the send buffer of the shared association had no room for the message.
+    /// True if the send buffer of the shared association had no room for a message.
     is_full: bool,
 }
 
@@ -215,7 +215,7 @@ impl Turn<'_> {
         written
     }
 
-    /// Returns the memory of received bytes that wait for programs outside the association, in bytes.
+    /// Returns the memory, in bytes, of received bytes that have left the association and wait for programs.
     fn waiting(&mut self, relay: &Relay) -> usize {
         match &mut self.medium {
             Medium::Association => relay.unwritten_memory(),
@@ -276,8 +276,8 @@ impl Turn<'_> {
         sent
     }
 
-    /// Returns the number of bytes that can be sent at once. No more bytes are read, because they would wait here, outside the
-    /// association's memory.
+    /// Returns the number of bytes that can be sent at once. The caller reads no more than this number from the program, because further
+    /// bytes would wait outside the association's memory.
     fn send_room(&self) -> usize {
         let free = self.engine.send_capacity(self.association);
         match &self.medium {
@@ -326,7 +326,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Performs the relay's actions. Reports whether any were due.
+    /// Performs the relay's actions. Reports whether any action was due.
     fn act(&mut self, flowing: &mut Flowing) -> bool {
         let mut acted = false;
         while let Some(action) = flowing.relay.next_action() {
@@ -415,7 +415,7 @@ mod tests {
     fn bulk_leaves_room_for_short_messages_and_goes_on_beside_them_in_the_smallest_buffer() {
         assert!(touches_reserve(1400, RESERVE + 1399, 100_000));
         assert!(!touches_reserve(1400, RESERVE + 1400, 100_000));
-        // If memory is short, an association keeps 8 KiB.
+        // If memory is short, an association keeps a send buffer of 8 KiB.
         assert!(!touches_reserve(1400, 8192 - 100, 100), "short messages are on their way");
         assert!(touches_reserve(1400, 2048 + 1399, 8192 - 2048 - 1399));
         assert!(!touches_reserve(60_000, 8192, 0), "nothing would make room");

@@ -10,7 +10,7 @@ use crate::pieces::{COPY_MAX, Pieces};
 
 /// Initial window of a channel, in bytes.
 pub const WINDOW_START: usize = 256 * 1024;
-/// Minimum initial window, in bytes. It applies when the sum of all windows may hardly grow.
+/// Minimum initial window, in bytes. It applies if the sum of all windows may grow by this number of bytes or less.
 pub const WINDOW_LEAST: usize = 16 * 1024;
 /// Limit on a channel's window, in bytes. It allows 1 Gbit/s over a round trip of 100 ms.
 pub const WINDOW_MAX: usize = 16 << 20;
@@ -214,8 +214,8 @@ impl Inbox {
         self.has_unread_end = false;
     }
 
-    /// Returns the memory of unread bytes here and at the driver. The driver holds the rest of one copy, and a separate list. This list may
-    /// be longer than counted here, until waiting bytes are copied.
+    /// Returns the memory of unread bytes here and at the driver. The driver holds the unread rest of one copied piece, and a separate list
+    /// of pieces. This list may take more memory than this function counts, until the waiting bytes are copied.
     fn memory(&self) -> usize {
         let unconsumed = self.unconsumed() as usize;
         let at_driver = unconsumed.saturating_sub(self.pieces.bytes());
@@ -228,7 +228,8 @@ impl Inbox {
         self.received - self.consumed
     }
 
-    /// Records bytes that the program has read. Returns true if the peer must get more credit, because half of the window is used up.
+    /// Records bytes that the program has read. Returns true if the peer must get more credit: the granted credit exceeds the bytes read so
+    /// far by half of the window or less.
     pub(super) fn consume(&mut self, bytes: usize) -> bool {
         self.consumed = (self.consumed + bytes as u64).min(self.received);
         let due = self.consumed + self.window as u64;
@@ -239,15 +240,15 @@ impl Inbox {
         is_worth_telling
     }
 
-    /// Handles a peer that has more data than credit. If the peer has used the window and the program keeps up, doubles the window, but
-    /// adds no more than `spare` bytes. Returns the growth in bytes.
+    /// Handles a peer that has more data than credit. Doubles the window if half of it or less is unread, and half of it or more has
+    /// arrived since the last growth. Adds no more than `spare` bytes. Returns the growth in bytes.
     pub(super) fn widen(&mut self, spare: usize) -> usize {
         let half = self.window as u64 / 2;
         if self.unconsumed() > half || self.received - self.widened_at < half {
             return 0;
         }
         let more = self.window.min(WINDOW_MAX - self.window).min(spare);
-        // An unchanged window is granted as its bytes are read. Credit that is not sent must not count as granted.
+        // If the window does not grow, `consume` grants credit as the program reads. Credit that is not sent must not count as granted.
         if more > 0 {
             self.window += more;
             self.widened_at = self.received;

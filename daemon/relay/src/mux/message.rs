@@ -2,8 +2,8 @@
 //!
 //! The payload protocol identifier gives the kind of a message. The bytes of a connection and their end are sent as on a separate
 //! association ([`PPID_DATA`], [`PPID_END`]). All other messages are defined here. Numbers are in network order. Bytes after the known
-//! fields are ignored, so later versions may add fields. The decoder refuses messages that are too short or of an unknown kind, addresses
-//! of two families, and port 0. Begin at [`Message::parse`].
+//! fields are ignored, so later versions may add fields. The decoder refuses messages that are too short, too long or of an unknown kind,
+//! addresses of two families, IPv4-mapped addresses, and port 0. Begin at [`Message::parse`].
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -29,12 +29,12 @@ const fn ppid(name: [u8; 4]) -> u32 {
     u32::from_be_bytes(name)
 }
 
-/// Number of a connection among those that use a stream one after another. The opener counts them.
+/// Number of a channel among the channels that use a stream one after another. The opener counts these channels.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Generation(pub u32);
 
 impl Generation {
-    /// Returns the next generation. The last one is followed by the first.
+    /// Returns the next generation. After the highest number, returns 0.
     #[must_use]
     pub const fn next(self) -> Generation {
         Generation(self.0.wrapping_add(1))
@@ -44,11 +44,11 @@ impl Generation {
 /// Reason why the shared association does not carry a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
-    /// Rules forbid the connection, or no program listens there. TCP would report the same to the program.
+    /// Rules forbid the connection, or no program listens at the destination. Over TCP, the client's program would get the same error.
     NotServed,
-    /// The kernel of the program did not accept the connection.
+    /// The server's kernel did not accept the connection for the program.
     NotTaken,
-    /// It is not known that the client's address belongs to this peer.
+    /// The peer has not proven that it has the client's address.
     Unproven,
     /// The connection needs a separate association.
     OwnAssociation,
@@ -88,7 +88,7 @@ pub enum Message {
     Hello {
         /// Version of these messages that the sender speaks.
         version: u8,
-        /// Limit on the channels that the receiver may have open at once.
+        /// Limit on the channels that the receiver of this message may have open at once.
         channels: u16,
     },
     /// A program requests a connection.
@@ -109,7 +109,7 @@ pub enum Message {
         /// Number of bytes that the opener may send before it gets further credit.
         window: u32,
     },
-    /// The shared association does not carry the connection. No message follows.
+    /// The shared association does not carry the connection. No message of this channel follows.
     Refused {
         /// As in [`Message::Open`].
         generation: Generation,
@@ -134,7 +134,7 @@ pub enum Message {
         /// Limit that the sender has reached.
         limit: u64,
     },
-    /// The connection is reset. No message follows.
+    /// The connection is reset. No message of this channel follows.
     Reset {
         /// As in [`Message::Open`].
         generation: Generation,
@@ -304,7 +304,8 @@ impl Fields<'_> {
             [FAMILY_V4] => Ok(Ipv4Addr::from(self.take::<4>()?).into()),
             [FAMILY_V6] => {
                 let ip = Ipv6Addr::from(self.take::<16>()?);
-                // Another form of the same host's address would pass comparisons that must fail.
+                // An IPv4-mapped address is a second form of an IPv4 address, so two forms of one host's address would not compare as
+                // equal.
                 if ip.to_ipv4_mapped().is_some() { Err(Malformed::Addresses) } else { Ok(ip.into()) }
             }
             _ => Err(Malformed::Addresses),

@@ -1,17 +1,18 @@
 //! Carries many connections over one association between two shims. Each connection is a *channel*: a pair of streams with the same number.
 //!
 //! A [`Mux`] is one end. Its driver owns the association. The driver hands over every received message ([`Mux::on_message`]), and sends the
-//! messages of the shared association ([`Mux::next_out`]). It moves the bytes of each channel through a [`Relay`](crate::Relay), as on a
-//! separate association, with two differences. A channel sends no more than the peer has granted ([`Mux::send_room`]). A channel ends in
-//! order when both sides have announced the end of their bytes, without a SHUTDOWN.
+//! messages of the shared association ([`Mux::next_out`]). The driver moves the bytes of each channel through a [`Relay`](crate::Relay), as
+//! on a separate association, with two differences. A channel sends no more than the peer has granted ([`Mux::send_room`]). A channel ends
+//! in order when both sides have announced the end of their bytes, without a SHUTDOWN.
 //!
-//! An association has one receive window for all its streams, so a program that does not read would stop all others. The driver therefore
-//! takes every message from the association at once. Credit limits the bytes that wait for each program: each channel has a window. The
-//! window doubles if the sender has more data and the program keeps up.
+//! An association has one receive window for all its streams, so one program that does not read would stop all other programs. The driver
+//! therefore takes every message from the association at once. Credit limits the bytes that wait for each program: each channel has a
+//! window. The window doubles if the sender has more data and the program keeps up.
 //!
-//! Streams are reused. A stream is free for another channel when the current one is over: each end has sent END, RESET or REFUSED.
+//! Streams are reused. A stream is free for another channel when its current channel is over: each end has sent END, RESET or REFUSED.
 //! Generation numbers assign each message to the right channel. The end that began the association opens channels on odd streams, and the
-//! other end on even ones, so the two never conflict. Stream 0 carries the greetings of both ends.
+//! other end opens channels on even streams. The two ends therefore never open channels on the same stream. Stream 0 carries the greetings
+//! of both ends.
 //!
 //! A message that a peer of this version never sends is an error ([`MuxFault`]), which ends the whole shared association. Invariants:
 //!
@@ -37,8 +38,8 @@ pub use message::{CONTROL_MAX, Generation, Malformed, Message, Refusal, VERSION}
 pub const CHANNELS_MAX: u16 = 8_192;
 /// Number of streams that a shared association needs in each direction.
 pub const SHARED_STREAMS: u16 = 2 * CHANNELS_MAX + 1;
-/// Limit on the messages that wait to be sent. A channel has up to one opening, one credit and one last message at a time. Messages of
-/// earlier channels may still wait.
+/// Limit on the messages that wait to be sent. A channel has up to one opening, one credit and one last message at a time. The limit is
+/// higher, because messages of earlier channels may still wait.
 const OUTBOX_MAX: usize = 8 * CHANNELS_MAX as usize;
 /// Capacity, in messages, that an outbox keeps once it is empty.
 const OUTBOX_KEPT: usize = 64;
@@ -62,7 +63,7 @@ pub struct ChannelId(u64);
 /// Event of a channel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ChannelEvent {
-    /// A program of the peer's host requests a connection. [`Mux::accept`] or [`Mux::refuse`] must answer.
+    /// A program of the peer's host requests a connection. The driver must call [`Mux::accept`] or [`Mux::refuse`].
     Offered {
         /// Address of the client.
         client: SocketAddr,
@@ -120,7 +121,7 @@ pub enum MuxFault {
     /// A version of the messages that this end does not speak.
     #[error("the peer uses version {0} of the shared-association protocol, this end uses version {VERSION}")]
     Version(u8),
-    /// The peer causes more messages than it accepts.
+    /// The peer causes more messages to itself than it accepts.
     #[error("{OUTBOX_MAX} messages wait for the peer")]
     Deaf,
 }
@@ -214,7 +215,7 @@ impl Mux {
         self.allowed.is_some()
     }
 
-    /// Returns the number of channels that are not over or not released.
+    /// Returns the number of channels. A channel counts until it is over and the driver has released it.
     pub fn channels(&self) -> usize {
         self.channels.len()
     }
@@ -292,8 +293,8 @@ impl Mux {
         self.release(id);
     }
 
-    /// Releases a channel, with a reset if it is not over. Bytes that arrive later are discarded. The window no longer counts, even if the
-    /// peer answers late.
+    /// Releases a channel, with a reset if it is not over. Bytes that arrive later are discarded. The channel's window no longer counts in
+    /// [`windows`](Self::windows), even if the peer answers later.
     pub fn release(&mut self, id: ChannelId) {
         let Some(channel) = self.channels.get_mut(&id).filter(|channel| !channel.is_gone) else { return };
         self.waiting -= channel.waiting();
@@ -319,8 +320,8 @@ impl Mux {
         std::mem::take(&mut channel.inbox.has_unread_end).then_some(Received::End)
     }
 
-    /// Copies the channel's unread bytes, because its program does not read them. The copy releases memory that they share with other
-    /// messages.
+    /// Copies the channel's unread bytes, because its program does not read them. The copy releases the memory that the unread bytes share
+    /// with other messages.
     pub fn keep(&mut self, id: ChannelId) {
         if let Some(channel) = self.channels.get_mut(&id) {
             channel.inbox.keep();
@@ -329,7 +330,8 @@ impl Mux {
     }
 
     /// Copies the unread bytes of each channel whose bytes have waited since the last call. Returns these channels, because the driver may
-    /// hold some of the bytes. The driver must call this periodically: uncopied bytes hold no more memory than arrives between two calls.
+    /// hold some of the bytes. The driver must call this function periodically. Bytes that are not copied then hold only the memory of
+    /// messages that have arrived since the previous call.
     pub fn keep_what_waits(&mut self) -> Vec<ChannelId> {
         let mut kept = Vec::new();
         self.sharing.retain(|id| {
@@ -451,7 +453,7 @@ impl Mux {
         self.events.pop_front()
     }
 
-    /// Handles a received message in `pieces`. `is_whole` is false if they are only a part of it.
+    /// Handles a received message in `pieces`. `is_whole` is false if `pieces` are only a part of the message.
     ///
     /// # Errors
     /// See [`MuxFault`]. The caller must abort the association with all its channels.
@@ -523,7 +525,7 @@ impl Mux {
         if stream == GREETING || self.is_ours(stream) || stream >= SHARED_STREAMS || is_used {
             return Err(MuxFault::Unexpected { stream, kind: "the opening of a connection" });
         }
-        // Each stream has one channel, so the limit on channels is never exceeded.
+        // Each stream has one channel, so the number of streams also limits the peer's channels to `CHANNELS_MAX`.
         self.theirs += 1;
         let id = self.begin(stream, generation, false);
         if let Some(channel) = self.channels.get_mut(&id) {

@@ -1,4 +1,4 @@
-//! Two directly connected ends of a shared association: each gets all messages of the other.
+//! Two directly connected ends of a shared association: each end gets all messages of the other end.
 
 use std::net::SocketAddr;
 

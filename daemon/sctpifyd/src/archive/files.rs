@@ -52,7 +52,7 @@ impl Files {
         Ok(Loaded { settings, table, keys })
     }
 
-    /// Like `load`, but validates the keys and returns them as the text of their file.
+    /// Reads the same files as `load`, but returns the keys as the text of their file. This text has been validated.
     pub(super) fn texts(&self) -> Result<(Settings, RulesTable, String), ArchiveError> {
         let settings = control::load_config(&self.args.config)?;
         let keys = control::read_peer_keys(&settings.peer_keys).map_err(refused)?;
@@ -82,8 +82,8 @@ impl Files {
         Ok(control::save_peers(&self.args.peers_file(), peers)?)
     }
 
-    /// Writes the changes of `peers` since `base` into the file of known peers. Other daemons of the same user write this file, too.
-    /// Returns the merged peers and the state of the file.
+    /// Writes the changes of `peers` since `base` into the file of known peers. Entries of other daemons stay, because daemons of the same
+    /// user share this file. Returns the merged peers and the state of the file.
     pub(super) fn merge_peers(
         &self,
         peers: &KnownPeers,
@@ -132,7 +132,7 @@ fn refused(error: impl ToString) -> ArchiveError {
     ArchiveError::Refused(error.to_string())
 }
 
-/// Creates the directories for files that are written later. They must exist before the process is confined.
+/// Creates the directories for files that are written later. These directories must exist before the process is confined.
 pub(crate) fn prepare_directories(args: &DaemonArgs) -> anyhow::Result<()> {
     for directory in [Some(args.state_dir.as_path()), args.config.parent()].into_iter().flatten() {
         if let Err(error) = make(directory) {

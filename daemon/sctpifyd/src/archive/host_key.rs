@@ -16,7 +16,7 @@ use super::line::Line;
 /// Reads the key from its file; makes the key and the file if the file does not exist.
 pub(crate) fn load_or_make(path: &Path) -> Result<HostKey, KeyFileError> {
     match HostKey::load_or_create(path) {
-        // Another daemon made the file between the check and the creation.
+        // Another daemon made the file between the check and the creation, so the second attempt reads this file.
         Err(KeyFileError::File { error, .. }) if error.kind() == ErrorKind::AlreadyExists => {
             HostKey::load_or_create(path)
         }
@@ -24,14 +24,14 @@ pub(crate) fn load_or_make(path: &Path) -> Result<HostKey, KeyFileError> {
     }
 }
 
-/// Signer of handshakes with the host key, which this process or the supervisor holds.
+/// Signer of handshakes. It uses the host key, which this process or the supervisor has.
 #[derive(Clone)]
 pub(crate) enum Signer {
     /// This process has the key.
     Own(Arc<HostKey>),
     /// The supervisor has the key.
     Asked(Arc<Line>),
-    /// The key is missing, for this reason.
+    /// No key is available. The error gives the reason.
     Lacking(Arc<KeyFileError>),
 }
 

@@ -1,5 +1,5 @@
-//! The worker's end of the connection to the supervisor. Several threads may ask at once. A separate thread receives the answers and
-//! notices when the supervisor exits.
+//! The worker's end of the connection to the supervisor. Several threads may send requests at once. A separate thread receives the answers
+//! and notices when the supervisor exits.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufReader};
@@ -17,10 +17,10 @@ use super::words::{ANSWER_MAX, Answer, Ask, Outcome, Question};
 use super::{ArchiveError, Loaded};
 use crate::peer_keys::PeerKeys;
 
-/// Time limit for the supervisor to accept a question, and again for its answer. A disk may be slow.
+/// Time limit for writing a question to the supervisor. The same limit applies to the wait for the answer. It allows for a slow disk.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// The sending side for questions.
+/// The end of the connection that sends questions.
 pub(crate) struct Line {
     /// Locked while a question is written.
     stream: Mutex<UnixStream>,
@@ -38,7 +38,7 @@ impl Waiting {
     }
 }
 
-/// The receiving side for answers.
+/// The end of the connection that receives answers.
 pub(crate) struct Listener {
     stream: BufReader<UnixStream>,
     waiting: Arc<Waiting>,
@@ -107,7 +107,7 @@ impl Line {
     fn write(&self, question: &Question) -> Result<(), ArchiveError> {
         let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
         ops::write_line(&mut *stream, question).map_err(|error| {
-            // Part of the question may have been sent, so the supervisor could not parse later ones.
+            // Part of the question may have been sent, so the supervisor could not parse later questions.
             let _ = stream.shutdown(Shutdown::Both);
             silent(error)
         })
@@ -115,10 +115,10 @@ impl Line {
 }
 
 impl Listener {
-    /// Receives answers until the supervisor exits or sends something invalid.
+    /// Receives answers until the supervisor exits or sends an invalid answer.
     pub(crate) fn run(mut self) {
         while let Ok(Some(answer)) = ops::read_body::<Answer>(&mut self.stream, ANSWER_MAX) {
-            // If the question was given up, nobody waits and the answer is discarded.
+            // If the asking thread has given up, the answer is discarded.
             if let Some(waiting) = self.waiting.lock().remove(&answer.number) {
                 let _ = waiting.send(answer.outcome);
             }

@@ -1,12 +1,12 @@
 //! Reads and writes the daemon's files: configuration, rules, keys, learned entries and known peers. Signs with the host key.
 //!
-//! The supervisor performs these operations, because it stays root and reads no packets. The worker sends requests ([`words`]) to it over a
-//! socket, which is the worker's standard input. The worker's end is [`line`]; the supervisor's end is [`server`]. A daemon without a
-//! supervisor accesses the files itself.
+//! The supervisor performs these operations, because it stays root and reads no packets. The worker sends requests ([`words`]) to the
+//! supervisor over a socket, which is the worker's standard input. The worker's end is [`line`]; the supervisor's end is [`server`]. A
+//! daemon without a supervisor accesses the files itself.
 //!
-//! An intruder would control the worker, so the supervisor opens no path that the worker names. It also refuses:
+//! An intruder in the worker could send any request, so the supervisor opens no path that the worker names. The supervisor also refuses:
 //!
-//! - root-only settings ([`rules::Setting::is_roots`]);
+//! - changes of root-only settings ([`rules::Setting::is_roots`]);
 //! - rules, learned tables and known peers that do not parse;
 //! - signatures over contents that are not a TLS 1.3 handshake;
 //! - unknown or overlong requests.
@@ -111,8 +111,9 @@ impl Archive {
         }
     }
 
-    /// Writes the changes of the known peers since `base`, the last known content of the file. Returns the merged peers, and the state of
-    /// the file as [`Archive::peers_stamp`] does. Only daemons without a supervisor share the file with other daemons.
+    /// Writes the changes of the known peers since `base`, the last known content of the file. Returns the merged peers, and the file's
+    /// state from [`Archive::peers_stamp`]. Only daemons without a supervisor share the file with other daemons. With a supervisor, `peers`
+    /// therefore replaces the whole file.
     pub(crate) fn merge_peers(
         &self,
         peers: &KnownPeers,

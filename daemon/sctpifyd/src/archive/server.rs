@@ -17,7 +17,7 @@ use super::ArchiveError;
 use super::files::Files;
 use super::words::{Answer, Ask, Outcome, QUESTION_MAX, Question};
 
-/// Limit on the questions about files that wait. Each thread of the worker asks one such question at a time.
+/// Limit on waiting questions about files. Each thread of the worker asks one such question at a time.
 const WAITING_MAX: usize = 4;
 
 /// Answers requests until the worker exits. An invalid request closes the connection, which stops the worker.
@@ -224,7 +224,7 @@ mod tests {
                 "{refusal}"
             );
         }
-        // The papers' sysctl name of the setting is refused, too.
+        // The setting's name as a sysctl, which the papers about the shim use, is refused, too.
         let (ours, mut theirs) = UnixStream::pair().expect("a pair");
         let args = args_in(pair.dir.path());
         std::thread::spawn(move || serve(&ours, &args, &HostKey::generate().map_err(no_key)));

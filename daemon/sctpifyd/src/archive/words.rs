@@ -1,12 +1,12 @@
-//! Requests of the worker and answers of the supervisor. Each is one line of JSON. An answer repeats the number of its request. Lines
-//! longer than [`QUESTION_MAX`] or [`ANSWER_MAX`] are refused. Begin with [`Ask`].
+//! Requests of the worker and answers of the supervisor. Each message is one line of JSON. An answer repeats the number of its request.
+//! Lines longer than [`QUESTION_MAX`] or [`ANSWER_MAX`] are refused. Begin with [`Ask`].
 
 use control::HostKeyText;
 use serde::{Deserialize, Serialize};
 
-/// Limit on the length of a request, in bytes. It has room for a full learned table, quoted.
+/// Limit on the length of a request, in bytes. A full learned table, quoted as a JSON string, fits into this limit.
 pub(super) const QUESTION_MAX: u64 = 16 << 20;
-/// Limit on the length of an answer, in bytes. It has room for a full rules file and a full key file, quoted.
+/// Limit on the length of an answer, in bytes. A full rules file and a full key file, quoted as JSON strings, fit into this limit.
 pub(super) const ANSWER_MAX: u64 = 32 << 20;
 
 #[derive(Serialize, Deserialize)]
@@ -45,7 +45,7 @@ pub(super) struct Answer {
 #[serde(rename_all = "snake_case")]
 pub(super) enum Outcome {
     Done,
-    /// All settings and rules in the format of their files, and the keys.
+    /// All settings and rules in the format of their files, and the text of the key file.
     Loaded {
         config: String,
         rules: String,

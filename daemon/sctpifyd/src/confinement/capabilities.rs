@@ -5,7 +5,7 @@ use rustix::thread::{
     remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
 };
 
-/// Permanently drops all capabilities except `kept`, and returns the names of the remaining ones. The calling thread may lack some of
+/// Permanently drops all capabilities except `kept`. Returns the names of the remaining capabilities. The calling thread may lack some of
 /// `kept`.
 pub(super) fn keep(kept: CapabilitySet) -> Result<String, String> {
     let failed = |what: &'static str| move |error: rustix::io::Errno| format!("{what}: {error}");

@@ -10,8 +10,8 @@ use landlock::{
     RulesetStatus, Scope,
 };
 
-/// Files for name resolution, and the libraries that it loads. The rule names all of /etc, because files in it are replaced. The worker can
-/// read only its world-readable files.
+/// Directories of the files and libraries that name resolution reads. The list holds all of /etc, because a rule for a single file would
+/// not cover its replacement. File permissions still limit the worker to the world-readable files of /etc.
 const NAMES: [&str; 6] =
     ["/etc", "/run/systemd/resolve", "/run/NetworkManager", "/usr/lib", "/lib", "/lib64"];
 /// The sysctls that are restored after the worker was killed.
@@ -38,8 +38,8 @@ impl Reach {
         Reach { below, scope: Scope::AbstractUnixSocket | Scope::Signal }
     }
 
-    /// Allows access to the daemon's own files and the sysctls. Leaves signals unrestricted, because the worker was started before and is
-    /// outside the restriction. `keys` is the path of the key file, or empty.
+    /// Allows access to the daemon's own files and the sysctls. Leaves signals unrestricted, because the supervisor signals the worker,
+    /// which started earlier and is outside the restriction. `keys` is the path of the key file, or empty.
     pub(super) fn of_supervisor(args: &DaemonArgs, keys: &str) -> Reach {
         let change = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate;
         let mut reach =
@@ -48,7 +48,8 @@ impl Reach {
         reach
     }
 
-    /// Adds the directories of the daemon's own files, with the right to replace the files in them.
+    /// Adds the directories of the daemon's own files. Files of the state directory and the configuration's directory may be replaced. The
+    /// key file's directory is read-only, and the control socket's directory allows only removal.
     pub(super) fn add_own_files(&mut self, args: &DaemonArgs, keys: &str) {
         let replace = AccessFs::ReadFile
             | AccessFs::ReadDir
@@ -68,7 +69,7 @@ impl Reach {
         }
     }
 
-    /// Denies the calling thread access to all other files. Returns the list of accessible paths.
+    /// Denies the calling thread access to all files outside the listed directories. Returns the list of accessible paths.
     pub(super) fn apply(&self) -> Result<String, String> {
         let failed = |error: landlock::RulesetError| format!("Landlock: {error}");
         let everything = AccessFs::from_all(ABI::V5);

@@ -1,8 +1,8 @@
 //! Chooses and assumes the worker's user id.
 //!
 //! Root may connect to every UNIX socket of the host. Some of these sockets grant root's powers: D-Bus, systemd and container engines.
-//! Their servers check the user id of the client, not its capabilities. The worker therefore becomes a user that owns nothing else. The
-//! supervisor only kills, cleans up and writes files, and stays root.
+//! Their servers check the user id of the client, not its capabilities. The worker therefore becomes a user that owns no other process and
+//! no file. The supervisor stays root: it kills the worker, cleans up and writes files.
 //!
 //! Each thread changes its own ids with direct system calls. Capabilities survive the change, so later setup still works.
 //! [`super::Confinement::apply`] drops the capabilities.
@@ -22,20 +22,20 @@ use super::is_unix;
 pub(super) const SETTING: &str = "worker_user";
 /// The user that the package creates.
 const USUAL: &str = "sctpify";
-/// User ids for hosts without the usual user, from the range 60706 to 61183 that systemd's table of ranges leaves unused. Higher ids belong
-/// to systemd's dynamic services. The user 65534 (nobody) is shared, and therefore unsuitable.
+/// User ids for hosts without the user [`USUAL`]. They lie between 60706 and 61183, which systemd's table of ranges leaves unused. Higher
+/// ids belong to systemd's dynamic services. The user 65534 (nobody) is shared, and therefore unsuitable.
 const UNUSED: std::ops::RangeInclusive<u32> = 60_899..=61_183;
 
 /// Identity of the worker process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Identity {
-    /// A user that owns nothing else.
+    /// A user that owns no other process and no file.
     Becomes(Account),
-    /// Root, because the setting requires it.
+    /// Root, because the setting `worker_user` requires root.
     Stays,
     /// The user who ran the command that the worker serves. Outside the command's user namespace, this user is not root.
     Callers,
-    /// The user that started the worker, because it has no supervisor to write its files.
+    /// The user that started the worker. The worker has no supervisor, so it writes the daemon's files itself.
     Alone,
 }
 
@@ -105,7 +105,7 @@ impl Account {
         Account { name: None, uid: id, gid: id, groups: Vec::new() }
     }
 
-    /// Adds the user's system groups, because a server's socket may be open to one of them.
+    /// Adds the user's system groups, because the store's socket may be open to one of these groups only.
     fn join_groups(&mut self) -> Result<()> {
         if let Some(name) = &self.name {
             let name = std::ffi::CString::new(name.as_str())?;
@@ -123,7 +123,7 @@ impl Account {
         set_thread_groups(&groups)?;
         set_thread_res_gid(gid, gid, gid)?;
         set_thread_res_uid(uid, uid, uid)?;
-        // The permitted capabilities survived the change; the effective ones did not.
+        // The permitted capabilities survived the change. The effective ones did not, and are set again here.
         let permitted = capabilities(None)?.permitted;
         set_capabilities(
             None,
@@ -142,11 +142,11 @@ impl std::fmt::Display for Account {
     }
 }
 
-/// Finds the user with this name or number. If `wanted` is empty, finds the usual user or an unused id.
+/// Finds the user with this name or number. If `wanted` is empty, finds the user [`USUAL`] or an unused id.
 fn find(wanted: &str) -> Result<Account> {
     let named = |name: &str| User::from_name(name).with_context(|| format!("cannot look up user {name}"));
     if wanted.is_empty() {
-        // The usual user is unsuitable if it has the id of root.
+        // The user `sctpify` is unsuitable if it has the id of root.
         return match named(USUAL)?.filter(|user| !user.uid.is_root()) {
             Some(user) => Ok(Account::of(&user)),
             None => unused(|id| {

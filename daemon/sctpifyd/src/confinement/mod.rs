@@ -1,18 +1,19 @@
 //! Confines a process of the daemon after its setup: changes its user id, and restricts its capabilities, files and system calls.
 //!
-//! The worker reads packets from anybody, so an intruder may take it over. The worker therefore is not root, runs no program, reaches no
-//! file and no UNIX socket, and enters no other namespace. It keeps only CAP_NET_ADMIN and CAP_NET_RAW, which diversion needs, and the few
-//! requests that the supervisor accepts ([`crate::archive`]).
+//! The worker reads packets from anybody, so an intruder may take it over. The worker therefore is not root, runs no program and enters no
+//! other namespace. It opens no file outside /proc/self and no UNIX socket, unless the settings or a missing supervisor require it. It
+//! keeps only CAP_NET_ADMIN and CAP_NET_RAW, which diversion needs. It can still send the few requests that the supervisor accepts
+//! ([`crate::archive`]).
 //!
 //! All measures apply to the calling thread and to threads that it starts later. Startup therefore proceeds in this order:
 //!
 //! 1. The interceptor starts with its thread, and all steps that need root are done.
-//! 2. Both threads assume the [`Identity`].
+//! 2. The main thread and the interceptor's thread assume the [`Identity`].
 //! 3. The carriers are opened, because a socket belongs to the user that opens it.
 //! 4. Both threads apply the remaining measures.
 //! 5. All other threads start.
 //!
-//! If the kernel lacks a measure, the log and `sctpify status` report this, and the daemon runs without the measure. Begin with
+//! If the kernel does not support a measure, the daemon runs without it. The log and `sctpify status` then name the measure. Begin with
 //! [`Confinement::of_worker`].
 
 mod capabilities;
@@ -37,7 +38,7 @@ pub(crate) struct Confinement {
 }
 
 impl Confinement {
-    /// Returns the confinement of the worker. Without a supervisor, the worker may also write the files.
+    /// Returns the confinement of the worker. Without a supervisor, the worker may also write the daemon's files.
     pub(crate) fn of_worker(settings: &Settings, args: &DaemonArgs, has_supervisor: bool) -> Confinement {
         let store = &settings.learned_store;
         let work = Work {
@@ -61,8 +62,8 @@ impl Confinement {
         }
     }
 
-    /// Returns the confinement of the supervisor, after the worker has been started. The supervisor can kill a process of another user. It
-    /// can preserve the owners of the files that it replaces.
+    /// Returns the confinement of the supervisor, after the worker has been started. The supervisor keeps CAP_KILL, because the worker
+    /// belongs to another user. It keeps CAP_CHOWN to preserve the owners of the files that it replaces.
     pub(crate) fn of_supervisor(settings: &Settings, args: &DaemonArgs, worker: u32) -> Confinement {
         let kept = CapabilitySet::NET_ADMIN | CapabilitySet::KILL | CapabilitySet::CHOWN;
         Confinement {
@@ -75,8 +76,8 @@ impl Confinement {
     /// Applies the confinement to the calling thread and to threads started from now on. The result names the measures that are
     /// unavailable.
     pub(crate) fn apply(&self) -> control::Confinement {
-        // The file rules come first, because later measures could prevent their directories from being opened. The filters come last,
-        // because they refuse calls that the other measures need.
+        // The file rules come first, because later measures could prevent the rules' directories from being opened. The system-call filters
+        // come last, because they refuse calls that the other measures need.
         let files = measure(self.files.as_ref(), files::Reach::apply);
         let capabilities = measure(self.capabilities.as_ref(), |kept| capabilities::keep(*kept));
         let system_calls = measure(self.system_calls.as_ref(), |filters| {
@@ -102,7 +103,7 @@ fn measure<T>(wanted: Option<&T>, apply: impl FnOnce(&T) -> Result<String, Strin
 /// Logs the outcome of each measure except the change of user.
 pub(crate) fn log(who: &str, confinement: &control::Confinement) {
     for (setting, measure) in confinement.measures() {
-        // `log_user` logs the user when the thread assumes it.
+        // `log_user` logs the user id when the thread assumes it.
         if setting != identity::SETTING {
             log_measure(who, setting, measure);
         }
@@ -163,7 +164,8 @@ mod tests {
     fn try_everything(dir: &Path) {
         let mut args = DaemonArgs::parse_from(["sctpifyd"]);
         (args.config, args.state_dir) = (dir.join("sctpify.toml"), dir.join("state"));
-        // With a UNIX socket as its store, the worker may open UNIX sockets. Only its user id prevents the connection.
+        // With a UNIX socket as its store, the worker may open UNIX sockets. Only the worker's user id prevents the connection to root's
+        // socket.
         let learned_store = format!("redis+unix://{}/root.sock", dir.display());
         let settings = Settings { learned_store, ..Settings::default() };
         let identity = Identity::of_worker(&settings, &args, true).expect("a user");

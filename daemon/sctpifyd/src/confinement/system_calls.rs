@@ -11,7 +11,8 @@ use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
 };
 
-/// Calls for sockets, files, memory, threads and time. These were observed with strace, or are their equivalents in other C libraries.
+/// Calls for sockets, files, memory, threads and time. The list holds the calls that strace showed, and the equivalent calls of other C
+/// libraries.
 const ALLOWED: &[c_long] = &[
     libc::SYS_accept4,
     libc::SYS_bind,
@@ -184,7 +185,7 @@ const IOCTLS: [u64; 8] = [
 ];
 const SIOCATMARK: u64 = 0x8905;
 const PRCTLS: [i32; 2] = [libc::PR_SET_NAME, libc::PR_GET_NAME];
-/// Required value of the clone(2) flags under [`THREAD_OR_NAMESPACE`]: a thread without new namespaces.
+/// Required value of the clone(2) flags under the mask [`THREAD_OR_NAMESPACE`]: a thread without new namespaces.
 const THREAD: u64 = libc::CLONE_THREAD as u64;
 const THREAD_OR_NAMESPACE: u64 = (libc::CLONE_THREAD
     | libc::CLONE_NEWCGROUP
@@ -197,10 +198,10 @@ const THREAD_OR_NAMESPACE: u64 = (libc::CLONE_THREAD
 
 type Rules = BTreeMap<c_long, Vec<SeccompRule>>;
 
-/// Tasks of the worker besides packets, from the settings and the command line.
+/// Tasks of the worker besides the handling of packets. They follow from the settings and the command line.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Work {
-    /// True if the worker resolves names, which loads code.
+    /// True if the worker resolves names. The C library then loads code, so executable mappings must be allowed.
     pub(super) asks_names: bool,
     /// True if the worker connects to the UNIX socket of a server.
     pub(super) connects_unix: bool,

@@ -1,6 +1,6 @@
-//! The client side. A held SYN becomes an association or a channel of a shared one, or continues as plain TCP.
+//! The client side. A held SYN becomes an association or a channel of a shared association, or continues as plain TCP.
 //!
-//! A connection passes these steps:
+//! A connection goes through these steps:
 //!
 //! 1. The policy decides ([`crate::policy`]), and the INIT is sent.
 //! 2. INIT ACK arrives ([`Driver::on_init_ack`]).
@@ -42,18 +42,18 @@ use crate::timing;
 /// Time limit for the handshake after INIT ACK.
 const COOKIE_LIMIT: Duration = Duration::from_secs(3);
 /// Time limit for the handshake after INIT ACK with a host that shares a key. A peer with a different key does not answer. A peer whose
-/// program has a full backlog answers after its kernel's second SYN, which is sent after 1 s.
+/// program has a full backlog answers after its kernel's second SYN. The kernel sends this SYN after 1 s, so the limit is longer than 1 s.
 const KEYED_COOKIE_LIMIT: Duration = Duration::from_millis(1500);
-/// Cause of a fallback without COOKIE ACK. A peer that requires a key is merely silent.
+/// Cause of a fallback without COOKIE ACK. A peer that requires a key does not answer a COOKIE ECHO without the key.
 const NO_COOKIE_ACK: &str = "no COOKIE ACK arrived; the peer may require a key (its setting peer_keys)";
-/// Time from the SYN in which a program is assumed to still wait.
+/// Time after the SYN in which the daemon assumes that the program still waits.
 const AT_ONCE: Duration = Duration::from_millis(2);
-/// Time from the SYN after which a program may have given up. The customary connection timeouts begin at 1 s.
+/// Time after the SYN from which a program may have given up. Usual connection timeouts of programs are 1 s or longer.
 const LONG: Duration = Duration::from_secs(1);
 /// Time within which a near peer answers. The loop does not sleep for so short a time.
 const NEAR: Duration = Duration::from_micros(300);
-/// Time limit for a released SYN to arrive in the private namespace, in addition to the time for which it was held. If the kernel has
-/// dropped the SYN, it retransmits the SYN within the held time plus 1 s.
+/// Time limit for a released SYN to arrive in the private namespace, in addition to the time for which the SYN was held. If the kernel has
+/// dropped the SYN, the kernel sends it again within the held time plus 1 s.
 const CLAIM_LIMIT: Duration = Duration::from_secs(2);
 
 impl Driver {
@@ -135,15 +135,15 @@ impl Driver {
             connection.note_asked_later();
         }
         let id = self.connections.insert(connection);
-        // Even if the INIT is sent late, leave time for its answer.
+        // An INIT that is sent late also gets time for its answer: 3/2 of the round-trip time.
         let race = (held.since + patience).max(self.now + held.round_trip * 3 / 2);
         self.timers.set(race, Timer::Race(id));
         self.timers.set(held.since + racing::attempt_delay(settings), Timer::AttemptDelay(id));
         Ok(())
     }
 
-    /// Reports whether the program whose SYN is held still waits. Otherwise the server would accept a dead connection. An immediate answer
-    /// needs no check.
+    /// Reports whether the program whose SYN is held still waits. If it does not, the server would accept a dead connection. Within
+    /// [`AT_ONCE`] after the SYN, returns true without a check.
     fn still_waits(&mut self, id: ConnectionId, syn: &HeldSyn) -> bool {
         let began = self.connections.get(id).map(|connection| connection.began());
         began.is_some_and(|began| self.now.since(began) < AT_ONCE)
@@ -239,7 +239,7 @@ impl Driver {
             Some(key_for) => FallbackReason::KeyNotProved { key_for, found: KeyFault::Unanswered },
             None => FallbackReason::AssociationFailed { cause: NO_COOKIE_ACK.to_owned() },
         };
-        // If the association has key terms, silence is no evidence against SCTP.
+        // If both ends have agreed on encryption, silence is no evidence against SCTP.
         let has_terms = self.engine.protection(association).is_some();
         self.abandon(id, &syn, reason, Some(Failure::HandshakeFailed).filter(|_| !has_terms));
     }
@@ -368,14 +368,16 @@ impl Driver {
         if is_privileged(local.port()) && !state.vouches_for_ports() {
             return false;
         }
-        // The association may have begun before the host's key was known or given. The rule may also require more than the setting.
+        // The association may have begun before the host's key was known or given. A rule may also require more than the setting
+        // `encryption`.
         if settings.encryption.is_offered()
             && !(self.encryption.may_carry(association, remote.ip())
                 && self.is_as_required(association, terms))
         {
             return false;
         }
-        // The association has reached the limit on granted windows; a separate association would be granted less.
+        // The windows of the destination's host leave no room for another channel. The connection therefore gets a separate association,
+        // which is granted less memory than a channel.
         if self.shared.has_granted_all(association) {
             return false;
         }
@@ -430,7 +432,7 @@ impl Driver {
         let Some(connection) = self.connections.get(id) else { return };
         let (Some(syn), association) = (connection.asking(), connection.association()) else { return };
         if !self.still_waits(id, &syn) {
-            // The reset of the channel informs the other side.
+            // The reset of the channel informs the peer.
             return self.drop_with_syn(id, &syn);
         }
         let carrier = carrier_of(&self.engine, association);
@@ -477,7 +479,8 @@ impl Driver {
         }
     }
 
-    /// Handles a late answer of the peer. While the shared association works, the program there may be slow.
+    /// Handles a request on a shared association that the peer has not answered in time. If SACKs still arrive, perhaps only the peer's
+    /// program is slow, so the connection waits up to [`COOKIE_LIMIT`]. In all other cases, the connection gets a separate association.
     pub(super) fn on_channel_late(&mut self, id: ConnectionId, sacks: u64) {
         let Some(connection) = self.connections.get(id) else { return };
         if connection.asking().is_none() {
@@ -496,8 +499,8 @@ impl Driver {
         }
     }
 
-    /// Reports whether `encryption=require` refuses plain TCP to a host. This applies to a host whose key is known or shared, and to one
-    /// that may be an impostor (`is_suspicious`).
+    /// Reports whether `encryption=require` refuses plain TCP to a host. It refuses plain TCP if the host's key is known, if the hosts
+    /// share a key, or if the host may be an impostor (`is_suspicious`).
     fn refuses_plain(&self, to: SocketAddr, is_suspicious: bool) -> bool {
         let host = to.ip();
         let has_key = || self.encryption.known(host).is_some() || self.policy.rules().is_keyed(host);
@@ -524,11 +527,13 @@ impl Driver {
             (true, _) => self.interception.release_to_refusal(syn, self.policy.rules()),
             (false, true) => self.interception.refuse(syn),
         }
-        // The failure is not recorded for such a host. A record would leave the host to plain TCP once its key is forgotten.
+        // The failure of a host with a required key is not recorded. After the key is forgotten, such a record would send the host's
+        // connections over plain TCP.
         self.policy.on_failure(destination, failure.filter(|_| !is_by_key));
     }
 
-    /// Handles the answer to a plain connection in the namespace of a command. The rules may refuse the destination meanwhile.
+    /// Handles the answer to a plain connection in the namespace of a command. Rules that changed after the request may refuse plain TCP to
+    /// the destination.
     pub(crate) fn on_opened(&mut self, flow: &FourTuple, outcome: &io::Result<()>) {
         if outcome.is_ok() && self.policy.is_required(flow.remote()) {
             let refused = io::Error::from_raw_os_error(Errno::EHOSTUNREACH as i32);
@@ -537,7 +542,8 @@ impl Driver {
         self.interception.on_opened(flow, outcome);
     }
 
-    /// Releases SYNs whose destinations the rules no longer send over SCTP. The kernel would let a retransmission pass.
+    /// Releases SYNs whose destinations the rules no longer send over SCTP. The kernel would otherwise let a retransmission of the SYN pass
+    /// as plain TCP while the daemon still tries SCTP.
     pub(super) fn let_go_of_unnamed(&mut self) {
         let held: Vec<(ConnectionId, HeldSyn)> = self
             .connections
@@ -587,7 +593,7 @@ fn vital_signs(engine: &Endpoint, association: AssociationId) -> (Duration, u64)
     (in_use.and_then(|path| path.srtt).unwrap_or_default(), info.counters.sacks_received)
 }
 
-/// Reports whether the engine can use another path if the one in use is silent.
+/// Reports whether the engine can use another path if the path in use is silent.
 fn has_other_path(engine: &Endpoint, association: AssociationId) -> bool {
     let paths = engine.info(association).map(|info| info.paths).unwrap_or_default();
     paths.iter().any(|path| !path.in_use && path.state == PathState::Active)

@@ -31,7 +31,8 @@ use crate::unproven::Incoming;
 const SYNS_PER_TURN: usize = 128;
 /// Interval between attempts to open a carrier that could not be opened.
 const CARRIERS_PAUSE: Duration = Duration::from_secs(2);
-/// Delay of a turn after its timer from which the engine is informed. Such a delay means that other programs occupy the processor.
+/// Greatest usual delay of a turn after its due timer. The engine is informed of a longer delay, which means that other programs occupy the
+/// processor.
 const LATE: Duration = Duration::from_millis(5);
 
 impl Driver {
@@ -167,7 +168,7 @@ impl Driver {
         }
     }
 
-    /// Receives packets. Reports whether more may wait.
+    /// Receives packets. Reports whether more packets may wait.
     fn take_packets(&mut self) -> bool {
         let (now, mut has_received) = (self.now, false);
         let (packet_io, engine, mut accept_policy) = self.receivers();
@@ -332,7 +333,7 @@ impl Driver {
                     tracing::info!(?change, left_out, "the peer's addresses");
                 }
             }
-            // `on_engine_event` handles these.
+            // `on_engine_event` handles these events.
             Event::Incoming { .. }
             | Event::Established { .. }
             | Event::Readable
@@ -476,7 +477,7 @@ impl Driver {
         }
     }
 
-    /// Handles an event of an association, if it is a shared one.
+    /// Handles an event of an association, if the association is shared.
     fn on_shared_event(&mut self, association: AssociationId, event: &Event) {
         match event {
             Event::Established { outbound_streams, inbound_streams, .. } => {
@@ -511,7 +512,7 @@ impl Driver {
         self.shared.flush(now, association, engine);
     }
 
-    /// Takes messages from the shared associations. Reports whether more may wait.
+    /// Takes messages from the shared associations. Reports whether more messages may wait.
     fn serve_all_shared(&mut self) -> bool {
         if !self.shared.has_readable() {
             return false;

@@ -6,7 +6,7 @@
 //! Calls have one direction. [`events`] runs a turn, and calls the steps of connections. [`client`] holds the steps for connections of
 //! local programs, and [`server`] the steps for connections of peers. The steps call the operations in this file. Most steps involve nearly
 //! all parts: they end a connection, send its ABORT, give the verdict on its SYN, and record the outcome. All steps are therefore methods
-//! of this type, which has about 100 of them.
+//! of [`Driver`], which has about 100 methods.
 
 mod client;
 mod events;
@@ -81,7 +81,7 @@ pub(crate) struct Driver {
     started_unix_ms: u64,
     /// True if data of an association moved to another path in this turn. The uplinks of connections may then change.
     has_switched: bool,
-    /// True if a program waits for a packet that is due. This packet is sent before bytes of other connections are moved.
+    /// True if a program waits until a queued packet is sent. The loop sends this packet before it moves bytes of other connections.
     is_urgent: bool,
 }
 
@@ -164,11 +164,11 @@ impl Driver {
     /// Signals to the kernel that SYNs are served. Restores rules that others have removed from the kernel.
     pub(crate) fn show_life(&mut self) {
         self.interception.show_life();
-        // `follow_required` logs a failure. The next signal tries again.
+        // `follow_required` logs a failure. The next call of `show_life` tries again.
         let _ = self.interception.follow_required(self.policy.rules());
     }
 
-    /// Adds the connections that the kernel let pass to the counts of the rulebook.
+    /// Adds to the rulebook's counts the connections that the kernel let pass.
     pub(crate) fn count_passed(&mut self) {
         self.interception.count_passed(self.policy.rules(), &mut self.history);
     }
@@ -258,8 +258,9 @@ impl Driver {
         self.pump.mark(id);
     }
 
-    /// Forgets a connection and closes its socket, with a reset unless its relay has ended in order. Releases the channel of the
-    /// connection, or its own association if this has ended. An association that has not ended stays in the engine until its end.
+    /// Forgets a connection and closes its socket. The socket is reset unless the connection's relay has ended in order. Releases the
+    /// channel of the connection, or the connection's separate association if this association has ended. A separate association that has
+    /// not ended stays in the engine until its end.
     fn finish(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.remove(id) else { return };
         match connection.role() {
@@ -280,7 +281,7 @@ impl Driver {
         self.interception.release_addresses(&self.connections, self.policy.addresses());
     }
 
-    /// Ends a connection at once. Aborts its own association or releases its channel, and closes its socket.
+    /// Ends a connection at once. Aborts the connection's separate association or releases its channel, and closes its socket.
     fn drop_connection(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get(id) else { return };
         if !connection.is_closed() && connection.channel().is_none() {
@@ -295,7 +296,7 @@ impl Driver {
         connection.on_closed(how);
         match connection.stage() {
             Stage::Relaying(_) => self.pump.mark(id),
-            // The program's diverted connection has not arrived yet. The program then still gets the received data.
+            // The program's diverted connection has not arrived yet. When the connection arrives, the program still gets the received data.
             Stage::Diverted => {}
             Stage::Init(_)
             | Stage::Cookie(_)

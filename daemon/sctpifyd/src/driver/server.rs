@@ -1,12 +1,13 @@
-//! The server side: turns an INIT into a connection to a local listener, under the client's own address.
+//! The server side: turns an INIT into a connection to a local listener. The connection's source is the client's own address.
 //!
 //! [`crate::accept_policy`] answers INITs. Only a COOKIE ECHO, which proves the client's address, opens the local connection. COOKIE ACK
-//! waits until the program's kernel has accepted the connection, so a port closed to TCP is closed to SCTP. If the client's host must prove
-//! a key first, COOKIE ACK is sent before the local connection is opened ([`crate::unproven`]). [`crate::interception`] chooses the
-//! interface through which the connection arrives.
+//! waits until the local kernel has accepted the connection for the program. A port that is closed to TCP is therefore closed to SCTP. If
+//! the client's host must prove a key first, COOKIE ACK is sent before the local connection is opened ([`crate::unproven`]).
+//! [`crate::interception`] chooses the interface through which the connection arrives.
 //!
-//! A peer may also request a connection as a channel of a shared association. The request must pass the checks of an INIT, and two more.
-//! The peer must speak for the client's address, and packets from this address must reach the server's address ([`crate::shared`]).
+//! A peer may also request a connection as a channel of a shared association. The request must pass the checks of an INIT and further
+//! checks. For example, the client's address must identify the peer, and a confirmed path must join this address and the server's address
+//! ([`crate::shared`]).
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -28,10 +29,10 @@ use crate::timers::Timer;
 use crate::timing;
 use crate::unproven::Incoming;
 
-/// Time limit for the local program's kernel to accept if the program's backlog is full. It allows for a second SYN.
+/// Time limit for the local kernel to accept a delivery if the program's backlog is full. It allows for a second SYN.
 const LISTENER_LIMIT: Duration = Duration::from_secs(5);
-/// Time limit for the local program's kernel to accept otherwise. A kernel accepts at once, even if the program is busy. A missing answer
-/// means that a firewall drops the SYN. The client then gets plain TCP soon.
+/// Time limit for the local kernel to accept a delivery if the backlog is not full. A kernel accepts at once, even if the program is busy.
+/// A missing answer means that a firewall drops the SYN. The client then gets plain TCP soon.
 const ANSWER_LIMIT: Duration = Duration::from_millis(200);
 /// Answer to a host that a rule excludes.
 const NOT_ENCRYPTED: &str = "the rule for this program requires encryption, or another peer (--secure)";
@@ -39,7 +40,7 @@ const NOT_ENCRYPTED: &str = "the rule for this program requires encryption, or a
 const NO_SHARED_KEY: &str = "the hosts must share a key, and none was proven (peer_keys)";
 /// Answer to a host that has not proven its key in time.
 const NOT_PROVEN: &str = "no key was proven in time";
-/// Delay of the first check of a backlog that was not full at once. The kernel may not have processed the SYN yet.
+/// Delay of the next check of a backlog that was not full when the delivery began. The kernel may not have processed the SYN at that time.
 const FIRST_LOOK: Duration = Duration::from_millis(20);
 
 impl Driver {
@@ -157,7 +158,8 @@ impl Driver {
             (self.policy.rules().advertisement(server), self.policy.settings().advertise_type);
         let advertisement = timing::advertisement(told, chunk_type);
         self.engine.set_advertisement(self.now, association, advertisement);
-        // A newcomer that has not proven the same key does not end a sealed channel. The newcomer's connection gets another port.
+        // A newcomer that has not proven the same key as a sealed channel's peer does not end the channel. The newcomer's connection gets
+        // another port.
         let old = self.channel_between(server, client).map(|(_, old)| old);
         let is_others = old.is_some_and(|old| self.encryption.is_anothers(old, association));
         self.give_way(server, client, |engine, old| !is_others && is_from(engine, old, &route));
@@ -177,8 +179,8 @@ impl Driver {
     }
 
     /// Ends an old channel that would occupy the client's port. The client has given the channel up if the channel's association has ended,
-    /// or if `is_own` reports that this association is the newcomer's own. Another program at the client's address ends no channel, and
-    /// gets another port.
+    /// or if `is_own` reports that the channel's association belongs to the newcomer. Another program at the client's address ends no
+    /// channel, and gets another port.
     fn give_way(
         &mut self,
         server: SocketAddr,
@@ -202,8 +204,8 @@ impl Driver {
         Some((id, self.connections.get(id)?.association()))
     }
 
-    /// Gives the local program's kernel time to accept, if it has not accepted yet. A full backlog may have room again at the next check,
-    /// long before the kernel retransmits the SYN.
+    /// Gives the local kernel time to accept the delivery, if it has not accepted yet. If the backlog is full now, the longer limit
+    /// applies. In this case, the kernel has dropped the SYN, and may retransmit it long after the backlog has room again.
     fn await_listener(&mut self, id: ConnectionId) {
         self.on_local_connected(id);
         let Some(connection) = self.connections.get(id) else { return };
@@ -275,15 +277,15 @@ impl Driver {
         }
     }
 
-    /// Handles a local connection that the program's kernel has not accepted in time. A slow program delays its kernel only through a full
-    /// backlog, which would also delay the client's TCP. Otherwise a firewall drops the SYN or its answer.
+    /// Handles a delivery that the local kernel has not accepted in time. A slow program delays the kernel only through a full backlog,
+    /// which would also delay a client over TCP. Otherwise a firewall drops the SYN or its answer.
     pub(super) fn on_listener_late(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get(id) else { return };
         if !matches!(connection.stage(), Stage::Connecting(_)) {
             return;
         }
         let (flow, began, uplink) = (connection.flow(), connection.began(), connection.uplink().0);
-        // The longer limit can pass only if an earlier check found the backlog full.
+        // The time `LISTENER_LIMIT` expires only if an earlier check found the backlog full.
         let is_full = self.interception.is_backlog_full(&flow) || began + LISTENER_LIMIT <= self.now;
         let (limit, why) = if is_full {
             (began + LISTENER_LIMIT, "the local program accepts no connections: its backlog is full")
@@ -300,7 +302,8 @@ impl Driver {
         self.refuse_connection(id, why, Refusal::NotTaken);
     }
 
-    /// Remembers a program that has declined a connection whose peer had proven a key. The association of such a connection was already up.
+    /// Remembers that a program has declined a connection whose peer had proven a key. The association of such a connection was already up.
+    /// After repeated declines, `on_incoming` refuses the client's association before it is up.
     fn note_declined(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get(id).filter(|connection| connection.channel().is_none())
         else {
@@ -351,7 +354,7 @@ impl Driver {
         }
     }
 
-    /// Ends a connection of a host that a rule excludes. The local program has seen no byte of it.
+    /// Ends a connection of a host that a rule excludes. The local program has received no byte of this connection.
     fn refuse_peer(&mut self, id: ConnectionId, association: AssociationId, why: &str) {
         self.history.count(Occurrence::AcceptRefused);
         let Some(connection) = self.connections.get(id) else { return };

@@ -1,14 +1,14 @@
 //! Queues of key-handshake tasks that wait for the handshake thread.
 //!
-//! The thread holds up to [`IN_HAND_MAX`] tasks, and the others wait here. Every second turn belongs to first handshakes of associations
-//! that this host has begun. All other tasks, renewals included, take the remaining turns. Hosts take turns, so a host with many tasks
-//! delays the first task of another host by only one task.
+//! The thread holds up to [`IN_HAND_MAX`] tasks. Further tasks wait here. Every second task that the thread gets is a first handshake of an
+//! association that this host has begun. All other tasks, renewals included, alternate with these handshakes. For these other tasks, peers'
+//! hosts take turns, so a host with many tasks delays the first task of another host by only one task.
 //!
 //! These tasks are refused:
 //!
 //! - first handshakes of a host that already has [`HOST_TASKS_MAX`] tasks;
 //! - messages beyond [`HOST_BYTES_MAX`] of one host;
-//! - messages beyond [`BYTES_MAX`] in total, unless their host has less than an equal share.
+//! - messages beyond [`BYTES_MAX`] in total, unless the messages of their host stay within an equal share of [`BYTES_MAX`].
 //!
 //! Invariants: the tasks of an association keep their order, and a host is in `turns` if and only if it has a task. Begin at
 //! [`Backlog::push`].
@@ -24,13 +24,15 @@ use sctp::AssociationId;
 use super::handshakes::Order;
 use crate::addresses::host_part;
 
-/// Limit on the waiting tasks of one host for a further first handshake. The thread performs as many tasks in a tenth of a second.
+/// Number of waiting tasks of one host from which first handshakes of this host are refused. The thread performs this number of tasks in
+/// 0.1 s.
 const HOST_TASKS_MAX: usize = 512;
-/// Limit on the bytes of one host's waiting messages. Thousands of associations may renew their keys at once, and must not end.
+/// Limit on the bytes of one host's waiting messages. The limit allows thousands of associations to renew their keys at once, because a
+/// refused message ends its association.
 const HOST_BYTES_MAX: usize = 4 << 20;
 /// Limit on the bytes of all waiting messages.
 const BYTES_MAX: usize = 64 << 20;
-/// Limit on the tasks that the thread holds. They keep it busy while the event loop runs a turn.
+/// Limit on the tasks that the thread holds. These tasks keep the thread busy while the event loop runs a turn.
 const IN_HAND_MAX: u32 = 8;
 
 /// Error: too many tasks or bytes already wait.
@@ -278,7 +280,7 @@ mod tests {
         backlog.forget(Time::ZERO, ids[10], ip(2), true);
         assert_eq!((backlog.bytes, backlog.own.len()), (100, 0));
         let performed = performed(&mut backlog, &thread);
-        // The two orders to forget an association are among them, once each.
+        // The eleven performed tasks include one task to forget each of the two ended associations.
         assert_eq!((performed.len(), backlog.bytes, backlog.turns.len()), (11, 0, 0));
     }
 }

@@ -1,4 +1,4 @@
-//! The thread of the key handshakes. It runs TLS and waits for signatures, beside the event loop.
+//! The thread of the key handshakes. It runs TLS and waits for signatures while the event loop continues.
 //!
 //! The event loop sends tasks to the thread, which returns steps as commands. [`super::backlog`] queues tasks until the thread takes them.
 //! Begin at [`Handshakes::run`].
@@ -16,7 +16,7 @@ use crate::commands::{Command, Handle};
 /// A task of an association, and the time of the order.
 pub(crate) type Order = (Time, AssociationId, Task);
 
-/// The handshakes before their thread starts.
+/// The receiver of tasks, before the thread starts.
 pub(crate) struct Handshakes {
     orders: Receiver<Order>,
 }
@@ -61,8 +61,8 @@ fn open(signer: &Signer) -> Result<Sessions, KeyingError> {
     Keyring::with_signer(public, Arc::new(sign)).map(Sessions::new)
 }
 
-/// Performs a handshake with itself, which initializes the cryptographic library. The first use takes longer than later ones, and may need
-/// system calls that a confined process may not make.
+/// Performs a handshake with itself, which initializes the cryptographic library. Startup calls this function before the process is
+/// confined, because the first use of the library takes longer and may need further system calls.
 pub(crate) fn warm_up() -> Result<(), KeyingError> {
     let ring = || HostKey::generate().map_err(|_| KeyingError::Keys).and_then(Keyring::new);
     let (a, b) = (ring()?, ring()?);

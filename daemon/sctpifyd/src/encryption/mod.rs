@@ -1,16 +1,17 @@
 //! Encryption of associations with other sctpify hosts. Determines who the peer is, and when an association may be used.
 //!
 //! The engine seals packets. [`keying`] makes the keys, in a separate thread ([`handshakes`]). A protected association counts as up only
-//! when its peer is known and its packets are sealed. Until then this module holds back its [`Event::Established`].
+//! when its peer is known and its packets are sealed. Until then this module holds back the [`Event::Established`] of the association.
 //!
-//! If this host connects to an address, it records the key that it finds there. Later associations to the address must have the same key
-//! ([`crate::peers_store`]). The key of an association that the peer began proves nothing about an address. It is only shown.
+//! If this host connects to an address, it records the key that the peer proves there. In later associations to the address, the peer must
+//! have the same key ([`crate::peers_store`]). If the peer began the association, its key proves nothing about an address. Reports show
+//! such a key, but it is not recorded.
 //!
 //! Invariants:
 //!
 //! - No association is used before its peer is known.
 //! - An association ends if its peer's key differs from the known key of the address.
-//! - An association without encryption ends if the address had a key.
+//! - An association without encryption ends if a key of the address is known.
 //!
 //! Begin at [`Encryption::follow`].
 
@@ -43,7 +44,7 @@ use patience::Patience;
 const TASKS_MAX: u32 = 4;
 /// Limit on the length of a message about keys, in bytes. A message with the largest key share has two thirds of this length.
 const MESSAGE_MAX: usize = 4096;
-/// Memory of a peer's handshake in the thread, in bytes. 12,000 were measured.
+/// Memory of a peer's handshake in the thread, in bytes. A measurement gave 12,000 bytes.
 const SESSION_MEMORY: usize = 16 << 10;
 /// Cause codes of ABORTs about protection (draft-ietf-tsvwg-sctp-dtls-chunk section 11.4).
 const CAUSES: std::ops::RangeInclusive<u16> = 100..=103;
@@ -84,7 +85,7 @@ struct State {
     /// Words for comparison, which are the same at both ends.
     words: Vec<String>,
     /// The address that has answered with a key that is not recorded yet. The key is recorded once the peer has sealed a packet with the
-    /// keys of this very association. Before that, an impostor could have passed on the handshake of another host.
+    /// keys of this very association. Before such a packet, an impostor could have forwarded the handshake of another host.
     unwritten: Option<IpAddr>,
     epoch: Option<u64>,
     fault: Option<EncryptionFault>,
@@ -126,7 +127,7 @@ impl Encryption {
         }
     }
 
-    /// Hands a task over. Returns false if too many wait.
+    /// Hands a task over to the backlog. Returns false if too many tasks wait.
     fn order(&mut self, now: Time, association: AssociationId, task: Task) -> bool {
         let Some(state) = self.all.get_mut(&association) else { return true };
         let order = (now, association, task);
@@ -151,7 +152,7 @@ impl Encryption {
         })
     }
 
-    /// Handles a task that follows from a message of the peer, or from worn keys.
+    /// Handles a task that follows from a message of the peer, or from keys that are due for renewal.
     fn on_task(&mut self, now: Time, association: AssociationId, task: Task, engine: &mut Endpoint) {
         self.state(association, engine);
         let is_long = matches!(&task, Task::Take { message, .. } if message.len() > MESSAGE_MAX);
@@ -171,7 +172,7 @@ impl Encryption {
     ) -> [Option<Event>; 2] {
         let psk = || policy.rules().preshared(peer_of(engine, association)?);
         let task = Task::of_event(association, &event, engine, psk);
-        // Only sealed packets cause these two events.
+        // Only sealed packets cause these two events, so the peer has the keys of this association.
         if matches!(event, Event::Readable | Event::Closed(CloseReason::Graceful))
             && !self.write_down(now, association, engine, history)
         {
@@ -247,7 +248,7 @@ impl Encryption {
         true
     }
 
-    /// Ends an unencrypted association with a host that had a key. Returns false if the host had none.
+    /// Ends an unencrypted association with a host whose key is known. Returns false if no key of the host is known.
     fn refuses_clear(
         &mut self,
         now: Time,
@@ -314,7 +315,7 @@ impl Encryption {
                 let peers = self.peers.lock();
                 match peers.recognise(dialled, &found) {
                     other @ Recognition::Other(_) => other,
-                    // The key counts for the address that has answered.
+                    // If the dialled address has no other key, the key is recorded for the address that has answered.
                     _ => peers.recognise(answered, &found),
                 }
             };
@@ -334,7 +335,7 @@ impl Encryption {
             return;
         }
         state.peer = Some(key);
-        // This fails only if the association has ended.
+        // This call fails only if the association has ended.
         let _ = engine.know_peer(now, association);
     }
 
@@ -375,8 +376,8 @@ impl Encryption {
         true
     }
 
-    /// Returns the known key of the address to which this host has connected. If none is known, returns the key of the address that has
-    /// answered.
+    /// Returns the known key of the address to which this host has connected. If no key of this address is known, returns the known key of
+    /// the address that has answered.
     fn missed_key(&self, association: AssociationId, answered: Option<IpAddr>) -> Option<HostKeyText> {
         let dialled = self.all.get(&association)?.dialled?;
         let peers = self.peers.lock();
@@ -447,12 +448,13 @@ impl Encryption {
         self.all.get(&association).filter(|state| state.epoch.is_some())?.peer
     }
 
-    /// Reports whether an association is sealed without a shared key. The peer has not proven such a key.
+    /// Reports whether the keys of an association with encryption lack a shared key. The peer of such an association has not proven that it
+    /// has a shared key.
     pub(crate) fn lacks_shared_key(&self, association: AssociationId) -> bool {
         self.all.get(&association).is_some_and(|state| !state.has_psk)
     }
 
-    /// Reports whether an association's SCTP handshake has ended and its key handshake has not.
+    /// Reports whether an association's SCTP handshake has ended, and its key handshake has not ended yet.
     pub(crate) fn awaits_keys(&self, association: AssociationId) -> bool {
         self.all.get(&association).is_some_and(|state| state.established.is_some())
     }

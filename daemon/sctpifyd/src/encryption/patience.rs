@@ -1,8 +1,8 @@
 //! Time limits for the agreement on keys, by host.
 //!
-//! Messages about keys get lost on congested paths, so a held SYN waits long for them. A host that has exceeded the limit once gets less
-//! time for a while. Otherwise each of its connections would wait that long for plain TCP. A late host has no other disadvantage: the next
-//! connection tries again.
+//! Messages about keys get lost on congested paths, so a held SYN waits up to [`LIMIT`] for them. A host that has exceeded this limit gets
+//! only [`LATE_LIMIT`] for the time [`MEMORY`]. Without the shorter limit, each connection to the host would wait for [`LIMIT`] before it
+//! uses plain TCP. A late host has no other disadvantage: the next connection tries again.
 //!
 //! Invariant: the table has no more than [`HOSTS_MAX`] entries. Begin at [`Patience::limit`].
 
@@ -14,10 +14,10 @@ use base::Time;
 
 use crate::addresses::host_part;
 
-/// Time limit from the SYN to the keys, if the peer has sent COOKIE ACK. It allows for TCP's customary timeouts of 1, 2 and 4 s. If
-/// messages about keys get lost, plain TCP would also take long, and would not be encrypted.
+/// Time limit from the SYN to the keys, if the peer has sent COOKIE ACK. It allows for TCP's usual retransmission timeouts of 1, 2 and 4 s.
+/// If messages about keys get lost, plain TCP would also take long, and would not be encrypted.
 const LIMIT: Duration = Duration::from_secs(10);
-/// The same limit for a host that has recently exceeded it.
+/// Replacement of [`LIMIT`] for a host that has exceeded it within the time [`MEMORY`].
 const LATE_LIMIT: Duration = Duration::from_secs(3);
 /// Time for which a host counts as late.
 const MEMORY: Duration = Duration::from_secs(600);

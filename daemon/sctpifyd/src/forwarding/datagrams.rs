@@ -1,8 +1,8 @@
 //! Forwards UDP for the enclosed namespace. Each conversation has two sockets. The inside socket uses the address of the destination as its
-//! own; the outside socket is an ordinary one.
+//! local address. The outside socket has an address of the host.
 //!
-//! Answers from other addresses than the destination are dropped. Invariant: there are up to [`FLOWS_MAX`] conversations. At the limit, the
-//! conversation that has been silent for the longest time ends.
+//! Answers from other addresses than the destination are dropped. Invariant: the number of conversations is [`FLOWS_MAX`] or less. At the
+//! limit, the conversation that has been silent for the longest time ends.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -21,12 +21,12 @@ use super::{LISTENERS, LISTENERS_MAX, Names, Side, token_of};
 const FLOWS_MAX: usize = 1024;
 /// Time of silence after which a conversation ends.
 const SILENCE: Duration = Duration::from_secs(120);
-/// Limit on the datagrams taken from one socket at one event. The others wait for the next event.
+/// Limit on the datagrams taken from one socket at one event. Further datagrams wait for the next event.
 const DATAGRAMS_PER_EVENT: usize = 256;
 /// Length of the longest datagram, in bytes.
 const DATAGRAM_MAX: usize = 65_535;
 
-/// All conversations. Their numbers are odd; TCP connections have even ones.
+/// All conversations. Their numbers are odd. The numbers of TCP connections are even.
 pub(super) struct Datagrams {
     listeners: Vec<DatagramListener>,
     names: Names,
@@ -93,7 +93,7 @@ impl Datagrams {
         Ok(())
     }
 
-    /// Takes datagrams from one socket of a conversation.
+    /// Forwards datagrams from one socket of a conversation to the other socket.
     pub(super) fn take(&mut self, registry: &Registry, number: usize, side: Side, now: Time) {
         let Some(flow) = self.all.get_mut(&number) else { return };
         flow.used = now;

@@ -7,7 +7,7 @@ use mio::net::TcpStream;
 
 /// Limit on the bytes that one direction holds.
 const BUFFER: usize = 64 * 1024;
-/// Limit on the reads and writes in one turn, which leaves time for other connections.
+/// Limit on the reads and writes in one turn. The limit leaves time for other connections.
 const ROUNDS: usize = 8;
 
 /// A socket, and its readiness as far as known.
@@ -30,7 +30,7 @@ pub(super) struct Half {
     end: usize,
     /// True if the source has sent its end.
     has_ended: bool,
-    /// True if the end was passed on.
+    /// True if the destination socket has got the source's end.
     is_closed: bool,
 }
 
@@ -43,7 +43,7 @@ impl Half {
         self.is_closed
     }
 
-    /// Moves the bytes that can be moved. Reports whether more can be moved at once.
+    /// Moves the bytes that can be moved now. Reports whether more bytes can be moved at once.
     ///
     /// # Errors
     /// Returns an error of either socket. The connection must then be reset.

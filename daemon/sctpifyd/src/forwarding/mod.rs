@@ -2,11 +2,11 @@
 //! own namespace.
 //!
 //! All packets of the enclosed namespace lead to the daemon. A separate thread opens ordinary sockets for all traffic that SCTP does not
-//! carry. A SYN is held until its destination has answered ([`Forwarder::open`]). The SYN is then released, or denied with the same error.
-//! The thread copies bytes ([`streams`]) and datagrams ([`datagrams`]).
+//! carry. A SYN is held until its destination has answered ([`Forwarder::open`]). The SYN is then released, or denied with the error that
+//! the destination gave. The thread copies bytes ([`streams`]) and datagrams ([`datagrams`]).
 //!
 //! All destinations that the host itself can reach are allowed. Invariants: a connection inside is accepted only once it exists outside,
-//! and a reset on one side resets the other.
+//! and a reset on one side resets the other side.
 
 mod datagrams;
 mod half;
@@ -97,7 +97,7 @@ impl Forwarder {
         self.waiting.remove(flow)
     }
 
-    /// Hands over a released connection that has arrived. The thread then copies its bytes.
+    /// Hands a released connection that has arrived over to the thread. The thread then copies the connection's bytes.
     pub(crate) fn claim(&mut self, arrival: Arrival) {
         self.order(Order::Claim(arrival.flow, arrival.stream));
     }
@@ -132,7 +132,7 @@ pub(crate) fn verdict_on(outcome: &io::Result<()>) -> Verdict {
     match error.raw_os_error().map(Errno::from_raw) {
         Some(Errno::ECONNREFUSED | Errno::ECONNRESET) => Verdict::Deny(Denial::Refused),
         Some(Errno::EHOSTUNREACH | Errno::EACCES | Errno::EPERM) => Verdict::Deny(Denial::HostUnreachable),
-        // The program's own kernel retransmits the SYN, and gives up as late as the daemon did.
+        // After the drop, the program's kernel retransmits the SYN, and reports the timeout to the program itself.
         Some(Errno::ETIMEDOUT) => Verdict::Drop,
         _ => Verdict::Deny(Denial::NetworkUnreachable),
     }
