@@ -15,8 +15,8 @@ use crate::multipath::Multipath;
 /// Settings of an [`Endpoint`](crate::Endpoint).
 #[derive(Clone, Debug)]
 pub struct EndpointConfig {
-    /// Lifetime of a state cookie (Valid.Cookie.Life, RFC 9260 section 16). A peer's Cookie Preservative can extend it to up to twice this
-    /// value.
+    /// Lifetime of a state cookie (Valid.Cookie.Life, RFC 9260 section 16). A peer's Cookie Preservative can extend the lifetime of its
+    /// cookie to up to twice this value.
     pub cookie_lifetime: Duration,
     /// Minimum age at which the key that signs cookies is replaced. The replacement happens when the next cookie is signed. The previous
     /// key stays valid until the next replacement.
@@ -55,23 +55,24 @@ pub struct AssociationConfig {
     pub outbound_streams: u16,
     /// Number of inbound streams to allow, 1 to 65,535.
     pub inbound_streams: u16,
-    /// Limit on the bytes of user data that wait to be sent or acknowledged. [`send`](crate::Endpoint::send) refuses more. The buffer
-    /// begins with `buffer_start` bytes, and grows within this limit to twice the sum of the congestion windows.
+    /// Limit on the bytes of user data that wait to be sent or acknowledged. [`send`](crate::Endpoint::send) refuses messages beyond this
+    /// limit. The buffer begins with `buffer_start` bytes, and grows within this limit to twice the sum of the congestion windows.
     pub send_buffer: usize,
     /// True if messages are accepted after the peer's SHUTDOWN, until the driver calls [`shutdown`](crate::Endpoint::shutdown). The
-    /// SHUTDOWN is answered only after that call. The setting is for drivers that hold messages from programs which the engine has not
-    /// received yet. RFC 9260 section 9.2 requires that outstanding data is sent first. Such a driver must call `shutdown` after every
-    /// [`PeerShutdown`](crate::Event::PeerShutdown).
+    /// SHUTDOWN is answered only after that call. The setting is for drivers that may still hold messages of programs when the SHUTDOWN
+    /// arrives. RFC 9260 section 9.2 requires that outstanding data is sent first. With this setting, the driver must call `shutdown` after
+    /// every [`PeerShutdown`](crate::Event::PeerShutdown).
     pub takes_late_messages: bool,
     /// Limit on the bytes of user data that wait to be read. Values below 1,500 count as 1,500. The buffer begins with `buffer_start`
-    /// bytes, and grows within this limit to four times the bytes read in a round trip. Its free part is advertised as a_rwnd. Including
-    /// bookkeeping, the data occupies up to three times this limit, or 96 KiB if that is more. The size of the pieces does not matter.
+    /// bytes, and grows within this limit to four times the bytes read in a round trip. The free part of the buffer is advertised as
+    /// a_rwnd. Data and bookkeeping together occupy up to the larger of three times this limit and 96 KiB. Chunks of any size keep within
+    /// this bound.
     pub receive_buffer: usize,
-    /// Initial size of each buffer, in bytes. The send buffer returns to this size when the congestion windows are small. Should be 8 KiB
-    /// or more.
+    /// Initial size of each buffer, in bytes. The send buffer returns to this size when the congestion windows are small. The value should
+    /// be 8 KiB or more.
     pub buffer_start: usize,
-    /// Largest MTU of all links, IP header included, in bytes (576 to 65,535). A path begins with this size, or with 1,500 if that is less.
-    /// Probes then find larger sizes up to this limit, and smaller sizes where routers require them (RFC 8899).
+    /// Largest MTU of all links, IP header included, in bytes (576 to 65,535). A path begins with this size or 1,500 bytes, whichever is
+    /// less. Probes then find larger sizes up to this limit, and smaller sizes where routers require them (RFC 8899).
     pub mtu: u16,
     /// Adaptation Layer Indication to announce (RFC 5061 section 4.2.6).
     pub adaptation: Option<u32>,
@@ -81,8 +82,8 @@ pub struct AssociationConfig {
     pub auth: AuthConfig,
     /// Protection of all packets by DTLS chunks. With `None`, protection is neither offered nor accepted. If both ends agree on protection,
     /// messages of the application wait until the caller has [installed keys](crate::Endpoint::install_keys) and [knows the
-    /// peer](crate::Endpoint::know_peer). AUTH is then not used, even if a key is [required](AuthConfig::required). In that case, the
-    /// caller's key management must require the key.
+    /// peer](crate::Endpoint::know_peer). AUTH is not used under protection, even if a key is [required](AuthConfig::required). The
+    /// caller's key management must then require the key.
     pub protection: Option<ProtectionConfig>,
     /// Proof required before the peer's addresses change, and before an address that the peer lists is used.
     pub address_proof: AddressProof,
@@ -94,15 +95,15 @@ pub struct AssociationConfig {
     /// advertisement reveals the amount of the application's data, and the pauses in it, to every observer on the path.
     pub advertisement: Option<SendBufferConfig>,
     /// Error detection method (EDMID, RFC 9653 section 4) of a lower layer that makes the checksum superfluous, such as 1 for DTLS. Packets
-    /// with a checksum of zero are then accepted. They are also sent if the peer has announced the same method. Neither IP nor UDP is such
-    /// a layer.
+    /// with a checksum of zero are then accepted. They are also sent if the peer has announced the same method. IP and UDP do not make the
+    /// checksum superfluous.
     pub zero_checksum: Option<u32>,
     /// Rule that chooses the stream that sends next.
     pub scheduler: Scheduler,
     /// Congestion control of each path.
     pub congestion: CongestionAlgorithm,
-    /// Initial congestion window of a path, in packets. It has effect only above the window of RFC 9260 section 7.2.1, which is about three
-    /// packets; 0 keeps that window. RFC 6928 allows TCP ten packets. See also
+    /// Initial congestion window of a path, in packets. Values below the window of RFC 9260 section 7.2.1 (about three packets) have no
+    /// effect, so 0 keeps that window. RFC 6928 allows TCP ten packets. See also
     /// [`set_initial_packets`](crate::Endpoint::set_initial_packets).
     pub initial_packets: u8,
     /// Use of one path, or of all paths at once, for new data.
@@ -191,23 +192,23 @@ impl AssociationConfig {
 /// Proof required before the addresses of a peer change (RFC 5061), and before an address that the peer lists is used.
 ///
 /// An ASCONF is signed with a shared key or, without one, with the empty key. A signature with the empty key depends only on the contents
-/// of INIT and INIT ACK ([RFC 4895, section 8.1]). Any observer of these two packets can therefore forge it. A key counts as shared if it
-/// has at least one byte. A sealed packet counts as signed with a shared key.
+/// of INIT and INIT ACK ([RFC 4895, section 8.1]). Any observer of these two packets can therefore forge the signature. A key counts as
+/// shared if it has at least one byte. A sealed packet counts as signed with a shared key.
 ///
 /// [RFC 4895, section 8.1]: https://www.rfc-editor.org/rfc/rfc4895#section-8.1
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum AddressProof {
-    /// The rules of RFC 5061 and RFC 9260. A signature is sufficient, with any key and from any address. An address is confirmed when a
-    /// HEARTBEAT to it is answered, from any address.
+    /// The rules of RFC 5061 and RFC 9260. A signature is sufficient, with any key and from any address. The answer to a HEARTBEAT confirms
+    /// the address to which the HEARTBEAT was sent, even if the answer comes from another address.
     #[default]
     Signature,
     /// Without a shared key, addresses change only with proof over a confirmed path:
     ///
     /// - An ASCONF takes effect only if it arrives over a confirmed path, from that path's UDP port.
-    /// - An added address is used only after two proofs. First it must answer a HEARTBEAT. Then a second HEARTBEAT goes over a confirmed
-    ///   path, and its answer must come from the added address. An end with this setting sends such answers from its own new addresses.
-    ///   Other implementations do not, so addresses that they add are never used.
+    /// - An added address is used only after two proofs. First the address must answer a HEARTBEAT. Then a second HEARTBEAT is sent over a
+    ///   confirmed path, and its answer must come from the added address. An end with this setting sends such answers from its own new
+    ///   addresses. Other implementations do not send such answers, so addresses that they add are never used.
     /// - [`move_to_local_address`](crate::Endpoint::move_to_local_address) requires a shared key, or
     ///   [`protection`](AssociationConfig::protection).
     ///
@@ -230,22 +231,22 @@ pub enum CongestionAlgorithm {
     LossTolerant,
 }
 
-/// Minimum margin of the RTO over the round trip. It is five times the delay of the peer's SACK ([`QUICK_SACK_DELAY`]), and more than the
-/// delays that a busy host adds. Linux uses 200 ms.
+/// Minimum margin of the RTO over the round trip. This margin is five times the delay of the peer's SACK ([`QUICK_SACK_DELAY`]), and longer
+/// than the delays that a busy host adds. Linux uses a margin of 200 ms.
 const QUICK_RTO_MARGIN: Duration = Duration::from_millis(100);
 /// Limit on the delay of a SACK. All other timers of [`Timing::quick`] rely on it.
 const QUICK_SACK_DELAY: Duration = Duration::from_millis(20);
-/// Time for which the primary path must have worked again before data returns to it. It is longer than the usual intervals at which links
-/// on trains and in lifts come and go.
+/// Time for which the primary path must have worked again before data returns to it. Links on railways and in lifts usually come and go at
+/// shorter intervals.
 const QUICK_PRIMARY_RETURN: Duration = Duration::from_secs(5);
 /// Loss limit of a path, in percent of its data, before another path replaces it. In a queue with room for five or six packets, CUBIC alone
 /// causes this much loss. A path that loses less may merely be shared by many flows.
 const QUICK_LOSS_MAX: u8 = 5;
-/// Delay of data in flight beyond which data moves to a much quicker path. It is longer than the delay of usual queues, and much shorter
-/// than people are willing to wait.
+/// Delay of data in flight beyond which data moves to a much quicker path. The limit is longer than the delay of usual queues, and much
+/// shorter than the time that people are willing to wait.
 const QUICK_DELAY_MAX: Duration = Duration::from_millis(500);
-/// Consecutive timeouts that an association survives. At the maximum RTO they last a quarter of an hour, like TCP's retransmissions by
-/// default.
+/// Consecutive timeouts that an association survives. At the maximum RTO, these timeouts last a quarter of an hour. The retransmissions of
+/// TCP last as long by default.
 const QUICK_OUTAGE_RETRANS: u8 = 180;
 
 /// Timers and thresholds of an association. The defaults come from RFC 9260 section 16.
@@ -270,12 +271,12 @@ pub struct Timing {
     /// make a path potentially failed.
     pub potentially_failed_max_retrans: Option<u8>,
     /// Consecutive timeouts that leave the primary path primary. One more makes another path primary permanently (PSMR, RFC 7829 section
-    /// 5). Values below PFMR count as PFMR. If PFMR is `None`, values below Path.Max.Retrans count as that limit. With `None`, the primary
-    /// path never changes, and data returns to it once it works again.
+    /// 5). PFMR is the minimum of this value; if PFMR is `None`, Path.Max.Retrans is the minimum. Smaller values count as the minimum. If
+    /// this field is `None`, the primary path never changes, and data returns to it once it works again.
     pub primary_switchover_max_retrans: Option<u8>,
     /// Time for which the primary path must have worked again after a failure before data returns to it. The time doubles with each
     /// recovery within a minute of the previous one, up to 16 times this value. During this time, heartbeats are four times as frequent as
-    /// on other idle paths. Eight of them must be answered without a failure in between.
+    /// on other idle paths. At least eight heartbeats must be answered without a failure in between.
     pub primary_return: Duration,
     /// True if a path with data in flight is doubted after about two round trips of silence. The earliest chunk is then repeated on another
     /// active path, and a HEARTBEAT is sent on the silent path. A timeout counts against the silent path if the chunk is acknowledged and
@@ -283,16 +284,18 @@ pub struct Timing {
     /// all paths.
     pub doubts_silence: bool,
     /// Loss limit of a path in use, in percent of its data, 1 to 99; `None` means no limit. A path is too lossy if it has lost 30 chunks
-    /// beyond this share, in six or more loss events (RFC 9260 section 7.2.4). It becomes potentially failed if another path can replace
-    /// it. That path must be active, must not have just failed, and must not be known to lose half as much or more. It must not share a
-    /// link with the lossy path, except a link that all active paths share. If links are unknown, addresses of one family count as on
-    /// different links, and addresses of different families do not. The limit has no effect if all paths carry data at once.
+    /// beyond this share, in six or more loss events (RFC 9260 section 7.2.4). The lossy path becomes potentially failed if another path
+    /// can replace it. The replacement must be active, and must not have just recovered from a failure. Its known loss must be less than
+    /// half of the lossy path's loss. It must not share a link with the lossy path, except a link that all active paths share. If links are
+    /// unknown, two addresses of the same family count as on different links, but two addresses of different families do not. The limit has
+    /// no effect if all paths carry data at once.
     pub loss_max: Option<u8>,
     /// Limit on the delay of data in flight on the path in use; `None` means no limit. A path is too slow if its delay exceeds this limit
     /// plus four times the delay on another path. The other path must fulfil the conditions of [`loss_max`](Self::loss_max), and share no
-    /// link at all with the slow path. The slow path becomes potentially failed if the other path answers while the delay lasts. The delay
-    /// of a queue that the association has filled itself does not count. Therefore either little must be in flight, or the rate of the path
-    /// must have fallen to an eighth of its best. The limit has no effect if all paths carry data at once.
+    /// link at all with the slow path. The slow path becomes potentially failed if the other path answers while the delay lasts. A queue
+    /// that the association has filled itself is no reason to move. Therefore the delay counts only in two cases. In the first, up to
+    /// 14,600 bytes are in flight. In the second, the rate of the path has fallen to an eighth of its best rate, or less. The limit has no
+    /// effect if all paths carry data at once.
     pub delay_max: Option<Duration>,
     /// Consecutive timeouts, over all paths, that an association survives. One more ends it (Association.Max.Retrans).
     pub association_max_retrans: u8,
@@ -331,9 +334,9 @@ impl Default for Timing {
 }
 
 impl Timing {
-    /// Returns settings for associations whose two ends both use them. Data leaves a silent path within a fraction of a second, and idle
-    /// paths are probed every second. The values of RFC 9260 suit the networks of the 1990s. `docs/failover.md` gives the reason for each
-    /// value here.
+    /// Returns settings for associations whose two ends both use these settings. Data leaves a silent path within a fraction of a second,
+    /// and idle paths are probed every second. The values of RFC 9260 suit the networks of the 1990s. `docs/failover.md` gives the reason
+    /// for each value here.
     pub fn quick() -> Timing {
         Timing {
             rto_initial: Duration::from_millis(300),
@@ -392,18 +395,18 @@ pub enum Heartbeats {
     Off,
 }
 
-/// Link of an address, and its use for data, as the operator of the address's end wants it. An operator knows the links and their costs.
-/// The engine sees only how well its paths work.
+/// Link of an address, and the use of the address for data. The operator of the host that has the address sets both, because an operator
+/// knows the links and their costs. The engine sees only how well its paths work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct AddressUse {
     /// Rank among the addresses of the same end.
     pub preference: Preference,
-    /// Interval between heartbeats on spare paths of the address. The RTO is added to it. It has effect only if it is longer than the usual
-    /// interval of the path. It is rounded down to tenths of a second, and limited to [`AddressUse::HEARTBEAT_MAX`].
+    /// Interval between heartbeats on spare paths of the address. The RTO is added to the interval. The interval has effect only if it is
+    /// longer than the usual interval of the path. It is rounded down to tenths of a second, and limited to [`AddressUse::HEARTBEAT_MAX`].
     pub heartbeat: Option<Duration>,
     /// Number of the link that has the address; 0 if the link is not known. Addresses of one end with the same number are assumed to fail
-    /// together. Addresses with different numbers are assumed to fail independently. If the link of one of two addresses is not known, they
-    /// count as on different links if they are of the same family.
+    /// together. Addresses with different numbers are assumed to fail independently. If the link of one of two addresses is not known, the
+    /// family decides: two addresses of the same family count as on different links.
     pub link: u8,
 }
 
@@ -415,12 +418,13 @@ impl AddressUse {
 /// Rank of an address among the addresses of its end. No further ranks will be added, so a `match` may be exhaustive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Preference {
-    /// Carries data while it works.
+    /// An address that carries data while it works.
     Primary,
-    /// Carries data while no primary address works. If all paths carry data at once, it carries data together with the primary addresses.
+    /// An address that carries data while no primary address works. If all paths carry data at once, the address carries data together with
+    /// the primary addresses.
     #[default]
     Secondary,
-    /// Carries data only while no other address works.
+    /// An address that carries data only while no other address works.
     Backup,
 }
 
@@ -447,7 +451,7 @@ pub struct Limits {
     /// Unanswered heartbeats of one association to unconfirmed addresses at one time (HB.Max.Burst, RFC 9260 sections 5.4 and 16); 0 counts
     /// as 1.
     pub unproven_heartbeats: usize,
-    /// Rate of answers to INITs. An INIT does not count once its cookie has come back. Under protection, it does not count once both ends
+    /// Rate of answers to INITs. An INIT does not count once its cookie has come back. Under protection, an INIT counts until both ends
     /// have agreed on keys.
     pub inits: AnswerRate,
     /// Rate of answers to packets that belong to no association (RFC 9260 section 8.4).
@@ -462,16 +466,16 @@ pub struct Limits {
     /// - From seven eighths on, no association begins, and buffers shrink as they empty.
     /// - From the limit on, an association can hold 8 KiB of received data (16 KiB with bookkeeping), and 8 KiB or one message to be sent.
     pub memory: usize,
-    /// Bytes of `memory` that all associations with one host may hold, with the same three steps. So one host cannot use up the memory of
-    /// all. The address with which an association began identifies the host: an IPv4 address, or an IPv6 /64, because one host may have all
-    /// addresses of a /64.
+    /// Bytes of `memory` that all associations with one host may hold. The three steps of `memory` apply to this limit too. So one host
+    /// cannot use up the memory of all hosts. The address with which an association began identifies the host: an IPv4 address, or an IPv6
+    /// /64, because one host may have all addresses of a /64.
     pub memory_of_host: usize,
     /// Trace records, of about 150 bytes each, that wait to be polled; 0 counts as 1. Further records replace the oldest.
     pub trace_records: usize,
     /// Used cookies that are remembered, of about 40 bytes each. A remembered cookie cannot begin another association after its first one
     /// has ended. The limit applies twice: to cookies of handshakes with a [required](AuthConfig::required) key [by
-    /// direction](AuthConfig::by_direction), and to all other cookies. Beyond it, the oldest of the other cookies are forgotten. With such
-    /// a key, no association begins until a cookie expires.
+    /// direction](AuthConfig::by_direction), and to all other cookies. If more other cookies are used, the oldest of them are forgotten. If
+    /// the table of the cookies with such keys is full, no association with such a key begins until one of these cookies expires.
     pub spent_cookies: usize,
     #[doc(hidden)]
     pub _non_exhaustive: (),

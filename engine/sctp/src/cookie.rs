@@ -1,9 +1,9 @@
 //! The State Cookie (RFC 9260 section 5.1.3). It holds all state that an association needs to begin, and the peer
-//! keeps it.
+//! keeps the cookie.
 //!
 //! A cookie expires, and is bound to ports and tags. HMAC-SHA-256 authenticates it, with a key that is replaced
 //! periodically. This host keeps no state for a peer until the peer returns a cookie. The ports and our tag are
-//! signed but not written into the cookie, because each packet that carries it contains them. This keeps the INIT ACK
+//! signed but not written into the cookie, because each packet with the cookie contains them. So the INIT ACK stays
 //! small compared with the INIT (RFC 5062 section 9). Begin at [`CookieJar::seal`] and [`CookieJar::open`].
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -23,8 +23,8 @@ use crate::random::Random;
 /// Length of the MAC, in bytes: it is truncated to 128 bits, as in RFC 4868 section 2.1.1.
 const MAC_LEN: usize = 16;
 
-/// A MAC after the setup of its key. To repeat the setup for each cookie would cost as much as the MAC of a short
-/// cookie.
+/// MAC whose key is already set up. The setup of a key costs as much as the MAC of a short cookie, so it is not
+/// repeated for each cookie.
 type Keyed = Hmac<Sha256>;
 
 /// Contents of a cookie.
@@ -61,9 +61,9 @@ pub(crate) struct Cookie {
     pub(crate) peer_addresses: SmallVec<[IpAddr; 4]>,
 }
 
-/// Both Tie-Tags as one number. The cookie is signed, so the number only has to differ between associations. It must
-/// not reveal the association's own tags (RFC 5062 section 3.3). A host that comes to hold an address of the peer
-/// could otherwise read the tags in a cookie, and take the association over.
+/// Both Tie-Tags as one number. The cookie is signed, so the number only has to differ between associations. The
+/// number must not reveal the association's own tags (RFC 5062 section 3.3). Otherwise a host that later gets one of
+/// the peer's addresses could read the tags in a cookie, and take over the association.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tie([u8; 4]);
 
@@ -137,7 +137,8 @@ impl CookieJar {
     }
 }
 
-/// Fields of a packet that carries a cookie. The cookie is valid only in packets with these values.
+/// Fields of a packet that carries a cookie. The cookie is valid only in packets with the values for which it was
+/// signed.
 #[derive(Clone, Copy)]
 struct Around {
     /// Our SCTP port, then the peer's.
@@ -157,7 +158,7 @@ impl Around {
     }
 }
 
-/// Returns a MAC with a new random key, which is as long as a block of the hash.
+/// Returns a MAC with a new random key. The key is as long as a block of the hash.
 fn keyed(random: &mut Random) -> Keyed {
     Hmac::new(&random.key().into())
 }
@@ -280,7 +281,7 @@ const UDP: u8 = 16;
 const LOCAL_V6: u8 = 32;
 const REMOTE_V6: u8 = 64;
 const HANDSHAKE: u8 = 128;
-/// Flag in the octet of the extensions, which do not use its highest bit.
+/// Flag in the octet of the extensions. No extension uses this bit, which is the highest.
 const PROTECTION: u8 = 128;
 
 /// Writes a length of 16 bits, then `bytes`. Bytes beyond 65,535 are cut off; key vectors are far shorter.

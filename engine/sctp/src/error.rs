@@ -14,7 +14,7 @@ pub enum ConnectError {
     /// Port 0 is not a valid SCTP port (RFC 9260 section 3.1).
     #[error("port 0 is invalid at both ends")]
     NoPort,
-    /// An association with these ports and an address of the peer exists.
+    /// An association with these ports and with an address of the peer already exists.
     #[error("an association with this peer and these ports exists already")]
     Exists,
     /// [`Limits::associations`](crate::Limits::associations) is reached.
@@ -28,8 +28,8 @@ pub enum ConnectError {
         /// The send buffer, in bytes.
         max: usize,
     },
-    /// The payload protocol identifier is [`KEY_PPID`](crate::KEY_PPID). That identifier is reserved for messages about
-    /// keys where protection is offered.
+    /// The payload protocol identifier is [`KEY_PPID`](crate::KEY_PPID). If protection is offered, this identifier is
+    /// reserved for messages about keys.
     #[error("payload protocol identifier 4242 is reserved for messages about keys")]
     ReservedPpid,
     /// Memory is short: seven eighths of [`Limits::memory`](crate::Limits::memory) are in use.
@@ -40,7 +40,8 @@ pub enum ConnectError {
         /// Limit on the bytes.
         budget: usize,
     },
-    /// Memory is short for this host: seven eighths of [`Limits::memory_of_host`](crate::Limits::memory_of_host) are in use.
+    /// Memory is short for the peer's host: seven eighths of [`Limits::memory_of_host`](crate::Limits::memory_of_host) are
+    /// in use.
     #[error(
         "associations with {host} hold {used} of {budget} bytes; end some, or raise the budget of each host"
     )]
@@ -58,7 +59,7 @@ pub enum ConnectError {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum StreamError {
-    /// The association does not exist, or has no answer to its INIT yet.
+    /// The association does not exist, or the peer has not answered its INIT yet.
     #[error("the association is not up")]
     Closed,
     /// The stream was not negotiated.
@@ -109,7 +110,7 @@ pub enum ReconfigError {
     TooSoon,
 }
 
-/// Error of [`send`](crate::Endpoint::send). The message was not accepted.
+/// Error of [`send`](crate::Endpoint::send). The message was refused.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum SendError {
@@ -130,8 +131,8 @@ pub enum SendError {
     /// The message is empty. SCTP has no empty messages (RFC 9260 section 3.3.1).
     #[error("a message must have at least one byte")]
     Empty,
-    /// The payload protocol identifier is [`KEY_PPID`](crate::KEY_PPID). That identifier is reserved for messages about
-    /// keys where protection is agreed on.
+    /// The payload protocol identifier is [`KEY_PPID`](crate::KEY_PPID). If protection is agreed on, this identifier is
+    /// reserved for messages about keys.
     #[error("payload protocol identifier 4242 is reserved for messages about keys")]
     ReservedPpid,
     /// The message exceeds the send buffer and can never be accepted.
@@ -154,7 +155,7 @@ pub enum AuthKeyError {
     /// No key has this number, or the key was deactivated.
     #[error("key {0} is not usable; set it first")]
     NoSuchKey(u16),
-    /// The key is the active key, which signs.
+    /// The key is the active key. The active key signs, so it cannot be deactivated or deleted.
     #[error("key {0} is in use; activate another one first")]
     Active(u16),
     /// The limit on the number of keys is reached.
@@ -178,17 +179,19 @@ pub enum AuthKeyError {
     },
 }
 
-/// Error of a command that changes our addresses (RFC 5061). Nothing was changed.
+/// Error of a command that changes our addresses (RFC 5061). Nothing was changed, except by
+/// [`set_local_uses`](crate::Endpoint::set_local_uses), which sets the uses of the other addresses.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum AddressError {
     /// The association does not exist, or does not use address reconfiguration.
     #[error("address reconfiguration was not negotiated; offer it and Extension::Auth at both ends")]
     NotNegotiated,
-    /// The association does not exist, or no longer accepts data to send.
+    /// The association does not exist, or no longer accepts data to send. For an association that does not exist, the
+    /// commands that change addresses return `NotNegotiated` instead.
     #[error("the association is closed for sending")]
     Closed,
-    /// The peer has reported that it does not understand such a change.
+    /// The peer has reported that it does not understand this kind of change.
     #[error("the peer does not support this change of addresses")]
     NotUnderstood,
     /// The address is not a unicast address of a host.
@@ -200,7 +203,7 @@ pub enum AddressError {
     /// The address does not belong to the association.
     #[error("{0} does not belong to the association; add it first")]
     Unknown(IpAddr),
-    /// The address is the last one from which a confirmed path leads to the peer. It cannot be removed.
+    /// The address cannot be removed, because no other address of ours has a confirmed path to the peer.
     #[error("{0} is the last address with a path to the peer; add another and wait until it is confirmed")]
     Last(IpAddr),
     /// No address of the peer can be reached from this address.
@@ -212,7 +215,7 @@ pub enum AddressError {
         "without a shared key the association cannot move to {0}; set a key at both ends (AuthConfig::keys)"
     )]
     NoKey(IpAddr),
-    /// The peer has not yet answered an earlier change of the address.
+    /// An earlier change of the address waits for the peer's answer.
     #[error("an earlier change of {0} is pending; wait for Event::AddressChange")]
     Changing(IpAddr),
     /// Too many changes wait for the peer's answer, or too many paths would exist.
@@ -230,7 +233,7 @@ pub enum PathOptionError {
     /// No path of the association has the address.
     #[error("no path of the association leads to {0}")]
     Unknown(IpAddr),
-    /// The primary path would be replaced before it is potentially failed, which RFC 7829 section 5 forbids.
+    /// The primary path would be replaced before it is potentially failed. RFC 7829 section 5 forbids this.
     #[error("a switchover needs at least {least} timeouts; raise switchover_max_retrans")]
     SwitchoverTooSoon {
         /// The minimum value.
@@ -241,8 +244,8 @@ pub enum PathOptionError {
 /// Error of a step of the key management.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum KeyError {
-    /// The association does not exist, has ended, or has no agreement on protection. Before INIT ACK, the error also
-    /// means that a message about keys is already waiting.
+    /// The association does not exist, has ended, or has no agreement on protection. Before INIT ACK, another reason is
+    /// possible: a message about keys is already waiting.
     #[error("no protection was agreed on with this peer")]
     NotAgreed,
     /// The epoch of the keys is not the next one.

@@ -41,26 +41,27 @@ pub enum Event {
         /// Number of streams on which the peer may send.
         inbound_streams: u16,
     },
-    /// A message of the peer about keys, where protection is agreed on ([`KEY_PPID`](crate::KEY_PPID)). The driver answers with
-    /// [`send_key_message`](crate::Endpoint::send_key_message).
+    /// A message of the peer about keys ([`KEY_PPID`](crate::KEY_PPID)), if both ends have agreed on protection. The driver
+    /// answers with [`send_key_message`](crate::Endpoint::send_key_message).
     KeyMessage {
         /// The message.
         message: Bytes,
         /// False if the message came in the clear, before keys were in use. Anyone may have sent it.
         sealed: bool,
     },
-    /// Messages of the application pass now. All packets are sealed with the keys of this epoch, only sealed packets count, and
-    /// the caller knows the peer.
+    /// Messages of the application can now be sent and received. All packets are sealed with the keys of this epoch, only
+    /// sealed packets are accepted, and the caller knows the peer.
     Protected {
         /// The epoch.
         epoch: u64,
     },
-    /// New keys are due. The current keys have sealed a quarter of the permitted records, or have reached an age of 60 to 90
-    /// minutes.
+    /// The caller should install new keys. The current keys have sealed a quarter of the permitted records, or have reached an
+    /// age of 60 to 90 minutes.
     KeysWorn,
     /// [`recv`](crate::Endpoint::recv) has a message again, after it had none.
     Readable,
-    /// The send buffer has room again, after [`send`](crate::Endpoint::send) refused a message.
+    /// The send buffer has room again, after [`send`](crate::Endpoint::send) refused a message or
+    /// [`notify_when_writable`](crate::Endpoint::notify_when_writable) requested the event.
     Writable,
     /// A path changed its state.
     PathChanged {
@@ -82,8 +83,8 @@ pub enum Event {
         /// The cause.
         reason: PathReason,
     },
-    /// The MTU of a path has changed. Either smaller packets are sent from now on, or larger ones were proved to arrive (RFC
-    /// 8899).
+    /// The MTU of a path has changed. Either smaller packets are sent from now on, or probes have shown that larger packets
+    /// arrive (RFC 8899).
     PathMtu {
         /// The path.
         route: Route,
@@ -92,7 +93,8 @@ pub enum Event {
         /// MTU now, in bytes of an IP packet.
         to: u16,
     },
-    /// The peer's UDP port has changed, as a heartbeat has proved (RFC 6951). A NAT on the path has changed it.
+    /// The peer's UDP port has changed, because a NAT on the path has changed it (RFC 6951). The answer to a heartbeat has
+    /// confirmed the new port.
     PeerPort {
         /// The path until now.
         from: Route,
@@ -103,14 +105,14 @@ pub enum Event {
     AddressChange {
         /// The requested change.
         change: AddressChange,
-        /// The peer's cause code if it refused (RFC 5061 section 4.3); `None` if the change is done. After a refusal, the
-        /// address is used as before.
+        /// The peer's cause code if the peer refused the change (RFC 5061 section 4.3); `None` if the change is done. After a
+        /// refusal, the address is used as before the request.
         refusal: Option<u16>,
     },
     /// The peer's addresses have changed at its request (RFC 5061).
     PeerAddressChange(AddressChange),
-    /// Streams were reset (RFC 6525): their messages are numbered from 0 again. The event also reports a request of the driver
-    /// that failed.
+    /// Streams were reset (RFC 6525): their messages are numbered from 0 again. If a request of the driver has failed, the
+    /// event reports the failure.
     StreamReset {
         /// Direction of the streams, seen from this end.
         direction: StreamDirection,
@@ -119,7 +121,7 @@ pub enum Event {
         /// The outcome.
         outcome: ReconfigOutcome,
     },
-    /// All streams and the TSNs were reset (RFC 6525). The event also reports a request of the driver that failed.
+    /// All streams and the TSNs were reset (RFC 6525). If a request of the driver has failed, the event reports the failure.
     AssociationReset {
         /// The next TSN of this end.
         local_tsn: u32,
@@ -128,7 +130,7 @@ pub enum Event {
         /// The outcome.
         outcome: ReconfigOutcome,
     },
-    /// Streams were added (RFC 6525). The event also reports a request of the driver that failed.
+    /// Streams were added (RFC 6525). If a request of the driver has failed, the event reports the failure.
     StreamsChanged {
         /// Number of streams on which we may send now.
         outbound_streams: u16,
@@ -138,22 +140,22 @@ pub enum Event {
         outcome: ReconfigOutcome,
     },
     /// The peer advertises a new state of its send buffer. The event occurs only if
-    /// [advertisements](crate::AssociationConfig::advertisement) are on, and changes nothing in the engine.
+    /// [advertisements](crate::AssociationConfig::advertisement) are on. The engine itself does not use the state.
     PeerSendBuffer(PeerSendBuffer),
     /// Messages were abandoned, as their [`Reliability`] permits.
     Abandoned {
-        /// Messages of which nothing was sent.
+        /// Number of abandoned messages without a sent part.
         unsent: u64,
-        /// Messages of which at least a part was sent. The peer may have received some of them completely.
+        /// Number of abandoned messages with a sent part. The peer may have received some of them completely.
         sent: u64,
     },
     /// All messages given to [`send`](crate::Endpoint::send) are acknowledged or abandoned.
     /// [`notify_when_dry`](crate::Endpoint::notify_when_dry) requests this event.
     Dry,
-    /// The peer has sent SHUTDOWN, and sends no more data. Data that it sent before can still be read.
+    /// The peer has sent SHUTDOWN, and sends no more data. Data that arrived before the SHUTDOWN can still be read.
     PeerShutdown,
-    /// The association has ended. Data received before can still be read. Afterwards the driver must
-    /// [`release`](crate::Endpoint::release) it.
+    /// The association has ended. Data that arrived before the end can still be read. Afterwards the driver must
+    /// [`release`](crate::Endpoint::release) the association.
     Closed(CloseReason),
 }
 
@@ -161,12 +163,12 @@ pub enum Event {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(not(feature = "exhaustive"), non_exhaustive)]
 pub enum PathReason {
-    /// The peer has answered on the path. For a move of data: the peer was heard on the new path first, after other paths had
-    /// failed.
+    /// The peer has answered on the path. As the reason for a move of data: other paths had failed, and the new path was the
+    /// first on which the peer was heard.
     Answer,
     /// Data or a heartbeat was not answered within the retransmission timeout (RFC 9260 sections 8.2 and 8.3).
     Timeout,
-    /// The path was silent while the peer answered on another one ([`Timing::doubts_silence`](crate::Timing::doubts_silence)).
+    /// The path was silent while the peer answered on another path ([`Timing::doubts_silence`](crate::Timing::doubts_silence)).
     Silence,
     /// The path lost too much of its data.
     Loss {
@@ -180,7 +182,7 @@ pub enum PathReason {
     },
     /// ICMP reported that the peer cannot be reached on the path.
     Unreachable(Unreachable),
-    /// This host could not send on the path, because its link, address or route is gone.
+    /// This host could not send on the path, because the path's link, local address or route is gone.
     NoRoute,
     /// The driver reported that the link is down ([`set_local_link`](crate::Endpoint::set_local_link)).
     LinkDown,
@@ -188,7 +190,8 @@ pub enum PathReason {
     AddressRemoved,
     /// The primary path has worked again for the required time ([`Timing::primary_return`](crate::Timing::primary_return)).
     PrimaryReturned,
-    /// The path works, and the uses of its addresses rank it before the other path ([`AddressUse`](crate::AddressUse)).
+    /// The path works, and the uses of its addresses rank it before the path used until now
+    /// ([`AddressUse`](crate::AddressUse)).
     Preferred,
     /// Another path was made the primary one, by [`set_primary`](crate::Endpoint::set_primary) or at the peer's request.
     PrimaryChosen,
@@ -202,19 +205,22 @@ pub enum CloseReason {
     Graceful,
     /// The peer sent ABORT.
     PeerAborted(AbortCause),
-    /// We sent ABORT: the driver requested it, or the peer violated the protocol.
+    /// This end has ended the association: the driver requested the end, or the peer violated the protocol. The peer gets an
+    /// ABORT if it may have state of the association.
     Aborted(AbortCause),
     /// INIT or COOKIE ECHO was not answered.
     NoAnswer,
-    /// ICMP reported that the peer cannot be reached, before the association was up.
+    /// Before the association was up, ICMP reported that the peer cannot be reached.
     Unreachable(Unreachable),
-    /// All paths failed.
+    /// The peer can no longer be reached. Either too many consecutive timeouts have occurred
+    /// ([`association_max_retrans`](crate::Timing::association_max_retrans)), or ICMP has reported on the last working path
+    /// that the protocol or port is unreachable.
     LostContact,
     /// The peer restarted and began a new association in place of this one.
     Restarted,
 }
 
-/// The error cause of an ABORT: its code (RFC 9260 section 3.3.10), and its text if it has one.
+/// The error cause of an ABORT: the cause's code (RFC 9260 section 3.3.10), and its text if the cause has one.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct AbortCause {
@@ -224,7 +230,7 @@ pub struct AbortCause {
     pub reason: Bytes,
 }
 
-/// A received message, or one that [`take_unsent`](crate::Endpoint::take_unsent) has returned.
+/// A message that was received, or that [`take_unsent`](crate::Endpoint::take_unsent) has returned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Message {
@@ -234,17 +240,17 @@ pub struct Message {
     pub ppid: Ppid,
     /// True if the message was sent unordered.
     pub unordered: bool,
-    /// True for the beginning of the message. False for the later parts of a partial delivery (RFC 6458 section 6.1.7). A
-    /// message is delivered in parts if the receive window has no room for it. There are three reasons: the message is longer
-    /// than the window, much other data waits behind a gap or a stream reset, or memory is short.
+    /// True for the beginning of the message. In a partial delivery (RFC 6458 section 6.1.7), it is false for the later parts.
+    /// A message is delivered in parts if the receive window has no room for the whole message. The message may be longer than
+    /// the window, much other data may wait behind a gap or a stream reset, or memory may be short.
     pub begin: bool,
     /// True for the end of the message.
     pub end: bool,
-    /// True if the sender abandoned the message after parts of it were delivered. This last part is empty, and the earlier
-    /// parts should be discarded.
+    /// True if the sender abandoned the message after parts of it were delivered. The part with this flag is the last one, and
+    /// is empty. The driver should discard the earlier parts.
     pub aborted: bool,
-    /// The bytes, in pieces that are as long as possible without copying. A piece shares memory with others that were received
-    /// at about the same time, and keeps that memory allocated. Data that is kept for long should be copied.
+    /// The bytes, in pieces that are as long as possible without copying. A piece shares memory with other pieces that were
+    /// received at about the same time, and keeps this memory allocated. Data that is kept for long should be copied.
     pub pieces: SmallVec<[Bytes; 2]>,
 }
 
@@ -255,12 +261,12 @@ impl Message {
         self.pieces.iter().map(Bytes::len).sum()
     }
 
-    /// Reports whether the message has no bytes. Of received data, only the last part of an aborted message is empty.
+    /// Reports whether the message has no bytes. A received part is empty only if it is the last part of an aborted message.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Returns the bytes in one piece. Several pieces are copied.
+    /// Returns the bytes in one piece. If the message has several pieces, the bytes are copied.
     pub fn into_bytes(mut self) -> Bytes {
         if self.pieces.len() == 1 {
             return self.pieces.remove(0);
@@ -272,7 +278,7 @@ impl Message {
 /// Options for sending a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct SendOptions {
-    /// Deliver without regard to the order of the stream.
+    /// True if the message is delivered without regard to the order of the stream.
     pub unordered: bool,
     /// Effort for the delivery. If [`Extension::PartialReliability`](crate::Extension::PartialReliability) was not negotiated,
     /// every message is delivered regardless of this setting.
@@ -291,7 +297,7 @@ pub enum Reliability {
     /// The message is abandoned when this time has passed since [`send`](crate::Endpoint::send). It is then neither sent nor
     /// retransmitted.
     Lifetime(Duration),
-    /// The message is abandoned when one of its chunks would be retransmitted more often than this.
+    /// The message is abandoned when the number of retransmissions of one of its chunks would exceed this number.
     Retransmissions(u32),
     /// The message is abandoned when a message with a lower number needs its room in the send buffer.
     Priority(u32),
@@ -304,10 +310,10 @@ pub enum PathError {
     /// The packet could not be delivered.
     Unreachable(Unreachable),
     /// The packet has not left this host, and later packets on its route cannot leave either: the link or the address has gone.
-    /// The packet must be quoted completely.
+    /// The quote of the packet must be complete.
     NoRoute,
-    /// The packet is too long for the path, and the MTU of the path is given. This is a hint: the size is used only after a
-    /// probe of that size has been answered (RFC 8899 section 4.6.2).
+    /// The packet is too long for the path, and the report gives the path's MTU. The given MTU is a hint. The engine uses it
+    /// only after a probe of that size has been answered (RFC 8899 section 4.6.2).
     TooBig {
         /// MTU in bytes, IP header included.
         mtu: u16,
@@ -320,8 +326,8 @@ pub enum PathError {
     },
 }
 
-/// The unreachable destination. ICMP and ICMPv6 distinguish no others that matter to SCTP (RFC 9260 section 10), so a `match`
-/// may be exhaustive.
+/// The unreachable destination. ICMP and ICMPv6 distinguish no other destinations that matter to SCTP (RFC 9260 section 10), so
+/// a `match` may be exhaustive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unreachable {
     /// The network or the host.

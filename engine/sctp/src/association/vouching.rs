@@ -1,10 +1,11 @@
 //! Address confirmation without a shared key ([`AddressProof::ConfirmedPath`]). A new address is used only
-//! after a confirmed path has vouched for it.
+//! after its host has proved that it also receives packets on a confirmed path.
 //!
 //! An attacker who has seen the handshake can sign an ASCONF with the empty key, and can answer HEARTBEATs at
 //! its own address. But such an attacker usually cannot see the current traffic on the confirmed paths.
-//! Therefore a second HEARTBEAT leaves on a confirmed path, and its nonce must come back on the new path.
-//! Start at [`Association::lacks_voucher`]. The end with the new address calls [`Association::copy_answer`].
+//! Therefore a second HEARTBEAT, the voucher, is sent on a confirmed path. The peer must return the voucher's
+//! nonce on the new path. Start at [`Association::lacks_voucher`]. The end that has added the address answers
+//! with [`Association::copy_answer`].
 
 use base::Time;
 use bytes::Bytes;
@@ -28,8 +29,8 @@ impl Association {
         comes_by_path || !self.asks_for_proof()
     }
 
-    /// Reports whether an unconfirmed path leads to an address that no confirmed path has vouched for. The
-    /// caller has received an answer on that path.
+    /// Reports whether the path is unconfirmed, and its remote address still needs a voucher. The caller has
+    /// received an answer on this path.
     pub(super) fn lacks_voucher(&self, index: PathIndex) -> bool {
         let path = self.transfer.paths.get(index);
         let is_unproven =
@@ -37,8 +38,8 @@ impl Association {
         !path.is_confirmed() && self.asconf.as_deref().is_some_and(is_unproven)
     }
 
-    /// Sends a HEARTBEAT on a confirmed path after the new path has answered. The answer must arrive on the
-    /// new path.
+    /// Sends a voucher on a confirmed path, after the new path `index` has answered its own HEARTBEAT. The
+    /// answer to the voucher must arrive on the new path.
     pub(super) fn ask_voucher(&mut self, index: PathIndex, ctx: &mut Context<'_>) {
         let Some(by) = self.transfer.paths.voucher(self.transfer.paths.get(index).vouching.tries()) else {
             return;
@@ -51,8 +52,7 @@ impl Association {
         self.transfer.paths.resume_proofs(ctx.now);
     }
 
-    /// Accepts the new address: the answer to the HEARTBEAT of the confirmed path has arrived on the new
-    /// path.
+    /// Records that the new address is proved: the answer to the voucher has arrived on the new path.
     pub(super) fn on_vouched(&mut self, index: PathIndex) {
         let address = self.transfer.paths.get(index).route.remote;
         if let Some(asconf) = &mut self.asconf {
@@ -60,8 +60,9 @@ impl Association {
         }
     }
 
-    /// Sends copies of the answer to a HEARTBEAT on `path`: one from each of our addresses that is new to the
-    /// peer.
+    /// Copies the answer to a HEARTBEAT that arrived on the confirmed path `path`. Copies are sent on the
+    /// paths from our addresses that are new to the peer. The peer must have sent a HEARTBEAT on such a path
+    /// before.
     pub(super) fn copy_answer(&mut self, path: PathIndex, value: &Bytes, now: Time) {
         if self.transfer.config.address_proof == AddressProof::Signature || self.came_by != CameBy::Path(path)
         {
@@ -69,8 +70,8 @@ impl Association {
         }
         self.transfer.paths.get_mut(path).vouching.on_heartbeat();
         if !self.transfer.paths.get(path).is_confirmed() {
-            // Our earlier HEARTBEAT may have come before the peer used this address. The peer uses it now, so
-            // the HEARTBEAT is repeated.
+            // The peer may have ignored our earlier HEARTBEAT, because the peer did not use this address yet.
+            // The peer uses the address now, so the HEARTBEAT is repeated.
             return self.transfer.repeat_question(path, now);
         }
         for other in self.transfer.paths.indices().filter(|other| *other != path) {

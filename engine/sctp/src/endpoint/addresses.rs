@@ -38,7 +38,8 @@ impl Endpoint {
         self.change_address(now, id, AddressChange::Remove(address))
     }
 
-    /// Asks the peer to send to this address of ours if it can. [`Event::AddressChange`](crate::Event::AddressChange) follows.
+    /// Asks the peer to send to `address`, which is one of our addresses, if the peer can.
+    /// [`Event::AddressChange`](crate::Event::AddressChange) follows.
     ///
     /// # Errors
     /// See [`AddressError`].
@@ -66,13 +67,13 @@ impl Endpoint {
         result.unwrap_or(Err(AddressError::Closed))
     }
 
-    /// Informs the peer of the use of one of our addresses, unless the peer already knows it.
-    /// [`Event::AddressChange`](crate::Event::AddressChange) reports the peer's answer. This is only for peers that are known
-    /// to use this engine. Linux's SCTP ends an association if an ASCONF has an unknown parameter, even if the type of the
-    /// parameter asks to skip it.
+    /// Informs the peer of the use of one of our addresses, unless the peer already knows the use.
+    /// [`Event::AddressChange`](crate::Event::AddressChange) reports the peer's answer. The call is only for peers that are
+    /// known to use this engine. Linux's SCTP ends an association if an ASCONF has an unknown parameter, even if the type of
+    /// the parameter asks to skip it.
     ///
     /// # Errors
-    /// See [`AddressError`]. The call can be repeated at any time.
+    /// See [`AddressError`]. After an error, the call can be repeated at any time.
     pub fn tell_local_use(
         &mut self,
         now: Time,
@@ -99,7 +100,7 @@ impl Endpoint {
         self.change_address(now, id, AddressChange::MoveTo(address))
     }
 
-    /// Informs the association that the link of one of our addresses went down or came up. While its link is down and another
+    /// Informs the association that the link of one of our addresses went down or came up. While the link is down and another
     /// address works, nothing is sent from the address. Data that was in flight from it is recovered at once over another path.
     /// The peer is not informed. After the link has returned, heartbeats must be answered before data uses the address.
     pub fn set_local_link(&mut self, now: Time, id: AssociationId, address: IpAddr, is_up: bool) {

@@ -1,4 +1,4 @@
-//! Assignment of packets to associations, and answers to packets that belong to none (RFC 9260 sections 8.4 and 8.5).
+//! Assignment of packets to associations, and answers to packets that belong to no association (RFC 9260 sections 8.4 and 8.5).
 
 use std::net::IpAddr;
 
@@ -15,13 +15,14 @@ use crate::event::{CloseReason, PathError, Unreachable};
 use crate::info::StateName;
 use crate::trace::DropReason;
 
-/// Position of the initiate tag in a packet with an INIT: after the common header and the chunk header (RFC 9260 section
-/// 3.3.2).
+/// Position of the initiate tag in a packet with an INIT. The tag follows the common header and the chunk header (RFC 9260
+/// section 3.3.2).
 const INITIATE_TAG: std::ops::Range<usize> = 16..20;
 
 impl Endpoint {
-    /// Handles a packet that came on `route`, whose `remote` is the source of the packet. Returns true if the packet belonged
-    /// to an association past COOKIE-WAIT: its tag, its ports and its source address matched.
+    /// Handles a packet that came on `route`, whose `remote` is the source of the packet. Returns true if an association past
+    /// COOKIE-WAIT has accepted the packet as its peer's: the tag, the ports and the source address matched. Returns false for
+    /// packets with INIT or COOKIE ECHO, and for dropped packets.
     pub fn handle_datagram(
         &mut self,
         now: Time,
@@ -74,8 +75,8 @@ impl Endpoint {
         false
     }
 
-    /// Handles a sealed packet of a protected association. It must end with the DTLS chunk, and may contain one other chunk
-    /// before it.
+    /// Handles a sealed packet of a protected association. The packet must end with the DTLS chunk, and may contain one other
+    /// chunk before it.
     #[inline(never)]
     fn on_sealed(
         &mut self,
@@ -95,7 +96,8 @@ impl Endpoint {
         let is_taken = match opened {
             Some(Ok(opened)) => {
                 let inside = Packet::opened(packet.header, &room[..opened.length]);
-                // A copy of the packet from a foreign address must not use up the number of the record.
+                // The record number is used up only if the source is an address of the peer. Otherwise a copy from a foreign
+                // address would make the original look like a repetition.
                 if self.association(id).is_some_and(|a| a.is_from_peer(route, &inside, true)) {
                     let was_open = self.is_open(id);
                     let take = self.with(id, now, |association, ctx| association.take_opened(&opened, ctx));
@@ -119,8 +121,8 @@ impl Endpoint {
         is_taken
     }
 
-    /// Parses a packet. The checksum must be right, or zero if the association of the packet accepts that (RFC 9653 section
-    /// 5.3).
+    /// Parses a packet. The checksum must be right. A checksum of zero is accepted if the packet's association accepts it (RFC
+    /// 9653 section 5.3).
     //= rfc9653#5.3-1 5.3-2 5.3-3 5.3-4
     fn parse<'a>(&self, bytes: &'a [u8]) -> Option<Packet<'a>> {
         match Packet::parse(bytes, ChecksumMode::Verify) {
@@ -128,7 +130,8 @@ impl Endpoint {
             Err(PacketError::Checksum { found: 0, .. }) => {
                 let packet = Packet::parse(bytes, ChecksumMode::AcceptZero).ok()?;
                 let id = self.slots.by_tag(packet.header.tag)?;
-                // During the handshake, the announcement in our INIT is sufficient: the INIT ACK may be such a packet.
+                // During the handshake, the announcement in our INIT is sufficient, because already the INIT ACK may have a
+                // checksum of zero.
                 let agreed = match self.slots.get(id)? {
                     Slot::Opening(opening) => opening.config.zero_checksum.is_some(),
                     Slot::Association(association) => association.takes_zero_checksum(),
@@ -164,8 +167,8 @@ impl Endpoint {
         if reflected && self.association(id).is_some_and(|a| a.tags().1 == header.tag) {
             return Owner::Association(id);
         }
-        // Section 8.5.1 E: before the association is up, a SHUTDOWN ACK belongs to an earlier one. So does a sealed packet with
-        // another tag.
+        // Section 8.5.1 E: before the association is up, a SHUTDOWN ACK belongs to an earlier association. A sealed packet with
+        // another tag also belongs to an earlier association.
         //= rfc9260#8.5.1-13
         let is_opening = matches!(state, Some(StateName::CookieWait | StateName::CookieEchoed));
         let is_earlier = matches!(first.chunk_type, ChunkType::SHUTDOWN_ACK | ChunkType::DTLS);
@@ -181,8 +184,8 @@ impl Endpoint {
         ports == (header.destination_port, header.source_port)
     }
 
-    /// Passes the chunks of a packet from `begin` on to an association. Returns true if the association is past COOKIE-WAIT and
-    /// accepts the packet as its peer's.
+    /// Gives the chunks of a packet to an association, beginning with the chunk that `begin` names. Returns true if the
+    /// association is past COOKIE-WAIT and accepts the packet as its peer's.
     pub(super) fn dispatch(
         &mut self,
         now: Time,
@@ -224,8 +227,9 @@ impl Endpoint {
         false
     }
 
-    /// Drops an unsealed packet of an association that accepts only sealed packets, but shows its first chunk to the
-    /// association. A peer that has forgotten the association cannot seal the answer that completes a shutdown.
+    /// Drops an unsealed packet of an association that accepts only sealed packets. The association sees only the first chunk,
+    /// because this chunk may complete a shutdown. A peer that has forgotten the association cannot seal its answer to our
+    /// SHUTDOWN ACK.
     #[cold]
     fn on_unsealed(&mut self, now: Time, id: AssociationId, route: &Route, packet: &Packet<'_>) {
         self.on_dropped(route, DropReason::Unsealed);
@@ -234,8 +238,8 @@ impl Endpoint {
         }
     }
 
-    /// Stops the connection attempt on an address that has refused, and continues it on the others. Returns false, with no
-    /// effect, for the address that was tried first: its refusal ends the attempt.
+    /// Stops the connection attempt on an address that has refused, and continues it on the others. Returns false and changes
+    /// nothing if that address was tried first, because its refusal ends the attempt.
     fn leave_address(&mut self, id: AssociationId, remote: IpAddr) -> bool {
         let Some(Slot::Opening(opening)) = self.slots.get_mut(id) else { return false };
         let is_left = opening.leave(remote);
@@ -297,8 +301,8 @@ impl Endpoint {
         }
     }
 
-    /// Reports whether the rate limit permits an answer to the source of a packet that belongs to no association. Counts the
-    /// packet as dropped if not.
+    /// Reports whether the rate limit permits an answer to the source of a packet that belongs to no association. Without
+    /// permission, the packet is counted as dropped.
     pub(super) fn may_answer_stray(&mut self, route: &Route, now: Time) -> bool {
         let may = self.strays.take(route.remote, now);
         if !may {
@@ -307,9 +311,9 @@ impl Endpoint {
         may
     }
 
-    /// Handles a report by ICMP, or by the kernel on sending, about a packet of ours that was sent on `route`. `quoted` is the
-    /// beginning of that packet, from the SCTP header on. It must have at least the right ports and tag, because anyone can
-    /// forge ICMP (RFC 9260 section 10).
+    /// Handles an error report about a packet that we sent on `route`. The report comes from ICMP, or from the kernel when the
+    /// packet was sent. `quoted` is the beginning of that packet, from the SCTP header on. The quote must have at least the
+    /// right ports and tag, because anyone can forge ICMP (RFC 9260 section 10).
     pub fn handle_path_error(&mut self, now: Time, route: &Route, error: PathError, quoted: &[u8]) {
         let now = self.not_back(now);
         //= rfc9260#10-3 10-4
@@ -343,8 +347,8 @@ impl Endpoint {
 }
 
 /// Reports whether ICMP quotes an INIT with this initiate tag. The verification tag of an INIT is zero. If the quote is too
-/// short to show the chunk type and the initiate tag, anyone who knows the ports could have forged it. The report is then
-/// silently discarded (RFC 9260 section 10, ICMP6).
+/// short to show the chunk type and the initiate tag, anyone who knows the ports could have forged the report. The report is
+/// then silently discarded (RFC 9260 section 10, ICMP6).
 //= rfc9260#10-5
 fn quotes_init(header: CommonHeader, quoted: &[u8], tag: VerificationTag) -> bool {
     let chunk_type = quoted.get(wire::COMMON_HEADER_LEN);
@@ -354,10 +358,10 @@ fn quotes_init(header: CommonHeader, quoted: &[u8], tag: VerificationTag) -> boo
         && initiate_tag.is_some_and(|quoted| quoted == tag.0.to_be_bytes())
 }
 
-/// The first chunk of a packet that an association still has to handle, and the facts known about the packet.
+/// Position of the first chunk that an association must still handle, and the facts known about the chunk's packet.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Begin {
-    /// The first chunk to be handled, counted from 0.
+    /// Index of the first chunk to handle, counted from 0.
     pub(super) chunk: usize,
     /// True if a valid AUTH chunk precedes that chunk.
     pub(super) is_authenticated: bool,
@@ -398,7 +402,7 @@ enum Owner {
     Forged,
 }
 
-/// Returns the header of an answer to a packet that belongs to no association: with swapped ports and the same tag.
+/// Returns the header of an answer to a packet that belongs to no association. The header has swapped ports and the same tag.
 pub(super) fn reflect(header: &CommonHeader) -> CommonHeader {
     CommonHeader {
         source_port: header.destination_port,
@@ -407,8 +411,8 @@ pub(super) fn reflect(header: &CommonHeader) -> CommonHeader {
     }
 }
 
-/// Reports whether no address of a packet is multicast and its source is specified. Other packets are dropped (RFC 9260 section
-/// 8.4, rule 1).
+/// Reports whether both addresses of a packet are acceptable: neither is multicast, and the source is specified. Other packets
+/// are dropped (RFC 9260 section 8.4, rule 1).
 fn is_unicast(route: &Route) -> bool {
     !route.remote.is_multicast() && !route.remote.is_unspecified() && !route.local.is_multicast()
 }

@@ -62,16 +62,16 @@ impl Endpoint {
         }
     }
 
-    /// Reports whether an INIT or INIT ACK from another address was sent by this host, as its nonce shows. An attacker who reflects
-    /// packets could otherwise make a host talk to itself, with a key that the attacker does not know. A host may talk to itself
-    /// over one address, or over loopback addresses.
+    /// Reports whether this host itself sent an INIT or INIT ACK that came from another address. The nonce in the packet shows
+    /// this. By reflecting packets, an attacker without the key could otherwise make a host talk to itself over a keyed
+    /// association. A host may talk to itself over one address, or over loopback addresses.
     fn is_reflected(&self, route: &Route, peer: &PeerInit<'_>) -> bool {
         !is_to_itself(route) && peer.auth.random().is_some_and(|nonce| self.random.is_own_nonce(nonce))
     }
 
     /// Reports whether an INIT has the tag and the TSN of one of this endpoint's protected associations, and is therefore a
-    /// reflected copy. A host that answered such an INIT would take its own key for the peer's. A copy with a changed tag or TSN is
-    /// harmless: both ends then derive different keys.
+    /// reflected copy. A host that answered such an INIT would use one key as its own and as the peer's. A copy with a changed tag
+    /// or TSN is harmless: both ends then derive different keys.
     fn is_own_init(&self, route: &Route, init: &Init<'_>) -> bool {
         let own = self.slots.by_tag(init.tag).and_then(|id| self.slots.get(id));
         let initial_tsn = match own {
@@ -115,10 +115,10 @@ impl Endpoint {
         }
     }
 
-    /// Returns the association that an INIT from `source` concerns: its peer has the address `source`, or the association is
-    /// opening to an address that the INIT lists. Other associations with a listed address are not revealed to a source that may
-    /// not be their peer. Such a source could otherwise discover ports of other users. In this case, the cookie decides later
-    /// ([`begin_from_cookie`](Self::begin_from_cookie)).
+    /// Returns the association that an INIT from `source` concerns. Either its peer has the address `source`, or the association is
+    /// opening to an address that the INIT lists. An association that is up is not found by a listed address, because the source
+    /// may not be its peer. Such a source could otherwise discover ports of other users. When the cookie returns, the listed
+    /// addresses are checked ([`begin_from_cookie`](Self::begin_from_cookie)).
     fn existing_for(
         &self,
         source: IpAddr,
@@ -132,9 +132,9 @@ impl Endpoint {
 
     /// Reports whether the peer of an association may restart it with an INIT that came on `route`. `fresh` is the authentication
     /// of new associations with that host. An INIT from another UDP port of the same address may come from another user's program,
-    /// or from another host behind the same NAT. An INIT with another key may come from another host too. In these cases, the peer
-    /// is first asked whether it is alive. If it answers, the INIT has no effect. If it does not, the association ends, and the
-    /// next INIT begins another.
+    /// or from another host behind the same NAT. An INIT with another key may come from another host too. If the port or the key
+    /// differs, the existing peer is first asked whether it is alive. If the peer answers, the INIT has no effect. If the peer does
+    /// not answer, the association ends, and the next INIT begins a new association.
     fn may_begin_anew(&mut self, now: Time, id: AssociationId, route: &Route, fresh: &AuthConfig) -> bool {
         let may = self
             .association(id)
@@ -146,17 +146,17 @@ impl Endpoint {
         may
     }
 
-    /// Returns the association that has proved that `address` is its peer's, or that is opening to it. An association that merely
-    /// lists an address must not keep out the owner of that address (RFC 5062 section 2: camping).
+    /// Returns the association whose peer has proved the address `address`, or that is opening to `address`. An association that
+    /// merely lists an address must not keep out the owner of that address (RFC 5062 section 2: camping).
     fn owner_of(&self, local_port: u16, remote_port: u16, address: IpAddr) -> Option<AssociationId> {
         let id = self.slots.by_peer(local_port, remote_port, address)?;
         let camps = self.association(id).is_some_and(|a| a.only_claims(address));
         (!camps).then_some(id)
     }
 
-    /// Sends the INIT ACK, limited to three times the length of the INIT. The source address of the INIT may be forged, and belong
-    /// to a victim (RFC 5062 section 9). Parameters that do not fit are left out in this order: reports of unrecognized parameters,
-    /// our addresses, and the Adaptation Layer Indication.
+    /// Sends the INIT ACK, limited to three times the length of the INIT. The source address of the INIT may be forged, and the
+    /// answer would then reach a victim (RFC 5062 section 9). Parameters that do not fit are left out in this order: reports of
+    /// unrecognized parameters, our addresses, and the Adaptation Layer Indication.
     fn send_init_ack(
         &mut self,
         now: Time,
@@ -173,7 +173,7 @@ impl Endpoint {
         let max = init_len.saturating_mul(ANSWER_FACTOR).min(INIT_PACKET_MAX);
         let by_direction = terms.config.auth.by_direction && agreed.key_vectors.is_some();
         let is_bound = by_direction || agreed.protection.is_some();
-        // No hash covers the padding of an INIT. If an attacker has removed it, our addresses may not fit into the answer.
+        // No hash covers the padding of an INIT. If an attacker has removed the padding, our addresses may not fit into the answer.
         if is_bound && init_len < INIT_PACKET_MIN {
             return self.on_dropped(route, DropReason::InitTooShort);
         }
@@ -226,7 +226,7 @@ impl Endpoint {
         terms: &Terms,
     ) -> Cookie {
         let config = &terms.config;
-        // RFC 9260 section 5.2.6: the peer may ask for a longer life, of up to twice the configured one.
+        // RFC 9260 section 5.2.6: the peer may ask for a longer cookie life, up to twice the configured life.
         let wish = std::time::Duration::from_millis(peer.cookie_preservative.into());
         Cookie {
             expires: now + self.config.cookie_lifetime + wish.min(self.config.cookie_lifetime),
@@ -291,9 +291,9 @@ impl Endpoint {
             let said = said_in_own(&opening.init(&own));
             agreed.bind(ports, said, said_in(init), by_direction);
         }
-        // The answer must use the carrier of an INIT, and come from the UDP port to which the INIT went. It must also come from a
-        // host to which an INIT went; a multi-homed host may answer from another of the addresses that it lists. If several answers
-        // come, the first one wins.
+        // The answer must use the carrier of an INIT, and come from the UDP port to which that INIT was sent. The answering host
+        // must be one to which an INIT was sent. A multi-homed host may answer from any address that its INIT ACK lists. If several
+        // answers come, the first one wins.
         let asked = opening.init_routes.iter().filter(|r| r.carrier == route.carrier);
         let is_answer = |r: &&Route| r.remote == route.remote || peer.addresses.contains(&r.remote);
         let exact = asked.clone().find(|r| r.remote == route.remote);
@@ -328,7 +328,7 @@ impl Endpoint {
         self.close_opening(id, CloseReason::Aborted(cause));
     }
 
-    /// Handles a COOKIE ECHO. `auth` is the AUTH chunk before it, if any.
+    /// Handles a COOKIE ECHO. `auth` is the AUTH chunk before the COOKIE ECHO, if any.
     pub(super) fn on_cookie_echo(
         &mut self,
         now: Time,
@@ -347,7 +347,8 @@ impl Endpoint {
             }
         };
         let by_tag = self.slots.by_tag(cookie.local_tag);
-        // The tag in the cookie was free when the cookie was made. Since then, an association with another peer may have taken it.
+        // The tag in the cookie was free when the cookie was made. Since then, an association with another peer may have got this
+        // tag.
         if by_tag.is_some_and(|id| !self.ports_match(id, &header)) {
             return self.on_dropped(route, DropReason::BadCookie);
         }
@@ -358,7 +359,8 @@ impl Endpoint {
         let owner = |e: &Self| e.owner_of(cookie.local_port, cookie.remote_port, cookie.route.remote);
         let existing = by_tag.or_else(|| owner(self));
         let mut config = self.config_for(cookie.route.remote, listener);
-        // An association that a key protects is restarted with the same key, from any address of the peer.
+        // A keyed association restarts only with its own key, from any address of the peer. So the restarted association keeps that
+        // key.
         let replaced = existing.filter(|_| by_tag.is_none()).and_then(|id| self.association(id));
         let may_replace =
             replaced.is_none_or(|association| association.transfer().may_begin_anew_by(&config.auth));
@@ -366,8 +368,9 @@ impl Endpoint {
             config.auth = association.config().auth.clone();
         }
         let keys = self.keys_of(&cookie, &config);
-        // The cookie may date from a time when no key was required. If packets will be sealed, the caller's key management requires
-        // the key later. However, an existing signed association is not replaced before the new one has proved its key.
+        // The cookie may date from a time when no key was required. If packets will be sealed, a missing key does no harm: the
+        // caller's key management requires the key later. However, an existing signed association is not replaced before the new
+        // one has proved its key.
         let is_sealed = cookie.protection.is_some()
             && replaced.is_none_or(|association| !association.transfer().is_keyed());
         let is_outdated = by_tag.is_none() && !is_sealed && lacks_key(keys.as_ref(), &config);
@@ -400,8 +403,8 @@ impl Endpoint {
         }
     }
 
-    /// Handles a cookie whose association has ended. An ABORT informs a peer that has missed the end. If an attacker sends the
-    /// COOKIE ECHO again, no association begins, and no other answer follows (RFC 5062 section 6).
+    /// Handles a cookie whose association has ended. A peer that has missed the end of the association gets an ABORT. If an
+    /// attacker sends the COOKIE ECHO again, no association begins, and no other answer follows (RFC 5062 section 6).
     fn on_spent_cookie(
         &mut self,
         now: Time,
@@ -417,8 +420,8 @@ impl Endpoint {
         }
     }
 
-    /// Returns the keys that verify a COOKIE ECHO and sign its answers. RFC 4895 section 6.3: they are derived from the random
-    /// numbers "obtained from the COOKIE-ECHO chunk", because the association may not exist yet, or may be an older one.
+    /// Returns the keys that verify a COOKIE ECHO and sign its answers. The keys come from the random numbers "obtained from the
+    /// COOKIE-ECHO chunk" (RFC 4895 section 6.3). The association may not exist yet, or may be an older one with other numbers.
     //= rfc4895#6.3-8
     fn keys_of(&self, cookie: &Cookie, fresh: &AssociationConfig) -> Option<Auth> {
         let config = match self.slots.by_tag(cookie.local_tag).and_then(|id| self.slots.get(id)) {
@@ -453,9 +456,10 @@ impl Endpoint {
         let (local, peer) = self.known_tags(id)?;
         let ties_match = peer.is_some_and(|peer| cookie.tie == Some(self.cookies.tie((local, peer))));
         match (local == cookie.local_tag, peer == Some(cookie.peer_tag)) {
-            // D: the cookie belongs to this association. Either our COOKIE ACK was lost, or the COOKIE ECHOs of both ends crossed.
+            // D: the cookie belongs to this association. Either the peer missed our COOKIE ACK, or both ends have sent a COOKIE
+            // ECHO.
             (true, true) if self.is_of_same_handshake(id, cookie) => {
-                // Our own INIT has begun this association, so the cookie does not count as used yet.
+                // Our own INIT has begun this association, so no cookie of ours was recorded as used yet.
                 if self.association(id).is_some_and(|a| matches!(a.state(), State::CookieEchoed { .. })) {
                     self.spent.spend(cookie, &config.auth, now);
                 }
@@ -465,20 +469,20 @@ impl Endpoint {
                 });
                 Some(id)
             }
-            // B: both ends have sent an INIT, and the peer's came after ours had left. The peer has signed with the keys of this
-            // cookie.
+            // B: both ends have sent an INIT, and the peer's INIT came after our INIT had left. The peer has signed with the keys
+            // of this cookie.
             (true, _) => self.collide(now, id, cookie),
             // A: the peer has restarted.
             (false, false) if ties_match && self.may_begin_anew(now, id, &cookie.route, &config.auth) => {
                 self.restart(now, route, id, cookie, config)
             }
-            // C and all others: the cookie is late, or belongs to another host.
+            // C and all other cases: the cookie is late, or belongs to another host.
             (false, _) => None,
         }
     }
 
-    /// Reports whether a cookie with the tags of the association also has its keys. With keys by direction, two colliding
-    /// handshakes have different keys.
+    /// Reports whether a cookie with the tags of the association also has the association's keys. With keys by direction, two
+    /// colliding handshakes have different keys.
     fn is_of_same_handshake(&self, id: AssociationId, cookie: &Cookie) -> bool {
         let of_cookie = cookie.key_vectors.as_ref().and_then(|vectors| vectors.handshake);
         let is_same = |association: &Association| {
@@ -500,7 +504,7 @@ impl Endpoint {
             return None;
         }
         let mut cookie = cookie.clone();
-        // An address that belongs to another association with the same ports stays with that association.
+        // An address that another association with the same ports already has stays with the other association.
         cookie.peer_addresses.retain(|a| self.owner_of(cookie.local_port, cookie.remote_port, *a).is_none());
         let mut association = self.build(now, &cookie, agreed_in(&cookie, config));
         association.announce();
@@ -512,8 +516,8 @@ impl Endpoint {
 
     fn build(&mut self, now: Time, cookie: &Cookie, config: AssociationConfig) -> Association {
         self.spent.spend(cookie, &config.auth, now);
-        // Key management costs the server more than a cookie. Therefore a client of a protected association gets its token back
-        // only with the keys.
+        // Key management costs the server more than a cookie. Therefore the token of a protected association's client is refunded
+        // only after both ends have agreed on keys.
         if cookie.protection.is_none() {
             self.inits.give_back(cookie.route.remote);
         }
@@ -526,8 +530,8 @@ impl Endpoint {
         Association::from_cookie(cookie, config, &mut ctx)
     }
 
-    /// Replaces the association of our INIT with the association of the peer's cookie (case B). The driver has requested an
-    /// association with this peer, so no listener needs to accept it.
+    /// Replaces the association that our INIT has begun with the one that the peer's cookie begins (case B). The driver has
+    /// requested an association with this peer, so no listener needs to accept it.
     //= rfc9260#5.2.4-7
     fn collide(&mut self, now: Time, id: AssociationId, cookie: &Cookie) -> Option<AssociationId> {
         let (config, first) = match self.slots.get(id)? {
@@ -580,7 +584,7 @@ fn said_in_own(init: &Init<'_>) -> [u8; 32] {
     let header = CommonHeader { source_port: 0, destination_port: 0, tag: VerificationTag(0) };
     let mut buf = [0; INIT_PACKET_MAX];
     let mut writer = PacketWriter::new(&mut buf, header);
-    // A chunk that does not fit into the buffer is not sent either.
+    // A chunk that does not fit into the buffer is not sent either, so its hash does not matter.
     let length = writer.push(&Chunk::Init(*init)).map_or(0, |()| writer.finish());
     let packet = Packet::parse(&buf[..length], ChecksumMode::Ignore);
     let chunk = packet.ok().and_then(|packet| packet.chunks().next());
@@ -609,8 +613,8 @@ fn is_authentic(keys: Option<&Auth>, auth: Option<&RawChunk<'_>>) -> bool {
     }
 }
 
-/// Returns the settings of an accepted association. The listener may have granted this peer more streams and extensions than
-/// others. The cookie preserves them, and a restart gets them too.
+/// Returns the settings of an accepted association. The listener may have granted this peer more streams and extensions than other
+/// peers. The cookie preserves these grants, and a restart gets them too.
 fn agreed_in(cookie: &Cookie, config: AssociationConfig) -> AssociationConfig {
     AssociationConfig {
         outbound_streams: config.outbound_streams.max(cookie.outbound_streams),

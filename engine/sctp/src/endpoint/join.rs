@@ -1,9 +1,9 @@
 //! Trains that contain packets of several associations on the same route.
 //!
-//! Between two hosts with many associations, most packets without data are short and alone: handshakes, shutdowns, SACKs,
-//! heartbeats. Each would cost a system call and a pass through both kernels. Packets with data are not joined, because they
-//! depend on a window, a pace and ECN bits. Invariants: all packets of a train except the last have one length, and the last
-//! is no longer. Begin with [`Endpoint::joined`].
+//! Between two hosts with many associations, most packets without data are short and leave singly: handshakes, shutdowns,
+//! SACKs, heartbeats. Each packet would cost a system call and a pass through both kernels. Packets with data are not joined,
+//! because they depend on a window, a pace and ECN bits. Invariants: all packets of a train except the last have the same
+//! length, and the last packet is not longer than the others. Begin with [`Endpoint::joined`].
 
 use base::{Ecn, Route, Time};
 
@@ -15,8 +15,8 @@ use crate::endpoint::slots::Slot;
 const PACKETS_MAX: usize = 64;
 
 impl Endpoint {
-    /// Appends packets without data for the same route to a train. They come from the replies, and from associations other
-    /// than its sender. A train with ECN bits or an oversized packet stays unchanged.
+    /// Appends packets without data for the same route to a train. The packets come from the replies, and from associations
+    /// other than `sender`, which has sent the train. A train with ECN bits or an oversized packet stays unchanged.
     pub(super) fn joined(
         &mut self,
         now: Time,
@@ -34,7 +34,7 @@ impl Endpoint {
             if len <= train.segment_size {
                 train.len += len;
             } else if packets == 1 {
-                // The longer packet must be the first.
+                // This packet is longer than the packet of the train, so it must be the first.
                 buf[..train.len + len].rotate_left(train.len);
                 (train.len, train.segment_size) = (train.len + len, len);
             } else {
@@ -46,8 +46,8 @@ impl Endpoint {
         train
     }
 
-    /// Writes the next packet of the replies or of the ready associations, if it has no data and uses this route. Returns its
-    /// length.
+    /// Writes the next packet of the replies or of the ready associations, if the packet has no data and uses this route.
+    /// Returns its length.
     fn next_packet_by(
         &mut self,
         now: Time,

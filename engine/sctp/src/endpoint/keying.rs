@@ -20,9 +20,9 @@ impl Endpoint {
         self.association(id)?.epoch()
     }
 
-    /// Sends a message about keys on stream 0. It may be sent before the association is accepted, and in the clear before keys exist.
-    /// Before INIT ACK, one such message is kept for the COOKIE ECHO, which saves a round trip. It is sent only if the peer agrees on
-    /// [protection](crate::AssociationConfig::protection).
+    /// Sends a message about keys on stream 0. The message may be sent before the association is accepted, and in the clear before keys
+    /// exist. Before INIT ACK, one such message is kept for the COOKIE ECHO, which saves a round trip. The kept message is sent only if
+    /// the peer agrees on [protection](crate::AssociationConfig::protection).
     ///
     /// # Errors
     /// See [`KeyError`]. A second message before INIT ACK is refused as [`KeyError::NotAgreed`].
@@ -33,9 +33,10 @@ impl Endpoint {
         self.with_keys(now, id, |association, _| association.send_key_message(message))
     }
 
-    /// Installs the keys of an epoch. The first epoch is [3](crate::FIRST_EPOCH), and each further one is higher by one. The keys open
-    /// the peer's packets at once. The keys of the previous epoch expire 30 s after this end seals with the new ones. Unsealed packets
-    /// cease to count with the first keys: at once with [`SealFrom::Now`], otherwise with the first packet that these keys open.
+    /// Installs the keys of an epoch. The first epoch is [3](crate::FIRST_EPOCH), and each further epoch is higher by one. The keys
+    /// open the peer's packets at once. The keys of the previous epoch expire 30 s after this end begins to seal with the new keys. The
+    /// first epoch's keys end the acceptance of unsealed packets. With [`SealFrom::Now`], the acceptance ends at once; otherwise it
+    /// ends with the first packet that these keys open.
     ///
     /// # Errors
     /// See [`KeyError`].
@@ -51,7 +52,8 @@ impl Endpoint {
     }
 
     /// Permits messages of the application, in both directions, as soon as packets are sealed.
-    /// [`Event::Protected`](crate::Event::Protected) follows. The caller has verified the identity of the peer, or does not require it.
+    /// [`Event::Protected`](crate::Event::Protected) follows. Before this call, the caller must have verified the identity of the peer,
+    /// or must not require it.
     ///
     /// # Errors
     /// See [`KeyError`].
@@ -72,13 +74,13 @@ impl Endpoint {
         stepped
     }
 
-    /// Reports whether messages of the application pass in a protected association that the peer has begun.
+    /// Reports whether messages of the application are permitted in a protected association that the peer has begun.
     pub(super) fn is_open(&self, id: AssociationId) -> bool {
         self.association(id).is_some_and(Association::is_open_to_client)
     }
 
-    /// Refunds the token of a client's INIT after both ends have agreed on keys. `was_open` is the result of [`is_open`](Self::is_open)
-    /// before the last step.
+    /// Refunds the token of a client's INIT once both ends have agreed on keys. `was_open` is the result of [`is_open`](Self::is_open)
+    /// before the step that may have completed the agreement.
     pub(super) fn on_keys(&mut self, id: AssociationId, was_open: bool) {
         if !was_open
             && self.is_open(id)

@@ -8,13 +8,13 @@ use crate::extension::auth::{Auth, AuthConfig};
 
 impl Endpoint {
     /// Reports whether the association is protected by a shared key that these settings also contain. No sender without
-    /// it can sign as the peer.
+    /// this key can sign as the peer.
     pub fn is_keyed_by(&self, id: AssociationId, auth: &AuthConfig) -> bool {
         self.association(id).is_some_and(|association| association.transfer().is_keyed_by(auth))
     }
 
-    /// Sets a shared key of an association under a number, or replaces the key with that number. The peer must get the
-    /// same key. It signs only after [`activate_auth_key`](Self::activate_auth_key).
+    /// Sets a shared key of an association under a number, or replaces the key with the same number. The peer must get
+    /// the same key. The key signs packets only after [`activate_auth_key`](Self::activate_auth_key).
     ///
     /// # Errors
     /// See [`AuthKeyError`].
@@ -28,7 +28,7 @@ impl Endpoint {
         self.with_auth(now, id, |auth| auth.set_key(number, key))
     }
 
-    /// Signs all packets with this key from now on, including retransmissions.
+    /// Signs packets with this key from now on. Retransmissions are also signed with this key.
     ///
     /// # Errors
     /// See [`AuthKeyError`].
@@ -41,7 +41,7 @@ impl Endpoint {
         self.with_auth(now, id, |auth| auth.activate_key(number))
     }
 
-    /// Excludes a key from signing. It still verifies the peer's packets.
+    /// Excludes a key from signing. The key still verifies the peer's packets.
     ///
     /// # Errors
     /// See [`AuthKeyError`]. The active key cannot be deactivated.

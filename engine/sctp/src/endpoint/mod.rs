@@ -1,4 +1,4 @@
-//! An SCTP endpoint: all associations of one shard, and all state that belongs to none of them.
+//! An SCTP endpoint: all associations of one shard, and the state that belongs to no single association.
 //!
 //! Begin at [`Endpoint::handle_datagram`] and [`Endpoint::poll_transmit`].
 
@@ -94,7 +94,7 @@ pub struct Endpoint {
     config: EndpointConfig,
     /// Latest time that the driver has passed. Time never goes back here, even if the driver's clock does.
     latest: Time,
-    /// Delay that the driver has announced for the next timeout.
+    /// Delay of the next call of `handle_timeout`, as the driver has announced it.
     late: Duration,
     random: Random,
     cookies: CookieJar,
@@ -103,7 +103,8 @@ pub struct Endpoint {
     inits: RateLimit,
     strays: RateLimit,
     slots: Slots,
-    /// Associations that may have something to send. Until their turn, their timers in `slots` may be out of date.
+    /// Associations that may have something to send. Before such an association has sent, its timer in `slots` may be out of
+    /// date.
     ready: VecDeque<AssociationId>,
     events: VecDeque<(AssociationId, Event)>,
     replies: Replies,
@@ -113,7 +114,7 @@ pub struct Endpoint {
     opened: Vec<u8>,
 }
 
-/// Arguments of [`Endpoint::connect`]. All are required. Settings with a default are in `config`.
+/// Arguments of [`Endpoint::connect`]. All fields are required; `config` has the settings with defaults.
 #[derive(Clone, Debug)]
 pub struct Connect {
     /// Our SCTP port.
@@ -122,7 +123,8 @@ pub struct Connect {
     pub remote_port: u16,
     /// Routes to the peer. The INIT goes on all of them at once. The first INIT ACK decides the carrier and the first path.
     pub init_routes: Vec<Route>,
-    /// Our addresses, which are announced to the peer. Each pair of our and the peer's addresses of the same family is a path.
+    /// Our addresses, which are announced to the peer. Each pair of one of our addresses and a peer's address of the same
+    /// family is a path.
     pub local_addresses: Vec<IpAddr>,
     /// Settings of the association.
     pub config: AssociationConfig,
@@ -130,7 +132,7 @@ pub struct Connect {
 
 /// Policy that decides which INITs are answered.
 pub trait Listener {
-    /// Decides on an INIT for a new association. The endpoint keeps no state of it yet.
+    /// Decides on an INIT for a new association. The endpoint keeps no state of this association yet.
     fn on_init(&mut self, init: &IncomingInit) -> InitDecision;
 
     /// Returns the authentication of a new association with this host. `None` means the authentication of
@@ -186,11 +188,11 @@ pub enum InitDecision {
     Ignore,
 }
 
-/// A packet, or a train of packets, in the caller's buffer. A train may contain packets of several associations.
+/// A packet, or a train of packets, written into the caller's buffer. A train may contain packets of several associations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Transmit {
-    /// Route on which it must be sent.
+    /// Route on which the packets must be sent.
     pub route: Route,
     /// ECN bits to set.
     pub ecn: Ecn,
@@ -199,11 +201,11 @@ pub struct Transmit {
     /// Length of each packet of the train, in bytes. The last packet may be shorter.
     pub segment_size: usize,
     /// True if IP must be allowed to fragment this packet (no DF bit). The packet is longer than the path MTU, because it
-    /// repeats a chunk that was cut when the MTU was larger. Such a packet is always a train by itself.
+    /// repeats a chunk that was cut when the MTU was larger. Such a packet never has other packets in its train.
     pub may_fragment: bool,
     /// True if the round trips of the path are so long that packets may be waiting in this host. A driver that knows the number
-    /// of waiting bytes reports it by [`PathError::LocalQueue`](crate::PathError::LocalQueue), with this packet. Without a
-    /// report, only losses, ECN marks and buffers limit the window.
+    /// of waiting bytes should report it, with this packet, as [`PathError::LocalQueue`](crate::PathError::LocalQueue). Without
+    /// a report, only losses, ECN marks and buffers limit the window.
     pub asks_for_queue: bool,
 }
 
@@ -239,9 +241,9 @@ impl Endpoint {
         self.open(now, connect, None)
     }
 
-    /// Begins an association with a message for stream 0, which leaves with the COOKIE ECHO. The peer gets it half a round trip
-    /// before the association is up here (RFC 9260 section 5.1). RFC 6458 section 3.1.4 calls this implicit set-up. A peer that
-    /// declines the association may have read the message nevertheless.
+    /// Begins an association with a message for stream 0, which leaves with the COOKIE ECHO. The peer gets the message half a
+    /// round trip before this end's association is up (RFC 9260 section 5.1). RFC 6458 section 3.1.4 calls this implicit
+    /// set-up. A peer that declines the association may have read the message nevertheless.
     ///
     /// # Errors
     /// See [`ConnectError`].
@@ -323,10 +325,11 @@ impl Endpoint {
         Ok(id)
     }
 
-    /// Adds routes for the INIT of an association whose INIT is not answered yet. The INIT leaves on them at once, and again
-    /// with each retransmission. So a dead first path does not end the attempt. The limit is 32 routes in total. A route is
-    /// left out if another association has the same ports and that remote address. An address that refuses is not tried again.
-    /// Only a refusal by the address that was tried first ends the attempt. Nothing happens after the answer has come.
+    /// Adds routes for the INIT of an association whose INIT is not answered yet. The INIT leaves on these routes at once, and
+    /// again with each retransmission. So a dead first path does not end the attempt. The limit is 32 routes in total. A route
+    /// is left out if another association has the same ports and the route's remote address. Retransmissions leave out an
+    /// address that has refused. Only a refusal by the address that was tried first ends the attempt. After the INIT ACK has
+    /// come, the call has no effect.
     pub fn add_init_routes(&mut self, now: Time, id: AssociationId, routes: &[Route]) {
         self.not_back(now);
         let Some(Slot::Opening(opening)) = self.slots.get(id) else { return };
@@ -342,7 +345,7 @@ impl Endpoint {
         self.settle(id);
     }
 
-    /// Returns `now`, or the latest time that the driver has passed, if that is later.
+    /// Returns the latest time that the driver has passed, including `now`.
     fn not_back(&mut self, now: Time) -> Time {
         self.latest = self.latest.max(now);
         self.latest
@@ -402,9 +405,9 @@ impl Endpoint {
         self.late = Duration::ZERO;
     }
 
-    /// Announces that the next [`handle_timeout`](Self::handle_timeout) comes later by `late` than
-    /// [`next_timeout`](Self::next_timeout) requested, because the host was busy. Pending timers then run for at least another
-    /// `late`, because answers may be waiting unread, and a peer on the same host was delayed too. A path gets no second
+    /// Announces that the host was busy, so the next [`handle_timeout`](Self::handle_timeout) comes `late` after the time that
+    /// [`next_timeout`](Self::next_timeout) requested. Pending timers then run for at least `late` more. During the delay,
+    /// answers may have arrived that are still unread, and a peer on the same host was delayed too. A path gets no second
     /// extension before the peer is heard on it. A delay of a few milliseconds need not be announced. Delays above one second,
     /// for example after a suspension of the whole host, count as one second.
     pub fn note_lateness(&mut self, late: Duration) {
@@ -421,14 +424,15 @@ impl Endpoint {
     }
 
     /// Returns the time at which [`handle_timeout`](Self::handle_timeout) is due; [`Time::NEVER`] if no timer runs. The time
-    /// may be too early, because most timers are postponed again and again. `handle_timeout` then does nothing.
+    /// may be too early, because most timers are postponed again and again. A call of `handle_timeout` at such a time does
+    /// nothing.
     pub fn next_timeout(&self) -> Time {
         let unsettled = self.ready.iter().filter_map(|&id| Some(timeout_of(self.slots.get(id)?)));
         unsettled.fold(self.slots.next_timeout(), Time::min)
     }
 
-    /// Writes the next packets into `buf`, which should have room for at least one packet of the largest MTU. Must be called
-    /// until it returns `None`.
+    /// Writes the next packets into `buf`, which should have room for at least one packet of the largest MTU. The driver must
+    /// repeat the call until it returns `None`.
     pub fn poll_transmit(&mut self, now: Time, buf: &mut [u8]) -> Option<Transmit> {
         let now = self.not_back(now);
         let (train, sender) = self.next_train(now, buf)?;
@@ -471,7 +475,7 @@ impl Endpoint {
             };
             match sent {
                 Some(transmit) => {
-                    // Other associations get their turn between two trains of one.
+                    // Other associations get their turn between two trains of one association.
                     self.ready.rotate_left(1);
                     return Some((transmit, Some(id)));
                 }
@@ -481,14 +485,14 @@ impl Endpoint {
         None
     }
 
-    /// Removes the first association from the queue of senders, because it has nothing to send.
+    /// Removes the first association from the queue of senders, because the association has nothing to send.
     fn end_turn(&mut self, id: AssociationId) {
         self.ready.pop_front();
         self.slots.end_turn(id);
         self.set_timer(id);
     }
 
-    /// Returns the next event, in order.
+    /// Returns the next event. Events come in the order in which they occurred.
     pub fn poll_event(&mut self) -> Option<(AssociationId, Event)> {
         self.events.pop_front()
     }
@@ -505,8 +509,7 @@ impl Endpoint {
 
     /// Queues a message to be sent on `stream`.
     ///
-    /// # Errors
-    /// See [`SendError`]. The message was then not accepted.
+    /// See [`SendError`]. After an error, the message was not accepted.
     pub fn send(
         &mut self,
         now: Time,
@@ -520,13 +523,13 @@ impl Endpoint {
             .unwrap_or(Err(SendError::Closed))
     }
 
-    /// Changes the rule that chooses the stream that sends next. A message that has begun and must not be interleaved is
-    /// completed first.
+    /// Changes the rule that chooses the stream that sends next. If a message was sent in part and must not be interleaved, the
+    /// rest of the message is sent first.
     pub fn set_scheduler(&mut self, now: Time, id: AssociationId, scheduler: Scheduler) {
         self.with(id, now, |a, _| a.transfer_mut().set_scheduler(scheduler));
     }
 
-    /// Changes a stream's priority under [`Scheduler::Priority`]; 0 by default. The lowest number goes first.
+    /// Changes a stream's priority under [`Scheduler::Priority`]; 0 by default. The stream with the lowest number sends first.
     ///
     /// # Errors
     /// See [`StreamError`].
@@ -556,9 +559,9 @@ impl Endpoint {
         set.unwrap_or(Err(StreamError::Closed))
     }
 
-    /// Requests one [`Event::Writable`] for the time when the send buffer has room again, as a refused [`send`](Self::send)
-    /// does. This is for drivers that do not use all of the buffer. If the buffer has room already, the event comes with the
-    /// next acknowledgement.
+    /// Requests one [`Event::Writable`] for the time when the send buffer has room again. A refused [`send`](Self::send) makes
+    /// the same request. The call is for drivers that do not use all of the buffer. If the buffer has room already, the event
+    /// comes with the next acknowledgement.
     pub fn notify_when_writable(&mut self, now: Time, id: AssociationId) {
         self.with(id, now, |a, _| a.transfer_mut().notify_when_writable());
     }
@@ -568,18 +571,19 @@ impl Endpoint {
         self.association(id).map_or(0, |a| a.transfer().send_capacity())
     }
 
-    /// Returns the bytes of messages that wait or are in flight; 0 if the association does not exist.
+    /// Returns the bytes of user data that wait to be sent or are in flight; 0 if the association does not exist.
     pub fn unacknowledged(&self, id: AssociationId) -> usize {
         self.association(id).map_or(0, |a| a.transfer().unacknowledged())
     }
 
-    /// Returns the next received message. Reading frees room in the receive window, and the peer is informed of it.
+    /// Returns the next received message. Reading frees room in the receive window, and the peer is informed of the larger
+    /// window.
     pub fn recv(&mut self, now: Time, id: AssociationId) -> Option<Message> {
         self.with(id, now, |a, ctx| a.recv(ctx.now)).flatten()
     }
 
     /// Sets the number of bytes that the driver itself holds for the association, for example messages that it has read and
-    /// keeps. They count as memory of the association, within [`Limits::memory`](crate::Limits::memory) and
+    /// keeps. These bytes count as memory of the association, within [`Limits::memory`](crate::Limits::memory) and
     /// [`Limits::memory_of_host`](crate::Limits::memory_of_host), until the next call or the release of the association.
     pub fn set_user_memory(&mut self, id: AssociationId, bytes: usize) {
         self.slots.set_user_memory(id, bytes);
@@ -597,7 +601,7 @@ impl Endpoint {
         self.association(id).map_or(0, |a| a.transfer().fragment_size())
     }
 
-    /// Ends an association after all its data is delivered.
+    /// Ends an association after all its data is delivered. An association without an INIT ACK ends at once.
     pub fn shutdown(&mut self, now: Time, id: AssociationId) {
         if let Some(Slot::Opening(_)) = self.slots.get(id) {
             return self.abort(now, id, AbortCause::default());
@@ -605,7 +609,8 @@ impl Endpoint {
         self.with(id, now, |a, ctx| a.shutdown(ctx));
     }
 
-    /// Ends an association at once, with an ABORT that carries `cause`.
+    /// Ends an association at once, with an ABORT that carries `cause`. Before INIT ACK, no ABORT is sent, because the peer
+    /// keeps no state.
     pub fn abort(&mut self, now: Time, id: AssociationId, cause: AbortCause) {
         if let Some(Slot::Opening(_)) = self.slots.get(id) {
             // The peer keeps no state of our INIT, so it needs no ABORT.
@@ -629,8 +634,8 @@ impl Endpoint {
 
     /// Sets the number of packets that may be in flight on each path before its first acknowledgement
     /// ([`AssociationConfig::initial_packets`](crate::AssociationConfig::initial_packets)). A path that has had an
-    /// acknowledgement stays unchanged, except if only messages about keys were sent so far. This is for drivers that learn the
-    /// kind of peer only from the handshake.
+    /// acknowledgement stays unchanged, unless only messages about keys were sent so far. The call is for drivers that learn
+    /// the kind of peer only from the handshake.
     pub fn set_initial_packets(&mut self, now: Time, id: AssociationId, packets: u8) {
         self.with(id, now, |a, _| a.transfer_mut().set_initial_packets(packets));
     }
@@ -654,7 +659,8 @@ impl Endpoint {
         }
     }
 
-    /// Returns all associations, in the order of their places in the table.
+    /// Returns all associations, in the order of their places in the endpoint's table. A new association may get the place of a
+    /// released one.
     pub fn associations(&self) -> impl Iterator<Item = AssociationId> {
         self.slots.ids()
     }
@@ -688,7 +694,8 @@ impl Endpoint {
         }
     }
 
-    /// Runs `work` on an association, then processes its events, its trace and its changed names, and queues it for sending.
+    /// Runs `work` on an association. Then processes the association's events, trace and changed addresses, and queues the
+    /// association for sending.
     fn with<R>(
         &mut self,
         id: AssociationId,
@@ -733,8 +740,8 @@ impl Endpoint {
         }
     }
 
-    /// Queues an association that may have something to send, and updates the count of its memory. Its timer is set after it
-    /// has sent: once for all work until then.
+    /// Queues an association that may have something to send, and updates the count of its memory. The timer is set only after
+    /// the association has sent, so it is set once for all work before that.
     fn give_turn(&mut self, id: AssociationId) {
         if self.slots.on_work(id) {
             self.ready.push_back(id);
@@ -747,8 +754,8 @@ impl Endpoint {
         }
     }
 
-    /// Processes the events of an association, sets its timer, and queues it for sending. For changes outside
-    /// [`with`](Self::with).
+    /// Processes the events of an association, sets its timer, and queues it for sending. Callers use this after changes that
+    /// were not made in [`with`](Self::with).
     fn settle(&mut self, id: AssociationId) {
         self.take_news(id);
         self.set_timer(id);

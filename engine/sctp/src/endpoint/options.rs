@@ -1,5 +1,5 @@
-//! Commands about single paths and about the fate of messages, which RFC 6458 provides as socket options and notifications.
-//! docs/socket-options.md has the complete list.
+//! Commands about single paths and about the fate of messages. RFC 6458 provides the same functions as socket options and
+//! notifications. docs/socket-options.md has the complete list.
 
 use std::net::IpAddr;
 use std::num::NonZeroU16;
@@ -13,7 +13,7 @@ use crate::event::Message;
 use crate::extension::send_buffer::SendBufferConfig;
 
 impl Endpoint {
-    /// Sets options of all paths to one address of the peer, which override the options of the association
+    /// Sets options of all paths to one address of the peer. They override the options of the association
     /// (SCTP_PEER_ADDR_PARAMS, RFC 6458 section 8.1.12). [`PathInfo::options`](crate::PathInfo::options) shows them.
     ///
     /// # Errors
@@ -30,9 +30,9 @@ impl Endpoint {
     }
 
     /// Changes the advertisement of the send buffer to routers from now on
-    /// ([`AssociationConfig::advertisement`](crate::AssociationConfig::advertisement)). This is for drivers that learn from
-    /// the INIT who the peer is. Chunks that are already cut may leave no room for the advertisement. They are then sent
-    /// without it.
+    /// ([`AssociationConfig::advertisement`](crate::AssociationConfig::advertisement)). The call is for drivers that learn
+    /// from the INIT who the peer is. Packets whose chunks were already cut to the full MTU have no room for the
+    /// advertisement, and are sent without it.
     pub fn set_advertisement(
         &mut self,
         now: Time,
@@ -43,11 +43,12 @@ impl Endpoint {
     }
 
     /// Changes the weight of the paths between two addresses under
-    /// [`PathScheduler::Weighted`](crate::PathScheduler::Weighted). [`PathOptions::weight`] sets it for all paths to an
-    /// address of the peer. This method is for hosts with different uplinks to a peer with one address.
+    /// [`PathScheduler::Weighted`](crate::PathScheduler::Weighted). In contrast, [`PathOptions::weight`] sets the weight of
+    /// all paths to an address of the peer. This method is for hosts with several uplinks to a peer that has only one
+    /// address.
     ///
     /// # Errors
-    /// See [`PathOptionError`]. `Unknown` names the address that no path has.
+    /// See [`PathOptionError`]. `Unknown` names the one of the two addresses that no path has.
     pub fn set_path_weight(
         &mut self,
         now: Time,
@@ -75,9 +76,9 @@ impl Endpoint {
         asked.unwrap_or(Err(PathOptionError::Closed))
     }
 
-    /// Makes one address of the peer the primary one (SCTP_PRIMARY_ADDR, RFC 6458 section 8.1.9). New data goes there while
-    /// its path is active. If this changes the path of new data now, [`Event::PathSwitched`](crate::Event::PathSwitched)
-    /// follows.
+    /// Makes one address of the peer the primary one (SCTP_PRIMARY_ADDR, RFC 6458 section 8.1.9). New data is sent to this
+    /// address while its path is active. If the path of new data changes now,
+    /// [`Event::PathSwitched`](crate::Event::PathSwitched) follows.
     ///
     /// # Errors
     /// See [`PathOptionError`].
@@ -91,14 +92,15 @@ impl Endpoint {
     }
 
     /// Requests one [`Event::Dry`](crate::Event::Dry) for the time when all accepted messages are acknowledged or abandoned
-    /// (SCTP_SENDER_DRY_EVENT, RFC 6458 section 6.1.9). If they are already, the event follows at once.
+    /// (SCTP_SENDER_DRY_EVENT, RFC 6458 section 6.1.9). If no message is waiting or unacknowledged, the event follows at
+    /// once.
     pub fn notify_when_dry(&mut self, now: Time, id: AssociationId) {
         self.with(id, now, |a, _| a.transfer_mut().notify_when_dry());
     }
 
-    /// Returns, after [`Event::Closed`](crate::Event::Closed), the next message of which nothing was sent (RFC 9260 section
-    /// 11.1.14). The messages come in the order in which they would have left. Returns `None` after the last one, and before
-    /// the association has ended.
+    /// Returns the next unsent message after [`Event::Closed`](crate::Event::Closed) (RFC 9260 section 11.1.14). No part of
+    /// such a message was sent. The messages come in the order in which they would have left. Returns `None` after the last
+    /// one, and before the association has ended.
     pub fn take_unsent(&mut self, now: Time, id: AssociationId) -> Option<Message> {
         self.with(id, now, |a, _| a.transfer_mut().take_unsent()).flatten()
     }

@@ -1,11 +1,11 @@
-//! Rate limit on answers to INITs and to packets out of the blue. A flood of such packets, even from forged source
-//! addresses, causes answers at a bounded rate only.
+//! Rate limit on answers to INITs and to packets out of the blue. The limit bounds the rate of answers to a flood of such
+//! packets, even if the source addresses are forged.
 //!
 //! An answer takes a token from each of two buckets: one for all sources, and one for the source's neighbourhood (IPv4 /24,
-//! IPv6 /56). A neighbourhood has a lower rate than all sources together, so one network cannot use up all answers. A
-//! keyed hash assigns each neighbourhood to a bucket in a table of fixed size. Several neighbourhoods may share a bucket.
-//! The limiter stores nothing else, so its memory does not grow with the number of packets or sources. Invariant: both
-//! buckets are charged, or neither. Begin at [`RateLimit::take`].
+//! IPv6 /56). A neighbourhood has a lower rate than all sources together, so one network cannot use up all answers. A keyed
+//! hash assigns each neighbourhood to a bucket in a table of fixed size. Several neighbourhoods may share a bucket. The limiter
+//! stores only these buckets, so its memory does not grow with the number of packets or sources. Invariant: an answer takes a
+//! token from both buckets, or from neither. Begin at [`RateLimit::take`].
 
 use std::hash::{BuildHasher, Hasher};
 use std::net::IpAddr;
@@ -25,7 +25,8 @@ struct Bucket(Time);
 struct Rate {
     /// Time in which one token is added.
     interval: Duration,
-    /// Time in which all tokens of the bucket except one are added. A bucket with a token is full again within this time.
+    /// Time in which all tokens of the bucket except one are added. If the bucket has a token, it is full again within this
+    /// time.
     depth: Duration,
 }
 
@@ -83,9 +84,9 @@ impl RateLimit {
         taken
     }
 
-    /// Refunds both tokens of an answer to an INIT, after `source` has proved that it receives packets at this address. A host
-    /// that opens associations one after another therefore keeps its tokens. Many unfinished handshakes, or other sources
-    /// that share a bucket with the host, can still limit it.
+    /// Refunds both tokens of an answer to an INIT, after the sender has proved that it receives packets at the address
+    /// `source`. A host that opens associations one after another therefore keeps its tokens. Many unfinished handshakes, or
+    /// other sources that share a bucket with the host, can still use up the host's tokens.
     pub(super) fn give_back(&mut self, source: IpAddr) {
         let place = self.place(source);
         self.neighbourhood.give_back(&mut self.neighbourhoods[place]);

@@ -1,4 +1,5 @@
-//! Packets that belong to no association, or that end one: INIT ACK, ABORT, ERROR, SHUTDOWN COMPLETE.
+//! Queue of packets that are sent outside the normal packets of an association: INIT ACK, ABORT, ERROR, SHUTDOWN
+//! COMPLETE.
 
 use std::collections::VecDeque;
 
@@ -25,14 +26,14 @@ impl Replies {
         self.queue.pop_front()
     }
 
-    /// Returns the next packet if it uses this route and has no more than `max` bytes.
+    /// Removes and returns the next packet if it uses this route and has no more than `max` bytes.
     pub(crate) fn pop_by(&mut self, route: &Route, max: usize) -> Option<Vec<u8>> {
         self.queue.front().filter(|(by, packet)| by == route && packet.len() <= max)?;
         self.pop().map(|(_, packet)| packet)
     }
 
-    /// Puts a packet at the front of the queue, because it did not fit into a train. The queue may then exceed its
-    /// limit by one.
+    /// Puts a packet that did not fit into a train at the front of the queue. The queue may then exceed its limit
+    /// by one packet.
     pub(crate) fn push_front(&mut self, route: Route, packet: Vec<u8>) {
         self.queue.push_front((route, packet));
     }
@@ -43,8 +44,9 @@ impl Replies {
         self.push_signed(route, header, chunk, None);
     }
 
-    /// Queues a packet with one chunk if it has no more than `max` bytes. Returns whether it fits. If the queue is
-    /// full, the packet is dropped, but the result is still true: a shorter packet would not help.
+    /// Queues a packet with one chunk if it has no more than `max` bytes. Returns whether the packet fits. If the
+    /// queue is full, the packet is dropped, but the result is true, because a shorter packet would be dropped
+    /// too.
     pub(crate) fn push_within(
         &mut self,
         route: Route,
@@ -67,7 +69,8 @@ impl Replies {
         true
     }
 
-    /// Queues a packet with one chunk, after an AUTH chunk if the peer requires one for this chunk.
+    /// Queues a packet with one chunk. If the peer requires authentication of this chunk, an AUTH chunk precedes
+    /// it.
     pub(crate) fn push_signed(
         &mut self,
         route: Route,
@@ -94,7 +97,8 @@ impl Replies {
         }
     }
 
-    /// Queues a packet with one chunk for the peer of an association, signed or sealed like all its packets.
+    /// Queues a packet with one chunk for the peer of an association. The packet is signed or sealed like all
+    /// packets of the association.
     pub(crate) fn push_by(
         &mut self,
         route: Route,
@@ -126,7 +130,7 @@ impl Replies {
         cause: &AbortCause,
         integrity: &mut Integrity,
     ) {
-        // A long reason is cut: the code is more important for the peer.
+        // A long reason is cut, because the cause code is more important for the peer than the text.
         let reason = &cause.reason[..cause.reason.len().min(INIT_PACKET_MAX / 2)];
         let causes: &[Cause<'_>] = match cause.code {
             0 => &[],

@@ -1,6 +1,8 @@
-//! Table of associations, with indices by id, local tag, peer and next timer, and the count of their memory.
+//! Table of associations, with indices by id, local tag, peer, host and next timer. The table also counts the memory of the
+//! associations.
 //!
-//! Invariants: every entry of an index leads to a live slot, and every live slot has an entry in each index that applies to it.
+//! Invariants: every entry of an index leads to a live slot. Every live slot that has a tag, a peer, a host or a timer has an entry
+//! in the index by this value.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
@@ -42,18 +44,18 @@ struct Entry {
     generation: u64,
     slot: Slot,
     timeout: Time,
-    /// Time under which it is in the queue of timeouts. It is never later than `timeout`.
+    /// Time under which the slot is in the queue of timeouts. It is never later than `timeout`.
     queued: Time,
     ready: bool,
     memory: usize,
     /// Bytes of `memory` that the driver holds.
     user_memory: usize,
-    /// Bytes of user data that the slot had buffered when `memory` was counted.
+    /// Bytes of user data that the slot had buffered when `memory` was counted, or later at the end of a turn if that was more.
     buffered: usize,
-    /// Value of [`Slot::measure`] that `memory` covers: its value at the last full count, and increases for which `memory` was
-    /// raised since then. It is [`NOT_COUNTED`] before the first count.
+    /// Value of [`Slot::measure`] that `memory` covers. It is the value at the last full count, plus the increases since then that
+    /// were added to `memory`. Before the first count, it is [`NOT_COUNTED`].
     measure: usize,
-    /// Increases that `measure` includes since the last full count.
+    /// Sum of the increases of `measure` since the last full count.
     raised: u16,
     /// Turns since the last full count.
     turns: u8,
@@ -66,8 +68,8 @@ struct Entry {
 }
 
 impl Entry {
-    /// Returns the bytes of the slot's entries in the table and in the indices. Tables have room for twice as many entries as
-    /// needed.
+    /// Returns the bytes of the slot's entries in the table and in the indices. Hash tables and lists may have room for twice as
+    /// many entries as needed.
     fn names_memory(&self) -> usize {
         const SLOT: usize = 2 * (size_of::<Entry>() + size_of::<(u32, AssociationId)>())
             + 3 * size_of::<(Time, AssociationId)>()
@@ -81,30 +83,33 @@ impl Entry {
         self.slot.memory() + self.names_memory() + self.user_memory
     }
 
-    /// Reports whether the slot's measure exceeds the counted one by `step` or more.
+    /// Reports whether the slot's measure exceeds the measure at the last count by `step` or more.
     fn outgrew(&self, step: usize) -> bool {
         self.slot.measure() >= self.measure + step
     }
 }
 
-/// Bytes by which the count may be too low or too high between full counts.
+/// Bytes by which the count may be too low between full counts.
 const COUNTED_MARGIN: usize = 512 * 1024;
+/// Bytes by which the count may be too high between full counts.
 const COUNTED_EXCESS: usize = COST_MOST * COUNTED_SHRINKAGE + COUNTED_MARGIN;
 
 /// Turns after which the memory of an association is counted again, independent of its measure.
 const COUNTED_TURNS: u8 = 32;
 
-/// Bytes by which the buffered data may grow, or shrink, within a turn before the memory is counted again.
+/// Bytes by which the buffered data may grow within a turn before the memory is counted again.
 const COUNTED_GROWTH: usize = 16 * 1024;
+/// Bytes by which the buffered data may shrink within a turn before the memory is counted again.
 const COUNTED_SHRINKAGE: usize = 64 * 1024;
 
 /// Interval between checks of the measure within a turn, in calls that may change the slot.
 const MEASURED_WORKS: u8 = 16;
 
-/// Interval between checks of the measure, in turns. It is also checked after each turn that has changed the buffered data.
+/// Interval between checks of the measure, in turns. The measure is also checked if the buffered data has grown since the last
+/// check, or has shrunk by more than [`TURN_STEP`].
 const MEASURED_TURNS: u8 = 4;
 
-/// Bytes by which the measure may change from turn to turn before the memory is counted again.
+/// Bytes by which the measure may change since the last full count before the memory is counted again at the end of a turn.
 const TURN_STEP: usize = 1024;
 
 /// Measure of a slot that was never counted. It differs greatly from any other measure.
@@ -160,7 +165,7 @@ fn host_of(address: IpAddr) -> Host {
 
 type Peer = (u16, u16, IpAddr);
 
-/// Tag and peers by which packets find their slot.
+/// Tag and peers that lead from a packet to its slot.
 type Names = (Option<VerificationTag>, Vec<Peer>);
 
 /// Hash function with a secret key of the endpoint, because peers choose ports and addresses.
@@ -185,7 +190,8 @@ impl Hasher for TagHasher {
 
     #[inline]
     fn write_u32(&mut self, tag: u32) {
-        // The factor is the golden ratio, so the highest and the lowest bits of the product both depend on the whole tag.
+        // The factor is derived from the golden ratio. So the highest and the lowest bits of the product both depend on the whole
+        // tag.
         let product = u128::from(self.0 ^ u64::from(tag)) * 0x9e37_79b9_7f4a_7c15;
         self.0 = product as u64 ^ (product >> 64) as u64;
     }
@@ -278,8 +284,9 @@ impl Slots {
         self.entry_mut(id).map(|e| &mut e.slot)
     }
 
-    /// Replaces the slot of `id`, and returns the old slot. The peer's first address has been proved, so it belongs to the new slot
-    /// from now on. Each other address stays with another association that has it with the same ports, if one exists.
+    /// Replaces the slot of `id`, and returns the old slot. The peer's first address has been proved, so this address leads to the
+    /// new slot from now on. If another association already has one of the other addresses with the same ports, that address stays
+    /// with it.
     pub(crate) fn replace(&mut self, id: AssociationId, slot: Slot) -> Option<Slot> {
         let known = self.set_names(id, None, Vec::new())?;
         self.forget(id, known);
@@ -300,8 +307,8 @@ impl Slots {
         Some(before)
     }
 
-    /// Updates the indices after a change of the peer's addresses. An address that another association has with the same ports
-    /// stays with that association.
+    /// Updates the indices after a change of the peer's addresses. If another association already has one of the addresses with the
+    /// same ports, that address stays with it.
     pub(crate) fn rename(&mut self, id: AssociationId) {
         let Some((tag, mut peers)) = self.get(id).map(names) else { return };
         if let Some(known) = self.set_names(id, None, Vec::new()) {
@@ -318,7 +325,8 @@ impl Slots {
         self.settle_memory(id);
     }
 
-    /// Sets the tag and the peers of the slot, and returns the old ones. The caller must then update the count of its memory.
+    /// Sets the tag and the peers of the slot, and returns the old ones. The caller must then update the count of the slot's
+    /// memory.
     fn set_names(
         &mut self,
         id: AssociationId,
@@ -329,7 +337,7 @@ impl Slots {
         Some((std::mem::replace(&mut entry.tag, tag), std::mem::replace(&mut entry.peers, peers)))
     }
 
-    /// Removes an ended association from the indices: another one may use its tag and its peer's addresses.
+    /// Removes an ended association from the indices, so another association may use its tag and its peer's addresses.
     pub(crate) fn forget_names(&mut self, id: AssociationId) {
         let Some(entry) = self.entry(id).filter(|e| e.tag.is_some() || !e.peers.is_empty()) else { return };
         let (memory, before) = (entry.memory, entry.names_memory());
@@ -389,7 +397,7 @@ impl Slots {
         }
     }
 
-    /// Removes the slot from its host. The caller has set its memory to 0.
+    /// Removes the slot from its host. The caller has set the count of the slot's memory to 0.
     fn discharge(&mut self, id: AssociationId) {
         let Some(entry) = self.entry_mut(id) else { return };
         let index = std::mem::replace(&mut entry.host, NO_HOST);
@@ -401,8 +409,8 @@ impl Slots {
         }
     }
 
-    /// Puts a slot that has changed into the queue of senders, and returns whether it was not there before. If its memory has
-    /// changed much, it is counted again. Smaller changes wait for the end of the turn.
+    /// Puts a slot that has changed into the queue of senders. Returns true if the slot was not in the queue. If the slot's memory
+    /// may have changed much, the memory is counted again. Smaller changes wait for the end of the turn.
     #[inline]
     pub(crate) fn on_work(&mut self, id: AssociationId) -> bool {
         let Some(entry) = self.entry_mut(id) else { return false };
@@ -417,9 +425,9 @@ impl Slots {
         is_new
     }
 
-    /// Ends the turn of a slot. If its measure has grown a little, the count grows by the maximum cost of that growth. So later
-    /// turns need no count while the slot holds no more. If the measure has changed more, and at intervals in any case, the memory
-    /// is counted again.
+    /// Ends the turn of a slot. If its measure has grown a little, the maximum memory of this growth is added to the count. Then
+    /// later turns need no new count until the measure grows again. The memory is counted again if the measure has changed more
+    /// than a little, and after [`COUNTED_TURNS`] turns in any case.
     pub(crate) fn end_turn(&mut self, id: AssociationId) {
         let Some(entry) = self.entry_mut(id) else { return };
         entry.ready = false;
@@ -445,7 +453,7 @@ impl Slots {
         }
     }
 
-    /// Counts the memory of a slot and of its entries in the indices.
+    /// Counts the memory of a slot, and of the slot's entries in the table and the indices.
     pub(crate) fn settle_memory(&mut self, id: AssociationId) {
         let Some(entry) = self.entry_mut(id) else { return };
         (entry.buffered, entry.measure) = (entry.slot.buffered(), entry.slot.measure());
@@ -483,7 +491,8 @@ impl Slots {
 
     /// Returns the memory pressure on the host with this address.
     pub(crate) fn pressure_of_host(&self, address: IpAddr) -> Pressure {
-        // No host holds more memory than all hosts together.
+        // No host holds more memory than all hosts together. So if all hosts together are within one host's budget, no lookup is
+        // needed.
         if Pressure::of(self.memory, self.budget_of_host) == Pressure::Calm {
             return Pressure::Calm;
         }
@@ -516,7 +525,7 @@ impl Slots {
     pub(crate) fn set_timeout(&mut self, id: AssociationId, timeout: Time) {
         let Some(entry) = self.entry_mut(id) else { return };
         entry.timeout = timeout;
-        // Almost every packet postpones a timer. The entry in the queue is updated only when its turn comes.
+        // Almost every packet postpones a timer. The entry in the queue is updated only when its old time has come.
         if entry.queued <= timeout && timeout != Time::NEVER || entry.queued == timeout {
             return;
         }
@@ -534,7 +543,7 @@ impl Slots {
         self.timeouts.first().map_or(Time::NEVER, |t| t.0)
     }
 
-    /// Removes the first association whose timer has expired from the queue, and returns it. The caller must set its next timer.
+    /// Removes from the queue the first association whose timer has expired, and returns it. The caller must set its next timer.
     pub(crate) fn pop_expired(&mut self, now: Time) -> Option<AssociationId> {
         while self.timeouts.first().is_some_and(|t| t.0 <= now) {
             let (_, id) = self.timeouts.pop_first()?;
@@ -607,7 +616,7 @@ impl Slots {
     }
 }
 
-/// Returns the tag and the peers by which packets find the slot.
+/// Returns the tag and the peers that lead from a packet to the slot.
 fn names(slot: &Slot) -> Names {
     match slot {
         Slot::Opening(o) => {

@@ -1,9 +1,9 @@
-//! Cookies that have already begun an association. Each cookie is valid for one association, so an old COOKIE ECHO cannot begin
-//! more when it is sent again (RFC 5062 section 6).
+//! Cookies that have already begun an association. Each cookie is valid for one association. So an old COOKIE ECHO that is sent
+//! again begins no second association (RFC 5062 section 6).
 //!
-//! A used cookie is remembered only until it expires. Beyond the limit on their number, the oldest are forgotten first. The
-//! exception is cookies that a key by direction protects. None of these is forgotten before it expires: an attacker could
-//! otherwise replay the packets that were signed for its association, including data. Begin at [`SpentCookies::spend`].
+//! A used cookie is remembered only until it expires. If the cookies reach the limit, the oldest cookies are forgotten first.
+//! However, a cookie that a required key by direction protects is never forgotten before it expires. Otherwise an attacker
+//! could replay the packets that were signed for the cookie's association, including data. Begin at [`SpentCookies::spend`].
 
 use std::collections::{HashSet, VecDeque};
 
@@ -28,7 +28,7 @@ impl SpentCookies {
         SpentCookies { signed: Spent::new(max, key), others: Spent::new(max, key) }
     }
 
-    /// Reports whether no room is left to remember this cookie. It must then not begin an association.
+    /// Reports whether no room is left to remember this cookie. The cookie must then not begin an association.
     pub(super) fn is_full_for(&self, cookie: &Cookie, auth: &AuthConfig, now: Time) -> bool {
         is_signed(cookie, auth) && self.signed.is_full(now)
     }
@@ -49,7 +49,7 @@ impl SpentCookies {
     }
 }
 
-/// Reports whether only a holder of the shared key can have returned the cookie.
+/// Reports whether only a holder of the shared key can have sent the COOKIE ECHO with this cookie.
 fn is_signed(cookie: &Cookie, auth: &AuthConfig) -> bool {
     auth.required && cookie.key_vectors.as_ref().is_some_and(|vectors| vectors.handshake.is_some())
 }
@@ -65,7 +65,7 @@ impl Spent {
         Spent { names: HashSet::with_hasher(KeyedHash(key)), order: VecDeque::new(), max }
     }
 
-    /// Reports whether another cookie would displace the oldest one before it expires.
+    /// Reports whether the table is full, and its oldest cookie has not expired yet. Another cookie would then displace it.
     fn is_full(&self, now: Time) -> bool {
         self.order.len() >= self.max.max(1) && self.order.front().is_some_and(|(expires, _)| *expires >= now)
     }

@@ -9,8 +9,8 @@ use crate::extension::reconfig::{ReconfigPolicy, StreamDirection};
 
 impl Endpoint {
     /// Resets streams of one direction: their stream sequence numbers restart at 0. An empty list means all streams.
-    /// Messages submitted before the call keep the old numbers. Later messages wait until the peer has answered.
-    /// [`Event::StreamReset`] follows.
+    /// Messages submitted before the call keep their sequence numbers. Later messages wait until the peer has
+    /// answered. [`Event::StreamReset`] follows.
     ///
     /// # Errors
     /// See [`ReconfigError`].
@@ -31,7 +31,8 @@ impl Endpoint {
     /// delivered. Later messages wait until the peer has answered. [`Event::AssociationReset`] follows.
     ///
     /// # Errors
-    /// See [`ReconfigError`]. [`ReconfigError::TooSoon`] if the last such request was less than 30 seconds ago.
+    /// See [`ReconfigError`]. [`ReconfigError::TooSoon`] means that the last such request was less than 30 seconds
+    /// ago.
     ///
     /// [`Event::AssociationReset`]: crate::Event::AssociationReset
     pub fn reset_association(&mut self, now: Time, id: AssociationId) -> Result<(), ReconfigError> {
@@ -39,8 +40,9 @@ impl Endpoint {
         result.unwrap_or(Err(ReconfigError::NotNegotiated))
     }
 
-    /// Adds `outgoing` streams for this end and `incoming` streams for the peer to send on. [`Event::StreamsChanged`]
-    /// follows once for each direction. The new streams can be used from then on.
+    /// Adds `outgoing` streams on which this end sends, and `incoming` streams on which the peer sends.
+    /// [`Event::StreamsChanged`] follows once for each direction. The new streams of a direction can be used after
+    /// its event.
     ///
     /// # Errors
     /// See [`ReconfigError`].

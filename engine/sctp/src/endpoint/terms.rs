@@ -1,5 +1,5 @@
-//! Terms of the INIT ACK for a new association, or for an existing one that an INIT concerns (RFC 9260 sections 5.2.1 and
-//! 5.2.2).
+//! Terms of the INIT ACK. The INIT may ask for a new association, or may concern an existing association (RFC 9260 sections
+//! 5.2.1 and 5.2.2).
 
 use std::net::IpAddr;
 
@@ -73,8 +73,8 @@ impl Endpoint {
         }
     }
 
-    /// Returns a nonce for an association that begins. With a shared key, the nonce is marked, so this host recognizes it
-    /// if it comes back.
+    /// Returns a nonce for an association that begins. With a shared key, the nonce is marked, so this host recognizes the
+    /// nonce in a reflected packet.
     pub(super) fn nonce_for(&mut self, config: &AssociationConfig) -> Nonce {
         let nonce = self.random.nonce();
         if config.auth.has_shared_key() { self.random.marked(nonce) } else { nonce }
@@ -104,10 +104,11 @@ impl Endpoint {
         let new_nonce = self.random.nonce();
         match self.slots.get_mut(id)? {
             //= rfc9260#5.2.1-3 5.2.1-5
-            // The INIT ACK reveals our tag and TSN. It is sent only to a destination of our INIT, because any other host
-            // could name the peer's address in an INIT.
+            // The INIT ACK reveals our tag and TSN. Therefore the INIT ACK is sent only to a destination of our INIT: any
+            // other host could name the peer's address in an INIT.
             Slot::Opening(opening) if !opening.has_asked_at(route) => None,
-            // Keys are derived from one handshake. Of two that collide, the one with the smaller random number continues.
+            // Keys are derived from one handshake. If two handshakes collide, the one whose INIT has the smaller random
+            // number continues.
             Slot::Opening(opening) if opening.goes_on_before(peer) => None,
             //= rfc9260#5.2.1-1 5.2.1-11 5.2.2-10
             Slot::Opening(opening) => Some(Terms {
@@ -125,7 +126,8 @@ impl Endpoint {
         }
     }
 
-    /// Returns the terms for an association that is not opening. The last argument is for a restart.
+    /// Returns the terms for an association after INIT ACK or COOKIE ECHO. The last argument has the tag, the TSN and the
+    /// nonce of a restart.
     fn terms_for_association(
         &mut self,
         id: AssociationId,
@@ -150,10 +152,12 @@ impl Endpoint {
             self.settle(id);
             return None;
         }
-        // While our COOKIE ECHO is unanswered, the tag stays. Afterwards the INIT may be a restart, and gets another tag.
+        // While our COOKIE ECHO is unanswered, the INIT ACK carries our old tag. Afterwards the INIT may be a restart, so
+        // the INIT ACK carries a new tag.
         let (tag, initial_tsn, nonce) = match association.state() {
             //= rfc9260#5.2.1-6
-            // The peer has already answered our INIT, with the tag of its own INIT. The peer continues with that handshake.
+            // The peer has already answered our INIT, with the tag of its own INIT. The peer continues with the handshake
+            // of our INIT.
             State::CookieEchoed { opening, .. }
                 if association.tags().1 == peer.tag
                     && (opening.config.auth.by_direction || association.is_protected()) =>
@@ -180,14 +184,15 @@ impl Endpoint {
         if !association.transfer().is_keyed() {
             config.auth = fresh_auth;
         } else if !association.is_protected() {
-            // A signed association restarts only with its key.
+            // A signed association restarts only with the key that signs it, not with protection.
             config.protection = None;
         }
         Some(Terms { tag, initial_tsn, tie: Some(tie), local_addresses, config, nonce })
     }
 }
 
-/// Returns addresses of a restarting peer that the association does not have. To accept them would allow hijacking.
+/// Returns the addresses of a restarting peer that the association does not have. An attacker could hijack the association
+/// if such addresses were accepted.
 fn added_addresses(association: &Association, route: &Route, peer: &PeerInit<'_>) -> SmallVec<[IpAddr; 4]> {
     let listed = peer.addresses.iter().copied().chain([route.remote]);
     listed.filter(|&a| !association.peer_has(a)).collect()

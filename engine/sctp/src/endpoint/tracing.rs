@@ -19,7 +19,7 @@ impl Endpoint {
         self.trace.pop()
     }
 
-    /// Counts and traces a packet that is dropped, or a request that is not granted.
+    /// Counts and traces a dropped packet or a refused request.
     pub(super) fn on_dropped(&mut self, route: &Route, reason: DropReason) {
         self.counters.count(reason);
         self.record(None, TraceEvent::Dropped { route: *route, reason });

@@ -1,7 +1,7 @@
-//! Dynamic address reconfiguration (RFC 5061): requests that wait, the outstanding request, and the answers to the peer's requests.
+//! Dynamic address reconfiguration (RFC 5061): our waiting requests, our outstanding request, and our answers to the peer's requests.
 //!
 //! This module sends nothing and knows no paths: `association/addresses.rs` applies the changes. Invariants: at most one request is
-//! outstanding, with one change; serial numbers increase by one. Begin at [`Asconf`].
+//! outstanding, and it has one change; serial numbers increase by one. Begin at [`Asconf`].
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -31,9 +31,10 @@ pub enum AddressChange {
     Remove(IpAddr),
     /// The other end should send to this address if it can.
     SetPrimary(IpAddr),
-    /// The address replaces all others: the host has moved, and can no longer send from them.
+    /// The address replaces all other addresses: the host has moved, and can no longer send from the others.
     MoveTo(IpAddr),
-    /// The other end should apply this use to the address, if it can. The parameter is this project's own; other implementations refuse it.
+    /// The other end should apply this use to the address, if it can. The parameter is this project's own, so other implementations refuse
+    /// it.
     SetUse(IpAddr, AddressUse),
 }
 
@@ -42,11 +43,11 @@ pub enum AddressChange {
 pub(crate) struct Pending {
     pub(crate) serial: AsconfSerial,
     pub(crate) change: AddressChange,
-    /// The path on which it was last sent.
+    /// The path on which the request was last sent.
     pub(crate) path: PathIndex,
-    /// Time at which it was last sent.
+    /// Time at which the request was last sent.
     pub(crate) sent_at: Time,
-    /// Number of repetitions on this path after the peer was heard there.
+    /// Number of times that the request was repeated on this path after the peer was heard there.
     pub(crate) repeats: u8,
     /// Expiry of T4-rto.
     pub(crate) deadline: Time,
@@ -59,12 +60,12 @@ pub(crate) struct Response<'a> {
     pub(crate) refusal: Option<Cause<'a>>,
 }
 
-/// Verdict on an ASCONF by its serial number.
+/// Meaning of an ASCONF's serial number.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Arrival {
     /// The request is the next one.
     New,
-    /// The request was answered before, with these parameters.
+    /// The request was answered before. The field has the parameters of that answer.
     Again(Bytes),
     /// The request is too old or too new.
     Discard,
@@ -76,7 +77,7 @@ pub(crate) struct Asconf {
     next_serial: AsconfSerial,
     waiting: VecDeque<AddressChange>,
     pub(crate) pending: Option<Pending>,
-    /// Serial number of the peer's last request that was answered.
+    /// Serial number of the last one of the peer's requests that we have answered.
     peer_serial: AsconfSerial,
     answer: Option<Bytes>,
     /// True if the peer has reported that it does not understand changes of addresses.
@@ -89,10 +90,10 @@ pub(crate) struct Asconf {
     told: Vec<(IpAddr, AddressUse)>,
     /// Our addresses, including addresses that no path uses.
     pub(crate) local: SmallVec<[IpAddr; 4]>,
-    /// An address of ours that the peer knows. An ASCONF from a new address contains it, so the peer can find the association (RFC 5061
-    /// section 4.1.1).
+    /// An address of ours that the peer knows. An ASCONF from a new address contains this known address, so the peer can find the
+    /// association (RFC 5061 section 4.1.1).
     pub(crate) known: IpAddr,
-    /// Addresses of the peer that were added without a shared key, and that no confirmed path has vouched for yet.
+    /// Addresses of the peer that were added without a shared key, and that the peer has not yet proved over a confirmed path.
     pub(crate) unproven: Vec<IpAddr>,
     /// Route of the current packet.
     pub(crate) source: Route,
@@ -134,7 +135,7 @@ impl Asconf {
         }
     }
 
-    /// Queues a change to be requested; returns whether there was room.
+    /// Queues a change to be requested. Returns false if the queue has no room.
     pub(crate) fn request(&mut self, change: AddressChange) -> bool {
         let has_room = self.waiting.len() < MAX_WAITING;
         if has_room {
@@ -143,7 +144,7 @@ impl Asconf {
         has_room
     }
 
-    /// Reports whether the peer knows this use of one of our addresses, or a request with it waits or is outstanding.
+    /// Reports whether the peer knows this use of one of our addresses, or will learn it from a waiting or outstanding request.
     pub(crate) fn has_told(&self, address: IpAddr, usage: AddressUse) -> bool {
         let of_address = |change: &AddressChange| match *change {
             AddressChange::SetUse(of, usage) if of == address => Some(usage),
@@ -169,14 +170,15 @@ impl Asconf {
         }
     }
 
-    /// Queues the use of one of our addresses to be requested, in place of an earlier use that waits. Returns whether there was room.
+    /// Queues a request with the use of one of our addresses. The request replaces a waiting request for the same address. Returns false if
+    /// the queue has no room.
     pub(crate) fn request_use(&mut self, address: IpAddr, usage: AddressUse) -> bool {
         self.waiting.retain(|change| !matches!(change, AddressChange::SetUse(of, _) if *of == address));
         self.request(AddressChange::SetUse(address, usage))
     }
 
-    /// Queues a move, and drops all waiting changes, because the move makes them pointless. The outstanding request stays, because the peer
-    /// may have received it.
+    /// Queues a move, and drops all waiting changes, because the move makes them pointless. The outstanding request is not dropped, because
+    /// the peer may have received it already.
     pub(crate) fn request_move(&mut self, address: IpAddr) {
         let is_moving = self.pending.is_some_and(|p| matches!(p.change, AddressChange::MoveTo(_)));
         if let (false, Some(&known)) = (is_moving, self.local.first()) {
@@ -188,7 +190,8 @@ impl Asconf {
         self.local.push(address);
     }
 
-    /// Reports whether a move waits to be requested. Answers to earlier changes then have no effect.
+    /// Reports whether a move waits to be requested. Answers to earlier changes then have no effect, because the move replaces those
+    /// changes.
     pub(crate) fn is_about_to_move(&self) -> bool {
         self.waiting.iter().any(|c| matches!(c, AddressChange::MoveTo(_)))
     }
@@ -238,8 +241,9 @@ impl Asconf {
         self.waiting.iter().any(concerns) || self.pending.as_ref().is_some_and(|p| concerns(&p.change))
     }
 
-    /// Makes the next change the outstanding request and returns it; `None` if a request is outstanding or no change waits. RFC 5061
-    /// section 5.1.1, C1: "One and only one SCTP packet-holding ASCONF Chunk(s) MAY be in transit and unacknowledged at any one time."
+    /// Makes the next change the outstanding request, and returns the change. Returns `None` if a request is outstanding or no change
+    /// waits. RFC 5061 section 5.1.1, C1: "One and only one SCTP packet-holding ASCONF Chunk(s) MAY be in transit and unacknowledged at any
+    /// one time."
     pub(crate) fn begin_next(
         &mut self,
         path: PathIndex,
@@ -281,7 +285,7 @@ impl Asconf {
     }
 }
 
-/// Returns the parameters of an ASCONF-ACK. If all changes succeeded, there are none (RFC 5061 section 4.2.5).
+/// Returns the parameters of an ASCONF-ACK. If all changes succeeded, the ASCONF-ACK has no parameters (RFC 5061 section 4.2.5).
 pub(crate) fn encode(responses: &[Response<'_>]) -> Bytes {
     let mut bytes = Vec::new();
     if responses.iter().all(|r| r.refusal.is_none()) {

@@ -1,8 +1,8 @@
 //! Authenticated chunks (RFC 4895): negotiation, keys, and the HMAC.
 //!
-//! This module names the chunks that need authentication, signs, and verifies. It neither sends packets nor decides what
-//! happens to them. A key is a byte string that both ends have under the same number. Number 0 is the empty key unless it is
-//! replaced. HMACs are compared in constant time. Begin at [`Auth`].
+//! This module lists the chunks that need authentication, signs packets, and verifies them. It does not send packets, and does
+//! not decide whether to drop them. A key is a byte string that both ends have under the same number. Number 0 is the empty key
+//! unless a command or the settings replace it. HMACs are compared in constant time. Begin at [`Auth`].
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ const RANDOM_LEN: usize = 32;
 /// Limit on the bytes of a CHUNKS parameter (RFC 4895 section 3.2).
 const CHUNKS_LEN_MAX: usize = 260;
 
-/// Limit on the HMAC identifiers in a peer's parameter. Fewer algorithms exist.
+/// Limit on the HMAC identifiers in a peer's parameter. The limit is no restriction, because fewer algorithms exist.
 const HMAC_IDS_MAX: usize = 16;
 
 const CHUNKS: u16 = 0x8003;
@@ -54,22 +54,22 @@ pub struct AuthConfig {
     /// Chunks that the peer must authenticate. ASCONF and ASCONF-ACK are added if address reconfiguration is offered. INIT,
     /// INIT ACK, SHUTDOWN COMPLETE and AUTH cannot be authenticated (RFC 4895 section 3.2).
     pub chunks: ChunkSet,
-    /// HMAC that the peer is asked to use. The other one is accepted too.
+    /// HMAC that the peer is asked to use. The other algorithm is accepted too.
     pub hmac: HmacAlgorithm,
-    /// Shared keys by number. Without a key 0, the empty key has the number 0. If no key is empty, only holders of a key can
-    /// sign. Unsigned packets then end neither the association nor one of its paths. Malformed chunks are dropped. After an
-    /// unsigned ABORT or an ICMP error, the peer is asked whether the report is true.
+    /// Shared keys by number. If the map has no key 0, the empty key has the number 0. If no key is empty, only holders of a
+    /// key can sign. With such keys, an unsigned packet ends neither the association nor one of its paths, and malformed chunks
+    /// are dropped. After an unsigned ABORT or an ICMP error, the peer is asked whether the report is true.
     pub keys: BTreeMap<u16, Bytes>,
     /// Number of the key that signs. It must be one of `keys`, or 0.
     pub active_key: u16,
-    /// True if each direction has a different key. It is derived from the association key of RFC 4895, both ports, the sender's
-    /// key vector, and the contents of INIT and INIT ACK. Then an attacker can neither reflect an end's chunks, nor redirect
-    /// them to another port. The ends cannot be made to begin with different TSNs, streams or extensions either. Both ends need
-    /// the same setting; other implementations support only the keys of RFC 4895. The empty key stays the same in both
-    /// directions.
+    /// True if each direction has a different key. The key is derived from the association key of RFC 4895, both ports, the
+    /// sender's key vector, and the contents of INIT and INIT ACK. An attacker can then neither reflect an end's chunks, nor
+    /// redirect them to another port. Neither can an attacker change the TSNs, streams or extensions with which the ends begin.
+    /// Both ends need this setting; other implementations support only the keys of RFC 4895. The empty key stays the same in
+    /// both directions.
     pub by_direction: bool,
-    /// True if a peer without authentication is refused: its INIT or INIT ACK is answered with ABORT. If `chunks` also lists
-    /// COOKIE ECHO and COOKIE ACK, and no key is empty, no peer without a key gets an association. An association with
+    /// True if a peer without authentication is refused: its INIT or INIT ACK is answered with ABORT. To exclude all peers
+    /// without a key, `chunks` must list COOKIE ECHO and COOKIE ACK, and no key may be empty. An association with
     /// [`protection`](crate::AssociationConfig::protection) has no authentication, so its key management must require the key.
     pub required: bool,
     #[doc(hidden)]
@@ -123,7 +123,7 @@ fn keyed<M: Mac + KeyInit>(key: &[u8], parts: &[&[u8]]) -> M {
 }
 
 impl AuthConfig {
-    /// Reports whether one of the keys is a shared key, which is not empty.
+    /// Reports whether at least one of the keys is a shared key, that is, not empty.
     pub(crate) fn has_shared_key(&self) -> bool {
         self.shared_keys().next().is_some()
     }
@@ -214,8 +214,8 @@ pub(crate) struct PeerOffer<'a> {
 }
 
 impl<'a> PeerOffer<'a> {
-    /// Records a parameter if it is one of the three about authentication. `raw` includes its header. Only the first of each
-    /// kind counts.
+    /// Records a parameter if it is one of the three authentication parameters. `raw` includes the parameter's header. If a
+    /// parameter occurs twice, the first occurrence counts.
     pub(crate) fn take(&mut self, parameter: &Parameter<'a>, raw: &'a [u8]) {
         let mut faulty = |cause| self.fault = self.fault.or(Some(cause));
         match parameter {
@@ -245,7 +245,7 @@ impl<'a> PeerOffer<'a> {
         self.random.and_then(|raw| raw.get(HEADER_LEN..))
     }
 
-    /// Reports whether the peer offers authentication, even with a faulty parameter.
+    /// Reports whether the peer offers authentication. An offer with a faulty parameter counts too.
     pub(crate) fn is_made(&self) -> bool {
         self.fault.is_some() || (self.random.is_some() && self.hmacs.is_some())
     }
@@ -301,15 +301,15 @@ pub(crate) fn said_in(init: &Init<'_>) -> [u8; 32] {
     hash.finalize().into()
 }
 
-/// Returns the hash of an INIT and its INIT ACK for keys by direction. The ports are not included: the derivation of these keys
-/// adds them.
+/// Returns the hash of an INIT and its INIT ACK for keys by direction. The hash does not include the ports, because the
+/// derivation of these keys includes them.
 pub(crate) fn handshake_hash(init: [u8; 32], init_ack: [u8; 32]) -> HandshakeHash {
     let hash = Sha256::new().chain_update(init).chain_update(init_ack).finalize();
     std::array::from_fn(|i| hash[i])
 }
 
-/// Returns the hash of an INIT and its INIT ACK, with the SCTP ports of the INIT's sender and of its receiver. The ports select
-/// the service, and without the hash only the checksum of the packets protects them.
+/// Returns the hash of an INIT and its INIT ACK, with the SCTP ports of the INIT's sender and of its receiver. The ports are
+/// included because they select the service. Without the hash, only the checksum of the packets would protect the ports.
 pub(crate) fn transcript((source, destination): (u16, u16), init: [u8; 32], init_ack: [u8; 32]) -> [u8; 32] {
     let ports = [source.to_be_bytes(), destination.to_be_bytes()].concat();
     Sha256::new().chain_update(ports).chain_update(init).chain_update(init_ack).finalize().into()
@@ -318,7 +318,7 @@ pub(crate) fn transcript((source, destination): (u16, u16), init: [u8; 32], init
 impl KeyVectors {
     /// Returns the association key. RFC 4895 section 6.1: "selecting the numerically smaller key vector and concatenating it to
     /// the endpoint pair shared key, and then concatenating the numerically larger key vector to that". Vectors begin with a
-    /// type that is not zero, so the longer one is larger.
+    /// parameter type that is not zero, so the longer of two vectors is the numerically larger one.
     //= rfc4895#6.2-5
     fn association_key(&self, shared: &[u8]) -> Vec<u8> {
         let (local, peer) = (&self.local, &self.peer);
@@ -376,9 +376,9 @@ struct Key {
     signing: Vec<u8>,
     /// Key for packets that the peer sends. `None` means the same key as `signing`.
     verifying: Option<Vec<u8>>,
-    /// True for all keys except the empty one, which every host knows.
+    /// True for all keys except the empty key. Every host knows the empty key.
     is_shared: bool,
-    /// True if it may become the active key. A deactivated key only verifies.
+    /// True if the key may become the active key. A deactivated key only verifies.
     may_sign: bool,
 }
 
@@ -428,7 +428,8 @@ impl Auth {
     pub(crate) fn new(vectors: KeyVectors, ports: Ports, config: &AuthConfig) -> Auth {
         //= rfc4895#6.2-1
         let mut outgoing = chunks_in(&vectors.peer);
-        // RFC 5061 sections 4.1.1 and 4.1.2: these "MUST be sent in an authenticated way", regardless of the peer's list.
+        // RFC 5061 sections 4.1.1 and 4.1.2: ASCONF and ASCONF-ACK "MUST be sent in an authenticated way", regardless of the
+        // peer's list.
         //= rfc5061#4.1.1-2
         outgoing.insert(ChunkType::ASCONF);
         outgoing.insert(ChunkType::ASCONF_ACK);
@@ -475,7 +476,7 @@ impl Auth {
         self.required.contains(chunk_type)
     }
 
-    /// Reports whether [`requires`](Self::requires) is true for all these types that can be authenticated.
+    /// Reports whether all these chunk types are [required](Self::requires). Types that cannot be authenticated do not count.
     pub(crate) fn requires_all(&self, mut chunks: ChunkSet) -> bool {
         without_unauthenticable(&mut chunks);
         self.required.contains_all(&chunks)
@@ -491,12 +492,14 @@ impl Auth {
         }
     }
 
-    /// Returns the bytes of AUTH in a packet with a chunk of this type.
+    /// Returns the length of the AUTH chunk in a packet with a chunk of this type. Returns 0 if the peer requires no AUTH chunk
+    /// for the type.
     pub(crate) fn overhead(&self, chunk_type: ChunkType) -> usize {
         if self.outgoing.contains(chunk_type) { self.plan().chunk_len() } else { 0 }
     }
 
-    /// Returns the HMAC over the end of a packet, from its AUTH chunk on. The HMAC in that chunk must be zero.
+    /// Returns the HMAC over the last part of a packet, which begins with the AUTH chunk. The HMAC field of this AUTH chunk
+    /// must be zero.
     pub(crate) fn sign(&self, covered: &[u8]) -> SmallVec<[u8; 32]> {
         let key = self.keys.get(&self.active).map_or(&[][..], |k| &k.signing);
         self.hmac.compute(key, &[covered])
@@ -522,7 +525,8 @@ impl Auth {
         if good { Ok(()) } else { Err(Unverified::Discard) }
     }
 
-    /// Reports whether an AUTH chunk names a shared key. Only [`verify`](Self::verify) checks whether that key signed it.
+    /// Reports whether an AUTH chunk names a shared key. Only [`verify`](Self::verify) checks whether the named key has signed
+    /// the packet.
     pub(crate) fn names_shared_key(&self, raw: &RawChunk<'_>) -> bool {
         matches!(raw.parse(), Ok(wire::Chunk::Auth(auth)) if self.is_shared(auth.shared_key))
     }
@@ -537,7 +541,7 @@ impl Auth {
         self.keys.values().all(|key| key.is_shared)
     }
 
-    /// Returns the hash of the handshake from which the keys are derived, if they are by direction.
+    /// Returns the hash of the handshake if the keys are by direction. Such keys are derived from this hash.
     pub(crate) fn handshake(&self) -> Option<HandshakeHash> {
         self.vectors.handshake
     }
@@ -551,7 +555,7 @@ impl Auth {
         self.keys.get(&id).is_some_and(|key| key.is_shared)
     }
 
-    /// Adds a key, or replaces the key with that number.
+    /// Adds a key, or replaces the key with the same number.
     pub(crate) fn set_key(&mut self, id: u16, shared: &[u8]) -> Result<(), AuthKeyError> {
         if shared.len() > MAX_KEY_LEN {
             return Err(AuthKeyError::TooLong { length: shared.len(), max: MAX_KEY_LEN });
@@ -573,7 +577,7 @@ impl Auth {
         Ok(())
     }
 
-    /// Excludes the key from signing. It still verifies.
+    /// Excludes the key from signing. The key still verifies.
     pub(crate) fn deactivate_key(&mut self, id: u16) -> Result<(), AuthKeyError> {
         self.check_unused(id)?;
         self.keys.get_mut(&id).ok_or(AuthKeyError::NoSuchKey(id))?.may_sign = false;

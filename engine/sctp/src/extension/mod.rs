@@ -1,8 +1,8 @@
 //! Protocol extensions, and their negotiation between both ends of an association.
 //!
-//! Each end lists its extensions in its INIT or INIT ACK (Supported Extensions, RFC 5061 section 4.2.7). Only
-//! extensions that both ends list are negotiated and used. The state cookie carries the result. Begin at
-//! [`Extensions`].
+//! Each end lists its extensions in its INIT or INIT ACK (Supported Extensions, RFC 5061 section 4.2.7). ECN has
+//! its own parameter instead. Only extensions that both ends announce are used. The state cookie carries the
+//! result. Begin at [`Extensions`].
 
 pub(crate) mod asconf;
 pub(crate) mod auth;
@@ -50,8 +50,8 @@ impl Extension {
         Extension::Ecn,
     ];
 
-    /// Returns the chunk types with which an end announces the extension. The first one decides whether a peer
-    /// supports it. ECN has a separate parameter instead.
+    /// Returns the chunk types with which an end announces the extension. A peer supports the extension if it lists
+    /// the first of these types. ECN has a separate parameter instead.
     //= rfc6525#5.1.1-1
     //= rfc5061#4.2.7-1 4.2.7-2
     const fn chunk_types(self) -> &'static [ChunkType] {
@@ -103,8 +103,9 @@ impl Extensions {
         Extension::ALL.into_iter().filter(move |&e| self.has(e))
     }
 
-    /// Returns this set without extensions whose precondition is missing. ASCONF must be authenticated (RFC 5061
-    /// section 4.1.1), or its packets must be `protected` (draft-ietf-tsvwg-sctp-dtls-chunk section 3.2).
+    /// Returns this set without the extensions whose precondition is missing. ASCONF chunks must be authenticated
+    /// (RFC 5061 section 4.1.1), or their packets must be `protected` (draft-ietf-tsvwg-sctp-dtls-chunk section
+    /// 3.2).
     pub(crate) const fn consistent(self, protected: bool) -> Extensions {
         let is_founded = protected || self.has(Extension::Auth);
         if is_founded { self } else { self.without(Extension::AddressReconfiguration) }
@@ -146,8 +147,8 @@ pub(crate) struct Offer {
 /// Returns the chunks that the peer is asked to authenticate.
 pub(crate) fn chunks_to_sign(config: &AssociationConfig) -> ChunkSet {
     let mut chunks = config.auth.chunks;
-    // An advertisement can only come before AUTH. If authentication were required for it, the peer would never send
-    // it.
+    // An advertisement can only come before the AUTH chunk. If the peer had to authenticate advertisements, it
+    // could never send one.
     if let Some(send_buffer) = &config.advertisement {
         chunks.remove(send_buffer.chunk_type);
     }
@@ -155,8 +156,8 @@ pub(crate) fn chunks_to_sign(config: &AssociationConfig) -> ChunkSet {
 }
 
 impl Offer {
-    /// Creates the offer of an INIT. `nonce` goes into the keys for authentication. The offer of ASCONF requires
-    /// AUTH, because a peer without protection refuses ASCONF without AUTH.
+    /// Creates the offer of an INIT. The keys for authentication are derived from `nonce`. ASCONF is offered only
+    /// together with AUTH, because a peer without protection refuses ASCONF without AUTH.
     pub(crate) fn new(config: &AssociationConfig, nonce: auth::Nonce) -> Offer {
         Offer::of(config, KeyRole::Client, nonce, config.extensions.consistent(false))
     }
@@ -170,7 +171,7 @@ impl Offer {
         Offer { extensions, chunk_types, zero_checksum, auth, role, protection }
     }
 
-    /// Creates the offer of an INIT ACK. Parameters are left out that are useless with the peer's offer.
+    /// Creates the offer of an INIT ACK. Parameters that are useless with the peer's offer are left out.
     pub(crate) fn answering(config: &AssociationConfig, nonce: auth::Nonce, peer: &PeerInit<'_>) -> Offer {
         let role = KeyRole::Server;
         let method = protection::agree(config.protection.as_ref(), role, peer.protection.as_ref());
@@ -195,7 +196,8 @@ impl Offer {
         let auth = self.auth.iter().flat_map(auth::Offer::parameters);
         //= rfc9653#4-1 4-2
         let zero_checksum = self.zero_checksum.map(|edmid| Parameter::ZeroChecksumAcceptable { edmid });
-        // The parameters of four octets must not come last: rtc-sctp drops an INIT that ends with one.
+        // The parameters of four octets must not be the last parameters of an INIT: rtc-sctp drops an INIT that
+        // ends with such a parameter.
         let empty =
             [forward_tsn.then_some(Parameter::ForwardTsnSupported), ecn.then_some(Parameter::EcnCapable)];
         let protection = self.protection.iter().map(protection::Offer::parameter);

@@ -1,10 +1,11 @@
 //! Protection of packets by DTLS chunks (draft-ietf-tsvwg-sctp-dtls-chunk-03): the offer, the agreement, and the interface of a
 //! cipher.
 //!
-//! Once protection is in force, each packet is one encrypted and authenticated record, on every path. Only INIT and INIT ACK stay
-//! in the clear. This module negotiates, and [`crate::association`] seals and opens packets. The engine makes no keys. The caller
-//! makes them with messages that the association carries ([`KEY_PPID`]). It binds the keys to [`ProtectionTerms::transcript`], so
-//! a changed INIT or INIT ACK is noticed. Begin at [`ProtectionConfig`] and [`install_keys`](crate::Endpoint::install_keys).
+//! Once protection is in force, each packet is one encrypted and authenticated record, on every path. Only INIT, INIT ACK, and
+//! advertisements to routers stay in the clear. This module negotiates, and [`crate::association`] seals and opens packets. The
+//! engine makes no keys. The caller agrees on keys with the peer, in messages that the association carries ([`KEY_PPID`]). The
+//! caller binds the keys to [`ProtectionTerms::transcript`], so a changed INIT or INIT ACK is noticed. Begin at
+//! [`ProtectionConfig`] and [`install_keys`](crate::Endpoint::install_keys).
 
 use std::fmt::Debug;
 
@@ -12,8 +13,9 @@ use wire::{Cause, KeyRoles, Parameter, Ppid};
 
 use super::auth::Nonce;
 
-/// Payload protocol identifier of messages about keys (draft-ietf-tsvwg-sctp-dtls-chunk section 11.5). Where protection is agreed
-/// on, the application does not get such messages; [`Event::KeyMessage`](crate::Event::KeyMessage) delivers them.
+/// Payload protocol identifier of messages about keys (draft-ietf-tsvwg-sctp-dtls-chunk section 11.5). If both ends agree on
+/// protection, such messages do not reach the application; [`Event::KeyMessage`](crate::Event::KeyMessage) delivers them to the
+/// driver.
 pub const KEY_PPID: Ppid = Ppid(4242);
 
 /// Limit on the length of a message about keys, in bytes.
@@ -22,7 +24,8 @@ pub(crate) const KEY_MESSAGE_MAX: usize = 16 * 1024;
 /// Epoch of an association's first keys (section 3.1 of the draft).
 pub const FIRST_EPOCH: u64 = 3;
 
-/// Default limit on the time until the first keys, in seconds: it allows for several losses at the initial RTO of RFC 9260.
+/// Default limit on the time from the handshake to the use of the first keys, in seconds. It allows for several losses at the
+/// initial RTO of RFC 9260.
 const KEYS_LIMIT_S: u16 = 30;
 
 /// An offer of protection.
@@ -32,8 +35,8 @@ pub struct ProtectionConfig {
     pub method: u8,
     /// True if a peer without protection is refused: its INIT or INIT ACK is answered with ABORT.
     pub required: bool,
-    /// Limit on the time, in seconds, from the handshake until both ends have sealed packets and the caller knows the peer. The
-    /// association ends if it is exceeded.
+    /// Limit on the time, in seconds, from the handshake until both ends have sealed packets and the caller knows the peer. If
+    /// the time exceeds this limit, the association ends.
     pub limit_s: u16,
 }
 
@@ -60,8 +63,9 @@ pub struct ProtectionTerms {
     pub role: KeyRole,
     /// The method of key management.
     pub method: u8,
-    /// SHA-256 hash of the ports and of INIT and INIT ACK, without Cookie Preservative, cookie, padding and reports of unknown
-    /// parameters. It is the same at both ends, unless an attacker between them has changed a packet.
+    /// SHA-256 hash of the ports and of the contents of INIT and INIT ACK. The hash leaves out Cookie Preservative, cookie,
+    /// padding and reports of unknown parameters. The hash is the same at both ends, unless an attacker between them has changed
+    /// a packet.
     pub transcript: [u8; 32],
 }
 
@@ -70,15 +74,15 @@ pub trait RecordCipher: Debug + Send {
     /// Encrypts `text` in place under the record's number, and returns the tag.
     fn seal(&self, number: u64, associated: &[u8], text: &mut [u8]) -> [u8; 16];
 
-    /// Decrypts a record in place. `record` ends with the tag, which stays there. Returns false if these keys did not seal the
-    /// record under this number and with these associated data. The contents of `record` are then unspecified.
+    /// Decrypts a record in place. `record` ends with the tag, which stays there. Returns false if the record was not sealed with
+    /// these keys, this number and these associated data. The contents of `record` are then unspecified.
     fn open(&self, number: u64, associated: &[u8], record: &mut [u8]) -> bool;
 
     /// Returns the mask for the record's number. It is derived from the first octets of the ciphertext (RFC 9147 section 4.2.3).
     fn mask(&self, sample: &[u8; 16]) -> [u8; 2];
 
-    /// Returns the number of records that these keys may seal (RFC 9147 section 4.5.3). New keys are requested at a quarter of
-    /// it. The association ends before it exceeds the limit.
+    /// Returns the number of records that these keys may seal (RFC 9147 section 4.5.3). New keys are requested when a quarter of
+    /// this number is sealed. The association ends before more records are sealed.
     fn record_limit(&self) -> u64;
 
     /// Returns the number of records that may fail to open before the association ends (RFC 9147 section 4.5.3).
@@ -100,10 +104,10 @@ pub struct RecordKeys {
 /// Time from which this end seals packets with new keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SealFrom {
-    /// At once, because the peer already has these keys. This applies to the client, once it has the server's answer.
+    /// At once, because the peer already has these keys. The client uses this value after it has received the server's answer.
     Now,
-    /// From the peer's first packet that these keys open. Only such a packet shows that the peer has them. This applies to the
-    /// server.
+    /// From the peer's first packet that these keys open. Only such a packet shows that the peer has the keys. The server uses
+    /// this value.
     PeersFirst,
 }
 

@@ -1,8 +1,9 @@
 //! Stream reconfiguration (RFC 6525): our requests, waiting or outstanding, and our answers to the peer's requests.
 //!
 //! This module neither sends nor knows streams and TSNs: `association/reconfig` performs the requests. A request of ours is
-//! called a wish until its answer. Invariants: only one request is outstanding, and request numbers increase by one. The last
-//! two answers are kept, because the peer's last chunk had up to two requests. Begin at [`Reconfig`].
+//! called a wish until the peer has answered it. Invariants: only one of our requests is outstanding, and request numbers
+//! increase by one. The last two answers to the peer are kept, because one chunk of the peer can have two requests. Begin at
+//! [`Reconfig`].
 
 use std::collections::VecDeque;
 
@@ -17,7 +18,8 @@ use crate::tx::Seq;
 /// Limit on the waiting requests.
 pub(crate) const MAX_WAITING: usize = 16;
 
-/// Limit on the peer's requests to reset the association while none of our data is newly acknowledged.
+/// Limit on the peer's consecutive requests to reset the association that wait for our unacknowledged data. A new
+/// acknowledgement restarts the count.
 const MAX_STALLED: u32 = 8;
 
 /// Number of answers that are kept.
@@ -26,7 +28,8 @@ const MAX_ANSWERS: usize = 2;
 /// Streams by number. An empty list means all streams.
 pub(crate) type Streams = SmallVec<[StreamId; 4]>;
 
-/// Requests of the peer that are fulfilled (SCTP_ENABLE_STREAM_RESET, RFC 6525 section 6.3.1). The default is none.
+/// Kinds of the peer's requests that are fulfilled (SCTP_ENABLE_STREAM_RESET, RFC 6525 section 6.3.1). By default, no request
+/// is fulfilled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReconfigPolicy {
     /// True if outgoing and incoming streams may be reset (SCTP_ENABLE_RESET_STREAM_REQ).
@@ -75,7 +78,8 @@ pub enum StreamDirection {
     Incoming,
 }
 
-/// Outcome of our request to change streams. A request of the peer is reported only when it is fulfilled.
+/// Outcome of a request to change streams. Only a request of this end can fail here: a request of the peer is reported only
+/// when it is fulfilled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum ReconfigOutcome {
@@ -85,9 +89,10 @@ pub enum ReconfigOutcome {
     NothingToDo,
     /// The peer has denied the request.
     Denied,
-    /// The peer could not fulfil the request. The number is the result in its answer (RFC 6525 section 4.4). For example, 3
-    /// means a stream that the peer does not have. The result 4 means that the peer was waiting for an answer of ours, or that
-    /// its data in flight was unacknowledged during a reset of the association. After result 4, the request can be repeated.
+    /// The peer could not fulfil the request. The number is the result in the peer's answer (RFC 6525 section 4.4). For
+    /// example, result 3 means that the peer does not have a stream. Result 4 has two possible causes: the peer was waiting for
+    /// an answer of ours, or its data was unacknowledged during a reset of the association. After result 4, the request can be
+    /// repeated.
     Failed(u32),
 }
 
@@ -110,7 +115,7 @@ impl ReconfigOutcome {
 /// A request of ours to the peer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Wish {
-    /// `answers` is the request of the peer that caused this one, if any.
+    /// `answers` is the request of the peer that this request answers, if any.
     ResetOutgoing {
         streams: Streams,
         answers: Option<RequestSn>,
@@ -150,8 +155,8 @@ impl Wish {
         }
     }
 
-    /// Reports whether the peer must send a request, or stop sending data, before it can answer. Two such requests that cross
-    /// would wait for each other.
+    /// Reports whether the peer must send another request, or stop sending data, before it can answer this request. Two such
+    /// requests that cross would wait for each other.
     fn needs_peer(&self) -> bool {
         matches!(self, Wish::ResetIncoming { .. } | Wish::ResetAssociation | Wish::AddIncoming { .. })
     }
@@ -163,7 +168,7 @@ pub(crate) struct Pending {
     pub(crate) request: RequestSn,
     /// The last TSN assigned before the request was first sent.
     pub(crate) last_tsn: Tsn,
-    /// The path on which it was last sent.
+    /// The path on which the request was last sent.
     pub(crate) path: PathIndex,
     /// Expiry of the Re-configuration Timer.
     pub(crate) deadline: Time,
@@ -175,18 +180,19 @@ pub(crate) struct Pending {
 #[derive(Clone, Debug)]
 pub(crate) struct Current {
     pub(crate) wish: Wish,
-    /// The request, once it was sent; `None` while the affected data is being drained.
+    /// The request, once it was sent. Before that, `None`: earlier data of the affected streams must be sent first. For a reset
+    /// of the association, all data must also be acknowledged first.
     pub(crate) pending: Option<Pending>,
 }
 
 /// The answer to a request of the peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Answer {
-    /// The answer has this result. After an SSN/TSN reset, it also has our next TSN and the peer's.
+    /// The answer is this result. After an SSN/TSN reset, the answer also has our next TSN and the peer's next TSN.
     Result(ReconfigResult, Option<(Tsn, Tsn)>),
-    /// Our own request is the answer.
+    /// A request of ours is the answer, such as a reset of our outgoing streams.
     Request,
-    /// No final answer exists yet. The request is decided again when the peer repeats it.
+    /// No final answer exists yet. The decision is made when the peer repeats the request.
     Open,
 }
 
@@ -195,9 +201,9 @@ pub(crate) enum Answer {
 pub(crate) enum Arrival {
     /// The request is the next one.
     New,
-    /// The request came before, and had this answer.
+    /// The request was received before, and got this answer.
     Again(Answer),
-    /// The request is neither the next one, nor one of the last two.
+    /// The request is neither the next one, nor one of the two before.
     Bad,
 }
 
@@ -210,16 +216,17 @@ pub(crate) struct Reconfig {
     /// Number of the peer's next request.
     expected: RequestSn,
     answers: VecDeque<(RequestSn, Answer)>,
-    /// Our last request to reset incoming streams. The peer's resulting request names it.
+    /// Number of our last request to reset incoming streams. The request with which the peer resets these streams names this
+    /// number.
     incoming_asked: Option<RequestSn>,
-    /// Number of streams that we asked the peer to add, and that it has not added yet.
+    /// Number of streams that we asked the peer to add and that the peer has not added yet.
     pub(crate) additions_asked: u16,
-    /// The peer's request to reset streams that waits for earlier data to arrive, and those streams.
+    /// A request of the peer to reset streams, with the list of streams. The request waits for earlier data to arrive.
     pub(crate) put_off: Option<(RequestSn, Streams)>,
     /// Time at which the driver last requested a reset of the association.
     pub(crate) association_reset_at: Option<Time>,
-    /// The first unacknowledged sequence at the peer's last request to reset the association, and the number of such requests
-    /// since it last changed.
+    /// State of the peer's requests to reset the association. The first part is our first unacknowledged sequence at the last
+    /// request. The second part counts the requests at which this sequence was the same.
     stalled: (Seq, u32),
     /// Time until which no new data is sent, because the peer wants to reset the association.
     pub(crate) quiet_until: Option<Time>,
@@ -265,8 +272,8 @@ impl Reconfig {
         self.waiting.push_back(wish);
     }
 
-    /// Starts the next wish and returns it, if no other is in progress. RFC 6525 section 5.1.1: "there MUST NOT be more than
-    /// one request in flight."
+    /// If no other wish is in progress, starts the next wish and returns it. RFC 6525 section 5.1.1: "there MUST NOT be more
+    /// than one request in flight."
     //= rfc6525#5.1.1-4
     pub(crate) fn begin_next(&mut self) -> Option<Wish> {
         if self.current.is_some() || self.quiet_until.is_some() {
@@ -300,7 +307,8 @@ impl Reconfig {
         self.current.as_ref().and_then(|c| c.pending)
     }
 
-    /// Returns the last TSN before the outstanding request to reset outgoing streams, if any.
+    /// Returns the last TSN that was assigned before the outstanding request to reset outgoing streams, if such a request is
+    /// outstanding.
     pub(crate) fn outgoing_reset_end(&self) -> Option<Tsn> {
         let current = self.current.as_ref().filter(|c| matches!(c.wish, Wish::ResetOutgoing { .. }))?;
         current.pending.map(|pending| pending.last_tsn)
@@ -315,8 +323,8 @@ impl Reconfig {
         self.current.as_ref().is_some_and(|c| c.wish == Wish::ResetAssociation && c.pending.is_some())
     }
 
-    /// Handles a request of the peer to reset the association while our data from `first` on is unacknowledged. Returns whether
-    /// to wait for that data: true up to [`MAX_STALLED`] times without progress.
+    /// Handles a request of the peer to reset the association while our data from `first` on is unacknowledged. Returns true if
+    /// the reset should wait for this data. The reset waits up to [`MAX_STALLED`] times without progress.
     pub(crate) fn waits_for_data(&mut self, first: Seq) -> bool {
         let times = if self.stalled.0 == first { self.stalled.1 + 1 } else { 1 };
         let waits = times <= MAX_STALLED;
@@ -361,8 +369,8 @@ impl Reconfig {
         self.answers.push_back((request, answer));
     }
 
-    /// Returns `Some(true)` if our outstanding request answers this request of the peer, and `Some(false)` if a waiting one
-    /// does. Returns `None` otherwise.
+    /// Returns `Some(true)` if our outstanding request answers this request of the peer. Returns `Some(false)` if one of our
+    /// unsent requests will answer it. Returns `None` otherwise.
     pub(crate) fn is_answering(&self, request: RequestSn) -> Option<bool> {
         if self.current.as_ref().is_some_and(|c| c.wish.answers() == Some(request)) {
             return Some(self.pending().is_some());
@@ -370,8 +378,8 @@ impl Reconfig {
         self.waiting.iter().any(|w| w.answers() == Some(request)).then_some(false)
     }
 
-    /// Reports whether one of our wishes prevents an answer to the peer's request: the two would wait for each other, or no
-    /// room is left for another wish.
+    /// Reports whether one of our wishes prevents an answer to the peer's request. Either both requests would wait for each
+    /// other, or no room is left for another wish.
     pub(crate) fn crosses(&self) -> bool {
         let ours = self.current.as_ref().map(|c| &c.wish).into_iter().chain(&self.waiting);
         self.room() == 0 || ours.into_iter().any(Wish::needs_peer)

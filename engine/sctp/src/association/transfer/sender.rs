@@ -1,6 +1,6 @@
 //! Sending side of an association: waiting messages, chunks in flight, and the limits on both.
 //!
-//! [`Sender`] groups the parts of [`tx`](crate::tx). Each part owns its state, so it can be borrowed
+//! [`Sender`] groups the parts of [`tx`](crate::tx). Each part owns its state, so callers can borrow a part
 //! separately from the paths. Start at [`Sender::takes`] and [`Sender::next_length`].
 
 use std::collections::BTreeMap;
@@ -21,11 +21,11 @@ use crate::tx::{
 pub(crate) struct Sender {
     pub(crate) queue: SendQueue,
     pub(crate) outstanding: Outstanding,
-    /// Copies of chunks in flight, sent on other paths.
+    /// Copies, sent on other paths, of chunks that are in flight.
     pub(crate) copies: Copies,
     /// Messages that may be abandoned.
     pub(crate) pr_messages: PrMessages,
-    /// State of FORWARD TSN for abandoned messages.
+    /// Progress of the FORWARD TSN chunks that report abandoned messages.
     pub(crate) forward: Forward,
     pub(crate) window: PeerWindow,
     pub(crate) buffer: SendBuffer,
@@ -80,12 +80,14 @@ impl Sender {
         self.buffer.takes(length, self.load())
     }
 
-    /// Returns true, once, if a driver waits for room and the buffer has enough.
+    /// Reports whether a driver waits for room and the buffer now has enough room. Returns true once for each
+    /// wait.
     pub(crate) fn take_room(&mut self) -> bool {
         self.buffer.take_room(self.load())
     }
 
-    /// Returns true, once, if a driver waits for the end of all data, and none is queued or unacknowledged.
+    /// Reports whether a driver waits for the end of all data, and no data is queued or unacknowledged.
+    /// Returns true once for each wait.
     pub(crate) fn take_dry(&mut self) -> bool {
         self.queue.is_empty() && self.outstanding.is_empty() && self.buffer.take_dry()
     }
@@ -112,23 +114,23 @@ impl Sender {
         if self.outstanding.has_lost() { self.stranded.next_lost(&self.outstanding) } else { None }
     }
 
-    /// Returns the user bytes in flight on a path, including copies, that count against its congestion
-    /// window.
+    /// Returns the user bytes in flight on a path, including copies. All of them count against the path's
+    /// congestion window.
     pub(crate) fn flight_with_copies(&self, path: PathIndex) -> usize {
         self.outstanding.flight(path) + self.copies.flight(path)
     }
 
-    /// Returns the user bytes in flight on a path that limit data other than copies. Copies count only while
-    /// other data is in flight on any path. Without such data, no SACK would arrive to remove the copies from
-    /// the count.
+    /// Returns the user bytes in flight on a path that count against the window when data other than copies
+    /// is sent. Copies are included only while other data is in flight on any path. Without other data in
+    /// flight, no SACK would arrive to remove the copies from the count.
     pub(crate) fn flight_beside_copies(&self, path: PathIndex) -> usize {
         let (own, copies) = (self.outstanding.flight(path), self.copies.flight(path));
         if copies == 0 || self.outstanding.total_flight() == 0 { own } else { own + copies }
     }
 
-    /// Returns the last abandoned message of each stream, separately for ordered and unordered messages,
-    /// limited to `max` entries. Also returns the first sequence that the list does not cover. `interleaved`
-    /// is true if I-FORWARD-TSN reports the list.
+    /// Returns the list of a FORWARD TSN. For each stream, the list has the last abandoned ordered message
+    /// and the last abandoned unordered message. The list is limited to `max` entries. Also returns the first
+    /// sequence that the list does not cover. `interleaved` is true if I-FORWARD-TSN reports the list.
     //= rfc3758#section-3.5
     //# For each "abandoned" TSN, the sender of the FORWARD TSN MUST determine if the chunk has a valid stream and sequence
     //# number (i.e., it was ordered). [...] If the total size of the FORWARD TSN does NOT fit in a single MTU, then the sender of
@@ -159,7 +161,7 @@ impl Sender {
         (point, streams)
     }
 
-    /// Returns the bytes of memory held, in sizes that the allocator hands out.
+    /// Returns the bytes of memory that the queues hold, in the sizes that the allocator hands out.
     pub(crate) fn memory(&self) -> usize {
         self.queue.memory()
             + self.outstanding.memory()

@@ -1,10 +1,11 @@
-//! Detection of a path that has become slow. It loses nothing and is never silent, but its acknowledgements
-//! arrive later and later.
+//! Detection of a path that has become slow. Such a path loses nothing and is never silent, but its
+//! acknowledgements arrive later and later.
 //!
 //! If another path is known to be much faster, the slow path counts as potentially failed (RFC 7829). All
-//! data, including data in flight, moves to the other path. The slow path is watched before it carries data
-//! again. As soon as the delay is noticed, the other path is probed, and it must answer before data moves.
-//! Behind a shared bottleneck that answer is late too, so no data moves. Start at [`Transfer::count_delays`].
+//! data, including data in flight, moves to the other path. The slow path must answer heartbeats for some
+//! time before it carries data again. As soon as the delay is noticed, a heartbeat is sent on the other path.
+//! Data moves only after the answer to this heartbeat. If both paths share a bottleneck, the answer is late
+//! too, so no data moves. Start at [`Transfer::count_delays`].
 
 use std::time::Duration;
 
@@ -16,10 +17,11 @@ use crate::path::PathIndex;
 use crate::trace::TraceEvent;
 use crate::tx::PathAcks;
 
-/// Minimum duration of the delay before data moves.
+/// Time for which the delay must last before data moves.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// Minimum ratio of the slow path's delay to the other path's delay.
+/// Factor on the other path's delay. Data moves if the slow path's delay exceeds the product by more than the
+/// configured limit.
 const FACTOR: u32 = 4;
 
 impl Transfer {
@@ -51,7 +53,8 @@ impl Transfer {
     }
 
     /// Returns another path if it is known to deliver `flight` bytes fast enough to justify a move. `takes`
-    /// is the time that this path needs for them, and `most` is the configured limit on the delay.
+    /// is the time that the path `index` needs for these bytes, and `most` is the configured limit on the
+    /// delay.
     fn quicker_path(
         &self,
         index: PathIndex,

@@ -3,13 +3,14 @@
 //!
 //! A retransmission of all data would fill the other path's small window with duplicates for a round trip.
 //! Therefore only the earliest chunk is retransmitted, with a request for an immediate SACK. New data follows
-//! it. The other chunks wait for the SACK, which shows which of them are missing. The wait is limited to one
-//! and a quarter round trips, plus [`LEAST_PATIENCE`]. If everything was lost, the peer's program gets the
-//! earliest chunk at once, and the others a round trip later.
+//! this chunk. The other chunks in flight wait for the SACK, which shows the missing chunks. The wait is
+//! limited to one and a quarter round trips of the other path, plus [`LEAST_PATIENCE`]. If everything was
+//! lost, the peer's program gets the earliest chunk at once, and the other chunks a round trip later.
 //!
-//! Data that the kernel refused to send has certainly not left. It is retransmitted in place of the earliest
-//! chunk. All of it precedes new data, because the peer's program could not read the new data first. Start at
-//! [`Transfer::on_link_lost`], [`Transfer::on_address_lost`] and [`Transfer::on_unsent`].
+//! Data that the kernel refused to send has certainly not left the host. The retransmission then begins with
+//! this refused data instead of the earliest chunk. All refused data precedes new data, because the peer's
+//! program could not read the new data first. Start at [`Transfer::on_link_lost`],
+//! [`Transfer::on_address_lost`] and [`Transfer::on_unsent`].
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -35,21 +36,23 @@ struct Flight {
 /// Chunks that count as lost. For most of them the loss is only presumed.
 #[derive(Clone, Copy, Debug)]
 struct Losses {
-    /// The chunk to send first. The SACK that acknowledges it also reports on the other chunks.
+    /// The chunk to retransmit first. The SACK that acknowledges this chunk also reports on the other chunks.
     seq: Seq,
     /// True if the kernel refused to send this chunk and the chunks after it.
     is_unsent: bool,
+    /// Retransmission of `seq`; `None` until it has been sent.
     question: Option<Question>,
-    /// The time after which the other chunks count as lost.
+    /// Time at which the wait ends. The other chunks then count as lost.
     until: Time,
 }
 
 /// The retransmission of the first chunk, which asks the peer for a SACK.
 #[derive(Clone, Copy, Debug)]
 struct Question {
+    /// Path of the retransmission.
     by: PathIndex,
-    /// Earliest time of an answer. Acknowledgements that arrive before it were already under way when the
-    /// chunk was sent.
+    /// Earliest time of an answer. If an acknowledgement arrives earlier, the peer sent it before the
+    /// retransmission arrived.
     answer_from: Time,
 }
 
@@ -70,8 +73,8 @@ impl Stranded {
         self.0.is_some()
     }
 
-    /// Returns the next lost chunk to retransmit. Returns `None` while a SACK is awaited that may show that
-    /// the chunk has arrived.
+    /// Returns the next lost chunk to retransmit. Returns `None` while the answer is awaited, because the
+    /// SACK may show that the chunk has arrived.
     #[inline]
     pub(crate) fn next_lost<'a>(
         &self,
@@ -93,13 +96,14 @@ impl Stranded {
         }
     }
 
-    /// Ends the wait for an answer if `path` was abandoned and carried the retransmission.
+    /// Ends the wait for an answer if the retransmission was sent on `path`, which is now abandoned.
     pub(crate) fn on_given_up(&mut self, path: PathIndex) {
         self.0.take_if(|losses| losses.question.is_some_and(|question| question.by == path));
     }
 
-    /// Ends the wait if a SACK acknowledges the first chunk on the path of its retransmission. A SACK that
-    /// was already under way is no answer: it covers only data sent over the lost link or address.
+    /// Ends the wait if a SACK acknowledges the first chunk, and acknowledges bytes on the path of the
+    /// retransmission. An acknowledgement that the peer sent earlier is no answer: it covers only data sent
+    /// over the lost link or address.
     pub(crate) fn on_acks(&mut self, acks: &[PathAcks], outstanding: &Outstanding, now: Time) {
         let acknowledges = |path: PathIndex| acks.get(path.get()).is_some_and(|acks| acks.bytes > 0);
         self.0.take_if(|losses| {
@@ -150,7 +154,8 @@ impl Transfer {
         self.leave(local, |it, _| it == index, |this| this.on_dead_path(index, reason), unsent, now);
     }
 
-    /// Abandons the paths from `local` that `is_left` selects. `mark` records them as unusable.
+    /// Abandons the paths that `is_left` selects; all of them use our address `local`. `mark` records these
+    /// paths as unusable.
     fn leave<T>(
         &mut self,
         local: IpAddr,
@@ -180,12 +185,14 @@ impl Transfer {
     }
 
     /// Sets up the recovery of a flight that is presumed lost. Chunks from `unsent` on are certainly lost.
-    /// The caller must make sure that no chunk was lost before: such a chunk must not wait for an answer.
+    /// The caller must make sure that no chunk was lost before. Chunks that are known to be lost must not
+    /// wait for an answer.
     fn strand(&mut self, Flight { route, bytes }: Flight, unsent: Option<Seq>, now: Time) {
         let path = self.paths.get(self.paths.current());
         let Some(srtt) = path.srtt().filter(|_| path.state() == PathState::Active) else { return };
         let Some((earliest, ..)) = self.tx.outstanding.first_lost() else { return };
-        // If data uses several paths at once, the windows of the other paths are already open.
+        // If data uses several paths at once, the windows of the other paths are already open. All lost data
+        // can then be retransmitted at once.
         if self.is_concurrent() {
             return;
         }

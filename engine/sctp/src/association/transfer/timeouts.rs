@@ -13,8 +13,8 @@ use crate::path::PathIndex;
 use crate::trace::TraceEvent;
 
 impl Transfer {
-    /// Compensates for a driver that is late by `late`: waits for answers last at least that long from now. A path
-    /// gets no second extension before the peer is heard on it.
+    /// Compensates for a driver that is late by `late`. The deadline of each awaited answer is moved to `late` from
+    /// now, or stays if it is later. A path gets no second extension before the peer is heard on the path.
     pub(crate) fn put_off(&mut self, late: Duration, now: Time) {
         if late.is_zero() {
             return;
@@ -60,8 +60,8 @@ impl Transfer {
         self.out.note(TraceEvent::Timeout { route });
     }
 
-    /// Sends heartbeats on all confirmed paths. Some may share the link that has just failed. The answers show within
-    /// a round trip which paths still work.
+    /// Sends heartbeats on all confirmed paths, because other paths may share the link that has just failed. The
+    /// answers show within a round trip which paths still work.
     fn probe_all(&mut self, now: Time) {
         for index in self.paths.indices() {
             if self.paths.get(index).is_confirmed() {
@@ -70,10 +70,11 @@ impl Transfer {
         }
     }
 
-    /// Counts an unanswered heartbeat against its path. The heartbeat also counts against the association if the path
-    /// is the current one. Other paths do not count, because their failures would end an idle association (section
-    /// 8.1). While T3 runs on the path, the heartbeat is not counted, so one silence does not count twice. The
-    /// exception is an association that sends every chunk on all paths.
+    /// Counts an unanswered heartbeat against its path. If the path is the current one, the heartbeat also counts
+    /// against the association. A heartbeat on another path does not count against the association, because the
+    /// failures of unused paths would end an idle association (section 8.1). While T3 runs on the path, the
+    /// heartbeat is not counted at all, so one silence does not count twice. In an association that sends every
+    /// chunk on all paths, the heartbeat is counted even while T3 runs.
     //= rfc9260#8.3-3
     //= rfc6951#5.5-2
     //= rfc9260#8.3-3
@@ -92,7 +93,8 @@ impl Transfer {
         }
     }
 
-    /// Counts a timeout against a path. While no path is active, data uses the path with the fewest errors.
+    /// Counts a timeout against a path. If the path was already failing, chooses the path of data again. While no
+    /// path is active, data uses the path with the fewest errors.
     //= rfc7829#3.2-9
     pub(crate) fn count_error_on(&mut self, index: PathIndex, reason: PathReason) {
         let transition = self.paths.get_mut(index).on_error(&self.config.timing);

@@ -7,7 +7,8 @@ use super::*;
 const KEY: &[u8] = b"sctpify golden key";
 const PORTS: Ports = Ports { local: 7, peer: 40_000 };
 
-/// An AUTH chunk and the DATA chunk that it covers, with the key vectors of its association, from `kernel-auth-*.pcap`.
+/// Part of a capture `kernel-auth-*.pcap`: an AUTH chunk, the DATA chunk that it covers, and the key vectors of its
+/// association.
 struct Golden {
     vectors: [&'static str; 2],
     packet: &'static str,
@@ -81,8 +82,8 @@ fn kernel_signatures_are_verified_and_reproduced() {
 #[test]
 fn every_altered_bit_is_found() {
     let auth = SHA256.auth(&[(1, KEY)]);
-    // From the flags of the AUTH chunk to the end of the DATA, except the length of the AUTH chunk and the number of
-    // its key.
+    // The altered bits range from the flags of the AUTH chunk to the end of the DATA chunk. The length of the AUTH
+    // chunk and the number of its key are left unchanged.
     for bit in (13 * 8..14 * 8).chain(20 * 8..268 * 8) {
         let mut packet = SHA256.packet();
         packet[bit / 8] ^= 1 << (bit % 8);
