@@ -1,4 +1,5 @@
-//! The command line of `linkemu`. The table [`netem::KEYS`] defines both the flags of the settings and the keys of files.
+//! The command line of `linkemu`. The table [`netem::KEYS`] lists the settings. Each setting is a flag on the command line and a
+//! key in a file of links.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,5 @@
-//! Implementation of the commands. A background link runs in a separate process of this same program. The command `add` starts that
-//! process and waits until the link works.
+//! Implementation of the commands. A background link runs in a separate process, which executes the same program. The command `add`
+//! starts this process, and waits until the link works.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
@@ -22,7 +22,7 @@ const READY: &str = "ready";
 /// Runs the command of the command line.
 ///
 /// # Errors
-/// The command's error, whose message names a remedy.
+/// The command's error.
 pub fn run(args: Linkemu) -> Result<(), LinkemuError> {
     let Linkemu { dir, json, command } = args;
     match command {
@@ -52,8 +52,8 @@ fn plan(a: LinkEnd, b: LinkEnd, wishes: Wishes) -> Result<Plan, LinkemuError> {
     Ok(plan)
 }
 
-/// Returns the links of the file, or else the one link of the command line. Settings and seed of the command line override those of
-/// the file.
+/// Returns the links of the file. Without a file, returns the one link of the command line. Settings and the seed on the command
+/// line override settings and seeds in the file.
 fn plans(run: RunArgs) -> Result<Vec<Plan>, LinkemuError> {
     let RunArgs { file, ends, wishes } = run;
     let Some(file) = file else {
@@ -81,7 +81,7 @@ fn ask(dir: &Path, name: &str, request: &Request) -> Result<Report, LinkemuError
     control::ask(dir, name, request)
 }
 
-/// Returns the names of the running links. Reports links whose process was killed on standard error.
+/// Returns the names of the running links. Prints a line on standard error for each link whose process was killed.
 fn living(dir: &Path) -> Result<Vec<String>, LinkemuError> {
     let (living, dead) = control::names(dir)?;
     for name in dead {
@@ -129,7 +129,8 @@ fn add(dir: &Path, json: bool, plan: Plan) -> Result<(), LinkemuError> {
         .map_err(LinkemuError::system("start the link's process"))?;
     let mut said = String::new();
     if let Some(out) = child.stdout.take() {
-        // End of file means that the process has ended. The process's error message is then on the other pipe.
+        // The process closes this pipe when it ends. If the link could not start, the error message is on the pipe of standard
+        // error.
         let _ = BufReader::new(out).read_line(&mut said);
     }
     if said.trim() == READY {
@@ -143,7 +144,8 @@ fn add(dir: &Path, json: bool, plan: Plan) -> Result<(), LinkemuError> {
     Err(LinkemuError::Refused { name: plan.name, problem })
 }
 
-/// Runs a link in this process, which [`add`] has started, and detaches the process from its session and its output.
+/// Runs a link in this process, after [`add`] has started the process. When the link works, the process leaves its session and
+/// closes its standard output and standard error.
 fn serve(dir: &Path, plan: &str) -> Result<(), LinkemuError> {
     let plan: Plan = serde_json::from_str(plan)
         .map_err(|error| LinkemuError::Refused { name: "?".to_owned(), problem: error.to_string() })?;
@@ -174,7 +176,7 @@ fn stop_on_signals() -> Result<Arc<AtomicBool>, LinkemuError> {
     Ok(stop)
 }
 
-/// Runs each link in a separate thread until all have ended, and then prints the last report of each.
+/// Runs each link in a separate thread. When all links have ended, prints the last report of each link.
 fn foreground(dir: &Path, plans: Vec<Plan>) -> Result<(), LinkemuError> {
     let stop = stop_on_signals()?;
     let links: Vec<_> = plans.into_iter().map(|plan| open(dir, plan)).collect::<Result<_, _>>()?;

@@ -1,7 +1,8 @@
-//! The control socket of a link: a file `NAME.sock` in a directory. If `linkemu` creates the directory, only its owner may enter it.
+//! The control socket of a link: a file `NAME.sock` in a directory. If `linkemu` creates the directory, only the directory's owner
+//! may enter it.
 //!
-//! Each connection carries one request and one answer, each a line of JSON. A separate thread serves the connections, so a slow
-//! client does not delay packets. Begin at [`serve`] and [`ask`].
+//! Each connection carries one request and one answer. The request and the answer are one line of JSON each. A thread serves the
+//! connections, and another thread passes the packets, so a slow client does not delay packets. Begin at [`serve`] and [`ask`].
 
 use std::convert::Infallible;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -14,11 +15,12 @@ use std::time::Duration;
 use crate::error::LinkemuError;
 use crate::report::{Answer, Report, Request};
 
-/// Time limit on the link's answer, and on writes to the socket. Reads from the socket wait twice as long.
+/// Time limit on the link's answer to its thread, and on writes to the socket. The limit on reads from the socket is twice this
+/// time, because the client's read includes the wait for the link's answer.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Longest request or answer in bytes.
+/// Limit on the length of a request and of an answer, in bytes.
 const LINE_MAX: u64 = 256 << 10;
-/// Limit on requests that wait for the link.
+/// Limit on the number of requests that wait for the link.
 const WAITING_MAX: usize = 16;
 /// Suffix of the names of socket files.
 const SUFFIX: &str = ".sock";
@@ -28,18 +30,19 @@ const SUFFIX: &str = ".sock";
 pub(crate) struct Asked {
     pub(crate) request: Request,
     reply: Sender<Answer>,
-    /// A channel without messages. It disconnects when the thread has written the answer to the client.
+    /// A channel without messages. The channel disconnects when the socket's thread has written the answer to the client.
     written: Receiver<Infallible>,
 }
 
 impl Asked {
     /// Sends the answer to the client.
     pub(crate) fn answer(self, answer: Answer) {
-        // If the thread no longer waits for the answer, the answer is discarded.
+        // If the socket's thread no longer waits for the answer, the answer is discarded.
         let _ = self.reply.send(answer);
     }
 
-    /// Sends the answer, and waits up to [`PATIENCE`] until the thread has written it. The process may then end without losing it.
+    /// Sends the answer, and waits up to [`PATIENCE`] until the socket's thread has written the answer to the client. After this
+    /// wait, the process can end without the loss of the answer.
     pub(crate) fn answer_at_last(self, answer: Answer) {
         if self.reply.send(answer).is_ok() {
             let _ = self.written.recv_timeout(PATIENCE);
@@ -47,19 +50,19 @@ impl Asked {
     }
 }
 
-/// The link's side of the control socket. Dropping it removes the socket's file.
+/// The link's side of the control socket. A dropped `Served` removes the socket's file.
 #[derive(Debug)]
 pub(crate) struct Served {
     path: PathBuf,
     /// Requests from clients.
     pub(crate) asked: Receiver<Asked>,
-    /// A socket that becomes readable when a request arrives. Its bytes have no meaning.
+    /// A socket that becomes readable when a request arrives. The bytes in this socket have no meaning.
     pub(crate) news: UnixStream,
 }
 
 impl Drop for Served {
     fn drop(&mut self) {
-        // An error is harmless, because the file may have been removed before.
+        // An error is ignored, because another process may have removed the file already.
         let _ = std::fs::remove_file(&self.path);
     }
 }
@@ -72,7 +75,7 @@ fn path_of(dir: &Path, name: &str) -> PathBuf {
 ///
 /// # Errors
 /// [`LinkemuError::Exists`] if a link of this name runs, and [`LinkemuError::File`] if the directory cannot be written.
-/// [`LinkemuError::System`] if the kernel refuses a pair of sockets.
+/// [`LinkemuError::System`] if the kernel refuses to create a pair of sockets.
 pub(crate) fn serve(dir: &Path, name: &str) -> Result<Served, LinkemuError> {
     if !dir.exists() {
         let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
@@ -89,7 +92,8 @@ pub(crate) fn serve(dir: &Path, name: &str) -> Result<Served, LinkemuError> {
     let (news, waker) = UnixStream::pair().map_err(LinkemuError::system("create a pair of sockets"))?;
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
-            // An error concerns this client only: it has disconnected, or has sent nothing in time.
+            // An error concerns this client only. For example, the client has disconnected, or has sent no request within the time
+            // limit.
             let _ = take(&stream, &to_link, &waker);
         }
     });
@@ -104,7 +108,8 @@ fn take(mut stream: &UnixStream, to_link: &SyncSender<Asked>, mut waker: &UnixSt
         Ok(request) => {
             let (reply, answers) = channel();
             let sent = to_link.try_send(Asked { request, reply, written });
-            // The write fails if the link is ending and has closed the other end. The link may still answer this request.
+            // The write fails if the link is ending and has closed its end of the pair. An error is ignored, because the link may
+            // still answer this request.
             let _ = waker.write_all(&[1]);
             match sent.map(|()| answers.recv_timeout(PATIENCE)) {
                 Ok(Ok(answer)) => answer,
@@ -150,8 +155,8 @@ pub(crate) fn ask(dir: &Path, name: &str, request: &Request) -> Result<Report, L
     answer.map(|report| *report).map_err(refused)
 }
 
-/// Returns the names of the running links, and the names of the links whose process was killed. Removes the socket files of the
-/// killed ones. Both lists are sorted, and both are empty if the directory does not exist.
+/// Returns two sorted lists: the names of the running links, and the names of the links whose process was killed. Removes the
+/// socket files of the killed links. If the directory does not exist, both lists are empty.
 ///
 /// # Errors
 /// [`LinkemuError::File`] if the directory cannot be read.

@@ -14,9 +14,10 @@ use crate::too_long;
 use bridge::packet::Layout;
 use bridge::{Outbox, clock, finish};
 
-/// Limit on the ICMP messages about the MTU in a second. RFC 4443, section 2.4 (f), requires a limit.
+/// Limit on the number of ICMP messages about the MTU per second. RFC 4443, section 2.4 (f), requires a limit on the rate of ICMPv6
+/// errors.
 const MTU_REPORTS_PER_SECOND: u32 = 1000;
-/// Inverse of the share of late packets above which a warning is given: one packet in 100.
+/// A direction reports a warning if more than one packet in this number of packets was late.
 const LATE_SHARE: u64 = 100;
 
 /// A frame with the location of its packet.
@@ -32,10 +33,10 @@ pub(crate) struct Direction {
     frames: FrameCounters,
     late: Lateness,
     recent: Recent,
-    /// Latest arrival time of a packet. A packet with an earlier time is entered with this one, because the line's time must not go
-    /// back.
+    /// Latest arrival time of a packet so far. If a later packet has an earlier timestamp, its arrival time is raised to this time,
+    /// because the line's clock must not go back.
     last: Time,
-    /// Current second, and number of ICMP messages about the MTU that were sent in it.
+    /// Number of the current second, and the number of ICMP messages about the MTU that were sent in this second.
     reports: (u64, u32),
     outbox: Outbox,
 }
@@ -65,7 +66,7 @@ impl Direction {
         self.line.next_wakeup()
     }
 
-    /// Handles a frame that arrived. ICMP messages to the frame's sender go into `back`, which is the other direction.
+    /// Handles a frame that arrived. ICMP messages to the frame's sender are sent through `back`, the opposite direction.
     pub(crate) fn take(&mut self, frame: &Frame<'_>, back: &mut Direction) {
         let at = clock::time_of(frame.seen_at);
         if finish(frame.bytes, frame.offload, |packet| self.put(at, packet, back)).is_err() {
@@ -73,7 +74,7 @@ impl Direction {
         }
     }
 
-    /// Counts a lost frame whose offloaded work (segmentation or checksum) is unknown to the kernel or to [`finish`].
+    /// Counts a frame that was lost because the kernel or [`finish`] does not know its kind of offload (segmentation or checksum).
     pub(crate) fn on_unfinishable(&mut self) {
         self.frames.unfinishable += 1;
     }
@@ -100,7 +101,7 @@ impl Direction {
 
     fn enqueue(&mut self, bytes: Vec<u8>, layout: Layout) {
         let ecn = layout.ecn(&bytes);
-        // An error means that the packet is lost, which the line has counted.
+        // An error means that the packet is lost. The line has counted this loss already.
         let _ = self.line.enqueue(self.last, layout.length, ecn, Held { bytes, layout });
     }
 
@@ -121,10 +122,11 @@ impl Direction {
         }
     }
 
-    /// Sends up to [`bridge::PACKETS_PER_TURN`] packets that are due. Returns the number of packets that were due.
+    /// Sends up to [`bridge::PACKETS_PER_TURN`] packets that are due. Returns the number of packets that it gave to the interface,
+    /// including packets that the interface refused.
     ///
     /// # Errors
-    /// If the interface is down or has been removed.
+    /// Returns an error if the interface is down or has been removed.
     pub(crate) fn give(&mut self, to: &mut FrameSocket) -> std::io::Result<usize> {
         let Direction { line, late, recent, outbox, .. } = self;
         outbox.give(to, |now| {
@@ -136,7 +138,8 @@ impl Direction {
         })
     }
 
-    /// Returns the direction's report. `names` are its source and its destination; `from` is the socket that receives its frames.
+    /// Returns the direction's report. `names` are the direction's source and destination. `from` is the socket that receives the
+    /// direction's frames.
     pub(crate) fn report(&mut self, names: [&str; 2], from: &mut FrameSocket) -> DirectionReport {
         let now = clock::now();
         let missed = from.missed().unwrap_or(self.frames.missed);
@@ -161,7 +164,7 @@ impl Direction {
     }
 }
 
-/// Returns the frame as it leaves, with the ECN codepoint and the flipped bit that the line has chosen.
+/// Returns the outgoing frame. Sets the ECN codepoint and flips the bit that the line has chosen.
 fn finished(delivery: Delivery<Held>) -> Vec<u8> {
     let Held { mut bytes, layout } = delivery.packet;
     if layout.ecn(&bytes) != delivery.ecn {
@@ -175,7 +178,9 @@ fn finished(delivery: Delivery<Held>) -> Vec<u8> {
     bytes
 }
 
-/// Returns the warnings of a direction: packets that were sent late, and packets that were lost unintentionally.
+/// Returns the warnings of a direction: about packets that were sent late, and about packets that were lost for other reasons than
+/// the link's settings. Late packets and missed frames are counted over the last 10 to 20 seconds. The other counts cover the
+/// link's lifetime.
 pub(crate) fn warnings(direction: &DirectionReport) -> Vec<String> {
     let DirectionReport { from, to, frames, recent, packets, .. } = direction;
     let RecentReport { seconds, packets: left, late: behind, max_us, missed } = *recent;
@@ -224,7 +229,7 @@ mod tests {
         Direction::new(Spec::parse(settings).unwrap().apply(&DirectionConfig::TRANSPARENT).unwrap(), 1)
     }
 
-    /// A frame with an IPv4 packet of 1,000 bytes that must not be fragmented.
+    /// Returns a frame with an IPv4 packet of 1,000 bytes. `flags` is the first byte of the header's flags and fragment offset.
     fn frame(flags: u8) -> Vec<u8> {
         let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0];
         frame.extend([0x45, 2, 0x03, 0xe8, 0, 7, flags, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
@@ -283,7 +288,7 @@ mod tests {
         for _ in 0..MTU_REPORTS_PER_SECOND + 500 {
             take(&mut there, &mut back, &frame(0x40));
         }
-        // A second may end during the loop, which allows more messages.
+        // If a second ends during the loop, the next second allows further messages.
         assert!(there.frames.mtu_reports <= u64::from(MTU_REPORTS_PER_SECOND) + 499, "{:?}", there.frames);
     }
 

@@ -1,7 +1,7 @@
 //! One emulated link: two interfaces, two directions, and a loop that wakes up when the next packet is due.
 //!
-//! Each frame enters the link with the kernel's receive timestamp. The time until the frame is read is thus part of the emulated
-//! delay, and does not add to it. Begin at [`Emulator::open`] and [`Emulator::run`].
+//! Each frame enters the link with the kernel's receive timestamp. The emulated delay begins at this timestamp. The time from the
+//! timestamp until the frame is read therefore does not lengthen the delay. Begin at [`Emulator::open`] and [`Emulator::run`].
 
 use std::io;
 use std::os::fd::AsFd;
@@ -21,7 +21,8 @@ use crate::recent::RecentReport;
 use crate::report::{Answer, Report, Request};
 use bridge::{BridgeError, Claim, PACKETS_PER_TURN, PreciseSleep, clock};
 
-/// Limit on the receive calls of one interface in a turn. Packets that are due are sent afterwards.
+/// Limit on the receive calls on one interface in a turn. The limit keeps the turn short, because due packets are sent only after
+/// these calls.
 const RECEIVES_PER_TURN: usize = 2;
 
 /// One link.
@@ -30,7 +31,7 @@ pub(crate) struct Emulator {
     names: [String; 2],
     seed: u64,
     sockets: [FrameSocket; 2],
-    /// Claims that keep other links off these interfaces; `None` after the link has stopped.
+    /// Claims on both interfaces, which prevent their use by other links; `None` after the link has stopped.
     claims: Option<[Claim; 2]>,
     /// The directions from a to b and from b to a.
     directions: [Direction; 2],
@@ -43,7 +44,7 @@ impl Emulator {
     /// Opens both interfaces.
     ///
     /// # Errors
-    /// If a setting is invalid, or an interface cannot be used.
+    /// Returns an error if a setting is invalid, or if an interface cannot be used.
     pub(crate) fn open(plan: Plan) -> Result<Emulator, LinkemuError> {
         let [ab, ba] = plan.configs()?;
         let seed = plan.seed.unwrap_or_else(|| fastrand::u64(..));
@@ -62,11 +63,11 @@ impl Emulator {
         })
     }
 
-    /// Passes packets until a client sends [`Request::Stop`], or until `stop` is set. The answer to [`Request::Stop`] is sent when the
+    /// Forwards packets until a client sends [`Request::Stop`], or until `stop` is set. Answers [`Request::Stop`] only after the
     /// link's name and interfaces are free again.
     ///
     /// # Errors
-    /// If an interface has been removed, or the kernel refuses a call.
+    /// Returns an error if an interface has been removed, or if the kernel refuses a call.
     pub(crate) fn run(&mut self, stop: &AtomicBool, served: Served) -> Result<(), LinkemuError> {
         self.is_realtime = clock::be_exact()?;
         let mut is_behind = false;
@@ -102,13 +103,13 @@ impl Emulator {
         let [at_a, at_b] = &self.sockets;
         let [.., has_news] = self.sleep.until(next, [at_a.as_fd(), at_b.as_fd(), news.as_fd()])?;
         if has_news {
-            // The content and the result of the read do not matter: it only empties the socket.
+            // The read only empties the socket, so its content and its result are ignored.
             let _ = io::Read::read(&mut &*news, &mut [0; 64]);
         }
         Ok(())
     }
 
-    /// Receives frames from one end. Returns true if more frames may wait.
+    /// Receives frames from end `n`. Returns true if further frames may wait in the socket.
     fn take(&mut self, n: usize) -> Result<bool, LinkemuError> {
         let [first, second] = &mut self.directions;
         let (there, back) = if n == 0 { (first, second) } else { (second, first) };
@@ -123,10 +124,11 @@ impl Emulator {
         Ok(true)
     }
 
-    /// Returns `Ok` if a call failed only because the interface is down, because it may come up again.
+    /// Returns `Ok` if a call on interface `n` failed because the interface is down. This error does not end the link, because the
+    /// interface may come up again.
     ///
     /// # Errors
-    /// [`BridgeError::Interface`] if the interface has been removed, and for any other error. The link then ends.
+    /// [`BridgeError::Interface`] if the interface has been removed, and for any error except `ENETDOWN`. This error ends the link.
     fn judge(&self, n: usize, error: io::Error) -> Result<(), LinkemuError> {
         let is_down = error.raw_os_error() == Some(Errno::ENETDOWN as i32);
         if is_down && self.sockets[n].is_up().is_ok() {
@@ -147,7 +149,7 @@ impl Emulator {
         Ok(Box::new(self.report()))
     }
 
-    /// Returns the last report of the link. Its warnings cover the link's whole lifetime.
+    /// Returns the last report of the link. All warnings in this report cover the link's whole lifetime.
     pub(crate) fn last_report(&mut self) -> Report {
         let mut report = self.report();
         let seconds = report.uptime_s as u64;

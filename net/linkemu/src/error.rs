@@ -1,4 +1,5 @@
-//! Errors of `linkemu`. Each message names the subject, the location and a remedy.
+//! Errors of `linkemu`. Each message names the subject and the cause. A message about the command line, a link or an interface also
+//! names a remedy.
 
 use std::io;
 use std::path::PathBuf;
@@ -14,7 +15,7 @@ pub enum LinkemuError {
         /// The invalid setting, and the reason.
         source: netem::SpecError,
     },
-    /// An interface cannot be used, or the wait for packets failed.
+    /// The bridge cannot use an interface, or its wait for packets failed.
     #[error(transparent)]
     Bridge(#[from] bridge::BridgeError),
     /// Both ends of the link are the same interface.
@@ -70,7 +71,7 @@ pub enum LinkemuError {
     /// Manual pages or completions cannot be written.
     #[error(transparent)]
     Docs(#[from] ops::DocsError),
-    /// The kernel refused another action.
+    /// The kernel refused an action that concerns neither an interface nor a file.
     #[error("{what}: {source}")]
     System {
         /// The action that failed.

@@ -1,13 +1,14 @@
-//! Histogram of bounded size of the delays of packets beyond their due time. Begin at [`Lateness::note`].
+//! Histogram, of bounded size, of the times from a packet's due time until it is sent. Begin at [`Lateness::note`].
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// Width and number of the histogram's buckets. They cover delays up to 20 ms; the last bucket also counts all longer delays.
+/// Width and number of the histogram's buckets. The buckets cover delays up to 20 ms. The last bucket also counts all longer
+/// delays.
 const BUCKET: Duration = Duration::from_micros(10);
 const BUCKETS: usize = 2000;
-/// Delay beyond the due time above which a packet counts as late. The emulator aims at this limit under load.
+/// Delay beyond the due time above which a packet counts as late. Under load, the emulator should send packets within this delay.
 pub const LATE: Duration = Duration::from_millis(1);
 
 /// Delays of packets beyond their due time.
@@ -19,12 +20,13 @@ pub(crate) struct Lateness {
     max: Duration,
 }
 
-/// Report of the delays. A percentile is the upper end of a bucket of 10 microseconds, or the greatest delay if that is smaller.
+/// Report of the delays. A percentile is the upper end of a bucket of 10 microseconds, or the greatest delay if the greatest delay
+/// is smaller. A percentile above 20 ms is reported as 20 ms.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct LatenessReport {
-    /// Packets that left.
+    /// Packets that were sent.
     pub packets: u64,
-    /// Packets that left more than [`LATE`] after they were due.
+    /// Packets that were sent more than [`LATE`] after they were due.
     pub late: u64,
     /// Delay that half of the packets did not exceed, in microseconds.
     pub p50_us: u64,
@@ -39,7 +41,7 @@ impl Lateness {
         Lateness { buckets: vec![0; BUCKETS], packets: 0, late: 0, max: Duration::ZERO }
     }
 
-    /// Counts a packet that left `late` after it was due.
+    /// Counts a packet that was sent `late` after it was due.
     pub(crate) fn note(&mut self, late: Duration) {
         let bucket = (late.as_nanos() / BUCKET.as_nanos()) as usize;
         self.buckets[bucket.min(BUCKETS - 1)] += 1;

@@ -1,14 +1,14 @@
-//! A link emulator that joins two interfaces through a link of `netem`, in real time.
+//! A link emulator. It joins two interfaces in real time through the link model of the crate `netem`.
 //!
 //! The program `linkemu` handles a frame in these steps:
 //!
 //! 1. It takes the frame from one interface ([`netio::FrameSocket`]).
-//! 2. It cuts long segments, whose segmentation the host left to the interface, into packets ([`bridge::finish`]).
-//! 3. The link decides the packets' fate and holds them (`direction`, with [`netem::Line`]).
-//! 4. It sends each packet on the other interface when the packet is due (`emulator`).
+//! 2. It cuts a long segment into packets ([`bridge::finish`]), if the host left the segmentation to the interface.
+//! 3. The link model decides which packets are lost, delayed or changed, and queues the others (`direction`, with [`netem::Line`]).
+//! 4. When a packet is due, the program sends it on the other interface (`emulator`).
 //!
-//! The crate `netem` contains the model of the link. `linkemu` refuses interfaces that are down. Each background link has a separate
-//! process with a control socket (`control`). Begin with [`run`] and the command line, [`Linkemu`].
+//! `linkemu` refuses an interface that is down when the link starts. Each background link has a separate process with a control
+//! socket (`control`). Begin with [`run`] and the command line, [`Linkemu`].
 
 #![forbid(unsafe_code)]
 

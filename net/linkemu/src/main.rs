@@ -1,4 +1,4 @@
-//! The program `linkemu`: runs the command of its command line, and prints its error.
+//! The program `linkemu`. Runs the command that its command line names, and prints the command's error.
 
 #![forbid(unsafe_code)]
 

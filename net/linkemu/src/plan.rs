@@ -1,4 +1,4 @@
-//! Description of a requested link, from flags or from a file: its name, its ends, and the settings of both directions.
+//! Description of a requested link: name, ends, and settings of both directions. The description comes from flags or from a file.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ const NAME_MAX: usize = 64;
 /// Description of a requested link.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Plan {
-    /// Name of the link. An empty name is replaced by a name formed from the ends.
+    /// Name of the link. If the name is empty, a name is formed from the ends.
     #[serde(default)]
     pub name: String,
     /// One end.
@@ -30,7 +30,7 @@ pub struct Plan {
     /// Settings of the direction from b to a only.
     #[serde(default)]
     pub ba: Spec,
-    /// Settings of both directions.
+    /// Settings of both directions. The settings in `ab` and `ba` override them.
     #[serde(flatten)]
     pub both: Spec,
 }
@@ -43,7 +43,7 @@ struct File {
 }
 
 impl Plan {
-    /// Gives the link a name if it has none.
+    /// Gives the link a name if it has no name.
     ///
     /// # Errors
     /// [`LinkemuError::Name`] if the name is not valid, and [`LinkemuError::Same`] if both ends are the same interface.
@@ -58,7 +58,7 @@ impl Plan {
         Ok(self)
     }
 
-    /// Returns the settings of both directions. The direction from a to b is the first.
+    /// Returns the settings of both directions: first from a to b, then from b to a.
     ///
     /// # Errors
     /// [`LinkemuError::Spec`] if a setting is invalid.
@@ -84,7 +84,8 @@ impl DirectionError {
     }
 }
 
-/// Returns the settings `now` of two directions with the changes of `both` and of `each`, which has priority.
+/// Returns the current settings `now` of two directions after the changes of `both`, and then of `each`. A setting in `each`
+/// overrides the same setting in `both`.
 pub(crate) fn changed(
     now: [&DirectionConfig; 2],
     both: &Spec,
@@ -99,8 +100,8 @@ pub(crate) fn changed(
 /// Checks the name of a link, which becomes part of a path.
 ///
 /// # Errors
-/// [`LinkemuError::Name`] if the name is empty, is too long, begins with a dot or has other characters than those listed in its
-/// message.
+/// [`LinkemuError::Name`] if the name is empty, is too long, begins with a dot, or has a character that the error's message does
+/// not list.
 pub(crate) fn check_name(name: &str) -> Result<(), LinkemuError> {
     let is_good = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     let is_name =
@@ -111,7 +112,7 @@ pub(crate) fn check_name(name: &str) -> Result<(), LinkemuError> {
 /// Returns the links of a file.
 ///
 /// # Errors
-/// If the file cannot be read, is not valid TOML, has an invalid link, or has two links of the same name.
+/// Returns an error if the file cannot be read, is not valid TOML, has an invalid link, or has two links of the same name.
 pub(crate) fn read_file(path: &Path) -> Result<Vec<Plan>, LinkemuError> {
     let text = std::fs::read_to_string(path).map_err(LinkemuError::file(path))?;
     let fail = |problem: String| LinkemuError::Toml { path: path.to_owned(), problem };

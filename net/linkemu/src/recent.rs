@@ -1,5 +1,6 @@
-//! Counters of the last 10 to 20 seconds, for warnings that disappear soon after their cause. The counters cover the current span of
-//! time and the previous one. Begin at [`Recent::note`].
+//! Counters of the last 10 to 20 seconds, on which recent warnings are based. While packets pass, a warning disappears within 20
+//! seconds after its cause has ended. The counters cover the current span of 10 seconds and the previous span. Begin at
+//! [`Recent::note`].
 
 use std::time::Duration;
 
@@ -8,21 +9,23 @@ use serde::{Deserialize, Serialize};
 
 use crate::lateness::LATE;
 
-/// Length of a span. A counted event is forgotten one to two spans later.
+/// Length of a span. While packets pass, a counted event is forgotten one to two spans later. A span ends at the first packet or
+/// report after its length, so without packets it can last longer.
 const SPAN: Duration = Duration::from_secs(10);
 
-/// Counts over a span of time.
+/// Counts over the current span and the previous span.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct RecentReport {
     /// Seconds that the counts cover.
     pub seconds: u64,
-    /// Packets that left.
+    /// Packets that were sent.
     pub packets: u64,
-    /// Packets that left more than [`LATE`] after they were due.
+    /// Packets that were sent more than [`LATE`] after they were due.
     pub late: u64,
     /// Greatest delay of a packet beyond its due time, in microseconds.
     pub max_us: u64,
-    /// Frames that were lost because they arrived faster than they were read. They count from the time when the loss was found.
+    /// Frames that were lost because they arrived faster than the link read them. A lost frame counts from the time when a report
+    /// detects the loss.
     pub missed: u64,
 }
 
@@ -38,7 +41,7 @@ impl RecentReport {
     }
 }
 
-/// The current span and the previous one.
+/// Counts of the current span and of the previous span.
 #[derive(Debug, Default)]
 pub(crate) struct Recent {
     began: Time,
@@ -47,7 +50,7 @@ pub(crate) struct Recent {
 }
 
 impl Recent {
-    /// Counts a packet that left now, `late` after it was due.
+    /// Counts a packet that was sent at `now`, `late` after it was due.
     pub(crate) fn note(&mut self, now: Time, late: Duration) {
         self.roll(now);
         self.running.packets += 1;
@@ -55,7 +58,7 @@ impl Recent {
         self.running.max_us = self.running.max_us.max(late.as_micros() as u64);
     }
 
-    /// Counts frames whose loss was found now.
+    /// Counts lost frames whose loss was detected at `now`.
     pub(crate) fn note_missed(&mut self, now: Time, frames: u64) {
         self.roll(now);
         self.running.missed += frames;

@@ -1,4 +1,5 @@
-//! Treats a packet longer than the next link's MTU as a router does: with fragments, or with an ICMP message to its sender.
+//! Handles a packet that is longer than the emulated link's MTU, as a router does. The packet is divided into fragments, or its
+//! sender gets an ICMP message.
 //!
 //! Some packets must not be answered (RFC 1122, section 3.2.2): ICMP errors, fragments except the first, and packets to more than
 //! one host. Begin at [`answer`] and [`fragments`].
@@ -9,10 +10,11 @@ use bridge::packet::{Kind, Layout, V6_LEN, put_u16, u16_at};
 /// Lengths in bytes of an IPv4 header without options, and of an ICMP header.
 const V4_LEN: usize = 20;
 const ICMP_LEN: usize = 8;
-/// Longest IP packet with an ICMP message, in bytes: RFC 1812, section 4.3.2.3, and RFC 4443, section 2.4 (c).
+/// Limits on the length of an IPv4 and an IPv6 packet that carries an ICMP error, in bytes: RFC 1812, section 4.3.2.3, and RFC
+/// 4443, section 2.4 (c).
 const V4_ANSWER_MAX: usize = 576;
 const V6_ANSWER_MAX: usize = 1280;
-/// Bits of the IPv4 header's word of flags and offset: "don't fragment", "more fragments", and the fragment offset.
+/// Bits of the flags and the fragment offset in the IPv4 header: "don't fragment", "more fragments", and the offset.
 const DF: u16 = 0x4000;
 const MF: u16 = 0x2000;
 const OFFSET: u16 = 0x1fff;
@@ -22,8 +24,9 @@ const ICMP_V6: u8 = 58;
 /// TTL or hop limit of the ICMP messages.
 const HOPS: u8 = 64;
 
-/// Returns the frame with the ICMP message that informs a packet's sender of the MTU. The source address of the message is the packet's
-/// destination, because the link has no address. Returns `None` if the packet must not be answered, or may be fragmented.
+/// Returns a frame with an ICMP message that reports the MTU to the sender of a packet. The source address of the message is the
+/// packet's destination address, because the link has no address. Returns `None` if the packet must not be answered, or if it may
+/// be fragmented.
 pub(crate) fn answer(frame: &[u8], layout: &Layout, mtu: usize) -> Option<Vec<u8>> {
     let packet = &frame[layout.at..layout.at + layout.length];
     let is_to_many = frame.first()? & 1 == 1;
@@ -58,8 +61,8 @@ fn is_icmp_error(packet: &[u8], frame: &[u8], layout: &Layout) -> bool {
     }
 }
 
-/// Appends an ICMP message "destination unreachable, fragmentation needed" to the Ethernet header in `answer`. The low half of its
-/// second word is the MTU (RFC 1191, section 4).
+/// Appends an ICMP message "destination unreachable, fragmentation needed" to the Ethernet header in `answer`. The low 16 bits of
+/// the ICMP header's second 32-bit word are the MTU (RFC 1191, section 4).
 fn v4_answer(answer: &mut Vec<u8>, packet: &[u8], mtu: usize) {
     let quoted = &packet[..packet.len().min(V4_ANSWER_MAX - V4_LEN - ICMP_LEN)];
     let length = (V4_LEN + ICMP_LEN + quoted.len()) as u16;
@@ -79,8 +82,8 @@ fn v4_answer(answer: &mut Vec<u8>, packet: &[u8], mtu: usize) {
     answer.extend_from_slice(&icmp);
 }
 
-/// Appends an ICMPv6 message "packet too big" (RFC 4443, section 3.2) to the Ethernet header in `answer`. Its second word is the MTU.
-/// The IPv6 packet begins at byte `at`.
+/// Appends an ICMPv6 message "packet too big" (RFC 4443, section 3.2) to the Ethernet header in `answer`. The ICMPv6 header's
+/// second 32-bit word is the MTU. The new IPv6 packet begins at byte `at` of `answer`.
 fn v6_answer(answer: &mut Vec<u8>, at: usize, packet: &[u8], mtu: usize) {
     let quoted = &packet[..packet.len().min(V6_ANSWER_MAX - V6_LEN - ICMP_LEN)];
     let length = ICMP_LEN + quoted.len();
@@ -100,8 +103,8 @@ fn v6_answer(answer: &mut Vec<u8>, at: usize, packet: &[u8], mtu: usize) {
     answer.extend_from_slice(&icmp);
 }
 
-/// Returns the frames of an IPv4 packet's fragments of up to `mtu` bytes (RFC 791, section 3.2). Returns none if the packet must not
-/// be fragmented.
+/// Divides an IPv4 packet into fragments of up to `mtu` bytes (RFC 791, section 3.2), and returns the fragments' frames. Returns an
+/// empty list if the packet must not be fragmented, or if the MTU is too small.
 pub(crate) fn fragments(frame: &[u8], layout: &Layout, mtu: usize) -> Vec<Vec<u8>> {
     let packet = &frame[layout.at..layout.at + layout.length];
     let header = layout.header_len(frame);

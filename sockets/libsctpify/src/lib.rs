@@ -1,8 +1,8 @@
 //! Gives unmodified programs SCTP sockets on kernels without SCTP.
 //!
 //! `LD_PRELOAD` puts the functions of this library in front of the functions of the C library. Each function checks whether the
-//! descriptor is one of sctpify's sockets. [`sockclient`] handles calls on sctpify's sockets; the C library handles all other calls.
-//! An error sets errno, and raises a signal where the kernel would send one.
+//! descriptor is one of sctpify's sockets. [`sockclient`] handles calls on sctpify's sockets; the C library handles all other
+//! calls. If a call fails, the library sets errno, and raises SIGPIPE where the kernel would send it.
 //!
 //! This library neither allocates memory nor starts threads. It takes no lock on which a signal handler could wait forever.
 #![allow(unsafe_code, reason = "the functions of a C library take pointers")]

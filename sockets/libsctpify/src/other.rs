@@ -1,4 +1,4 @@
-//! Calls that read or write a socket without regard to the headers before messages.
+//! Calls that do not expect the header that precedes each message of an sctpify socket: ioctl(2), sendfile(2) and splice(2).
 
 use core::ffi::{c_int, c_uint, c_void};
 
@@ -8,7 +8,7 @@ use sockclient::{real, table};
 
 use crate::{give, give_int};
 
-/// `ioctl(2)`: `FIONREAD` returns the number of unread bytes of the first message that waits.
+/// `ioctl(2)`. On an sctpify socket, `FIONREAD` returns the number of unread bytes of the first waiting message.
 ///
 /// # Safety
 /// The caller must fulfil the requirements of the C library's function of this name.
@@ -25,7 +25,8 @@ pub(crate) unsafe extern "C" fn ioctl(fd: c_int, request: libc::c_ulong, argumen
     }))
 }
 
-/// `sendfile(2)` fails with `EINVAL`, because it cannot write headers. Programs then use read(2) and write(2) instead.
+/// `sendfile(2)` to an sctpify socket fails with `EINVAL`, because the kernel would write no headers before the data. After this
+/// error, programs use read(2) and write(2).
 ///
 /// # Safety
 /// The caller must fulfil the requirements of the C library's function of this name.

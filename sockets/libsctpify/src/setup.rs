@@ -8,7 +8,7 @@ use sockproto::Operation;
 
 use crate::give_int;
 
-/// Flag of close_range(2) that closes nothing now: it sets close-on-exec on the descriptors instead.
+/// Flag with which close_range(2) closes no descriptors, but sets close-on-exec on them.
 const CLOSE_RANGE_CLOEXEC: c_int = 4;
 
 /// `socket(2)`.
@@ -192,12 +192,12 @@ pub(crate) unsafe extern "C" fn close(fd: c_int) -> c_int {
     table::forget(fd);
     // SAFETY: the caller fulfils the requirements of the C library's function.
     let result = unsafe { real::close(fd) };
-    // Another thread may have entered the descriptor in the table again before it was closed.
+    // Before the kernel closed the descriptor, another thread may have entered it in the table again.
     table::forget(fd);
     result
 }
 
-/// `fclose(3)`, which closes its descriptor without a call of [`close`].
+/// `fclose(3)`. The C library closes the stream's descriptor without a call of [`close`].
 ///
 /// # Safety
 /// The caller must fulfil the requirements of the C library's function of this name.
@@ -268,17 +268,18 @@ pub(crate) unsafe extern "C" fn dup3(fd: c_int, to: c_int, flags: c_int) -> c_in
     copied(unsafe { real::dup3(fd, to, flags) })
 }
 
-/// Forgets the previous entry of a new descriptor, which is a copy of another one. Returns `result` unchanged.
+/// Handles the result of a call that copies a descriptor. Removes the table's entry for the number of the copy, and returns
+/// `result` unchanged.
 fn copied(result: c_int) -> c_int {
-    // The kernel is asked about the descriptor when it is next used. No entry is written now, because a child of vfork(2) shares its
-    // parent's table. In the parent, the same number refers to another file.
+    // The next call on the descriptor reads the socket's name from the kernel and writes a new entry. This function writes no
+    // entry, because a child of vfork(2) shares the parent's table, and in the parent the number can refer to another file.
     if result >= 0 {
         table::forget(result);
     }
     result
 }
 
-/// `fcntl(2)`: a copy of a descriptor replaces the previous entry of its number.
+/// `fcntl(2)`. If the command copies a descriptor, removes the table's entry for the number of the copy.
 ///
 /// # Safety
 /// The caller must fulfil the requirements of the C library's function of this name.

@@ -8,7 +8,8 @@ use sockproto::{Operation, SOCKADDR_MAX, SockAddr};
 use crate::ask::ask;
 use crate::{Outcome, table};
 
-/// Reports whether a pointer can be valid. The kernel answers `EFAULT` for an invalid pointer; access to it here would crash the program.
+/// Reports whether a pointer can be valid. The kernel answers `EFAULT` for an invalid pointer. This library must check the pointer
+/// itself, because access to an invalid address would crash the program.
 pub fn is_plausible<T>(pointer: *const T) -> bool {
     /// Lowest address of a valid pointer: Linux maps nothing below it (`vm.mmap_min_addr`).
     const LOWEST: usize = 4096;
@@ -37,7 +38,7 @@ pub(crate) unsafe fn given<'a>(address: *const sockaddr, length: socklen_t) -> O
 /// Copies as much of an address as fits into the program's buffer, and sets `length` to the address's whole length in bytes.
 ///
 /// # Safety
-/// Each pointer is null or valid. `room` then points to `*length` bytes.
+/// Each pointer is null or valid. If both are valid, `room` points to `*length` bytes.
 pub(crate) unsafe fn copy(bytes: &[u8], room: *mut sockaddr, length: *mut socklen_t) {
     if room.is_null() || length.is_null() {
         return;
@@ -50,7 +51,7 @@ pub(crate) unsafe fn copy(bytes: &[u8], room: *mut sockaddr, length: *mut sockle
     }
 }
 
-/// Copies the peer's address of a connected socket into the program's buffer, or sets `length` to 0 if it is unknown.
+/// Copies the peer's address of a connected socket into the program's buffer. Sets `length` to 0 if the address is unknown.
 ///
 /// # Safety
 /// The requirements of [`copy`] apply.
@@ -65,7 +66,8 @@ pub(crate) unsafe fn copy_peer(fd: c_int, room: *mut sockaddr, length: *mut sock
     }
 }
 
-/// Returns the peer's address of a connected socket: the bytes and their number. Asks the server only if the table has no address.
+/// Returns the peer's address of a connected socket: the bytes of the address, and the length of the address in bytes. Asks the
+/// server only if the table has no address.
 pub(crate) fn peer(fd: c_int) -> Option<([u8; 32], usize)> {
     table::peer(fd).or_else(|| {
         let mut bytes = [0; 32];

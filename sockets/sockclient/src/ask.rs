@@ -1,5 +1,5 @@
-//! Requests to the socket server, each over a separate connection. A lasting connection would not work, because a program may fork, close
-//! all its descriptors or change its user at any time.
+//! Requests to the socket server, each over a separate connection. A lasting connection would not work, because a program may fork,
+//! close all its descriptors or change its user ID at any time.
 
 use core::ffi::{CStr, c_int, c_void};
 use core::mem::offset_of;
@@ -39,17 +39,17 @@ pub(crate) struct Reply {
     /// True if the server answered `EINPROGRESS`.
     pub(crate) is_in_progress: bool,
     pub(crate) value: c_int,
-    /// Length of the whole payload, in bytes. The caller's buffer may hold only its beginning.
+    /// Length of the whole payload, in bytes. If the caller's buffer is shorter, it contains only the beginning of the payload.
     pub(crate) length: usize,
-    /// Descriptor in the answer, which the caller owns.
+    /// Descriptor that arrived with the answer. The caller owns the descriptor.
     pub(crate) descriptor: Option<c_int>,
 }
 
 /// The server's name, if [`set_server`] has set it. This name has priority over the name in the environment.
 static SERVER: OnceLock<CString> = OnceLock::new();
 
-/// Sets the server's abstract name, without the leading zero byte, for a process whose environment does not contain it. Only the first
-/// call has an effect.
+/// Sets the server's abstract name, without the leading zero byte. A process needs this call if its environment does not contain
+/// the name. Only the first call has an effect.
 pub fn set_server(name: CString) {
     SERVER.get_or_init(|| name);
 }
@@ -69,8 +69,8 @@ static LIMIT: AtomicU32 = AtomicU32::new(0);
 /// Time until which the server counts as stalled, in seconds of the monotonic clock ([`table::seconds`]).
 static STALLED_UNTIL: AtomicU32 = AtomicU32::new(0);
 
-/// Limits the time that this process waits for the server, in whole seconds; 0: no limit. A call that exceeds the limit fails with
-/// `ENETDOWN`.
+/// Limits the time that one call of this process waits for the server, in whole seconds; 0: no limit. A call that exceeds the limit
+/// fails with `ENETDOWN`.
 pub fn set_limit(limit: Duration) {
     LIMIT.store(u32::try_from(limit.as_secs()).unwrap_or(0), Ordering::Relaxed);
 }
@@ -90,7 +90,8 @@ pub(crate) fn ask(
 ) -> Outcome<Reply> {
     let errno = errno();
     let connection = begin(operation, (first, second), payload, socket)?;
-    // Some requests are answered only when the set-up of an association has ended. Signals end the wait for them, as with kernel sockets.
+    // The server answers some requests only when the set-up of an association has ended. A signal ends the wait for such an answer,
+    // as on a kernel's socket.
     let waits = matches!(operation, Operation::Connect | Operation::AwaitPeer) && first != 0;
     let waited = match socket.filter(|_| waits) {
         Some(socket) => {
@@ -120,7 +121,7 @@ pub(crate) fn begin(
     payload: &[u8],
     socket: Option<c_int>,
 ) -> Outcome<c_int> {
-    // After one call has exceeded the time limit, the next ones fail at once.
+    // After one call has exceeded the time limit, all calls fail at once for the duration of the limit.
     if table::seconds() < STALLED_UNTIL.load(Ordering::Relaxed) {
         return Err(libc::ENETDOWN);
     }
@@ -139,7 +140,7 @@ pub(crate) fn begin(
     sent.map(|()| connection)
 }
 
-/// Marks the server as stalled for the time limit, if the error shows that a call has exceeded the limit.
+/// If the error shows that a call has exceeded the time limit, marks the server as stalled for the duration of the limit.
 fn note_stalled(error: c_int) {
     if error == libc::EAGAIN {
         STALLED_UNTIL.store(table::seconds() + LIMIT.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -225,7 +226,7 @@ fn send(connection: c_int, request: &Request<'_>, socket: Option<c_int>) -> Outc
     }
     // SAFETY: all pointers are valid during the call.
     let sent = repeat(|| unsafe { real::sendmsg(connection, &raw const message, libc::MSG_NOSIGNAL) });
-    // A server that refuses this user closes the connection, which is an error here.
+    // A server that refuses this user closes the connection, so the send fails.
     sent.map_err(|error| {
         note_stalled(error);
         match error {
@@ -236,7 +237,7 @@ fn send(connection: c_int, request: &Request<'_>, socket: Option<c_int>) -> Outc
     Ok(())
 }
 
-/// Receives the answer to a request of [`begin`], and copies the beginning of its payload into `room`.
+/// Receives the answer to a request of [`begin`], and copies the beginning of the answer's payload into `room`.
 ///
 /// # Errors
 /// The server's error, as errno; `ENETDOWN` if the server does not answer.
@@ -269,7 +270,7 @@ pub(crate) fn answer(connection: c_int, room: &mut [u8]) -> Outcome<Reply> {
     }
 }
 
-/// Returns the first descriptor that arrived with a message, if it has one.
+/// Returns the first descriptor that arrived with a message. Returns `None` if no descriptor arrived.
 pub(crate) fn received_descriptor(message: &msghdr) -> Option<c_int> {
     // SAFETY: the kernel has filled in the header.
     unsafe {

@@ -1,8 +1,8 @@
-//! The calls of this crate for a process that performs them on behalf of another process. The caller passes copies of that process's
-//! descriptors and memory.
+//! Socket calls that one process performs on behalf of another process. The caller passes copies of the other process's descriptors
+//! and memory.
 //!
-//! No call waits: it returns `EAGAIN` or `EINPROGRESS` even if the socket is blocking. Each descriptor must have been entered with
-//! [`table::put`].
+//! No call waits for the peer. If a call on a blocking socket would wait, the call returns `EAGAIN` or `EINPROGRESS`. A call still
+//! waits for the server's answer. Each descriptor must have been entered with [`table::put`].
 
 use core::ffi::c_int;
 use core::time::Duration;
@@ -30,7 +30,7 @@ pub struct Message<'a> {
     pub name: &'a mut [u8],
 }
 
-/// Lengths of the filled parts of a [`Message`], and the message's flags.
+/// Lengths of the filled parts of the buffers in a [`Message`], and the received message's flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Taken {
     /// Octets of data.
@@ -43,7 +43,7 @@ pub struct Taken {
     pub flags: c_int,
 }
 
-/// Takes ownership of a descriptor that a call has just created, and removes it from the table.
+/// Takes ownership of a descriptor that a call has just created. Removes the descriptor from the table.
 fn owned(fd: c_int) -> OwnedFd {
     table::forget(fd);
     // SAFETY: the call has just created the descriptor for its caller.
@@ -125,8 +125,8 @@ pub fn end_attempt(connection: OwnedFd) -> Outcome<c_int> {
     if reply.is_in_progress { Err(libc::EINPROGRESS) } else { Ok(reply.value) }
 }
 
-/// Asks the server to report when the association with this peer is up, after a message that has begun it. In Linux, a blocking call waits
-/// for this.
+/// Asks the server to report when the association with this peer is up. The caller uses this function after a message that began
+/// the association, because in Linux a blocking send waits until the association is up.
 ///
 /// The returned connection becomes readable when the report arrives. Closing the connection cancels the report.
 ///
@@ -182,7 +182,7 @@ pub fn option(fd: c_int, level: c_int, name: c_int, value: &mut [u8]) -> Outcome
     usize::try_from(length).map_err(|_| libc::EINVAL)
 }
 
-/// Sets an option. An option that the kernel's `AF_UNIX` socket has is set with the rights of the calling process.
+/// Sets an option. If the kernel's `AF_UNIX` socket has the option, the kernel sets it with the rights of the calling process.
 ///
 /// # Errors
 /// The errors of setsockopt(2).
@@ -216,7 +216,7 @@ pub fn receive(fd: c_int, message: Message<'_>, flags: c_int) -> Outcome<Taken> 
     })
 }
 
-/// Sends one message. The control data `control` and the destination address `name` may be empty. Returns the bytes sent.
+/// Sends one message. The control data `control` and the destination address `name` may be empty. Returns the number of bytes sent.
 ///
 /// # Errors
 /// The errors of sendmsg(2); `ENOBUFS` for more than [`CONTROL_MAX`] octets of control data. `EPIPE` raises no signal.
@@ -234,14 +234,15 @@ pub fn send(fd: c_int, bytes: &[u8], control: &[u8], name: &[u8], flags: c_int) 
     usize::try_from(sent).map_err(|_| libc::EMSGSIZE)
 }
 
-/// Limit on the control data of a message, in octets. All items of SCTP together need a quarter of it.
+/// Limit on the control data of a message, in octets. All ancillary data items of SCTP together need less than a quarter of this
+/// limit.
 pub const CONTROL_MAX: usize = 1024;
 
 /// Control data, aligned as `struct cmsghdr`.
 #[repr(align(8))]
 struct Control([u8; CONTROL_MAX]);
 
-/// Returns the message header for one buffer and its control data. The header points to both, and must not outlive them.
+/// Returns a message header for one buffer and its control data. The header contains pointers to both, and must not outlive them.
 fn header(part: *mut iovec, control: &mut Control, control_length: usize) -> msghdr {
     // SAFETY: zeroes are a valid message header.
     let mut header: msghdr = unsafe { core::mem::zeroed() };

@@ -59,15 +59,16 @@ fn take(given: &mut Given, kind: c_int, data: &[u8]) -> Outcome<()> {
             header.flags |= flag::WITH_INFO;
         }
         (cmsg::INIT, 8) => given.peer.init = [short(0), short(2), short(4), short(6)],
-        // These items are ignored. An association that is up already has its addresses.
+        // These items are ignored. Authentication keys are not supported, and an association that is up already has the peer's
+        // addresses.
         (cmsg::AUTHINFO, 2) | (cmsg::DSTADDRV4, 4) | (cmsg::DSTADDRV6, 16) => {}
         _ => return Err(libc::EINVAL),
     }
     Ok(())
 }
 
-/// Writes an item after the first `used` bytes of the control data. Returns the item's length in bytes, with padding. Truncates an item
-/// that has too little room, as the kernel does, because libsctp's own buffers are too small for two items.
+/// Writes an item after the first `used` bytes of the control data. Returns the item's length in bytes, with padding. Truncates an
+/// item that does not fit, as the kernel does. An error would break libsctp, because its buffers are too small for two items.
 ///
 /// # Safety
 /// The message is one that the program passes to recvmsg(2), and `used` does not exceed its `msg_controllen`.
@@ -94,14 +95,14 @@ unsafe fn put_item(message: &mut msghdr, used: usize, kind: c_int, data: &[u8]) 
     space.min(left)
 }
 
-/// Writes the items that the program has requested. Sets `MSG_CTRUNC` if their room is too small.
+/// Writes the items that the program has requested. Sets `MSG_CTRUNC` if the control data has too little room for the items.
 ///
 /// # Safety
 /// The message is one that the program passes to recvmsg(2).
 pub(crate) unsafe fn write(message: &mut msghdr, header: &DataHeader, next: Option<&(DataHeader, usize)>) {
     let mut used = 0;
     let mut put = |kind: c_int, data: &[u8]| {
-        // SAFETY: the caller guarantees a valid message, and `used` is the length of the items before.
+        // SAFETY: the caller guarantees a valid message, and `used` is the length of the items that were written before.
         used += unsafe { put_item(message, used, kind, data) };
     };
     if let Some((next, length)) = next {

@@ -1,13 +1,14 @@
 //! A program's side of an SCTP socket.
 //!
-//! A socket of protocol 132 is one end of an `AF_UNIX` pair, whose other end the socket server has ([`sockproto`]). The kernel handles
-//! reading, writing, polling, `fork` and closing. This crate translates between the headers of the pair's messages and the ancillary data
-//! and options of RFC 6458. Its functions take descriptors for which [`table::is_ours`] returns true; the C library handles all others
-//! ([`real`]).
+//! A socket of protocol 132 is one end of a pair of `AF_UNIX` sockets. The socket server owns the other end ([`sockproto`]). The
+//! kernel handles reading, writing, polling, `fork` and closing. This crate translates between the headers of the pair's messages
+//! and the ancillary data and options of RFC 6458. The functions of this crate handle descriptors for which [`table::is_ours`]
+//! returns true. The C library handles all other descriptors ([`real`]).
 //!
-//! The calls on sockets neither allocate memory nor start threads. They take no lock on which a signal handler could wait forever. The
-//! table ([`table`]) caches the descriptors that are sctpify's sockets. It can always be rebuilt from the sockets' names in the kernel.
-//! This crate does not replace functions of the C library: only `libsctpify` does. Begin with [`setup::open`].
+//! The calls on sockets neither allocate memory nor start threads. They take no lock on which a signal handler could wait forever.
+//! The table ([`table`]) caches which descriptors are sctpify's sockets. The table can be rebuilt at any time, because the kernel
+//! stores a name for each of these sockets. This crate does not replace functions of the C library: only `libsctpify` does. Begin
+//! with [`setup::open`].
 #![allow(unsafe_code, reason = "the functions of a C library take pointers")]
 
 pub mod address;

@@ -1,4 +1,4 @@
-//! Lists of buffers for one message, with the message's header before the program's buffers.
+//! List of buffers for one message: first the buffer of sctpify's header, then the program's buffers.
 
 use core::mem::MaybeUninit;
 

@@ -101,6 +101,7 @@ real! {
 pub(crate) fn environment(name: &CStr) -> Option<&'static CStr> {
     // SAFETY: the name is a C string. The result is null or a C string.
     let value: *const c_char = unsafe { libc::getenv(name.as_ptr()) };
-    // SAFETY: the value is a C string. It stays valid unless the program changes its environment, which also breaks its own getenv.
+    // SAFETY: the value is a C string. The value stays valid until the program changes its environment. Such a change also
+    // invalidates the results of the program's own calls of getenv.
     (!value.is_null()).then(|| unsafe { CStr::from_ptr(value) })
 }

@@ -1,7 +1,8 @@
 //! Functions that receive messages.
 //!
-//! A message is examined before it is removed from the kernel's queue. If the program's buffer is too small, the whole message stays in
-//! the kernel, where poll(2) and forked children see it. `SO_PEEK_OFF` then records the position up to which it was read.
+//! A message is examined before it is removed from the kernel's queue. If the program's buffer is too small, the whole message
+//! stays in the kernel, where poll(2) and forked children see it. `SO_PEEK_OFF` then records the position up to which the program
+//! has read the message.
 
 use core::ffi::{c_int, c_uint, c_void};
 
@@ -22,11 +23,12 @@ struct Received {
     /// The peer's address; `None` on a one-to-one socket.
     peer: Option<SockAddr>,
     length: usize,
-    /// The bits `MSG_EOR` and `MSG_NOTIFICATION`; 0 at the end of the association.
+    /// The bits `MSG_EOR` and `MSG_NOTIFICATION`. At the end of the association, neither bit is set.
     flags: c_int,
 }
 
-/// Returns the number of bytes of the first message that were read already, including its header. Returns `None` if no position is set.
+/// Returns the number of bytes that were already read from the first message, including the message's header. Returns `None` if
+/// `SO_PEEK_OFF` is not set.
 pub(crate) fn peek_offset(fd: c_int) -> Option<usize> {
     let mut offset: c_int = -1;
     let mut length = 4;
@@ -83,11 +85,11 @@ fn receive_or_wait(fd: c_int, parts: &[iovec], flags: c_int) -> Outcome<Received
     }
 }
 
-/// Waits for a message in the kernel. The kernel observes the program's time limit (`SO_RCVTIMEO`), and resumes the call after a signal
-/// with `SA_RESTART`. The message stays in the queue.
+/// Waits in the kernel until a message arrives. The kernel observes the program's time limit (`SO_RCVTIMEO`), and resumes the call
+/// after a signal whose handler has `SA_RESTART`. The message stays in the queue.
 ///
 /// # Errors
-/// `EAGAIN` after the time limit; `EINTR` after a signal.
+/// `EAGAIN` after the time limit; `EINTR` after a signal, if the kernel does not resume the call.
 pub(crate) fn wait_for_message(fd: c_int) -> Outcome {
     // SAFETY: the buffer has no bytes, so none are written.
     outcome(unsafe { real::recv(fd, core::ptr::null_mut(), 0, libc::MSG_PEEK | without_waiting(fd)) })
@@ -153,7 +155,7 @@ fn take(fd: c_int, parts: &[iovec], is_peek: bool) -> Outcome<Received> {
         Kind::Data | Kind::Notification => {}
     }
     if header.kind == Kind::Notification && peer.is_some() {
-        // The notification may report the end of the association.
+        // The notification may report the end of the association, so the cached association is no longer certain.
         table::forget_association(fd, header.association);
     }
     let room = parts.iter().fold(0_usize, |room, part| room.saturating_add(part.iov_len));
@@ -206,14 +208,15 @@ fn drop_first(fd: c_int) {
     unsafe { real::recv(fd, core::ptr::null_mut(), 0, libc::MSG_DONTWAIT | libc::MSG_TRUNC) };
 }
 
-/// Returns the result of receiving from a pair whose stream has ended. After the program's own shutdown(2), the result is the end of the
-/// association.
+/// Returns the result for the program when the server's end of the pair is closed. If the server still knows the socket, the result
+/// is the end of the association.
 ///
 /// # Errors
-/// If the server has ended, `ECONNRESET` once, and `ENOTCONN` afterwards. Without an error, the program could try again forever.
+/// If the server has ended, `ECONNRESET` for the first call and `ENOTCONN` for later calls. An error is needed, because some
+/// programs repeat a receive that reports the end of the association.
 fn after_the_server(fd: c_int) -> Outcome<Received> {
-    // After the program's shutdown(2), the server may have forgotten the socket (EBADF). Without shutdown(2), EBADF means that another
-    // server has the name now.
+    // After the program's shutdown(2), the server may have forgotten the socket, and answers EBADF. Without shutdown(2), EBADF
+    // means that a new server runs under the same name and does not know the socket.
     let server = must_be_connected(fd);
     if server.is_ok() || server == Err(libc::EBADF) && table::has(fd, bit::READ_OVER) {
         return Ok(Received { header: DataHeader::new(Kind::Ended), peer: None, length: 0, flags: 0 });
@@ -225,7 +228,7 @@ fn after_the_server(fd: c_int) -> Outcome<Received> {
     Err(libc::ECONNRESET)
 }
 
-/// Receives into one buffer of `length` bytes, with flags of recv(2). Returns the bytes received.
+/// Receives into one buffer of `length` bytes, with flags of recv(2). Returns the number of bytes received.
 ///
 /// # Errors
 /// The errors of recv(2).
@@ -238,7 +241,7 @@ pub unsafe fn receive_bytes(fd: c_int, buffer: *mut c_void, length: size_t, flag
     isize::try_from(received.length).map_err(|_| libc::EMSGSIZE)
 }
 
-/// Receives into `count` buffers, as readv(2) does. Returns the bytes received.
+/// Receives into `count` buffers, as readv(2) does. Returns the number of bytes received.
 ///
 /// # Errors
 /// The errors of readv(2).
@@ -251,8 +254,8 @@ pub unsafe fn receive_parts(fd: c_int, parts: *const iovec, count: c_int) -> Out
     parts.and_then(|parts| receive(fd, parts, 0)).map(|received| received.length as isize)
 }
 
-/// Receives into one buffer of `length` bytes, and copies the peer's address to `address`, as recvfrom(2) does. Returns the bytes
-/// received.
+/// Receives into one buffer of `length` bytes, and copies the peer's address to `address`, as recvfrom(2) does. Returns the number
+/// of bytes received.
 ///
 /// # Errors
 /// The errors of recvfrom(2).
@@ -287,7 +290,8 @@ unsafe fn copy_peer(fd: c_int, received: &Received, room: *mut sockaddr, length:
     }
 }
 
-/// Removes the descriptors that arrived with a message of another socket from the table, because they may be any files.
+/// Handles a message that arrived on another kind of socket than sctpify's. Removes the message's descriptors from the table,
+/// because the table may have stale entries for their numbers.
 ///
 /// # Safety
 /// recvmsg(2) has filled in the message.
@@ -311,7 +315,7 @@ pub unsafe fn forget_received(message: &msghdr) {
     }
 }
 
-/// Receives one message with its ancillary data, with flags of recvmsg(2). Returns the bytes received.
+/// Receives one message with its ancillary data, with flags of recvmsg(2). Returns the number of bytes received.
 ///
 /// # Errors
 /// The errors of recvmsg(2).
@@ -337,8 +341,8 @@ pub unsafe fn receive_message(fd: c_int, message: &mut msghdr, flags: c_int) -> 
     isize::try_from(received.length).map_err(|_| libc::EMSGSIZE)
 }
 
-/// Returns the header and the length of the message after the received one, if the program has requested them (`SCTP_NXTINFO`). Returns
-/// `None` if the received message is not finished, or no further message waits.
+/// Returns the header and the length of the message after the received one, if the program has requested them (`SCTP_NXTINFO`).
+/// Returns `None` if the call only peeked, if the rest of the received message is still unread, or if no further message waits.
 #[inline(never)]
 fn next_info(fd: c_int, received: &Received, flags: c_int) -> Option<(DataHeader, usize)> {
     let is_taken = flags & libc::MSG_PEEK == 0 && received.flags & libc::MSG_EOR != 0;
@@ -406,7 +410,8 @@ pub fn unread(fd: c_int) -> Outcome<c_int> {
     let mut prefix = [0; DATA_HEADER + PEER_LENGTH];
     let prefix = &mut prefix[..table::prefix(fd)];
     let _lock = table::lock(fd);
-    // If the message was read in part, only its rest counts. The position is reset while the header is examined, and then restored.
+    // If the message was read in part, only the unread bytes count. The position `SO_PEEK_OFF` is reset while the header is
+    // examined, and then restored.
     let read_before = peek_offset(fd).filter(|at| *at > 0);
     if read_before.is_some() {
         set_peek_offset(fd, -1);

@@ -1,4 +1,4 @@
-//! Functions that send messages. One system call sends the header and the program's bytes.
+//! Functions that send messages. One system call sends sctpify's header and the program's bytes together.
 
 use core::ffi::{c_int, c_uint, c_void};
 
@@ -16,20 +16,20 @@ use crate::setup::{connect_to, is_nonblocking, wait_until_writable};
 use crate::table::{self, bit};
 use crate::{Outcome, outcome, real};
 
-/// Header and peer of a message to send, as the program has specified them.
+/// Header and peer of an outgoing message, as far as the program has specified them.
 pub(crate) struct Given {
     pub(crate) header: DataHeader,
     pub(crate) peer: Peer,
 }
 
 impl Given {
-    /// Returns the header and peer for a message without any specification.
+    /// Returns the header and the peer of a message for which the program specifies nothing.
     pub(crate) fn nothing() -> Given {
         Given { header: DataHeader::new(Kind::Data), peer: Peer::default() }
     }
 }
 
-/// Sends one message. Returns the bytes of the program that were sent.
+/// Sends one message. Returns the number of the program's bytes that were sent.
 #[inline(never)]
 fn transmit(fd: c_int, parts: &[iovec], given: &Given, flags: c_int) -> Outcome {
     let length = parts.iter().fold(0_usize, |length, part| length.saturating_add(part.iov_len));
@@ -59,7 +59,7 @@ fn transmit(fd: c_int, parts: &[iovec], given: &Given, flags: c_int) -> Outcome 
     }
     let mut all = Parts::new(part(prefix), parts)?;
     let message = all.message();
-    // The other flags are dropped, because AF_UNIX refuses MSG_OOB and does not need the rest.
+    // All flags except MSG_DONTWAIT are dropped: AF_UNIX refuses MSG_OOB, and the other flags have no use on this pair.
     let kept = flags & libc::MSG_DONTWAIT;
     if !is_one_to_many {
         must_take_messages(fd, given, kept != 0)?;
@@ -78,8 +78,8 @@ fn transmit(fd: c_int, parts: &[iovec], given: &Given, flags: c_int) -> Outcome 
     }
 }
 
-/// Ensures that a one-to-one socket has an association that is up. Waits while it is being set up, unless the call must not wait. If the
-/// program names an address and the socket has no association, begins one.
+/// Ensures that a one-to-one socket has an association that is up. Waits while the association is being set up, unless the call
+/// must not wait. If the socket has no association and the program names an address, begins an association.
 ///
 /// # Errors
 /// `EAGAIN` if the call must not wait; `EPIPE` without an association and an address; the errors of connect(2).
@@ -97,14 +97,15 @@ fn must_take_messages(fd: c_int, given: &Given, is_nonblocking_call: bool) -> Ou
     Ok(())
 }
 
-/// Waits until the association that a message has begun is up, as Linux does. Without this wait, a program could close its socket too
-/// early. The result of the wait does not matter, because the message is sent already.
+/// Waits until the association that a message has begun is up, as Linux does. Without this wait, a program could close its socket
+/// before the association is up. The result of the wait is ignored, because the message was already sent to the server.
 fn wait_for_peer(fd: c_int, given: &Given) {
     let Some(address) = given.peer.address.filter(|_| given.header.association == 0) else { return };
     if given.header.sinfo_flags & (sinfo::EOF | sinfo::ABORT | sinfo::SENDALL) != 0 {
         return;
     }
-    // The table stores the association under a hash of the address in place of the identifier. Identifiers are much lower numbers.
+    // The table stores this association under a hash of the peer's address, because its identifier is unknown. The hash cannot
+    // equal an identifier, because identifiers are lower numbers.
     let place = table::hash(fd, address.as_bytes());
     if table::association_streams(fd, place).is_none() {
         let errno = crate::errno();
@@ -178,9 +179,9 @@ fn has_association(fd: c_int, given: &Given) -> Outcome<()> {
 /// Checks that a message of `length` bytes fits into one packet.
 ///
 /// # Errors
-/// `EMSGSIZE` for a message that would have to be fragmented.
+/// `EMSGSIZE` for a message that needs more than one packet.
 fn fits_one_packet(fd: c_int, given: &Given, length: usize) -> Outcome<()> {
-    /// Length of the headers in a packet, in bytes: of DATA, SCTP's common header, IPv4 and UDP.
+    /// Length of a packet's headers in bytes: the header of a DATA chunk, SCTP's common header, and the headers of IPv4 and UDP.
     const HEADERS: usize = 16 + 12 + 20 + 8;
     let mut value = [0; STATUS];
     let limit = match (&given.peer.address, given.header.association) {
@@ -208,11 +209,11 @@ fn u32_at(bytes: &[u8], at: usize) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
-/// Length of `struct sctp_status` in bytes, and the state `SCTP_ESTABLISHED` in it.
+/// Length of `struct sctp_status` in bytes, and the value `SCTP_ESTABLISHED` of the state in this structure.
 const STATUS: usize = 176;
 const ESTABLISHED: u8 = 4;
 
-/// Sends one message of `length` bytes, with flags of send(2). Returns the bytes sent. `EPIPE` raises no signal.
+/// Sends one message of `length` bytes, with flags of send(2). Returns the number of bytes sent. `EPIPE` raises no signal.
 ///
 /// # Errors
 /// The errors of send(2).
@@ -224,7 +225,7 @@ pub unsafe fn send_bytes(fd: c_int, buffer: *const c_void, length: size_t, flags
     transmit(fd, &[part], &Given::nothing(), flags)
 }
 
-/// Sends one message from `count` buffers, as writev(2) does. Returns the bytes sent. `EPIPE` raises no signal.
+/// Sends one message from `count` buffers, as writev(2) does. Returns the number of bytes sent. `EPIPE` raises no signal.
 ///
 /// # Errors
 /// The errors of writev(2).
@@ -237,7 +238,8 @@ pub unsafe fn send_parts(fd: c_int, parts: *const iovec, count: c_int) -> Outcom
     parts.and_then(|parts| transmit(fd, parts, &Given::nothing(), 0))
 }
 
-/// Sends one message of `length` bytes to an address of `size` bytes, as sendto(2) does. Returns the bytes sent. `EPIPE` raises no signal.
+/// Sends one message of `length` bytes to an address of `size` bytes, as sendto(2) does. Returns the number of bytes sent. `EPIPE`
+/// raises no signal.
 ///
 /// # Errors
 /// The errors of sendto(2).
@@ -258,8 +260,8 @@ pub unsafe fn send_to(
     given.and_then(|given| transmit(fd, &[part], &given, flags))
 }
 
-/// Returns the peer that a program names. On a connected one-to-one socket, only checks that the address is its peer's, and returns no
-/// address.
+/// Returns the peer that a program names. On a connected one-to-one socket, checks that the address belongs to the socket's peer,
+/// and returns no address.
 ///
 /// # Errors
 /// `EADDRNOTAVAIL` for an address of another peer; `EFAULT` or `EINVAL` for an invalid address.
@@ -285,14 +287,15 @@ unsafe fn peer_of(fd: c_int, address: *const sockaddr, length: socklen_t) -> Out
 /// Checks that an address belongs to the peer of a connected socket.
 ///
 /// # Errors
-/// `EADDRNOTAVAIL` if it does not.
+/// `EADDRNOTAVAIL` if the address belongs to no path of this peer.
 fn is_of_peer(fd: c_int, address: &SockAddr) -> Outcome<()> {
     /// Length of the fields before the addresses of `struct sctp_getaddrs`, in bytes: the identifier and the number of addresses.
     const HEAD: usize = 8;
     let wanted = read_addresses(address.as_bytes()).next();
     let is_wanted = |bytes: &[u8]| read_addresses(bytes).any(|address| Some(address) == wanted);
     if crate::address::peer(fd).is_none_or(|(bytes, length)| is_wanted(&bytes[..length])) {
-        // The first address of the peer is the wanted one. Without an association, the send itself fails.
+        // Either the address is the peer's first address, or the socket has no association. Without an association, the send itself
+        // fails later.
         return Ok(());
     }
     let mut all = [0; HEAD + 64 * SOCKADDR_MAX];
@@ -303,7 +306,7 @@ fn is_of_peer(fd: c_int, address: &SockAddr) -> Outcome<()> {
     if is_wanted(told) { Ok(()) } else { Err(libc::EADDRNOTAVAIL) }
 }
 
-/// Sends one message with its ancillary data, with flags of sendmsg(2). Returns the bytes sent. `EPIPE` raises no signal.
+/// Sends one message with its ancillary data, with flags of sendmsg(2). Returns the number of bytes sent. `EPIPE` raises no signal.
 ///
 /// # Errors
 /// The errors of sendmsg(2).

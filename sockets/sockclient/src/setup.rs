@@ -16,7 +16,7 @@ use crate::{Outcome, address, errno, outcome, real};
 /// Longest option value that is passed to the server, in bytes.
 const OPTION_MAX: usize = 16 << 10;
 
-/// Options of `SOL_SOCKET` that the server implements. The kernel's `AF_UNIX` socket implements the others.
+/// Options of `SOL_SOCKET` that the server implements. The kernel's `AF_UNIX` socket implements all other options.
 const OF_SERVER: [c_int; 11] = [
     libc::SO_ERROR,
     libc::SO_DOMAIN,
@@ -31,8 +31,8 @@ const OF_SERVER: [c_int; 11] = [
     libc::SO_DONTROUTE,
 ];
 
-/// Reports whether a new socket of this domain, type and protocol becomes an sctpify socket. The protocol must be SCTP, and the program
-/// must have the name of a server.
+/// Reports whether a new socket of this domain, type and protocol becomes an sctpify socket. The protocol must be SCTP, or 0 with
+/// the type `SOCK_SEQPACKET`. The program must also know the name of a server.
 pub fn is_served(domain: c_int, kind: c_int, protocol: c_int) -> bool {
     let style = style(kind);
     let is_inet = matches!(domain, libc::AF_INET | libc::AF_INET6);
@@ -54,7 +54,7 @@ fn style(kind: c_int) -> c_int {
 pub fn open(domain: c_int, kind: c_int) -> Outcome<c_int> {
     let style = style(kind);
     ask(Operation::Socket, (domain, style), &[], None, &mut []).and_then(|reply| {
-        // The kernel has dropped the descriptor if the process has too many.
+        // If the process has too many descriptors, the kernel has dropped the new descriptor.
         let fd = lowest(reply.descriptor.ok_or(libc::EMFILE)?);
         set_flags(fd, kind & libc::SOCK_CLOEXEC != 0, kind & libc::SOCK_NONBLOCK != 0);
         table::add(fd, if style == libc::SOCK_SEQPACKET { bit::MANY } else { 0 });
@@ -62,8 +62,8 @@ pub fn open(domain: c_int, kind: c_int) -> Outcome<c_int> {
     })
 }
 
-/// Moves a new descriptor to the lowest free number, as POSIX requires. The connection to the server had this number when the descriptor
-/// arrived.
+/// Moves a new descriptor to the lowest free number, as POSIX requires. When the descriptor arrived, the connection to the server
+/// still used this number.
 fn lowest(fd: c_int) -> c_int {
     // SAFETY: the call takes no pointers.
     let copy = unsafe { real::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0) };
@@ -75,7 +75,7 @@ fn lowest(fd: c_int) -> c_int {
     kept
 }
 
-/// Sets the flags of a new descriptor. Until then, the descriptor is closed on `exec`, and its calls block.
+/// Sets the flags of a new descriptor. A descriptor from the server is close-on-exec and blocking at first.
 fn set_flags(fd: c_int, is_cloexec: bool, is_nonblocking: bool) {
     // SAFETY: the calls take no pointers.
     unsafe {
@@ -157,7 +157,7 @@ pub unsafe fn connect(fd: c_int, address: *const sockaddr, length: socklen_t) ->
 /// # Errors
 /// The errors of connect(2). If the error is `EINPROGRESS`, `begun` is the association's identifier.
 pub(crate) fn connect_to(fd: c_int, packed: &[u8], begun: &mut c_int) -> Outcome<c_int> {
-    // If the call may wait, the server answers when the attempt has ended. Otherwise it answers at once.
+    // If the call may wait, the server answers only when the attempt has ended. Otherwise the server answers at once.
     let waits = c_int::from(!is_nonblocking(fd));
     let reply = ask(Operation::Connect, (waits, 0), packed, Some(fd), &mut [])?;
     *begun = reply.value;
@@ -167,7 +167,7 @@ pub(crate) fn connect_to(fd: c_int, packed: &[u8], begun: &mut c_int) -> Outcome
     if reply.is_in_progress { Err(libc::EINPROGRESS) } else { Ok(reply.value) }
 }
 
-/// Returns the socket's error, and clears it (`SO_ERROR`).
+/// Returns the socket's pending error, and clears the error (`SO_ERROR`).
 pub(crate) fn pending_error(fd: c_int) -> Outcome<c_int> {
     let mut value = [0; 4];
     ask(Operation::GetOption, (SOL_SOCKET, SO_ERROR), &[0; 4], Some(fd), &mut value)?;
@@ -211,7 +211,7 @@ pub(crate) fn milliseconds(fd: c_int, name: c_int) -> c_int {
     c_int::try_from(milliseconds).unwrap_or(c_int::MAX)
 }
 
-/// Accepts an association, and copies its peer's address to `address`, as accept4(2) does. Returns the new socket's descriptor.
+/// Accepts an association, and copies the peer's address to `address`, as accept4(2) does. Returns the new socket's descriptor.
 ///
 /// # Errors
 /// The errors of accept4(2).
@@ -281,7 +281,8 @@ pub(crate) fn accept_one(fd: c_int, flags: c_int) -> Outcome<c_int> {
     let told = DataHeader::new(Kind::Filling).to_bytes();
     let mut parts = Parts::new(part(&told), &[])?;
     let message = parts.message();
-    // SAFETY: all pointers are valid during the call. An error does not matter, because the program's next call also detects the end.
+    // SAFETY: all pointers are valid during the call. An error is ignored: it means that the association or the server has ended,
+    // which the program's next call also detects.
     unsafe { real::sendmsg(accepted, &raw const message, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT) };
     Ok(accepted)
 }
@@ -327,7 +328,7 @@ pub unsafe fn name(
     Ok(0)
 }
 
-/// Reports whether the server implements an option. The kernel's `AF_UNIX` socket implements the others.
+/// Reports whether the server implements an option. The kernel's `AF_UNIX` socket implements all other options.
 pub fn is_of_server(level: c_int, name: c_int) -> bool {
     level != SOL_SOCKET || OF_SERVER.contains(&name)
 }
@@ -351,8 +352,8 @@ pub unsafe fn setsockopt(
         // SAFETY: the caller fulfils this function's requirements.
         outcome(unsafe { real::setsockopt(fd, level, name, value, length) } as isize)?;
         if name == libc::SO_SNDBUF {
-            // A socket that cannot send yet must not become writable, so the server fills its larger buffer again. An error does not
-            // matter, because it means that the server has ended.
+            // A larger send buffer must not make a socket writable before the socket can send. The server therefore fills the
+            // enlarged buffer again. An error is ignored, because it means that the server has ended.
             let _ = tell(fd, Operation::SetOption, (level, name), &[]);
         }
         return Ok(0);
@@ -385,14 +386,14 @@ fn set_option(fd: c_int, level: c_int, name: c_int, value: &[u8]) -> Outcome<c_i
         (SOL_SCTP, option::CONNECTX) => connect_to(fd, value, &mut 0),
         (SOL_SCTP, option::CONNECTX_OLD) => connect_to(fd, value, &mut 0).map(|_| 0),
         (SOL_SCTP, option::DISABLE_FRAGMENTS) => set_switch(fd, name, value, bit::UNFRAGMENTED),
-        // These options also apply to messages that wait already, so the library itself observes them.
+        // These options also apply to messages that already wait in the socket, so the library itself implements them.
         (SOL_SCTP, option::RECVRCVINFO) => set_switch(fd, name, value, bit::WANTS_RCVINFO),
         (SOL_SCTP, option::RECVNXTINFO) => set_switch(fd, name, value, bit::WANTS_NXTINFO),
         _ => tell(fd, Operation::SetOption, (level, name), value),
     }
 }
 
-/// Sets an option of one `int`, and sets or clears these bits of the table accordingly.
+/// Sets an option whose value is one `int`. Sets `bits` in the table if the value is not 0, and clears them otherwise.
 fn set_switch(fd: c_int, name: c_int, value: &[u8], bits: u16) -> Outcome<c_int> {
     let done = tell(fd, Operation::SetOption, (SOL_SCTP, name), value)?;
     let is_on = value.iter().take(4).any(|byte| *byte != 0);
@@ -472,7 +473,7 @@ pub(crate) unsafe fn get_option(
     Ok(0)
 }
 
-/// `struct sctp_peeloff_flags`. `struct sctp_peeloff` is the same without the flags.
+/// `struct sctp_peeloff_flags`. `struct sctp_peeloff` has the same fields except the flags.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct PeelOff {
@@ -494,7 +495,8 @@ pub(crate) unsafe fn peel_off(fd: c_int, name: c_int, value: *mut c_void, room: 
     let mut wanted = PeelOff { id: 0, descriptor: 0, flags: 0 };
     // SAFETY: the program's buffer and the structure have at least this length.
     unsafe { core::ptr::copy_nonoverlapping(value.cast::<u8>(), (&raw mut wanted).cast(), length) };
-    // The server removes all unread messages from the socket's queue, and puts back the messages of other associations.
+    // The server removes all unread messages from the socket's queue, and puts back the messages of other associations. The lock
+    // prevents other threads from receiving during this time.
     let _lock = table::lock(fd);
     let partial = first_is_partial(fd);
     let asked = ask(Operation::PeelOff, (wanted.id, 0), &[], Some(fd), &mut []);
@@ -520,8 +522,8 @@ pub(crate) unsafe fn peel_off(fd: c_int, name: c_int, value: *mut c_void, room: 
     Ok(peeled)
 }
 
-/// If the first message of a one-to-many socket was read in part, returns the bytes read so far and the association's identifier. Resets
-/// the position, so the whole message counts as unread.
+/// If the first message of a one-to-many socket was read in part, returns the number of bytes read and the association's
+/// identifier. Resets `SO_PEEK_OFF`, so the whole message counts as unread.
 fn first_is_partial(fd: c_int) -> Option<(usize, c_int)> {
     let read = peek_offset(fd).filter(|read| *read > DATA_HEADER + PEER_LENGTH)?;
     set_peek_offset(fd, -1);
@@ -553,7 +555,7 @@ unsafe fn connectx3(fd: c_int, value: *mut c_void, room: usize, length: *mut soc
     // SAFETY: the program guarantees that the list has this length.
     let mut id = 0;
     let connected = connect_to(fd, unsafe { bytes_of(list.addresses, bytes) }?, &mut id);
-    // The identifier is known before the association is up.
+    // The server returns the identifier even if the association is not up yet.
     if id != 0 && matches!(connected, Ok(_) | Err(libc::EINPROGRESS)) {
         // SAFETY: the caller fulfils this function's requirements.
         unsafe {

@@ -1,7 +1,8 @@
-//! Table of the descriptors that are sctpify's sockets, with the findings of earlier calls.
+//! Table of the process's descriptors: which of them are sctpify's sockets, and what earlier calls have found out about these
+//! sockets.
 //!
-//! The table is a cache. If an entry is 0, the kernel is asked for the socket's name, which identifies an sctpify socket. A forked child
-//! begins with a copy of the table. After `exec`, the table is empty.
+//! The table is a cache. If an entry is 0, the descriptor's name in the kernel shows whether the descriptor is an sctpify socket. A
+//! forked child begins with a copy of the table. After `exec`, the table is empty.
 
 use core::ffi::c_int;
 use core::mem::{MaybeUninit, offset_of};
@@ -12,11 +13,11 @@ use sockproto::{DATA_HEADER, MANY_NAME_PREFIX, PEER_LENGTH, SOCKET_NAME_PREFIX, 
 
 use crate::real;
 
-/// Number of descriptors in the table. For higher descriptors, the kernel is asked at each call.
+/// Number of descriptors in the table. For a higher descriptor, each call reads the name from the kernel.
 pub const REMEMBERED: usize = 65_536;
-/// Attempts to take a descriptor's lock before its holder is checked for existence.
+/// Number of attempts to take a descriptor's lock before the caller checks that the holder of the lock still exists.
 const LOCK_ATTEMPTS: usize = 1000;
-/// ID of the thread that holds each descriptor's lock for reading; 0: none.
+/// For each descriptor, the ID of the thread that holds the lock for reading; 0: no thread.
 static READERS: [AtomicI32; REMEMBERED] = [const { AtomicI32::new(0) }; REMEMBERED];
 
 /// Bits of an entry.
@@ -29,9 +30,10 @@ pub(crate) mod bit {
     pub(crate) const LISTENING: u16 = 4;
     /// A part of the socket's first message was read. `SO_PEEK_OFF` is the position.
     pub(crate) const PARTIAL: u16 = 8;
-    /// The socket is or was connected. A one-to-many socket with this bit listens, or has or had an association.
+    /// The socket is or was connected. On a one-to-many socket, the bit means that the socket listens, or that it has or had an
+    /// association.
     pub(crate) const CONNECTED: u16 = 16;
-    /// The end of the server has been reported to the program.
+    /// A call has reported to the program that the server has ended.
     pub(crate) const DEAD: u16 = 32;
     /// The program has shut the socket down for reading.
     pub(crate) const READ_OVER: u16 = 64;
@@ -39,9 +41,9 @@ pub(crate) mod bit {
     pub(crate) const MANY: u16 = 128;
     /// The program forbids fragmentation of messages (`SCTP_DISABLE_FRAGMENTS`).
     pub(crate) const UNFRAGMENTED: u16 = 256;
-    /// The program has requested `SCTP_RCVINFO` with each message.
+    /// The program has requested the ancillary data `SCTP_RCVINFO` with each message.
     pub(crate) const WANTS_RCVINFO: u16 = 512;
-    /// The program has requested `SCTP_NXTINFO` with each message.
+    /// The program has requested the ancillary data `SCTP_NXTINFO` with each message.
     pub(crate) const WANTS_NXTINFO: u16 = 1024;
     /// The descriptor is a copy of another process's descriptor. Calls on it must not wait.
     pub(crate) const ON_BEHALF: u16 = 2048;
@@ -131,18 +133,20 @@ pub(crate) fn add(fd: c_int, bits: u16) {
     }
 }
 
-/// The kind of a socket, and the findings of earlier calls about it. They apply to all descriptors of the socket.
+/// Facts about a socket: its kind, and what earlier calls have found out about it. The facts apply to all descriptors of the
+/// socket.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Facts {
     bits: u16,
     streams: u16,
     peer: Option<SockAddr>,
-    /// Number that distinguishes sockets which have the same descriptor number one after another.
+    /// Number of the socket among the sockets that have had the same descriptor number.
     generation: u16,
 }
 
 impl Facts {
-    /// Sets a number that identifies the socket in place of its descriptor.
+    /// Sets a number that identifies the socket in the cache of associations. The number replaces the descriptor, which is only a
+    /// copy.
     pub fn numbered(self, generation: u16) -> Facts {
         Facts { generation, ..self }
     }
@@ -175,7 +179,7 @@ pub fn take(fd: c_int) -> Facts {
     facts
 }
 
-/// Removes a descriptor from the table, because its number refers to another file now or soon.
+/// Removes a descriptor from the table. Callers use this function when the number refers to another file, or soon will.
 pub fn forget(fd: c_int) {
     if let Some(entry) = entry(fd) {
         entry.store(0, Ordering::Relaxed);
@@ -225,8 +229,9 @@ pub(crate) struct Lock(Option<&'static AtomicI32>);
 
 /// Takes the lock of a descriptor, and waits while another thread holds it.
 ///
-/// If the same thread holds the lock, a signal has interrupted it, and the call continues without the lock. If the holder does not exist,
-/// the holder was a thread of the process that forked this one. The call then takes over the lock.
+/// If the calling thread already holds the lock, the call comes from a signal handler and continues without the lock. If the holder
+/// does not exist in this process, it was a thread of the parent process before fork(2). In this case, the caller takes over the
+/// lock.
 pub(crate) fn lock(fd: c_int) -> Lock {
     let Some(reader) = usize::try_from(fd).ok().and_then(|index| READERS.get(index)) else {
         return Lock(None);
@@ -273,12 +278,13 @@ impl Drop for Lock {
 
 /// Number of places in the cache of one-to-many sockets' associations. A hash of socket and identifier selects the place.
 const ASSOCIATIONS: usize = 4096;
-/// Time after which a cached association is no longer valid, in seconds.
+/// Greatest age of a valid cached association, as a difference of whole seconds.
 const ASSOCIATION_LIFE: u32 = 1;
-/// Cached associations: the socket in 16 bits, the identifier in 32 bits, and the number of outbound streams in 16 bits. The socket is its
-/// descriptor, or the number of [`Facts::numbered`] if the descriptor is a copy of another process's.
+/// Cached associations: the socket's number in 16 bits, the association's identifier in 32 bits, and the number of outbound streams
+/// in 16 bits. The socket's number is its descriptor, or the number of [`Facts::numbered`] if the descriptor is a copy of another
+/// process's descriptor.
 static KNOWN_ASSOCIATIONS: [AtomicU64; ASSOCIATIONS] = [const { AtomicU64::new(0) }; ASSOCIATIONS];
-/// Time at which each cached association was last known to exist, in seconds of [`seconds`].
+/// For each place, the time at which the cached association was last known to exist, in seconds of the clock [`seconds`].
 static ASKED_AT: [AtomicU32; ASSOCIATIONS] = [const { AtomicU32::new(0) }; ASSOCIATIONS];
 
 fn place_of(fd: c_int, id: c_int) -> Option<(usize, u64)> {
@@ -291,14 +297,15 @@ fn place_of(fd: c_int, id: c_int) -> Option<(usize, u64)> {
     Some((usize::try_from(mixed >> 52).ok()? % ASSOCIATIONS, u64::from(socket) << 48 | u64::from(id) << 16))
 }
 
-/// Number of sockets that each descriptor number has referred to, or the number of [`Facts::numbered`].
+/// For each descriptor, the number of sockets that have had this descriptor, or the number of [`Facts::numbered`].
 static GENERATIONS: [AtomicU16; REMEMBERED] = [const { AtomicU16::new(0) }; REMEMBERED];
 
 fn generation(fd: c_int) -> Option<&'static AtomicU16> {
     GENERATIONS.get(usize::try_from(fd).ok()?)
 }
 
-/// Returns a hash of an address and this socket. The hash is at least 2^30. Identifiers of associations are lower in practice.
+/// Returns a hash of an address and this socket. The hash is 2^30 or higher, so it differs from identifiers of associations, which
+/// are lower in practice.
 pub(crate) fn hash(fd: c_int, address: &[u8]) -> c_int {
     let generation = generation(fd).map_or(0, |generation| generation.load(Ordering::Relaxed));
     let bytes = generation.to_ne_bytes().into_iter().chain(address.iter().copied());

@@ -8,7 +8,8 @@ use sctp::{AbortCause, AssociationId, Endpoint, Event, IncomingInit, InitDecisio
 use crate::socket::{Socket, State, Style};
 use crate::{Errno, Output, SocketKey, Sockets};
 
-/// Limit on a listener's associations that wait for `accept`: the default of Linux's `net.core.somaxconn`.
+/// Limit on the number of a listener's associations that wait for `accept`. The value is the default of Linux's
+/// `net.core.somaxconn`.
 const ACCEPTED_MAX: usize = 4096;
 
 impl Sockets {
@@ -23,7 +24,7 @@ impl Sockets {
             State::Over(_) => return Err(libc::EINVAL),
         }
         self.bind_any(key)?;
-        // A negative backlog means the greatest one, as in Linux.
+        // As in Linux, a negative backlog means the greatest backlog.
         let backlog = usize::try_from(backlog).unwrap_or(ACCEPTED_MAX).min(ACCEPTED_MAX);
         self.get_mut(key)?.state = if backlog == 0 { State::Idle } else { State::Listening { backlog } };
         Ok(())
@@ -49,14 +50,14 @@ impl Sockets {
             let State::Listening { .. } = socket.state else { return None };
             (is_bound && socket.takes(route.local)).then_some((*key, socket))
         };
-        // A socket bound to the address precedes one bound to all addresses. An IPv4 socket precedes an IPv6 socket that also accepts IPv4
-        // peers.
+        // A socket bound to the address precedes a socket bound to all addresses. An IPv4 socket precedes an IPv6 socket that also
+        // accepts IPv4 peers.
         let mut all: Vec<_> = self.ports.holders(port).iter().filter_map(listens).collect();
         all.sort_by_key(|(_, socket)| (socket.bound.is_empty(), socket.family != crate::Family::V4));
         all.into_iter().next()
     }
 
-    /// Accepts or refuses an association whose peer has returned its cookie.
+    /// Accepts or refuses an association after the peer has returned the cookie (COOKIE ECHO).
     pub(crate) fn on_incoming(
         &mut self,
         now: Time,
@@ -72,8 +73,8 @@ impl Sockets {
         let uid = socket.uid;
         let under_way = self.accepting.values().filter(|of| **of == listener).count();
         let of_user = self.of_user(uid);
-        // The program does not accept associations of a one-to-many socket, so only those that are being set up count. Incoming
-        // associations leave a quarter of the user's sockets free, so peers cannot take them all.
+        // The associations of a one-to-many socket do not wait for `accept`, so the backlog does not limit them. The server accepts
+        // them only while the user has fewer sockets than three quarters of the user's limit, so peers cannot use up this limit.
         let of_user_max = self.config.sockets_per_user;
         let (backlog, of_user_max) = match socket.style {
             Style::OneToMany => (ACCEPTED_MAX, of_user_max - of_user_max / 4),
@@ -87,7 +88,7 @@ impl Sockets {
         engine.accept(now, id);
     }
 
-    /// Creates the socket of a listener's association that is up.
+    /// Creates the socket of an association that a listener has accepted and that is now up.
     pub(crate) fn on_accepted(
         &mut self,
         now: Time,

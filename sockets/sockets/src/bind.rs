@@ -9,10 +9,11 @@ use sockproto::{AddressError, read_addresses};
 use crate::socket::State;
 use crate::{Caller, Errno, SocketKey, Sockets};
 
-/// Range of ports for sockets without a requested port: Linux's default range.
+/// Range of ephemeral ports, for sockets that request no port. The range is Linux's default.
 const EPHEMERAL: RangeInclusive<u16> = 32_768..=60_999;
 
-/// Limit on the addresses of one call, and of one socket. INIT lists all addresses, and must fit into a packet.
+/// Limit on the number of addresses in one call, and of one socket. The limit is needed because INIT lists all addresses and must
+/// fit into a packet.
 pub(crate) const ADDRESSES_MAX: usize = 32;
 
 /// The sockets that hold each port.
@@ -87,8 +88,8 @@ impl Sockets {
     ///
     /// # Errors
     /// - The errors of [`bind`](Self::bind).
-    /// - `EINVAL` for another port than the bound one, and for too many addresses.
-    /// - `EOPNOTSUPP` if the socket has or had an association, whose addresses cannot change.
+    /// - `EINVAL` for a port that differs from the bound port, and for too many addresses.
+    /// - `EOPNOTSUPP` if the socket has or had an association, because the addresses of an association cannot change.
     pub fn bind_add(&mut self, key: SocketKey, packed: &[u8], caller: Caller) -> Result<(), Errno> {
         let Some(bound_port) = self.get(key)?.port else { return self.bind(key, packed, caller) };
         let wanted = addresses_of(packed)?;
@@ -176,8 +177,8 @@ impl Sockets {
         Ok(())
     }
 
-    /// Returns the sockets that hold the port of a packed list of addresses. If the list has no port, returns those that hold the port of
-    /// the socket `key`.
+    /// Returns the sockets that hold the port of a packed list of addresses. If the list has no port, returns the sockets that hold
+    /// the port of the socket `key`.
     pub fn holders_of_port(&self, key: SocketKey, addresses: &[u8]) -> Vec<SocketKey> {
         let own = self.get(key).ok().and_then(|socket| socket.port);
         let listed = addresses_of(addresses).ok().and_then(|all| one_port(&all).ok());

@@ -60,7 +60,7 @@ impl Sockets {
             return Err(libc::EINVAL);
         }
         if remote_port == 0 {
-            // In Linux, the peer refuses the association.
+            // In Linux, the peer refuses an association with port 0, so the error is the same.
             return Err(libc::ECONNREFUSED);
         }
         if peers.iter().any(|peer| peer.port() != remote_port || !socket.takes(peer.ip())) {
@@ -82,7 +82,7 @@ impl Sockets {
         })
     }
 
-    /// Returns the routes of INIT: one to each address of the peer over each carrier.
+    /// Returns the routes on which INIT is sent: one route for each address of the peer and each carrier.
     fn routes_to(&self, socket: &Socket, peers: &[SocketAddr], network: &mut dyn Network) -> Vec<Route> {
         let peer_port = socket.options.udp_port().unwrap_or(self.config.peer_udp_port);
         let udp = self.config.over_udp.then_some(Carrier::Udp { peer_port });
@@ -101,8 +101,9 @@ impl Sockets {
         routes
     }
 
-    /// Returns the addresses to announce to a peer: the bound addresses, or all addresses of the host that suit the socket. A peer on a
-    /// loopback address learns only that address, because further paths on one host are of no use.
+    /// Returns the addresses to announce to a peer: the bound addresses, or all addresses of the host that suit the socket. If the
+    /// peer's address is a loopback address, returns only this address, because both ends are on one host and further paths are
+    /// useless.
     pub(crate) fn announced(&self, socket: &Socket, peer: IpAddr) -> Vec<IpAddr> {
         if !socket.bound.is_empty() {
             return socket.bound.clone();

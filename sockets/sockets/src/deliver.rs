@@ -1,4 +1,5 @@
-//! Deliveries to the program. Their order is: earlier notifications, messages, later notifications, the end of the association.
+//! Deliveries to the program. A socket delivers in this order: notifications in `before`, messages, notifications in `after`, the
+//! end of the association.
 
 use base::Time;
 use bytes::Bytes;
@@ -21,7 +22,7 @@ pub(crate) enum End {
 /// A message for a program, or a part of one.
 #[derive(Clone, Debug)]
 pub struct Delivery {
-    /// Header with the kind, the stream and so on.
+    /// Header, with the kind and the stream.
     pub header: DataHeader,
     /// The peer's address; `None` on a one-to-one socket.
     pub peer: Option<SockAddr>,
@@ -30,8 +31,8 @@ pub struct Delivery {
 }
 
 impl Sockets {
-    /// Takes the next delivery for the program, if one is ready. After [`Kind::Ended`] and [`Kind::Failed`], the program can send nothing
-    /// more.
+    /// Takes the next delivery for the program, if a delivery is ready. After [`Kind::Ended`] or [`Kind::Failed`], the program
+    /// cannot send any further message.
     pub fn next(&mut self, now: Time, engine: &mut Endpoint, key: SocketKey) -> Option<Delivery> {
         if self.is_one_to_many(key) {
             return self.next_of_many(now, engine, key);
@@ -60,7 +61,8 @@ impl Sockets {
         };
         while let Some(message) = association.and_then(|association| engine.recv(now, association)) {
             socket.is_in_message = !message.end;
-            // The last part of an abandoned message has no bytes. It only ends the record.
+            // If the sender has abandoned a message after some parts, the engine ends the message with an empty part. The program
+            // does not get the empty part.
             if !message.is_empty() {
                 let header = socket.header_of(&message);
                 return Some(socket.part(header, message.into_bytes()));
@@ -74,7 +76,7 @@ impl Sockets {
         let header = match end {
             End::Orderly => DataHeader::new(Kind::Ended),
             End::Failed(error) => {
-                // The program gets the error once. Afterwards its socket behaves like one without an association.
+                // The program gets the error once. Later calls get ENOTCONN, like calls on a socket without an association.
                 socket.end = (error != libc::ENOTCONN).then_some(End::Failed(libc::ENOTCONN));
                 DataHeader { context: error.cast_unsigned(), ..DataHeader::new(Kind::Failed) }
             }

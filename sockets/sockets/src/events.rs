@@ -39,7 +39,8 @@ impl Sockets {
         match event {
             Event::Established { .. } => self.on_connected(now, engine, key, event),
             Event::Readable if self.has_program(key) => self.announce_readable(key),
-            // No program reads this socket. The peer's data is discarded, so the end of the association can follow it.
+            // No program reads this socket. The peer's data is discarded, because the association can end only after all data has
+            // been read.
             Event::Readable => while engine.recv(now, association).is_some() {},
             Event::Writable => {
                 self.send_waiting(now, engine, key);
@@ -78,7 +79,7 @@ impl Sockets {
         self.get(key).is_ok_and(|socket| socket.has_program)
     }
 
-    /// Queues the notification that `note` returns, if the program wants it and its queue has room.
+    /// Queues the notification that `note` returns, if the program still has the socket and the queue of notifications has room.
     fn notify(&mut self, key: SocketKey, note: impl FnOnce(&crate::socket::Socket) -> Option<Vec<u8>>) {
         let Ok(socket) = self.get_mut(key) else { return };
         if let Some(note) = note(socket).filter(|_| socket.has_program && socket.before.len() < NOTES_MAX) {
@@ -96,7 +97,7 @@ impl Sockets {
         self.on_up(now, engine, key, event);
     }
 
-    /// Announces the end of an attempt to connect, with its error or 0.
+    /// Announces the end of an attempt to connect. `error` is the error number of the attempt, or 0.
     fn settled(&mut self, key: SocketKey, error: i32) {
         let Ok(socket) = self.get_mut(key) else { return };
         let output = match socket.style {
@@ -109,7 +110,8 @@ impl Sockets {
         self.outputs.push_back(output);
     }
 
-    /// Handles an association that is up: records the agreed parameters, queues notifications, and sends the messages that wait.
+    /// Handles an association that has just come up: records the agreed parameters, queues notifications, and sends the waiting
+    /// messages.
     pub(crate) fn on_up(&mut self, now: Time, engine: &mut Endpoint, key: SocketKey, event: &Event) {
         let Event::Established { route, adaptation, outbound_streams, inbound_streams } = event else {
             return;
@@ -147,7 +149,7 @@ impl Sockets {
             socket.before.extend(note);
             socket.note_unsent(now, engine, association);
             (socket.state, socket.end) = match is_member {
-                // The member is removed after the program has read its notifications.
+                // The member is removed after the program has read the member's notifications.
                 true => (State::Over(None), Some(End::Orderly)),
                 false => (State::Idle, None),
             };
@@ -159,7 +161,8 @@ impl Sockets {
         }
         let (change, end) = match reason {
             CloseReason::Graceful if socket.is_peer_closed => (kind::SHUTDOWN_COMP, End::Orderly),
-            // Only the program has ended the association.
+            // The peer has not shut down, so this host began the shutdown. A later receive fails as on a socket without an
+            // association.
             CloseReason::Graceful => (kind::SHUTDOWN_COMP, End::Failed(libc::ENOTCONN)),
             CloseReason::PeerAborted(_) | CloseReason::Aborted(_) | CloseReason::Restarted => {
                 (kind::COMM_LOST, End::Failed(libc::ECONNRESET))
@@ -185,7 +188,7 @@ impl Sockets {
     }
 }
 
-/// Limit on the notifications that wait for the program.
+/// Limit on the notifications in each of a socket's two queues.
 pub(crate) const NOTES_MAX: usize = 256;
 
 /// Returns the error number for an attempt to connect that ended for this reason.

@@ -1,11 +1,11 @@
 //! The state of programs' SCTP sockets (RFC 6458) over the engine.
 //!
-//! Sockets are of the one-to-one or the one-to-many style. Programs' system calls become calls of [`Sockets`], and the engine's events
-//! become [`Output`]s. [`Sockets::next`] returns the messages for a program. Errors are Linux's error numbers (errno(3)), because programs
-//! compare them.
+//! Sockets are of the one-to-one or the one-to-many style. The caller translates programs' system calls into calls of [`Sockets`].
+//! [`Sockets`] translates the engine's events into [`Output`]s. [`Sockets::next`] returns the messages for a program. Errors are
+//! Linux's error numbers (errno(3)), because programs compare them.
 //!
-//! This crate makes no system calls, and has no clock or threads. The sockets of two hosts, each with an engine, thus run in virtual time.
-//! Begin with [`Sockets::open`].
+//! This crate makes no system calls, and has no clock or threads. A test can therefore run the sockets and the engines of two hosts
+//! in virtual time. Begin with [`Sockets::open`].
 
 #![forbid(unsafe_code)]
 
@@ -47,14 +47,16 @@ pub const ADAPTATION: u32 = 0x7363_736b;
 /// An error number of Linux.
 pub type Errno = i32;
 
-/// Key of a socket. It is valid until the socket has been closed and its association has ended. Keys are used again.
+/// Key of a socket. The key is valid until the socket has been closed and the socket's association has ended. A later socket can
+/// get the same key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SocketKey(pub usize);
 
 /// A task for the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// The attempt to connect has ended. The socket must become writable, and its `SO_ERROR` is the result.
+    /// The attempt to connect has ended. The caller must make the socket writable. The socket's `SO_ERROR` is the result of the
+    /// attempt.
     Settled(SocketKey),
     /// A listener has a new association.
     Accepted {
@@ -78,9 +80,9 @@ pub enum Output {
     Readable(SocketKey),
     /// [`Sockets::send`] or [`Sockets::send_to`] may take a message that it refused as [`Sent::Full`].
     Writable(SocketKey),
-    /// The peer has shut down, or the association has ended. The caller must let the program send nothing more (`EPIPE`). While the socket
-    /// [takes messages](Sockets::takes_messages), the caller passes on the messages that the program has sent before, and then calls
-    /// [`Sockets::shut_down`].
+    /// The peer has shut down, or the association has ended. The caller must make every later send of the program fail (`EPIPE`).
+    /// While the socket [takes messages](Sockets::takes_messages), the caller passes on the messages that the program has already
+    /// sent. Then the caller calls [`Sockets::shut_down`].
     SendingOver(SocketKey),
     /// The peer of a one-to-many socket's association has shut down. The caller passes on the messages that the program has sent so far,
     /// and then calls [`Sockets::shut_down_one`].
@@ -95,7 +97,7 @@ pub enum Output {
 /// The outcome of sending a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sent {
-    /// The message was taken.
+    /// The engine or the socket's queue has taken the message.
     Taken,
     /// The send buffer is full. The caller must offer the message again after [`Output::Writable`].
     Full(Bytes),
@@ -115,15 +117,15 @@ pub struct Caller {
 /// Settings of the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// True if associations begin over UDP encapsulation (RFC 6951).
+    /// True if INITs are sent over UDP encapsulation (RFC 6951).
     pub over_udp: bool,
-    /// True if associations begin over IP, protocol 132. If both carriers are used, the first answer decides.
+    /// True if INITs are sent over IP, protocol 132. If INITs are sent over both carriers, the first answer selects the carrier.
     pub over_ip: bool,
-    /// UDP port of peers, unless the program sets `SCTP_REMOTE_UDP_ENCAPS_PORT`.
+    /// UDP port of peers, if the program does not set `SCTP_REMOTE_UDP_ENCAPS_PORT`.
     pub peer_udp_port: u16,
     /// Lowest port that needs no privilege (`net.ipv4.ip_unprivileged_port_start`).
     pub first_unprivileged_port: u16,
-    /// Limit on the sockets of one user.
+    /// Limit on the number of sockets of one user, including members of one-to-many sockets.
     pub sockets_per_user: usize,
 }
 
@@ -150,17 +152,17 @@ pub struct Sockets {
     sockets: Slab<Socket>,
     ports: Ports,
     by_association: BTreeMap<AssociationId, SocketKey>,
-    /// Associations that a listener has accepted and that are not up yet, with their listener.
+    /// Associations that are accepted but not up yet, with the listener that accepted each.
     accepting: BTreeMap<AssociationId, SocketKey>,
     /// Number of sockets of each user.
     by_user: BTreeMap<u32, usize>,
     /// The host's addresses without loopback and link-local ones.
     addresses: Vec<IpAddr>,
     outputs: VecDeque<Output>,
-    /// Times of the next check of each association that has a time limit (`SCTP_AUTOCLOSE`), with its member.
+    /// For each association with a time limit (`SCTP_AUTOCLOSE`): the time of the next check, and the member.
     autoclose_timers: BTreeSet<(Time, SocketKey)>,
     config: Config,
-    /// Identifier of the last association. The values 0 to 2 are reserved (RFC 6458 section 7.2).
+    /// Identifier that was assigned last. The values 0 to 2 are reserved (RFC 6458 section 7.2).
     last_id: i32,
 }
 
@@ -186,7 +188,7 @@ impl Sockets {
         self.addresses = addresses;
     }
 
-    /// Returns the number of sockets, including those whose association outlives the program.
+    /// Returns the number of sockets, including sockets that the program has closed and whose association has not ended.
     pub fn len(&self) -> usize {
         self.sockets.len()
     }
@@ -241,15 +243,16 @@ impl Sockets {
         self.sockets.get_mut(key.0).ok_or(libc::EBADF)
     }
 
-    /// Reports whether the socket takes messages of the program. A one-to-one socket takes them only while its association is up. A
-    /// one-to-many socket always takes them, because each message names its association.
+    /// Reports whether the socket takes messages from the program. A one-to-one socket takes messages only while its association is
+    /// up. A one-to-many socket always takes messages, because each message names its own association.
     pub fn takes_messages(&self, key: SocketKey) -> bool {
         self.get(key)
             .is_ok_and(|socket| matches!(socket.state, State::Up(_)) || socket.style == Style::OneToMany)
     }
 
-    /// Reports whether the socket's send buffer must be filled, which makes the socket not writable. A one-to-one socket needs this if it
-    /// has no association that is up and no error to report. If the result is true, the buffer counts as filled from now on.
+    /// Reports whether the caller must fill the socket's send buffer, because poll(2) must not report the socket as writable. The
+    /// buffer of a one-to-one socket must be filled if the socket has neither an established association nor an error to report. If
+    /// the result is true, the buffer counts as filled from now on.
     pub fn take_unfilled(&mut self, key: SocketKey) -> bool {
         let Ok(socket) = self.get_mut(key) else { return false };
         let is_unconnected = matches!(socket.state, State::Idle | State::Connecting(_));
@@ -264,7 +267,7 @@ impl Sockets {
         self.get(key).is_ok_and(|socket| socket.is_filled)
     }
 
-    /// Takes a message of a one-to-one socket's program for the peer.
+    /// Sends a message from the program of a one-to-one socket to the peer.
     pub fn send(
         &mut self,
         now: Time,
@@ -279,7 +282,7 @@ impl Sockets {
         }
     }
 
-    /// Passes a message of the program to the engine. The association must be up.
+    /// Passes a message of the program to the engine. Refuses the message if the association is not up.
     fn send_up(
         &mut self,
         now: Time,
@@ -314,7 +317,7 @@ impl Sockets {
         }
     }
 
-    /// `shutdown(SHUT_WR)`: ends the association after all messages have been delivered.
+    /// `shutdown(SHUT_WR)`. Ends the association after the peer has acknowledged all messages.
     pub fn shut_down(&mut self, now: Time, engine: &mut Endpoint, key: SocketKey) {
         if let Ok(socket) = self.get_mut(key) {
             socket.ends_when_sent = true;
@@ -324,8 +327,13 @@ impl Sockets {
 
     /// Closes a socket whose program has closed its end.
     ///
-    /// The association ends by ABORT if `has_unread` is true, if received data was not read, or if the linger time is 0. Otherwise it ends
-    /// after all messages have been delivered.
+    /// The association of a one-to-one socket ends by ABORT in these cases:
+    /// - The association is not up yet.
+    /// - `SO_LINGER` is on, with the linger time 0.
+    /// - `has_unread` is true: the program has left messages unread in the socket pair.
+    /// - The engine has received data that was not read.
+    ///
+    /// Otherwise the association ends after the peer has acknowledged all messages.
     pub fn close(&mut self, now: Time, engine: &mut Endpoint, key: SocketKey, has_unread: bool) {
         if self.is_one_to_many(key) {
             return self.close_many(now, engine, key);
@@ -334,7 +342,7 @@ impl Sockets {
         socket.has_program = false;
         let mut is_hard = has_unread || socket.options.linger() == Linger::Reset || socket.rest.is_some();
         if let State::Up(association) = socket.state {
-            // The peer cannot finish its shutdown while its data is not read.
+            // Without ABORT, the peer could not finish its shutdown, because nobody reads the peer's data.
             is_hard |= engine.recv(now, association).is_some();
         }
         match socket.state {

@@ -1,7 +1,8 @@
 //! One-to-many sockets (RFC 6458 section 3): associations that begin with a message, and `sctp_peeloff`.
 //!
-//! Each association has a separate [`Socket`](crate::socket::Socket), called a member, for which the program has no descriptor. The member
-//! takes its port, addresses and options from the one-to-many socket. Peeling it off makes it a one-to-one socket.
+//! Each association has a separate [`Socket`](crate::socket::Socket), called a member. The program has no descriptor for a member.
+//! A member copies the port, the addresses and the options of the one-to-many socket. `sctp_peeloff` turns a member into a
+//! one-to-one socket.
 
 use std::net::SocketAddr;
 
@@ -15,9 +16,10 @@ use crate::deliver::Delivery;
 use crate::socket::{Socket, State, Style};
 use crate::{Errno, Network, Output, Sent, SocketKey, Sockets};
 
-/// Limit on the memory of a member's waiting messages, in bytes. Above this limit, the member takes no more messages.
+/// Limit on the memory of a member's waiting messages, in bytes. A member above this limit takes no further messages.
 const UNSENT_MAX: usize = 256 << 10;
-/// The same limit in [`Sockets::queue_unsent`], in bytes. It applies while the server drains a one-to-many socket.
+/// Limit that replaces `UNSENT_MAX` in [`Sockets::queue_unsent`], in bytes. The server calls this function while it drains a
+/// one-to-many socket, and after the program has closed the socket.
 const DRAINED_MAX: usize = 8 << 20;
 
 impl Sockets {
@@ -26,7 +28,7 @@ impl Sockets {
         self.get(key).is_ok_and(|socket| socket.style == Style::OneToMany)
     }
 
-    /// Returns the one-to-many socket of a member. Returns any other socket itself.
+    /// Returns the one-to-many socket of a member. For a socket that is not a member, returns its own key.
     pub(crate) fn program_socket(&self, key: SocketKey) -> SocketKey {
         match self.get(key).map(|socket| socket.style) {
             Ok(Style::Member(of)) => of,
@@ -44,7 +46,7 @@ impl Sockets {
         self.outputs.push_back(Output::Readable(self.program_socket(key)));
     }
 
-    /// Announces that the one-to-many socket of a member may offer a waiting message again.
+    /// Announces that the caller may offer a waiting message of the member's one-to-many socket again.
     pub(crate) fn announce_writable_to_many(&mut self, member: SocketKey) {
         if let Ok(Socket { style: Style::Member(of), .. }) = self.get(member) {
             self.outputs.push_back(Output::Writable(*of));
@@ -77,8 +79,8 @@ impl Sockets {
     /// Begins an association of a one-to-many socket, and returns its member.
     ///
     /// # Errors
-    /// `EALREADY` or `EISCONN` if the peer has an association that is being set up or is up. Other errors as in
-    /// [`connect`](Self::connect).
+    /// `EALREADY` if an association with the peer is being set up; `EISCONN` if an association with the peer is up. Other errors as
+    /// in [`connect`](Self::connect).
     pub(crate) fn connect_member(
         &mut self,
         now: Time,
@@ -124,8 +126,8 @@ impl Sockets {
         members.keys().into_iter().find(has_path)
     }
 
-    /// Returns the identifier of the association with a peer if it is being set up, or `None` if it is up. `packed` begins with the peer's
-    /// address.
+    /// Returns the identifier of the association with a peer if the association is being set up. Returns `None` if the association
+    /// is up. `packed` begins with the peer's address.
     ///
     /// # Errors
     /// `ECONNREFUSED` if the association no longer exists; `EINVAL` without a valid address.
@@ -150,8 +152,8 @@ impl Sockets {
         }
     }
 
-    /// Takes a message of a one-to-many socket's program for one peer, or for all peers (`SCTP_SENDALL`). Begins an association with the
-    /// peer if none exists.
+    /// Sends a message from the program of a one-to-many socket to one peer, or to all peers (`SCTP_SENDALL`). Begins an
+    /// association with the peer if no association exists.
     pub fn send_to(
         &mut self,
         now: Time,
@@ -197,14 +199,15 @@ impl Sockets {
             if let Sent::Full(message) = self.send_by(now, engine, member, header, message.clone())
                 && let Ok(socket) = self.get_mut(member)
             {
-                // A member without room keeps the message. The other members thus get it now, and no member gets it twice.
+                // If the engine has no room, the message waits with this member. The other members send the message now, and the
+                // caller does not offer it again.
                 socket.unsent.push(*header, message);
             }
         }
         Sent::Taken
     }
 
-    /// Takes a message for the association of a member. Aborts the association instead if the message has `SCTP_ABORT`.
+    /// Sends a message over a member's association. If the message has `SCTP_ABORT`, aborts the association instead.
     fn send_by(
         &mut self,
         now: Time,
@@ -251,8 +254,8 @@ impl Sockets {
         sent
     }
 
-    /// Passes a socket's waiting messages to the engine, until the engine has no room. If none are left and the program has shut the socket
-    /// down, shuts the association down.
+    /// Passes a socket's waiting messages to the engine, until the engine has no room. If no messages are left and the program has
+    /// shut the socket down, shuts the association down.
     pub(crate) fn send_waiting(&mut self, now: Time, engine: &mut Endpoint, key: SocketKey) {
         loop {
             let Ok(socket) = self.get_mut(key) else { return };
@@ -291,7 +294,8 @@ impl Sockets {
                     let socket = self.get_mut(member).ok()?;
                     socket.last_used = now;
                     let peer = socket.peer.map(|peer| socket.name_of(peer));
-                    // A notification may arrive between the parts of a message.
+                    // A notification may be delivered between the parts of a message. The flag MORE of this delivery alone
+                    // therefore does not show whether the message has ended.
                     let is_within = socket.is_in_message || socket.rest.is_some();
                     let has_more = header.flags & flag::MORE != 0 || is_within;
                     self.get_mut(key).ok()?.members.note_delivery(id, has_more);
@@ -305,7 +309,7 @@ impl Sockets {
         }
     }
 
-    /// `sctp_peeloff`: makes an association of a one-to-many socket a one-to-one socket.
+    /// `sctp_peeloff`. Turns the member of an association into a one-to-one socket, and returns the socket's key.
     ///
     /// # Errors
     /// `EINVAL` for a one-to-one socket, and for an association that does not exist or is not up.
@@ -323,7 +327,7 @@ impl Sockets {
         Ok(member)
     }
 
-    /// Ends an association of a one-to-many socket after all messages have been delivered.
+    /// Ends an association of a one-to-many socket after the peer has acknowledged all messages.
     pub fn shut_down_one(&mut self, now: Time, engine: &mut Endpoint, key: SocketKey, id: i32) {
         if let Some(member) = self.member_by_id(key, id) {
             self.shut_down(now, engine, member);
@@ -342,8 +346,8 @@ impl Sockets {
         }
     }
 
-    /// Queues a message for which the engine has no room. The message waits with its member, or with all members (`SCTP_SENDALL`). Returns
-    /// false, and queues nothing, if too many messages wait with a member.
+    /// Queues a message for which the engine has no room. The message waits with its member, or with all members (`SCTP_SENDALL`).
+    /// Returns false, and queues nothing, if the waiting messages of a member exceed the limit.
     pub fn queue_unsent(
         &mut self,
         engine: &Endpoint,
@@ -367,7 +371,7 @@ impl Sockets {
         true
     }
 
-    /// Closes a one-to-many socket. Its associations end as those of one-to-one sockets do.
+    /// Closes a one-to-many socket. Each of its associations ends like the association of a one-to-one socket.
     pub(crate) fn close_many(&mut self, now: Time, engine: &mut Endpoint, key: SocketKey) {
         let members = self.get(key).map(|socket| socket.members.keys()).unwrap_or_default();
         for member in members {
@@ -405,12 +409,12 @@ impl Sockets {
         self.autoclose_timers.first().map_or(Time::NEVER, |(time, _)| *time)
     }
 
-    /// Closes the associations that have been unused for the time of `SCTP_AUTOCLOSE`.
+    /// Shuts down the associations that have been unused for the time set by `SCTP_AUTOCLOSE`.
     pub fn handle_timeout(&mut self, now: Time, engine: &mut Endpoint) {
         while let Some((_, member)) = self.autoclose_timers.first().copied().filter(|(time, _)| *time <= now)
         {
             self.autoclose_timers.pop_first();
-            // An association that was peeled off is not closed.
+            // The limit does not apply to an association that was peeled off.
             let is_member = |socket: &&Socket| matches!(socket.style, Style::Member(_));
             let Some(socket) = self.get(member).ok().filter(is_member) else { continue };
             let (State::Up(association), Some(limit)) = (socket.state, socket.options.autoclose()) else {

@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 
 use crate::SocketKey;
 
-/// The members of a one-to-many socket. Each is the [`Socket`](crate::socket::Socket) of one association, without a program's descriptor.
+/// The members of a one-to-many socket. A member is the [`Socket`](crate::socket::Socket) of one association. The program has no
+/// descriptor for it.
 #[derive(Default)]
 pub(crate) struct Members {
     by_id: BTreeMap<i32, SocketKey>,
@@ -13,9 +14,10 @@ pub(crate) struct Members {
     by_peer: BTreeMap<SocketAddr, SocketKey>,
     /// Identifiers of members that may have a delivery for the program.
     readable: BTreeSet<i32>,
-    /// The member whose message was delivered in part. The program gets deliveries of other members only after the rest of the message.
+    /// Identifier of the member whose message was delivered in part. The program gets deliveries of other members only after the
+    /// rest of this message.
     current: Option<i32>,
-    /// The member that delivered last.
+    /// Identifier of the member that delivered last.
     last: i32,
 }
 
@@ -27,7 +29,7 @@ impl Members {
 
     pub(crate) fn remove(&mut self, id: i32, peer: Option<SocketAddr>) {
         let Some(key) = self.by_id.remove(&id) else { return };
-        // The peer may have a newer association.
+        // If the peer already has a newer association, the entry of the peer's address belongs to the newer member and stays.
         if let Some(peer) = peer.filter(|peer| self.by_peer.get(peer) == Some(&key)) {
             self.by_peer.remove(&peer);
         }
@@ -55,7 +57,7 @@ impl Members {
         self.readable.insert(id);
     }
 
-    /// Returns the member that delivers next. The members take turns, except between the parts of one message.
+    /// Returns the identifier of the member that delivers next. The members take turns, except between the parts of one message.
     pub(crate) fn turn(&self) -> Option<i32> {
         if let Some(current) = self.current {
             return self.readable.contains(&current).then_some(current);
@@ -64,7 +66,7 @@ impl Members {
         after.or(self.readable.first()).copied()
     }
 
-    /// Records that a member has delivered a message, or a part of one (`has_more`).
+    /// Records that a member has delivered a message, or a part of a message that is not the last (`has_more`).
     pub(crate) fn note_delivery(&mut self, id: i32, has_more: bool) {
         self.current = has_more.then_some(id);
         self.last = id;

@@ -25,8 +25,8 @@ impl Sockets {
     /// `getpeername(2)`.
     ///
     /// # Errors
-    /// `ENOTCONN` if the socket has never had an association; `EINPROGRESS` while the association is being set up, which makes the library
-    /// wait.
+    /// `ENOTCONN` if the socket has never had an association. `EINPROGRESS` while the association is being set up; the library in
+    /// the program then waits or reports another error.
     pub fn peer_name(&self, key: SocketKey) -> Result<SockAddr, Errno> {
         let socket = self.get(key)?;
         match (socket.state, socket.peer) {
@@ -38,7 +38,8 @@ impl Sockets {
 }
 
 impl Socket {
-    /// Returns an address in the form for this socket's program: on an IPv6 socket, an IPv4 address becomes an IPv4-mapped one.
+    /// Returns an address in the form that this socket's program expects. On an IPv6 socket, an IPv4 address becomes an IPv4-mapped
+    /// IPv6 address.
     pub(crate) fn name_of(&self, address: SocketAddr) -> SockAddr {
         SockAddr::of(address, self.family == Family::V6)
     }

@@ -103,8 +103,8 @@ impl Socket {
         })
     }
 
-    /// Queues notifications for the messages of which nothing was sent, if the program wants them. They follow the notification of the
-    /// association's end.
+    /// Queues a notification for each message of which no byte was sent, if the program wants such notifications. These
+    /// notifications follow the notification of the association's end.
     pub(crate) fn note_unsent(&mut self, now: Time, engine: &mut Endpoint, association: AssociationId) {
         if !self.options.wants(kind::SEND_FAILED) && !self.options.wants(kind::SEND_FAILED_EVENT) {
             self.unsent = Unsent::default();
@@ -159,7 +159,7 @@ pub(crate) fn up(socket: &mut Socket, adaptation: Option<u32>) {
         let fields = Fields::notification(kind::AUTHENTICATION).short(0).short(0).long(2).id(socket.id);
         socket.before.push_back(fields.with_length());
     }
-    // The indication of sctpify's socket servers does not come from the peer's program, so this program does not get it.
+    // The indication of sctpify's socket servers was not set by the peer's program, so the local program does not get it.
     if let Some(indication) = adaptation.filter(|value| *value != crate::ADAPTATION)
         && socket.options.wants(kind::ADAPTATION)
     {

@@ -61,7 +61,7 @@ impl Given<'_> {
     }
 }
 
-/// Returns an interval in milliseconds, or `None` for 0, which leaves the current value unchanged.
+/// Returns an interval in milliseconds. Returns `None` for 0, because 0 leaves the current value unchanged.
 ///
 /// # Errors
 /// `EINVAL` for an interval above one hour.

@@ -7,7 +7,7 @@ use sctp::{AssociationInfo, Endpoint};
 use crate::Sockets;
 use crate::socket::State;
 
-/// One row of the list: a socket.
+/// One row of the list. A row describes one socket.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Row {
@@ -17,7 +17,8 @@ pub struct Row {
     pub uid: u32,
     /// Local port, if the socket has one.
     pub port: Option<u16>,
-    /// Local addresses: the bound addresses, and those of the association's paths. The list is empty for all addresses of the host.
+    /// Local addresses: the bound addresses, and the local addresses of the association's paths. An empty list stands for all
+    /// addresses of the host.
     pub local: Vec<IpAddr>,
     /// The peer's addresses.
     pub peer: Vec<SocketAddr>,

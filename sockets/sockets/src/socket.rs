@@ -41,7 +41,8 @@ pub(crate) enum State {
     },
     Connecting(AssociationId),
     Up(AssociationId),
-    /// The association has ended. The engine holds it until the program has read its last message; then the field is `None`.
+    /// The association has ended. The engine stores the association until the program has read its last message. Then the field
+    /// becomes `None`.
     Over(Option<AssociationId>),
 }
 
@@ -53,7 +54,7 @@ pub(crate) struct Unsent {
 }
 
 impl Unsent {
-    /// Memory of a message in addition to its bytes, in bytes.
+    /// Estimated memory of a message in addition to its payload, in bytes.
     const OVERHEAD: usize = 128;
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -70,7 +71,7 @@ impl Unsent {
         self.messages.push_back((header, message));
     }
 
-    /// Puts a message that was taken back to the front.
+    /// Puts a message to the front of the queue again after `take` has removed it.
     pub(crate) fn put_back(&mut self, header: DataHeader, message: Bytes) {
         self.memory += message.len() + Self::OVERHEAD;
         self.messages.push_front((header, message));
@@ -91,7 +92,7 @@ pub(crate) struct Socket {
     pub(crate) state: State,
     /// Local port, if the socket has one.
     pub(crate) port: Option<u16>,
-    /// Bound addresses. The list is empty for all addresses of the host.
+    /// Bound addresses. An empty list stands for all addresses of the host.
     pub(crate) bound: Vec<IpAddr>,
     /// Local address of the association's first path.
     pub(crate) local: Option<IpAddr>,
@@ -99,7 +100,7 @@ pub(crate) struct Socket {
     pub(crate) options: Options,
     /// Error number for `SO_ERROR`; 0 for no error.
     pub(crate) error: i32,
-    /// True while the program's send buffer is filled to make the socket not writable.
+    /// True while filling messages in the program's send buffer keep the socket from being writable.
     pub(crate) is_filled: bool,
     pub(crate) has_program: bool,
     /// True if the peer has shut down.
@@ -126,7 +127,7 @@ pub(crate) struct Socket {
     pub(crate) autoclose_timer: Option<Time>,
     /// The associations of a one-to-many socket.
     pub(crate) members: Members,
-    /// End of the association that the program has not read yet.
+    /// Pending report of the association's end; `None` before the association ends, and after the program has read the report.
     pub(crate) end: Option<End>,
     /// Number of a listener's sockets that wait for `accept`.
     pub(crate) waiting: usize,
@@ -164,7 +165,7 @@ impl Socket {
         }
     }
 
-    /// Creates the socket of a new association of this socket, which is a listener or a one-to-many socket.
+    /// Creates the socket of a new association. `self` is the listener or the one-to-many socket to which the association belongs.
     pub(crate) fn of_association(&self, style: Style, state: State, peer: SocketAddr, id: i32) -> Socket {
         Socket {
             style,
@@ -186,7 +187,7 @@ impl Socket {
         }
     }
 
-    /// Reports whether the socket can use this address, judged by its family.
+    /// Reports whether the socket can use an address of this family.
     pub(crate) fn takes(&self, address: IpAddr) -> bool {
         match (self.family, address) {
             (Family::V4, IpAddr::V4(_)) | (Family::V6, IpAddr::V6(_)) => true,

@@ -1,4 +1,4 @@
-//! Requests to the server and its answers. Each connection carries one request and one answer.
+//! Requests to the socket server, and the server's answers. Each connection carries one request and one answer.
 
 /// Longest request, in bytes. Values of options and lists of addresses are far shorter.
 pub const CONTROL_MAX: usize = 64 << 10;
@@ -22,8 +22,9 @@ pub enum Operation {
     Listen = 5,
     /// `connect` and `sctp_connectx`, with a packed list of addresses.
     ///
-    /// If `first` is 0, the answer is `EINPROGRESS` at once. A one-to-one socket becomes writable when the attempt to connect has ended.
-    /// If `first` is not 0, the answer comes when the attempt has ended. It is `EINPROGRESS` at once if too many callers wait.
+    /// If `first` is 0, the answer is `EINPROGRESS` at once. When the attempt to connect has ended, a one-to-one socket becomes
+    /// writable. If `first` is not 0, the answer comes when the attempt has ended. If too many callers already wait, the answer is
+    /// `EINPROGRESS` at once.
     Connect = 6,
     /// `getsockname`; the answer's payload is the address.
     LocalName = 7,
@@ -33,7 +34,8 @@ pub enum Operation {
     GetOption = 9,
     /// `setsockopt`: `first` is the level, `second` the name, and the payload is the value.
     SetOption = 10,
-    /// Returns a page of the list of sockets and associations, as lines of JSON. `first` is the number of lines to skip.
+    /// Returns a page of the list of sockets and associations, as lines of JSON. `first` is the number of lines to skip. The
+    /// answer's value is `first` for the next page, or 0 after the last page.
     List = 11,
     /// Keeps the server running until the connection is closed.
     Lease = 12,

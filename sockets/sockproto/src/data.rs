@@ -3,7 +3,8 @@
 /// Length of [`DataHeader`], in bytes.
 pub const DATA_HEADER: usize = 32;
 
-/// First four bytes of each header. No text begins with them, so bytes that a program writes without the library are recognised.
+/// First four bytes of each header. No text begins with these bytes, so the server recognises data that a program has written
+/// without the library.
 const MAGIC: u32 = 0xd5c7_9e01;
 
 /// The kind of a message.
@@ -17,13 +18,14 @@ pub enum Kind {
     /// A new association of a listener. The association's socket is ancillary data, and the peer's address is the payload. Sent to the
     /// program only.
     Accepted = 3,
-    /// Reports that the association has ended with an error, whose number is in [`DataHeader::context`]. Sent to the program only. A
-    /// message with `ENOTCONN` is the last one, and stays in the queue.
+    /// Reports that the association has ended with an error. [`DataHeader::context`] is the error number. Sent to the program only.
+    /// A message with `ENOTCONN` is the last message, and stays in the queue.
     Failed = 4,
-    /// Reports that the association has ended without an error. Sent to the program only. It is the last message, and stays in the queue.
+    /// Reports that the association has ended without an error. Sent to the program only. This message is the last, and stays in
+    /// the queue.
     Ended = 5,
-    /// A message without user data. It fills the send buffer of a socket that cannot send yet, and so makes the socket not writable. As
-    /// the first message of an accepted socket, it reports that the program has accepted the socket.
+    /// A message without user data. Such messages fill the send buffer of a socket that cannot send yet, so the socket is not
+    /// writable. If the first message of an accepted socket has this kind, it reports that the program has accepted the socket.
     Filling = 6,
 }
 
@@ -45,8 +47,8 @@ pub mod flag {
     pub const WITH_RCVINFO: u8 = 4;
     /// The program asked for `SCTP_NXTINFO` with each message (`SCTP_RECVNXTINFO`).
     pub const WITH_NXTINFO: u8 = 16;
-    /// The program specified the stream, the payload protocol identifier and so on of data to send. Without this bit, the socket's
-    /// defaults apply (`SCTP_DEFAULT_SNDINFO`).
+    /// The program specified the stream, the payload protocol identifier and the other parameters of the data to send. Without this
+    /// bit, the socket's defaults apply (`SCTP_DEFAULT_SNDINFO`).
     pub const WITH_INFO: u8 = 8;
 }
 
@@ -65,8 +67,8 @@ pub struct DataHeader {
     pub sinfo_flags: u16,
     /// Payload protocol identifier, unchanged from the program. It is in network byte order if the program follows RFC 6458.
     pub ppid: u32,
-    /// TSN of received data, where the socket server leaves the field 0. For data to send, `sinfo_timetolive` in milliseconds, or the value
-    /// of the PR-SCTP policy in `sinfo_flags`.
+    /// For received data, the TSN; the socket server leaves the field 0. For data to send, `sinfo_timetolive` in milliseconds, or
+    /// the value of the PR-SCTP policy that `sinfo_flags` selects.
     pub tsn_or_lifetime: u32,
     /// Cumulative TSN of received data. The socket server leaves the field 0.
     pub cumulative_tsn: u32,

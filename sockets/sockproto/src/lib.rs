@@ -1,8 +1,9 @@
 //! The messages between a program with SCTP sockets and the socket server.
 //!
-//! A program's SCTP socket is one end of an `AF_UNIX` pair of type `SOCK_SEQPACKET`; the server has the other end. Each message of the pair
-//! begins with a [`DataHeader`]. Everything else is a [`Request`] to the server with its [`Answer`], over a separate connection for each
-//! request. A request carries the descriptor of its socket, so any process that has the socket may make requests about it.
+//! A program's SCTP socket is one end of an `AF_UNIX` pair of type `SOCK_SEQPACKET`; the server has the other end. Each message of
+//! the pair begins with a [`DataHeader`]. Every other call of a program becomes a [`Request`] to the server, which sends an
+//! [`Answer`]. Each request uses a separate connection. A request carries the descriptor of its socket, so any process that has the
+//! descriptor may make requests about the socket.
 //!
 //! Both processes are on one host, so numbers are in the host's byte order. This crate allocates no memory, because the library in the
 //! program has no allocator.
@@ -20,7 +21,8 @@ pub use data::{DATA_HEADER, DataHeader, Kind, flag};
 pub use peer::{PEER_LENGTH, Peer};
 pub use sockaddr::{AddressError, Addresses, SOCKADDR_MAX, SockAddr, read_addresses};
 
-/// Prefix of the abstract name of each program's end, from which the library recognises it. A hexadecimal number follows the prefix.
+/// Prefix of the abstract name of each program's end. From this prefix, the library recognises the program's end. A hexadecimal
+/// number follows the prefix.
 pub const SOCKET_NAME_PREFIX: &[u8] = b"\0sctpify/";
 
 /// Prefix of the abstract name of a one-to-many socket. Messages of such a socket have a [`Peer`] after the header.
@@ -29,7 +31,7 @@ pub const MANY_NAME_PREFIX: &[u8] = b"\0sctpify/many/";
 /// The environment variable with the server's abstract name, without the leading zero byte.
 pub const SERVER_VARIABLE: &core::ffi::CStr = c"SCTPIFY_SOCKETS";
 
-/// Longest message that a program may send, in bytes. The server's receive buffer has room for it and its header.
+/// Longest message that a program may send, in bytes. The server's receive buffer has room for such a message with its header.
 pub const MESSAGE_MAX: usize = 4 << 20;
 
 /// Limit on the user data of one message to the program, in bytes. A longer user message is delivered in parts.

@@ -13,8 +13,8 @@ pub const PEER_LENGTH: usize = 40;
 pub struct Peer {
     /// Address of the peer. A program may name the association instead ([`DataHeader::association`](crate::DataHeader::association)).
     pub address: Option<SockAddr>,
-    /// `struct sctp_initmsg` for an association that the message begins. A field of 0 takes the value of the socket's option. Only messages
-    /// to the server use it.
+    /// `struct sctp_initmsg` for an association that the message begins. A field of 0 takes the value of the socket's option. Only
+    /// messages to the server use this field.
     pub init: [u16; 4],
 }
 

@@ -1,8 +1,9 @@
 //! Closes descriptors without blocking the server.
 //!
-//! The last close of a file may block (`SO_LINGER`, FUSE). The close of a socket may block too, if a program has left such a file in its
-//! queue. Each user has a separate thread for closing, so a file that blocks delays only files of the same user. If too many files of a
-//! user wait, the server receives nothing more from this user. A socket whose queue has no files never blocks, and is closed at once.
+//! The last close of a file may block (`SO_LINGER`, FUSE). The close of a socket may also block, if the socket's queue contains
+//! such a file in a message (`SCM_RIGHTS`). Each user has a separate thread for closing, so a close that blocks delays only files
+//! of the same user. If too many files of a user wait to be closed, the server receives nothing more from this user. The close of a
+//! socket without files in its queue never blocks, so the server closes such a socket at once.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,16 +18,16 @@ use crate::pair;
 
 /// Time after which a thread without work ends.
 const IDLE_LIMIT: Duration = Duration::from_secs(10);
-/// Limit on the threads. All further users share one more thread.
+/// Limit on the number of users with a separate thread. All further users share one additional thread.
 const THREADS_MAX: usize = 64;
-/// Number of counted users above which users without waiting descriptors are removed from the table.
+/// If the table of counters has more users than this number, users without waiting descriptors are removed.
 const USERS_MAX: usize = 1024;
-/// Limit on the descriptors of one user that wait to be closed.
+/// Limit on the number of one user's descriptors that wait to be closed.
 const WAITING_MAX: usize = 1024;
 /// User ID of the shared thread, and of unknown users. No process has this ID (`(uid_t)-1`).
 pub(crate) const NOBODY_KNOWN: u32 = u32::MAX;
 
-/// The counter of a user's waiting descriptors, and descriptors to close.
+/// Descriptors to close, with the counter of waiting descriptors of their user.
 type Batch = (Arc<AtomicUsize>, Vec<OwnedFd>);
 
 /// Closes descriptors in separate threads.
@@ -38,9 +39,9 @@ pub(crate) struct Closer {
 }
 
 impl Closer {
-    /// Closes an `AF_UNIX` socket whose other end belongs to a user's program.
+    /// Closes an `AF_UNIX` socket whose other end belongs to a program of this user.
     pub(crate) fn close_socket(&mut self, user: u32, socket: OwnedFd) {
-        // The program can send nothing more into the queue.
+        // After this shutdown, the program cannot send further messages into the queue.
         let _ = shutdown(&socket, Shutdown::Both);
         if pair::has_descriptors(&socket) {
             self.close(user, vec![socket]);
@@ -66,7 +67,7 @@ impl Closer {
         }
     }
 
-    /// Reports whether too many descriptors of a user wait. The server must then receive nothing from this user.
+    /// Reports whether too many descriptors of a user wait to be closed. The server must then receive nothing from this user.
     pub(crate) fn is_overloaded(&self, user: u32) -> bool {
         self.waiting.get(&user).is_some_and(|count| count.load(Ordering::Relaxed) > WAITING_MAX)
     }
@@ -80,7 +81,7 @@ impl Closer {
     }
 }
 
-/// Starts a thread. If this fails, the calling thread closes the descriptors, and may block.
+/// Starts a thread that closes descriptors. If no thread can be started, the calling thread closes the descriptors, and may block.
 fn start() -> Sender<Batch> {
     let (sender, receiver) = channel();
     let thread = std::thread::Builder::new().name("closer".to_owned());

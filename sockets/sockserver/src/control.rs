@@ -1,4 +1,4 @@
-//! Requests of programs, each over a separate connection, and a client that makes requests.
+//! Requests of programs, each over a separate connection. Also contains a client that sends requests.
 
 use std::io::IoSlice;
 
@@ -23,7 +23,8 @@ use crate::{
 
 /// The capability `CAP_NET_BIND_SERVICE` as a bit of `CapEff` in proc(5).
 const CAP_NET_BIND_SERVICE: u64 = 1 << 10;
-/// Limit on the connections accepted in one turn. Each needs several system calls.
+/// Limit on the connections accepted in one turn. The limit keeps the turn short, because each connection needs several system
+/// calls.
 const CONNECTIONS_PER_TURN: usize = 16;
 
 /// A connection from a program.
@@ -31,7 +32,7 @@ pub(crate) struct Connection {
     socket: OwnedFd,
     caller: Caller,
     stage: Stage,
-    /// Number of the connection in the order of acceptance.
+    /// Number of the connection, counted in the order in which connections were accepted.
     order: u64,
 }
 
@@ -42,7 +43,8 @@ enum Stage {
     Request,
     /// The connection keeps the server running until the connection is closed.
     Lease,
-    /// The program waits until this socket's attempt to begin the association with this identifier has ended.
+    /// The program waits for the end of an attempt to begin an association. The fields are the socket and the association's
+    /// identifier.
     Attempt(SocketKey, i32),
 }
 
@@ -73,7 +75,8 @@ impl Server {
                 Ok(socket) => socket,
                 Err(Errno::AGAIN) => return,
                 Err(_) => {
-                    // The server may lack descriptors for a while. No further event reports the connections that wait.
+                    // The server may lack descriptors for a while. The flag makes a later turn try again, because epoll reports the
+                    // waiting connections only once.
                     self.has_connections = true;
                     return;
                 }
@@ -96,11 +99,13 @@ impl Server {
             }
             self.serve_connection(now, number);
         }
-        // The next connections are accepted in the next turn, after other work. No further event reports the connections that wait.
+        // Further connections are accepted in the next turn, after other work. The flags are needed because epoll reports the
+        // waiting connections only once.
         (self.has_connections, self.is_accepting) = (true, true);
     }
 
-    /// If too many connections wait for their requests, drops the oldest of them. Programs send the request at once after connecting.
+    /// If too many connections wait for a request, drops the oldest of these connections. Programs send the request immediately
+    /// after connecting, so an old connection without a request is of no use.
     fn make_room(&mut self, uid: u32) {
         let (all, of_user) = self.count(uid, |stage| stage == Stage::Request);
         let is_counted = |connection: &Connection| match of_user >= REQUESTS_OF_USER_MAX {
@@ -114,7 +119,7 @@ impl Server {
         }
     }
 
-    /// Returns the number of connections in the stages for which `is_counted` is true: of all users, and of this user.
+    /// Counts the connections whose stage satisfies `is_counted`. Returns the number for all users, and the number for this user.
     fn count(&self, uid: u32, is_counted: impl Fn(Stage) -> bool) -> (usize, usize) {
         let counted = || self.connections.iter().filter(|(_, it)| is_counted(it.stage));
         (counted().count(), counted().filter(|(_, it)| it.caller.uid == uid).count())
@@ -173,8 +178,8 @@ impl Server {
         let is_attempt = reply.error == libc::EINPROGRESS && request.first != 0;
         let program = descriptors.first().filter(|_| is_attempt);
         let key = program.and_then(|program| self.ends.of_program(program.as_fd()));
-        // The received copies of programs' ends are closed at once, so a program's close of its end is the last one. Closing the copies
-        // never blocks.
+        // The server closes its received copies of programs' ends at once. Otherwise a program's close would not be the last close
+        // of its end, and the server would not notice it. Closing the copies never blocks.
         let (own, foreign) =
             descriptors.into_iter().partition(|it| self.ends.of_program(it.as_fd()).is_some());
         drop::<Vec<_>>(own);
@@ -195,12 +200,12 @@ impl Server {
         // Sends the packets that the request has caused.
         self.serve(now);
         if is_lease {
-            // The program may have closed the lease already. No further event reports this.
+            // The program may have closed the lease already. The server checks this now, because no further event reports it.
             self.serve_connection(now, number);
         }
     }
 
-    /// Answers all callers that wait for attempts of a closed socket, with `ECONNABORTED`.
+    /// Answers `ECONNABORTED` to all callers that wait for attempts of a closed socket.
     pub(crate) fn end_attempts(&mut self, socket: SocketKey) {
         let of_socket = |stage: Stage| match stage {
             Stage::Attempt(key, association) => (key == socket).then_some(association),
@@ -213,7 +218,8 @@ impl Server {
         }
     }
 
-    /// Prepares the answers for all callers that wait for an attempt to begin an association. `error` is the attempt's error, or 0.
+    /// Prepares the answers for all callers that wait for the end of an attempt to begin an association. `error` is the attempt's
+    /// error, or 0.
     pub(crate) fn end_attempt(&mut self, socket: SocketKey, association: i32, error: i32) {
         let waits =
             |(_, connection): &(usize, &Connection)| connection.stage == Stage::Attempt(socket, association);
@@ -258,7 +264,8 @@ impl Server {
     fn take_connection(&mut self, number: usize) -> Option<Connection> {
         let connection = self.connections.try_remove(number)?;
         self.leases -= usize::from(connection.stage == Stage::Lease);
-        // The descriptor's number will be used again. An error means that the descriptor was not registered.
+        // The registration must not remain, because the kernel reuses the descriptor's number. An error means that the descriptor
+        // was not registered.
         let _ = SourceFd(&connection.socket.as_raw_fd()).deregister(self.poll.registry());
         Some(connection)
     }
@@ -282,22 +289,24 @@ impl Server {
         }
         let program = program.ok_or(libc::EINVAL)?;
         let key = self.ends.of_program(program).ok_or(libc::EBADF)?;
-        // Handles the messages that the program has sent before the request, and their effects.
+        // The server first takes the messages that the program has sent before the request, and handles their effects.
         self.read_all(now, key);
         self.settle(now);
-        // The messages may have closed the socket. Its key may now belong to another socket.
+        // These messages may have caused the server to close the socket. The key may now belong to another socket, so it is looked
+        // up again.
         let key = self.ends.of_program(program).ok_or(libc::EBADF)?;
         if request.operation == Operation::PeelOff {
             return self.peel_off(now, program, key, request.first);
         }
         let mut reply = self.ask(now, request, caller, key);
         if matches!(reply, Err(libc::EADDRNOTAVAIL)) {
-            // The address may have been added to the host since the last look.
+            // The address may have been added to the host since the server last read the host's addresses.
             self.read_addresses(now);
             reply = self.ask(now, request, caller, key);
         }
         if matches!(reply, Err(libc::EADDRINUSE)) {
-            // The program may have just closed the socket that has the address.
+            // The program may have just closed the socket that uses the address. The server handles this close, and then tries
+            // again.
             self.ends.note_closed(&self.sockets.holders_of_port(key, request.payload), caller.uid);
             self.pump(now);
             let key = self.ends.of_program(program).ok_or(libc::EBADF)?;
@@ -332,7 +341,8 @@ impl Server {
         }
     }
 
-    /// Moves an association of a one-to-many socket to a new socket, with the association's messages that the program has not read.
+    /// Moves an association of a one-to-many socket to a new socket. Also moves the association's messages that the program has not
+    /// read.
     fn peel_off(
         &mut self,
         now: Time,
@@ -341,11 +351,12 @@ impl Server {
         id: i32,
     ) -> Result<Reply, sockets::Errno> {
         self.sockets.may_peel_off(key, id)?;
-        // Takes all messages that the program has sent. Messages for which the engine has no room wait with their association.
+        // The server first takes all messages that the program has sent. If the engine has no room for a message, the message waits
+        // with its association.
         self.drain(now, key);
         let key = self.ends.of_program(program).ok_or(libc::EBADF)?;
         if self.ends.get_mut(key).is_some_and(|end| end.held.is_some()) {
-            // Too many messages wait. The rest would be lost.
+            // The association cannot keep all messages that wait. The remaining messages would be lost, so the request fails.
             return Err(libc::EAGAIN);
         }
         let peeled = self.sockets.peel_off(key, id)?;
@@ -384,8 +395,8 @@ impl Server {
             .get_mut(key)
             .and_then(|end| end.pending.take_if(|delivery| delivery.header.association == id));
         if let Some(end) = self.ends.get_mut(peeled) {
-            // The new end counts as having received data. If the program closes it with unread messages, the association thus ends by
-            // ABORT.
+            // The new end counts as having received data. Therefore the association ends by ABORT if the program closes the new
+            // socket with unread messages.
             (end.pending, end.has_data) = (pending, true);
         }
         Ok(Reply { descriptor: Some(new), ..Reply::default() })
@@ -440,7 +451,8 @@ fn send_reply(connection: &Connection, reply: &Reply) {
     let _ = pair::send_parts(connection.socket.as_fd(), &parts, descriptor);
 }
 
-/// Reports whether a request is the notice that the program has resized its send buffer. The buffer may then have to be filled again.
+/// Reports whether a request is the notice that the program has resized its send buffer. After a change of its size, the buffer may
+/// have to be filled again.
 fn is_about_the_buffer(request: &Request<'_>) -> bool {
     request.operation == Operation::SetOption
         && (request.first, request.second) == (libc::SOL_SOCKET, libc::SO_SNDBUF)
@@ -453,13 +465,14 @@ fn caller_of(socket: &OwnedFd) -> Option<Caller> {
     Some(Caller { uid, may_bind_low: may_bind_low(credentials.pid(), uid).unwrap_or(false) })
 }
 
-/// Reports whether a user's process may bind privileged ports. Returns `None` if the process has ended or cannot be examined.
+/// Reports whether a process of a user may bind privileged ports. Returns `None` if the process has ended, or if the server cannot
+/// read its files in proc(5).
 fn may_bind_low(pid: i32, uid: u32) -> Option<bool> {
-    // A process of another PID namespace has the ID 0 here, and no capabilities. The open directory refers to the same process even if
-    // another process gets the ID.
+    // For a process outside this PID namespace, the kernel reports the ID 0, and the open fails. The open directory refers to the
+    // same process even if another process gets the ID later.
     let process = std::fs::File::open(format!("/proc/{pid}")).ok()?;
-    // A process that gained capabilities from its executable file must not be examined by other users. Its files in proc(5) belong to
-    // root, except the directory itself (PR_SET_DUMPABLE).
+    // The kernel protects a process that has gained capabilities from its executable file. The process's files in proc(5) then
+    // belong to root, except the directory itself (PR_SET_DUMPABLE). Such a process gets no rights here.
     let is_users =
         || Some(rustix::fs::statat(&process, "status", rustix::fs::AtFlags::empty()).ok()?.st_uid == uid);
     let was_users = is_users()?;
@@ -468,7 +481,7 @@ fn may_bind_low(pid: i32, uid: u32) -> Option<bool> {
     let status = std::io::read_to_string(std::fs::File::from(status)).ok()?;
     let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
     let effective = field("CapEff:").and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok());
-    // Since it connected, the process may have become another program with other rights, such as su.
+    // After the connect, the process may have executed another program that has other rights, such as su.
     let is_of_user = field("Uid:")?.split_whitespace().all(|id| id.parse() == Ok(uid));
     let is_of_user = is_of_user && was_users && is_users()?;
     // Capabilities in another user namespace have no effect in this network namespace.
@@ -492,7 +505,7 @@ pub enum AskError {
     Kernel(#[from] Errno),
 }
 
-/// A connection to a server, for programs that hold a lease or list sockets.
+/// A connection to a server, for programs that need a lease or the list of sockets.
 pub struct Client {
     socket: OwnedFd,
 }
@@ -518,7 +531,7 @@ impl Client {
         Ok(Client { socket })
     }
 
-    /// Keeps the server running until the returned client is dropped. Also returns how the server carries packets.
+    /// Keeps the server running until the returned client is dropped. Also returns the server's carriers.
     ///
     /// # Errors
     /// See [`AskError`].

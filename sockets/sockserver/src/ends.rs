@@ -18,7 +18,7 @@ use crate::{OTHERS, pair};
 /// The server's end of one pair.
 pub(crate) struct End {
     pub(crate) socket: OwnedFd,
-    /// The kernel's cookie of the program's end (`SO_COOKIE`), which identifies this end.
+    /// The kernel's cookie of the program's end (`SO_COOKIE`). From this cookie, the server recognises a copy of the program's end.
     cookie: u64,
     /// User ID of the program.
     pub(crate) uid: u32,
@@ -28,13 +28,13 @@ pub(crate) struct End {
     pub(crate) held: Option<(DataHeader, Peer, Bytes)>,
     /// A message to the program for which the program's end has no room.
     pub(crate) pending: Option<Delivery>,
-    /// The listener whose queue holds this socket. `None` for a socket that no listener has created, and after the program has accepted
-    /// the socket.
+    /// The listener in whose queue this socket waits. `None` for a socket that no listener has created, and after the program has
+    /// accepted the socket.
     pub(crate) listener: Option<SocketKey>,
     /// True while [`Server::drain`](crate::Server::drain) reads. A message for which the engine has no room then waits with its
-    /// association. It waits in `held` only if the association can keep no more messages.
+    /// association. The message waits in `held` only if the association can keep no further messages.
     pub(crate) is_draining: bool,
-    /// True if data was passed to the program.
+    /// True if user data was sent to the program's end.
     pub(crate) has_data: bool,
     /// True if the program has closed its end with unread messages.
     pub(crate) is_reset: bool,
@@ -54,7 +54,7 @@ pub(crate) struct Ends {
     /// Associations of one-to-many sockets whose peer has shut down, with the time of the shutdown. The server shuts such an association
     /// down when no more messages of the program can be read, or after a limit (`ENDING_LIMIT` in `pump`).
     pub(crate) ending: VecDeque<(Time, SocketKey, i32)>,
-    /// Sockets that are not read, because too many descriptors of their user wait to be closed.
+    /// Sockets from which the server does not read, because too many descriptors of the sockets' user wait to be closed.
     pub(crate) paused: BTreeSet<SocketKey>,
     /// Sockets that may have messages for their program.
     pub(crate) writable: BTreeSet<SocketKey>,
@@ -130,7 +130,8 @@ impl Ends {
         }
     }
 
-    /// Checks which of these sockets the programs of a user have closed. It polls the sockets, because epoll may report the closing later.
+    /// Checks which of these sockets the programs of a user have closed. The function polls the sockets, because epoll may report a
+    /// close only later.
     pub(crate) fn note_closed(&mut self, sockets: &[SocketKey], uid: u32) {
         let nobody_waits = Timespec { tv_sec: 0, tv_nsec: 0 };
         for key in sockets {
@@ -144,12 +145,12 @@ impl Ends {
         }
     }
 
-    /// Reports whether messages can be moved without waiting.
+    /// Reports whether the server may be able to move messages without waiting for an event.
     pub(crate) fn has_work(&self) -> bool {
         !self.readable.is_empty() || !self.writable.is_empty()
     }
 
-    /// Returns the number of a listener's sockets that its program has not accepted.
+    /// Returns the number of a listener's sockets that the listener's program has not accepted.
     pub(crate) fn waiting_of(&self, listener: SocketKey) -> usize {
         self.all.values().filter(|end| end.listener == Some(listener)).count()
     }

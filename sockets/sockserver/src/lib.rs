@@ -1,8 +1,8 @@
 //! Serves SCTP sockets to the programs of a host.
 //!
-//! A program's socket is one end of an `AF_UNIX` pair; the server has the other end. [`sockets::Sockets`] holds the state of the sockets,
-//! the engine holds the associations, and [`netio::Carriers`] carry the packets. One thread runs one loop ([`Server::run`]). The server
-//! belongs to the network namespace in which it was opened, and listens there on an abstract name.
+//! A program's socket is one end of an `AF_UNIX` pair; the server has the other end. [`sockets::Sockets`] contains the state of the
+//! sockets, the engine contains the associations, and [`netio::Carriers`] carry the packets. One thread runs one loop
+//! ([`Server::run`]). The server belongs to the network namespace in which it was opened, and listens there on an abstract name.
 //!
 //! Invariant: a program that does not read, or whose peer does not read, delays only itself. While the engine has no room, the server does
 //! not read its end of the pair. While the pair has no room, the server does not take messages from the engine.
@@ -35,28 +35,29 @@ pub use control::{AskError, Client};
 pub use list::Row;
 pub use sockproto::SERVER_VARIABLE;
 
-/// Limits on the connections that wait for their requests: of all users, and of one user. Beyond a limit, the oldest connection is dropped.
+/// Limits on the number of connections that wait for a request: of all users, and of one user. Beyond a limit, the oldest
+/// connection is dropped.
 const REQUESTS_MAX: usize = 1024;
 const REQUESTS_OF_USER_MAX: usize = 256;
-/// Limits on the leases: of all users, and of one user.
+/// Limits on the number of leases: of all users, and of one user.
 const LEASES_MAX: usize = 8192;
 const LEASES_OF_USER_MAX: usize = 1024;
-/// Limits on the callers that wait for the end of an attempt to connect: of all users, and of one user. Beyond a limit, a caller gets
-/// `EINPROGRESS` at once.
+/// Limits on the number of callers that wait for the end of an attempt to connect: of all users, and of one user. Beyond a limit, a
+/// caller gets `EINPROGRESS` at once.
 const ATTEMPTS_MAX: usize = 8192;
 const ATTEMPTS_OF_USER_MAX: usize = 4096;
 /// Time without sockets and leases after which the server ends.
 const IDLE_LIMIT: Duration = Duration::from_secs(2);
-/// Limit on the exchanges of packets between sockets of this host before a request is answered.
+/// Limit on the rounds of packets between sockets of this host that the server handles before it answers a request.
 const ROUNDS: usize = 8;
 /// Interval at which the server looks for changes of the host's addresses.
 const ADDRESS_LOOK: Duration = Duration::from_secs(1);
-/// Limit on the associations.
+/// Limit on the number of associations.
 const ASSOCIATIONS_MAX: usize = 16_384;
 
 const LISTENER: Token = Token(Carriers::TOKENS);
-/// First token after those of the carriers and the listener. Connection n has the token `OTHERS + 2n`, and the socket with the key n has
-/// the token `OTHERS + 2n + 1`.
+/// First token after the tokens of the carriers and of the listener. Connection n has the token `OTHERS + 2n`, and the socket with
+/// the key n has the token `OTHERS + 2n + 1`.
 const OTHERS: usize = Carriers::TOKENS + 1;
 
 /// Settings of a server.
@@ -77,7 +78,7 @@ pub struct Carriage {
     pub udp_port: Option<u16>,
     /// True if packets also go over IP, protocol 132. Requires `CAP_NET_RAW`.
     pub over_ip: bool,
-    /// UDP port of peers, unless the program sets another one (`SCTP_REMOTE_UDP_ENCAPS_PORT`).
+    /// UDP port of peers, if the program does not set a port (`SCTP_REMOTE_UDP_ENCAPS_PORT`).
     pub peer_udp_port: u16,
 }
 
@@ -103,7 +104,7 @@ pub enum StartError {
     /// The kernel has SCTP, which would also answer packets.
     #[error("{0}")]
     KernelSctp(KernelSctp),
-    /// Another step failed.
+    /// A step without a separate variant failed.
     #[error("{what}: {error}")]
     Other {
         /// The step that failed.
@@ -127,7 +128,7 @@ pub struct Server {
     network: Network,
     listener: OwnedFd,
     connections: Slab<Connection>,
-    /// Connections whose attempts have ended, with the answers to send.
+    /// Connections whose attempts have ended, each with the answer to send.
     due: Vec<(Connection, Reply)>,
     leases: usize,
     poll: Poll,
@@ -145,7 +146,7 @@ pub struct Server {
     is_accepting: bool,
     /// Number of connections accepted so far.
     accepted: u64,
-    /// True if packets to an address of this host were sent since the last exchange.
+    /// True if packets to an address of this host were sent since the last round of `settle`.
     has_sent_to_itself: bool,
     uid: u32,
 }
@@ -307,7 +308,8 @@ impl Server {
             }
         }
         let now = self.now();
-        // Connections with a request come first, because new connections may displace older ones.
+        // Requests are served before new connections are accepted, because a new connection may displace an older connection that
+        // still has an unread request.
         for number in asking {
             self.serve_connection(now, number);
         }
@@ -330,7 +332,8 @@ impl Server {
         self.has_sent_to_itself |= self.io.transmit(now, &mut self.engine).to_this_host;
     }
 
-    /// Exchanges the packets of associations whose both ends are on this host, until none are left or [`ROUNDS`] is reached.
+    /// Exchanges the packets of associations that have both ends on this host. Stops when no packets are left, or after [`ROUNDS`]
+    /// rounds.
     pub(crate) fn settle(&mut self, now: Time) {
         for _ in 0..ROUNDS {
             self.serve(now);
@@ -338,24 +341,24 @@ impl Server {
                 return;
             }
             self.io.note_all_ready();
-            // If the error persists, the next turn returns it.
+            // An error is ignored here. If the error persists, the next turn returns it.
             let _ = self.receive(now);
         }
     }
 
-    /// Looks for changes of the host's addresses at intervals of [`ADDRESS_LOOK`]. New associations use the current addresses.
+    /// Reads changes of the host's addresses at intervals of [`ADDRESS_LOOK`], because new associations use the current addresses.
     fn look_at_addresses(&mut self, now: Time) {
         if now >= self.looked_at + ADDRESS_LOOK {
             self.read_addresses(now);
         }
     }
 
-    /// Reads the host's addresses, if they have changed. Also resumes reading from the paused sockets.
+    /// Reads the host's addresses, if they have changed. Also makes the server read from the paused sockets again.
     pub(crate) fn read_addresses(&mut self, now: Time) {
         self.looked_at = now;
         self.ends.readable.append(&mut self.ends.paused);
         let mut has_changed = false;
-        // After an error of netlink, the addresses stay as they are, and the next look tries again.
+        // After an error of netlink, the server keeps the known addresses, and tries again after the next interval.
         let _ = self.network.monitor.poll(|_| has_changed = true);
         let none: &[&str] = &[];
         if has_changed && let Ok(addresses) = netio::addresses(none) {
@@ -365,15 +368,16 @@ impl Server {
     }
 }
 
-/// Raises the limit on descriptors to the system's maximum. Each socket of a program needs one descriptor.
+/// Raises the process's limit on descriptors to the hard limit (`RLIMIT_NOFILE`), because each socket of a program needs one
+/// descriptor.
 fn raise_descriptor_limit() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
-    // After an error, the server can only serve fewer sockets.
+    // An error is ignored: the server then serves fewer sockets.
     let _ = setrlimit(Resource::Nofile, rustix::process::Rlimit { current: limit.maximum, ..limit });
 }
 
-/// Returns `net.ipv4.ip_unprivileged_port_start`, or 1024 if it cannot be read.
+/// Returns the value of `net.ipv4.ip_unprivileged_port_start`, or 1024 if the value cannot be read.
 fn first_unprivileged_port() -> u16 {
     let text = std::fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start");
     text.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(1024)

@@ -16,15 +16,15 @@ pub struct Row {
     pub local: Vec<String>,
     /// Addresses of the peer with the port, as `address:port`.
     pub peer: Vec<String>,
-    /// Identifier of the association.
+    /// Identifier of the association, if the socket has an association.
     pub association: Option<i32>,
-    /// Numbers of inbound and outbound streams.
+    /// Numbers of inbound and outbound streams of the association.
     pub streams: Option<(u16, u16)>,
     /// Paths of the association.
     pub paths: Vec<Path>,
-    /// Bytes that wait to be sent or acknowledged.
+    /// Bytes in the engine that wait to be sent or acknowledged.
     pub send_queue: usize,
-    /// Bytes that wait to be read; for a listener, associations that wait for `accept`.
+    /// Received bytes in the engine; for a socket without an association, the number of associations that wait for `accept`.
     pub receive_queue: usize,
 }
 
@@ -74,8 +74,8 @@ impl From<sockets::Row> for Row {
     }
 }
 
-/// Returns as many lines after the first `skip` ones as fit into a page. Also returns the value of `skip` for the next page, if another
-/// page exists.
+/// Returns one page: the lines after the first `skip` lines, up to the page's limit. Also returns the value of `skip` for the next
+/// page, if a next page exists.
 pub(crate) fn page(rows: &[sockets::Row], skip: usize) -> (String, Option<usize>) {
     let mut text = String::new();
     for (number, row) in rows.iter().enumerate().skip(skip) {

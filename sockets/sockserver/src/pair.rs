@@ -14,16 +14,18 @@ use rustix::net::{
 use sockets::Delivery;
 use sockproto::{DATA_HEADER, DataHeader, Kind, MANY_NAME_PREFIX, Peer, SOCKET_NAME_PREFIX};
 
-/// Requested send buffer of the server's end, in bytes. It holds several messages of the greatest length (`PART_MAX`).
+/// Requested send buffer of the server's end, in bytes. This buffer has room for several messages with the greatest payload
+/// (`PART_MAX`).
 const SEND_BUFFER: usize = 1 << 20;
 /// Limit on the length of a message that fills a buffer, in bytes. The kernel may refuse longer messages even if the buffer is larger.
 const FILLING_MAX: usize = 512 << 10;
-/// Limit on the messages that fill a buffer. Together they fill 64 MiB.
+/// Limit on the number of messages that fill a buffer. This number of messages fills up to 64 MiB.
 const FILLINGS_MAX: usize = 128;
-/// Limit on the messages of a queue that are examined. With the default of `net.core.wmem_max`, the sender's buffer holds fewer messages.
+/// Limit on the number of examined messages in one queue. With the default of `net.core.wmem_max`, the sender's buffer has room for
+/// fewer messages.
 const QUEUED_MAX: usize = 1024;
-/// Greatest number of descriptors in one message (`SCM_MAX_FD`). If the buffer had less room, the kernel would close the rest during the
-/// receiving call, which might block.
+/// Greatest number of descriptors in one message (`SCM_MAX_FD`). If the buffer had less room, the kernel would close the other
+/// descriptors during recvmsg(2). Such a close might block the server.
 const DESCRIPTORS_MAX: usize = 253;
 const BACKLOG: i32 = 1024;
 const FLAGS: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
@@ -44,7 +46,8 @@ pub(crate) fn make(number: u64, is_one_to_many: bool) -> Result<(OwnedFd, OwnedF
     let name = format!("{}{number:016x}", String::from_utf8_lossy(&prefix[1..]));
     bind(&program, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
     rustix::io::ioctl_fionbio(&server, true)?;
-    // A size beyond net.core.wmem_max requires CAP_NET_ADMIN. A smaller buffer holds fewer messages.
+    // A size beyond net.core.wmem_max requires CAP_NET_ADMIN. Without this capability, the kernel limits the size to
+    // net.core.wmem_max, and the buffer has room for fewer messages.
     if sockopt::set_socket_send_buffer_size_force(&server, SEND_BUFFER).is_err() {
         let _ = sockopt::set_socket_send_buffer_size(&server, SEND_BUFFER);
     }
@@ -53,7 +56,8 @@ pub(crate) fn make(number: u64, is_one_to_many: bool) -> Result<(OwnedFd, OwnedF
 
 /// Fills the send buffer of a program's end, so the program's end is not writable.
 pub(crate) fn fill(program: BorrowedFd<'_>) {
-    // A message with its header must be 32 bytes shorter than the buffer. The kernel refuses longer messages (EMSGSIZE).
+    // Header and payload together must be at least 32 bytes shorter than the buffer. The kernel refuses longer messages (EMSGSIZE).
+    // The payload is therefore shorter by 32 bytes and by the header.
     let room = sockopt::socket_send_buffer_size(program).unwrap_or(0).saturating_sub(2 * DATA_HEADER);
     let bytes = vec![0; room.min(FILLING_MAX)];
     for _ in 0..FILLINGS_MAX {
@@ -63,7 +67,7 @@ pub(crate) fn fill(program: BorrowedFd<'_>) {
     }
 }
 
-/// Sends a message, with a descriptor if one is given, without waiting.
+/// Sends a message without waiting. If a descriptor is given, the message carries a copy of it.
 pub(crate) fn send(
     to: BorrowedFd<'_>,
     header: &DataHeader,
@@ -73,7 +77,7 @@ pub(crate) fn send(
     send_parts(to, &[IoSlice::new(&header.to_bytes()), IoSlice::new(payload)], descriptor)
 }
 
-/// Sends a delivery to the program of its socket, without waiting.
+/// Sends a delivery to the program's end without waiting.
 pub(crate) fn deliver(to: BorrowedFd<'_>, delivery: &Delivery, is_one_to_many: bool) -> Result<(), Errno> {
     let header = delivery.header.to_bytes();
     let peer = Peer { address: delivery.peer, ..Peer::default() }.to_bytes();
@@ -81,7 +85,7 @@ pub(crate) fn deliver(to: BorrowedFd<'_>, delivery: &Delivery, is_one_to_many: b
     send_parts(to, &[IoSlice::new(&header), IoSlice::new(peer), IoSlice::new(&delivery.bytes)], None)
 }
 
-/// Sends a message of several parts, with a descriptor if one is given, without waiting.
+/// Sends a message of several parts without waiting. If a descriptor is given, the message carries a copy of it.
 pub(crate) fn send_parts(
     to: BorrowedFd<'_>,
     parts: &[IoSlice<'_>],
@@ -104,10 +108,11 @@ pub(crate) struct Received {
     pub(crate) descriptors: Vec<OwnedFd>,
 }
 
-/// Reports whether a message in the queue of a socket has descriptors. Returns true if that cannot be determined. Discards the messages
-/// before it. The socket must have been shut down.
+/// Reports whether a message in the queue of a socket has descriptors. Returns true if the answer is unknown. Discards the messages
+/// before the first message with descriptors. The caller must have shut the socket down.
 pub(crate) fn has_descriptors(socket: &OwnedFd) -> bool {
-    // With this option, each message has its sender's credentials, even an empty message. The end of the queue has no credentials.
+    // With this option, each message has its sender's credentials, even an empty message. The end of the queue has no credentials,
+    // so it differs from an empty message.
     if sockopt::set_socket_passcred(socket, true).is_err() {
         return true;
     }
@@ -116,7 +121,8 @@ pub(crate) fn has_descriptors(socket: &OwnedFd) -> bool {
             Ok(Peeked::Descriptors) => return true,
             Ok(Peeked::End) => return false,
             Ok(Peeked::Message) => drop(recv(socket, &mut [0], RecvFlags::DONTWAIT)),
-            // The peer has closed its end with unread messages. The messages that it sent before remain in the queue.
+            // The program has closed its end with unread messages. The messages that the program has sent before the close remain
+            // in the queue.
             Err(nix::errno::Errno::EINTR | nix::errno::Errno::ECONNRESET) => {}
             Err(_) => return false,
         }
@@ -132,8 +138,8 @@ enum Peeked {
     End,
 }
 
-/// Examines the next message without removing it. Uses nix instead of rustix: a message that was sent before the option was set has
-/// process ID 0, which rustix cannot represent.
+/// Examines the next message, and leaves it in the queue. Uses nix instead of rustix, because rustix cannot represent the process
+/// ID 0. A message that was sent before SO_PASSCRED was set has this ID.
 fn peek(socket: &OwnedFd) -> nix::Result<Peeked> {
     use nix::sys::socket::{MsgFlags, UnixCredentials, recvmsg};
     let mut byte = [0];
@@ -149,7 +155,8 @@ fn peek(socket: &OwnedFd) -> nix::Result<Peeked> {
     })
 }
 
-/// Receives a message without waiting. A length of 0 means the end of the stream. An empty message also counts as the end.
+/// Receives a message without waiting. A length of 0 means that the other end was closed or shut down. An empty message is handled
+/// in the same way.
 pub(crate) fn receive(from: impl AsFd, room: &mut [u8]) -> Result<Received, Errno> {
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut control = RecvAncillaryBuffer::new(&mut space);

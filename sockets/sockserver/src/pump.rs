@@ -13,29 +13,31 @@ use sockproto::{DATA_HEADER, DataHeader, Kind, PEER_LENGTH, Peer, SockAddr};
 use crate::closer::NOBODY_KNOWN;
 use crate::{Server, pair};
 
-/// Limit on the messages of one socket and direction in a turn. It limits the delay of other sockets' messages.
+/// Limit on the messages of one socket in one direction in a turn. The limit bounds the delay of other sockets' messages.
 const MESSAGES_PER_TURN: usize = 64;
 
-/// Time after the peer's shutdown at which a one-to-many socket's association ends, even if the program's earlier messages are not taken.
+/// Time limit after the peer of a one-to-many socket's association has shut down. After this time, the server shuts the association
+/// down, even if it has not taken all messages of the program.
 const ENDING_LIMIT: Duration = Duration::from_secs(1);
 /// Limit on the messages of a socket that are taken before a request about the socket is answered.
 const MESSAGES_BEFORE_REQUEST: usize = 1024;
-/// Limit on the messages that are discarded in one call. A send buffer never holds so many messages.
+/// Limit on the messages that are discarded in one call. A send buffer has room for fewer messages.
 const MESSAGES_MAX: usize = 1 << 20;
 
 /// The outcome of reading one message.
 enum Step {
-    /// More messages may follow.
+    /// Further messages may follow.
     More,
     /// Nothing can be read now.
     Done,
 }
 
 impl Server {
-    /// Passes the engine's events to the sockets, and performs the sockets' outputs, until none are left.
+    /// Passes the engine's events to the sockets, and performs the sockets' outputs, until no events and outputs are left.
     pub(crate) fn follow_events(&mut self, now: Time) {
         loop {
-            // Requests of programs also cause outputs, so outputs come before events.
+            // Requests of programs also cause outputs. The outputs that already exist are therefore performed before the next
+            // event.
             while let Some(output) = self.sockets.poll_output() {
                 self.follow(now, output);
             }
@@ -47,7 +49,7 @@ impl Server {
     fn follow(&mut self, now: Time, output: Output) {
         match output {
             Output::Settled(key) => match self.awaited_connect(key) {
-                // The waiting caller gets the error, so the socket stays not writable.
+                // The waiting caller gets the error. The program's end therefore need not become writable to report the error.
                 Some((association, error)) if error != 0 => self.end_attempt(key, association, error),
                 Some((association, _)) => {
                     self.empty(key);
@@ -67,9 +69,9 @@ impl Server {
             Output::Writable(key) => drop(self.ends.readable.insert(key)),
             Output::SendingOver(key) => {
                 if let Some(socket) = self.ends.socket(key) {
-                    // An error means that the program has closed its end, and thus cannot send either.
+                    // An error means that the program has closed its end. In this case the program cannot send either.
                     let _ = shutdown(socket, Shutdown::Read);
-                    // The server still takes the messages that the program has sent before.
+                    // The server still takes the messages that the program has already sent.
                     self.ends.readable.insert(key);
                 } else {
                     self.sockets.shut_down(now, &mut self.engine, key);
@@ -91,7 +93,8 @@ impl Server {
         self.take_all(key);
     }
 
-    /// Discards the messages of a program whose association has ended. The program's end becomes writable, and sending is an error.
+    /// Discards the messages of a program whose association has ended. The program's end becomes writable, and the program's next
+    /// send fails.
     fn discard(&mut self, key: SocketKey) {
         self.take_all(key);
         if let Some(end) = self.ends.get_mut(key) {
@@ -119,7 +122,7 @@ impl Server {
         }
     }
 
-    /// Creates the pair of a new association, and puts the program's end into the listener's queue.
+    /// Creates the socket pair for a listener's new association, and sends the program's end to the listener's program.
     fn hand_over(&mut self, now: Time, listener: SocketKey, key: SocketKey, peer: &SockAddr) {
         let uid = self.ends.get_mut(listener).map_or(NOBODY_KNOWN, |end| end.uid);
         let program = match self.ends.open(key, self.poll.registry(), (uid, false), Some(listener)) {
@@ -176,8 +179,8 @@ impl Server {
         }
     }
 
-    /// Takes the messages that a program has sent through a one-to-many socket. Messages for which the engine has no room wait with their
-    /// association.
+    /// Takes the messages that a program has sent through a one-to-many socket. If the engine has no room for a message, the
+    /// message waits with its association.
     pub(crate) fn drain(&mut self, now: Time, key: SocketKey) {
         let set = |server: &mut Server, is_draining: bool| {
             if let Some(end) = server.ends.get_mut(key) {
@@ -205,7 +208,7 @@ impl Server {
         self.end_those(now, |_, since| overdue(since));
     }
 
-    /// Takes up to [`MESSAGES_BEFORE_REQUEST`] messages that a program has sent, until the engine has no room.
+    /// Takes up to [`MESSAGES_BEFORE_REQUEST`] messages that a program has sent. Stops when the engine has no room.
     pub(crate) fn read_all(&mut self, now: Time, key: SocketKey) {
         for _ in 0..MESSAGES_BEFORE_REQUEST {
             if let Step::Done = self.read(now, key) {
@@ -218,7 +221,7 @@ impl Server {
     fn read(&mut self, now: Time, key: SocketKey) -> Step {
         let Some(end) = self.ends.get_mut(key) else { return Step::Done };
         if !self.sockets.takes_messages(key) || end.is_at_end {
-            // No message can be taken, but the program may have closed its end.
+            // The server cannot take a message now, but the program may have closed its end.
             if end.is_hung_up {
                 self.let_go(now, key, false);
             }
@@ -229,7 +232,7 @@ impl Server {
         }
         let is_one_to_many = end.is_one_to_many;
         if self.closer.is_overloaded(end.uid) {
-            // Each message may carry more descriptors.
+            // The server does not read, because each message may carry further descriptors to close.
             self.ends.paused.insert(key);
             return Step::Done;
         }
@@ -239,7 +242,8 @@ impl Server {
                 Step::Done
             }
             Err(Errno::INTR) => Step::More,
-            // The program has closed its end with unread messages. The messages that it sent before can still be read.
+            // The program has closed its end with unread messages. The server can still read the messages that the program has sent
+            // before the close.
             Err(Errno::CONNRESET) if !end.is_reset => {
                 end.is_reset = true;
                 Step::More
@@ -252,7 +256,7 @@ impl Server {
                 self.closer.close(end.uid, received.descriptors);
                 end.is_at_end = true;
                 if end.is_hung_up || end.is_reset {
-                    // Unread notifications alone do not cause an ABORT.
+                    // Unread notifications alone do not cause an ABORT, so `has_data` is also required.
                     let has_unread = end.is_reset && end.has_data;
                     self.let_go(now, key, has_unread);
                 } else {
@@ -268,7 +272,7 @@ impl Server {
         }
     }
 
-    /// Handles the message of `length` bytes in `room`, which was received from a program's end.
+    /// Handles a message that was received from a program's end. `room` contains the message, whose length is `length` bytes.
     fn take(&mut self, now: Time, key: SocketKey, length: usize, is_one_to_many: bool) -> Step {
         let message = &self.room[..length];
         match DataHeader::read(message) {
@@ -304,7 +308,7 @@ impl Server {
         self.sockets.set_waiting(listener, self.ends.waiting_of(listener));
     }
 
-    /// Offers a message to the engine. If the engine has no room, keeps the message.
+    /// Offers a message to the engine. If the engine has no room, stores the message in `held`, or with its association.
     fn offer(&mut self, now: Time, key: SocketKey, header: DataHeader, peer: Peer, message: Bytes) -> Step {
         let is_one_to_many = self.sockets.is_one_to_many(key);
         let sent = match is_one_to_many {
@@ -336,7 +340,7 @@ impl Server {
         }
     }
 
-    /// Passes messages to a program. Returns false if the limit of a turn is reached, so more messages may wait.
+    /// Passes messages to a program. Returns false if the limit of a turn is reached, because further messages may wait.
     fn write_some(&mut self, now: Time, key: SocketKey) -> bool {
         for _ in 0..MESSAGES_PER_TURN {
             let Some(end) = self.ends.get_mut(key) else { return true };
@@ -344,7 +348,7 @@ impl Server {
             let Some(delivery) = next else { return true };
             match pair::deliver(end.socket.as_fd(), &delivery, end.is_one_to_many) {
                 Ok(()) if matches!(delivery.header.kind, Kind::Ended | Kind::Failed) => {
-                    // The program can send nothing more (EPIPE).
+                    // From now on, each send of the program fails (EPIPE).
                     end.is_at_end = true;
                     let _ = shutdown(&end.socket, Shutdown::Read);
                 }
@@ -362,8 +366,8 @@ impl Server {
         false
     }
 
-    /// Closes the server's end and the socket after the program has closed its end. If the program has left data unread (`has_unread`) or
-    /// messages wait, the association ends by ABORT.
+    /// Closes the server's end and the socket after the program has closed its end. The association of a one-to-one socket ends by
+    /// ABORT in two cases: the program has left data unread (`has_unread`), or a message waits in `held` or `pending`.
     fn let_go(&mut self, now: Time, key: SocketKey, has_unread: bool) {
         let Some(end) = self.ends.remove(key, self.poll.registry()) else { return };
         let is_data = |delivery: &Delivery| delivery.header.kind == Kind::Data;

@@ -5,17 +5,18 @@ use std::process::Command;
 
 use crate::statistics::EmulatedLink;
 
-/// The guest's name within its own set of namespaces.
+/// The guest's name, which `boot.sh` uses within this test's namespaces.
 const GUEST: &str = "k1";
 
-/// A running guest. Dropping it stops the guest.
+/// A running guest. The guest stops when this value is dropped.
 pub(crate) struct Guest {
     boot: PathBuf,
     prefix: String,
 }
 
 impl Guest {
-    /// Boots the guest. This takes 5 s, and a minute the first time on a machine. Returns `None` if the machine cannot run the guest.
+    /// Boots the guest. The boot takes about 5 s. The first boot on a machine takes about a minute. Returns `None` if the machine
+    /// cannot run the guest.
     pub(crate) fn up() -> Option<Guest> {
         let has_apt = Path::new("/usr/bin/apt-get").is_file();
         if !has_apt || !Path::new("/dev/net/tun").exists() {

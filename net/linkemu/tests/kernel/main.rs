@@ -1,6 +1,7 @@
 //! Compares the emulator with the Linux kernel's netem, which runs in a guest (tests/kernel-sctp).
 //!
-//! Both get the same settings and the same packets. The statistics that ping and iperf3 measure must be the same.
+//! The emulator and netem get the same settings and the same packets. The statistics that ping and iperf3 measure must agree within
+//! the tolerances below.
 
 #![forbid(unsafe_code)]
 
@@ -10,23 +11,28 @@ mod statistics;
 use guest::Guest;
 use statistics::{EmulatedLink, Pings, World};
 
-/// Allowed difference between the medians of round trips, in milliseconds. The guest is a process, which answers later on a busy host.
+/// Allowed difference between the median round trips through netem and through linkemu, in milliseconds. The tolerance is needed
+/// because the guest is a process, which the host may schedule late.
 const MEDIANS_MS: f64 = 2.0;
-/// Allowed difference between the interquartile ranges of netem and linkemu, in milliseconds, for the same reason. The second constant
-/// is the allowed difference of linkemu's range from its expected value; chance alone causes 0.2 ms.
+/// Allowed difference between the interquartile ranges of round trips through netem and through linkemu, in milliseconds. The
+/// second constant limits the difference between linkemu's range and the expected range. Chance alone causes a difference of about
+/// 0.2 ms.
 const SPREADS_MS: f64 = 1.5;
 const OUR_SPREAD_MS: f64 = 0.6;
-/// Pings of one measurement of delays or losses, and seconds between them. A measurement of losses needs more pings.
+/// Number of pings, and seconds between two pings, in a measurement of delays and in a measurement of losses. Losses need more
+/// pings than delays, because a lost ping is rare.
 const DELAY_PINGS: (usize, &str) = (1000, "0.003");
 const LOSS_PINGS: (usize, &str) = (4000, "0.001");
 
-/// Settings in the syntax of netem and of linkemu, and the interquartile range that they cause, in milliseconds.
+/// Settings in the syntax of netem and in the syntax of linkemu, and the expected interquartile range of round trips in
+/// milliseconds.
 const DELAYS: [(&str, &str, f64); 3] = [
     ("delay 20ms", "delay=20ms", 0.0),
     ("delay 20ms 5ms", "delay=20ms,jitter=5ms", 5.0),
     ("delay 20ms 4ms distribution normal", "delay=20ms,jitter=4ms,distribution=normal", 4.0 * 1.349),
 ];
-/// Settings of netem and of linkemu, the share of packets that they lose, and the mean length of a burst of losses in packets.
+/// Settings of netem and of linkemu, the expected share of lost packets, and the expected mean length of a burst of losses in
+/// packets.
 const LOSSES: [(&str, &str, f64, f64); 2] =
     [("loss 6%", "loss=6%", 0.06, 1.06), ("loss gemodel 2% 25%", "loss=ge:2%:25%:100%:0%", 0.074, 4.0)];
 

@@ -1,4 +1,4 @@
-//! Measures the kernel's netem and linkemu with ping and iperf3.
+//! Measurements of the kernel's netem and of linkemu with ping and iperf3.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use testbed::{Host, Lab, Process};
 /// Time limit on each step.
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
-/// An emulated link from a near host to a far host. The settings apply to packets to the far host.
+/// An emulated link between a near host and a far host. The settings apply to the direction from the near host to the far host.
 pub(crate) trait EmulatedLink {
     /// Returns a command that runs `program` on the near host.
     fn near(&self, program: &str) -> Command;
@@ -16,7 +16,7 @@ pub(crate) trait EmulatedLink {
     fn far(&self, program: &str) -> Command;
     /// Returns the far host's address.
     fn address(&self) -> &'static str;
-    /// Applies these settings to the direction to the far host.
+    /// Applies these settings to the direction from the near host to the far host.
     fn set(&self, settings: &str);
 
     /// Sends `count` pings to the far host, with `interval` seconds between them.
@@ -28,13 +28,13 @@ pub(crate) trait EmulatedLink {
 
     /// Sends 3 Mbit/s in datagrams of 1,000 bytes. Returns the rate of the payload that arrives, in bit/s.
     ///
-    /// The rate is computed from the share of lost datagrams. iperf3 also reports a rate, but sometimes counts waiting in the last second
-    /// as time of sending.
+    /// The rate is computed from the share of lost datagrams. iperf3 also reports a rate, but this rate is sometimes too low:
+    /// iperf3 can include a pause after the last datagram in the time of sending.
     fn udp_rate(&self) -> f64 {
         let mut server = self.far("iperf3");
         let mut server = server.args(["-s", "-1"]).stdout(Stdio::null()).spawn().expect("iperf3");
         let mut rate = None;
-        // The client fails until the server listens.
+        // The client is repeated, because it fails until the server listens.
         let is_reported = testbed::process::wait_for(LIMIT, || {
             let mut client = self.near("iperf3");
             client.args(["-J", "-c", self.address(), "-u", "-b", "3m", "-l", "1000", "-t", "5"]);
@@ -49,7 +49,7 @@ pub(crate) trait EmulatedLink {
     }
 }
 
-/// Round-trip times in milliseconds, by the ping's number; `None` for a lost ping.
+/// Round-trip times in milliseconds, in the order of the pings' sequence numbers; `None` for a lost ping.
 pub(crate) struct Pings {
     times: Vec<Option<f64>>,
 }
@@ -79,7 +79,7 @@ impl Pings {
         self.times.iter().filter(|time| time.is_none()).count() as f64 / self.times.len() as f64
     }
 
-    /// Returns the mean length of runs of lost pings.
+    /// Returns the mean number of consecutive lost pings.
     pub(crate) fn mean_burst(&self) -> f64 {
         let lost = self.times.iter().filter(|time| time.is_none()).count();
         let ends = self.times.windows(2).filter(|pair| pair[0].is_none() && pair[1].is_some()).count();
@@ -87,13 +87,14 @@ impl Pings {
     }
 }
 
-/// Runs a command and returns its standard output. Ignores the exit status, because ping fails after losses, which the tests expect.
+/// Runs a command and returns its standard output. Ignores the exit status, because ping fails after losses, and the tests cause
+/// losses on purpose.
 pub(crate) fn output(command: &mut Command) -> String {
     let output = command.output().unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Two hosts, and a third host that runs linkemu between them.
+/// Two hosts, and a third host between these two. The third host runs linkemu.
 pub(crate) struct World {
     alpha: Host,
     beta: Host,

@@ -1,5 +1,5 @@
-//! Tests of the program `linkemu` between two hosts. They observe the link through ping, iperf3, the program's output and the kernel's
-//! state of the interfaces.
+//! Tests of the program `linkemu` between two hosts. The tests observe the link through ping, iperf3, the program's output, and the
+//! state of the interfaces in the kernel.
 
 #![forbid(unsafe_code)]
 
@@ -11,7 +11,8 @@ use linkemu::Report;
 use nix::sys::signal::Signal;
 use world::{LIMIT, World, ping_times};
 
-/// Allowed excess of the median round trip over the sum of the delays, in milliseconds. Both hosts share one machine.
+/// Allowed excess of the median round trip over the sum of both directions' delays, in milliseconds. The excess is the time that
+/// the kernel and linkemu need on the machine of both hosts.
 const SLACK_MS: f64 = 1.0;
 
 #[test]

@@ -1,4 +1,4 @@
-//! Two hosts, and a third host between them with an interface to each.
+//! Two hosts, and a third host between these two. The third host has an interface to each of them.
 
 use std::time::Duration;
 
@@ -71,7 +71,7 @@ impl World {
         path.display().to_string()
     }
 
-    /// Runs ping on host alpha. Returns its output, also if no answer arrived.
+    /// Runs ping on host alpha. Returns the output of ping, even if no answer arrived.
     pub(crate) fn ping(&self, words: &[&str]) -> String {
         let mut command = self.alpha.command("ping");
         command.args(words);
@@ -105,8 +105,9 @@ impl World {
     /// Kills a process, and waits until the kernel has released its files.
     pub(crate) fn kill(&self, pid: u32) {
         kill(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL).unwrap();
-        // The kernel releases the process's interfaces before its claims to them. The process may remain a zombie, because nothing reaps
-        // it here. A zombie without other threads has no open files.
+        // The kernel releases the process's interfaces before the process's claims on the interfaces, so the function waits for the
+        // end of all threads. The process may remain a zombie, because no parent reaps it in this namespace. A zombie without other
+        // threads has no open files.
         let process = format!("/proc/{pid}");
         let is_gone = || match (
             std::fs::read_dir(format!("{process}/task")),
@@ -122,7 +123,7 @@ impl World {
 impl Drop for World {
     fn drop(&mut self) {
         let mut command = self.program(&["del", "--all"]);
-        // The lab does not know the links' processes, because each is in a separate session.
+        // The lab cannot end the links' processes, because each link's process has a separate session.
         let _ = command.output();
     }
 }

@@ -21,7 +21,7 @@ impl Sockets {
     ///
     /// # Errors
     /// - `ENOPROTOOPT` for an unknown option.
-    /// - `EINVAL` for a buffer that is too short, and for an option that needs an association if the socket has none.
+    /// - `EINVAL` for a buffer that is too short. `EINVAL` if the option needs an association and the socket has no association.
     /// - `ENOMEM` for a list of addresses that does not fit into the buffer.
     /// - `EOPNOTSUPP` for an option of one-to-many sockets on a one-to-one socket.
     pub fn option(
@@ -156,7 +156,8 @@ impl Socket {
         Ok(Fields::new().id(self.id).path(self, path).done())
     }
 
-    /// Returns the value of `SCTP_PEER_ADDR_PARAMS`: of the path to the given address, or the socket's defaults.
+    /// Returns the value of `SCTP_PEER_ADDR_PARAMS` for the path to the given address. Without an address, returns the socket's
+    /// defaults.
     fn path_options(&self, engine: &Endpoint, given: Given<'_>) -> Vec<u8> {
         let timing = self.options.timing(false);
         let own = given.address(4).and_then(|address| {
@@ -189,7 +190,8 @@ impl Socket {
     fn status(&self, engine: &Endpoint) -> Option<Vec<u8>> {
         let association = self.association()?;
         let Some(info) = engine.info(association) else {
-            // The state is SCTP_COOKIE_WAIT (2), and nothing else is known yet.
+            // The engine has no information while the association is being set up. The state is then SCTP_COOKIE_WAIT (2), and all
+            // other fields are 0.
             let mut value = Fields::new().id(self.id).long(2).done();
             value.resize(STATUS, 0);
             return Some(value);
@@ -205,7 +207,8 @@ impl Socket {
             StateName::ShutdownAckSent => 8,
         };
         let primary = info.paths.iter().find(|path| path.primary).or(info.paths.first())?;
-        // Linux counts chunks, but the engine counts bytes. The number of chunks is computed as if all were fragments of full size.
+        // Linux counts chunks, but the engine counts bytes. The number of chunks is computed as if each chunk were a fragment of
+        // full size.
         let fragment = engine.fragment_size(association).max(1);
         let chunks = |bytes: usize| u16::try_from(bytes.div_ceil(fragment)).unwrap_or(u16::MAX);
         let in_flight = info.send_buffered.saturating_sub(info.send_waiting);
@@ -225,7 +228,7 @@ impl Socket {
         let mut value = Fields::new().id(self.id).long(count).done();
         for address in addresses {
             let address = SocketAddr::new(*address, port);
-            // Each address keeps its own family. An IPv4 address is not mapped here, even on an IPv6 socket.
+            // Each address keeps its own family. Even on an IPv6 socket, this option returns an IPv4 address unmapped.
             value.extend_from_slice(sockproto::SockAddr::of(address, false).as_bytes());
         }
         if value.len() > room { Err(libc::ENOMEM) } else { Ok(value) }

@@ -1,4 +1,5 @@
-//! Socket options: those of `SOL_SCTP` in Linux's layouts, and those of other levels that `AF_UNIX` sockets do not have.
+//! Socket options: the options of `SOL_SCTP` in Linux's layouts, and options of other levels that the kernel's `AF_UNIX` sockets
+//! cannot implement for SCTP.
 //!
 //! The module `set` implements `setsockopt(2)`, and `get` implements `getsockopt(2)`. Begin with [`Options`].
 
@@ -26,12 +27,12 @@ const EVENTS: usize = 14;
 const HEARTBEAT_ON: u32 = 1;
 const HEARTBEAT_OFF: u32 = 2;
 const HEARTBEAT_NOW: u32 = 4;
-/// Send buffer of an association, in bytes. It is twice as long as the longest message of a program.
+/// Send buffer of an association, in bytes: twice the length of the longest message of a program.
 const SEND_BUFFER: usize = 2 * sockproto::MESSAGE_MAX;
 /// Receive buffer of an association, in bytes.
 const RECEIVE_BUFFER: usize = 4 << 20;
 
-/// Treatment of the association when the socket is closed (`SO_LINGER`).
+/// Treatment of an association whose socket is closed (`SO_LINGER`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Linger {
     /// The association ends in the background.
@@ -40,10 +41,11 @@ pub(crate) enum Linger {
     Reset,
 }
 
-/// The options of one socket. An accepted socket begins with those of its listener.
+/// The options of one socket. An accepted socket begins with the options of its listener.
 #[derive(Clone)]
 pub(crate) struct Options {
-    /// `SCTP_INITMSG`: outbound streams, inbound streams, retransmissions of INIT, and the longest timeout in milliseconds.
+    /// `SCTP_INITMSG`: outbound streams, inbound streams, retransmissions of INIT, and the longest timeout of INIT in milliseconds.
+    /// The timeout is stored and returned, but has no effect.
     init: [u16; 4],
     rto: Rto,
     /// Limit on retransmissions of the association (`sasoc_asocmaxrxt`), if set.
@@ -53,7 +55,8 @@ pub(crate) struct Options {
     heartbeats_off: bool,
     path_max_retransmits: Option<u16>,
     sack_delay_ms: Option<u32>,
-    /// Subscriptions to notifications, indexed by the type minus 0x8000; the first is `sctp_data_io_event`. 0: not wanted.
+    /// Subscriptions to notifications, indexed by the notification's type minus 0x8000; 0: not wanted. The first entry is not a
+    /// notification, but the subscription to `SCTP_SNDRCV` (`sctp_data_io_event`).
     events: [u8; EVENTS],
     default_send: DataHeader,
     context: u32,
@@ -62,7 +65,7 @@ pub(crate) struct Options {
     autoclose: u32,
     linger: [i32; 2],
     v6_only: bool,
-    /// Values of the options of [`KEPT`] that were set, by level and name.
+    /// Values that the program has set for options of [`KEPT`], by level and name.
     kept: BTreeMap<(i32, i32), i32>,
 }
 
@@ -99,8 +102,9 @@ impl Default for Options {
     }
 }
 
-/// Options of one `int` that are stored and returned, but have no effect in the engine. Each entry is the level, the name and the initial
-/// value. The engine chooses the segment size, the burst and the order of parts itself; the other options do not concern the engine.
+/// Options whose value is one `int`. They are stored and returned, but have no effect in the engine. Each entry is the level, the
+/// name and the initial value. The engine itself chooses the segment size, the burst and the order of parts. The other options do
+/// not concern the engine.
 const KEPT: [(i32, i32, i32); 23] = [
     (SOL_SCTP, option::NODELAY, 0),
     (SOL_SCTP, option::DISABLE_FRAGMENTS, 0),
@@ -160,7 +164,7 @@ impl Options {
         self.v6_only
     }
 
-    /// Returns the time after which an unused association is closed (`SCTP_AUTOCLOSE`), if it is set.
+    /// Returns the time after which an unused association is closed (`SCTP_AUTOCLOSE`). Returns `None` if the option is not set.
     pub(crate) fn autoclose(&self) -> Option<Duration> {
         (self.autoclose != 0).then(|| Duration::from_secs(self.autoclose.into()))
     }
@@ -179,8 +183,8 @@ impl Options {
         self.association_with([0; 4])
     }
 
-    /// Returns the configuration of a new association. Each field of the `struct sctp_initmsg` in `init` that is not 0 overrides the
-    /// option.
+    /// Returns the configuration of a new association. Each field of `init` (`struct sctp_initmsg`) that is not 0 overrides the
+    /// same field of the option `SCTP_INITMSG`.
     pub(crate) fn association_with(&self, init: [u16; 4]) -> AssociationConfig {
         let given = |at: usize| if init[at] == 0 { self.init[at] } else { init[at] };
         let [outbound, inbound, attempts] = [given(0), given(1), given(2)];
@@ -194,7 +198,7 @@ impl Options {
             inbound_streams: inbound.max(1),
             adaptation: Some(self.adaptation.unwrap_or(ADAPTATION)),
             extensions,
-            // When the peer shuts down, messages of the program may still be on their way to the engine.
+            // When the peer shuts down, messages of the program may still wait in the socket pair.
             takes_late_messages: true,
             send_buffer: SEND_BUFFER,
             receive_buffer: RECEIVE_BUFFER,
@@ -203,8 +207,8 @@ impl Options {
         }
     }
 
-    /// Returns the timers: those of RFC 9260, or the quick timers if the peer is an sctpify socket server. Values that the program has set
-    /// override them.
+    /// Returns the timers: the values of RFC 9260, or the quick timers ([`Timing::quick`]) if the peer is an sctpify socket server.
+    /// Values that the program has set override these timers.
     pub(crate) fn timing(&self, peer_is_sctpify: bool) -> Timing {
         let mut timing = if peer_is_sctpify { Timing::quick() } else { Timing::default() };
         let milliseconds = |ms: u32| Duration::from_millis(ms.into());
@@ -230,14 +234,15 @@ impl Options {
         if let Some(delay) = self.sack_delay_ms {
             timing.sack_delay = milliseconds(delay);
         }
-        // A program may have set only one limit, which contradicts the default of the other limit. The minimum then prevails.
+        // If a program has set only one limit of the RTO, this limit may contradict the default of the other limit. In this case,
+        // the maximum is raised to the minimum.
         timing.rto_max = timing.rto_max.max(timing.rto_min);
         timing
     }
 }
 
-/// Returns the settings of associations for [`sctp::EndpointConfig`]. An accepted association takes streams and extensions from its
-/// listener, and all other settings from here.
+/// Returns the settings of associations for [`sctp::EndpointConfig`]. An accepted association takes addresses, streams and
+/// extensions from its listener, and all other settings from this value.
 pub fn association_defaults() -> AssociationConfig {
     Options::default().association()
 }
@@ -255,8 +260,8 @@ impl Socket {
         engine.set_timing(now, association, self.options.timing(info.adaptation == Some(ADAPTATION)));
     }
 
-    /// Switches the heartbeats of all paths on or off as the options require, if the association is up. This overrides the values of
-    /// single paths, as the kernel does.
+    /// Switches the heartbeats of all paths on or off as the options require, if the association is up. The call overrides values
+    /// that were set for single paths, as in Linux.
     pub(crate) fn set_heartbeats(&self, now: Time, engine: &mut Endpoint) {
         let State::Up(association) = self.state else { return };
         let Some(info) = engine.info(association) else { return };

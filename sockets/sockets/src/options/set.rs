@@ -71,8 +71,8 @@ impl Socket {
         engine.set_primary(now, association, address.ip()).map_err(|_| libc::EINVAL)
     }
 
-    /// Sets `SCTP_PEER_ADDR_PARAMS` for the path to the given address. Without an address, sets it for all
-    /// paths without separate values; switching heartbeats on or off then applies to every path.
+    /// Sets `SCTP_PEER_ADDR_PARAMS` for the path to the given address. Without an address, sets the values for all paths that have
+    /// no separate values. Without an address, a switch of heartbeats applies to every path.
     fn set_path_options(&mut self, now: Time, engine: &mut Endpoint, given: Given<'_>) -> Result<(), Errno> {
         if ![152, 156].contains(&given.0.len()) {
             return Err(libc::EINVAL);
@@ -126,7 +126,7 @@ impl Socket {
 }
 
 impl Options {
-    /// Sets an option that does not affect the timers of an association that is up.
+    /// Sets an option that has no effect on the timers of an established association.
     fn set(&mut self, level: i32, name: i32, given: Given<'_>) -> Result<(), Errno> {
         match (level, name) {
             (libc::SOL_SOCKET, libc::SO_LINGER) => {
@@ -192,8 +192,8 @@ impl Options {
         Ok(())
     }
 
-    /// Sets `SCTP_ASSOCINFO`: the limit on retransmissions and the life of cookies, which is only stored. A field of 0 leaves the value
-    /// unchanged.
+    /// Sets `SCTP_ASSOCINFO`: the limit on retransmissions, and the life of cookies. The life of cookies is stored, but has no
+    /// effect. A field of 0 leaves the value unchanged.
     fn set_association_info(&mut self, given: Given<'_>) -> Result<(), Errno> {
         let given = given.exactly(20)?;
         let (retransmits, cookie_life) = (given.short(4), given.long(16));
@@ -206,7 +206,8 @@ impl Options {
         Ok(())
     }
 
-    /// Sets `SCTP_DELAYED_SACK`. The value is a `struct sctp_sack_info`, or the older structure without a number of packets.
+    /// Sets `SCTP_DELAYED_SACK`. The value is a `struct sctp_sack_info`, or the older `struct sctp_assoc_value`, which has no
+    /// number of packets.
     fn set_sack_delay(&mut self, given: Given<'_>) -> Result<(), Errno> {
         let delay = given.at_least(8)?.long(4);
         if delay > 500 {

@@ -1,4 +1,4 @@
-//! Tests of one-to-one sockets. The expected errors are those of Linux's own SCTP.
+//! Tests of one-to-one sockets. Each expected error is the error of SCTP in the Linux kernel.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -216,7 +216,7 @@ fn a_full_backlog_refuses_and_a_listener_that_closes_leaves_its_port() {
         world.hosts[0].connect(world.now, *client, B, PORT).unwrap();
         world.settle();
     }
-    // As in Linux, a listener takes one association more than its backlog.
+    // As in Linux, a listener queues one association more than its backlog.
     let errors: Vec<i32> = clients.iter().map(|client| world.hosts[0].error(*client)).collect();
     assert_eq!(errors, [0, 0, libc::ECONNREFUSED]);
     world.hosts[1].sockets.set_waiting(listener, 0);

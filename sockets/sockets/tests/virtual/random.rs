@@ -1,4 +1,5 @@
-//! Random valid and invalid calls of programs. No call panics, and nothing is left after all sockets are closed.
+//! Random valid and invalid calls of programs. No call panics. After all sockets are closed, no socket, association or bound port
+//! is left.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -13,9 +14,9 @@ use crate::world::{A, B, USER, World, name};
 /// Number of sequences of calls, and number of calls in each sequence.
 const SEQUENCES: u64 = 300;
 const CALLS: usize = 120;
-/// Ports of the sockets. They are few, so sockets often use the same port.
+/// Ports of the sockets. The range is small, so sockets often use the same port.
 const PORTS: std::ops::Range<u16> = 5000..5004;
-/// Time in which every association that is being ended has ended.
+/// Time after which every association that is being shut down or aborted has ended.
 const LONG: Duration = Duration::from_secs(900);
 
 struct Script {

@@ -23,7 +23,7 @@ pub(crate) struct Host {
     pub(crate) outputs: Vec<Output>,
 }
 
-/// A host with one address.
+/// Routes of a host with one address.
 pub(crate) struct OneAddress(IpAddr);
 
 impl Network for OneAddress {
@@ -122,7 +122,8 @@ impl Host {
         self.sockets.send(now, &mut self.engine, key, &DataHeader::new(Kind::Data), Bytes::from_static(text))
     }
 
-    /// Reads all deliveries. Returns each as a text: user data, a notification's type and state, an error, or the end.
+    /// Reads all deliveries. Returns each delivery as a text: user data, the type and state of a notification, an error, or the end
+    /// of the association.
     pub(crate) fn read_all(&mut self, now: Time, key: SocketKey) -> Vec<String> {
         let mut all = Vec::new();
         while let Some(next) = self.sockets.next(now, &mut self.engine, key) {
@@ -140,7 +141,7 @@ impl Host {
         all
     }
 
-    /// Reads all deliveries, and returns their length in bytes.
+    /// Reads all deliveries, and returns the sum of their lengths in bytes.
     pub(crate) fn read_bytes(&mut self, now: Time, key: SocketKey) -> usize {
         std::iter::from_fn(|| self.sockets.next(now, &mut self.engine, key))
             .map(|delivery| delivery.bytes.len())
@@ -222,7 +223,7 @@ impl World {
                 sockets.handle_event(self.now, engine, id, &event);
             }
             while let Some(output) = sockets.poll_output() {
-                // The tests pass messages directly to the sockets, so no earlier message is on its way here.
+                // The tests pass messages directly to `Sockets` without a socket pair, so no earlier message is still on its way.
                 match output {
                     Output::SendingOver(key) => sockets.shut_down(self.now, engine, key),
                     Output::OneSendingOver { socket, association } => {
@@ -236,7 +237,8 @@ impl World {
         has_moved
     }
 
-    /// Runs for half a second. This suffices for everything that needs no timer of a second or more.
+    /// Runs for half a second. This time suffices for every exchange that only waits for timers below half a second, such as the
+    /// delay of a SACK.
     pub(crate) fn settle(&mut self) {
         self.run(Duration::from_millis(500));
     }
