@@ -97,14 +97,14 @@ pub struct PathInfo {
     pub rto: Duration,
     /// Congestion window in bytes.
     pub cwnd: usize,
-    /// Slow-start threshold in bytes; `usize::MAX` if there is none.
+    /// Slow-start threshold in bytes; `usize::MAX` if the path has no threshold yet.
     pub ssthresh: usize,
     /// User bytes in flight.
     pub flight: usize,
     /// MTU in bytes, IP header included.
     pub mtu: u16,
-    /// True if a packet of this length is known to arrive. If false, `mtu` is an assumption: at first the MTU of this host's link,
-    /// and after a black hole a smaller size.
+    /// True if packets of `mtu` bytes are known to reach the peer. If false, `mtu` is an assumption: initially the MTU of this
+    /// host's link (1500 or less), or a smaller size after a black hole.
     pub mtu_is_proven: bool,
     /// Number of probes of the path's MTU that were sent (RFC 8899).
     pub mtu_probes_sent: u64,
@@ -116,7 +116,7 @@ pub struct PathInfo {
     pub local_use: AddressUse,
     /// The use of the peer's address, as the peer has announced it.
     pub remote_use: AddressUse,
-    /// Consecutive timeouts.
+    /// Number of consecutive timeouts. Verdicts of too much loss or delay also count.
     pub errors: u8,
     /// Packets sent.
     pub packets_sent: u64,
@@ -126,15 +126,15 @@ pub struct PathInfo {
     pub bytes_sent: u64,
     /// Bytes received, including SCTP headers.
     pub bytes_received: u64,
-    /// User bytes that were first sent on this path: its part of the association's data.
+    /// User bytes whose first transmission used this path: the path's part of the association's data.
     pub new_data: u64,
-    /// Retransmitted DATA chunks.
+    /// Number of DATA chunks retransmitted on this path.
     pub retransmissions: u64,
     /// Expiries of T3-rtx.
     pub timeouts: u64,
 }
 
-/// Current limit on an association's sending. It is always one of the two ends or the network between them, so a `match` may be
+/// Current limit on an association's sending. No limit exists other than this end, the peer and the network, so a `match` may be
 /// exhaustive.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum LimitedBy {
@@ -142,7 +142,7 @@ pub enum LimitedBy {
     Driver,
     /// The peer: its receive window has no room for the next chunk.
     Receiver,
-    /// The path: its congestion window, its pacing, or lost data that must be sent first.
+    /// The path: its congestion window, its pacing, or lost data that must be retransmitted first.
     Network,
 }
 
@@ -180,8 +180,8 @@ pub struct AssociationInfo {
     pub limited_by: LimitedBy,
     /// Bytes that were received and are not yet read.
     pub receive_buffered: usize,
-    /// Memory of the association in bytes: user data and its bookkeeping, in the sizes that the allocator gives. The estimate is
-    /// high rather than low.
+    /// Estimated memory of the association in bytes: user data and its bookkeeping, in the block sizes of the allocator. The
+    /// estimate tends to exceed the true value.
     pub memory: usize,
     /// Bytes for which the peer's receive window has room, beyond the data in flight.
     pub peer_rwnd: usize,
@@ -229,14 +229,14 @@ pub struct Counters {
     pub timeouts: u64,
     /// Packets whose AUTH chunk was verified.
     pub auth_verified: u64,
-    /// AUTH chunks dropped, with the chunks that followed in the packet. The HMAC was wrong, the key or algorithm was unknown, or
-    /// the packet had two AUTH chunks.
+    /// AUTH chunks dropped because the HMAC was wrong, the key or algorithm was unknown, or the packet had two AUTH chunks. The
+    /// chunks that follow such an AUTH chunk in its packet are dropped too.
     pub auth_failed: u64,
     /// ASCONFs sent, including retransmissions.
     pub asconfs_sent: u64,
-    /// ASCONFs received in a state that answers them, including repeated and outdated ones.
+    /// ASCONFs received in a state of the association that answers ASCONFs. Repeated and outdated ASCONFs count too.
     pub asconfs_received: u64,
-    /// Requests about streams (RE-CONFIG) sent, including retransmissions.
+    /// RE-CONFIGs sent with requests about streams, including retransmissions.
     pub reconfigs_sent: u64,
     /// RE-CONFIGs received, including repeated ones.
     pub reconfigs_received: u64,
@@ -244,23 +244,24 @@ pub struct Counters {
     pub advertisements_sent: u64,
     /// Advertisements of the peer's send buffer received.
     pub advertisements_received: u64,
-    /// Chunks dropped because they lacked a required authentication. If a shared key is in force, unsigned chunks with a fault
-    /// count too: a third party may have sent them, so the association continues.
+    /// Chunks dropped because they lacked a required authentication. If a shared key is in force, faulty unsigned chunks count
+    /// too. They do not end the association, because a third party may have sent them.
     pub unauthenticated: u64,
-    /// Times that a path's MTU proved smaller than the packets sent, through ICMP or as a black hole (RFC 8899 section 4.3).
+    /// Number of times that a path's MTU proved smaller than the packets sent. The proof was an ICMP error or a black hole (RFC
+    /// 8899 section 4.3).
     pub mtu_shrunk: u64,
-    /// Changes to a new UDP port of the peer that was proven (RFC 6951).
+    /// Changes of the peer's UDP port to a new, proven port (RFC 6951).
     pub rebindings: u64,
-    /// Packets with DATA received with a congestion mark (CE, RFC 3168).
+    /// Packets received that contained DATA and had a congestion mark (CE, RFC 3168).
     pub ecn_marked_received: u64,
-    /// ECNE chunks received: they report marks on our packets.
+    /// ECNE chunks received. An ECNE chunk reports a congestion mark on our packets.
     pub ecn_echoes_received: u64,
-    /// Window reductions because of marks.
+    /// Reductions of a congestion window because of congestion marks.
     pub ecn_reductions: u64,
-    /// Window reductions because a larger window only lengthened a queue in this host
+    /// Reductions of a congestion window because a larger window only lengthened a queue in this host
     /// ([`PathError::LocalQueue`](crate::PathError::LocalQueue)).
     pub local_queue_reductions: u64,
-    /// Tail-loss probes, including chunks of a silent path that another path repeats.
+    /// Tail-loss probes sent. A chunk of a silent path that is repeated on another path counts too.
     pub tail_probes: u64,
     /// Recoveries and timeouts that proved needless, and whose window reduction was undone.
     pub undone_recoveries: u64,
@@ -280,32 +281,32 @@ pub struct EndpointCounters {
     pub inits_received: u64,
     /// COOKIE ECHOs with a wrong MAC or wrong content.
     pub bad_cookies: u64,
-    /// COOKIE ECHOs without the required authentication, or with a wrong one.
+    /// COOKIE ECHOs without the required authentication, or with a wrong authentication.
     pub unauthenticated_cookies: u64,
     /// INITs and INIT ACKs of this host that came back from another address.
     pub reflected: u64,
-    /// COOKIE ECHOs that arrived too late.
+    /// COOKIE ECHOs that arrived after the lifetime of their cookie.
     pub stale_cookies: u64,
     /// Replies dropped because too many replies waited to be sent.
     pub replies_dropped: u64,
     /// INITs dropped because of [`Limits::inits`](crate::Limits::inits).
     pub inits_limited: u64,
-    /// Answers to packets out of the blue that were suppressed because of [`Limits::stray_answers`](crate::Limits::stray_answers).
+    /// Suppressed answers to packets out of the blue, over the limit [`Limits::stray_answers`](crate::Limits::stray_answers).
     pub strays_limited: u64,
-    /// COOKIE ECHOs whose cookie has already made an association, which has since ended.
+    /// COOKIE ECHOs whose cookie had already created an association that has ended.
     pub spent_cookies: u64,
     /// Associations refused because too many existed, or memory was short.
     pub out_of_resource: u64,
     /// Trace records that newer records replaced before they were polled.
     pub trace_lost: u64,
-    /// Bytes that all associations hold, as last counted. A count may lag behind small changes.
+    /// Bytes that all associations held at the last count. The value may lag behind small changes.
     pub memory: usize,
-    /// INITs dropped because the INIT ACK would have exceeded three times their length.
+    /// INITs dropped because the INIT ACK would have been more than three times as long as the INIT.
     pub inits_too_short: u64,
-    /// Packets that were not sealed, for associations that accept only sealed packets.
+    /// Packets that were not sealed, but were addressed to an association that accepts only sealed packets.
     pub unsealed: u64,
     /// Sealed packets that no key could open.
     pub not_opened: u64,
-    /// Sealed packets that had arrived before, or are so old that this is unknown.
+    /// Sealed packets that had arrived before, or were too old for a check whether they had arrived before.
     pub replayed: u64,
 }

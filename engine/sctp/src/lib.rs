@@ -10,10 +10,10 @@
 //! packets, bit for bit. The driver passes the time ([`Time`]), all randomness comes from one seed, and nothing depends on the order of
 //! a hash map.
 //!
-//! The documentation of [`Endpoint`] gives the order of calls and groups the methods. Begin there. Then read `association/mod.rs` and
-//! its parts: `chunk_dispatch` (the action for each chunk in each state), `handshake_client`, `shutdown`, `packet_builder`, and
+//! The documentation of [`Endpoint`] gives the order of calls and groups the methods. Begin there. Then read `association/mod.rs`
+//! and its parts: `chunk_dispatch` (the action for each chunk in each state), `handshake_client`, `shutdown`, `packet_builder`, and
 //! `transfer` (sending on the paths, loss recovery). Other modules: `tx` (data to send), `rx` (received data), `extension`
-//! (negotiated features: AUTH, ASCONF and others), and `path` (RTO, congestion window, heartbeats of one path).
+//! (negotiated features: AUTH, ASCONF and others), and `path` (RTO, congestion window and heartbeats of each path).
 //!
 //! # RFCs
 //!
@@ -21,7 +21,7 @@
 //! |---|---|---|
 //! | associations, streams, several paths with failover | 9260 | [`Endpoint::connect`], [`Listener`] |
 //! | encapsulation in UDP, and a peer whose port changes | 6951 | [`Carrier`], [`Event::PeerPort`] |
-//! | names of the sockets API, where the engine has the same function | 6458 | [`PathOptions`], [`SendOptions`] |
+//! | names from the sockets API, for functions that the engine also has | 6458 | [`PathOptions`], [`SendOptions`] |
 //! | dynamic addresses (ASCONF) | 5061 | [`Endpoint::add_local_address`], [`Event::PeerAddressChange`] |
 //! | authenticated chunks | 4895 | [`AuthConfig`] |
 //! | partial reliability | 3758, 7496 | [`Reliability`] |
@@ -30,7 +30,7 @@
 //! | potentially failed paths, switchover | 7829 | [`Timing`], [`PathState`] |
 //! | RACK-TLP: loss detection by time, tail-loss probes | 8985 | always on |
 //! | SACK without delay on request | 7053 | always on |
-//! | path MTU discovery by probes, also with PAD | 8899, 4820 | [`AssociationConfig::mtu`], [`Event::PathMtu`] |
+//! | path MTU discovery with probes, padded with PAD | 8899, 4820 | [`AssociationConfig::mtu`], [`Event::PathMtu`] |
 //! | ECN | 3168, 4960 appendix A | [`Extension::Ecn`], [`Transmit::ecn`] |
 //! | CUBIC and HyStart++ | 9438, 9406 | [`CongestionAlgorithm`] |
 //! | checksum of zero over a lower layer that has its own check | 9653 | [`AssociationConfig::zero_checksum`] |
@@ -40,18 +40,19 @@
 //!
 //! # Releases
 //!
-//! A minor release may add settings, events, errors and counters. It breaks no program. Before 1.0, a minor release increments the last
-//! number of the version, and a breaking release increments the second.
+//! A minor release may add settings, events, errors and counters, but breaks no program. Before 1.0, a minor release increments the
+//! third number of the version, and a breaking release increments the second number.
 //!
 //! * Settings ([`EndpointConfig`], [`AssociationConfig`], [`Timing`], [`Limits`], [`PathOptions`], [`SendOptions`], [`AuthConfig`],
-//!   [`ReconfigPolicy`], [`SendBufferConfig`]) have public fields. A literal of such a type must end in `..AssociationConfig::default()`
-//!   or its equivalent. A hidden field enforces this.
+//!   [`ReconfigPolicy`], [`SendBufferConfig`]) have public fields. A hidden field requires that a literal of such a type ends in
+//!   the type's default, for example `..AssociationConfig::default()`.
 //! * Events, errors and all types that a program only reads are `#[non_exhaustive]`.
 //!
 //! Patterns for variants of [`TraceEvent`] should end in `..`: variants may gain fields.
 //!
-//! An enum without `#[non_exhaustive]` gets no further variants, because the protocol has none; its documentation gives the reason.
-//! [`Bytes`] of `bytes` 1 and `SmallVec` of `smallvec` 1 (in [`Message::pieces`]) are part of the API.
+//! An enum without `#[non_exhaustive]` gets no further variants, because the protocol has no further cases. The enum's
+//! documentation gives the details. [`Bytes`] of `bytes` 1 and `SmallVec` of `smallvec` 1 (in [`Message::pieces`]) are part of the
+//! API.
 //!
 //! # Cargo features
 //!

@@ -3,10 +3,10 @@
 //! Each association counts the bytes that it holds ([`Association::memory`](crate::association::Association::memory)). The
 //! endpoint updates the sum after each input, and passes the resulting pressure to an association before the association
 //! works. If memory is short, further data is refused. Data that was received and acknowledged, or accepted for sending,
-//! is never dropped for that reason.
+//! is never dropped for lack of memory.
 //!
-//! Counts are in the sizes that the allocator gives, which exceed the requested sizes: [`heap`] and [`tree`] estimate the
-//! difference. Both results are high rather than low. Begin at [`Pressure::of`].
+//! The counts use the sizes of the allocator's blocks, which exceed the requested sizes. [`heap`] and [`tree`] estimate
+//! block sizes. Both estimates tend to exceed the true sizes. Begin at [`Pressure::of`].
 
 /// Memory in use, compared with the budget.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
@@ -18,12 +18,12 @@ pub(crate) enum Pressure {
     Tight,
     /// Seven eighths or more: no association begins, and buffers shrink to [`FLOOR`] as they empty.
     Full,
-    /// The whole budget or more: an association accepts nothing beyond [`FLOOR`], and drops nothing.
+    /// The whole budget or more: an association accepts no data beyond [`FLOOR`], and keeps the data that it holds.
     Over,
 }
 
-/// Returns the bytes that an allocation of `bytes` takes. glibc adds a word, and gives multiples of 16 bytes, with a
-/// minimum of 32.
+/// Returns the number of bytes that an allocation of `bytes` bytes occupies. glibc adds a word of 8 bytes, and rounds up
+/// to a multiple of 16 bytes, with a minimum of 32.
 pub(crate) const fn heap(bytes: usize) -> usize {
     match bytes {
         0 => 0,
@@ -32,13 +32,14 @@ pub(crate) const fn heap(bytes: usize) -> usize {
     }
 }
 
-/// Returns the bytes that a list with `places` places for `T` takes.
+/// Returns the number of bytes that a list occupies, if its capacity is `places` elements of type `T`.
 #[inline]
 pub(crate) const fn list<T>(places: usize) -> usize {
     places * size_of::<T>() + if places > 0 { 16 } else { 0 }
 }
 
-/// Returns the bytes that a `BTreeMap` with `entries` entries takes. An entry has `bytes` bytes, key and value together.
+/// Returns the number of bytes that a `BTreeMap` with `entries` entries occupies. `bytes` is the size of an entry: key and
+/// value together.
 #[inline]
 pub(crate) const fn tree(entries: usize, bytes: usize) -> usize {
     // A node has eleven places, of which five or more are filled. One node in six is an inner node, which also needs room
@@ -47,12 +48,14 @@ pub(crate) const fn tree(entries: usize, bytes: usize) -> usize {
     if entries == 0 { 0 } else { node + entries * (node + links / 5) / 5 }
 }
 
-/// Upper bound of the memory for each byte held, in bytes. [`COST_BASE`] comes in addition.
+/// Upper bound of the memory that an association uses for each byte of data that it holds, in bytes. [`COST_BASE`] comes
+/// in addition.
 pub(crate) const COST_MOST: usize = 8;
-/// Bytes that the first nodes of maps take.
+/// Memory of the first nodes of an association's maps, in bytes.
 pub(crate) const COST_BASE: usize = 4096;
 
-/// Bytes that an association may hold in each direction even if memory is short. With less it could make no progress.
+/// Bytes that an association may hold in each direction even if memory is short. With fewer bytes, the association could
+/// make no progress.
 pub(crate) const FLOOR: usize = 8 * 1024;
 
 impl Pressure {

@@ -2,8 +2,8 @@
 
 /// Use of the paths for new data: one at a time, or all at once.
 ///
-/// The sender alone chooses: the peer accepts data on any path, and may itself send otherwise. A peer that does not know
-/// this feature sends its SACKs on the path on which data last arrived, which is sufficient.
+/// Each end chooses only for the data that it sends: its peer accepts data on any path, and may use another setting. A peer
+/// that does not know this feature sends its SACKs on the path on which data last arrived. Such SACKs are sufficient.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Multipath {
@@ -26,15 +26,17 @@ pub enum PathScheduler {
     /// The path with the shortest round trip of all paths whose window has room. A slower path is skipped if its chunk would
     /// arrive too late, that is, in two cases:
     ///
-    /// * The faster paths could meanwhile fill our send buffer or the peer's receive window.
-    /// * The faster paths could meanwhile send all waiting data.
+    /// * Before the chunk arrives, the faster paths could fill our send buffer or the peer's receive window.
+    /// * Before the chunk arrives, the faster paths could send all waiting data.
     #[default]
     LowestRtt,
     /// Each path in proportion to its weight ([`PathOptions::weight`](crate::PathOptions::weight)), while its window has
-    /// room. A path without room leaves its turn to the others. A slower path is skipped only if it would fill the buffers.
+    /// room. While a path's window has no room, the other paths carry its part. A slower path is skipped only in the first of
+    /// the two cases of `LowestRtt`.
     Weighted,
-    /// Every chunk is sent on all active paths whose windows have room, and the first copy to arrive counts. This suits small
-    /// messages that must not be late: a path failure, or a loss on one path, delays nothing. The bandwidth is multiplied by
-    /// the number of paths. The chunk itself belongs to the fastest path with room, and the other paths carry copies.
+    /// Every chunk is sent on all active paths whose windows have room, and the first copy to arrive counts. This rule suits
+    /// small messages that must not be late: a path failure, or a loss on one path, delays no message. The bandwidth that a
+    /// message uses is multiplied by the number of paths that carry copies. The original chunk leaves on the fastest path
+    /// whose window has room, and the other paths carry copies.
     Redundant,
 }

@@ -19,7 +19,7 @@ pub(crate) struct PeerInit<'a> {
     pub(crate) a_rwnd: u32,
     pub(crate) outbound_streams: u16,
     pub(crate) inbound_streams: u16,
-    /// Addresses that the peer lists. The source address of the packet comes in addition.
+    /// Addresses that the peer lists. The packet's source address is an address of the peer even if the list lacks it.
     pub(crate) addresses: SmallVec<[IpAddr; 4]>,
     pub(crate) adaptation: Option<u32>,
     /// Extensions that the peer offers.
@@ -33,16 +33,16 @@ pub(crate) struct PeerInit<'a> {
     pub(crate) protection: Option<protection::PeerOffer<'a>>,
     /// Cookie, if the chunk is an INIT ACK.
     pub(crate) cookie: Option<&'a [u8]>,
-    /// Parameters that must be reported back, whole.
+    /// Parameters that must be reported to the peer, each as its complete bytes.
     pub(crate) unrecognized: SmallVec<[&'a [u8]; 2]>,
     /// Extension of the cookie's lifetime that the peer requests, in milliseconds.
     pub(crate) cookie_preservative: u32,
 }
 
-/// Fault of an INIT or INIT ACK: the cause of the ABORT that answers it.
+/// Fault of an INIT or INIT ACK: the cause of the ABORT that answers the faulty chunk.
 pub(crate) type InitFault = Cause<'static>;
 
-/// Checks and reads `init`. A fault is returned as the cause of the ABORT that must answer it.
+/// Checks and reads `init`. If `init` has a fault, returns the cause of the ABORT that must answer `init`.
 pub(crate) fn read<'a>(init: &Init<'a>, limits: &Limits) -> Result<PeerInit<'a>, InitFault> {
     // RFC 9260 section 3.3.2: the association is refused if the tag or a number of streams is zero, or if the window is
     // too small.
@@ -89,7 +89,8 @@ pub(crate) fn read<'a>(init: &Init<'a>, limits: &Limits) -> Result<PeerInit<'a>,
             break;
         }
     }
-    // RFC 4895 section 6.1: the parameters of authentication offer it. The list of extensions does not count.
+    // RFC 4895 section 6.1: the peer offers authentication through its parameters RANDOM, CHUNKS and HMAC-ALGO. The
+    // peer's list of extensions does not count.
     let listed = peer.extensions.without(Extension::Auth);
     peer.extensions = if peer.auth.is_made() { listed.with(Extension::Auth) } else { listed };
     Ok(peer)
@@ -103,13 +104,14 @@ pub(crate) struct Agreed {
     pub(crate) key_vectors: Option<KeyVectors>,
     /// Protection of packets. Its transcript is zero until [`bind`](Self::bind) sets it.
     pub(crate) protection: Option<ProtectionTerms>,
-    /// True if our packets may carry a checksum of zero: the peer accepts it with a method that we have too.
+    /// True if our packets may carry a checksum of zero: the peer names the same error detection method as our
+    /// settings.
     pub(crate) zero_checksum: bool,
 }
 
 impl Agreed {
-    /// Combines our offer, made with `config`, with the peer's offer. Returns a fault if a required extension is not
-    /// agreed on.
+    /// Combines our offer, which was made from `config`, with the peer's offer. If a required extension is not agreed
+    /// on, returns a fault.
     pub(crate) fn new(
         config: &AssociationConfig,
         offer: &Offer,
@@ -161,7 +163,7 @@ impl Agreed {
 }
 
 impl<'a> PeerInit<'a> {
-    /// Takes a parameter. Returns false if its type is unknown.
+    /// Stores the contents of a parameter. Returns false if the parameter's type is unknown.
     fn take(&mut self, parameter: &Parameter<'a>, limits: &Limits) -> Result<bool, InitFault> {
         match parameter {
             Parameter::Ipv4Address(a) => self.take_address(IpAddr::V4(*a), limits),
@@ -199,8 +201,8 @@ impl<'a> PeerInit<'a> {
         Ok(true)
     }
 
-    /// Takes a listed address. Ignores addresses that no peer can have (multicast, unspecified, broadcast), and
-    /// addresses beyond the limit.
+    /// Stores an address that the peer lists. Ignores addresses that no peer can have (multicast, unspecified,
+    /// broadcast), and addresses beyond the limit of `limits`.
     fn take_address(&mut self, address: IpAddr, limits: &Limits) {
         let broadcast = matches!(address, IpAddr::V4(a) if a.is_broadcast());
         let usable = !address.is_multicast() && !address.is_unspecified() && !broadcast;
@@ -210,7 +212,7 @@ impl<'a> PeerInit<'a> {
     }
 }
 
-/// Returns the parameter of an address. An IPv4-mapped IPv6 address becomes an IPv4 address.
+/// Returns the parameter that announces `address`. An IPv4-mapped IPv6 address becomes an IPv4 address.
 pub(crate) fn address_parameter(address: IpAddr) -> Parameter<'static> {
     //= rfc9260#3.3.2.1.2-1
     match address.to_canonical() {

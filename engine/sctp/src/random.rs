@@ -8,24 +8,26 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 use sha2::Sha256;
 use wire::{Tsn, VerificationTag};
 
-/// Length of the random part of a marked nonce in bytes. The rest of the nonce is the MAC of this part.
+/// Length of the random part of a marked nonce in bytes. The rest of the nonce is a MAC over the random
+/// part.
 const NONCE_RANDOM: usize = 16;
 
 /// A seeded source of tags, TSNs, keys, nonces and jitter.
 pub(crate) struct Random {
     generator: ChaCha12Rng,
-    /// Key that marks nonces, so this host recognizes its own.
+    /// Key of the MAC in marked nonces, through which this host recognizes its own nonces.
     mark: Hmac<Sha256>,
 }
 
 impl Random {
     pub(crate) fn new(seed: [u8; 32]) -> Random {
-        // HMAC accepts keys of any length, so this cannot fail.
+        // HMAC accepts keys of any length, so the call cannot fail.
         let mark = Hmac::new_from_slice(&seed).unwrap_or_else(|_| Hmac::new(&Default::default()));
         Random { generator: ChaCha12Rng::from_seed(seed), mark }
     }
 
-    /// Returns a verification tag. Zero is reserved for packets that carry an INIT (RFC 9260 section 5.3.1).
+    /// Returns a random verification tag other than 0. Tag 0 is reserved for packets that carry an INIT (RFC
+    /// 9260 section 5.3.1).
     //= rfc9260#5.3.1-1
     pub(crate) fn tag(&mut self) -> VerificationTag {
         VerificationTag(self.generator.next_u32().max(1))
@@ -55,7 +57,8 @@ impl Random {
         nonce
     }
 
-    /// Replaces the second half of the nonce, so [`is_own_nonce`](Self::is_own_nonce) recognizes the nonce.
+    /// Replaces the second half of `nonce` with a MAC, so [`is_own_nonce`](Self::is_own_nonce) recognizes
+    /// the nonce.
     pub(crate) fn marked(&self, mut nonce: [u8; 32]) -> [u8; 32] {
         let (random, rest) = nonce.split_at_mut(NONCE_RANDOM);
         let mac = self.mark.clone().chain_update(&*random).finalize().into_bytes();
@@ -63,7 +66,8 @@ impl Random {
         nonce
     }
 
-    /// Reports whether [`marked`](Self::marked) has made this nonce. No nonce needs to be stored for this.
+    /// Reports whether [`marked`](Self::marked) has made `nonce`. The MAC in the nonce shows this, so this
+    /// host stores no nonces.
     pub(crate) fn is_own_nonce(&self, nonce: &[u8]) -> bool {
         let halves = nonce.split_at_checked(NONCE_RANDOM).filter(|(_, mac)| mac.len() == NONCE_RANDOM);
         halves.is_some_and(|(random, mac)| {
@@ -71,8 +75,7 @@ impl Random {
         })
     }
 
-    /// Returns `d` changed by up to half of itself in either direction, as RFC 9260 section 8.3 requires for
-    /// heartbeats.
+    /// Returns a random time between 50 % and 150 % of `d`, as RFC 9260 section 8.3 requires for heartbeats.
     pub(crate) fn jitter(&mut self, d: Duration) -> Duration {
         d / 2 + d.mul_f64(f64::from(self.generator.next_u32()) / f64::from(u32::MAX))
     }

@@ -13,14 +13,15 @@ use wire::{ChunkType, SendBuffer};
 /// Interval between chunks under [`SendBufferCadence::Economical`], in packets with DATA.
 const PACKETS_BETWEEN: u32 = 8;
 
-/// Change of the occupancy, in points, after which [`SendBufferCadence::Economical`] advertises at once. With
-/// [`SendBufferForm::SeedTenths`] a change of one tenth suffices.
+/// Change of the occupancy since the last advertisement, in percentage points, at which [`SendBufferCadence::Economical`]
+/// advertises at once. With [`SendBufferForm::SeedTenths`], the limit is one tenth instead.
 const POINTS_AT_ONCE: u8 = 10;
 
-/// Divisor of the pause. A packet that carries only the chunk waits this part of the pause for a packet with DATA.
+/// Divisor of the pause of [`SendBufferCadence::Every`]. The quotient is the time that a packet with only the chunk waits for a
+/// packet with DATA.
 const GRACE: u32 = 8;
 
-/// Shortest pause of [`SendBufferCadence::Every`]. A shorter setting counts as this.
+/// Shortest pause of [`SendBufferCadence::Every`]. A shorter setting is raised to this value.
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 
 /// Settings of the advertisement of a send buffer.
@@ -33,8 +34,9 @@ pub struct SendBufferConfig {
     /// Step of the advertised occupancy, 1 to 100 percentage points. The occupancy is rounded up to a multiple of the step, so a step
     /// of 10 reveals only tens. Not used with [`SendBufferForm::SeedTenths`].
     pub precision: u8,
-    /// Type of the chunk: 150, or another type on which routers and endpoints have agreed. A peer that does not know the type ignores
-    /// the rest of the packet if the type is below 128. It reports types 64 to 127 and 192 to 255 with an ERROR chunk.
+    /// Type of the chunk: 150, or another type on which routers and endpoints have agreed. If the type is below 128, a peer that
+    /// does not know the type ignores the rest of the packet. Such a peer reports types 64 to 127 and 192 to 255 with an ERROR
+    /// chunk.
     pub chunk_type: ChunkType,
     #[doc(hidden)]
     pub _non_exhaustive: (),
@@ -53,19 +55,20 @@ pub enum SendBufferForm {
     SeedTenths,
 }
 
-/// Interval between advertisements of a send buffer. Only packets with DATA carry the chunk, except with
-/// [`Every`](SendBufferCadence::Every).
+/// Interval between advertisements of a send buffer. Only packets with DATA carry the chunk. With
+/// [`Every`](SendBufferCadence::Every), a packet can also carry the chunk alone.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum SendBufferCadence {
     /// Every packet with DATA.
     EveryPacket,
-    /// The first packet of a burst, every 8th packet with DATA, and each packet before which the occupancy has changed by 10 points or
-    /// more.
+    /// The first packet of a burst, and every 8th packet with DATA. In addition, each packet with DATA when the occupancy differs
+    /// by 10 percentage points or more from the last advertised occupancy.
     Economical,
-    /// Once in each pause of this length, 10 ms or more. After the pause, the next packet with DATA carries the chunk. If no DATA is in
-    /// flight then, a packet with the chunk alone leaves at once. If DATA is in flight, that packet first waits an eighth of the pause
-    /// for a packet with DATA. It uses the current path if that path is active. It is never retransmitted, and has no answer.
+    /// Once in each pause of this length, 10 ms or more. After the pause, the next packet with DATA carries the chunk. If no DATA
+    /// is in flight at the end of the pause, a packet with only the chunk leaves at once. If DATA is in flight, the packet with
+    /// only the chunk first waits for a packet with DATA, for one eighth of the pause. The packet with only the chunk leaves on the
+    /// current path, and only if this path is active. It is never retransmitted, and the peer does not answer it.
     Every(Duration),
 }
 
@@ -122,7 +125,7 @@ impl SendBufferConfig {
 pub struct PeerSendBuffer {
     /// Occupancy in percent, 0 to 100; or in tenths, 0 to 10, if the peer advertises tenths.
     pub occupancy: u8,
-    /// Bytes that wait for their first transmission, if the peer reports them.
+    /// Number of the peer's bytes that wait for their first transmission, if the peer reports the number.
     pub backlog: Option<u32>,
 }
 
@@ -135,18 +138,18 @@ pub(crate) struct Fill {
     pub(crate) outstanding: usize,
     /// Limit on the sum of `queued` and `outstanding`, in bytes.
     pub(crate) capacity: usize,
-    /// The smaller of two sizes, in bytes: the congestion window, and the peer's receive window without the data in flight. The patch
-    /// of 2016 compares with Linux's values of these two sizes.
+    /// The smaller of two sizes, in bytes: the congestion window, and the peer's receive window without the data in flight. The
+    /// 2016 patch uses Linux's values of these two sizes.
     pub(crate) window: usize,
 }
 
-/// State that decides when the chunk leaves, and with which values.
+/// State that determines when the chunk leaves and which values it carries.
 #[derive(Debug)]
 pub(crate) struct Advertiser {
     pub(crate) config: SendBufferConfig,
     /// Last advertised occupancy, and the time of that advertisement.
     last: Option<(u8, Time)>,
-    /// Packets with DATA that have left since then without the chunk.
+    /// Number of packets with DATA that have left without the chunk since the last advertisement.
     packets: u32,
     /// Time of the next decision about a packet that carries only the chunk.
     alone_at: Time,
@@ -201,7 +204,7 @@ impl Advertiser {
         self.alone_at
     }
 
-    /// Handles the end of the pause.
+    /// Handles the end of the pause, or the end of the wait for a packet with DATA.
     pub(crate) fn on_timeout(&mut self, outlook: Outlook, now: Time) {
         let Some(pause) = self.pause().filter(|_| self.alone_at <= now) else { return };
         match (outlook, self.alone) {
@@ -268,8 +271,8 @@ fn percent(fill: &Fill, precision: u8) -> u8 {
     u8::try_from(percent.next_multiple_of(precision).min(100)).unwrap_or(100)
 }
 
-/// Returns the share of the used buffer that cannot leave now, in tenths. The 2016 patch counted the kernel's bookkeeping as used
-/// too, about 36 % in addition to the user data. Therefore its figures never exceeded 7.
+/// Returns the share of the used buffer that cannot leave now, in tenths. The 2016 patch also counted the kernel's bookkeeping as
+/// used. The bookkeeping was about 36 % of the user data, so the patch's figures never exceeded 7 tenths.
 fn tenths(fill: &Fill) -> u8 {
     let user_bytes = fill.queued + fill.outstanding;
     let used = user_bytes * 136 / 100;

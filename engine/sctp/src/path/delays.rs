@@ -1,12 +1,12 @@
-//! Detection of a path that delivers much later than another path would.
+//! Detection of a path that delivers data much later than another path would.
 //!
-//! A link that becomes slow loses nothing and is never silent. The queue in front of it grows, and
+//! A link that becomes slow loses no packets and is never silent. The queue in front of the link grows, and
 //! acknowledgements arrive later and later. A long queue alone is no reason to leave the path. A sender with
-//! unlimited data fills the queue of any link, and would fill the other link's queue next. So delay counts
-//! only in two cases:
+//! unlimited data fills the queue of any link, and would fill the next link's queue after a move. Therefore
+//! a long delay is a reason to leave the path only in two cases:
 //!
 //! * Little is in flight, so this sender has not filled the queue.
-//! * The path delivers a small fraction of its former rate.
+//! * The path's rate is at most its best rate divided by [`PART`].
 //!
 //! This module only measures. Start at [`DelayMeter::on_acks`], then read [`DelayMeter::time_to_deliver`]
 //! and, for an idle path, [`DelayMeter::time_elsewhere`].
@@ -18,31 +18,31 @@ use base::Time;
 /// Duration of one rate measurement.
 const COUNT: Duration = Duration::from_millis(250);
 
-/// Divisor of the best rate: a path whose rate is the quotient or less counts as slow.
+/// Divisor of the best rate. A path counts as slow if its rate is at most the quotient.
 const PART: u32 = 8;
 
-/// Divisor of the best rate. Each measurement lowers the best rate by this part, that is, by half in eleven
-/// seconds of sending.
+/// Divisor of the best rate. Each measurement lowers the best rate by the quotient. Eleven seconds of
+/// sending thus halve the best rate.
 const BEST_FADES: u32 = 64;
 
-/// Bytes in flight that fill no queue: an initial window (RFC 6928).
+/// Maximum number of bytes in flight that count as no cause of a queue: an initial window (RFC 6928).
 const FIRST_WINDOW: usize = 14_600;
 
 /// Time for which the rate of a path that has become idle remains valid.
 const KNOWN: Duration = Duration::from_secs(60);
 
-/// Meter of one path's deliveries and of their rate, while the path is in use.
+/// Meter of the amount and the rate of one path's deliveries, while the path is in use.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DelayMeter {
-    /// Start of the measurement; `NEVER` until the next acknowledgement.
+    /// Start of the current measurement; `NEVER` if the next acknowledgement starts it.
     since: Time,
-    /// Bytes acknowledged since then.
+    /// Bytes acknowledged since `since`.
     delivered: u32,
     /// Rate of the last complete measurement, in bytes per second; 0 if unknown.
     rate: u32,
-    /// Best rate, in bytes per second.
+    /// Best rate of recent measurements, in bytes per second.
     best: u32,
-    /// Time since which delivery has taken too long; `NEVER` if it does not.
+    /// Time since which delivery has taken too long without interruption; `NEVER` if delivery is in time.
     late_since: Time,
 }
 
@@ -59,7 +59,7 @@ impl DelayMeter {
 
     /// Counts `bytes` acknowledged bytes, with `flight` bytes left in flight.
     pub(crate) fn on_acks(&mut self, bytes: usize, flight: usize, now: Time) {
-        // The program has no more data, so the path is not the limit.
+        // Nothing is in flight, so the program and not the path limits the rate.
         if flight == 0 {
             (self.since, self.delivered, self.rate) = (Time::NEVER, 0, 0);
             return;
@@ -78,16 +78,17 @@ impl DelayMeter {
         }
     }
 
-    /// Returns the time that `flight` bytes need on this path. `age` is the time that the path's last
-    /// acknowledged packet took. The smaller estimate counts. The packet may have waited in a queue that is
-    /// gone, and a short pause in deliveries is no delay.
+    /// Returns the time that `flight` bytes need on this path: the smaller of two estimates. One estimate is
+    /// `age`, the time from the sending of the path's last acknowledged packet to its acknowledgement. This
+    /// packet may have waited in a queue that is now empty. The other estimate follows from the rate, which
+    /// a short pause in deliveries lowers.
     pub(crate) fn time_to_deliver(&self, flight: usize, age: Duration) -> Duration {
         if self.rate == 0 { age } else { age.min(drain(flight, self.rate)) }
     }
 
-    /// Returns the time that `flight` bytes would need on this path, which is idle and has the round trip
-    /// `srtt`. The longer of two times counts: the duration of slow start, and the duration at the path's
-    /// last rate. A rate that is too old does not count.
+    /// Returns the time that `flight` bytes would need on this idle path with the round trip `srtt`. The
+    /// result is the longer of two times: the duration in slow start, and the duration at the path's last
+    /// rate. A rate older than [`KNOWN`] does not count.
     pub(crate) fn time_elsewhere(&self, flight: usize, srtt: Duration, now: Time) -> Duration {
         let windows = u32::try_from(flight / FIRST_WINDOW + 1).unwrap_or(u32::MAX);
         let slow_start = srtt * (windows.ilog2() + 1);
@@ -95,13 +96,14 @@ impl DelayMeter {
         if is_known { slow_start.max(drain(flight, self.rate)) } else { slow_start }
     }
 
-    /// Returns whether a long delay must have another cause than the data in flight.
+    /// Reports whether the cause of a long delay must be the path, and not a queue that this sender has
+    /// filled.
     pub(crate) fn may_be_slow(&self, flight: usize) -> bool {
         flight <= FIRST_WINDOW || (self.rate > 0 && self.rate <= self.best / PART)
     }
 
-    /// Records whether delivery takes too long now. Returns the time at which an uninterrupted delay began,
-    /// unless this call is the first to record it.
+    /// Records whether delivery takes too long now. If the previous call recorded this too, returns the time
+    /// at which the uninterrupted delay began.
     pub(crate) fn note(&mut self, is_late: bool, now: Time) -> Option<Time> {
         let before = std::mem::replace(&mut self.late_since, Time::NEVER);
         if is_late {
@@ -111,7 +113,8 @@ impl DelayMeter {
     }
 }
 
-/// Returns the time in which `rate` bytes per second deliver `flight` bytes. `rate` is greater than 0.
+/// Returns the time in which a rate of `rate` bytes per second delivers `flight` bytes. `rate` is greater
+/// than 0.
 fn drain(flight: usize, rate: u32) -> Duration {
     Duration::from_micros((flight as u64).saturating_mul(1_000_000) / u64::from(rate.max(1)))
 }

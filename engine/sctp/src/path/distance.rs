@@ -1,5 +1,5 @@
-//! Distance of two paths: an estimate of how little they share. It uses the links of their addresses where these are known.
-//! Begin at [`apart`].
+//! Distance of two paths: an estimate of how few links the paths share. The estimate uses the links of the paths'
+//! addresses, as far as the links are known. Begin at [`apart`].
 
 use std::net::IpAddr;
 
@@ -10,9 +10,11 @@ use super::Path;
 pub(super) enum Distance {
     /// The same address, or addresses of the same link.
     Same,
-    /// Addresses of different families on unknown links. Such addresses are as often on one link as on two.
+    /// Addresses of different families, of which one or both are on an unknown link. Such addresses are as often on one
+    /// link as on two.
     Unknown,
-    /// Addresses of different links. Different addresses of one family on unknown links count as such.
+    /// Addresses of different links. Different addresses of one family also count as addresses of different links if a link
+    /// is unknown.
     Apart,
 }
 
@@ -40,10 +42,11 @@ pub(super) fn remote_distance(one: &Path, other: &Path) -> Distance {
     Distance::between(end(one), end(other))
 }
 
-/// Least distance of two paths that probably share no link.
+/// Minimum result of [`apart`] for two paths that probably share no link.
 pub(super) const APART_LIKELY: u8 = 3;
 
-/// Estimates how little two paths share: 0 for the same links, up to 4 for different links at both ends.
+/// Estimates how few links two paths share. The result ranges from 0 (the paths share the links of both ends) to 4 (the
+/// links of both ends differ).
 //= rfc9260#6.4.1-2
 pub(super) fn apart(one: &Path, other: &Path) -> u8 {
     use Distance::{Apart, Same, Unknown};

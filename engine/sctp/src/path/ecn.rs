@@ -1,10 +1,10 @@
-//! Detection of whether ECN-capable packets pass a path.
+//! Detection of paths that drop ECN-capable packets.
 //!
 //! Begin at [`PathEcn::on_sent`].
 
 use base::Ecn;
 
-/// ECN on one path.
+/// Use of ECN on one path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum PathEcn {
     /// No packet has been sent as ECT(0).
@@ -14,12 +14,12 @@ pub(crate) enum PathEcn {
     Tried,
     /// Data sent as ECT(0) has been acknowledged.
     Works,
-    /// T3 expired before any such data was acknowledged, so the path is used without ECN.
+    /// T3 expired before any data sent as ECT(0) was acknowledged, so the path is used without ECN.
     Off,
 }
 
 impl PathEcn {
-    /// Returns the codepoint for new data.
+    /// Returns the ECN codepoint for a packet of new data, and records the attempt.
     pub(crate) fn on_sent(&mut self) -> Ecn {
         match self {
             PathEcn::Unused => *self = PathEcn::Tried,

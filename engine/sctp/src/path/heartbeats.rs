@@ -10,14 +10,14 @@ use crate::config::{Heartbeats, Timing};
 use crate::info::PathState;
 use crate::random::Random;
 
-/// Lower bound of the time for which a NAT keeps a UDP mapping, with a margin. RFC 4787 section 4.3, REQ-5,
-/// requires two minutes, but half a minute is not rare.
+/// Time for which usual NATs keep a UDP mapping, minus a margin. RFC 4787 section 4.3, REQ-5, requires two
+/// minutes, but NATs that keep a mapping for only half a minute are not rare.
 const NAT_MEMORY: Duration = Duration::from_secs(25);
 
 /// A heartbeat that was sent and not yet answered.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Probe {
-    /// Nonce of the first HEARTBEAT. Each early retransmission has the next number.
+    /// Nonce of the first HEARTBEAT. Each retransmission before the deadline has the next number.
     nonce: u64,
     /// Time of the last transmission.
     sent_at: Time,
@@ -29,7 +29,8 @@ pub(super) struct Probe {
     is_due_again: bool,
 }
 
-/// Limit on the retransmissions of one HEARTBEAT, from which [`Path::repeat_heartbeat`] sends no more.
+/// Number of retransmissions of one HEARTBEAT after which [`Path::repeat_heartbeat`] sends no further
+/// retransmission.
 const REPEATS_MAX: u8 = 2;
 
 impl Probe {
@@ -38,7 +39,8 @@ impl Probe {
         self.deadline
     }
 
-    /// Returns the time at which the heartbeat is due again, or counts as lost.
+    /// Returns the time at which the heartbeat's retransmission is due or, without a due retransmission, the
+    /// deadline.
     pub(super) fn next_timeout(&self) -> Time {
         if self.is_due_again { self.sent_at } else { self.deadline }
     }
@@ -55,7 +57,7 @@ impl Probe {
         self.nonce.wrapping_add(self.repeats.into())
     }
 
-    /// Returns whether one of the transmissions had this nonce.
+    /// Returns whether one of the heartbeat's transmissions had the nonce `nonce`.
     fn has(&self, nonce: u64) -> bool {
         nonce.wrapping_sub(self.nonce) <= self.repeats.into()
     }
@@ -63,8 +65,8 @@ impl Probe {
 
 impl Path {
     /// Returns the nonce of a heartbeat that is due. If `data_proves` is set and data is in flight on an active
-    /// path, its acknowledgements prove the path, and no heartbeat is due. A silent or doubted path still needs
-    /// heartbeats, because unanswered data proves nothing.
+    /// path, acknowledgements of the data prove the path, and no heartbeat is due. A silent or doubted path
+    /// still needs heartbeats, because data without acknowledgements proves nothing.
     //= rfc9260#8.3-1
     //= rfc7829#3.2-12
     //= rfc9260#8.3-1
@@ -76,8 +78,8 @@ impl Path {
         random: &mut Random,
     ) -> Option<u64> {
         let is_silent = timing.doubts_silence && self.is_silent();
-        // Data in flight backs the RTO off. A silent path may return at any moment, so its deadline ignores
-        // the back-off.
+        // Timeouts of data in flight back the RTO off. A silent path may work again at any moment, so the
+        // heartbeat's deadline ignores the back-off.
         let patience = if is_silent { self.rto_without_back_off(timing) } else { self.rto() };
         if let Some(probe) = &mut self.probe {
             if is_silent && probe.is_due_again {
@@ -98,7 +100,8 @@ impl Path {
         Some(nonce)
     }
 
-    /// Returns the time since the last transmission of the outstanding HEARTBEAT, if that had this nonce.
+    /// Returns the time since the last transmission of the outstanding HEARTBEAT, if this transmission had the
+    /// nonce `nonce`.
     pub(crate) fn round_trip(&self, nonce: u64, now: Time) -> Option<Duration> {
         self.probe.filter(|probe| probe.last_nonce() == nonce).map(|probe| now - probe.sent_at)
     }
@@ -124,7 +127,8 @@ impl Path {
         true
     }
 
-    /// Postpones the deadlines for answers to `until`. They are not postponed again before the path answers.
+    /// Postpones to `until` all deadlines for answers that lie before `until`. After a postponement, further
+    /// calls have no effect until the path answers.
     pub(crate) fn put_off(&mut self, until: Time) {
         if self.is_put_off {
             return;
@@ -136,7 +140,7 @@ impl Path {
         self.is_put_off = early.map(|at| *at = until).count() > 0;
     }
 
-    /// Handles an overdue heartbeat; returns whether one was overdue.
+    /// Handles an overdue heartbeat; returns whether a heartbeat was overdue.
     pub(crate) fn expire_heartbeat(&mut self, now: Time, timing: &Timing, random: &mut Random) -> bool {
         if self.probe.is_none_or(|p| p.deadline > now) {
             return false;
@@ -145,7 +149,7 @@ impl Path {
         if self.returned != Returned::No {
             self.returned = Returned::AskedInVain;
         }
-        // While data is in flight, T3 backs the RTO off. A heartbeat must not do so a second time.
+        // While data is in flight, T3 backs the RTO off. A heartbeat must not back the RTO off a second time.
         if self.t3.is_none() {
             self.rto.on_timeout(timing);
         }
@@ -161,21 +165,21 @@ impl Path {
         true
     }
 
-    /// Requests a heartbeat at once because the path has become doubtful. Settings may forbid heartbeats on a
-    /// confirmed path.
+    /// Requests a heartbeat at once because the path has become doubtful. Does nothing if the settings forbid
+    /// heartbeats and the path is confirmed.
     pub(crate) fn probe_now(&mut self, now: Time) {
         if self.options.heartbeats != Heartbeats::Off || !self.confirmed {
             self.request_heartbeat(now);
         }
     }
 
-    /// Requests a heartbeat at once. An outstanding heartbeat is repeated.
+    /// Requests a heartbeat at once. If a heartbeat is outstanding, it is repeated.
     pub(crate) fn probe_again(&mut self, now: Time) {
         self.ask_again_after(Duration::ZERO, now);
     }
 
-    /// Handles loss of data that needed about the least MTU. Short heartbeats, including an outstanding one,
-    /// prove nothing now.
+    /// Handles loss of data in packets of about the least MTU or more. From now on, short heartbeats no longer
+    /// prove the path, so an outstanding heartbeat is dropped.
     pub(crate) fn doubt_least_mtu(&mut self, now: Time) {
         if self.options.heartbeats != Heartbeats::Off && self.pmtu.doubt_least() {
             self.probe = None;
@@ -183,14 +187,15 @@ impl Path {
         }
     }
 
-    /// Requests a heartbeat at once. If the outstanding heartbeat is older than a normal answer takes, it is
-    /// repeated: after failures, its deadline may be seconds away. Returns whether this changed anything.
+    /// Requests a heartbeat at once. If the outstanding heartbeat has waited longer than the RTO without
+    /// back-off, it is repeated, because its deadline may be seconds away after failures. Returns whether a
+    /// heartbeat was requested or repeated.
     pub(crate) fn ask_again(&mut self, now: Time, timing: &Timing) -> bool {
         self.ask_again_after(self.rto_without_back_off(timing), now)
     }
 
-    /// Requests a heartbeat at once. An outstanding heartbeat is repeated if its last transmission is at
-    /// least `patience` ago. Returns whether this changed anything.
+    /// Requests a heartbeat at once. If an outstanding heartbeat was last transmitted at least `patience` ago,
+    /// it is repeated. Returns whether a heartbeat was requested or repeated.
     pub(super) fn ask_again_after(&mut self, patience: Duration, now: Time) -> bool {
         if self.options.heartbeats == Heartbeats::Off && self.confirmed {
             return false;
@@ -216,13 +221,13 @@ impl Path {
         }
     }
 
-    /// Returns whether a transmission of the outstanding HEARTBEAT had this nonce.
+    /// Returns whether a transmission of the outstanding HEARTBEAT had the nonce `nonce`.
     pub(crate) fn is_asked(&self, nonce: u64) -> bool {
         self.probe.is_some_and(|p| p.has(nonce))
     }
 
-    /// Returns the nonce for a repetition of the outstanding HEARTBEAT. The peer may not have been able to
-    /// answer earlier.
+    /// Returns the nonce for a repetition of the outstanding HEARTBEAT, if the limit [`REPEATS_MAX`] permits
+    /// one. The repetition serves a peer that could not answer the earlier transmissions.
     pub(crate) fn repeat_heartbeat(&mut self, now: Time) -> Option<u64> {
         let deadline = now + self.rto();
         let probe = self.probe.as_mut().filter(|p| p.repeats < REPEATS_MAX)?;
@@ -230,8 +235,8 @@ impl Path {
         Some(probe.repeat(now))
     }
 
-    /// Starts a request that a confirmed path vouch for this one; returns the nonce. `by` is the confirmed
-    /// path's RTO. Without an answer, this path gets a new heartbeat after a pause.
+    /// Starts a request to a confirmed path to vouch for this path; returns the request's nonce. `by` is the
+    /// confirmed path's RTO. If no answer arrives, this path gets a new heartbeat after a pause.
     pub(crate) fn ask_voucher(
         &mut self,
         by: Duration,
@@ -245,31 +250,35 @@ impl Path {
         nonce
     }
 
-    /// Requests a heartbeat at once. Drops an outstanding one, which the peer could not answer.
+    /// Requests a heartbeat at once. Drops an outstanding heartbeat, because the peer could not answer that
+    /// heartbeat.
     pub(crate) fn ask_anew(&mut self, now: Time, timing: &Timing) {
         self.probe = None;
         self.rto.on_new_timing(timing);
         self.request_heartbeat(now);
     }
 
-    /// Returns whether NATs on the way still know the path, and thus do not answer in the peer's name. The path
-    /// must be confirmed. Its last packet must have arrived within the lifetime of a mapping; with rarer
-    /// heartbeats, one missed heartbeat is tolerated. Without heartbeats, silence means nothing.
+    /// Returns whether NATs on the path still have its mapping. A NAT without the mapping can answer in the
+    /// peer's name. The path must be confirmed, and its last packet must have arrived within a limit. The limit
+    /// is [`NAT_MEMORY`] or, if they are longer, two intervals between heartbeats. If no heartbeats are sent,
+    /// the age of the last packet does not matter.
     pub(crate) fn is_known_to_nats(&self, now: Time, timing: &Timing) -> bool {
         let rto = self.rto_without_back_off(timing);
-        // The rarer heartbeats of a spare path do not count: they may be too rare to keep a mapping alive.
+        // The limit ignores the longer interval of a spare path, which may be too long to keep a mapping alive.
         let limit = self.usual_heartbeat_pause(timing).map(|pause| NAT_MEMORY.max(2 * (pause + rto)));
         self.confirmed && limit.is_none_or(|limit| now - self.heard < limit)
     }
 
-    /// Returns the interval between heartbeats of an idle path, without the RTO; `None` if none are sent.
+    /// Returns the interval between heartbeats of an idle path, without the RTO; `None` if no heartbeats are
+    /// sent.
     pub(super) fn heartbeat_pause(&self, timing: &Timing) -> Option<Duration> {
         let pause = self.usual_heartbeat_pause(timing)?;
         let may_be_rare = self.is_spare && self.state == PathState::Active && !self.watch.is_on();
         Some(if may_be_rare { self.usage.heartbeat(pause) } else { pause })
     }
 
-    /// Returns the same interval, without regard to the uses of the addresses.
+    /// Returns the interval between heartbeats of an idle path, without regard to the uses of the path's
+    /// addresses.
     fn usual_heartbeat_pause(&self, timing: &Timing) -> Option<Duration> {
         let pause = match self.options.heartbeats {
             Heartbeats::AsAssociation => timing.heartbeat_interval,

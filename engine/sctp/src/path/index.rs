@@ -1,6 +1,6 @@
 //! Index of a path, which identifies the path within its association.
 
-/// Index of a path in its association. It is small because each chunk in flight holds one.
+/// Index of a path in its association. The type is small because each chunk in flight holds an index.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct PathIndex(u16);
 
@@ -20,8 +20,8 @@ impl PathIndex {
         self.0.into()
     }
 
-    /// Reads an index from a HEARTBEAT ACK; `None` if it has more than 16 bits. The peer may have changed the
-    /// number, so a path with this index need not exist.
+    /// Reads an index from a HEARTBEAT ACK; returns `None` if the number has more than 16 bits. The peer may
+    /// have changed the number, so a path with the returned index need not exist.
     pub(crate) fn from_wire(index: u32) -> Option<Self> {
         u16::try_from(index).ok().map(PathIndex)
     }

@@ -1,12 +1,13 @@
-//! Detection of a path whose loss rate is too high for it to carry data.
+//! Detection of a path with a loss rate that is too high for the transfer of data.
 //!
 //! The meter is a leaky bucket of chunks. Losses fill it, and deliveries empty it. At the permitted loss rate
-//! ([`Timing::loss_max`](crate::Timing::loss_max)), its level is stable. A rate over a fixed number of chunks has two
-//! disadvantages. A large number takes long on a path with a small window, and a small number gives a noisy rate.
+//! ([`Timing::loss_max`](crate::Timing::loss_max)), its level is stable. A loss rate over a fixed number of chunks
+//! would have a disadvantage in either case. On a path with a small window, a large number of chunks takes long. A
+//! small number of chunks gives a noisy rate.
 //!
-//! One event adds only a limited amount, because a queue that overflows loses many packets at once, and the window
-//! reacts to that. Losses are a new event if the lost chunks were sent after the last event was noticed, as in RFC
-//! 9260 section 7.2.4.
+//! One loss event adds only a limited amount to the level. A queue that overflows loses many packets at once, and the
+//! window already reacts to this event. Losses are a new event if the lost chunks were sent after the last event was
+//! noticed, as in RFC 9260 section 7.2.4.
 //!
 //! The meter sees only counts, and its caller acts on the result. Start at [`LossMeter::on_acks`], then
 //! [`LossMeter::take_verdict`].
@@ -20,10 +21,11 @@ use crate::tx::{Losses, PathAcks};
 /// Number of lost chunks beyond the permitted rate that fills the bucket.
 const LOSSES_FULL: i32 = 30;
 
-/// Minimum number of events that fill the bucket. An initial window that overflows a long queue causes three events.
+/// Minimum number of loss events that fill the bucket. The number exceeds three, because an initial window that
+/// overflows a long queue causes three events.
 const EVENTS_LEAST: i32 = 6;
 
-/// Units of the bucket's level per chunk: one unit is a percent of a chunk.
+/// Number of units of the bucket's level per chunk: one unit is 1 % of a chunk.
 const WHOLE: i32 = 100;
 
 /// Level of the full bucket.
@@ -37,25 +39,25 @@ const VERDICT_HOLDS: Duration = Duration::from_secs(60);
 pub(crate) struct LossMeter {
     /// Level at the end of the last round trip, 0 to [`FULL`].
     level: i32,
-    /// Amount that the current round trip will add to the level, before the limit per event.
+    /// Amount that the current round trip will add to the level, before the limit per event is applied.
     round: i32,
     /// Time at which the last event was noticed.
     noticed_at: Time,
-    /// Amount that this event has added so far.
+    /// Amount that the last event has added to the level so far.
     added: i32,
     /// Lost chunks since the bucket was last empty.
     lost: u32,
-    /// Lost and delivered chunks in that time.
+    /// Lost and delivered chunks since the bucket was last empty.
     chunks: u32,
     /// Time of the last verdict of too much loss.
     found_at: Time,
-    /// Loss rate at that verdict in percent; 0 without a verdict.
+    /// Loss rate at the last verdict in percent; 0 without a verdict.
     found_percent: u8,
 }
 
 impl LossMeter {
-    /// Resets the counts when data moves to this path, because its old losses no longer matter. Keeps the last
-    /// verdict.
+    /// Resets the counts when data moves to this path, because its old losses no longer matter. The last verdict
+    /// stays.
     pub(crate) fn begin(&mut self) {
         let LossMeter { found_at, found_percent, .. } = *self;
         *self = LossMeter { found_at, found_percent, ..LossMeter::default() };
@@ -64,7 +66,7 @@ impl LossMeter {
     /// Processes a SACK. `allowed` is the permitted loss rate in percent.
     pub(crate) fn on_acks(&mut self, acks: &PathAcks, allowed: u8, now: Time) {
         self.add(&acks.lost, acks.chunks, allowed, now);
-        // Chunks that were declared lost too early are not lost.
+        // Chunks that arrived after they were declared lost do not count as losses.
         let needless = count(acks.spurious).min(self.lost);
         self.lost -= needless;
         self.round = self.round.saturating_sub(signed(needless).saturating_mul(WHOLE));
@@ -138,8 +140,8 @@ mod tests {
     const ALLOWED: u8 = 5;
     const MS: fn(u64) -> Time = Time::from_millis;
 
-    /// Feeds a round trip with these numbers of lost and delivered chunks, which were sent after the previous losses
-    /// were noticed.
+    /// Feeds a round trip with `lost` lost and `delivered` delivered chunks. The chunks were sent after the previous
+    /// losses were noticed.
     fn round(meter: &mut LossMeter, at_ms: u64, lost: usize, delivered: usize) {
         let losses = Losses { chunks: lost, newest: MS(at_ms), ..Losses::default() };
         let acks = PathAcks { lost: losses, chunks: delivered, round_over: true, ..PathAcks::default() };

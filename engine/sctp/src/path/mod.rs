@@ -1,7 +1,7 @@
 //! One path to the peer: its state, RTO, congestion window and heartbeats. [`Paths`] is the set of all paths.
 //!
-//! This module never sends. Invariants: an unconfirmed path carries no data; `errors` is zero on an active path that has just
-//! answered. Start at [`Path`], then [`Paths::choose`].
+//! This module sends no packets. Invariants: an unconfirmed path carries no data; `errors` is zero after an answer on the path.
+//! Start at [`Path`], then [`Paths::choose`].
 
 mod congestion;
 mod delays;
@@ -57,14 +57,15 @@ pub(crate) struct Transition {
     pub(crate) to: PathState,
 }
 
-/// Doubt about a path that is silent with data in flight. A chunk on another path shows whether the peer answers.
+/// Doubt about a path on which data is in flight and no answer arrives. A chunk that is repeated on another path shows whether
+/// the peer still answers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Doubt {
     /// The chunk that was repeated on another path.
     pub(crate) seq: Seq,
     /// End of the wait for an answer on the doubted path.
     pub(crate) judge_at: Time,
-    /// True if the peer has received that chunk.
+    /// True if the peer has received the repeated chunk.
     pub(crate) is_received: bool,
 }
 
@@ -75,7 +76,7 @@ enum Returned {
     No,
     /// Packets arrive again.
     Heard,
-    /// Packets arrive, and the path has been probed since.
+    /// Packets arrive, and the path has been probed since the first of them.
     Asked,
     /// The path was probed without an answer, so it may work in one direction only.
     AskedInVain,
@@ -103,26 +104,28 @@ pub(crate) struct Path {
     confirmed: bool,
     /// True once the peer may have confirmed the path too: the peer has sent a HEARTBEAT on it, or the handshake used it.
     is_known_to_peer: bool,
-    /// True once one of the path's addresses has left the association. The path then only keeps its index.
+    /// True once one of the path's addresses has left the association. A retired path only keeps its index.
     retired: bool,
     //= rfc9260#7.3-2
     pub(crate) pmtu: Pmtu,
     pub(crate) ecn: PathEcn,
-    /// First chunk that was sent after the last reduction of the window. Marks on earlier chunks are old.
+    /// First chunk that was sent after the last reduction of the window. Congestion marks on earlier chunks are already
+    /// accounted for.
     pub(crate) reduced_until: Seq,
     pub(crate) rebinding: Rebinding,
     pub(crate) vouching: Vouching,
     options: PathOptions,
     usage: PathUse,
-    /// True while the path carries no data, and data would not return to it either. The uses of its addresses may then make
-    /// heartbeats rarer.
+    /// True while the path is a spare path: it carries no data, and data would not return to it. The uses of a spare path's
+    /// addresses may make its heartbeats rarer.
     is_spare: bool,
-    /// True from the time at which data leaves a failing path until this path answers. The two paths may share a link.
+    /// True after data has left another, failing path, until this path answers. This path may share a link with the failing
+    /// path.
     is_assumed: bool,
-    /// Weighted bytes of new data, which give the path's position relative to the others.
+    /// Bytes of new data divided by the path's weight. The path with the lowest value carries the next packet.
     pub(crate) turn: u64,
     //= rfc9260#8.2-1
-    /// Consecutive timeouts.
+    /// Number of consecutive timeouts. Verdicts of too much loss or delay also count.
     errors: u8,
     rto: Rto,
     //= rfc9260#7.2-3
@@ -132,9 +135,9 @@ pub(crate) struct Path {
     /// Expiry of T3-rtx.
     pub(crate) t3: Option<Time>,
     pub(crate) doubt: Option<Doubt>,
-    /// True if deadlines for answers were postponed, and the path has not answered since.
+    /// True if deadlines for answers were postponed, and the path has not answered since the postponement.
     is_put_off: bool,
-    /// Watch over a recovered path, before it is used again as the primary path.
+    /// Watch over a recovered path, before data returns to the path.
     watch: Watch,
     probe: Option<Probe>,
     next_heartbeat: Time,
@@ -147,7 +150,7 @@ pub(crate) struct Path {
     pub(crate) counters: PathCounters,
 }
 
-/// Returns the bytes below SCTP in each packet: the IP header, and the UDP header if any.
+/// Returns the number of header bytes below SCTP in each packet: the IP header, and the UDP header if the carrier is UDP.
 //= rfc6951#5.6-1
 fn overhead(route: &Route) -> u16 {
     let ip = if route.remote.is_ipv4() { 20 } else { 40 };
@@ -158,7 +161,8 @@ fn overhead(route: &Route) -> u16 {
 }
 
 impl Path {
-    /// Creates an unconfirmed path. Each pair of addresses has its own path, so another source address starts with new state.
+    /// Creates an unconfirmed path. Each pair of addresses has its own path, so a change of the source address starts with new
+    /// state.
     //= rfc9260#7.2.5.2-1
     pub(crate) fn new(route: Route, config: &AssociationConfig, now: Time) -> Path {
         let pmtu = Pmtu::new(route.remote, config.mtu, now);
@@ -204,7 +208,7 @@ impl Path {
         self.state
     }
 
-    /// Returns whether the peer has proven that it is at the other end.
+    /// Returns whether the peer has proven that it is at the path's remote address.
     pub(crate) fn is_confirmed(&self) -> bool {
         self.confirmed
     }
@@ -215,7 +219,7 @@ impl Path {
         self.is_known_to_peer
     }
 
-    /// Records that the peer has sent a HEARTBEAT on the path and gets an answer.
+    /// Records that the peer has sent a HEARTBEAT on the path, which this end answers.
     pub(crate) fn on_asked(&mut self) {
         self.is_known_to_peer = true;
     }
@@ -247,13 +251,13 @@ impl Path {
         self.usage.rank()
     }
 
-    /// Returns whether the path has not answered since data left a failing path.
+    /// Reports whether no answer has arrived on this path since data left another, failing path.
     pub(crate) fn is_assumed(&self) -> bool {
         self.is_assumed
     }
 
-    /// Sets whether the path is a spare path. When it ceases to be one, its last rare heartbeat may be old, so it is probed at
-    /// once.
+    /// Sets whether the path is a spare path. When the path ceases to be a spare path, its last heartbeat may be old, so the
+    /// path is probed at once.
     fn set_spare(&mut self, is_spare: bool, now: Time) {
         let was_spare = std::mem::replace(&mut self.is_spare, is_spare);
         if was_spare && !is_spare && !self.usage.heartbeat(Duration::ZERO).is_zero() {
@@ -261,8 +265,8 @@ impl Path {
         }
     }
 
-    /// Sets the use of one of the path's addresses; returns whether the use is new. A spare path whose preference or heartbeats
-    /// change is probed at once.
+    /// Sets the use of one of the path's addresses; returns whether the use is new. If the preference or the heartbeats of a
+    /// spare path change, the path is probed at once.
     fn set_use(&mut self, is_ours: bool, usage: AddressUse, now: Time) -> bool {
         let (local, remote) = (self.usage.local(), self.usage.remote());
         let before = if is_ours { local } else { remote };
@@ -273,7 +277,7 @@ impl Path {
         usage != before
     }
 
-    /// Returns whether heartbeats can show that the path works.
+    /// Returns whether heartbeats may be sent on the idle path, and thus can show that it works.
     pub(crate) fn is_asked_when_idle(&self) -> bool {
         self.options.heartbeats != Heartbeats::Off
     }
@@ -300,7 +304,7 @@ impl Path {
         if now < self.pmtu.next_timeout() || !self.may_probe_size() {
             return None;
         }
-        // This is not the backed-off RTO, because the size may be the cause of the timeouts.
+        // The back-off must not lengthen this wait, because the size may be the cause of the timeouts.
         let rto = self.srtt().map_or(self.rto.rto(), |srtt| self.rto.rto().min(srtt * 4));
         self.pmtu.poll(now, rto, random)
     }
@@ -336,8 +340,8 @@ impl Path {
         (from != self.state).then_some(Transition { from, to: self.state })
     }
 
-    /// Handles a packet that arrived on this path. A failed path may have recovered, so it is probed at once and not at its next
-    /// regular heartbeat. `asks` is true if heartbeats may be sent in this state of the association.
+    /// Handles a packet that arrived on this path. A failed path may have recovered, so the path is probed at once, before its
+    /// next regular heartbeat. `asks` is true if heartbeats may be sent in this state of the association.
     #[inline]
     pub(crate) fn on_packet(&mut self, now: Time, asks: bool, timing: &Timing) {
         let before = std::mem::replace(&mut self.heard, now);
@@ -353,7 +357,8 @@ impl Path {
         self.state == PathState::Active && self.sending.is_probing()
     }
 
-    /// Probes a path again whose data is not acknowledged. A packet after a silence may mean that the path has recovered.
+    /// If a packet has arrived after a silence of one RTO, probes the silent path again. The packet may mean that the path has
+    /// recovered.
     #[cold]
     fn on_packet_while_silent(&mut self, silence: Duration, now: Time, timing: &Timing) {
         if silence >= self.rto_without_back_off(timing) {
@@ -361,8 +366,9 @@ impl Path {
         }
     }
 
-    /// Probes a failed path twice at once. If neither probe is answered, the path may work in one direction only, and the
-    /// regular pace applies again. A packet after a silence is an exception, because it may mean that the path has recovered.
+    /// Probes a failed path up to twice without waiting for its next regular heartbeat. If neither probe is answered, the path
+    /// may work in one direction only, and the regular pace of heartbeats applies again. As an exception, a packet after a
+    /// silence of one RTO causes a further probe, because the path may have recovered.
     #[cold]
     fn on_packet_while_failed(&mut self, silence: Duration, now: Time, timing: &Timing) {
         if self.options.heartbeats == Heartbeats::Off {
@@ -374,7 +380,8 @@ impl Path {
             }
             return;
         }
-        // After a silence, the path has just recovered. The outstanding probe may have been lost shortly before.
+        // If a packet arrives after a silence, the path has just recovered. The outstanding probe may have been lost shortly
+        // before.
         let usual = self.rto_without_back_off(timing);
         let patience = if silence >= usual { Duration::ZERO } else { usual };
         let is_asked = self.ask_again_after(patience, now);
@@ -391,13 +398,13 @@ impl Path {
         self.heard
     }
 
-    /// Returns whether the path counts as failed but may have just recovered: packets arrive, and the time for an answer has not
-    /// passed.
+    /// Returns whether the path counts as failed but may have just recovered: packets arrive, and the time for an answer to the
+    /// probes has not passed.
     pub(crate) fn may_have_returned(&self) -> bool {
         matches!(self.returned, Returned::Heard | Returned::Asked)
     }
 
-    /// Starts the watch over a path that has recovered. It is probed more often until it is trusted.
+    /// Starts the watch over the path, which has recovered. During the watch, the path is probed more often.
     fn on_recovery(&mut self, now: Time, timing: &Timing) {
         self.pmtu.on_return(now);
         self.watch.begin(now, timing.primary_return);
@@ -406,7 +413,8 @@ impl Path {
         }
     }
 
-    /// Trusts the path as soon as it works, because data left it for a fault of another path.
+    /// Ends the watch over the path, or prevents the watch after its next recovery. Data left the path because of losses that
+    /// another path also has.
     fn forgive(&mut self) {
         self.watch.forgive(self.state != PathState::Active);
     }
@@ -416,12 +424,12 @@ impl Path {
         self.watch.is_on()
     }
 
-    /// Returns the end of the watch, if known, else [`Time::NEVER`].
+    /// Returns the end of the watch, or [`Time::NEVER`] if the end is not known or no watch is on.
     fn watched_until(&self) -> Time {
         self.watch.ends_at(self.options.heartbeats != Heartbeats::Off)
     }
 
-    /// Ends the watch if its time has come; returns whether it ended.
+    /// Ends the watch if its time has come; returns whether the watch ended.
     pub(crate) fn ends_watch(&mut self, now: Time) -> bool {
         let is_over = self.watched_until() <= now;
         if is_over {
@@ -430,13 +438,14 @@ impl Path {
         is_over
     }
 
-    /// Returns the time at which a doubt becomes a failure, or [`Time::NEVER`].
+    /// Returns the time at which the doubt about the path becomes a failure; [`Time::NEVER`] without a doubt, or while the peer
+    /// has not received the repeated chunk.
     #[inline]
     pub(crate) fn doubted_until(&self) -> Time {
         self.doubt.filter(|doubt| doubt.is_received).map_or(Time::NEVER, |doubt| doubt.judge_at)
     }
 
-    /// Ends the doubt: the path has answered, or the silence was not its fault.
+    /// Ends the doubt, because the path has answered, a timeout was counted, or the path has become potentially failed.
     fn end_doubt(&mut self) {
         if self.doubt.take().is_some() {
             self.sending.on_probe_answered();
@@ -457,7 +466,7 @@ impl Path {
         self.next_heartbeat = Time::NEVER;
     }
 
-    /// Counts a timeout on this path (RFC 9260 section 8.2, RFC 7829 section 3).
+    /// Counts a timeout on this path (RFC 9260 section 8.2, RFC 7829 section 3). Returns the change of the path's state, if any.
     pub(crate) fn on_error(&mut self, timing: &Timing) -> Option<Transition> {
         self.errors = self.errors.saturating_add(1);
         self.end_doubt();
@@ -476,7 +485,7 @@ impl Path {
         (from != self.state).then_some(Transition { from, to: self.state })
     }
 
-    /// Makes a working path potentially failed because it loses too much or is too slow.
+    /// Makes a working path potentially failed, because the path loses too much or is too slow.
     pub(crate) fn on_poor(&mut self) -> Option<Transition> {
         self.errors = self.errors.saturating_add(1);
         self.end_doubt();
@@ -499,15 +508,16 @@ impl Path {
         self.on_error(timing)
     }
 
-    /// Processes the round trip of a chunk; `seq` is its number, and `next` is the number of the next chunk to be sent.
+    /// Processes the round trip of the chunk `seq`. `next` is the number of the next chunk to be sent.
     pub(crate) fn on_round_trip(&mut self, seq: Seq, rtt: Duration, next: Seq, timing: &Timing) {
         //= rfc9260#6.3.1-1
         if seq >= self.rtt_from {
             self.rto.on_sample(rtt, timing);
             self.rtt_from = next;
         } else if self.rto.is_surprised_by(rtt) {
-            // RFC 9260 section 6.3.1 (C4) permits only one measurement per round trip. A queue that fills can make the round
-            // trip longer than the timeout before the next measurement. T3 would then expire needlessly.
+            // RFC 9260 section 6.3.1 (C4) permits only one measurement per round trip. Before the next measurement, a queue that
+            // fills can make the round trip longer than the timeout. Without a further measurement, T3 would then expire
+            // needlessly.
             self.rto.on_sample(rtt, timing);
         }
     }
@@ -517,7 +527,7 @@ impl Path {
         self.rto.on_timeout(timing);
     }
 
-    /// Applies changed timers. The heartbeat is scheduled anew unless one is outstanding.
+    /// Applies changed timers. Schedules the next heartbeat anew, unless a heartbeat is outstanding.
     pub(crate) fn on_new_timing(&mut self, now: Time, timing: &Timing, random: &mut Random) {
         self.rto.on_new_timing(timing);
         if self.probe.is_none() && self.confirmed {
@@ -542,8 +552,8 @@ impl Path {
         }
     }
 
-    /// Reduces the window if data starts again after a pause (RFC 9260 section 7.2.1). `flight` is the number of user bytes in
-    /// flight.
+    /// Reduces the window if data starts again after a pause longer than the RTO (RFC 9260 section 7.2.1). `flight` is the
+    /// number of user bytes in flight.
     //= rfc7829#3.2-15
     pub(crate) fn before_data(&mut self, now: Time, flight: usize) {
         let rto = self.rto();

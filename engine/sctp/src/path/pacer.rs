@@ -1,12 +1,13 @@
-//! Pacing: data leaves evenly instead of a window at once.
+//! Pacing: data leaves evenly over the round trip, and not a whole window at once.
 //!
-//! The pacer holds a budget of bytes, which fills at the path's rate. Data may leave while the budget is
-//! positive, and a packet may overdraw the budget. Data is released in quanta:
+//! The pacer keeps a budget of bytes, which grows at the path's rate. Data may leave while the budget is
+//! positive, and a packet may overdraw the budget. An empty budget must grow to a quantum before data leaves
+//! again:
 //!
 //! * At high rates, a quantum is the bytes of one millisecond, so trains (GSO) are long.
-//! * At low rates, a quantum is two packets. A full queue drops several packets of a longer burst. The sender
-//!   reacts only once to them, so other flows suffer.
-//! * While a path takes over from another path, a quantum may be a single packet.
+//! * At low rates, a quantum is two packets. A full queue would drop several packets of a longer burst. The
+//!   sender would reduce its window only once for these packets, so other flows would suffer.
+//! * While a path takes over the data of another path, a quantum may be a single packet.
 //!
 //! Data that waited for a late driver leaves as if the driver had been on time. Start at [`Pacer::refill`].
 
@@ -14,10 +15,10 @@ use std::time::Duration;
 
 use base::Time;
 
-/// Minimum number of packets released together, except while a path takes over.
+/// Minimum quantum in packets, except while a path takes over the data of another path.
 const QUANTUM_PACKETS: usize = 2;
 
-/// Time whose bytes are released together at high rates.
+/// Time in which the rate yields a quantum, at high rates.
 const QUANTUM: Duration = Duration::from_millis(1);
 
 /// Budget of one path.
@@ -25,13 +26,13 @@ const QUANTUM: Duration = Duration::from_millis(1);
 pub(super) struct Pacer {
     /// Bytes that may leave now; negative after an overdraft.
     budget: i64,
-    /// Bytes that are released together.
+    /// Quantum in bytes: the budget at which the wait ends.
     quantum: i64,
     /// Rate in bytes per second; 0 means unlimited.
     rate: u64,
-    /// Time up to which the budget was filled.
+    /// Time of the last refill of the budget.
     filled_at: Time,
-    /// Time at which the budget suffices again. Set while data waits only for the budget.
+    /// Time at which the budget reaches a quantum. Set while data waits only for the budget.
     pub(super) release_at: Option<Time>,
 }
 
@@ -59,14 +60,16 @@ impl Pacer {
         self.budget = self.budget.min(self.most(now));
     }
 
-    /// Restarts pacing at this rate, packet by packet if the rate is low. One quantum may leave at once.
+    /// Restarts pacing at `rate` bytes per second. If the rate is low, data leaves packet by packet. One
+    /// quantum may leave at once.
     pub(super) fn begin(&mut self, rate: u64, now: Time) {
         *self = Pacer::new();
         self.pace(rate, 1, now);
         self.budget = self.quantum;
     }
 
-    /// Refills the budget for the time passed. After a pause, the limit is two quanta.
+    /// Adds to the budget the bytes of the time since the last refill. After a pause, the budget is limited
+    /// to two quanta.
     pub(super) fn refill(&mut self, now: Time) {
         if self.rate == 0 || now <= self.filled_at {
             return;
@@ -84,9 +87,9 @@ impl Pacer {
         i64::try_from(bytes).unwrap_or(i64::MAX)
     }
 
-    /// Returns the maximum of the budget: two quanta, and the bytes of the time by which the driver is late.
-    /// Without these bytes, a busy host would send only two quanta each time it is scheduled. Its window
-    /// would then never be full, and so would not grow.
+    /// Returns the maximum of the budget: two quanta, plus the bytes that the rate yields in the time by
+    /// which the driver is late. Without the latter bytes, a busy host would send only two quanta each time
+    /// its driver runs. The window would then never be full, and would not grow.
     fn most(&self, now: Time) -> i64 {
         let late = self.release_at.map_or(Duration::ZERO, |at| now.since(at));
         (2 * self.quantum).saturating_add(self.gained(late))
@@ -104,7 +107,7 @@ impl Pacer {
         }
     }
 
-    /// Starts to wait for a full quantum, so trains stay long.
+    /// If no data may leave, starts a wait for a full quantum, so trains stay long.
     pub(super) fn wait(&mut self, now: Time) {
         if self.release_at.is_none() && !self.allows() {
             let missing = u128::try_from(self.quantum.saturating_sub(self.budget)).unwrap_or(0);
@@ -114,7 +117,7 @@ impl Pacer {
         }
     }
 
-    /// Ends the wait if its time has come.
+    /// Ends the wait for a full quantum if `release_at` has come.
     pub(super) fn expire(&mut self, now: Time) {
         if self.release_at.is_some_and(|at| at <= now) {
             self.refill(now);

@@ -13,8 +13,8 @@ use crate::config::{AddressUse, Preference, Timing};
 use crate::info::PathState;
 use crate::memory::{heap, list};
 
-/// Time for which losses move no data to a path that shares the address of one end with the lossy path, after such a path has lost as
-/// much.
+/// Time for which losses move no data between paths that share the address of one end. The time begins when two such paths have
+/// lost similar parts of the data.
 const GUILTY_END_HOLDS: Duration = Duration::from_secs(600);
 
 /// Paths in order of creation; never empty.
@@ -25,11 +25,11 @@ pub(crate) struct Paths {
     primary: PathIndex,
     /// Path of new data.
     current: PathIndex,
-    /// True if data has moved from a failing path to a path that has not answered since.
+    /// True if data has moved from a failing path to a path that has not answered since the move.
     is_guess: bool,
-    /// True once the uses of addresses may prefer some paths to others.
+    /// True once an address has a use that may prefer some paths to other paths, or that sets an interval of heartbeats.
     has_ranks: bool,
-    /// Time until which losses move no data to a path that shares the address of one end.
+    /// Time until which losses move no data between paths that share the address of one end.
     guilty_end_until: Time,
     /// Time of the current input.
     now: Time,
@@ -95,8 +95,8 @@ impl Paths {
         self.list.get_mut(index.get())
     }
 
-    /// Returns the number of paths that may be added if up to `max` paths are in use at once. With `reuse`, a new path may take the index
-    /// of a retired one.
+    /// Returns the number of paths that may be added if up to `max` paths may be in use at once. With `reuse`, a new path may get
+    /// the index of a retired path.
     pub(crate) fn room(&self, max: usize, reuse: bool) -> usize {
         let max = max.min(PathIndex::MAX / 2);
         let used = self.iter().count();
@@ -104,8 +104,8 @@ impl Paths {
         max.saturating_sub(used).min(places)
     }
 
-    /// Adds a path, or replaces a retired one if `reuse` is set. The uses of its addresses are copied from other paths with these
-    /// addresses.
+    /// Adds a path. If `reuse` is set, the path replaces a retired path, if any. The uses of the new path's addresses are copied
+    /// from other paths with these addresses.
     pub(crate) fn add(&mut self, mut path: Path, reuse: bool) {
         let with = |end: fn(&Route) -> IpAddr| {
             self.iter().find(|(_, known)| end(&known.route) == end(&path.route)).map(|(_, known)| known.usage)
@@ -121,7 +121,7 @@ impl Paths {
         self.find_spares();
     }
 
-    /// Takes a path out of use. Its index stays, so the other paths keep their indices.
+    /// Retires a path. The path keeps its place in the list, so the other paths keep their indices.
     pub(crate) fn retire(&mut self, index: PathIndex) {
         self.get_mut(index).retire();
     }
@@ -143,7 +143,7 @@ impl Paths {
         self.find_spares();
     }
 
-    /// Makes the best path to `remote` the primary path; returns false if no path leads there.
+    /// Makes the best path to `remote` the primary path; returns false if no path leads to `remote`.
     pub(crate) fn make_primary(&mut self, remote: IpAddr) -> bool {
         let rank =
             |(i, p): &(PathIndex, &Path)| (!p.is_confirmed(), *i != self.primary, p.errors(), p.srtt());
@@ -152,7 +152,7 @@ impl Paths {
         best.is_some()
     }
 
-    /// Returns the paths, except retired ones.
+    /// Returns the paths, except retired paths.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (PathIndex, &Path)> {
         self.list.iter().enumerate().filter(|(_, p)| !p.retired).map(|(i, p)| (PathIndex::new(i), p))
     }
@@ -162,7 +162,7 @@ impl Paths {
         (0..self.list.len()).map(PathIndex::new)
     }
 
-    /// Returns the sort key that puts fast paths first and unmeasured ones last: the smoothed round trip.
+    /// Returns the path's smoothed round trip as a sort key. The key puts fast paths first, and paths without a measurement last.
     #[inline]
     pub(crate) fn slowness(&self, index: PathIndex) -> Duration {
         self.get(index).srtt().unwrap_or(Duration::MAX)
@@ -173,21 +173,22 @@ impl Paths {
         self.current
     }
 
-    /// Returns the path for a request to change addresses. This is the current path, unless the peer cannot have confirmed it yet.
+    /// Returns the path for a request to change addresses. If the peer may have confirmed the current path, the result is the
+    /// current path.
     pub(crate) fn request_path(&self) -> PathIndex {
         let may_ask = |i: PathIndex| self.is_active(i) && self.get(i).is_known_to_peer();
         let other = || self.iter().map(|(i, _)| i).find(|i| may_ask(*i));
         Some(self.current).filter(|i| self.get(*i).is_known_to_peer()).or_else(other).unwrap_or(self.current)
     }
 
-    /// Returns the path for a request that was not answered on `failed`. This is another path, which the peer may have confirmed, if any
-    /// exists.
+    /// Returns the path for a request that was not answered on `failed`. The result is another path that the peer may have
+    /// confirmed, if such a path exists.
     pub(crate) fn alternate_request_path(&self, failed: PathIndex) -> PathIndex {
         let alternate = self.alternate(failed);
         if self.get(alternate).is_known_to_peer() { alternate } else { self.request_path() }
     }
 
-    /// Replaces the path of new data; returns the previous one.
+    /// Replaces the path of new data; returns the previous path of new data.
     fn set_current(&mut self, index: PathIndex) -> PathIndex {
         let old = std::mem::replace(&mut self.current, index);
         if old != index {
@@ -208,8 +209,8 @@ impl Paths {
         }
     }
 
-    /// Sets the use of an address on all its paths. The address is ours if `is_ours` is set, else the peer's. Returns whether the use is
-    /// new; `None` if no path has the address.
+    /// Sets the use of an address on all paths with this address. If `is_ours` is set, the address is ours, otherwise it is the
+    /// peer's. Returns whether the use is new; `None` if no path has the address.
     pub(crate) fn set_use(&mut self, address: IpAddr, is_ours: bool, usage: AddressUse) -> Option<bool> {
         let at = |path: &Path| if is_ours { path.route.local } else { path.route.remote };
         let mut is_new = None;
@@ -227,12 +228,12 @@ impl Paths {
         self.iter().find(|(_, path)| path.route.local == address).map(|(_, path)| path.usage.local())
     }
 
-    /// Returns whether the uses of addresses may prefer some paths to others.
+    /// Returns whether an address has a use that may prefer some paths to other paths, or that sets an interval of heartbeats.
     pub(crate) fn have_ranks(&self) -> bool {
         self.has_ranks
     }
 
-    /// Returns whether this path may carry new data together with the current one.
+    /// Returns whether the path `index` may carry new data together with the current path.
     pub(crate) fn joins_current(&self, index: PathIndex) -> bool {
         self.rank(index).joins(self.rank(self.current))
     }
@@ -251,8 +252,8 @@ impl Paths {
         self.iter().filter(|(_, p)| !p.is_confirmed() && p.probe.is_some()).count()
     }
 
-    /// Returns the unconfirmed path to be probed next, if the heartbeat of any such path is due. The order is: fewest errors, then fewest
-    /// addresses in common with confirmed paths.
+    /// If the heartbeat of an unconfirmed path is due, returns the unconfirmed path to be probed next. Paths with few errors come
+    /// first, then paths with few addresses in common with confirmed paths.
     pub(crate) fn next_to_prove(&self, now: Time) -> Option<PathIndex> {
         let due = |p: &Path| !p.is_confirmed() && p.probe.is_none() && p.next_heartbeat <= now;
         let proved = || self.iter().filter(|(_, p)| p.is_confirmed()).map(|(_, p)| p.route);
@@ -264,8 +265,8 @@ impl Paths {
         self.iter().filter(|(_, p)| due(p)).min_by_key(rank).map(|(i, _)| i)
     }
 
-    /// Delays the heartbeats of unconfirmed paths until the first outstanding one has timed out, or until `at`.
-    /// [`resume_proofs`](Self::resume_proofs) ends the delay after an answer.
+    /// Delays the heartbeats of unconfirmed paths until the first outstanding heartbeat of an unconfirmed path has timed out, but
+    /// at most until `at`. [`resume_proofs`](Self::resume_proofs) ends the delay after an answer.
     pub(crate) fn put_off_proofs(&mut self, at: Time) {
         let out =
             self.list.iter().filter(|p| !p.confirmed).filter_map(|p| p.probe.map(|probe| probe.deadline()));
@@ -303,13 +304,14 @@ impl Paths {
         self.iter().any(|(_, p)| p.is_confirmed() && same(&p.route))
     }
 
-    /// Returns whether no confirmed path works.
+    /// Returns whether all confirmed paths have failed.
     pub(crate) fn have_failed(&self) -> bool {
         self.iter().all(|(_, p)| !p.is_confirmed() || p.state() == PathState::Inactive)
     }
 
-    /// Returns the confirmed path that vouches for another path, after `tries` attempts. The candidates are the active paths or, if no
-    /// path is active, all confirmed paths. The attempts take the candidates in turn, beginning with the current path.
+    /// Returns the confirmed path that should vouch for another path after `tries` attempts. The candidates are the active paths
+    /// or, if no path is active, all confirmed paths. Each attempt uses the next candidate in turn, and the first attempt uses the
+    /// current path.
     pub(crate) fn voucher(&self, tries: usize) -> Option<PathIndex> {
         let any_is_active = self.iter().any(|(_, p)| p.is_confirmed() && p.state() == PathState::Active);
         let may = |p: &Path| p.is_confirmed() && (p.state() == PathState::Active || !any_is_active);
@@ -333,8 +335,8 @@ impl Paths {
     /// 4. the potentially failed path with the fewest errors (RFC 7829 section 3)
     /// 5. the confirmed path with the fewest errors, if all have failed (dormant state)
     ///
-    /// In the first two cases, an active path with a better rank is chosen instead, if it is known to work. Ranks follow from the uses of
-    /// the addresses.
+    /// In cases 1 and 2, an active path with a better rank is chosen instead, if it is known to work. A path's rank follows from
+    /// the uses of its addresses.
     //= rfc9260#6.4-1 6.4.1-1 8.2-4
     //= rfc7829#3.2-3 3.2-4 3.2-7
     //= rfc9260#6.4-1 6.4.1-1 8.2-4
@@ -364,7 +366,7 @@ impl Paths {
         self.is_active(index) && !self.get(index).is_watched()
     }
 
-    /// Returns the best path that has a better rank than `index` and is known to work; `index` if none exists.
+    /// Returns the best path that has a better rank than `index` and is known to work; returns `index` if no such path exists.
     fn preferred_to(&self, index: PathIndex) -> PathIndex {
         let rank = self.rank(index);
         let works = |i: &PathIndex| self.is_trusted(*i) && !self.get(*i).is_silent();
@@ -378,15 +380,15 @@ impl Paths {
         better.filter(works).filter(is_known).min_by_key(order).unwrap_or(index)
     }
 
-    /// Records that the path of data has failed. The other paths may share its link. Data moves to one of them because of its rank only
-    /// after an answer from that path.
+    /// Records that the current path has failed. The other paths may share its link. Therefore a better rank moves data to another
+    /// path only after an answer on the other path.
     fn doubt_others(&mut self) {
         let current = self.current.get();
         let others = self.list.iter_mut().enumerate().filter(|(i, _)| *i != current);
         others.for_each(|(_, path)| path.is_assumed = true);
     }
 
-    /// Probes the paths to which data would return if they worked.
+    /// Probes the paths to which data would move because of their rank, if these paths are known to work.
     fn ask_better(&mut self) {
         if !self.has_ranks {
             return;
@@ -397,7 +399,8 @@ impl Paths {
         better.filter(|path| path.is_confirmed()).for_each(|path| path.probe_now(self.now));
     }
 
-    /// Makes the current path the primary path, if it works and the primary path has exceeded its error limit (RFC 7829 section 5).
+    /// Makes the current path the primary path, if the current path is active and the old primary path has exceeded its error limit
+    /// (RFC 7829 section 5).
     //= rfc7829#5-4 5-5
     pub(crate) fn switch_over(&mut self, timing: &Timing) {
         if self.is_active(self.current) && self.get(self.primary).exceeds_switchover(timing) {
@@ -410,14 +413,15 @@ impl Paths {
         self.primary
     }
 
-    /// Records that data moved because this host lost the address `lost`. A path from another address is then no guess.
+    /// Records that data moved because this host lost the address `lost`. If the current path has another local address, it does
+    /// not share the failure, so the choice is no guess.
     pub(crate) fn on_local_loss(&mut self, lost: IpAddr) {
         self.is_guess &= self.get(self.current).route.local == lost;
     }
 
-    /// Handles an answer on `index`. While the current path is only a guess, it may share the failed link with its predecessor. So the
-    /// first active path that answers replaces it. A path that has just recovered from a failure is an exception, because even a lossy
-    /// path answers now and then. Returns the previous path if it changed.
+    /// Handles an answer on `index`. While the current path is only a guess, it may share the failed link with its predecessor.
+    /// Therefore the first active path that answers replaces the current path. A path that has just recovered from a failure does
+    /// not replace it, because even a lossy path answers now and then. If the current path changed, returns its predecessor.
     pub(crate) fn on_heard(&mut self, index: PathIndex) -> Option<PathIndex> {
         let path = self.get(index);
         if !self.is_guess || path.state() != PathState::Active || path.is_watched() {
@@ -430,7 +434,7 @@ impl Paths {
         (old != index).then_some(old)
     }
 
-    /// Returns the path for data lost on `failed`: another active path, if any exists.
+    /// Returns the path for data lost on `failed`: another active path, or the current path if no other path is active.
     pub(crate) fn alternate(&self, failed: PathIndex) -> PathIndex {
         if self.current != failed && self.get(self.current).state() == PathState::Active {
             return self.current;
@@ -451,13 +455,14 @@ impl Paths {
         is_active
     }
 
-    /// Returns the best active path other than `index`, which shares as little as possible with `index`.
+    /// Returns the best active path other than `index`. Few links in common with `index` are one criterion of the choice.
     pub(crate) fn witness(&self, index: PathIndex) -> Option<PathIndex> {
         self.best_except(index).filter(|&i| i != index && self.is_active(i))
     }
 
-    /// Returns the path that should replace the slow path `index`. The conditions are those of [`refuge`](Self::refuge), but the path must
-    /// share no link with `index`. If the peer's only link is slow, answers on a path that shares it may still arrive early.
+    /// Returns the path that should replace the slow path `index`. The conditions of [`refuge`](Self::refuge) apply, except that a
+    /// shared link is never permitted. If the peer's only link is slow, answers on another path over this link may still arrive
+    /// early.
     pub(crate) fn quicker_refuge(&self, index: PathIndex, now: Time) -> Option<PathIndex> {
         self.refuge_where(index, now, |path, left| apart(path, left) >= APART_LIKELY)
     }
@@ -465,12 +470,12 @@ impl Paths {
     /// Returns the path that should replace the lossy path `index`. The path must meet these conditions:
     ///
     /// * It is active, and has not just recovered from a failure.
-    /// * It is not known to lose at least half as much.
-    /// * It shares no link with `index`. A link that no active path avoids may be shared, except for some time after
-    ///   [`blame_shared_end`](Self::blame_shared_end).
+    /// * It is not known to lose half as much as `index`, or more.
+    /// * It probably shares no link with `index`. A shared link is permitted if no active path avoids this link, except for
+    ///   [`GUILTY_END_HOLDS`] after [`blame_shared_end`](Self::blame_shared_end).
     ///
-    /// Where links are not known, a path of the other family may share the lossy link. A move to it would only restart the data with a
-    /// new window.
+    /// If the links are unknown, a path of the other address family may share the lossy link. A move of data to such a path would
+    /// only restart the data with a new window.
     pub(crate) fn refuge(&self, index: PathIndex, now: Time) -> Option<PathIndex> {
         self.refuge_where(index, now, |path, left| {
             apart(path, left) >= APART_LIKELY
@@ -493,7 +498,8 @@ impl Paths {
         })
     }
 
-    /// Returns whether `path` shares with `left` only a link that no active path avoids: the link of the only address of one end.
+    /// Returns whether `path` shares with `left` only a link that no active path avoids, for example the link of an end with only
+    /// one address.
     fn is_elsewhere(&self, path: &Path, left: &Path) -> bool {
         let all_share = |end: fn(&Path, &Path) -> Distance| {
             let mut active =
@@ -507,9 +513,9 @@ impl Paths {
         }
     }
 
-    /// Handles the case that no path can replace the lossy path `index`. If another lossy path shares the address of one end with it, the
-    /// link of that end is to blame. Data then returns to the other path as soon as that path answers. For [`GUILTY_END_HOLDS`], losses
-    /// move no data between such paths.
+    /// Handles the case that no path can replace the lossy path `index`. If another path loses at least half as much as `index` and
+    /// shares only the link of one end with `index`, this link is to blame. Data may then return to the other path as soon as the
+    /// other path answers. For [`GUILTY_END_HOLDS`], losses move no data between such paths.
     pub(crate) fn blame_shared_end(&mut self, index: PathIndex, now: Time) {
         let lossy = self.get(index);
         let lost = lossy.losses.known_percent(now).unwrap_or(0);
@@ -525,7 +531,7 @@ impl Paths {
         }
     }
 
-    /// Returns the next path after `index`, in a circle.
+    /// Returns the path after `index` in the order of creation; the first path follows the last path.
     pub(crate) fn after(&self, index: PathIndex) -> PathIndex {
         let following = self.iter().map(|(i, _)| i).find(|i| *i > index);
         following.or_else(|| self.iter().next().map(|(i, _)| i)).unwrap_or(index)
@@ -534,18 +540,18 @@ impl Paths {
     /// Returns the best confirmed path. The criteria, in this order, are:
     ///
     /// 1. active, before potentially failed, before inactive
-    /// 2. not silent after a tail-loss probe
+    /// 2. not silent, that is, no tail-loss probe waits for an answer
     /// 3. few errors
     /// 4. not `avoid` itself
-    /// 5. of the other address family, if `avoid` does not carry packets of the least size
-    /// 6. far from `avoid`
+    /// 5. of the other address family, if `avoid` may not carry packets of the least size
+    /// 6. few links in common with `avoid`
     /// 7. a better rank by the uses of the addresses
     /// 8. a short round trip
     fn best_except(&self, avoid: PathIndex) -> Option<PathIndex> {
         self.best_where(avoid, |_| true)
     }
 
-    /// Returns the best of the confirmed paths for which `may` is true, by the same criteria.
+    /// Returns the best confirmed path for which `may` returns true, by the criteria of [`best_except`](Self::best_except).
     fn best_where(&self, avoid: PathIndex, may: impl Fn(PathIndex) -> bool) -> Option<PathIndex> {
         let avoided = self.get(avoid);
         // A packet that is too long for one path is often too long for the whole address family. The cause may be a tunnel, or a router

@@ -3,10 +3,11 @@
 //!
 //! This module neither sends nor reads packets. A *trial* is a probe of one size (HEARTBEAT and PAD), directly followed by a
 //! short HEARTBEAT, its companion. If only the companion is answered, the probe was lost because of its size or by chance.
-//! No timer is needed to find this.
+//! The companion's answer reports this loss without a long timer.
 //!
-//! After mere silence, a short HEARTBEAT *asks* first, without a probe. If the data waits in a long queue, it is
-//! acknowledged before this HEARTBEAT is answered, and no probe takes room in the queue.
+//! If data was not acknowledged in time, but T3 has not expired, a companion leaves alone at first: the trial *asks*. If the
+//! data waits in a long queue, the data is acknowledged before the companion is answered, and no probe takes room in the
+//! queue.
 //!
 //! Trials do not affect congestion control. Sizes are bytes of an IP packet. Invariants: `least` ≤ `current` ≤ `ceiling`; at
 //! most one trial is outstanding. Start at [`Pmtu::suspect`], [`Pmtu::poll`] and [`Pmtu::on_answer`]. ADR 0007 explains why
@@ -22,7 +23,7 @@ use crate::random::Random;
 /// Limit on the initial size: the MTU of Ethernet. Larger sizes must be proven first.
 const START_MAX: u16 = 1500;
 
-/// Number of lost probes after which their size counts as too large (RFC 8899 section 5.1.2).
+/// Number of lost probes of one size after which this size counts as too large (RFC 8899 section 5.1.2).
 const MAX_PROBES: u8 = 3;
 
 /// Minimum time for a probe's answer. RFC 8899 section 5.1.1: "This value MUST NOT be smaller than 1 second".
@@ -35,25 +36,26 @@ const RAISE_TIMER: Duration = Duration::from_secs(600);
 /// Longest pause between unanswered trials.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
-/// Number of lost probes after which the base size counts as too large. Two suffice, because a larger size has just proven
-/// too large.
+/// Number of lost probes after which the base size counts as too large. Two lost probes suffice, because a larger size has
+/// just proven too large.
 const BASE_PROBES: u8 = 2;
 
 /// Number of T3 timeouts after which one lost probe is sufficient proof. An acknowledgement of a long packet restarts the
 /// count.
 const CERTAIN_TIMEOUTS: u8 = 2;
 
-/// Number of such timeouts after which even a trusted size is doubted, that is, a size whose last doubt was needless.
+/// Number of T3 timeouts after which even a trusted size is doubted. A size is trusted for some time after it was proven.
 const TIMEOUTS_AGAINST_TRUST: u8 = 2;
 
-/// Number of consecutive needless doubts after which trust grows no further. By then, two round trips have become 128.
+/// Number of consecutive needless doubts after which trust grows no further. At this number, a trust of two round trips has
+/// become a trust of 128 round trips.
 const NEEDLESS_MAX: u8 = 6;
 
-/// Maximum duration of the trust in a size.
+/// Maximum duration of the trust in a size after a needless doubt.
 const TRUST_MAX: Duration = Duration::from_secs(30);
 
-/// Minimum time by which a probe's answer may lag behind its companion's answer. The usual limit is a quarter of the round
-/// trip.
+/// Minimum grace time: the time by which a probe's answer may lag behind its companion's answer. The grace time is usually a
+/// quarter of the round trip.
 const GRACE_MIN: Duration = Duration::from_millis(5);
 
 /// MTUs of usual links and tunnels, in ascending order. The search tries them before other sizes.
@@ -68,7 +70,7 @@ const USUAL: [u16; 18] = [
 enum Aim {
     /// Test of a size that is larger than the size in use.
     Larger,
-    /// Test of the size in use, which may not work any more. It has failed after `patience` lost probes.
+    /// Test of the size in use, which may not work any more. The size has failed after `patience` lost probes.
     Current { patience: u8 },
 }
 
@@ -77,13 +79,13 @@ enum Aim {
 struct Trial {
     aim: Aim,
     size: u16,
-    /// Nonce of the probe. A retransmission has the same nonce, so a late answer counts.
+    /// Nonce of the probe. Each retransmission of the probe has this nonce, so a late answer counts.
     nonce: u64,
     /// Nonce of the companion.
     companion: u64,
-    /// True if the companion leaves alone. The probe follows after the companion's answer.
+    /// True if the companion leaves without the probe at first. The probe follows after the companion's answer.
     asks: bool,
-    /// Time at which the probe is sent, or counts as lost.
+    /// Time at which the probe is due or, once `is_sent`, counts as lost.
     at: Time,
     is_sent: bool,
     companion_answered: bool,
@@ -94,8 +96,8 @@ struct Trial {
 }
 
 impl Trial {
-    /// Handles a further doubt about the size in use during its trial. A trial that only asks then sends the probe, unless
-    /// `asks` is set.
+    /// Handles a further doubt about the size in use during a trial of this size. If `asks` is not set, a trial that only
+    /// asks now sends the probe.
     fn press(&mut self, patience: u8, asks: bool, now: Time) {
         if let Aim::Current { patience: known } = &mut self.aim {
             *known = patience.min(*known);
@@ -128,9 +130,9 @@ pub(crate) struct Pmtu {
     ceiling: u16,
     /// Size in use.
     current: u16,
-    /// True if a packet of the size in use is known to arrive.
+    /// True if packets of the size in use are known to reach the peer.
     is_proven: bool,
-    /// Smallest size known not to work; 0 if none is known.
+    /// Smallest size known not to work; 0 if no such size is known.
     failed: u16,
     /// Size to try first.
     hint: Option<u16>,
@@ -139,13 +141,15 @@ pub(crate) struct Pmtu {
     next_at: Time,
     /// Time before which the size in use is not doubted, because it was proven recently.
     trusted_until: Time,
-    /// Number of doubts in quick succession that proved needless: losses on this path have other causes.
+    /// Number of doubts in quick succession that proved needless. A number above 0 shows that losses on this path have
+    /// causes other than size.
     needless: u8,
     /// T3 timeouts since the last acknowledgement of a long packet.
     timeouts: u8,
-    /// True if the size in use has just fallen to the base, which is not yet proven.
+    /// True if the size in use has just fallen to the base size, which is not yet proven.
     doubts_base: bool,
-    /// True if data of the least size was lost with T3, or more than once. Short packets then prove nothing about the path.
+    /// True if data in packets of about the least size or more was lost with T3, or more than once. While this is true,
+    /// short packets prove nothing about the path.
     doubts_least: bool,
     pub(crate) probes_sent: u64,
     pub(crate) probes_lost: u64,
@@ -185,7 +189,7 @@ impl Pmtu {
         self.current
     }
 
-    /// Returns whether a packet of the size in use is known to arrive.
+    /// Returns whether packets of the size in use are known to reach the peer.
     pub(crate) fn is_proven(&self) -> bool {
         self.is_proven
     }
@@ -201,14 +205,14 @@ impl Pmtu {
         self.least
     }
 
-    /// Returns the base size, which is expected to work everywhere. Losses of shorter packets raise no doubt.
+    /// Returns the base size, which is expected to work everywhere. Losses of packets below the base size raise no doubt.
     pub(crate) fn base(&self) -> u16 {
         self.base
     }
 
-    /// Requires heartbeats of the least size as proof of the path, after data of about that size was lost. If the size in
-    /// use and the base exceed the least size, the fall to the base handles such doubts instead. Returns whether the
-    /// requirement is new.
+    /// Handles a loss of data in packets of about the least size or more. From now on, only heartbeats of the least size
+    /// prove the path. If both the size in use and the base size exceed the least size, the trial of the size in use handles
+    /// the loss. This call then has no effect. Returns whether the requirement is new.
     //= rfc8899#4.3-1
     pub(crate) fn doubt_least(&mut self) -> bool {
         let is_least = self.current.min(self.base) <= self.least;
@@ -241,7 +245,7 @@ impl Pmtu {
     }
 
     /// Starts a trial of the size in use, because packets may vanish due to their length. `many` is true if more packets
-    /// vanished at once than chance or full queues explain; then even a recently proven size is doubted.
+    /// vanished at once than chance or full queues explain. In this case, even a recently proven size is doubted.
     //= rfc8899#3-21
     pub(crate) fn suspect(&mut self, many: bool, now: Time, random: &mut Random) {
         if many || now >= self.trusted_until {
@@ -249,11 +253,12 @@ impl Pmtu {
         }
     }
 
-    /// Handles expiry of T3 with long packets lost. At the second consecutive expiry, retransmissions have failed too, and
-    /// one lost probe is sufficient proof (black hole detection, RFC 8899 section 4.3).
+    /// Handles an expiry of T3 that declares long packets lost. At the second consecutive expiry, retransmissions have
+    /// failed too, so one lost probe is sufficient proof of a black hole (RFC 8899 section 4.3).
     ///
-    /// After recent needless doubts, a trial needs two expiries, and all probes must be lost. A full queue causes T3
-    /// timeouts too, and probes would displace data in the queue.
+    /// While the size is trusted, two expiries must precede a trial. After needless doubts, the size fails only after
+    /// [`MAX_PROBES`] lost probes. The reason: a full queue causes T3 timeouts too, and probes would displace data in the
+    /// queue.
     //= rfc8899#4.3-1
     pub(crate) fn on_data_timeout(&mut self, many: bool, now: Time, random: &mut Random) {
         self.timeouts = self.timeouts.saturating_add(1);
@@ -276,7 +281,8 @@ impl Pmtu {
     }
 
     /// Handles acknowledged data in a packet longer than the base size. `is_full` is true for a packet of maximum length.
-    /// Such a packet proves the size in use as a probe does (RFC 8899 section 4.1: the probe may be data), and ends a doubt.
+    /// Such a packet proves the size in use like an answered probe (RFC 8899 section 4.1: the probe may be data). The proof
+    /// ends a doubt.
     pub(crate) fn on_data_acknowledged(&mut self, is_full: bool, srtt: Option<Duration>, now: Time) {
         self.timeouts = 0;
         if !is_full {
@@ -284,8 +290,8 @@ impl Pmtu {
         }
         self.is_proven = true;
         self.doubts_base = false;
-        // The trust is shorter than the time after which silence is noticed. So a black hole is doubted at the first
-        // silence.
+        // The trust lasts one round trip, which is shorter than the time after which silence is noticed. Therefore the first
+        // silence in a black hole raises a doubt.
         self.trusted_until = self.trusted_until.max(now + srtt.unwrap_or_default());
         if self.trial.is_some_and(|trial| matches!(trial.aim, Aim::Current { .. })) {
             self.trial = None;
@@ -293,8 +299,8 @@ impl Pmtu {
         }
     }
 
-    /// Extends the trust after a needless doubt. Each further doubt soon afterwards doubles the trust, because losses on
-    /// this path have other causes.
+    /// Extends the trust in the size in use after a needless doubt. If a further doubt soon proves needless, the trust
+    /// doubles, because losses on this path have causes other than size.
     fn trust(&mut self, srtt: Option<Duration>, now: Time) {
         let trust = (srtt.unwrap_or(GRACE_MIN) * 2 * (1 << self.needless)).min(TRUST_MAX);
         let is_soon = self.trusted_until != Time::ZERO && now < self.trusted_until + trust;
@@ -343,7 +349,7 @@ impl Pmtu {
         }
         let grace = srtt.map_or(GRACE_MIN, |srtt| (srtt / 4).max(GRACE_MIN));
         if std::mem::take(&mut trial.asks) {
-            // Other packets arrive. Unless data is acknowledged within the grace time, the probe follows.
+            // Short packets reach the peer. If no data is acknowledged within the grace time, the probe follows.
             trial.is_sent = false;
             trial.silent = 0;
             trial.at = now + grace;
@@ -393,7 +399,7 @@ impl Pmtu {
         }
     }
 
-    /// Ends a trial that had no answer at all. The path's own timers handle the silence.
+    /// Ends a trial without any answer. The path's own timers handle the silence.
     fn give_up(&mut self, now: Time) {
         if let Some(trial) = self.trial.take()
             && trial.aim == Aim::Larger
@@ -402,15 +408,15 @@ impl Pmtu {
         }
     }
 
-    /// Ends a trial of `size` bytes, which is too large. The search continues below this size.
+    /// Ends a trial of `size` bytes, because this size is too large. The search continues with smaller sizes.
     fn on_too_large(&mut self, size: u16, now: Time) {
         self.trial = None;
         self.failed = if self.failed == 0 { size } else { self.failed.min(size) };
         self.next_at = now;
     }
 
-    /// Lowers the size in use, which does not work, or works no longer. A similar size is tried at once, because the probes
-    /// may have been lost by chance.
+    /// Lowers the size in use, because it does not work or works no longer. The size `reported` or, without a report, the
+    /// old size is tried next, because the probes may have been lost by chance.
     //= rfc8899#section-4.3
     //# When the method detects that the current PLPMTU is not supported, DPLPMTUD sets a lower PLPMTU and a lower MPS.
     fn on_black_hole(&mut self, reported: Option<u16>, now: Time) {
@@ -424,8 +430,8 @@ impl Pmtu {
         self.next_at = now;
     }
 
-    /// Handles a report by a router or by this host that a packet exceeded the MTU `size`. `nonce` is the nonce of that
-    /// packet, if the packet was a probe.
+    /// Handles a report, from a router or from this host, that a packet exceeded the MTU `size`. If the packet was a probe,
+    /// `nonce` is the probe's nonce.
     //= rfc8899#section-4.6.2
     //# PTB messages that have been validated MAY be utilized by the DPLPMTUD algorithm but MUST NOT be used directly to set
     //# the PLPMTU.
@@ -444,9 +450,9 @@ impl Pmtu {
             }
             return;
         }
-        // "BASE_PLPMTU <= PL_PTB_SIZE < PLPMTU": the size in use falls to the base, and the reported size is probed. For a
-        // report below the base, the size falls to the least. A report below the least size, or not below the size in use,
-        // is ignored.
+        // "BASE_PLPMTU <= PL_PTB_SIZE < PLPMTU": the size in use falls to the base, and the reported size is probed. If the
+        // reported size is below the base size, the size in use falls to the least size. A reported size below the least
+        // size, or not below the size in use, is ignored.
         if (self.least..self.current).contains(&size) {
             //= rfc8899#4.6.2-2
             self.on_black_hole(Some(size), now);
@@ -470,13 +476,14 @@ impl Pmtu {
         });
     }
 
-    /// Pauses the search, because no larger size is worth a try.
+    /// Pauses the search, because no larger size remains that is worth a probe.
     fn rest(&mut self, now: Time) {
         self.failed = 0;
         self.next_at = if self.current < self.ceiling { now + RAISE_TIMER } else { Time::NEVER };
     }
 
-    /// Returns the next size to try: first a hint, then the largest size, then sizes by bisection, usual sizes first.
+    /// Returns the next size to try: first the hint, then the MTU of the link, then usual sizes by bisection, and at last
+    /// any size by bisection.
     fn candidate(&mut self) -> Option<u16> {
         let top =
             if self.failed == 0 { self.ceiling + u16::from(self.ceiling < u16::MAX) } else { self.failed };

@@ -1,7 +1,7 @@
-//! Proportional rate reduction (RFC 6937): a reduced window is reached within one round trip.
+//! Proportional rate reduction (RFC 6937): the data in flight falls to a reduced window within one round trip.
 //!
-//! During recovery, each SACK permits new data in proportion to the bytes delivered. So the flight converges to
-//! the new window without a pause or a burst. Start at [`Prr::on_ack`].
+//! During recovery, each SACK permits new data in proportion to the bytes delivered. Therefore the data in flight
+//! converges to the new window without a pause or a burst. Start at [`Prr::on_ack`].
 
 /// One reduction of a window. All sizes are in bytes.
 #[derive(Clone, Copy, Debug)]
@@ -17,7 +17,7 @@ pub(super) struct Prr {
 
 impl Prr {
     /// Starts a reduction to `ssthresh`. `flight` bytes were in flight before the loss was found, and `left` bytes
-    /// are now.
+    /// are in flight now.
     pub(super) fn new(flight: usize, left: usize, ssthresh: usize, mtu: usize) -> Prr {
         // RFC 9260 section 7.2.4: the first packet does not wait for the window.
         Prr { recover_flight: flight.max(1), delivered: 0, sent: 0, ssthresh, mtu, window: left + mtu }
@@ -28,8 +28,8 @@ impl Prr {
         self.sent += bytes;
     }
 
-    /// Handles the delivery of `bytes`, with `flight` bytes still in flight (RFC 6937 section 3, with the slow
-    /// start bound).
+    /// Handles the delivery of `bytes` bytes, after which `flight` bytes are still in flight (RFC 6937 section 3,
+    /// with the slow start bound).
     pub(super) fn on_ack(&mut self, bytes: usize, flight: usize) {
         self.delivered += bytes;
         let quota = if flight > self.ssthresh {
@@ -40,7 +40,7 @@ impl Prr {
             let limit = self.delivered.saturating_sub(self.sent).max(bytes) + self.mtu;
             limit.min(self.ssthresh - flight)
         };
-        // Before anything was sent in this recovery, a SACK always permits a packet.
+        // As long as no data was sent in this recovery, each SACK permits at least one packet.
         let least = if self.sent == 0 { self.mtu } else { 0 };
         self.window = flight + quota.max(least);
     }

@@ -1,15 +1,17 @@
-//! Detection of a change of the peer's UDP port: either a NAT has assigned a new port, or another host sends.
+//! Detection of a change of the peer's UDP port. Packets from a new port have one of two causes: a NAT has
+//! assigned the port to the peer, or another host sends.
 //!
-//! RFC 6951 section 5.4 stores the source port of any packet with the right tag. This module requires more.
-//! The new port must answer a HEARTBEAT (as RFC 9260 section 5.4 requires of new addresses), and the known
-//! port must be silent. The known port is probed too, and any packet from it during the proof of the new port
-//! ends the attempt.
+//! According to RFC 6951 section 5.4, an endpoint adopts the source port of any packet with the right
+//! verification tag. This module has further conditions. The new port must answer a HEARTBEAT (as RFC 9260
+//! section 5.4 requires of new addresses), and the known port must be silent. The known port is probed too,
+//! and any packet from the known port during the proof ends the attempt. As an exception, a port that the
+//! path has left within [`RETURN_LIMIT`] only needs to answer.
 //!
-//! So an attacker who has seen a packet, and sends from another port of the peer's address, cannot divert a
-//! path from a live peer.
+//! Therefore an attacker who has seen a packet and sends from another port of the peer's address cannot
+//! divert the path while the peer answers.
 //!
-//! The module keeps one candidate port, and never sends. Each pause permits at most one HEARTBEAT to a new
-//! port, whatever arrives. Start at [`Rebinding::on_packet`].
+//! The module keeps one candidate port, and sends no packets. In each pause, the module requests at most one
+//! HEARTBEAT to a new port, however many packets arrive. Start at [`Rebinding::on_packet`].
 
 use std::time::Duration;
 
@@ -24,14 +26,14 @@ const MAX_TRIES: u8 = 6;
 /// Minimum pause between two HEARTBEATs to new ports.
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 
-/// Number of repeated HEARTBEATs to the known port for each HEARTBEAT to the new port, so a chance loss does
-/// not decide.
+/// Number of repetitions of the HEARTBEAT to the known port, for each HEARTBEAT to the new port. Because of
+/// them, one lost packet does not make the known port look silent.
 const KNOWN_REPEATS: u8 = 2;
 
-/// Divisor of the pause: the quotient is the interval between these repetitions.
+/// Divisor of the pause. The quotient is the interval between HEARTBEATs to the known port.
 const KNOWN_REPEAT_PART: u32 = 8;
 
-/// Time for which the port that the path has left can regain the path by its answer alone.
+/// Time for which the port that the path has left can regain the path with only an answer to a HEARTBEAT.
 const RETURN_LIMIT: Duration = Duration::from_secs(60);
 
 /// Progress of the proof of a new port.
@@ -45,21 +47,21 @@ enum Proof {
     Denied,
 }
 
-/// Port from which packets of the peer arrived, and which is not yet proven.
+/// Unproven port, from which packets of the association have arrived.
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
     port: u16,
-    /// Nonce of the HEARTBEATs to this port. A retransmission has the same nonce, so a late answer counts.
+    /// Nonce of the HEARTBEATs to this port. Each retransmission has this nonce, so a late answer counts.
     nonce: u64,
     /// Number of HEARTBEATs sent to this port.
     tries: u8,
     /// Time of the last HEARTBEAT to this port.
     sent_at: Time,
-    /// Time of the next HEARTBEAT to a new port.
+    /// Earliest time of the next HEARTBEAT to this port, or to another new port.
     retry_at: Time,
     /// True if the current packet came from this port.
     is_source: bool,
-    /// True if a HEARTBEAT in this packet was answered there.
+    /// True if a HEARTBEAT of the peer in the current packet was answered to this port.
     is_answered: bool,
     proof: Proof,
     /// Nonce of the HEARTBEATs to the known port.
@@ -74,15 +76,17 @@ struct Candidate {
     is_known_gone: bool,
 }
 
-/// Candidate port of a path's peer, if any. It is stored outside the path, because most paths never have one.
+/// Candidate port of a path's peer, if any. The port is stored outside the path, because most paths never
+/// have a candidate.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rebinding(Option<Box<Ports>>);
 
-/// Ports of the peer other than the known one.
+/// Ports of the peer other than the known port.
 #[derive(Clone, Debug, Default)]
 struct Ports {
     candidate: Option<Candidate>,
-    /// Port that the path has left, and the time until which its answer alone brings the path back.
+    /// Port that the path has left, and the time until which an answer from this port suffices for its
+    /// return.
     left: Option<(u16, Time)>,
 }
 
@@ -98,9 +102,9 @@ pub(crate) struct Asks {
 /// Meaning of a HEARTBEAT ACK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// It answers no HEARTBEAT of this module.
+    /// The HEARTBEAT ACK answers no HEARTBEAT of this module.
     Strange,
-    /// The new port has answered, but the known port may still answer.
+    /// The new port has answered, but the known port may still answer, or has already answered.
     Waits,
     /// The known port has answered.
     Known,
@@ -111,9 +115,9 @@ pub(crate) enum Answer {
 /// Waiting times.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
-    /// Wait for the answer of a new port.
+    /// Time to wait for an answer from a new port.
     pub(crate) pause: Duration,
-    /// Wait for the answer of the known port; `None` if the known port is itself not proven.
+    /// Time to wait for an answer from the known port; `None` if the known port is not proven itself.
     pub(crate) patience: Option<Duration>,
 }
 
@@ -134,8 +138,8 @@ impl Rebinding {
         self.0.get_or_insert_default().on_packet(port, known, pace, now, random)
     }
 
-    /// Sends a HEARTBEAT that is due again, or ends the wait for the known port. Returns the new port of the
-    /// path after the known port was silent.
+    /// Returns the HEARTBEATs that are due again. If the wait for the known port has ended in silence,
+    /// returns the new port of the path.
     pub(crate) fn on_timeout(&mut self, known: u16, pace: Pace, now: Time) -> (Asks, Option<u16>) {
         self.0.as_mut().map_or_else(Default::default, |ports| ports.on_timeout(known, pace, now))
     }
@@ -145,9 +149,10 @@ impl Rebinding {
         self.0.as_mut().map_or(Answer::Strange, |ports| ports.on_answer(nonce, known, now))
     }
 
-    /// Handles an ICMP error about the known port. Anybody who has seen a packet can forge the error, so it
-    /// only limits the wait. After the new port's answer, the wait lasts as long again as that answer took. A
-    /// wait that follows from a measured round trip is mostly shorter anyway.
+    /// Handles an ICMP error about the known port. Anybody who has seen a packet can forge the error, so the
+    /// error only shortens the wait for the known port. After the new port's answer, the wait lasts as long
+    /// as the new port's answer took. A wait that follows from a measured round trip is mostly shorter
+    /// already.
     pub(crate) fn on_known_gone(&mut self, now: Time) {
         if let Some(ports) = &mut self.0 {
             ports.on_known_gone(now);
@@ -158,23 +163,24 @@ impl Rebinding {
         self.0.as_ref()?.candidate.as_ref()
     }
 
-    /// Returns the new port if the current packet came from it, unless it is refused.
+    /// If the current packet came from the new port, returns the new port, unless the port is refused.
     pub(crate) fn source(&self) -> Option<u16> {
         self.candidate().filter(|c| c.is_source && c.proof != Proof::Denied).map(|c| c.port)
     }
 
-    /// Returns whether a HEARTBEAT in the current packet is answered at the new port: only the first one is.
+    /// Reports whether this end must answer a HEARTBEAT of the current packet to the new port. Returns true
+    /// only for the first HEARTBEAT of a packet.
     pub(crate) fn takes_answer(&mut self) -> bool {
         let candidate = self.0.as_mut().and_then(|ports| ports.candidate.as_mut());
         candidate.is_some_and(|c| c.is_source && !std::mem::replace(&mut c.is_answered, true))
     }
 
-    /// Returns the heap bytes.
+    /// Returns the number of heap bytes in use.
     pub(crate) fn memory(&self) -> usize {
         if self.0.is_some() { heap(size_of::<Ports>()) } else { 0 }
     }
 
-    /// Returns whether the proof of a port is under way.
+    /// Returns whether the proof of a candidate port is still open, that is, not refused.
     #[inline]
     pub(crate) fn is_under_way(&self) -> bool {
         self.candidate().is_some_and(|c| c.proof != Proof::Denied)
@@ -203,7 +209,7 @@ impl Ports {
                 candidate.proof = Proof::Denied;
             }
         }
-        // The new owner of the path cannot prevent the previous port from asking for it.
+        // Packets from the path's present port cannot prevent the return of the port that the path has left.
         let gives_way = |c: &Candidate| may_return(port) && c.port != port;
         let pauses = |c: &Candidate| now < c.retry_at || c.proof == Proof::Answered;
         let pauses = self.candidate.as_ref().is_some_and(|c| pauses(c) && !gives_way(c));
@@ -248,8 +254,8 @@ impl Ports {
         (Asks::default(), None)
     }
 
-    /// Returns the next HEARTBEATs to the new port and the known port. After [`MAX_TRIES`], the attempt ends
-    /// instead.
+    /// Returns the next HEARTBEATs to the new port and the known port. After [`MAX_TRIES`] HEARTBEATs, ends
+    /// the attempt instead.
     fn send(&mut self, pace: Pace, now: Time) -> Asks {
         let Some(candidate) = self.candidate.as_mut() else { return Asks::default() };
         if candidate.tries >= MAX_TRIES {
@@ -297,8 +303,8 @@ impl Ports {
         }
     }
 
-    /// Ends the attempt with success; returns the new port. The port that the path leaves may return until
-    /// the time limit.
+    /// Ends the attempt with success; returns the new port. The port that the path leaves may return within
+    /// [`RETURN_LIMIT`].
     fn prove(&mut self, known: u16, now: Time) -> u16 {
         let Some(candidate) = self.candidate.take() else { return known };
         self.left = match self.left.filter(|(_, until)| now < *until) {
@@ -320,7 +326,7 @@ impl Candidate {
         }
     }
 
-    /// Returns the next HEARTBEAT to the known port, if any remains.
+    /// Returns the nonce of the next HEARTBEAT to the known port, if a HEARTBEAT remains.
     fn ask_known(&mut self, pace: Pace, now: Time) -> Option<u64> {
         self.known_at = Time::NEVER;
         pace.patience?;
@@ -331,8 +337,8 @@ impl Candidate {
         Some(self.known_nonce)
     }
 
-    /// Shortens the wait for the known port: it lasts as long again as the new port's answer took, with a
-    /// small margin.
+    /// Shortens the wait for the known port: from now on, the wait lasts as long as the new port's answer
+    /// took, plus a small margin.
     fn judge_sooner(&mut self, now: Time) {
         self.judge_at = self.judge_at.min(now + (now - self.sent_at) + PAUSE_MIN / 2);
     }
@@ -352,7 +358,7 @@ mod tests {
         (rebinding, asks, random)
     }
 
-    /// Runs all timers up to `until`. Returns the HEARTBEATs requested, with their times in milliseconds, and
+    /// Runs all timers up to `until`. Returns the requested HEARTBEATs with their times in milliseconds, and
     /// the resulting port of the path.
     fn run(rebinding: &mut Rebinding, until: Time) -> (Vec<(u64, Asks)>, Option<u16>) {
         let (mut all, mut proven) = (Vec::new(), None);

@@ -1,6 +1,6 @@
 //! The retransmission timeout of one path (RFC 9260 section 6.3).
 //!
-//! This module keeps SRTT, RTTVAR and RTO, and never starts a timer. Invariant: RTO.Min ≤ rto ≤ RTO.Max. Start
+//! This module computes SRTT, RTTVAR and RTO, and starts no timer. Invariant: RTO.Min ≤ rto ≤ RTO.Max. Start
 //! at [`Rto::on_sample`].
 
 use std::time::Duration;
@@ -51,13 +51,15 @@ impl Rto {
         self.rto = self.measured(srtt, timing);
     }
 
-    /// Returns SRTT plus its margin, within the bounds.
+    /// Returns SRTT plus the larger of two values: four times RTTVAR, and the configured margin. RTO.Min and
+    /// RTO.Max bound the result.
     fn measured(&self, srtt: Duration, timing: &Timing) -> Duration {
-        // This is no `clamp`, which would panic if the driver has set RTO.Min above RTO.Max.
+        // `clamp` would panic if the driver has set RTO.Min above RTO.Max.
         (srtt + (self.rttvar * 4).max(timing.rto_margin)).min(timing.rto_max).max(timing.rto_min)
     }
 
-    /// Returns whether `rtt` is more than three quarters of the way from SRTT to the timeout.
+    /// Returns whether `rtt` exceeds SRTT by more than three times RTTVAR. The RTO exceeds SRTT by four times
+    /// RTTVAR if no margin and no bound applies.
     pub(crate) fn is_surprised_by(&self, rtt: Duration) -> bool {
         self.srtt.is_some_and(|srtt| rtt > srtt + self.rttvar * 3)
     }
@@ -75,7 +77,7 @@ impl Rto {
         }
     }
 
-    /// Applies changed bounds. Measurements stay, and the back-off ends.
+    /// Applies changed settings of the RTO. SRTT and RTTVAR stay, and the back-off ends.
     pub(crate) fn on_new_timing(&mut self, timing: &Timing) {
         self.rto = self.without_back_off(timing);
     }

@@ -1,7 +1,7 @@
 //! The sending state of one path: window, recovery, pacing, and the timers of loss detection.
 //!
 //! This module combines a [`CongestionControl`] with proportional rate reduction, the undoing of spurious reductions,
-//! pacing, and the tail-loss probe. It never sends, and counts no chunks: `tx` counts them. Start at
+//! pacing, and the tail-loss probe. This module sends nothing. The module `tx` counts the chunks. Start at
 //! [`Sending::on_acks`] and [`Sending::allows`].
 
 use std::time::Duration;
@@ -14,10 +14,11 @@ use super::prr::Prr;
 use crate::config::CongestionAlgorithm;
 use crate::tx::{Losses, PathAcks};
 
-/// Minimum time before a tail-loss probe. Within a shorter time, scheduling on both hosts looks like loss.
+/// Minimum time before a tail-loss probe. With a shorter time, delays of the processes on both hosts would look like
+/// losses.
 const MIN_PROBE_TIMEOUT: Duration = Duration::from_millis(10);
 
-/// Number of trains in a window, if trains are wanted.
+/// Divisor of the window. The quotient is the room that [`Sending::has_train_window`] requires for a train.
 const TRAINS_IN_WINDOW: usize = 16;
 
 /// State of a path at a SACK or at a loss.
@@ -36,22 +37,23 @@ pub(crate) struct Seen {
 /// Result of a SACK or of a loss.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outcome {
-    /// True if losses indicated new congestion.
+    /// True if losses indicated new congestion, and the window was reduced.
     pub(crate) recovery_began: bool,
     /// True if the last recovery or timeout was spurious, and its reduction was undone.
     pub(crate) undone: bool,
 }
 
-/// State of the tail-loss probe of a silent path (RFC 8985 section 7). No second probe is sent before data is
-/// acknowledged or a doubt about the path ends.
+/// State of the tail-loss probe of a silent path (RFC 8985 section 7). After a probe, the next probe is not sent before
+/// data is acknowledged or a doubt about the path ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum TailProbe {
     None,
     /// The probe has been sent, and no answer has arrived since.
     Unanswered,
-    /// A HEARTBEAT was answered after the probe. The next expiry of T3 does not count against the path.
+    /// A HEARTBEAT was answered after the probe. Because of this answer, the next expiry of T3 does not count against
+    /// the path.
     Heard,
-    /// The first T3 after that answer has expired.
+    /// T3 has expired for the first time since the HEARTBEAT was answered.
     Expired,
 }
 
@@ -68,28 +70,29 @@ enum Credit {
 #[derive(Debug)]
 pub(crate) struct Sending {
     mtu: usize,
-    /// Initial window in packets, if larger than the controller's.
+    /// Initial window in packets, if it is larger than the controller's initial window.
     initial_packets: u8,
     control: Box<dyn CongestionControl>,
-    /// Bytes that may be in flight now: the window of the controller or, during a reduction, of the reduction.
+    /// Number of bytes that may be in flight now: the controller's window or, during a reduction, the window of
+    /// [`Prr`].
     window: usize,
-    /// True if the data in flight may exceed the window by part of a packet.
+    /// True if the data in flight may exceed the window by less than one packet.
     may_be_passed: bool,
     pacer: Pacer,
     takes_over: TakeOver,
     /// Ongoing reduction.
     prr: Option<Prr>,
     in_recovery: bool,
-    /// Time at which congestion was last noticed; [`Time::NEVER`] before. Losses of data sent earlier indicate no new
-    /// congestion.
+    /// Time at which congestion was last noticed; [`Time::NEVER`] before. Losses of data that was sent before this time
+    /// indicate no new congestion.
     congested_at: Time,
-    /// Number of chunks given up since then.
+    /// Number of chunks given up since `congested_at`.
     given_up: usize,
-    /// Number of these chunks that had arrived after all.
+    /// Number of given-up chunks that proved to have arrived.
     spurious: usize,
     /// Number of round trips that have ended.
     round: u64,
-    /// Last round in which the window limited data.
+    /// Last round in which the window limited the sending.
     full_in: Option<u64>,
     credit: Credit,
     probe: TailProbe,
@@ -99,13 +102,13 @@ pub(crate) struct Sending {
     pub(crate) reorder_at: Option<Time>,
 }
 
-/// Takeover by an idle path from one that carried data.
+/// Takeover of data by an idle path from another path, which carried the data before.
 #[derive(Clone, Copy, Debug)]
 enum TakeOver {
     No,
-    /// The takeover begins with the next packets.
+    /// The takeover begins with the next packet that is written.
     Begins,
-    /// The initial pace lasts until this time.
+    /// The even pace of the takeover lasts until this time.
     Until(Time),
 }
 
@@ -134,8 +137,8 @@ impl Sending {
         }
     }
 
-    /// Sets the initial window in packets. The current window grows to it only before the first round trip ends, or if
-    /// the data `is_to_come`, and never after congestion.
+    /// Sets the initial window in packets. The current window grows to this size if no round trip has ended, or if
+    /// `is_to_come` reports that data is still to come. After congestion, the current window does not grow.
     pub(crate) fn begin_with(&mut self, packets: u8, is_to_come: bool) {
         self.initial_packets = packets;
         if (self.round == 0 || is_to_come) && self.congested_at == Time::NEVER {
@@ -163,14 +166,14 @@ impl Sending {
         self.may_be_passed = self.prr.is_some() || self.control.may_be_passed();
     }
 
-    /// Returns whether the window has room, or a granted packet may exceed it.
+    /// Returns whether the window has room for a packet, or a granted packet may exceed the window.
     pub(crate) fn has_window(&self, flight: usize) -> bool {
         //= rfc9260#6.1-10 6.1-11 6.1-12
         self.credit != Credit::No || self.has_room(flight)
     }
 
-    /// Returns whether the window itself has room for a packet. If the window may be exceeded, room for part of a
-    /// packet suffices. During recovery, the reduction counts bytes, so this applies too.
+    /// Returns whether the window itself has room for a packet. If `may_be_passed` is set, room for a part of the
+    /// packet suffices. This field is also set during a reduction, because proportional rate reduction counts bytes.
     fn has_room(&self, flight: usize) -> bool {
         if self.may_be_passed || flight == 0 {
             flight < self.window
@@ -184,7 +187,7 @@ impl Sending {
         self.prr.is_some() || self.has_window(flight + self.window / TRAINS_IN_WINDOW)
     }
 
-    /// Returns whether window and pacer let data leave now.
+    /// Returns whether the window and the pacer let data leave now.
     pub(crate) fn allows(&self, flight: usize) -> bool {
         self.credit != Credit::No || (self.has_room(flight) && self.pacer.allows())
     }
@@ -193,7 +196,7 @@ impl Sending {
     pub(crate) fn refill(&mut self, srtt: Option<Duration>, now: Time) {
         match (self.takes_over, srtt) {
             (TakeOver::Begins, Some(srtt)) => {
-                // A controller with a model of the path may have a lower rate.
+                // A controller that models the path may have a lower rate than one window per round trip.
                 let rate = window_rate(self.window, srtt, 100).min(self.pacing_rate(srtt));
                 self.pacer.begin(rate, now);
                 self.takes_over = TakeOver::Until(now + srtt);
@@ -209,19 +212,19 @@ impl Sending {
     }
 
     /// Prepares an idle path to take over from a path that carried data. No acknowledgements clock the sending, so the
-    /// window is spread over the round trip, packet by packet. If the window were sent at once, it would fill an
-    /// unknown queue. The peer's program would then get nothing for the rest of the round trip. The pacing rate of slow
-    /// start has the same fault, because it sends the window in half a round trip.
+    /// window is spread over the round trip, packet by packet. If the whole window were sent at once, it would fill a
+    /// queue of unknown length. The peer's program would then get no data for the rest of the round trip. The pacing
+    /// rate of slow start would have a similar effect, because it sends the window in half a round trip.
     pub(crate) fn begin_evenly(&mut self) {
         self.takes_over = TakeOver::Begins;
     }
 
-    /// Returns whether the path is taking over, without acknowledgements that clock the sending.
+    /// Reports whether the path is taking over data, so no acknowledgements clock the sending yet.
     pub(crate) fn takes_over(&self) -> bool {
         !matches!(self.takes_over, TakeOver::No)
     }
 
-    /// Returns the bytes that may leave in `time`.
+    /// Returns the number of bytes that the pacing rate yields in `time`.
     pub(crate) fn bytes_in(&self, time: Duration, srtt: Duration) -> usize {
         let bytes = u128::from(self.pacing_rate(srtt)) * time.as_nanos() / 1_000_000_000;
         usize::try_from(bytes).unwrap_or(usize::MAX)
@@ -306,14 +309,15 @@ impl Sending {
             round_over: acks.round_over,
             rate: acks.rate,
         });
-        // In the first round trip after a takeover, acknowledged data had reached the peer on another path.
+        // In the first round trip of a takeover, the acknowledged data had reached the peer on another path. Therefore
+        // the acknowledgements must not change the pace.
         if !self.takes_over() {
             self.pacer.set_rate(self.pacing_rate(srtt), self.mtu, seen.now);
         }
     }
 
-    /// Undoes the last reduction if all chunks that were given up have arrived after all (RFC 5682, RFC 3522, and RFC
-    /// 3708 for the duplicates reported in SACKs).
+    /// Undoes the last reduction if all chunks that were given up have arrived, or if a timeout was spurious. The rules
+    /// are those of RFC 5682, RFC 3522, and RFC 3708 (duplicates reported in SACKs).
     fn undo(&mut self, acks: &PathAcks) -> bool {
         self.spurious += acks.spurious;
         let all = self.given_up > 0 && self.spurious >= self.given_up;
@@ -341,7 +345,7 @@ impl Sending {
         Outcome { recovery_began, undone: false }
     }
 
-    /// Reduces the window for new congestion. Returns whether the controller reduced it.
+    /// Reports new congestion to the controller. Returns whether the controller reduced its window.
     fn congested(&mut self, seen: &Seen) -> bool {
         self.congested_at = seen.now;
         (self.given_up, self.spurious) = (0, 0);
@@ -354,7 +358,7 @@ impl Sending {
         reduced
     }
 
-    /// Handles expiry of T3; `given_up` is the number of chunks that it gave up.
+    /// Handles expiry of T3. `given_up` is the number of chunks that this expiry gave up.
     pub(crate) fn on_timeout(&mut self, given_up: usize, now: Time) {
         self.control.on_timeout();
         self.congested_at = now;
@@ -371,8 +375,8 @@ impl Sending {
         self.probe = TailProbe::None;
     }
 
-    /// Arms the tail-loss probe after data was sent or acknowledged. The time is two round trips (RFC 8985 section
-    /// 7.2), plus the peer's ack delay if only one packet is in flight.
+    /// Arms the tail-loss probe after data was sent or acknowledged. The probe is due after two round trips (RFC 8985
+    /// section 7.2). If only one packet is in flight, the peer's ack delay is added.
     pub(crate) fn arm_probe(
         &mut self,
         srtt: Option<Duration>,
@@ -388,8 +392,9 @@ impl Sending {
         self.probe_at = Some(now + (srtt * 2 + delay).max(MIN_PROBE_TIMEOUT));
     }
 
-    /// Arms the timer for the question on another path in place of the tail-loss probe. `at` is its time, if anything
-    /// is in flight. Sending (`was_sent`) does not postpone a timer that runs.
+    /// Arms the timer for the repetition of a chunk on another path, which replaces the tail-loss probe. `at` is the
+    /// time of expiry, or `None` if no data is in flight. If the cause of the call is that data was sent (`was_sent`),
+    /// a running timer is not postponed.
     pub(crate) fn arm_doubt(&mut self, at: Option<Time>, was_sent: bool) {
         let at = at.filter(|_| self.probe == TailProbe::None);
         if at.is_none() || self.probe_at.is_none() || !was_sent {
@@ -397,39 +402,39 @@ impl Sending {
         }
     }
 
-    /// Returns the silence after which a chunk is repeated on another path. This is twice the shortest round trip
-    /// `least`, or one and a half usual round trips plus the peer's ack delay, if that is longer. Half a round trip is
-    /// enough for other delays, because an error costs only a packet. The usual round trip includes the ack delay where
-    /// single packets are acknowledged.
+    /// Returns the silence after which a chunk is repeated on another path. The result is the longer of two times:
+    /// twice the shortest round trip `least`, and one and a half smoothed round trips `srtt` plus the peer's ack delay.
+    /// The half round trip allows for other delays. It is enough because a needless repetition costs only one packet.
+    /// If the peer acknowledges single packets, `srtt` already includes the ack delay.
     pub(crate) fn patience(srtt: Duration, least: Duration, ack_delay: Duration) -> Duration {
         (least * 2).max(srtt * 3 / 2 + ack_delay).max(MIN_PROBE_TIMEOUT)
     }
 
-    /// Permits another probe after an answer.
+    /// Permits the next tail-loss probe after an answer.
     pub(crate) fn on_probe_answered(&mut self) {
         self.probe = TailProbe::None;
     }
 
-    /// Records that the probe is due. No second probe follows before an answer.
+    /// Records that the tail-loss probe is due. The next probe follows only after an answer.
     pub(crate) fn on_probe_timeout(&mut self) {
         self.probe_at = None;
         self.probe = TailProbe::Unanswered;
     }
 
-    /// Returns whether a probe has been sent, and no answer has arrived since.
+    /// Returns whether a tail-loss probe has been sent, and no answer has arrived since.
     pub(crate) fn is_probing(&self) -> bool {
         self.probe == TailProbe::Unanswered
     }
 
-    /// Handles an answered HEARTBEAT. The path works, but the data in flight may be lost.
+    /// Handles an answered HEARTBEAT. The answer proves that the path works, but the data in flight may still be lost.
     pub(crate) fn on_heartbeat_answered(&mut self) {
         if self.is_probing() {
             self.probe = TailProbe::Heard;
         }
     }
 
-    /// Returns whether a HEARTBEAT was answered after the probe. Only the first call, at the first expiry of T3 after
-    /// that answer, returns true.
+    /// Handles an expiry of T3. Returns whether a HEARTBEAT was answered after the tail-loss probe, and this is the
+    /// first expiry since the answer.
     pub(crate) fn on_t3_after_heartbeat(&mut self) -> bool {
         let is_heard = self.probe == TailProbe::Heard;
         if is_heard {
@@ -443,8 +448,8 @@ impl Sending {
         self.credit = Credit::OnePacket;
     }
 
-    /// Reduces the window because a packet was marked, or this host's own queue is long. Nothing was given up, so the
-    /// reduction is never undone.
+    /// Reduces the window because a packet was marked, or because a queue in this host is long. No chunk was given up,
+    /// so the reduction is never undone.
     pub(crate) fn on_marked(&mut self, seen: &Seen) {
         self.control.on_mark(seen.now);
         if self.in_recovery {
@@ -454,7 +459,7 @@ impl Sending {
         self.update_window();
     }
 
-    /// Undoes the last reduction, because the packets were lost due to their length.
+    /// Undoes the last reduction, because the lost packets were too long for the path's MTU.
     pub(crate) fn on_black_hole(&mut self) {
         (self.given_up, self.spurious) = (0, 0);
         self.in_recovery = false;
@@ -463,7 +468,7 @@ impl Sending {
         self.update_window();
     }
 
-    /// Handles a pause in sending of `rtos` retransmission timeouts.
+    /// Handles a pause in sending that lasted `rtos` retransmission timeouts.
     pub(crate) fn on_idle(&mut self, rtos: u32) {
         self.control.on_idle(rtos, usize::from(self.initial_packets) * self.mtu);
         self.update_window();
@@ -476,7 +481,7 @@ impl Sending {
         self.update_window();
     }
 
-    /// Ends the pacer's wait if its time has come.
+    /// If the pacer's wait has reached its end, ends the wait.
     pub(crate) fn expire_pacing(&mut self, now: Time) {
         self.pacer.expire(now);
     }

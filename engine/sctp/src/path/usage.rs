@@ -1,4 +1,5 @@
-//! Use of a path for data, as the operators of both ends want it for their addresses. Start at [`PathUse::rank`].
+//! Use of a path for data, which follows from the uses of its two addresses. The operator of each end sets the uses of that
+//! end's addresses. Start at [`PathUse::rank`].
 
 use std::time::Duration;
 
@@ -16,7 +17,8 @@ pub(crate) struct PathUse {
 struct SmallUse {
     preference: Preference,
     link: u8,
-    /// Interval between heartbeats of a spare path in tenths of a second, up to [`AddressUse::HEARTBEAT_MAX`]; 0 for none.
+    /// Interval between heartbeats of a spare path in tenths of a second, up to [`AddressUse::HEARTBEAT_MAX`]; 0 if the use sets
+    /// no interval.
     heartbeat_tenths: u16,
 }
 
@@ -41,8 +43,9 @@ impl From<SmallUse> for AddressUse {
     }
 }
 
-/// Rank of a path: the path of the lowest rank carries data. A path with a backup at either end ranks after all other paths. A
-/// backup of our own ranks last, because the peer cannot make us use it in place of another path.
+/// Rank of a path: a path of the lowest rank carries data. A path with a backup address at either end ranks after all other
+/// paths. A path with a backup address of ours ranks last, so the peer's uses of addresses cannot make us use this path in place
+/// of another path.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Rank {
     /// True if our address is a backup.
@@ -54,8 +57,8 @@ pub(crate) struct Rank {
 }
 
 impl Rank {
-    /// Returns whether a path of this rank may carry data together with a path of rank `current`. A backup waits until the other
-    /// paths have failed, so it joins only another backup.
+    /// Returns whether a path of this rank may carry data together with a path of rank `current`. A path with a backup address
+    /// carries data only after the other paths have failed, so it joins only another such path.
     pub(crate) fn joins(self, current: Rank) -> bool {
         self.backups() <= current.backups()
     }
@@ -96,7 +99,8 @@ impl PathUse {
         }
     }
 
-    /// Returns the interval between heartbeats of a spare path, whose interval would otherwise be `usual`.
+    /// Returns the interval between heartbeats while the path is a spare path. `usual` is the path's interval while it is not a
+    /// spare path.
     pub(crate) fn heartbeat(&self, usual: Duration) -> Duration {
         usual.max(self.local.heartbeat()).max(self.remote.heartbeat())
     }

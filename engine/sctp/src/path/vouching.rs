@@ -1,26 +1,27 @@
-//! Paths that a confirmed path must vouch for, and paths from this host's new addresses.
+//! Second proof of a path to a new address: a confirmed path vouches for the new path.
 //!
-//! If an address was added without a shared key ([`AddressProof::ConfirmedPath`](crate::AddressProof)), its
-//! own answer to a HEARTBEAT is not enough, because an attacker who added it would answer. So a second
-//! HEARTBEAT, the voucher, goes to the peer on a confirmed path. Its answer must arrive on the new path.
+//! If an address was added without a shared key ([`AddressProof::ConfirmedPath`](crate::AddressProof)), an
+//! answer to a HEARTBEAT on the new path is not enough proof, because an attacker who added the address would
+//! answer. Therefore a second HEARTBEAT, the voucher, goes to the peer on a confirmed path. The answer to the
+//! voucher must arrive on the new path.
 //!
-//! The end that has added an address sends such answers. It copies its answers to HEARTBEATs from its
-//! confirmed paths to the new paths, after the peer has sent a HEARTBEAT on them. The module never sends.
-//! Start at [`Vouching`].
+//! The end that has added the address copies each answer to a HEARTBEAT on a confirmed path to the new paths.
+//! The copies begin after the peer has sent a HEARTBEAT on the new path. The module sends no packets. Start
+//! at [`Vouching`].
 
 use std::num::NonZeroU64;
 use std::time::Duration;
 
 use crate::random::Random;
 
-/// Number of answers that are copied to the path of a new address of ours. It covers many losses, and is
-/// small compared with the HEARTBEATs of an association.
+/// Maximum number of answers that are copied to the path of a new address of ours. This number allows for
+/// many lost copies, and is small compared with the number of HEARTBEATs in an association.
 const COPIES: u8 = 64;
 
 /// Maximum number of doublings of the pause between unanswered vouchers.
 const DOUBLINGS_MAX: u32 = 6;
 
-/// State of the second half of a path's proof, at either end.
+/// State of the second proof of a path, at either end.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Vouching {
     /// Nonce of the outstanding voucher.
@@ -34,7 +35,8 @@ pub(crate) struct Vouching {
 }
 
 impl Vouching {
-    /// Starts a voucher; returns its nonce, and the number of earlier vouchers.
+    /// Starts a voucher; returns the voucher's nonce, and the number of earlier vouchers since the last
+    /// answer.
     pub(crate) fn ask(&mut self, random: &mut Random) -> (u64, u32) {
         let (nonce, tries) = (NonZeroU64::MIN | random.u64(), self.tries);
         self.nonce = Some(nonce);
@@ -42,8 +44,8 @@ impl Vouching {
         (nonce.get(), tries)
     }
 
-    /// Returns the pause before the next voucher after `tries` earlier ones. `rto` is the retransmission
-    /// timeout, and `max` limits the pause unless `rto` is longer.
+    /// Returns the pause before the next voucher after `tries` earlier vouchers. `rto` is the retransmission
+    /// timeout. The pause is limited to the larger of `max` and `rto`.
     pub(crate) fn pause(tries: u32, rto: Duration, max: Duration) -> Duration {
         (rto * (1 << tries.min(DOUBLINGS_MAX))).min(max.max(rto))
     }
@@ -58,7 +60,7 @@ impl Vouching {
         self.nonce.is_some()
     }
 
-    /// Handles an answer on this path; returns whether it answers the voucher.
+    /// Handles a HEARTBEAT ACK on this path; returns whether the chunk answers the voucher.
     pub(crate) fn on_answer(&mut self, nonce: u64) -> bool {
         let is_voucher = self.nonce.is_some_and(|asked| asked.get() == nonce);
         if is_voucher {
@@ -72,7 +74,7 @@ impl Vouching {
         self.nonce = None;
     }
 
-    /// Permits copies to this path, whose local address is new to the peer.
+    /// Permits copies to this path, because its local address is new to the peer.
     pub(crate) fn offer_copies(&mut self) {
         self.copies = COPIES;
     }

@@ -1,21 +1,22 @@
 //! The watch over a path that has recovered from a failure, before data returns to the path.
 //!
-//! The watch lasts for a minimum time, which doubles with each further failure. It also lasts until the path
-//! has given a number of answers without a failure between them. Time alone proves little about a lossy path,
-//! and nothing if heartbeats are rare. Start at [`Watch::begin`].
+//! The watch ends after a minimum time, but not before the path has given [`ANSWERS`] answers without a
+//! failure. Each further failure doubles the minimum time. The time alone would prove little about a lossy
+//! path, and nothing about a path with rare heartbeats. Start at [`Watch::begin`].
 
 use std::time::Duration;
 
 use base::Time;
 
-/// Time between two recoveries beyond which the later one counts as the first one again.
+/// Time between two recoveries after which the later recovery counts as a first recovery again.
 const FAILURES_COUNT: Duration = Duration::from_secs(60);
 
 /// Maximum number of doublings of the minimum time.
 const DOUBLINGS: u32 = 4;
 
-/// Number of answers required. A path that loses 10 % in each direction succeeds once in five attempts, and a
-/// path that loses 30 % once in three hundred.
+/// Number of answers required for the end of a watch. A path that loses 10 % of the packets in each direction
+/// gives this number of answers in a row in one of five attempts. A path that loses 30 % succeeds in one of
+/// three hundred attempts.
 const ANSWERS: u8 = 8;
 
 /// Factor on the frequency of heartbeats during the watch.
@@ -24,7 +25,7 @@ pub(super) const PACE: u32 = 4;
 /// State of the watch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Watch {
-    /// Minimum end of the watch; [`Time::NEVER`] while the path is not watched.
+    /// Earliest end of the watch; [`Time::NEVER`] while the path is not watched.
     until: Time,
     /// Answers since the watch began.
     answers: u8,
@@ -32,7 +33,7 @@ pub(super) struct Watch {
     is_forgiven: bool,
     /// Start of the last watch.
     began: Time,
-    /// Number of recent recoveries, with no more than [`FAILURES_COUNT`] between two of them.
+    /// Number of recent recoveries. Two successive recoveries are at most [`FAILURES_COUNT`] apart.
     times: u32,
 }
 
@@ -42,8 +43,8 @@ impl Watch {
         Watch { until: Time::NEVER, answers: 0, is_forgiven: false, began: now, times: 0 }
     }
 
-    /// Starts the watch after a recovery. `first` is its minimum time after a first failure; zero means no
-    /// watch.
+    /// Starts the watch after a recovery. `first` is the minimum time of the watch after a first failure;
+    /// zero means no watch.
     pub(super) fn begin(&mut self, now: Time, first: Duration) {
         if std::mem::take(&mut self.is_forgiven) {
             return self.end();
@@ -58,7 +59,7 @@ impl Watch {
         self.answers = 0;
     }
 
-    /// Ends the watch, also if the path has failed.
+    /// Ends the watch because the path is trusted, or because the path has failed.
     pub(super) fn end(&mut self) {
         self.until = Time::NEVER;
     }
@@ -78,8 +79,8 @@ impl Watch {
         self.until != Time::NEVER
     }
 
-    /// Returns the end of the watch, or [`Time::NEVER`] if it is not known. A path that is probed
-    /// (`is_asked`) must also have answered.
+    /// Returns the end of the watch, or [`Time::NEVER`] if the end is not known. For a path that is probed
+    /// (`is_asked`), the end is known after [`ANSWERS`] answers.
     pub(super) fn ends_at(&self, is_asked: bool) -> Time {
         let is_proven = !is_asked || self.answers >= ANSWERS;
         if is_proven { self.until } else { Time::NEVER }

@@ -29,12 +29,13 @@ pub(crate) struct AckTimer {
 }
 
 impl AckTimer {
-    /// Begins a packet. All its DATA chunks count as one packet.
+    /// Begins a received packet. All DATA chunks of one packet count once.
     pub(crate) fn on_packet(&mut self) {
         self.new_packet = true;
     }
 
-    /// Handles a DATA chunk that arrived in order.
+    /// Handles a DATA chunk that arrived in order. If the sender has set the I bit, `immediate` is
+    /// true.
     pub(crate) fn on_data(&mut self, immediate: bool, now: Time, timing: &Timing) {
         if std::mem::take(&mut self.new_packet) {
             self.packets = self.packets.saturating_add(1);
@@ -50,7 +51,8 @@ impl AckTimer {
         }
     }
 
-    /// Makes a SACK due at once, after a gap, a duplicate, a dropped chunk or a reopened window.
+    /// Makes a SACK due at once, because of a gap, a duplicate, a dropped chunk or a reopened
+    /// window.
     pub(crate) fn on_irregular(&mut self) {
         self.due = Due::Now;
     }
@@ -61,12 +63,12 @@ impl AckTimer {
         }
     }
 
-    /// Reports whether a SACK must leave at once, even alone.
+    /// Reports whether a SACK must leave at once, even in a packet without other chunks.
     pub(crate) fn is_due(&self) -> bool {
         self.due == Due::Now
     }
 
-    /// Reports whether a packet that leaves anyway should carry a SACK.
+    /// Reports whether a packet that leaves for another reason should carry a SACK.
     pub(crate) fn is_pending(&self) -> bool {
         self.due != Due::No
     }

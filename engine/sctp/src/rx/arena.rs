@@ -1,8 +1,9 @@
-//! Memory for payloads that outlive the packet in which they arrived. Many payloads share a block, and blocks are reused.
+//! Memory for payloads that are needed longer than the packet in which they arrived. Many payloads share a block, and blocks
+//! are reused.
 //!
-//! A block is free again when all its payloads are gone. A reader that keeps up needs no allocation. One payload that is kept
-//! for long keeps its whole block, so only payloads that will be read soon belong here. The receive buffer limits the size of
-//! blocks and the number of filled blocks that are kept: each limit is a part of the buffer. Begin at [`Arena::keep`].
+//! A block is free again when all its payloads have been released. If the reader keeps up with the arrivals, no allocation is
+//! needed. One payload that is kept for long keeps its whole block, so only payloads that will be read soon belong here. The
+//! limits on the size of blocks and on the number of filled blocks are parts of the receive buffer. Begin at [`Arena::keep`].
 
 use bytes::BytesMut;
 
@@ -11,13 +12,13 @@ use crate::memory::list;
 /// Size of the first block in bytes.
 const BLOCK_MIN: usize = 2 * 1024;
 
-/// Maximum size of a block in bytes, after readers have held several blocks.
+/// Maximum size of a block in bytes. Blocks reach this size after the reader has held several blocks.
 const BLOCK_MAX: usize = 64 * 1024;
 
-/// Divisor of the receive buffer: a block has at most this part of it.
+/// Divisor of the receive buffer. The quotient, rounded up to a power of two, limits the size of a block.
 const BLOCK_PART: usize = 16;
 
-/// Divisor of the receive buffer: filled blocks that are kept for reuse have at most this part of it.
+/// Divisor of the receive buffer. The quotient limits the total size of the filled blocks that are kept for reuse.
 const FILLED_PART: usize = 4;
 
 /// Maximum number of filled blocks that are kept.
@@ -26,11 +27,11 @@ const MAX_FILLED: usize = 16;
 /// Blocks of memory for copies of payloads.
 #[derive(Debug)]
 pub(crate) struct Arena {
-    /// Unused rest of the current block.
+    /// Unused rest of the current block, in which new payloads are stored.
     block: BytesMut,
     /// Size of the current block when it was empty, in bytes.
     size: usize,
-    /// Ends of filled blocks of the maximum size, in the order in which they were filled.
+    /// Filled blocks of the maximum size, in the order in which they were filled. Each handle refers to the end of its block.
     filled: Vec<BytesMut>,
     /// Maximum size of a block in bytes.
     max: usize,
@@ -46,19 +47,19 @@ impl Arena {
         Arena { block: BytesMut::new(), size: 0, filled: Vec::new(), max, max_filled }
     }
 
-    /// Returns the bytes of the blocks that are kept, in use or free.
+    /// Returns the memory of the arena in bytes: the current block, the filled blocks and their list.
     #[inline]
     pub(crate) fn memory(&self) -> usize {
         self.size + self.filled.len() * self.max + list::<BytesMut>(self.filled.capacity())
     }
 
-    /// Returns the bytes of the blocks that `payloads` payloads can keep if they are held for long.
+    /// Returns the number of bytes in blocks that `payloads` payloads can keep in use, if each payload is in another block.
     #[inline]
     pub(crate) fn pinned_by(&self, payloads: usize) -> usize {
         payloads * self.size.min(self.max)
     }
 
-    /// Returns a copy of `payload`, in the current block if that has room.
+    /// Returns a copy of `payload`. If the current block has no room for the copy, another block becomes the current block.
     #[inline]
     pub(crate) fn keep(&mut self, payload: &[u8]) -> BytesMut {
         if self.block.capacity() < payload.len() {
@@ -68,8 +69,8 @@ impl Arena {
         self.block.split()
     }
 
-    /// Provides a block with room for `length` bytes: the current block if none of its payloads is held, a free filled block,
-    /// or a new one.
+    /// Provides a block with room for `length` bytes. This is the current block if none of its payloads is held, otherwise a
+    /// free filled block, otherwise a new block.
     #[cold]
     fn next_block(&mut self, length: usize) {
         if self.size >= length && self.block.try_reclaim(self.size) {
@@ -96,7 +97,7 @@ impl Arena {
         };
     }
 
-    /// Releases the blocks that are kept for reuse.
+    /// Releases the current block and the filled blocks.
     pub(crate) fn shrink(&mut self) {
         (self.block, self.size, self.filled) = (BytesMut::new(), 0, Vec::new());
     }

@@ -1,9 +1,10 @@
-//! The receiving side of an association. [`Tracker`] keeps the TSNs that have arrived, [`AckTimer`] decides when a SACK leaves, and
+//! The receiving side of an association. [`Tracker`] stores which TSNs have arrived, [`AckTimer`] decides when a SACK leaves, and
 //! [`Reassembly`] builds the messages.
 //!
-//! Two counts limit the buffered data. [`Inbound::held`] counts user bytes, plus a small overhead for each piece. The window that is
-//! advertised to the peer depends on it. [`Inbound::cost`] counts the bytes that the allocator gave. With pieces of one octet, the cost is
-//! many times `held`. Invariant: neither count exceeds its limit, whatever the pieces are. Begin at [`Inbound::on_data`].
+//! Two counts limit the buffered data. [`Inbound::held`] counts user bytes, plus a small overhead for each piece. The window that
+//! is advertised to the peer depends on this count. [`Inbound::cost`] counts the bytes of the allocator's blocks for this data.
+//! With pieces of one octet, the cost is many times `held`. Invariant: neither count exceeds its limit, regardless of the sizes of
+//! the pieces. Begin at [`Inbound::on_data`].
 
 mod ack;
 mod arena;
@@ -32,23 +33,23 @@ use reset::HeldBack;
 use tracker::{Arrival, Tracker};
 use window::Window;
 
-/// Overhead of each piece of a message, in bytes: a separate allocation, and a place in a list.
+/// Estimated overhead of each piece of a message, in bytes: the overhead of a separate allocation, and a place in a list.
 const MESSAGE_OVERHEAD: usize = 64;
 
-/// Size of the free place in a list of pieces that has just grown.
+/// Size of one free place in a list of pieces, in bytes. A list that has just grown has about one free place for each piece.
 const SPARE_PLACE: usize = size_of::<Bytes>();
 
-/// Number of waiting pieces up to which a new payload may share a block with other payloads.
+/// Maximum number of waiting pieces at which a new payload may share a block with other payloads.
 const MAX_SHARING_WAITING: usize = 8;
 
-/// Divisor of the window. The window stretches for long messages only if the user bytes are at least this part of it, so tiny pieces do
-/// not stretch it.
+/// Divisor of the window. The window stretches for long messages only if the buffered user bytes are at least the quotient. Thus
+/// many tiny pieces do not stretch the window.
 const STRETCH_PART: usize = 16;
 
-/// Window size, in bytes, on which the cost limit of a smaller window is based.
+/// Minimum window size in the computation of the cost limit, in bytes.
 const LEAST_ROOM: usize = 32 * 1024;
 
-/// Divisor of the receive buffer: an empty queue to the reader keeps a capacity of up to this part of it.
+/// Divisor of the receive buffer. When the queue to the reader becomes empty, it keeps its memory only up to the quotient.
 const QUEUE_PART: usize = 8;
 
 /// Outcome of a DATA chunk.
@@ -68,9 +69,9 @@ pub(crate) struct Inbound {
     initial: Tsn,
     tracker: Tracker,
     reassembly: Reassembly,
-    /// Messages that the reader can take.
+    /// Messages that are ready for the reader.
     ready: VecDeque<Message>,
-    /// True once a chunk arrived that belonged to no message still expected.
+    /// True once a chunk was discarded because it belonged to no message that was still expected.
     has_unplaced: bool,
     arena: Arena,
     /// Bytes held, including [`MESSAGE_OVERHEAD`] for each piece.
@@ -80,13 +81,13 @@ pub(crate) struct Inbound {
     window: Window,
     /// Last memory pressure reported by the endpoint.
     pressure: Pressure,
-    /// Cost of the buffered data at the time when memory ran out.
+    /// Cost of the buffered data at the time at which the pressure became [`Pressure::Over`].
     cost_before: usize,
     /// Window that the last SACK advertised, in bytes.
     advertised: usize,
-    /// Limit on the messages and fragments that wait for others.
+    /// Limit on the number of messages and runs of fragments that wait for other chunks.
     max_parked: usize,
-    /// Chunks that wait for a reset.
+    /// Chunks that are held back until a reset of their stream.
     held_back: Option<Box<HeldBack>>,
     reset_done: bool,
     pub(crate) ack: AckTimer,
@@ -188,7 +189,8 @@ impl Inbound {
         }
     }
 
-    /// Returns an upper bound of the pieces that are not ready: each ready message has one piece or more.
+    /// Returns an upper bound of the number of pieces that belong to no ready message. The bound counts one piece for each ready
+    /// message, although some have more.
     #[inline]
     fn waiting_pieces(&self) -> usize {
         if self.reassembly.parked() == 0 {
@@ -197,11 +199,11 @@ impl Inbound {
         ((self.held - self.payload) / MESSAGE_OVERHEAD).saturating_sub(self.ready.len())
     }
 
-    /// Returns the bytes that the allocator gave for the buffered data.
+    /// Returns the number of bytes in the allocator's blocks for the buffered data.
     #[inline]
     fn cost(&self) -> usize {
         let pieces = (self.held - self.payload) / MESSAGE_OVERHEAD;
-        // Each message has places for its first pieces.
+        // The first piece of each message has its place in the message itself, not in a separate list.
         let listed = pieces.saturating_sub(self.ready.len() + self.reassembly.parked());
         self.held
             + listed * SPARE_PLACE
@@ -210,13 +212,15 @@ impl Inbound {
             + self.held_back.as_ref().map_or(0, |h| h.memory())
     }
 
-    /// Reports whether the cost is below `bound`. In most cases, the bytes held show this without a full count.
+    /// Reports whether the cost is below `bound`. In most cases, an upper bound from `held` shows this without a full count of the
+    /// cost.
     #[inline]
     fn costs_less_than(&self, bound: usize) -> bool {
         self.held_back.is_none() && COST_MOST * self.held + COST_BASE < bound || self.cost() < bound
     }
 
-    /// Returns the places that the queue to the reader will have after one more message. Places that are kept for later do not count.
+    /// Returns the number of places in the queue to the reader that count as cost. These are up to twice as many places as
+    /// messages, because the queue doubles when it grows. Places that are kept for later messages do not count.
     #[inline]
     fn places(&self) -> usize {
         let (used, places) = (self.ready.len(), self.ready.capacity());
@@ -226,7 +230,7 @@ impl Inbound {
     /// Returns the memory of the receiving side in bytes.
     #[inline]
     pub(crate) fn memory(&self) -> usize {
-        // The queue to the reader keeps its greatest capacity.
+        // The queue to the reader keeps the capacity that it had at its longest.
         let kept = self.ready.capacity().saturating_sub(self.places()) * size_of::<Message>();
         self.cost()
             + kept
@@ -236,7 +240,8 @@ impl Inbound {
             + self.arena.pinned_by(self.waiting_pieces().min(MAX_SHARING_WAITING))
     }
 
-    /// Returns a measure, in bytes, of the parts that change with user data. A small change of the measure means a small change of memory.
+    /// Returns a measure, in bytes, of the memory that changes with user data. If this measure changes little, the memory changes
+    /// little.
     #[inline]
     pub(crate) fn measure(&self) -> usize {
         self.held
@@ -257,7 +262,7 @@ impl Inbound {
         self.pressure = pressure;
     }
 
-    /// Ends the accounting of a message. Returns the bytes that the message took of the receive buffer.
+    /// Ends the accounting of a message. Returns the number of bytes in the receive buffer that the message occupied.
     #[inline]
     fn let_go(&mut self, message: &Message) -> usize {
         let length = message.len();
@@ -267,7 +272,7 @@ impl Inbound {
         cost
     }
 
-    /// Delivers a part of a message that takes much of the buffer, if nothing else is ready.
+    /// If a message occupies much of the buffer and no message is ready, stretches the window or delivers a part of the message.
     #[inline]
     fn deliver_partially(&mut self) {
         if self.is_blocked() {
@@ -275,14 +280,14 @@ impl Inbound {
         }
     }
 
-    /// Reports whether a message takes much of the buffer and no other message is ready to be read.
+    /// Reports whether the buffered data occupies much of the buffer, and no message is ready to be read.
     #[inline]
     fn is_blocked(&self) -> bool {
         if !self.ready.is_empty() {
             return false;
         }
         let limit = self.window.limit();
-        // If memory has run out, only a little room remains, with which accepted messages can be completed.
+        // If memory has run out, only `FLOOR` bytes of room remain, in which accepted messages can be completed.
         let most = if self.pressure == Pressure::Over { limit.min(self.cost_before + FLOOR) } else { limit };
         self.held > limit / 2 || !self.costs_less_than(most + 1)
     }
@@ -291,21 +296,22 @@ impl Inbound {
     fn deliver_blocked(&mut self) {
         let limit = self.window.limit();
         if self.payload >= limit / STRETCH_PART && self.window.stretch(self.pressure) {
-            // The sender must learn of the room, or it may wait in vain after the SACK of a full window.
+            // A SACK must report the new room, because the sender may wait after a SACK that reported a full window.
             self.ack.on_irregular();
         } else {
             self.reassembly.deliver_partially(self.tracker.first_missing(), &mut self.ready);
         }
     }
 
-    /// Reports whether `tsn` is so far ahead that it can only date from before a reset of the association.
+    /// Reports whether `tsn` is too far ahead of the first missing TSN. Such a TSN can only date from before a reset of the
+    /// association.
     pub(crate) fn is_from_before_reset(&self, tsn: Tsn) -> bool {
         let first_missing = self.tracker.first_missing();
         let seq = first_missing.nearest(self.initial, tsn);
         seq.is_some_and(|s| s.0.saturating_sub(first_missing.0) > FAR_AHEAD)
     }
 
-    /// Processes a FORWARD TSN or I-FORWARD-TSN. Returns whether it moved the cumulative TSN.
+    /// Processes a FORWARD TSN or I-FORWARD-TSN. Returns whether the chunk moved the cumulative TSN.
     pub(crate) fn on_forward(
         &mut self,
         new_cumulative: Tsn,
@@ -347,8 +353,8 @@ impl Inbound {
         true
     }
 
-    /// Removes incomplete messages that the peer has abandoned: the messages in `skips`, and all data before `skipped`. Messages that
-    /// waited only for them are delivered.
+    /// Removes the incomplete messages that the peer has abandoned: the messages in `skips`, and all fragments before `skipped`.
+    /// Delivers the messages that waited only for removed messages.
     fn skip(&mut self, skipped: Seq, skips: &[Skip]) {
         let (first_missing, skips) = (self.tracker.first_missing(), skips.iter().copied());
         for bytes in self.reassembly.forward(skipped, first_missing, skips, &mut self.ready) {
@@ -357,7 +363,7 @@ impl Inbound {
         }
     }
 
-    /// Records a chunk that is acknowledged but not kept (RFC 9260 section 6.5: a stream that does not exist).
+    /// Records a chunk that is acknowledged but not kept (RFC 9260 section 6.5: its stream does not exist).
     pub(crate) fn on_discarded(&mut self, tsn: Tsn) -> DataOutcome {
         self.ack.on_irregular();
         let seq = self.tracker.first_missing().nearest(self.initial, tsn).filter(|&s| !self.tracker.has(s));
@@ -370,8 +376,9 @@ impl Inbound {
         }
     }
 
-    /// Reports whether there is room for the chunk `seq`. The window limits user bytes, and their bookkeeping has a separate limit. Chunks
-    /// that fill the first gap may exceed both limits a little, because without these chunks nothing would drain.
+    /// Reports whether there is room for the chunk `seq`. The window limits the user bytes, and a separate limit applies to the
+    /// cost. Chunks that fill the first gap may exceed both limits a little, because the buffered data cannot be delivered without
+    /// these chunks.
     //= rfc9260#6.2-26 6.2-29 6.2-2
     fn has_room(&self, seq: Seq) -> bool {
         let parked = self.reassembly.parked() + self.held_back.as_ref().map_or(0, |h| h.len());
@@ -383,7 +390,8 @@ impl Inbound {
                 Pressure::Over => (self.cost_before + 2 * FLOOR).min(2 * room + room / 8),
                 Pressure::Calm | Pressure::Tight | Pressure::Full => 2 * room + room / 8,
             };
-            // All chunks of a packet before the first gap are accepted, although the reader has not yet taken the first of them.
+            // The reader cannot read between the chunks of one packet. Therefore in-order chunks may exceed the window by an eighth
+            // while messages are ready.
             let has_window = self.ready.is_empty() || self.payload < limit + limit / 8;
             return has_window && self.costs_less_than(cost) && parked < 2 * self.max_parked;
         }
@@ -391,7 +399,7 @@ impl Inbound {
         self.payload < limit && self.costs_less_than(2 * room) && parked < self.max_parked
     }
 
-    /// Takes the next message for the reader.
+    /// Removes the next ready message, and returns it to the reader.
     #[inline]
     pub(crate) fn read(&mut self, now: Time, rtt: Option<Duration>) -> Option<Message> {
         let message = self.ready.pop_front()?;
@@ -407,18 +415,18 @@ impl Inbound {
         Some(message)
     }
 
-    /// Reports whether reading has reopened the window enough for a SACK to the peer.
+    /// Reports whether reading has reopened the window so far that the peer should get a SACK.
     #[inline]
     //= rfc9260#6.2-6 6.2-11 6.2-12
     pub(crate) fn has_reopened(&self) -> bool {
         let limit = self.window.limit();
         let enough = self.advertised + (limit / 4).max(2 * 1452).min(limit);
-        // In most cases, the bytes held show this without a full count.
+        // In most cases, `held` shows that the room is too small, without a full count of the cost.
         limit.saturating_sub(self.held) >= enough && self.free() >= enough
     }
 
-    /// Removes a message with this payload protocol identifier, or a part of such a message, from the messages that are ready. The first
-    /// `examined` of them are known to have other identifiers.
+    /// Removes a message with the payload protocol identifier `ppid`, or a part of such a message, from the ready messages. The
+    /// first `examined` ready messages are known to have other identifiers.
     pub(crate) fn take_ready(&mut self, ppid: Ppid, examined: &mut usize) -> Option<Message> {
         let found = self.ready.iter().skip(*examined).position(|message| message.ppid == ppid);
         *examined = found.map_or(self.ready.len(), |at| *examined + at);
@@ -427,7 +435,8 @@ impl Inbound {
         Some(message)
     }
 
-    /// Reports whether all data that arrived was delivered and read: nothing is held or missing, and nothing was discarded.
+    /// Reports whether all data that arrived was delivered and read. If so, no bytes are held, no gap exists, and no chunk was
+    /// discarded as unplaceable.
     pub(crate) fn is_all_read(&self) -> bool {
         let is_missing = self.held_back.is_some() || self.tracker.has_gaps();
         self.held == 0 && !is_missing && !self.has_unplaced
@@ -443,10 +452,10 @@ impl Inbound {
         self.held
     }
 
-    /// Returns the bytes that may be advertised to the peer.
+    /// Returns the number of bytes of room that may be advertised to the peer.
     fn free(&self) -> usize {
         let limit = self.window.limit();
-        // Without memory, no more than the floor is accepted. So no more may be advertised.
+        // If memory has run out, only `FLOOR` bytes are accepted, so only `FLOOR` bytes may be advertised.
         let (limit, least) = match self.pressure {
             Pressure::Over => (FLOOR.min(limit), FLOOR),
             Pressure::Calm | Pressure::Tight | Pressure::Full => (limit, LEAST_ROOM),
@@ -468,7 +477,7 @@ impl Inbound {
         self.tracker.first_missing().tsn(self.initial).prev()
     }
 
-    /// Passes `push` a SACK of all TSNs that have arrived. It has as many gap blocks as fit into a chunk of `room` bytes.
+    /// Calls `push` with a SACK of all TSNs that have arrived. The SACK has as many gap blocks as fit into a chunk of `room` bytes.
     //= rfc9260#6.2-17 6.2-25 6.7-6 6.7-7
     pub(crate) fn with_sack<R>(
         &mut self,
@@ -504,7 +513,7 @@ impl Inbound {
         self.reassembly.shrink();
     }
 
-    /// Checks the counts of bytes held.
+    /// Checks the stored counts of bytes against the buffered data.
     pub(crate) fn check_invariants(&self) {
         let cost = |m: &Message| m.len() + m.pieces.len() * MESSAGE_OVERHEAD;
         let ready: usize = self.ready.iter().map(cost).sum();

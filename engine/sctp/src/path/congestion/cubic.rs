@@ -1,8 +1,9 @@
 //! CUBIC (RFC 9438), with HyStart++ (RFC 9406) in slow start.
 //!
-//! After a reduction, the window follows a cubic function of time. It returns to its old size, plateaus
-//! there, and then probes for more. While Reno would grow faster, the window grows like Reno. Internal
-//! windows are in segments of one MTU, as in the RFC. Start at [`Cubic::on_ack`](CongestionControl::on_ack).
+//! After a reduction, the window follows a cubic function of time. The window returns to its size before the
+//! reduction, plateaus there, and then grows beyond it. While Reno's window would be larger, the window
+//! follows Reno's. The formulas use windows in segments of one MTU, as in the RFC. Start at
+//! [`Cubic::on_ack`](CongestionControl::on_ack).
 
 use std::time::Duration;
 
@@ -16,16 +17,17 @@ use super::{
 
 /// Multiplicative decrease of the window on congestion (section 4.6).
 const BETA: f64 = 0.7;
-/// Steepness of the function, in segments per cubic second (section 5.1).
+/// Steepness of the cubic function, in segments per cubic second (section 5.1).
 const C: f64 = 0.4;
-/// Growth of Reno's window until it has reached the old window, in segments per round trip (section 4.3).
+/// Growth of the estimated Reno window in segments per round trip, until the estimate reaches the window
+/// before the reduction (section 4.3).
 const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
 
 /// One period of congestion avoidance.
 #[derive(Clone, Copy, Debug)]
 struct Epoch {
     began: Time,
-    /// Seconds from `began` until the function is back at `w_max`.
+    /// Seconds from `began` until the cubic function is back at `w_max`.
     k: f64,
     /// Estimate of Reno's window, in segments.
     w_est: f64,
@@ -41,8 +43,8 @@ struct Window {
     cwnd: f64,
     /// Slow-start threshold in bytes.
     ssthresh: usize,
-    /// Size to which the function returns, in segments: the window at the last congestion, or less after fast
-    /// convergence.
+    /// Size to which the cubic function returns, in segments: the window at the last congestion, or a smaller
+    /// window after fast convergence.
     w_max: f64,
     /// Window just before the last congestion, in segments.
     cwnd_prior: f64,
@@ -121,7 +123,7 @@ impl Cubic {
     fn reduce(&mut self) {
         self.before = Some(self.window);
         let cwnd = self.segments();
-        // Section 4.7 (fast convergence): a window that had not returned to its old size leaves room for
+        // Section 4.7 (fast convergence): if the window had not yet returned to `w_max`, it leaves room for
         // other flows.
         let lower = cwnd < self.window.w_max;
         self.window.w_max = if lower { cwnd * (1.0 + BETA) / 2.0 } else { cwnd };
@@ -132,7 +134,7 @@ impl Cubic {
 }
 
 /// Returns the cube root of `x`; 0 if `x` is negative. Newton's method gives the same result on every
-/// machine.
+/// machine; the cube root of a C library need not.
 fn cube_root(x: f64) -> f64 {
     if x <= 0.0 {
         return 0.0;
@@ -170,7 +172,8 @@ impl CongestionControl for Cubic {
             return;
         }
         if !ack.window_was_full {
-            // Section 5.8: time in which the application limits the sender does not count.
+            // Section 5.8: time in which the application limits the sender does not count as time of the
+            // function.
             self.window.epoch = None;
         } else if self.in_slow_start() {
             self.slow_start(ack);

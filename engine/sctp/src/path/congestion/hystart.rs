@@ -8,12 +8,12 @@ use super::Ack;
 
 /// Lower bound of the increase in round trip that makes slow start conservative (section 4.3).
 const MIN_RTT_THRESH: Duration = Duration::from_millis(4);
-/// Upper bound of that increase.
+/// Upper bound of the increase in round trip that makes slow start conservative.
 const MAX_RTT_THRESH: Duration = Duration::from_millis(16);
-/// Divisor of the last round's shortest round trip. The quotient, within these bounds, is the required
-/// increase.
+/// Divisor of the last round's shortest round trip. The quotient, limited to the two bounds above, is the
+/// increase that makes slow start conservative.
 const MIN_RTT_DIVISOR: u32 = 8;
-/// Minimum number of samples for the evaluation of a round.
+/// Minimum number of round-trip samples for the evaluation of a round.
 const N_RTT_SAMPLE: u32 = 8;
 /// Divisor of the window's growth in conservative slow start.
 pub(super) const CSS_GROWTH_DIVISOR: usize = 4;
@@ -31,13 +31,14 @@ pub(super) enum Pace {
     Over,
 }
 
-/// Shortest round trips of the current round and of the last one.
+/// Shortest round trips of the current round and of the round before.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct HyStart {
     last: Option<Duration>,
     current: Option<Duration>,
     samples: u32,
-    /// Set in conservative slow start: the round trip that triggered it, and the number of rounds since then.
+    /// Set in conservative slow start: the round trip that triggered conservative slow start, and the number
+    /// of rounds since the trigger.
     conservative: Option<(Duration, u32)>,
 }
 
@@ -71,7 +72,8 @@ impl HyStart {
         self.current.filter(|_| self.samples >= N_RTT_SAMPLE)
     }
 
-    /// Returns the shortest round trip of this round if it clearly exceeds the last round's.
+    /// Returns the shortest round trip of this round, if it exceeds the last round's shortest round trip by
+    /// the required increase.
     fn grown(&self) -> Option<Duration> {
         let last = self.last?;
         let threshold = (last / MIN_RTT_DIVISOR).clamp(MIN_RTT_THRESH, MAX_RTT_THRESH);
@@ -85,7 +87,7 @@ mod tests {
     use super::*;
     use base::Time;
 
-    /// Feeds a round of eight samples; returns the growth after the last one.
+    /// Feeds a round of eight samples; returns the growth after the last sample.
     fn round(h: &mut HyStart, millis: u64) -> Pace {
         let ack = |first| Ack {
             rtt: Some(Duration::from_millis(millis)),

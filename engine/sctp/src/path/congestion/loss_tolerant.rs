@@ -1,21 +1,22 @@
 //! Congestion control for paths that lose packets without congestion: opt-in, and limited by delay.
 //!
 //! The controller models the path as a pipe, as BBR does. The pipe holds the highest recent delivery rate
-//! times the shortest round trip. The controller sends at this rate. It periodically probes for a higher
-//! rate, and then drains the resulting queue. It keeps up to about twice the pipe in flight, and three times
-//! the pipe at the start.
+//! times the shortest round trip. The controller sends at the highest recent delivery rate. It periodically
+//! probes for a higher rate, and then drains the resulting queue. It limits the data in flight to about
+//! twice the pipe's capacity, and to three times this capacity at the start.
 //!
-//! **Losses alone do not slow it down.** They indicate congestion in two cases:
+//! **Losses of up to [`MAX_NOISE_PERCENT`] without delay do not slow the controller down.** Losses indicate
+//! congestion in two cases:
 //!
-//! * They occur together with delay, that is, with a standing queue.
-//! * They are too many to be noise ([`MAX_NOISE_PERCENT`]). This covers a short queue that overflows.
+//! * They exceed [`MAX_QUEUED_PERCENT`], and occur together with delay, that is, with a standing queue.
+//! * They are too many to be noise ([`MAX_NOISE_PERCENT`]). An overflow of a short queue is such a case.
 //!
-//! Each round with congestion sets a ceiling for the bytes in flight: [`BACK_OFF`] times the bytes that were
-//! in flight. The ceiling rises slowly afterwards.
+//! Each round with congestion sets a ceiling for the bytes in flight: [`BACK_OFF`] times the most bytes in
+//! flight during the round. The ceiling rises slowly in rounds without congestion.
 //!
-//! The cost: next to loss-based flows in one deep queue, it takes about as much as the queue permits, not an
-//! equal share. Therefore it is not the default. Start at
-//! [`LossTolerant::on_ack`](CongestionControl::on_ack).
+//! The cost: in a deep queue that it shares with loss-based flows, the controller uses about as much
+//! bandwidth as the queue permits, not an equal share. Therefore this controller is not the default. Start
+//! at [`LossTolerant::on_ack`](CongestionControl::on_ack).
 
 use std::time::Duration;
 
@@ -27,33 +28,35 @@ use super::{Ack, CongestionControl, initial_window, window_rate};
 const RATE_ROUNDS: usize = 10;
 /// Age at which the shortest round trip is measured again.
 const MIN_RTT_SPAN: Duration = Duration::from_secs(10);
-/// Minimum duration of that measurement, with little in flight.
+/// Minimum duration of a measurement of the shortest round trip, during which little data is in flight.
 const PROBE_RTT: Duration = Duration::from_millis(200);
 /// Pacing gain, in percent, that fills the pipe within a few rounds: 2 / ln 2.
 const STARTUP_PERCENT: u64 = 289;
-/// Pacing gains, in percent, one for each round trip of a cycle. The first probes for a higher rate, and the
-/// second drains the queue.
+/// Pacing gains, in percent, one for each round trip of a cycle. The first gain probes for a higher rate,
+/// and the second gain drains the queue.
 const CYCLE_PERCENT: [u64; 8] = [125, 75, 100, 100, 100, 100, 100, 100];
-/// Loss rate, in percent, up to which losses without a standing queue may be noise.
+/// Loss rate, in percent, up to which losses without a standing queue count as noise.
 const MAX_NOISE_PERCENT: usize = 10;
 /// Loss rate, in percent, that is tolerated even with a standing queue.
 const MAX_QUEUED_PERCENT: usize = 2;
-/// Standard deviations by which the losses of a round must exceed the tolerated rate. At a loss rate of a
-/// tenth, a round of ten packets often loses none, and often two.
+/// Number of standard deviations by which the losses of a round must exceed the losses expected at the
+/// tolerated rate. At a loss rate of 10 %, for example, a round of ten packets often loses no packet, and
+/// often two packets.
 const CHANCE_DEVIATIONS: f64 = 2.0;
 /// Factor on the bytes in flight: the product is the ceiling after a round of congestion.
 const BACK_OFF: f64 = 0.7;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
-    /// The rate still grows. `best` is the rate after its last clear growth, in bytes per second; `rounds`
-    /// counts the rounds since then.
+    /// The rate still grows. `best` is the rate after its last growth by more than a quarter, in bytes per
+    /// second. `rounds` is the number of rounds since this growth.
     Startup { best: u64, rounds: u32 },
     /// The queue from startup drains.
     Drain,
-    /// The gains are used in turn: `place` is the current one, and `since` is the time at which it began.
+    /// The gains of [`CYCLE_PERCENT`] are used in turn. `place` is the index of the current gain, and
+    /// `since` is the time at which this gain came into use.
     Cruise { place: usize, since: Time },
-    /// Little is in flight until this time, so the round trip is measured without a queue.
+    /// Little data is in flight until `until`, so the round trip is measured without a queue.
     ProbeRtt { until: Time },
 }
 
@@ -79,7 +82,7 @@ pub(crate) struct LossTolerant {
     rates: [u64; RATE_ROUNDS],
     rounds: usize,
     round: Round,
-    /// Shortest round trip, and the time of the last sample close to it.
+    /// Shortest round trip, and the time of the last sample close to this round trip.
     min_rtt: Option<(Duration, Time)>,
     /// Limit on the bytes in flight after congestion.
     ceiling: Option<usize>,
@@ -119,8 +122,8 @@ impl LossTolerant {
             *place = (*place).max(sample.rate);
         }
         if let Some(rtt) = ack.rtt {
-            // A sample close to the shortest round trip renews it. A cycle that empties the queue thus makes
-            // a separate measurement needless.
+            // A sample close to the shortest round trip counts as a new measurement of the shortest round
+            // trip. Therefore a cycle that empties the queue makes a separate measurement needless.
             match &mut self.min_rtt {
                 Some((least, at)) if rtt < *least + *least / 32 => {
                     *least = rtt.min(*least);
@@ -214,13 +217,14 @@ impl LossTolerant {
             Phase::Cruise { .. } => 2 * pipe,
             Phase::ProbeRtt { .. } => pipe / 2,
         };
-        // Three more packets, because SACKs may arrive late or together.
+        // Three packets are added to the target, because SACKs may arrive late or together.
         Some((target + 3 * self.mtu).min(self.ceiling.unwrap_or(usize::MAX)).max(4 * self.mtu))
     }
 }
 
-/// Returns whether `lost` packets out of `all` exceed the losses that are expected at a loss rate of
-/// `percent`, by more than [`CHANCE_DEVIATIONS`]. A round of few packets proves little.
+/// Reports whether `lost` of `all` packets are clearly more than the losses that a loss rate of `percent`
+/// makes likely. The excess must be more than [`CHANCE_DEVIATIONS`] standard deviations, because the losses
+/// in a round of few packets vary by chance.
 fn exceeds(lost: usize, all: usize, percent: usize) -> bool {
     let p = percent as f64 / 100.0;
     let expected = all as f64 * p;
@@ -261,7 +265,8 @@ impl CongestionControl for LossTolerant {
         self.lower_ceiling(self.round.most_flight.max(self.cwnd.min(2 * self.pipe().unwrap_or(self.cwnd))));
     }
 
-    /// Does nothing: the end of each round judges its losses, together with its delay.
+    /// Does nothing: at the end of each round, the controller judges the round's losses together with the
+    /// round's delay.
     fn on_congestion(&mut self, _now: Time) -> bool {
         false
     }

@@ -18,7 +18,7 @@ use base::Time;
 use crate::config::CongestionAlgorithm;
 use crate::tx::RateSample;
 
-/// Acknowledgements and losses on one path that one SACK reports.
+/// Acknowledgements and losses that one SACK reports for one path.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ack {
     pub(crate) now: Time,
@@ -38,7 +38,7 @@ pub(crate) struct Ack {
     pub(crate) rtt: Option<Duration>,
     /// The smoothed round trip.
     pub(crate) srtt: Duration,
-    /// True if a round trip has ended.
+    /// True if a round trip has ended with this SACK.
     pub(crate) round_over: bool,
     /// Delivery rate, if measured.
     pub(crate) rate: Option<RateSample>,
@@ -72,8 +72,9 @@ pub(crate) trait CongestionControl: fmt::Debug + Send {
     fn cwnd(&self) -> usize;
 
     /// Returns whether data in flight may exceed the window by less than one packet (RFC 9260 section 6.1 B).
-    /// TCP sends only whole packets. A controller that aims for fairness to TCP does the same after slow
-    /// start. The extra packet would be a twentieth of a small window.
+    /// TCP never exceeds its window in this way. A controller that aims for fairness to TCP therefore returns
+    /// false after slow start. In a window of 20 packets, for example, the extra packet would add one
+    /// twentieth.
     fn may_be_passed(&self) -> bool {
         true
     }
@@ -93,7 +94,7 @@ pub(crate) trait CongestionControl: fmt::Debug + Send {
     fn on_congestion(&mut self, now: Time) -> bool;
 
     /// Handles a congestion mark (RFC 3168). [`on_congestion`](Self::on_congestion) follows. Only controllers
-    /// that treat losses differently from marks implement this.
+    /// that treat losses differently from marks implement this method.
     fn on_mark(&mut self, _now: Time) {}
 
     /// Handles expiry of T3 (RFC 9260 section 7.2.3).
@@ -102,15 +103,15 @@ pub(crate) trait CongestionControl: fmt::Debug + Send {
     /// Undoes the last reaction to congestion or to a timeout, because it proved spurious.
     fn on_spurious(&mut self);
 
-    /// Handles a pause in sending of `rtos` retransmission timeouts (RFC 9260 section 7.2.1). `least` is the
-    /// initial window of a new path, in bytes.
+    /// Handles a pause in sending that lasted `rtos` retransmission timeouts (RFC 9260 section 7.2.1).
+    /// `least` is the initial window of a new path, in bytes.
     fn on_idle(&mut self, rtos: u32, least: usize);
 
     /// Handles a change of the path's MTU to `mtu` bytes.
     fn on_mtu(&mut self, mtu: usize);
 
     /// Sets the coupling after the windows of the association's other paths have changed. A controller
-    /// without coupling ignores this.
+    /// without coupling ignores the call.
     fn set_coupling(&mut self, _coupling: Coupling) {}
 
     /// Returns the pacing rate in bytes per second.
@@ -137,8 +138,8 @@ fn least_threshold(mtu: usize) -> usize {
     4 * mtu
 }
 
-/// Returns `cwnd` after a pause of `rtos` timeouts. Each timeout halves it, but not below four MTUs or the
-/// initial window `least` (the restart window of RFC 5681 section 4.1).
+/// Returns `cwnd` after a pause of `rtos` timeouts. Each timeout halves `cwnd`, but neither below four MTUs
+/// nor below the initial window `least` (the restart window of RFC 5681 section 4.1).
 //= rfc9260#7.2.1-10
 fn after_idle(cwnd: usize, mtu: usize, rtos: u32, least: usize) -> usize {
     (cwnd >> rtos.min(32)).max(least_threshold(mtu)).max(least).min(cwnd)
@@ -156,19 +157,19 @@ pub(crate) fn window_rate(cwnd: usize, srtt: Duration, percent: u64) -> u64 {
     u64::try_from(rate).unwrap_or(u64::MAX)
 }
 
-/// Pacing rate in slow start, in percent of the window per round trip. Twice the window lets slow start
-/// double it (as RFC 9406 section 5 assumes of a paced sender).
+/// Pacing rate in slow start, in percent of the window per round trip. A rate of two windows per round trip
+/// lets slow start double the window (as RFC 9406 section 5 assumes of a paced sender).
 const SLOW_START_PERCENT: u64 = 200;
 
-/// Pacing rate after slow start, in percent of the window per round trip. It is a little above the window, so
-/// pacing alone never leaves the window unused.
+/// Pacing rate after slow start, in percent of the window per round trip. The rate is a little above one
+/// window per round trip, so pacing alone never leaves the window unused.
 const AVOIDANCE_PERCENT: u64 = 125;
 
 #[cfg(test)]
 pub(crate) mod testing {
     use super::*;
 
-    /// Returns an acknowledgement of `bytes`, after 100 ms and with a window that was full.
+    /// Returns an acknowledgement of `bytes` bytes, with a round trip of 100 ms and a full window.
     pub(crate) fn full(now: Time, bytes: usize) -> Ack {
         let rtt = Duration::from_millis(100);
         Ack {

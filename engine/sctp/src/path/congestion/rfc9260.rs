@@ -9,7 +9,8 @@ use super::{
     least_threshold, whole, window_rate,
 };
 
-/// Window and its companions, in bytes. A reduction replaces them together.
+/// Window and its related values, in bytes. An undone reduction restores the window and the threshold
+/// together.
 #[derive(Clone, Copy, Debug)]
 struct Window {
     cwnd: usize,
@@ -71,9 +72,9 @@ impl CongestionControl for Rfc9260 {
 
     /// Grows the window by slow start or congestion avoidance (RFC 9260 sections 7.2.1 and 7.2.2).
     ///
-    /// One SACK often covers a whole train of packets. So growth counts acknowledged bytes (RFC 3465),
-    /// without a limit of one MTU per SACK. A peer that splits its acknowledgements gains nothing, because
-    /// only bytes count.
+    /// One SACK often covers a whole train of packets. Therefore the growth is in proportion to the
+    /// acknowledged bytes (RFC 3465), and has no limit of one MTU per SACK. A peer that splits an
+    /// acknowledgement into many SACKs does not make the window grow faster, because only bytes count.
     //= rfc9260#7.2-1
     fn on_ack(&mut self, ack: &Ack) {
         //= rfc9260#7.2.1-5

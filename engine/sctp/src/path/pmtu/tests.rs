@@ -1,11 +1,11 @@
-//! Tests of one path's search for its MTU, step by step.
+//! Tests of the search for one path's MTU, step by step.
 
 use super::*;
 
 const MS: fn(u64) -> Time = Time::from_millis;
 const RTT: Duration = Duration::from_millis(20);
 
-/// A path whose real MTU the test sets. Answers to probes arrive after a round trip.
+/// A path with a real MTU that the test sets. Answers to probes arrive after one round trip.
 struct World {
     pmtu: Pmtu,
     mtu: u16,
@@ -36,8 +36,8 @@ impl World {
         }
     }
 
-    /// Runs the next trial. The probe is lost if `lost` is set, whatever its size. Returns false if no trial
-    /// is due within a second.
+    /// Runs the next trial. If `lost` is set, the probe is lost regardless of its size. If no trial is due
+    /// within one second, returns false.
     fn step(&mut self, lost: bool) -> bool {
         if self.pmtu.next_timeout() > self.now + Duration::from_secs(1) {
             return false;
@@ -148,7 +148,7 @@ fn below_the_base_size_there_is_only_the_least() {
     let mut w = World::new(1500, 800);
     w.time_out();
     w.settle();
-    // The fall to the least size requires no further loss of data.
+    // The size falls from the base to the least size without a further loss of data.
     assert_eq!(w.sent[..3], [1500, 1200, 1200]);
     assert!((784..=800).contains(&w.pmtu.current()), "{}", w.pmtu.current());
 }

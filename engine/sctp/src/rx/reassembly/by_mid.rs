@@ -4,8 +4,8 @@
 //! Begin at [`ByMid::insert`]. Invariants:
 //!
 //! * An assembly lacks at least one fragment.
-//! * `eligible` holds only assemblies whose beginning has arrived and was not delivered.
-//! * `ahead` is the memory of all maps of fragments behind gaps.
+//! * `eligible` contains only keys of assemblies whose beginning has arrived and was not delivered.
+//! * `ahead` is the memory of the assemblies' maps of fragments behind gaps, in bytes.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::RangeInclusive;
@@ -19,16 +19,16 @@ use super::{Piece, Placed, Skip, aborted, push_or_join};
 use crate::event::Message;
 use crate::memory::{heap, tree};
 
-/// Key of a message: its stream, true if it is unordered, and its MID.
+/// Key of a message: its stream, its unordered flag, and its MID.
 type Key = (u16, bool, u32);
 
-/// A message that is not whole. Its fragments count from zero without wrapping.
+/// A message that is not whole. Fragment numbers in an assembly begin with zero and do not wrap.
 #[derive(Debug, Default)]
 struct Assembly {
     ppid: Ppid,
-    /// Bytes that were received without gaps and are not yet delivered.
+    /// Fragments that were received without gaps and are not yet delivered.
     pieces: SmallVec<[BytesMut; 2]>,
-    /// Fragments behind a gap, by their numbers.
+    /// Fragments behind the first gap, by their numbers.
     ahead: BTreeMap<u64, BytesMut>,
     /// Number of fragments that were delivered.
     delivered: u64,
@@ -39,8 +39,8 @@ struct Assembly {
 }
 
 impl Assembly {
-    /// Places a fragment. Returns whether its bytes joined the preceding piece. Returns the bytes as an error if the number is
-    /// taken or impossible.
+    /// Places a fragment. Returns whether the fragment's bytes joined the preceding piece. If the fragment's number is already
+    /// used or impossible, returns the bytes as an error.
     fn place(&mut self, piece: &Piece<'_>, payload: BytesMut) -> Result<bool, BytesMut> {
         let Some(at) = self.position(piece) else { return Err(payload) };
         let beyond = self.last.is_some_and(|last| at > last || piece.end);
@@ -67,21 +67,21 @@ impl Assembly {
         Ok(joined)
     }
 
-    /// Returns the bytes of the map of fragments behind a gap.
+    /// Returns the memory of the map `ahead` in bytes.
     fn ahead_memory(&self) -> usize {
         tree(self.ahead.len(), size_of::<(u64, BytesMut)>())
     }
 
-    /// Returns all fragments that have arrived and were not delivered.
+    /// Returns the bytes of all fragments that have arrived and were not delivered.
     fn into_pieces(self) -> impl Iterator<Item = Bytes> {
         self.pieces.into_iter().chain(self.ahead.into_values()).map(BytesMut::freeze)
     }
 
-    /// Returns the fragment number without wrapping. Of the possible numbers, it is the one nearest to the first missing
-    /// fragment.
+    /// Returns the fragment number without wrapping. Among the numbers with the same low 32 bits, this is the number nearest
+    /// to the first missing fragment.
     #[expect(clippy::cast_possible_truncation, reason = "the FSN is the number modulo 2^32")]
     fn position(&self, piece: &Piece<'_>) -> Option<u64> {
-        // Only the first fragment has the B bit, and its number is 0.
+        // The number 0 and the B bit belong together: the first fragment has both, and no later fragment has either.
         if piece.begin || piece.fsn.0 == 0 && self.missing < 1 << 31 {
             return piece.begin.then_some(0);
         }
@@ -97,7 +97,7 @@ impl Assembly {
         self.missing > self.delivered
     }
 
-    /// Takes the bytes received without gaps, as the next part of the message.
+    /// Removes the fragments that were received without gaps, and returns them as the next part of the message.
     fn take(&mut self, key: Key) -> Message {
         let pieces = std::mem::take(&mut self.pieces).into_iter().map(BytesMut::freeze).collect();
         let begin = self.delivered == 0;
@@ -118,9 +118,9 @@ impl Assembly {
 #[derive(Debug)]
 pub(crate) struct ByMid {
     assemblies: BTreeMap<Key, Box<Assembly>>,
-    /// Bytes that the assemblies' maps of fragments behind gaps take.
+    /// Memory of the assemblies' maps of fragments behind gaps, in bytes.
     ahead: usize,
-    /// Assemblies whose beginning could be delivered now.
+    /// Keys of assemblies whose beginning could be delivered now.
     eligible: BTreeSet<Key>,
     order: Order,
 }
@@ -141,13 +141,14 @@ impl ByMid {
         self.assemblies.len() + self.order.parked()
     }
 
-    /// Returns the bytes of the next numbers of all streams. This memory stays.
+    /// Returns the memory of the next numbers of all streams in bytes. This memory is not released when messages are
+    /// delivered.
     #[inline]
     pub(super) fn turns_memory(&self) -> usize {
         self.order.turns_memory()
     }
 
-    /// Returns the bytes of bookkeeping for waiting messages and fragments, without the pieces themselves.
+    /// Returns the memory of the bookkeeping for waiting messages and fragments in bytes, without the pieces.
     pub(super) fn memory(&self) -> usize {
         let assemblies = self.assemblies.len();
         if assemblies == 0 {
@@ -231,7 +232,7 @@ impl ByMid {
         self.eligible.extend(begun.filter(|(_, a)| a.has_beginning()).map(|(k, _)| *k));
     }
 
-    /// Follows the turn of a stream, whose next message may now be eligible.
+    /// Handles a change of a stream's next number. The message with this number may now be eligible.
     fn after_turn(&mut self, key: Key) {
         if !key.1 && !self.assemblies.is_empty() {
             self.judge((key.0, false, self.order.next(StreamId(key.0))));
@@ -249,8 +250,8 @@ impl ByMid {
 
     pub(super) fn deliver_partially(&mut self, ready: &mut VecDeque<Message>) {
         while let Some(key) = self.eligible.pop_first() {
-            // Another unordered message of the stream may be partly delivered already. Its end makes this message eligible
-            // again.
+            // Another unordered message of the stream may be partly delivered already. The end of the other message makes this
+            // message eligible again.
             if key.1 && self.order.is_open(StreamId(key.0)) {
                 continue;
             }
@@ -295,7 +296,8 @@ impl ByMid {
         dropped
     }
 
-    /// Returns the incomplete messages of one stream and kind up to the number of `key`.
+    /// Returns the keys of the incomplete messages that have the stream and the unordered flag of `key`, up to the number of
+    /// `key`.
     fn up_to(&self, key: Key) -> Vec<Key> {
         let least = key.2.wrapping_sub(u32::MAX / 2);
         let keys = |numbers| self.assemblies.range(messages(key, numbers)).map(|(k, _)| *k);
@@ -306,7 +308,8 @@ impl ByMid {
         }
     }
 
-    /// Restarts streams. All incomplete messages have old numbers, because chunks that may have new numbers are held back.
+    /// Restarts streams. All incomplete messages have numbers from before the reset, because chunks that may have new numbers
+    /// are held back.
     pub(super) fn restart(&mut self, streams: &[StreamId], ready: &mut VecDeque<Message>) -> Vec<Bytes> {
         let affected = |key: &Key| streams.is_empty() || streams.contains(&StreamId(key.0));
         let mut dropped = Vec::new();
@@ -340,7 +343,7 @@ impl ByMid {
         open.map(|p| p.len()).chain(waiting).map(|length| length + overhead).sum()
     }
 
-    /// Checks the count of bytes behind gaps.
+    /// Checks the stored memory of the maps, and the invariants of the assemblies.
     pub(super) fn check_invariants(&self) {
         let ahead = self.assemblies.values().map(|a| a.ahead_memory()).sum::<usize>();
         assert_eq!(self.ahead, ahead, "bytes for fragments behind gaps");
@@ -349,7 +352,7 @@ impl ByMid {
     }
 }
 
-/// Returns the keys of one stream and kind.
+/// Returns the range of keys for `numbers`, with the stream and the unordered flag of `key`.
 fn messages(key: Key, numbers: RangeInclusive<u32>) -> RangeInclusive<Key> {
     (key.0, key.1, *numbers.start())..=(key.0, key.1, *numbers.end())
 }
@@ -384,7 +387,7 @@ mod tests {
     }
 
     impl Rig {
-        /// Feeds fragment `fsn` of message `mid`. `flags` may hold U and E; the B bit is set if `fsn` is zero.
+        /// Feeds fragment `fsn` of message `mid`. `flags` may contain U and E. If `fsn` is zero, the B bit is set.
         fn feed(&mut self, stream: u16, mid: u32, fsn: u32, flags: &str, payload: &'static [u8]) {
             let piece = Piece {
                 immediate: false,

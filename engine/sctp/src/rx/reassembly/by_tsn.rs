@@ -1,6 +1,7 @@
-//! Reassembly of DATA: the fragments of a message have consecutive TSNs (RFC 9260 section 6.9).
+//! Reassembly of DATA chunks. The fragments of a message have consecutive TSNs (RFC 9260 section 6.9).
 //!
-//! Invariant: adjacent runs belong to different messages. Begin at [`ByTsn::insert`].
+//! A *run* is a series of consecutive fragments of one message. Invariant: adjacent runs belong to different messages.
+//! Begin at [`ByTsn::insert`].
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -24,7 +25,7 @@ struct Run {
     unordered: bool,
     begin: bool,
     end: bool,
-    /// True if the first part of the message was already delivered.
+    /// True if a first part of the message was already delivered. The run then only contains later fragments.
     partly_delivered: bool,
     pieces: SmallVec<[BytesMut; 2]>,
 }
@@ -68,13 +69,14 @@ impl ByTsn {
         self.runs.len() + self.order.parked()
     }
 
-    /// Returns the bytes of the next numbers of all streams. This memory stays.
+    /// Returns the memory of the next numbers of all streams in bytes. This memory is not released when messages are
+    /// delivered.
     #[inline]
     pub(super) fn turns_memory(&self) -> usize {
         self.order.turns_memory()
     }
 
-    /// Returns the bytes of bookkeeping for waiting messages and fragments, without the pieces themselves.
+    /// Returns the memory of the bookkeeping for waiting messages and fragments in bytes, without the pieces.
     pub(super) fn memory(&self) -> usize {
         self.order.memory() + tree(self.runs.len(), size_of::<(Seq, Run)>())
     }
@@ -103,8 +105,8 @@ impl ByTsn {
         Placed { joined, unplaceable: self.finish(first, ready) }
     }
 
-    /// Appends the fragment to the run that ends directly before it, or begins a run. Returns the number of the run's
-    /// first chunk, and whether the fragment's bytes joined the preceding piece.
+    /// Appends the fragment to the run that ends directly before the fragment, or begins a new run. Returns the number
+    /// of the run's first chunk, and whether the fragment's bytes joined the preceding piece.
     //= rfc9260#6-11 6.9-1
     fn extend_or_begin(&mut self, seq: Seq, chunk: &Piece<'_>, payload: BytesMut) -> (Seq, bool) {
         if let Some((&first, run)) = self.runs.range_mut(..seq).next_back()
@@ -132,7 +134,7 @@ impl ByTsn {
         (seq, false)
     }
 
-    /// Joins the run at `first` with the run directly behind it, if both belong to one message.
+    /// Joins the run at `first` with the run directly behind this run, if the two runs belong to one message.
     fn join_next(&mut self, first: Seq) {
         let Some(run) = self.runs.get(&first) else { return };
         let behind = run.last.next();
@@ -154,7 +156,8 @@ impl ByTsn {
         }
     }
 
-    /// Delivers the run at `first` if it is a whole message, or the next part of a message whose delivery has begun.
+    /// Delivers the run at `first`, if the run is a whole message, or the next part of a partly delivered message.
+    /// Returns a message that cannot be placed.
     fn finish(&mut self, first: Seq, ready: &mut VecDeque<Message>) -> Option<Message> {
         let run = self.runs.get_mut(&first)?;
         if run.partly_delivered {
@@ -183,7 +186,7 @@ impl ByTsn {
     }
 
     /// Delivers the beginning of a message. Only the run that ends directly before `first_missing` is considered,
-    /// because the next chunk can extend no other run.
+    /// because only this run grows with the next in-order chunk.
     //= rfc9260#6.9-15
     pub(super) fn deliver_partially(&mut self, first_missing: Seq, ready: &mut VecDeque<Message>) {
         let last = self.runs.range_mut(..first_missing).next_back().map(|(_, run)| run);
@@ -210,8 +213,8 @@ impl ByTsn {
         skips: impl Iterator<Item = Skip>,
         ready: &mut VecDeque<Message>,
     ) -> Vec<Bytes> {
-        // A run that began before the new point belongs to an abandoned message. A run without a beginning can no longer
-        // get one.
+        // A run that began before `skipped` belongs to an abandoned message. A run without the beginning of its message
+        // can no longer get the beginning.
         //= rfc3758#3.6-10
         let gone = |(first, run): &(&Seq, &Run)| **first < skipped || !run.begin;
         let gone: Vec<Seq> = self.runs.range(..first_missing).filter(gone).map(|(first, _)| *first).collect();

@@ -1,9 +1,9 @@
-//! Reassembly of fragments into messages, and of messages into the order of their streams (RFC 9260 sections 6.5, 6.6 and
-//! 6.9, RFC 8260 section 2.2).
+//! Reassembly of messages from fragments, and delivery of messages in the order of their streams (RFC 9260 sections 6.5,
+//! 6.6 and 6.9, RFC 8260 section 2.2).
 //!
-//! Fragments of DATA belong together by consecutive TSNs ([`ByTsn`]). Fragments of I-DATA belong together by message
-//! number and fragment number ([`ByMid`]). An association has only one of the two kinds. A message that arrives whole and
-//! in turn passes straight through. Begin at [`Reassembly::insert`].
+//! In DATA chunks, consecutive TSNs connect the fragments of a message ([`ByTsn`]). In I-DATA chunks, the message number
+//! and the fragment number connect the fragments ([`ByMid`]). An association uses only DATA or only I-DATA. A message
+//! that arrives whole and in turn is delivered without storage in this module. Begin at [`Reassembly::insert`].
 
 mod by_mid;
 mod by_tsn;
@@ -31,15 +31,15 @@ pub(crate) struct Piece<'a> {
     pub(crate) stream: StreamId,
     /// SSN of DATA, or MID of I-DATA.
     pub(crate) number: u32,
-    /// Zero in DATA.
+    /// Fragment number of I-DATA; zero in DATA.
     pub(crate) fsn: Fsn,
-    /// Zero in all fragments of I-DATA after the first.
+    /// Payload protocol identifier; zero in all fragments of an I-DATA message after the first fragment.
     pub(crate) ppid: Ppid,
     pub(crate) payload: &'a [u8],
 }
 
 impl Piece<'_> {
-    /// Returns the piece without its bytes.
+    /// Returns the piece without its payload.
     pub(crate) fn header(&self) -> Piece<'static> {
         let Piece { immediate, unordered, begin, end, tsn, stream, number, fsn, ppid, payload: _ } = *self;
         Piece { immediate, unordered, begin, end, tsn, stream, number, fsn, ppid, payload: &[] }
@@ -88,7 +88,7 @@ impl<'a> From<&IData<'a>> for Piece<'a> {
     }
 }
 
-/// Entry of a FORWARD TSN or I-FORWARD-TSN for one stream: messages up to this number will not arrive.
+/// Entry of a FORWARD TSN or I-FORWARD-TSN for one stream: incomplete messages up to `number` will not arrive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Skip {
     pub(crate) stream: StreamId,
@@ -100,20 +100,22 @@ pub(crate) struct Skip {
 /// Outcome of placing a chunk's bytes.
 #[derive(Debug)]
 pub(crate) struct Placed {
-    /// True if the bytes lie in memory directly behind the preceding piece, and became a part of that piece.
+    /// True if the bytes became a part of the preceding piece, because they follow this piece directly in memory.
     pub(crate) joined: bool,
-    /// Bytes that cannot be placed, because the peer used their numbers for other bytes before.
+    /// Message with the bytes that cannot be placed, because their numbers are impossible or the peer has already used
+    /// them.
     pub(crate) unplaceable: Option<Message>,
 }
 
 impl Placed {
-    /// Returns the outcome for bytes that did not join a piece. `unplaceable` are the bytes that could not be placed.
+    /// Returns the outcome for bytes that did not join a piece. `unplaceable` has the bytes that could not be placed, if
+    /// any.
     fn refused(unplaceable: Option<Message>) -> Placed {
         Placed { joined: false, unplaceable }
     }
 }
 
-/// Appends the bytes of the next fragment. Returns whether they joined the preceding piece.
+/// Appends the bytes of the next fragment to `pieces`. Returns whether the bytes joined the preceding piece.
 fn push_or_join(pieces: &mut SmallVec<[BytesMut; 2]>, payload: BytesMut) -> bool {
     match pieces.last_mut().filter(|last| last.as_ptr_range().end == payload.as_ptr()) {
         Some(last) => {
@@ -145,7 +147,7 @@ impl Reassembly {
         }
     }
 
-    /// Returns the number of messages and runs of fragments that wait for others.
+    /// Returns the number of messages and runs of fragments that wait for other chunks.
     pub(crate) fn parked(&self) -> usize {
         match self {
             Reassembly::Data(r) => r.parked(),
@@ -153,7 +155,8 @@ impl Reassembly {
         }
     }
 
-    /// Returns the bytes of the next numbers of all streams. This memory stays as long as the association does.
+    /// Returns the memory of the next numbers of all streams in bytes. This memory is not released when messages are
+    /// delivered.
     #[inline]
     pub(crate) fn turns_memory(&self) -> usize {
         match self {
@@ -162,7 +165,7 @@ impl Reassembly {
         }
     }
 
-    /// Returns the bytes of bookkeeping for waiting messages and fragments, without the pieces themselves.
+    /// Returns the memory of the bookkeeping for waiting messages and fragments in bytes, without the pieces.
     #[inline]
     pub(crate) fn memory(&self) -> usize {
         match self {
@@ -187,7 +190,8 @@ impl Reassembly {
     }
 
     /// Delivers the beginning of a message that does not fit into the buffer as a whole, if such a message is in turn
-    /// (RFC 9260 section 6.9: partial delivery). For DATA, only the fragments without gaps below `first_missing` count.
+    /// (RFC 9260 section 6.9: partial delivery). For DATA, only the message whose fragments end directly before
+    /// `first_missing` is a candidate.
     pub(crate) fn deliver_partially(&mut self, first_missing: Seq, ready: &mut VecDeque<Message>) {
         match self {
             Reassembly::Data(r) => r.deliver_partially(first_missing, ready),
@@ -210,8 +214,8 @@ impl Reassembly {
         }
     }
 
-    /// Restarts these streams (all streams if none is named) with number 0. Chunks before `before` have old numbers.
-    /// Returns the bytes of messages that will never be whole.
+    /// Restarts `streams` with number 0, or all streams if `streams` is empty. Chunks before `before` have numbers from
+    /// before the reset. Returns the bytes of messages that will never be whole.
     pub(crate) fn restart(
         &mut self,
         before: Seq,
@@ -232,7 +236,7 @@ impl Reassembly {
         }
     }
 
-    /// Returns the bytes held here, with `overhead` for each piece.
+    /// Returns the number of buffered bytes, with `overhead` bytes added for each piece.
     pub(crate) fn held(&self, overhead: usize) -> usize {
         match self {
             Reassembly::Data(r) => r.held(overhead),
@@ -249,7 +253,7 @@ impl Reassembly {
     }
 }
 
-/// Returns the end of a message that was delivered in part and will not be completed.
+/// Returns the last, empty part of a message that was delivered in part and will not be completed.
 fn aborted(stream: StreamId, ppid: Ppid, unordered: bool) -> Message {
     Message { stream, ppid, unordered, begin: false, end: true, aborted: true, pieces: SmallVec::new() }
 }

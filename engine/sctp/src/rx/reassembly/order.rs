@@ -1,7 +1,7 @@
-//! The order of each stream: messages that arrive before their turn wait here.
+//! Order of the messages in each stream. Messages that arrive before their turn wait in this module.
 //!
-//! Numbers are SSNs (16 bits) or MIDs (32 bits). Invariant: parked messages come after the stream's next number. Begin at
-//! [`Order::deliver`].
+//! Message numbers are SSNs (16 bits) or MIDs (32 bits). A stream's next number is the number of the ordered message that
+//! is due. Invariant: parked messages have numbers after the stream's next number. Begin at [`Order::deliver`].
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
@@ -15,11 +15,12 @@ use crate::memory::{heap, list, tree};
 /// Number of streams on one page.
 const PAGE: usize = 16;
 
-/// Next number of each stream; 0 if no message has arrived. A page is created when one of its streams is first used.
+/// Next message number of each stream; 0 before the first message. A page is created when a stream on this page is first
+/// used.
 #[derive(Debug, Default)]
 struct Turns {
     pages: Vec<Option<Box<[u32; PAGE]>>>,
-    /// Bytes of the pages and of their list.
+    /// Memory of the pages and of their list, in bytes.
     memory: usize,
 }
 
@@ -54,22 +55,23 @@ impl Turns {
     }
 }
 
-/// Order of all streams. All streams share the maps, so a stream on which little waits takes little memory.
+/// Order of all streams. All streams share two maps, so a stream with few waiting messages uses little memory.
 #[derive(Debug)]
 pub(super) struct Order {
     turns: Turns,
     /// Ordered messages that arrived before their turn, by stream and number.
     parked: BTreeMap<(u16, u32), Message>,
-    /// Streams with an unordered message that is being delivered in parts. Other unordered messages of the stream wait for
-    /// its end, because parts of two messages could not be distinguished.
+    /// Streams with an unordered message that is being delivered in parts, each with its waiting messages. Other unordered
+    /// messages of the stream wait for the end of this message, because the reader could not distinguish parts of two
+    /// messages.
     open: BTreeMap<u16, Vec<Message>>,
-    /// Number of unordered messages that wait so.
+    /// Number of unordered messages that wait in `open`.
     behind: usize,
-    /// Greatest number.
+    /// Greatest message number, which is also the bit mask of message numbers.
     mask: u32,
 }
 
-/// Returns the keys in `parked` for these numbers of one stream.
+/// Returns the range of keys in `parked` for `numbers` of the stream `id`.
 fn places(id: StreamId, numbers: RangeInclusive<u32>) -> RangeInclusive<(u16, u32)> {
     (id.0, *numbers.start())..=(id.0, *numbers.end())
 }
@@ -85,22 +87,23 @@ impl Order {
         self.parked.len() + self.behind
     }
 
-    /// Returns the bytes of bookkeeping for waiting messages, without their pieces.
+    /// Returns the memory of the bookkeeping for waiting messages in bytes, without the messages' pieces.
     pub(super) fn memory(&self) -> usize {
         const PARKED: usize = size_of::<((u16, u32), Message)>();
         let parked = tree(self.parked.len(), PARKED);
         if self.open.is_empty() {
             return parked;
         }
-        // The first message behind an open one makes room for four. Later, the list has room for up to twice as many as it
-        // holds.
+        // The first message that waits behind an open message allocates a list with four places. Later, the list has up to
+        // twice as many places as messages.
         parked
             + tree(self.open.len(), size_of::<(u16, Vec<Message>)>())
             + self.open.len() * heap(4 * size_of::<Message>())
             + self.behind * 2 * size_of::<Message>()
     }
 
-    /// Returns the bytes of the next numbers of all streams. This memory stays.
+    /// Returns the memory of the next numbers of all streams in bytes. This memory is not released when messages are
+    /// delivered.
     #[inline]
     pub(super) fn turns_memory(&self) -> usize {
         self.turns.memory()
@@ -122,7 +125,7 @@ impl Order {
     }
 
     //= rfc9260#1.6-5
-    /// Returns how far `to` is ahead of `from`, modulo the range of numbers.
+    /// Returns the distance from `from` ahead to `to`, modulo the number of message numbers.
     fn distance(&self, from: u32, to: u32) -> u32 {
         to.wrapping_sub(from) & self.mask
     }
@@ -137,7 +140,8 @@ impl Order {
         self.open.entry(id.0).or_default();
     }
 
-    /// Delivers a whole message, or parks it until its turn. Returns the message if its number is taken.
+    /// Delivers a whole message, or parks it until its turn. If another message with this number is parked, returns the
+    /// message.
     //= rfc9260#6.6-1 6.6-2
     pub(super) fn deliver(
         &mut self,
@@ -175,21 +179,21 @@ impl Order {
         None
     }
 
-    /// Ends an unordered message that was delivered in parts. The messages that waited behind it follow.
+    /// Ends an unordered message that was delivered in parts, and delivers the messages that waited for its end.
     pub(super) fn close(&mut self, id: StreamId, ready: &mut VecDeque<Message>) {
         let Some(behind) = self.open.remove(&id.0) else { return };
         self.behind -= behind.len();
         ready.extend(behind);
     }
 
-    /// Moves the stream's turn to the next number, and delivers the parked messages that are then due.
+    /// Increments the stream's next number, and delivers the parked messages that are due after this change.
     pub(super) fn advance(&mut self, id: StreamId, ready: &mut VecDeque<Message>) {
         let next = self.turns.get_mut(id);
         *next = next.wrapping_add(1) & self.mask;
         self.let_out_due(id, ready);
     }
 
-    /// Delivers the message that is due if it is parked, and its successors.
+    /// Delivers the parked message with the stream's next number, if any, and its parked successors without gaps.
     fn let_out_due(&mut self, id: StreamId, ready: &mut VecDeque<Message>) {
         let next = self.turns.get_mut(id);
         while let Some(message) = self.parked.remove(&(id.0, *next)) {
@@ -198,9 +202,10 @@ impl Order {
         }
     }
 
-    /// Skips ordered messages up to `number`: those that are incomplete will not arrive.
+    /// Skips the ordered messages up to `number`. Whole messages among them are delivered. Incomplete messages among them
+    /// will not arrive.
     ///
-    /// The work depends on the number of parked messages, not on the distance.
+    /// The work depends on the number of parked messages, not on the number of skipped messages.
     pub(super) fn skip(&mut self, id: StreamId, number: u32, ready: &mut VecDeque<Message>) {
         if self.is_over(id, number) {
             return;
@@ -221,14 +226,15 @@ impl Order {
         self.advance(id, ready);
     }
 
-    /// Delivers the messages parked at these places, in order.
+    /// Delivers the parked messages with keys in `places`, in the order of their numbers.
     fn let_out(&mut self, places: RangeInclusive<(u16, u32)>, ready: &mut VecDeque<Message>) {
         while let Some((&place, _)) = self.parked.range(places.clone()).next() {
             ready.extend(self.parked.remove(&place));
         }
     }
 
-    /// Restarts these streams (all streams if none is named) with number 0. Waiting messages are delivered as they are.
+    /// Restarts `streams` with number 0, or all streams if `streams` is empty. Delivers the waiting messages, although
+    /// earlier messages are missing.
     pub(super) fn restart(&mut self, streams: &[StreamId], ready: &mut VecDeque<Message>) {
         if streams.is_empty() {
             while let Some(&(stream, _)) = self.parked.keys().next() {
@@ -269,7 +275,7 @@ impl Order {
         self.open.values_mut().for_each(Vec::shrink_to_fit);
     }
 
-    /// Checks the stored counts and the invariant.
+    /// Checks the stored counts and the invariant of the module.
     pub(super) fn check_invariants(&self) {
         assert_eq!(self.behind, self.open.values().map(Vec::len).sum::<usize>(), "messages behind open ones");
         let pages = self.turns.pages.iter().flatten().count() * heap(size_of::<[u32; PAGE]>());
