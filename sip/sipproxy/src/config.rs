@@ -38,7 +38,7 @@ pub(crate) struct Config {
     pub(crate) name_servers: Vec<SocketAddr>,
     /// Time limit for draining.
     pub(crate) drain: Duration,
-    /// Address of the HEP collector, and this proxy's capture agent number there.
+    /// Address of the HEP collector, and the capture agent number that identifies this proxy.
     pub(crate) hep: Option<(SocketAddr, u32)>,
     /// TLS settings; `None` without the table `[tls]`.
     pub(crate) tls: Option<TlsContext>,
@@ -56,7 +56,7 @@ pub(crate) struct SctpConfig {
     pub(crate) peer_udp_port: u16,
     /// Local addresses of associations, in addition to the listener's address.
     pub(crate) addresses: Vec<IpAddr>,
-    /// Number of outgoing streams to request.
+    /// Number of outgoing streams to request for each association.
     pub(crate) streams: u16,
     /// Set of messages that keep their order.
     pub(crate) order: SctpOrder,
@@ -94,7 +94,7 @@ pub(crate) enum SctpCongestion {
 pub(crate) enum SctpOrder {
     /// Messages of one dialog. They share a stream.
     Dialog,
-    /// No messages. All are sent unordered on stream 0, as RFC 4168 section 5.1 recommends.
+    /// No messages. All messages are sent unordered on stream 0, as RFC 4168 section 5.1 recommends.
     None,
 }
 
@@ -127,7 +127,7 @@ impl Config {
 
     fn parse(path: &Path, text: &str) -> Result<Config, SipError> {
         let file: File = toml::from_str(text).map_err(|error| {
-            // The error omits the text of the line: it goes to the log, and the line may contain a password.
+            // The error omits the text of the line, because the error goes to the log, and the line may contain a password.
             let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
             let line = before.matches('\n').count() + 1;
             SipError::Toml { path: path.to_owned(), problem: format!("line {line}: {}", error.message()) }

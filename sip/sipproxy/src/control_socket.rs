@@ -1,12 +1,12 @@
 //! The control socket, which the commands of `sctpify-sip` query, such as `status`, `contacts`, `dialogs` and `trace`.
 //!
-//! The socket carries lines of JSON, as sctpifyd's control socket does (`ops::write_line`). [`crate::words`] defines their contents. The
-//! socket has the proxy's owner and group, and mode 0660 from the start, because a umask is set before bind. Each client that may open the
-//! socket can read numbers and lists. Only root and the proxy's own user can trace messages, because messages contain private
+//! The socket carries lines of JSON, as sctpifyd's control socket does (`ops::write_line`). [`crate::words`] defines the contents of the
+//! lines. The socket has the proxy's owner and group, and mode 0660 from the start, because a umask is set before bind. Each client that
+//! may open the socket can read numbers and lists. Only root and the proxy's own user can trace messages, because messages contain private
 //! communication. The kernel reports the client's user (SO_PEERCRED).
 //!
-//! A thread serves each client, up to [`SERVED_MAX`] at once, and waits for each line up to [`CLIENT_LIMIT`]. The event loop answers
-//! questions between two turns. Begin with [`ControlSocket::open`] for the proxy and [`ask`] for the commands.
+//! Each client has a thread, and up to [`SERVED_MAX`] clients are served at once. The thread waits up to [`CLIENT_LIMIT`] for each line.
+//! The event loop answers questions between two turns. Begin with [`ControlSocket::open`] for the proxy and [`ask`] for the commands.
 
 use std::fs;
 use std::io::{self, BufReader, ErrorKind};
@@ -34,7 +34,7 @@ pub(crate) const QUESTIONS: Token = Token(usize::MAX - 1);
 const CLIENT_LIMIT: Duration = Duration::from_secs(5);
 /// Limit on clients served at once.
 const SERVED_MAX: usize = 16;
-/// Limit on waiting questions. It exceeds the number that the clients of this socket and of the page can ask at once.
+/// Limit on waiting questions. It exceeds the number of questions that the clients of this socket and of the page can ask at once.
 pub(crate) const ASKED_MAX: usize = 64;
 
 /// A question for the event loop, with the channel for its answer.

@@ -61,7 +61,7 @@ pub enum SipError {
     /// A TLS listener without certificate and key.
     #[error("transport tls needs certificate and key in [tls]")]
     NoCertificate,
-    /// SCTP of the kernel, which would also answer the packets for this program.
+    /// An SCTP implementation in the kernel, which would also answer the packets for this program.
     #[error("{0}; or set carrier = \"udp\" in [sctp]")]
     KernelSctp(String),
     /// A failure of the store of bindings.

@@ -12,7 +12,7 @@ use sip::Transport;
 use crate::clock::since_1970;
 use crate::trace::Direction;
 
-/// Limit on the length of a datagram, in bytes. Longer ones are not sent.
+/// Limit on the length of a datagram, in bytes. Longer datagrams are not sent.
 const DATAGRAM_MAX: usize = 65_507;
 
 /// Types of the HEP chunks with vendor ID 0.

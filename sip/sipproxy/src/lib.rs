@@ -1,12 +1,13 @@
 //! A SIP proxy and registrar, and a user agent (`ua`). This crate adds sockets, a clock and a store to the core `sip`.
 //!
 //! One thread runs one event loop ([`run`], `server`). Each transport is a plug-in behind one interface (`transport::Plugin`), as in the
-//! thesis that added SCTP to Partysip. docs/sip.md compares the functions of both. The core `sip` makes all SIP decisions.
+//! thesis that added SCTP to Partysip. docs/sip.md compares the functions of this proxy and of the thesis's proxy. The core `sip` makes all
+//! SIP decisions.
 //!
 //! Invariants:
 //!
 //! - A binding is in the store before the response that confirms it is sent.
-//! - The loop never waits for a server.
+//! - The loop never waits for a name server or for the server of a store.
 
 #![forbid(unsafe_code)]
 

@@ -33,7 +33,7 @@ pub(crate) fn contacts(now: Time, proxy: &Proxy, part: &Part) -> Answer {
 /// Lists dialogs, the most recently active first.
 ///
 /// # Errors
-/// A sentence, if `after` is not a position in the list.
+/// A sentence about the fault, if `after` is not a position in the list.
 pub(crate) fn dialogs(now: Time, proxy: &Proxy, part: &Part) -> Result<Answer, String> {
     let row = |dialog: &proxy::Dialog| Dialog {
         kind: if dialog.is_call { "call" } else { "subscription" }.to_owned(),
@@ -62,7 +62,7 @@ fn side(hop: &Hop) -> String {
 /// Lists connections and associations by listener, the oldest first.
 ///
 /// # Errors
-/// A sentence, if `after` is not a position in the list.
+/// A sentence about the fault, if `after` is not a position in the list.
 pub(crate) fn connections(
     plugins: &[Box<dyn Plugin>],
     config: &Config,

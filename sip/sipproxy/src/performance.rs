@@ -77,7 +77,7 @@ fn counts(attempts: &Attempts) -> BTreeMap<String, u64> {
     Attempt::ALL.map(|attempt| (attempt.as_str().to_owned(), attempts.of(attempt))).into()
 }
 
-/// Returns the number of attempts with one of these outcomes.
+/// Returns the number of attempts whose outcome is in `outcomes`.
 fn ended(attempts: &BTreeMap<String, u64>, outcomes: &[Attempt]) -> u64 {
     outcomes.iter().filter_map(|outcome| attempts.get(outcome.as_str())).sum()
 }
@@ -95,7 +95,7 @@ impl Performance {
         }
     }
 
-    /// Formats a table with the short and long names of the RFC.
+    /// Formats a table with the short and long names of RFC 6076.
     pub(crate) fn to_text(&self) -> String {
         use Attempt::{Declined, Failed, Ineffective, Redirected, Successful};
         let Performance { registrations, sessions, .. } = self;

@@ -1,7 +1,7 @@
-//! Limits the rate of questions from the control socket and the page, which leaves the event loop time for messages.
+//! Limits the rate of questions from the control socket and the page, so the event loop keeps time for messages.
 //!
-//! After an answer, the next question waits [`REST`] times as long as the answer took. All clients together therefore get a tenth of the
-//! loop's time. Invariant: the loop answers one question per turn, after the messages of the turn. Begin with [`Questions::look`] and
+//! After an answer, the next question waits [`REST`] times as long as the answer took. All clients together therefore get up to a tenth of
+//! the loop's time. Invariant: the loop answers one question per turn, after the messages of the turn. Begin with [`Questions::look`] and
 //! [`Questions::next`].
 
 use std::sync::mpsc::Receiver;
@@ -30,7 +30,7 @@ impl Questions {
         Questions { asked, first: None, rest_until: Time::ZERO }
     }
 
-    /// Takes a question from the queue, unless the next one is already known.
+    /// Takes a question from the queue, unless the next question is already known.
     pub(crate) fn look(&mut self) {
         if self.first.is_none() {
             self.first = self.asked.try_recv().ok();

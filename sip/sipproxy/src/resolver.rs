@@ -5,7 +5,7 @@
 //!
 //! Invariants:
 //!
-//! - Each [`Lookup`] gets one result. It has no targets if DNS has none or does not answer.
+//! - Each [`Lookup`] gets one result. The result has no targets if DNS has no targets or does not answer.
 //! - Up to [`QUEUE_MAX`] lookups wait.
 //! - A result has up to [`TARGETS_MAX`] targets.
 //!
@@ -36,7 +36,7 @@ const TARGETS_MAX: usize = 16;
 const RECORDS_MAX: usize = 32;
 /// Time limit for one answer of one name server.
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);
-/// Number of rounds over all name servers.
+/// Number of rounds over all name servers, per query.
 const TRIES: usize = 2;
 /// Limit on the lifetime of a result.
 const GOOD_MAX: Duration = Duration::from_secs(3600);
@@ -284,7 +284,7 @@ struct Weighed {
 /// Sorts records by priority, and orders records of equal priority at random, by weight. `draw` returns a random number from 0 to its
 /// argument.
 fn in_turn(mut records: Vec<Weighed>, mut draw: impl FnMut(u32) -> u32) -> Vec<(String, u16)> {
-    // Records of weight 0 come first among their priority, so only a draw of 0 selects them.
+    // Within a priority, records of weight 0 come first, so only a draw of 0 selects them.
     records.sort_by_key(|record| (record.priority, record.weight));
     let mut ordered = Vec::new();
     while let Some(priority) = records.first().map(|record| record.priority) {

@@ -34,8 +34,8 @@ pub(crate) const SIGNALS: Token = Token(usize::MAX);
 const TERMINATIONS: Token = Token(usize::MAX - 3);
 /// Token of SIGHUP.
 const HANGUPS: Token = Token(usize::MAX - 2);
-/// Limit on the rounds of a turn. Each round sends messages and handles the consequences of the previous one; the rest waits for the next
-/// turn.
+/// Limit on the rounds of a turn. A round handles received messages and failures, and sends messages. Messages and failures after the last
+/// round wait for the next turn.
 const ROUNDS_MAX: usize = 64;
 
 /// Interval at which free memory returns to the kernel. The core sweeps its tables at the same interval.
@@ -131,7 +131,7 @@ impl Server {
         })
     }
 
-    /// Runs until SIGTERM or SIGINT, and then until pending work has ended or its time limit has passed.
+    /// Runs the proxy. After SIGTERM or SIGINT, returns when the shutdown is complete or its time limit has passed.
     ///
     /// # Errors
     /// If the poll or the store fails.
@@ -204,7 +204,7 @@ impl Server {
         }
     }
 
-    /// Rejects the remaining requests, then shuts down connections whose transport has a message for that.
+    /// Rejects the remaining requests, then shuts down the connections whose transport can notify the peer.
     fn take_leave(&mut self, now: Time) -> Result<(), SipError> {
         let requests = self.proxy.cut_off(now);
         if requests > 0 {
@@ -399,7 +399,8 @@ fn bind_page(port: u16) -> Result<Option<Page>, SipError> {
     bound.map_err(|source| SipError::Page { port, source })
 }
 
-/// Starts a thread of low priority, because the serialization of long lists must not delay messages. Its own threads inherit the priority.
+/// Starts a thread of low priority, because the serialization of long lists must not delay messages. Threads that this thread starts
+/// inherit its priority.
 fn spawn_behind(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), SipError> {
     spawn(name, move || {
         // The call affects only the calling thread (setpriority(2), NOTES). Raising the niceness is always permitted.

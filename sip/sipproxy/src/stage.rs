@@ -24,9 +24,9 @@ pub(crate) enum Wish {
 pub(crate) enum Stage {
     /// Normal operation.
     Running,
-    /// No new work is accepted, and pending work has until then to end.
+    /// No new work is accepted, and pending work must end by `until`.
     Draining { until: Time },
-    /// The connections are being closed, and have until then to end.
+    /// The connections are being closed, and must end by `until`.
     Leaving { until: Time },
 }
 

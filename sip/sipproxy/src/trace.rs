@@ -1,8 +1,8 @@
 //! Live traces of messages, for `sctpify-sip trace`: as text, or as a pcapng file.
 //!
 //! The loop copies messages into queues ([`Taps`]). A thread per tracer writes the selected messages to its control connection ([`Ear`]).
-//! The loop never waits: it counts the messages that do not fit, and the next message reports the count. Without a tracer, nothing is
-//! copied.
+//! The loop never waits: it counts the messages that do not fit in a queue, and the next message in the queue reports the count. Without a
+//! tracer, nothing is copied.
 //!
 //! Text output omits the values of Authorization and Proxy-Authorization fields, but a pcapng file contains everything. In a pcapng file,
 //! each message is a synthetic UDP datagram. Wireshark therefore also shows messages over TLS and SCTP. A comment of the datagram names the
@@ -32,7 +32,7 @@ const QUEUE_MAX: usize = 4096;
 const EARS_MAX: usize = 8;
 /// Interval between checks of the client's connection, while no messages arrive.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// Time limit for such a check.
+/// Time limit for one check of the client's connection.
 const LOOK_LIMIT: Duration = Duration::from_millis(1);
 
 /// A message that the proxy received or sent.
@@ -50,7 +50,7 @@ pub(crate) struct Passed {
     pub(crate) peer: SocketAddr,
     /// The message.
     pub(crate) bytes: Bytes,
-    /// Number of messages that were dropped before this one.
+    /// Number of messages dropped since the previous message in this queue.
     missed: u64,
 }
 

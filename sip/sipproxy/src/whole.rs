@@ -1,7 +1,7 @@
 //! Assembles whole lists from pieces. The loop handles messages between two pieces.
 //!
-//! Entries that move within the list meanwhile may be missing or duplicated. Invariant: up to [`LISTED_MAX`] rows and [`BYTES_MAX`] bytes
-//! are kept, and the other rows are counted. Begin with [`whole`].
+//! Entries that move within the list between two pieces may be missing or duplicated. Invariant: up to [`LISTED_MAX`] rows and
+//! [`BYTES_MAX`] bytes are kept, and the other rows are counted. Begin with [`whole`].
 
 use std::io;
 
@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::words::Answer;
 
-/// Limit on the size of all rows as JSON, in bytes. It is half of the limit for readers of the control socket.
+/// Limit on the size of all rows as JSON, in bytes. It is half of [`ops::MAX_RESPONSE_BYTES`], the limit for readers of the control socket.
 const BYTES_MAX: usize = 32 << 20;
 
 /// Returns the whole list that `part` requests. `ask` makes the loop answer one piece.

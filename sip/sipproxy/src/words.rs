@@ -1,6 +1,6 @@
 //! The messages of the control socket: questions to a running proxy, and its answers.
 //!
-//! Invariant: answers may gain fields, and readers ignore unknown ones. Begin with [`Question`].
+//! Invariant: later versions may add fields to answers, and readers ignore unknown fields. Begin with [`Question`].
 
 use std::net::IpAddr;
 
@@ -117,11 +117,11 @@ pub(crate) struct Status {
     pub(crate) server_transactions: usize,
     /// Client transactions, including completed ones.
     pub(crate) client_transactions: usize,
-    /// Well-formed new requests since the start. The counters below also count from the start.
+    /// Well-formed new requests. All counters of this structure count from the start of the proxy.
     pub(crate) requests: u64,
     /// Retransmitted messages.
     pub(crate) retransmissions: u64,
-    /// Messages that could not be parsed, or that match no transaction.
+    /// Invalid messages, and responses that match no transaction.
     pub(crate) dropped: u64,
     /// Requests rejected because of overload.
     pub(crate) overloads: u64,
@@ -193,7 +193,7 @@ pub(crate) struct Contact {
     pub(crate) user: String,
     /// The contact's URI.
     pub(crate) uri: String,
-    /// Seconds until it expires.
+    /// Seconds until the contact expires.
     pub(crate) expires_s: u64,
     /// The transport of the REGISTER.
     pub(crate) transport: String,
@@ -208,7 +208,7 @@ pub(crate) struct Connection {
     pub(crate) transport: String,
     /// Address of the proxy's listener.
     pub(crate) local: String,
-    /// Address of the peer. For an association, its first address.
+    /// Address of the peer. For an association, the peer's first address.
     pub(crate) peer: String,
     /// `connecting`, then `connected`. For an association, the name of its state in RFC 9260.
     pub(crate) state: String,
@@ -235,7 +235,7 @@ pub(crate) struct Path {
     pub(crate) in_use: bool,
     /// Smoothed round-trip time in microseconds; `None` before the first measurement.
     pub(crate) srtt_us: Option<u64>,
-    /// Bytes of messages that were first sent on this path.
+    /// Bytes of messages whose first transmission used this path.
     pub(crate) data_sent_bytes: u64,
     /// Retransmitted DATA chunks.
     pub(crate) retransmissions: u64,

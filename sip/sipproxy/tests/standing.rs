@@ -24,8 +24,8 @@ use world::{Size, World};
 const SIZE: Size = Size { users: 300, calls: 60, talk_s: 20.0 };
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Runs a world for an hour. Returns the world, and the ratio of its memory in the last quarter to the second quarter. `each_minute` runs
-/// every minute.
+/// Runs a world for an hour. Returns the world, and the ratio of its mean allocated memory in the last quarter of the hour to the mean in
+/// the second quarter. `each_minute` runs every minute.
 fn an_hour(each_minute: impl Fn()) -> (World, f64) {
     let dir = tempfile::tempdir().unwrap();
     let (world, samples) = watch(SIZE, 1, &dir.path().join("sip.db"), 60, each_minute);

@@ -67,7 +67,8 @@ impl From<Outcome<Verdict>> for Verdict {
 #[derive(Debug)]
 pub(crate) struct Wait {
     pub(crate) call: Call,
-    /// Copy of the socket's descriptor, or the connection to the server. The kernel would also hold a reference to the socket.
+    /// Copy of the socket's descriptor, or the connection to the server. The copy keeps the socket open while the call waits. The kernel's
+    /// own calls also hold a reference to their socket.
     pub(crate) fd: OwnedFd,
     /// Inode of the socket; 0 for a connection to the server.
     pub(crate) inode: u64,
@@ -99,8 +100,8 @@ pub(crate) enum Then {
     Connected(c_int, Tell),
     /// The server has reported the association's identifier, or an error.
     Attempted(Tell),
-    /// The server has reported that an association is established. Its first message has been sent, so the call ends with the message's
-    /// length.
+    /// The server has reported that an association is established. The message that began the association has been sent, so the call ends
+    /// with the length of this message.
     Sent(i64),
 }
 

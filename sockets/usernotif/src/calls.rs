@@ -46,7 +46,7 @@ impl Calls {
             Ok(memory) => memory,
             Err(error) => return Verdict::Answer(Err(error)),
         };
-        // Only these calls need this right.
+        // Only these two calls can bind a socket to a privileged port.
         let may_bind_low =
             matches!(notice.call, libc::SYS_bind | libc::SYS_setsockopt) && may_bind_low(notice.thread);
         // The copy, the memory and the rights must belong to the thread that waits, and not to a later thread with the same number.
@@ -67,7 +67,8 @@ impl Calls {
         if kind & !(0xf | FLAGS) != 0 {
             return Err(libc::EINVAL);
         }
-        // The supervisor could not execute the next calls. The error is the kernel's error on a host without SCTP.
+        // If the supervisor may not access the thread, the supervisor cannot execute later calls on the socket. The error is therefore the
+        // error of a kernel without SCTP.
         may_look_at(notice.thread).map_err(|error| {
             self.warn_of(error);
             libc::EPROTONOSUPPORT

@@ -144,7 +144,8 @@ fn word(value: i32) -> u32 {
     value.cast_unsigned()
 }
 
-/// Returns the filter. Calls of another architecture (32 bits) pass, so such programs get no SCTP sockets from the supervisor.
+/// Returns the filter. The filter does not notify the supervisor of calls of another architecture (32 bits), so programs of that
+/// architecture get no SCTP sockets from the supervisor.
 pub(crate) fn program() -> Vec<sock_filter> {
     let mut filter = Program::default();
     filter.load(ARCHITECTURE);

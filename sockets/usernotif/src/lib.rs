@@ -49,7 +49,8 @@ pub enum SpawnError {
 /// # Errors
 /// See [`SpawnError`].
 pub fn spawn(command: &mut Command) -> Result<(Child, Listener), SpawnError> {
-    // A filter applies to a thread and its later children. A temporary thread installs it, because the supervisor must not have it.
+    // A filter applies to a thread and its later children. A temporary thread installs the filter, because the filter must not apply to the
+    // supervisor's threads.
     let spawn = || {
         let listener = Listener::install()?;
         Ok((command.spawn().map_err(SpawnError::Command)?, listener))

@@ -84,8 +84,8 @@ impl Listener {
         let fd = RawFd::try_from(result).ok().filter(|fd| *fd >= 0).ok_or_else(io::Error::last_os_error)?;
         // SAFETY: the kernel has just made the descriptor.
         let listener = Listener(unsafe { OwnedFd::from_raw_fd(fd) });
-        // The program's processor serves the call, because a sleeping processor takes longer to wake. An error is ignored, because this
-        // flag requires Linux 6.6.
+        // With this flag, the supervisor runs on the program's processor, which is faster than to wake a sleeping processor. An error is
+        // ignored, because the flag requires Linux 6.6.
         // SAFETY: the argument is a number.
         unsafe { libc::ioctl(fd, libc::SECCOMP_IOCTL_NOTIF_SET_FLAGS, SYNC_WAKE_UP) };
         Ok(listener)
@@ -108,7 +108,7 @@ impl Listener {
         }
     }
 
-    /// Reports whether a call still waits. While it waits, no other thread gets its thread's number.
+    /// Reports whether a call still waits. While a call waits, no other thread gets the number of the call's thread.
     pub(crate) fn is_waiting(&self, id: u64) -> bool {
         let mut id = id;
         // SAFETY: the request reads the number.

@@ -1,4 +1,5 @@
-//! The memory of a program, which may be hostile. Each part is therefore copied once before it is examined.
+//! The memory of a program under the filter. The program may be hostile and change its memory at any time, so only a copy of each part is
+//! examined.
 
 use std::fs::File;
 use std::io;

@@ -56,7 +56,7 @@ fn take_bytes(call: &Call, fd: c_int) -> Outcome {
     take(call, fd, &buffers, Ancillary::default(), 0).map(|taken| count(taken.length))
 }
 
-/// Returns the buffers of a call that has no other arguments.
+/// Returns the buffers of `read(2)`, `write(2)` and their variants, which pass no name and no control data.
 fn buffers(call: &Call) -> Outcome<Vec<Span>> {
     let is_positioned = matches!(call.notice.call, libc::SYS_preadv2 | libc::SYS_pwritev2);
     if is_positioned && call.argument(3).cast_signed() != -1 {

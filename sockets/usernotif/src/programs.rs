@@ -13,15 +13,17 @@ use crate::filter::FIRST_DESCRIPTOR;
 use crate::memory::Outcome;
 use crate::sockets::{Copied, Sockets, inode_of};
 
-/// End of the descriptors that fit `fd_set`. Higher descriptors are given only if no lower one is free.
+/// End of the descriptors that fit `fd_set`. Higher descriptors are given only if no descriptor from [`FIRST_DESCRIPTOR`] to this end is
+/// free.
 const END_OF_SET: u32 = 1024;
-/// End of the descriptors that are given. A process's table is as long as its highest descriptor.
+/// End of the descriptors that are given. The limit is necessary, because a process's descriptor table is as long as its highest
+/// descriptor.
 const END: u32 = 1 << 16;
 /// Limit on processes whose next free descriptor is remembered.
 const REMEMBERED: usize = 4096;
 /// `PIDFD_THREAD` of pidfd_open(2), which requires Linux 6.9.
 const PIDFD_THREAD: PidfdFlags = PidfdFlags::from_bits_retain(libc::O_EXCL.cast_unsigned());
-/// Number of searches after which a full region is searched again.
+/// Number of searches that try the numbers of `fd_set` last, after all of them were in use.
 const SKIPS: u32 = 256;
 const CAP_NET_BIND_SERVICE: u64 = 1 << 10;
 
@@ -37,7 +39,7 @@ pub(crate) struct Programs {
 struct Hints {
     /// Descriptors below which the search begins: within `fd_set`, and above it.
     next: [u32; 2],
-    /// Number of searches that try the numbers of `fd_set` last, because all of them were in use.
+    /// Number of further searches that try the numbers of `fd_set` last, because all of them were in use.
     skips: u32,
 }
 
@@ -100,7 +102,8 @@ pub(crate) fn copy_socket(sockets: &Sockets, thread: i32, fd: u32) -> Outcome<Op
     Ok(None)
 }
 
-/// Closes a file in another thread, because closing may take as long as a program wants. Files after a slow one wait for it.
+/// Closes a file in another thread, because closing may take as long as a program wants. While the thread closes one file, later files
+/// wait.
 fn close_elsewhere(file: OwnedFd) {
     static CLOSER: LazyLock<Sender<OwnedFd>> = LazyLock::new(|| {
         let (sender, receiver) = channel::<OwnedFd>();
@@ -204,7 +207,8 @@ pub(crate) enum Signalled {
 
 /// Reports whether a thread has a pending signal that it does not block.
 ///
-/// The kernel wakes one thread for a signal to a process. It chooses the main thread, unless that thread blocks the signal.
+/// The kernel wakes one thread for a signal to a process. The kernel chooses the main thread, unless that thread blocks the signal or has
+/// ended.
 pub(crate) fn signalled(thread: i32) -> Signalled {
     let Ok(text) = status(thread) else { return Signalled::No };
     let bits = |text: &str, name| mask(text, name).unwrap_or(0);
@@ -237,7 +241,8 @@ fn status(thread: i32) -> Outcome<String> {
 
 /// Reads a file of proc(5). The name of a program in the file need not be valid text.
 fn read(path: &str) -> Outcome<String> {
-    // The capacity suffices to read most files at once, because each further read makes the kernel resume in the middle.
+    // The capacity suffices to read most files in one call. Further calls would be slow, because the kernel must find the position in the
+    // text again.
     let mut text = Vec::with_capacity(4096);
     let read = File::open(path).and_then(|mut file| file.read_to_end(&mut text));
     read.map_err(|_| libc::ESRCH)?;

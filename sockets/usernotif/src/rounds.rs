@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
-/// Items by number, each of which has its turn as often as the others.
+/// Items by number. All items have their turns equally often.
 ///
 /// Invariant: each item is in the order once, regardless of how often it is removed and inserted again.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ impl<T> Rounds<T> {
         self.all.remove(&number)
     }
 
-    /// Returns up to `most` numbers whose turn it is. Their next turn comes after all others.
+    /// Returns up to `most` numbers whose turn it is. The next turn of these numbers comes after the turns of all other items.
     pub(crate) fn next(&mut self, most: usize) -> Vec<u64> {
         let mut due = Vec::new();
         for _ in 0..self.order.len() {

@@ -33,7 +33,7 @@ fn address(call: &Call, at: usize, length: usize) -> Outcome<Vec<u8>> {
     Ok(address)
 }
 
-/// Reads a socket's name. Returns an empty one if the program passes none.
+/// Reads a socket's name. Returns an empty name if the program passes no name.
 pub(crate) fn name(memory: &Memory, at: u64, length: usize) -> Outcome<Vec<u8>> {
     match (at, length) {
         (0, _) | (_, 0) => Ok(Vec::new()),
@@ -42,7 +42,8 @@ pub(crate) fn name(memory: &Memory, at: u64, length: usize) -> Outcome<Vec<u8>> 
     }
 }
 
-/// Refuses a privileged port to a thread without the right. The server cannot check this, because it only sees the supervisor's rights.
+/// Refuses a privileged port to a thread that may not bind privileged ports. The server cannot check this, because it only sees the
+/// supervisor's rights.
 fn may_bind(call: &Call, addresses: &[u8]) -> Outcome<()> {
     let first = first_unprivileged_port();
     let mut ports = sockproto::read_addresses(addresses).flatten().map(|address| address.port());
@@ -122,7 +123,8 @@ fn connect_to(call: &Call, socket: Socket<'_>, addresses: &[u8], tell: Tell) -> 
     }
 }
 
-/// Lets a call wait until the server reports the end of a one-to-many socket's attempt. The socket itself is writable meanwhile.
+/// Lets a call wait until the server reports the end of an attempt to connect a one-to-many socket. The call cannot wait for the socket
+/// itself, because the socket is writable during the attempt.
 fn attempt(call: &Call, socket: &Socket<'_>, addresses: &[u8], tell: Tell) -> Outcome<Verdict> {
     let limit = behalf::time_limit(socket.number(), true);
     Ok(Verdict::Park(Box::new(Wait {
@@ -233,7 +235,7 @@ pub(crate) fn duplicate(call: &Call, socket: &Socket<'_>, programs: &mut Program
     copied.into()
 }
 
-/// Executes `dup2(2)` and `dup3(2)`, but only onto a high number. The supervisor would not be notified of calls on a lower one.
+/// Executes `dup2(2)` and `dup3(2)`, but only onto a high number. The supervisor would not be notified of calls on a lower number.
 pub(crate) fn replace(call: &Call, socket: &Socket<'_>) -> Verdict {
     let number = call.unsigned(1);
     let is_dup3 = call.notice.call == libc::SYS_dup3;

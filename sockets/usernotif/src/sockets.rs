@@ -14,7 +14,7 @@ use sockproto::SockAddr;
 use crate::call::{Call, Then, Verdict, Wait};
 use crate::memory::Outcome;
 
-/// Number of sockets from which on the supervisor looks for closed ones.
+/// Number of sockets at which the supervisor first looks for closed sockets.
 const LOOK_AT: usize = 65_536;
 
 /// Event of a socket that has a message.
@@ -28,7 +28,7 @@ pub(crate) struct Sockets {
     known: HashMap<u64, Facts>,
     /// Inodes of sockets, with the peers to which each socket has sent.
     peers: HashSet<(u64, Vec<u8>)>,
-    /// Number of sockets at which the supervisor next looks for closed ones.
+    /// Number of sockets at which the supervisor next looks for closed sockets.
     look_at: usize,
     /// Number of the latest socket; it wraps around.
     next: u16,
@@ -86,7 +86,7 @@ pub(crate) struct Copied {
     pub(crate) inode: u64,
 }
 
-/// A socket in a call: the supervisor's copy of its descriptor. When it is dropped, its facts return to [`Sockets`].
+/// A socket in a call: the supervisor's copy of its descriptor. When this value is dropped, the socket's facts return to [`Sockets`].
 pub(crate) struct Socket<'a> {
     fd: OwnedFd,
     inode: u64,
@@ -116,7 +116,7 @@ impl<'a> Socket<'a> {
         self.sockets.note(socket, facts)
     }
 
-    /// Lets a call wait, if it ended with an error that means waiting, and the program wants to wait. Otherwise answers the call.
+    /// Lets a call wait, if it would fail with `EAGAIN` or `EINPROGRESS`, and the program wants to wait. Otherwise answers the call.
     pub(crate) fn park(self, call: &Call, error: c_int, call_waits: bool, wait: ParkedAs) -> Verdict {
         let is_waiting = matches!(error, libc::EAGAIN | libc::EINPROGRESS);
         let done = match wait.then {
@@ -136,15 +136,15 @@ impl<'a> Socket<'a> {
         parked.into()
     }
 
-    /// Ends a call that has sent a message to a peer. On a one-to-many socket, the first such call waits until the association is
-    /// established.
+    /// Ends a call that has sent a message to a peer. On a blocking one-to-many socket, the first call that sends to this peer waits until
+    /// the association is established.
     pub(crate) fn await_peer(self, call: &Call, peer: &[u8], length: i64) -> Verdict {
         let fd = self.number();
         // Programs may pass the length of a larger structure.
         let Ok(peer) = SockAddr::read(peer) else { return Verdict::Answer(Ok(length)) };
         let peer = peer.as_bytes();
         if self.sockets.peers.len() >= LOOK_AT {
-            // The next call to each known peer then waits for a request to the server.
+            // The next call to each known peer then asks the server once more.
             self.sockets.peers.clear();
         }
         let is_new = table::is_one_to_many(fd)
@@ -174,7 +174,8 @@ pub(crate) struct ParkedAs {
 }
 
 impl ParkedAs {
-    /// Returns a wait for a message, or for room for one, after which the call is tried again. `done` of its messages are complete.
+    /// Returns a wait for a message, or for room for a message. After the wait, the call is tried again. `done` of its messages are
+    /// complete.
     pub(crate) fn again(events: EventFlags, done: u64) -> ParkedAs {
         ParkedAs { events, then: Then::Again { done }, interrupted: None }
     }

@@ -138,7 +138,7 @@ impl Supervisor<'_> {
         Some(parked)
     }
 
-    /// Checks up to [`LOOKS`] waiting calls, and ends those that must not wait any more.
+    /// Checks up to [`LOOKS`] waiting calls, and ends the calls that must not wait any more.
     fn look(&mut self) {
         self.looked_at = now();
         for id in self.parked.next(LOOKS) {

@@ -7,7 +7,7 @@ use sip::{Message, Name};
 use super::phone::{Side, Wanted, contact_of, routes_of, text_of};
 use super::world::{Event, World};
 
-/// Session interval that callers request. The caller refreshes a session after half of it (RFC 4028 section 7.4).
+/// Session interval that callers request. The caller refreshes the session after half of this interval (RFC 4028 section 7.4).
 const SESSION_EXPIRES: Duration = Duration::from_secs(180);
 /// Time between the first ringing response and the caller's CANCEL.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -46,7 +46,7 @@ pub(crate) struct Call {
     cseq: [u32; 2],
     /// INVITE that the callee has received and not yet answered.
     invite: Option<Message>,
-    /// Branch of the last INVITE. CANCEL repeats it, and so does the ACK of a rejection.
+    /// Branch of the last INVITE. The CANCEL and the ACK of a rejection repeat this branch.
     branch: String,
     /// Request-URI and Route fields: first for the caller's requests, then for the callee's.
     remotes: [(String, String); 2],
@@ -60,7 +60,7 @@ pub(crate) enum Step {
     GiveUp,
     Refresh,
     HangUp,
-    /// The time limit has passed, so the call counts as ended.
+    /// A time limit has passed. A call that is being set up or ended is removed; an established call continues.
     TimeOut,
 }
 
@@ -102,8 +102,8 @@ impl World {
         self.send_invite(id, "");
     }
 
-    /// Sends the caller's INVITE: the first one, one with credentials, or a refresh. `more` holds further header fields, each with its line
-    /// end.
+    /// Sends an INVITE of the caller: the first INVITE, its repetition with credentials, or a refresh. `more` holds further header fields,
+    /// each with its line end.
     fn send_invite(&mut self, id: u64, more: &str) {
         let Some(call) = self.calls.get_mut(&id) else { return };
         call.branch = format!("z9hG4bKi{id}.{}", call.cseq[0] + 1);
@@ -161,7 +161,7 @@ impl World {
         if call.state == State::Up {
             return self.answer(to, &request, 200);
         }
-        // A user may have two contacts, and the proxy sends the INVITE to both. Only the first one rings.
+        // A user may have two contacts, and the proxy sends the INVITE to both. Only the contact that the INVITE reaches first rings.
         if call.invite.is_some() || call.fate == Fate::Ignored {
             return;
         }
@@ -281,7 +281,8 @@ impl World {
         match response.status() {
             _ if !is_current => {}
             401 | 407 => self.send_invite(id, &credentials),
-            // "the UAC SHOULD" end a dialog whose refresh is rejected (section 12.2.1.2).
+            // RFC 3261 section 12.2.1.2 recommends to end a dialog in which a request gets 481 or 408. This program also hangs up after
+            // other rejections.
             _ if is_up => self.on_step(id, Step::HangUp),
             _ => self.end_call(id),
         }

@@ -2,8 +2,8 @@
 //!
 //! `cargo run --release -p sipproxy --example standing` drives the proxy core with its SQLite store. Phones register with a password again
 //! and again, and some restart or disappear. They call, ring, reject, cancel, refresh sessions and hang up. Every minute the program
-//! samples allocated memory, resident memory and disk space. The exit status is 1 if the mean of the last quarter exceeds the mean of the
-//! second quarter by more than `GOALS` permits.
+//! samples allocated memory, resident memory and disk space. For each of these figures, the program compares the means over the second and
+//! the last quarter of the samples. The exit status is 1 if one ratio exceeds its limit in `GOALS`.
 
 mod calls;
 mod phone;
@@ -21,8 +21,8 @@ use world::Size;
 /// Function that selects a figure of a sample.
 type Figure = fn(&Sample) -> f64;
 
-/// Permitted ratio of the last quarter's mean to the second quarter's mean. Resident memory and disk space also depend on the allocator and
-/// on SQLite, so their goals are looser.
+/// Limit, for each figure, on the ratio of its mean over the last quarter of the samples to its mean over the second quarter. Resident
+/// memory and disk space also depend on the allocator and on SQLite, so their limits are looser than the limit on allocated memory.
 const GOALS: [(&str, Figure, f64); 3] = [
     ("allocated", |sample| sample.live, 1.01),
     ("resident", |sample| sample.resident, 1.02),

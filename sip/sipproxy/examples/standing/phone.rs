@@ -10,7 +10,7 @@ use sip::{Address, ConnectionId, Header, Hop, Message, Name, Transport};
 pub(crate) const DOMAIN: &str = "example.com";
 /// Address of the proxy on each of [`TRANSPORTS`].
 pub(crate) const PROXY: &str = "192.0.2.1:5060";
-/// Transports of the proxy's listeners, in the order of the listeners. Each phone uses one of them.
+/// Transports of the proxy's listeners, in the order of the listeners. Each phone uses one of these transports.
 pub(crate) const TRANSPORTS: [Transport; 3] = [Transport::Udp, Transport::Tcp, Transport::Sctp];
 /// SDP body of all offers and answers.
 const SESSION: &str = "v=0\r\no=- 1 1 IN IP4 10.0.0.1\r\ns=-\r\nc=IN IP4 10.0.0.1\r\nt=0 0\r\nm=audio 4000 RTP/AVP 0 8 101\r\n\
@@ -196,7 +196,8 @@ pub(crate) fn number_at(address: SocketAddr) -> Option<u32> {
     }
 }
 
-/// Builds the Route fields of a request from a message's Record-Route. The caller needs them in reverse order.
+/// Builds the Route fields of a request from a message's Record-Route. For the caller, the order is reversed, because Record-Route begins
+/// with the proxy next to the callee.
 pub(crate) fn routes_of(message: &Message, is_caller: bool) -> String {
     let mut recorded: Vec<&[u8]> = message.elements(Name::RecordRoute).collect();
     if is_caller {

@@ -1,4 +1,4 @@
-//! Samples of a world's memory, and the ratio that measures its growth.
+//! Samples of a world's memory, and the ratio that measures the growth of a figure.
 
 use std::fmt;
 
@@ -38,7 +38,8 @@ impl fmt::Display for Sample {
     }
 }
 
-/// Returns the ratio of the last quarter's mean to the second quarter's mean. The ratio is 1 if nothing grows.
+/// Returns the ratio of a figure's mean over the last quarter of the samples to its mean over the second quarter. The ratio is 1 if the
+/// figure does not grow.
 pub(crate) fn growth(samples: &[Sample], of: fn(&Sample) -> f64) -> f64 {
     let quarter = samples.len() / 4;
     let mean = |part: &[Sample]| part.iter().map(of).sum::<f64>() / part.len().max(1) as f64;

@@ -18,11 +18,11 @@ use super::phone::{DOMAIN, PROXY, Phone, TRANSPORTS, number_at, password, user};
 
 /// Delay of the proxy's messages to a phone. Messages to the proxy arrive without delay.
 const DELAY: Duration = Duration::from_millis(10);
-/// Registration lifetime that phones request, in seconds. They refresh before half of it has passed.
+/// Registration lifetime that phones request, in seconds. Phones refresh a registration before half of its lifetime has passed.
 const EXPIRES_S: u32 = 3600;
 /// Time span over which the phones register for the first time.
 const ARRIVAL: Duration = Duration::from_secs(240);
-/// Mean number of messages to the proxy per duplicated one.
+/// Mean number of messages to the proxy per message that is sent twice.
 const REPEATED: u32 = 100;
 
 /// The size of a world.
@@ -85,7 +85,7 @@ fn config(users: u32) -> ProxyConfig {
 }
 
 impl World {
-    /// Creates the phones, which register one after the other, and the calls, which begin after that.
+    /// Creates the phones. They register one after the other, and then the calls begin.
     pub(crate) fn new(size: Size, store: Sqlite, seed: u64) -> World {
         let mut world = World {
             size,
@@ -191,7 +191,8 @@ impl World {
             200 if is_removal => self.after(Duration::from_secs(60), Event::Register(to)),
             200 => {
                 let half = u64::from(EXPIRES_S) / 2;
-                // The first refresh is due at a random moment of that time, so the load is uniform.
+                // A phone's first refresh is due at a random time within half of the lifetime, so the refreshes of all phones are spread
+                // evenly.
                 let from = if self.now < Time::ZERO + 2 * ARRIVAL { 1 } else { half - 60 };
                 let wait = Duration::from_secs(self.rng.u64(from..half));
                 self.after(wait, Event::Register(to));

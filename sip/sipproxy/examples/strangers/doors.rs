@@ -13,7 +13,7 @@ use peer::talk::Talk;
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Limit on the transmissions of an OPTIONS request.
 const QUESTIONS_MAX: u32 = 20;
-/// Messages per TCP connection. The number is small, because a mutated message may make the rest of its connection unreadable.
+/// Messages per TCP connection. The number is small, because a mutated message may make all later messages of its connection unreadable.
 const OF_A_CONNECTION: usize = 4;
 
 /// A transport to the proxy.

@@ -17,14 +17,15 @@ use doors::{Door, SctpDoor, TcpDoor, UdpDoor};
 use fuzzing::torture::{changed, corpus};
 use serde_json::json;
 
-/// Messages per batch, limited by the size of a socket's buffer.
+/// Messages per batch. The number is small, so a batch fits in a socket's buffer.
 const BATCH: u64 = 32;
 /// Number of memory samples over the whole run.
 const LOOKS: u64 = 100;
 
 #[derive(Parser)]
 struct Args {
-    /// Local address, which must differ from the proxy's: a program receives all SCTP packets that arrive at its address
+    /// Local address. It must differ from the proxy's address, because this program receives all SCTP packets that arrive at the local
+    /// address
     #[arg(long, value_name = "ADDRESS")]
     local: IpAddr,
 
@@ -36,8 +37,7 @@ struct Args {
     #[arg(long, default_value_t = 1_000_000)]
     messages: u64,
 
-    /// Limit on messages per second. It bounds the proxy's state, which lasts some seconds per message, and the number of ports that closed
-    /// connections occupy
+    /// Limit on messages per second. Each message leaves state in the proxy for some seconds, and each closed connection occupies a port
     #[arg(long, default_value_t = 4000, value_parser = clap::value_parser!(u32).range(1..))]
     rate: u32,
 

@@ -76,8 +76,8 @@ impl ModeName {
     }
 }
 
-/// Returns the default of `drain_s` in seconds. It is 64 × T1, the time for which a transaction waits for a response (RFC 3261 table 4,
-/// timers B and F).
+/// Returns the default of `drain_s` in seconds. With the default T1, it is 64 × T1, the time for which a transaction waits for a response
+/// (RFC 3261 table 4, timers B and F).
 fn drain_s() -> u32 {
     32
 }
@@ -141,7 +141,7 @@ impl Tls {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Listen {
-    /// Name of the transport. The default is UDP, as in the thesis.
+    /// Name of the transport. The default is UDP, as in the thesis that added SCTP to Partysip.
     #[serde(default = "udp")]
     transport: String,
     address: SocketAddr,
@@ -194,8 +194,8 @@ impl Users {
 
 /// Default limit on the requests per second of one source. It suffices for thousands of telephones behind one address.
 const REQUESTS_PER_S: u32 = 200;
-/// Default burst. After a power failure, 500 telephones behind one address can register at once, with two requests each because of the
-/// challenge.
+/// Default burst, in requests. After a power failure, 500 telephones behind one address can register at once, with two requests each
+/// because of the challenge.
 const BURST: u32 = 1000;
 
 /// The table `[access]`.
@@ -325,7 +325,7 @@ impl File {
                            digest response is already used";
             return Err(("authentication", problem.to_owned()));
         }
-        // A stateless proxy looks up no names: it would have to keep the request until the answer arrives.
+        // A stateless proxy looks up no names, because a lookup would make it keep the request until the answer arrives.
         let name_servers = if is_stateless { Vec::new() } else { self.dns.of_system() };
         let proxy = ProxyConfig {
             mode: self.mode.mode(),
@@ -455,7 +455,8 @@ fn domain(key: &'static str, name: &str) -> Result<String, Wrong> {
     Ok(name.to_ascii_lowercase())
 }
 
-/// Parses the key from 64 hexadecimal digits. A passphrase is not accepted, because an observer of the dialog marks could guess it.
+/// Parses the value of `dialog_key`, which is 64 hexadecimal digits. A passphrase is not accepted. The key signs marks in Record-Route, so
+/// an observer of the marks could guess a passphrase.
 fn dialog_key(text: &str) -> Result<[u8; 32], Wrong> {
     let wrong = || {
         ("dialog_key", "must be 64 hexadecimal digits: generate them with `openssl rand -hex 32`".to_owned())

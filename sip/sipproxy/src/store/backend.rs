@@ -23,14 +23,14 @@ pub(super) enum Command {
         key: String,
         /// The expected version; 0 if no record exists.
         version: u64,
-        /// The new text of the record. The notification carries it, and it is stored unless `is_gone` is true.
+        /// The new text of the record. The notification carries this text. The server also stores the text, unless `is_gone` is true.
         text: String,
         /// True if the record must be deleted.
         is_gone: bool,
         /// Time after which the server may delete the record, in milliseconds since 1970.
         expires_ms: u64,
     },
-    /// Records a use of a nonce, if its count exceeds all earlier counts of this nonce.
+    /// Records a use of a nonce, if the count of this use exceeds all earlier counts of the nonce.
     Use {
         /// The nonce.
         nonce: String,
@@ -44,7 +44,7 @@ pub(super) enum Command {
 /// The server's answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Reply {
-    /// The record's version and text; `None` if no record exists. Also the reply to a replacement that expected another version.
+    /// The record's version and text; `None` if no record exists. This is also the reply to a replacement that expected another version.
     Is(Option<(u64, String)>),
     /// The new version of the replaced record.
     Replaced(u64),
@@ -69,7 +69,7 @@ pub(super) trait Backend: Send + Sync {
     /// Connects for commands.
     fn connect(&self) -> Result<Box<dyn Commands>, Failure>;
 
-    /// Connects for notifications. They are queued from this moment on.
+    /// Connects for notifications. Notifications are queued from this moment on.
     fn listen(&self) -> Result<Box<dyn News>, Failure>;
 }
 

@@ -1,7 +1,7 @@
 //! Persistence of bindings: in memory only, in a file on this host, or on a server that several proxies share.
 //!
-//! The loop writes to a file ([`Sqlite`]) before it sends the messages that depend on the change. Separate threads query a server
-//! ([`Shared`]), and the loop never waits for them. Redis and PostgreSQL are behind one interface, [`backend::Backend`]. Begin with
+//! The loop writes each change to a file ([`Sqlite`]) before it sends the messages that depend on this change. Separate threads query a
+//! server ([`Shared`]), and the loop never waits for them. Redis and PostgreSQL are behind one interface, [`backend::Backend`]. Begin with
 //! [`StoreAddress`] and [`Store::open`].
 
 mod backend;
@@ -147,7 +147,8 @@ impl Store {
         }
     }
 
-    /// Loads the whole store into a proxy that has this many listeners and no bindings. Returns the number of bindings.
+    /// Loads the whole store into a proxy without bindings. `listeners` is the number of the proxy's listeners. Returns the number of
+    /// bindings.
     ///
     /// # Errors
     /// If the store cannot be read.

@@ -8,7 +8,7 @@ use sip::proxy::Presence;
 pub(crate) struct Own {
     /// Address of the proxy's first listener.
     pub(crate) address: SocketAddr,
-    /// Fingerprint of the proxy's key, which must be the same in all proxies.
+    /// Fingerprint of the proxy's `dialog_key`. The key must be the same in all proxies that share users.
     pub(crate) fingerprint: String,
 }
 

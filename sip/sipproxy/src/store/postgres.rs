@@ -1,9 +1,9 @@
 //! PostgreSQL as the store: a table with a version and a text for each user, and `NOTIFY` for notifications.
 //!
-//! Missing tables are created. One statement replaces a record: it compares, writes and notifies. Commands that wait together form one
-//! transaction, in the order of their keys, which prevents deadlocks between proxies. Versions grow with the server's clock, so the version
-//! of a deleted record does not recur. The library is asynchronous. Each connection has its own small runtime, which runs only during a
-//! call, so every wait has a time limit.
+//! Missing tables are created. One statement replaces a record: it compares the version, writes and notifies. Commands that wait at the
+//! same time form one transaction. Each transaction locks rows in the order of their keys, which prevents deadlocks between proxies.
+//! Versions grow with the server's clock, so the version of a deleted record does not recur. The library is asynchronous. Each connection
+//! has its own small runtime, which runs only during a call. Each call has a time limit.
 
 use std::future::Future;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! TLS for PostgreSQL: a connector for `tokio-postgres`, with rustls.
 //!
-//! The server must prove that it is the host of the URL, with a certificate from the trusted roots. This also holds for `sslmode=require`,
-//! because encryption to an unknown peer keeps no secret. Channel binding is not used.
+//! The server must prove that it is the host of the URL, with a certificate from the trusted roots. This proof is also required for
+//! `sslmode=require`, because encryption to an unknown peer keeps no secret. Channel binding is not used.
 
 use std::future::Future;
 use std::io;

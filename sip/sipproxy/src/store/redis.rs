@@ -1,8 +1,8 @@
 //! Redis as the store: a hash with a version and a text for each user, and a channel for notifications. A hash expires with its last
 //! binding.
 //!
-//! A script replaces a record, so comparing, writing and notifying are one step. A replacement is as durable as Redis's own settings make
-//! it (`appendonly`). Versions grow with the server's clock, so the version of a forgotten record does not recur.
+//! A script replaces a record: it compares the version, writes and notifies in one step. A replacement is as durable as Redis's own
+//! settings make it (`appendonly`). Versions grow with the server's clock, so the version of a deleted or expired record does not recur.
 
 use std::time::Duration;
 

@@ -8,7 +8,7 @@
 //! Invariants:
 //!
 //! - Each query is answered once.
-//! - Up to [`QUEUE_MAX`] queries wait, and up to twice as many results and notifications together.
+//! - Up to [`QUEUE_MAX`] queries wait. Results and notifications share another queue, with a limit of 2 × [`QUEUE_MAX`].
 //!
 //! Begin with [`Shared::open`].
 
@@ -169,7 +169,7 @@ struct Common {
     own: Own,
     /// This proxy's state.
     presence: Mutex<Presence>,
-    /// True once this proxy's end has been announced, or could not be.
+    /// True once this proxy's end has been announced, or could not be announced.
     has_left: AtomicBool,
     clock: StoreClock,
     state: Arc<StoreState>,
@@ -290,12 +290,12 @@ impl Shared {
         let _ = self.errands.try_send(Errand::Beat);
     }
 
-    /// Reports whether shutdown need not wait for the store: this proxy's end has been announced, or could not be.
+    /// Reports whether shutdown need not wait for the store: this proxy's end has been announced, or could not be announced.
     pub(crate) fn has_left(&self) -> bool {
         self.common.has_left.load(Ordering::Relaxed)
     }
 
-    /// Delivers results to the proxy, up to [`TURN_MAX`]. If there may be more, wakes the loop again.
+    /// Delivers up to [`TURN_MAX`] results to the proxy. If more results may wait, wakes the loop again.
     pub(crate) fn tell(&self, now: Time, proxy: &mut Proxy) {
         let mut heard = 0;
         for told in self.told.try_iter().take(TURN_MAX) {
@@ -314,7 +314,7 @@ impl Shared {
             }
         }
         if heard == TURN_MAX {
-            // Wake-ups are coalesced, so no other one may come for the remaining results.
+            // Several wake-ups may become one, so the remaining results may not cause another wake-up.
             let _ = self.common.waker.wake();
         }
     }
@@ -452,7 +452,7 @@ impl Common {
         }
     }
 
-    /// Reconnects, and delivers all records, because some may have changed meanwhile.
+    /// Reconnects, and delivers all records, because records may have changed while the connection was down.
     fn listen_again(&self) -> Result<Box<dyn News>, Failure> {
         let mut news = self.backend.listen()?;
         self.tell(Told::Begin);

@@ -1,12 +1,12 @@
 //! Transports as plug-ins. Each of them implements [`Plugin`], which is the loop's only interface to it.
 //!
-//! A plug-in has an index in the configuration's order. Its poll tokens and the numbers of its connections begin with this index
-//! ([`ListenerIndex`]).
+//! A plug-in has an index ([`ListenerIndex`]): the position of its listener in the configuration. The upper bits of its poll tokens and of
+//! its [`ConnectionId`]s contain this index.
 //!
 //! Invariants:
 //!
 //! - A message passed to [`Plugin::send`] is sent, or its failure is reported once. A message over UDP may also be lost.
-//! - Up to [`WAITING_MAX`] bytes wait for a connection. The last three quarters of them are reserved for work in progress.
+//! - Up to [`WAITING_MAX`] bytes wait for a connection. Messages that begin new work may fill only the first quarter of this limit.
 
 mod sctp;
 mod sctp_host;
@@ -76,7 +76,7 @@ pub(crate) struct Inbox {
     pub(crate) failures: Vec<u64>,
     /// The [`Outgoing::on_failure`] values of messages that were rejected because too many bytes already wait.
     pub(crate) refused: Vec<u64>,
-    /// Number of messages rejected for this reason since the start.
+    /// Number of messages since the start that were rejected because too many bytes already waited.
     turned_away: u64,
     /// Reason for the most recent end of an association.
     pub(crate) ended: Option<&'static str>,
@@ -100,14 +100,14 @@ impl Inbox {
         all
     }
 
-    /// Reports whether a message may wait behind this many bytes for its connection. If not, records the failure.
+    /// Reports whether a message may wait for its connection while `behind` bytes already wait. If not, records the failure.
     fn lets_wait(&mut self, message: &Outgoing, behind: usize) -> bool {
         let most = if message.is_new { WAITING_MAX_NEW } else { WAITING_MAX };
         if behind + message.bytes.len() <= most {
             return true;
         }
         self.turned_away += 1;
-        // Logs the first rejection, then exponentially fewer, because there may be very many.
+        // Logs a rejection only if its number is a power of two, because rejections may be very many.
         if self.turned_away.is_power_of_two() {
             let (peer, transport, so_far) =
                 (message.hop.address, message.hop.transport.as_str(), self.turned_away);
@@ -129,7 +129,7 @@ pub(crate) trait Plugin {
     /// Ends a round of sending: all messages have been passed to [`Plugin::send`].
     fn finish_turn(&mut self, now: Time, inbox: &mut Inbox);
 
-    /// Begins shutdown. Notifies peers if the transport has a message for that.
+    /// Begins shutdown. Notifies peers if the transport has a message that announces the end.
     fn begin_close(&mut self, now: Time);
 
     /// Reports whether nothing is left to send, and peers have been notified.
@@ -144,7 +144,7 @@ pub(crate) trait Plugin {
     /// Returns the number of connections or associations.
     fn connections(&self) -> usize;
 
-    /// Iterates over the connections or associations with a greater number than this, in ascending order.
+    /// Iterates over the connections or associations whose number is greater than the argument, in ascending order.
     fn seen(&self, _after: usize) -> Box<dyn Iterator<Item = Seen> + '_> {
         Box::new(std::iter::empty())
     }
@@ -158,7 +158,7 @@ pub(crate) trait Plugin {
 pub(crate) struct Seen {
     /// Number of the connection.
     pub(crate) number: usize,
-    /// Address of the peer. For an association, its first address.
+    /// Address of the peer. For an association, the peer's first address.
     pub(crate) peer: SocketAddr,
     /// `connecting`, then `connected`. For an association, the name of its state in RFC 9260.
     pub(crate) state: &'static str,

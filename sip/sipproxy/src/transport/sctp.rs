@@ -2,7 +2,7 @@
 //!
 //! Outgoing associations also use the listener's port, so two proxies share one association for both directions. Messages of a dialog share
 //! a stream and keep their order, without head-of-line blocking by other dialogs. With `order = "none"`, all messages are sent unordered on
-//! stream 0. Invariant: there are no more associations than configured.
+//! stream 0. Invariant: there are no more associations than the key `limits.connections` permits.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -44,7 +44,7 @@ struct Association {
     streams: u16,
     unsent: VecDeque<Outgoing>,
     unsent_bytes: usize,
-    /// Failure number of the message that is bundled with the COOKIE ECHO, until the association is established.
+    /// The [`Outgoing::on_failure`] value of the message that is bundled with the COOKIE ECHO, until the association is established.
     first: Option<u64>,
 }
 
@@ -90,7 +90,7 @@ impl Sctp {
     }
 
     /// Begins an association with a message. The message is bundled with the COOKIE ECHO, as RFC 9260 section 5.1 allows, and so arrives a
-    /// round trip earlier than after the handshake. Returns `None` if no association is possible.
+    /// round trip earlier than a message that waits for the end of the handshake. Returns `None` if no association is possible.
     fn connect(&mut self, now: Time, message: &Outgoing) -> Option<()> {
         let peer = message.hop.address;
         if self.associations.len() >= self.associations_max {
@@ -111,7 +111,7 @@ impl Sctp {
         Some(())
     }
 
-    /// Returns the association that a message belongs to, or otherwise an association with the same address.
+    /// Returns the association that a message belongs to, or otherwise an association with the message's destination address.
     fn association_for(&self, hop: &Hop) -> Option<usize> {
         let own = hop.connection.and_then(|connection| self.index.number_of(connection));
         let own = own.filter(|number| self.associations.contains_key(number));
@@ -195,7 +195,8 @@ impl Sctp {
         }
     }
 
-    /// Handles the end of a handshake. All addresses of the peer now lead to this association, except addresses that lead to another one.
+    /// Handles the end of a handshake. All addresses of the peer now lead to this association, except addresses that lead to another
+    /// association.
     fn on_established(
         &mut self,
         now: Time,
@@ -227,7 +228,7 @@ impl Sctp {
             connection: Some(self.index.connection(number)),
         };
         while let Some(message) = self.host.engine.recv(now, id) {
-            // Fragments are dropped: the message exceeds the receive buffer, which is larger than the limit on SIP messages.
+            // A fragment is dropped. Its message exceeds the receive buffer, and the buffer is larger than the limit on SIP messages.
             if message.begin && message.end {
                 inbox.messages.push((hop, copy_of(message)));
             }
@@ -247,7 +248,7 @@ impl Sctp {
     }
 }
 
-/// Copies a message, because its transaction outlives the engine's blocks.
+/// Copies a message, because its SIP transaction may need the bytes longer than the engine keeps its buffers.
 fn copy_of(message: Message) -> Bytes {
     Bytes::from(message.pieces.concat())
 }

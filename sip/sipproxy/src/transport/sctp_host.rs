@@ -28,7 +28,7 @@ pub(super) struct SctpHost {
     retry: Time,
 }
 
-/// Filter that admits INITs for the listener's port, and other packets addressed to it.
+/// Filter that admits INITs and other packets to the listener's port and addresses.
 struct Door {
     port: u16,
     addresses: Vec<IpAddr>,
@@ -39,7 +39,7 @@ impl Door {
     ///
     /// Over UDP, all packets belong to this program, because it owns the UDP port. Over IP, every SCTP program on this host receives every
     /// packet. Packets for other ports are ignored, because an ABORT would end the associations of other programs. RFC 9260 section 8.4
-    /// assumes a host with only one SCTP stack. All associations of this program use the one port.
+    /// assumes a host with only one SCTP stack. All associations of this program use the listener's port.
     fn is_ours(&self, route: &Route, packet: &[u8]) -> bool {
         let is_our_port = packet.get(2..4).is_some_and(|port| port == self.port.to_be_bytes());
         !matches!(route.carrier, Carrier::Ip) || (is_our_port && self.addresses.contains(&route.local))

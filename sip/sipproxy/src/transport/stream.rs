@@ -1,4 +1,4 @@
-//! A connection's byte stream: TCP, or TLS over it.
+//! A connection's byte stream: TCP, or TLS over TCP.
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
 
@@ -17,7 +17,7 @@ pub(super) enum Stream {
 }
 
 impl Stream {
-    /// Creates a stream. It uses TLS if there is a session.
+    /// Creates a stream, which uses TLS if `session` is present.
     pub(super) fn new(socket: TcpStream, session: Option<rustls::Connection>) -> Stream {
         match session {
             None => Stream::Plain(socket),
@@ -87,7 +87,7 @@ impl Stream {
         matches!(self, Stream::Tls(_, session) if session.wants_write())
     }
 
-    /// Notifies the peer of the end of the stream, if the protocol has a message for that.
+    /// Notifies the peer of the end of the stream, if the stream uses TLS (close_notify).
     pub(super) fn say_goodbye(&mut self) {
         if let Stream::Tls(socket, session) = self {
             session.send_close_notify();

@@ -1,13 +1,13 @@
 //! SIP over TCP and TLS (RFC 3261 section 18). Connections are kept, and used in both directions.
 //!
-//! A message for a lost connection uses another connection to the same address, which is opened if necessary. An outgoing TLS connection
-//! only carries messages for the domain that its peer has proven. The peer of an incoming TLS connection is not authenticated (RFC 5923).
-//! Such a connection carries responses, and messages for the flow that its client has registered, but no other messages to the same
-//! address.
+//! A message for a lost connection uses another connection to the same address. If there is no such connection, one is opened. An outgoing
+//! TLS connection only carries messages for the domain that its peer has proven. The peer of an incoming TLS connection is not
+//! authenticated (RFC 5923). An incoming TLS connection carries responses, and messages for the flow that its client has registered. Other
+//! messages to the client's address use another connection.
 //!
 //! Invariants:
 //!
-//! - There are no more connections than configured.
+//! - There are no more connections than the key `limits.connections` permits.
 //! - An outgoing connection is closed if it is not established within [`CONNECT_TIMEOUT`].
 //! - An incoming connection is closed if no complete message arrives within [`SILENCE_MAX`].
 //! - A connection is closed if its peer no longer responds ([`watch`]).
@@ -31,7 +31,7 @@ use super::{Inbox, ListenerIndex, Plugin, Seen};
 
 /// Time limit for establishing a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Time limit for the first message of a client: the time after which a transaction fails (64 × T1).
+/// Time limit for the first message of a client: the time after which a transaction fails (64 × T1, with the default T1).
 const SILENCE_MAX: Duration = Duration::from_secs(32);
 /// Idle time before the first TCP keep-alive probe, and the interval of the probes. The idle time equals the longest interval between the
 /// peer's own keep-alives (RFC 5626 section 4.4.1). Without probes, phones that vanish silently would eventually use up all of
@@ -65,7 +65,7 @@ pub(crate) struct Tcp {
     deadlines: VecDeque<(Time, usize)>,
     /// Times by which incoming connections must have delivered a message, in ascending order.
     silent: VecDeque<(Time, usize)>,
-    /// Time of the next attempt to accept connections, after a failure such as too many open files; `NEVER` without one. The poll
+    /// Time of the next attempt to accept connections, after a failure such as too many open files; `NEVER` without a failure. The poll
     /// does not report the waiting connections again.
     accept_again: Time,
 }
@@ -133,7 +133,7 @@ impl Tcp {
                 }
                 Ok((stream, peer)) => {
                     let session = self.tls.as_ref().map(TlsContext::accept);
-                    // Incoming connections need a certificate.
+                    // Without a certificate, this program cannot serve incoming TLS connections.
                     if matches!(session, Some(None)) {
                         continue;
                     }
@@ -214,7 +214,8 @@ impl Tcp {
         }
     }
 
-    /// Returns the connection that a message belongs to, or otherwise a connection to the same address. Opens it if necessary.
+    /// Returns the connection that a message belongs to, or otherwise a connection to the message's destination. Opens a connection if
+    /// there is none.
     fn connection_for(&mut self, now: Time, hop: &Hop, domain: Option<Arc<str>>) -> io::Result<usize> {
         let own = hop.connection.and_then(|connection| self.index.number_of(connection));
         let own = own.filter(|number| self.connections.contains_key(number));
@@ -287,7 +288,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads up to [`READ_PER_TURN`] bytes. Returns true if there may be more. An error or the end of the stream ends the connection.
+    /// Reads up to [`READ_PER_TURN`] bytes. Returns true if more bytes may wait. An error or the end of the stream ends the connection.
     fn read(&mut self, buffer: &mut [u8], mut take: impl FnMut(Bytes)) -> io::Result<bool> {
         let mut total = 0;
         while total < READ_PER_TURN {
@@ -310,7 +311,8 @@ impl Connection {
     fn take_messages(&mut self, take: &mut impl FnMut(Bytes)) -> io::Result<()> {
         loop {
             if self.framer.take_ping() {
-                // "the server … sends back a single CRLF" (RFC 5626 section 4.4.1). If the socket is full, no pong is needed.
+                // "the server … sends back a single CRLF" (RFC 5626 section 4.4.1). A pong is left out if the send buffer is full, because
+                // the data in the buffer also shows that the server is alive.
                 let _ = self.stream.write(b"\r\n");
                 continue;
             }

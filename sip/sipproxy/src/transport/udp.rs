@@ -12,7 +12,7 @@ use sip::{Hop, Transport};
 
 use super::{Inbox, ListenerIndex, Plugin, udp_errors};
 
-/// Limit on datagrams per turn, which leaves time for other sockets.
+/// Limit on datagrams per turn, so other sockets also get time.
 const DATAGRAMS_PER_TURN: usize = 64;
 /// Size of the receive buffer to request, in bytes. The buffer must hold the datagrams that arrive during a long turn.
 const RECEIVE_BUFFER: usize = 4 << 20;
@@ -66,7 +66,7 @@ impl Plugin for Udp {
     fn send(&mut self, _: Time, message: Outgoing, inbox: &mut Inbox) {
         let mut sent = self.socket.send_to(&message.bytes, message.hop.address);
         if sent.as_ref().is_err_and(|error| error.kind() != io::ErrorKind::WouldBlock) {
-            // The error may belong to an earlier datagram, because the kernel reports it to the next caller.
+            // The error may belong to an earlier datagram, because the kernel reports a pending error at the next call on the socket.
             udp_errors::take(&self.socket, &mut inbox.unreachable);
             sent = self.socket.send_to(&message.bytes, message.hop.address);
         }

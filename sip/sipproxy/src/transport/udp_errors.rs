@@ -1,6 +1,6 @@
 //! ICMP errors for datagrams that this program sent, from a socket's error queue (ip(7), IP_RECVERR).
 //!
-//! Only the errors that RFC 3261 section 18.4 wants are reported: unreachable hosts, networks, ports and protocols, and parameter problems.
+//! Only the errors that RFC 3261 section 18.4 names are reported: unreachable hosts, networks, ports and protocols, and parameter problems.
 //! "Source quench and TTL exceeded" are ignored. Reports of a smaller MTU are also ignored, because the kernel fragments the next datagram.
 
 use std::io::{self, IoSliceMut};
@@ -14,7 +14,7 @@ use nix::sys::socket::{
     sockopt::Ipv6RecvErr,
 };
 
-/// Limit on reports per turn. The others stay in the queue until the next error.
+/// Limit on reports per turn. Further reports stay in the queue until the next error.
 const REPORTS_PER_TURN: usize = 64;
 /// Limit on the bytes of a datagram to examine. ICMP quotes no more than the minimum MTU of IPv6.
 const QUOTE_MAX: usize = 1280;

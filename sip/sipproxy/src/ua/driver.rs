@@ -39,7 +39,7 @@ enum Phase {
     Registering,
     /// Making and answering calls.
     Working,
-    /// Waiting for the end of the current calls. No new ones begin.
+    /// Waiting for the end of the current calls. No new calls begin.
     HangingUp,
     /// Waiting for the response to the removal of the registration.
     Unregistering,
@@ -105,7 +105,8 @@ impl<'a> Driver<'a> {
         })
     }
 
-    /// Runs until all calls have ended, the time limit has passed, or a signal arrives.
+    /// Runs until all calls have ended, a registration has failed, the time of `--stop-after` has passed, or a signal arrives. Then ends
+    /// the current calls, unregisters and closes the connection.
     pub(super) fn run(mut self) -> Result<Statistics, SipError> {
         let mut ready = Events::with_capacity(256);
         let stop_at = self.args.stop_after.map_or(Time::NEVER, |after| self.clock.now() + after);
@@ -259,7 +260,7 @@ impl<'a> Driver<'a> {
 
     fn begin_calls(&mut self, now: Time) {
         while self.may_call() && self.next_call <= now {
-            // At the limit on concurrent calls, this call begins when another one ends.
+            // At the limit on concurrent calls, the next call begins when a current call ends.
             if !self.has_room() {
                 self.next_call = now;
                 return;
@@ -332,7 +333,7 @@ impl<'a> Driver<'a> {
                 Err(_) => return,
             }
         }
-        // The poll is edge-triggered: registering the socket again reports the rest.
+        // The poll is edge-triggered. After the socket is registered again, the poll reports the remaining packets.
         let _ = self.poll.registry().reregister(sound, SOUND, Interest::READABLE);
     }
 }

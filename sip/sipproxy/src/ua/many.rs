@@ -1,5 +1,5 @@
-//! `--users`: registers many users from one address, and reports the speed. It limits the concurrency, or begins registrations at
-//! a fixed rate. The registrations can be repeated in rounds. Passwords are not supported.
+//! `--users`: registers many users from one address, and reports the speed. `--at-once` limits the number of concurrent registrations, and
+//! `--rate` begins registrations at a fixed rate. The registrations can be repeated in rounds. Passwords are not supported.
 //!
 //! Each user is registered once per round. Nothing is retransmitted, so a message that is lost over UDP is a failure. Begin with [`run`].
 
@@ -110,7 +110,7 @@ impl Many<'_> {
         Ok(Round { seconds, ..std::mem::take(&mut self.round) })
     }
 
-    /// Returns the limit on concurrent registrations. The default is [`AT_ONCE`], or no limit with a rate.
+    /// Returns the limit on concurrent registrations. The default is [`AT_ONCE`]. With `--rate`, the default is no limit.
     fn at_once(&self) -> usize {
         let any = if self.args.rate.is_some() { usize::MAX } else { AT_ONCE };
         self.args.at_once.unwrap_or(any)
@@ -217,7 +217,7 @@ impl Many<'_> {
         }
     }
 
-    /// Closes the connection to the registrar, and waits for the end up to [`CLOSE_LIMIT`].
+    /// Closes the connection to the registrar, and waits up to [`CLOSE_LIMIT`] for the end of the connection.
     fn close(&mut self, clock: &Clock, poll: &mut Poll) -> Result<(), SipError> {
         self.users = 0;
         let until = clock.now() + CLOSE_LIMIT;

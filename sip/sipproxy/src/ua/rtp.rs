@@ -135,7 +135,7 @@ impl Source {
         if ahead < 0x8000 {
             self.highest += u32::from(ahead);
         }
-        // "J(i) = J(i-1) + (|D(i-1,i)| - J(i-1))/16" (section 6.4.1).
+        // "J(i) = J(i-1) + (|D(i-1,i)| - J(i-1))/16" (RFC 3550 section 6.4.1).
         let difference = (transit - self.transit).unsigned_abs() as f64;
         self.transit = transit;
         self.jitter += (difference - self.jitter) / 16.0;

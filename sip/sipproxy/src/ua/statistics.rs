@@ -29,8 +29,8 @@ pub(super) struct Statistics {
     hung_up: Vec<Duration>,
     failed: u64,
     last_failure: Option<u16>,
-    /// Reason why the last failed request got no response; `None` if it got one. Reports show the reason instead of the status, which the
-    /// program itself generated.
+    /// Reason why the last failed request got no response; `None` if that request got a response. Reports show this reason instead of the
+    /// status, because the program itself generated the status.
     pub(super) silence: Option<String>,
     pub(super) sent: u64,
     pub(super) receiver: Receiver,

@@ -35,14 +35,14 @@ const CALLS: u32 = 50;
 /// A DATA chunk that holds a SIP message, or a fragment of one.
 #[derive(Debug)]
 pub(crate) struct Message {
-    /// Method in CSeq. Only the last fragment of a message has it.
+    /// Method in CSeq. tshark prints it only for the last fragment of a message.
     pub(crate) method: String,
     begins: bool,
     ends: bool,
     /// Stream identifier, as tshark prints it.
     pub(crate) stream: String,
     pub(crate) is_unordered: bool,
-    /// Call-ID. Only the last fragment of a message has it.
+    /// Call-ID. tshark prints it only for the last fragment of a message.
     pub(crate) dialog: String,
 }
 

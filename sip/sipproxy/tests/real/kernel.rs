@@ -62,7 +62,7 @@ struct World {
     lab: Lab,
     _proxy: Process,
     kamailio: Process,
-    // Last field: the other fields use the guest's namespaces.
+    // Last field: the other fields use the guest's namespaces, and must be dropped before the guest.
     guest: Guest,
 }
 

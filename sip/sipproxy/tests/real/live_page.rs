@@ -7,9 +7,9 @@ use testbed::{Browser, Lab, Offloads, Process};
 use crate::world::{LIMIT, Site};
 
 const PAGE: &str = "http://127.0.0.1:9898/";
-/// Number of users, which exceeds the rows of one part of a list.
+/// Number of users. It exceeds the number of rows in one part of a list.
 const USERS: usize = 60;
-/// Number of users, which exceeds the rows of several pieces of a whole list.
+/// Number of users. It exceeds the number of rows in several pieces of a whole list.
 const MANY_USERS: usize = 600;
 /// A caller's display name that contains HTML and a script.
 const HOSTILE: &str = "<img src=x onerror=document.title='owned'><script>document.title='owned'</script>";

@@ -1,4 +1,4 @@
-//! Tests of the proxy's other modes with SIPp.
+//! Tests of the proxy's redirect and stateless modes with SIPp.
 
 use testbed::Lab;
 

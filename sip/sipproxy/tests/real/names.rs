@@ -141,7 +141,7 @@ fn calls_are_ended_through_the_other_proxy_behind_the_name_that_both_record() {
         command.args(["--local", local, "--proxy", proxy, "--user", user, "--log", "info"]);
         command
     };
-    // The callee is not SIPp, which would answer the sender's address instead of the address in Via.
+    // SIPp is not used as the callee, because it would send responses to the source address instead of the address in Via.
     let mut bob =
         one.host.spawn("bob", agent("127.0.0.4:5070", "127.0.0.1:5060", "bob@example.com")).unwrap();
     bob.wait_until("registered", LIMIT, |bob| bob.stderr().contains("Registered")).unwrap();

@@ -58,8 +58,8 @@ impl World {
         site.proxy(&[site.listen("udp"), site.listen("sctp"), next_hop, sctp])
     }
 
-    /// Makes calls through both proxies, and pulls the first card's cable meanwhile. The result is true if all calls succeeded, together
-    /// with the log of the first proxy.
+    /// Makes calls through both proxies, and pulls the first card's cable during the calls. Returns whether all calls succeeded, and the
+    /// log of the first proxy.
     fn calls_while_a_cable_is_pulled(&self, addresses: &[&str]) -> (bool, String) {
         let a = self.proxy(&self.two_cards, &self.one_card, addresses);
         let _b = self.proxy(&self.one_card, &self.two_cards, &[]);

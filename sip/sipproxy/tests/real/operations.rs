@@ -102,7 +102,7 @@ fn messages_are_traced_as_text_and_as_a_file_that_tshark_reads() {
         seen.sort();
         seen
     };
-    // The file has each message twice: on arrival and on departure.
+    // The file has each request twice: on arrival and on departure.
     assert!(
         wait_for(LIMIT, || methods() == ["ACK", "ACK", "BYE", "BYE", "INVITE", "INVITE"]),
         "{:?}",

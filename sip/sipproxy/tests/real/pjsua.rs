@@ -45,12 +45,13 @@ fn phone(
     host.spawn(user, command).unwrap()
 }
 
-/// Waits until a telephone has printed these words.
+/// Waits until a telephone has printed `words`.
 fn waits(phone: &Process, words: &str) {
     assert!(wait_for(LIMIT, || phone.stdout().contains(words)), "{words}: {}", phone.stdout());
 }
 
-/// Makes a call from Alice to Bob, each over one of these transports. Both must hear the other, and Alice hangs up.
+/// Makes a call from Alice to Bob. `alice` and `bob` are the transports of their telephones. Both users must hear each other, and Alice
+/// hangs up.
 fn call(alice: &str, bob: &str) {
     let lab = Lab::new().unwrap();
     let site = Site::new(&lab, "alpha", "10.77.1.1", "a.example");

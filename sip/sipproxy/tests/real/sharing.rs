@@ -60,7 +60,7 @@ impl World {
         assert!(refused.contains("503 Location Store Unavailable"), "{refused}");
     }
 
-    /// Waits until both proxies have reported this often that the store does not answer.
+    /// Waits until both proxies have reported `times` times that the store does not answer.
     fn notices(&self, times: usize) {
         let count = |at| self.log(at).matches("the store does not answer").count();
         assert!(wait_for(LIMIT, || [0, 1].map(count) == [times; 2]), "{}", self.log(1));

@@ -109,7 +109,7 @@ impl Site {
         format!("{}:5060", self.address)
     }
 
-    /// Returns the output of sipsak for a request to the proxy. A request about a user names alice.
+    /// Returns the output of sipsak for a request to the proxy. If sipsak acts for a user (`-U`), the user is alice.
     pub(crate) fn sipsak(&self, words: &[&str]) -> String {
         let user = if words.contains(&"-U") { "alice@" } else { "" };
         let mut command = self.host.command("sipsak");
