@@ -3,8 +3,8 @@
 use std::fmt;
 use std::net::IpAddr;
 
-/// Encapsulation of SCTP packets: IP or UDP (RFC 6951). A `match` may list all variants without a wildcard, because a driver must know how
-/// to send each one. A new variant is therefore a breaking release.
+/// Encapsulation of SCTP packets: IP or UDP (RFC 6951). A driver must know how to send the packets of each variant. A `match` may therefore
+/// list all variants without a wildcard. A new variant will require a breaking release.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Carrier {
     /// IP protocol 132, as native SCTP peers use it.
@@ -16,11 +16,11 @@ pub enum Carrier {
     },
 }
 
-/// Addresses and encapsulation of the packets between two hosts. The type will get no other fields, so a struct literal may name all of
-/// them.
+/// Addresses and encapsulation of the packets between two hosts. The type will get no further fields. A struct literal may therefore name
+/// all fields.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Route {
-    /// Local address. The kernel chooses it if it is unspecified (`0.0.0.0` or `::`).
+    /// Local address. If this address is unspecified (`0.0.0.0` or `::`), the kernel chooses the local address.
     pub local: IpAddr,
     /// The peer's address, of the same family as `local`.
     pub remote: IpAddr,

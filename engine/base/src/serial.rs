@@ -3,7 +3,8 @@
 /// Defines a serial number type over an unsigned integer.
 ///
 /// The type has no `Ord`, because `<` is wrong for numbers that wrap. Use `is_after` and the other
-/// comparisons. They are correct if the two numbers are less than half the number space apart.
+/// comparisons. These comparisons are correct if the two numbers are less than half the number space
+/// apart.
 #[macro_export]
 macro_rules! serial_number {
     ($(#[$doc:meta])* $name:ident($int:ty), signed $signed:ty) => {

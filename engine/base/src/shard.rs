@@ -1,8 +1,8 @@
 //! The assignment of associations to engines on several threads.
 //!
 //! Engines on several threads share no state, so the fields of a packet alone must select the engine. A packet of an association carries
-//! our verification tag, which selects the shard. An INIT carries no such tag, so its ports and source address select the shard. The engine
-//! of this shard answers with a tag that selects the same shard. Begin at [`Shard`].
+//! the local verification tag, which selects the shard. The tag of an INIT is zero, so the ports and the source address of the INIT select
+//! the shard. The engine of this shard then chooses a local tag that selects the same shard. Begin at [`Shard`].
 
 use std::net::IpAddr;
 use std::num::NonZeroU8;

@@ -12,7 +12,7 @@ const TAG_LEN: usize = 16;
 /// Limit on records that one AES-GCM key seals: 2^24.5 (RFC 9147 section 4.5.3).
 const AES_GCM_RECORDS: u64 = 23_726_566;
 
-/// Limit on records that one ChaCha20-Poly1305 key seals. Only the 48-bit record number limits them.
+/// Limit on records that one ChaCha20-Poly1305 key seals. The 48-bit record number ends before this cipher reaches a safety limit.
 const CHACHA_RECORDS: u64 = 1 << 48;
 
 /// Limit on records that fail to open under one key: 2^36 (RFC 9147 section 4.5.3).
@@ -106,7 +106,8 @@ impl RecordCipher for Cipher {
         let mut tag = [0; TAG_LEN];
         match sealed {
             Ok(sealed) => tag.copy_from_slice(sealed.as_ref()),
-            // Sealing fails only for texts of gigabytes. The plaintext must not leave the host in that case.
+            // Sealing fails only for a plaintext of several gigabytes. In that case, zeros replace the plaintext, so it does not leave the
+            // host.
             Err(_) => text.fill(0),
         }
         tag
@@ -142,7 +143,8 @@ mod tests {
         (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect()
     }
 
-    /// Vector of RFC 9001 appendix A.5: the same AEAD, nonce and mask with ChaCha20-Poly1305, with keys from QUIC's labels.
+    /// Test vector of RFC 9001 appendix A.5, with ChaCha20-Poly1305. QUIC has the same AEAD, nonce and mask as DTLS, but other labels for
+    /// the keys.
     #[test]
     fn chacha_seals_and_masks_as_in_rfc_9001() {
         let key = hex("c6d98ff3441c3fe1b2182094f69caa2ed4b716b65488960a7a984979fb23e1c8");
@@ -159,7 +161,8 @@ mod tests {
         assert_eq!(record[0], 1);
     }
 
-    /// Vectors of RFC 9001 appendix A.2 and A.3: AES-128, with the client's mask and the server's record.
+    /// Test vectors of RFC 9001 appendix A.2 and A.3, with AES-128. The first gives the mask of the client's packet, and the second gives
+    /// the server's whole packet.
     #[test]
     fn aes_masks_and_seals_as_in_rfc_9001() {
         let client = Cipher::new(

@@ -126,10 +126,10 @@ pub struct Binding(Zeroizing<[u8; 32]>);
 impl Binding {
     /// Returns six words that people at both ends compare.
     ///
-    /// The words encode 66 bits. This length is enough without a commitment to the key shares before the handshake. An attacker between two
-    /// hosts takes part in two handshakes. In one of them the attacker is the client, and the server chooses its key share last. For the
-    /// other handshake, the attacker must find a key share that gives the same words. This search takes 2^66 attempts on average, and a
-    /// handshake has a time limit.
+    /// The words encode 66 bits. 66 bits are enough, although neither end commits to its key share before the handshake. An attacker
+    /// between two hosts takes part in two handshakes. In one handshake the attacker is the client, and the server chooses its key share
+    /// last. In the other handshake the attacker is the server, and must find a key share that gives the same words at both hosts. This
+    /// search takes 2^66 attempts on average. The time limit of a handshake does not allow so many attempts.
     pub fn words(&self) -> [String; 6] {
         words(&self.0)
     }
@@ -146,8 +146,8 @@ impl fmt::Debug for Binding {
 }
 
 impl PublicKey {
-    /// Returns six words of the key's SHA-256 hash, for people who compare keys. Equal words are no proof of equal keys: an attacker can
-    /// search for a key with the same 66 bits of the hash.
+    /// Returns six words of the key's SHA-256 hash, for people who compare keys. Equal words do not prove that the keys are equal. An
+    /// attacker has unlimited time to search for a key whose hash begins with the same 66 bits.
     pub fn words(&self) -> [String; 6] {
         let hash = digest(&SHA256, &self.0);
         let mut first = [0; 32];
@@ -156,21 +156,22 @@ impl PublicKey {
     }
 }
 
-/// Returns six words that encode the first 66 bits.
+/// Returns six words that encode the first 66 bits of `secret`, 11 bits in each word.
 fn words(secret: &[u8; 32]) -> [String; 6] {
     const BITS: usize = 11;
     let bit = |at: usize| usize::from(secret[at / 8] >> (7 - at % 8) & 1);
     std::array::from_fn(|word| word_of((0..BITS).fold(0, |number, at| number << 1 | bit(word * BITS + at))))
 }
 
-/// Returns the word of a number below 2,048. A word has two syllables, each a consonant and a vowel, and a final consonant. No two numbers
-/// have the same word.
+/// Returns the word of a number below 2,048. A word consists of a consonant, a vowel, a consonant, a vowel and a final consonant. No two
+/// numbers have the same word.
 fn word_of(number: usize) -> String {
     const FIRST: [&str; 16] =
         ["b", "d", "f", "g", "h", "k", "l", "m", "n", "p", "r", "s", "t", "v", "w", "z"];
     const VOWELS: [&str; 4] = ["a", "e", "i", "o"];
     const LAST: [&str; 8] = ["b", "d", "k", "l", "m", "n", "r", "s"];
-    // 16 * 4 * 4 * 8 = 2,048. The second syllable begins with the consonant five places after the first one in the list.
+    // 16 first consonants, 4 vowels, 4 vowels and 8 last consonants give 2,048 words. The middle consonant is five places after the first
+    // consonant in `FIRST`.
     let (first, rest) = (number / 128, number % 128);
     let (vowel, rest) = (rest / 32, rest % 32);
     let (second, last) = (rest / 8, rest % 8);

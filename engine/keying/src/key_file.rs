@@ -20,9 +20,9 @@ pub enum KeyFileError {
     /// The file cannot be read or written.
     #[error("{path}: {error}")]
     File {
-        /// The file.
+        /// Path of the key file.
         path: PathBuf,
-        /// The reason.
+        /// Reason why the key file cannot be used.
         error: io::Error,
     },
     /// Other users could read or replace the key.
@@ -30,7 +30,7 @@ pub enum KeyFileError {
         "{path}: this key belongs to user {owner} and has mode {mode:03o}: it must belong to user {us} and have mode 600"
     )]
     Exposed {
-        /// The file.
+        /// Path of the key file.
         path: PathBuf,
         /// User ID of the file's owner.
         owner: u32,
@@ -42,9 +42,9 @@ pub enum KeyFileError {
     /// The file holds no key, or no key can be made.
     #[error("{path}: {error}")]
     Key {
-        /// The file.
+        /// Path of the key file.
         path: PathBuf,
-        /// The reason.
+        /// Reason why the key file cannot be used.
         error: IdentityError,
     },
 }
@@ -58,7 +58,7 @@ impl HostKey {
     pub fn load_or_create(path: &Path) -> Result<HostKey, KeyFileError> {
         let fault = |error| KeyFileError::File { path: path.to_owned(), error };
         let unfit = |error| KeyFileError::Key { path: path.to_owned(), error };
-        // Without this flag, opening a FIFO waits for its writer.
+        // Without `O_NONBLOCK`, opening a FIFO would wait until another process writes to the FIFO.
         let opened = OpenOptions::new().read(true).custom_flags(NONBLOCK).open(path);
         let file = match opened {
             Ok(file) => file,
@@ -83,15 +83,17 @@ impl HostKey {
     }
 }
 
-/// Writes a new file, and fails if the file exists. The bytes first go to a file with another name. No
-/// process therefore ever finds a partial key at `path`, even after a crash.
+/// Writes a new file at `path`, and fails if `path` exists. The bytes first go to a temporary file, which
+/// a hard link then makes visible at `path`. No process therefore ever finds a partial key at `path`,
+/// even after a crash.
 fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let part = path.with_extension(format!("new-{}", std::process::id()));
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&part)?;
     let mut write = || {
         file.write_all(bytes)?;
         file.sync_all()?;
-        // Unlike a rename, a hard link fails if another process has created the file first.
+        // A hard link fails if another process has created `path` in the meantime. A rename would replace
+        // that file.
         std::fs::hard_link(&part, path)
     };
     let written = write();

@@ -1,6 +1,6 @@
 //! The handshakes of all associations of an endpoint, in the endpoint's thread. [`KeyManager`] applies the steps of [`Sessions`] at once.
 //!
-//! The caller decides whether to accept a peer, when it gets [`Outcome::Peer`]. Begin at [`KeyManager::begin`] and
+//! When the caller gets [`Outcome::Peer`], it decides whether to accept the peer. Begin at [`KeyManager::begin`] and
 //! [`KeyManager::on_event`].
 
 use base::Time;
@@ -19,7 +19,7 @@ pub struct KeyManager {
 }
 
 impl KeyManager {
-    /// Manages the keys of one host. `psk` is mixed into the keys of all associations.
+    /// Makes a key manager for the host whose key is in `keyring`. `psk` is mixed into the keys of all associations.
     pub fn new(keyring: Keyring, psk: Option<PresharedKey>) -> KeyManager {
         KeyManager { sessions: Sessions::new(keyring), psk }
     }
@@ -78,11 +78,11 @@ impl KeyManager {
 
     /// Accepts the peer, and lets the application's messages pass in both directions.
     pub fn accept(&mut self, now: Time, id: AssociationId, endpoint: &mut Endpoint) {
-        // The call fails only if the association has ended.
+        // The call fails only if the association has ended. The failure then needs no action.
         let _ = endpoint.know_peer(now, id);
     }
 
-    /// Handles an event of the endpoint, and returns news for the caller. The caller must also handle the event itself, unless it is
+    /// Handles an event of the endpoint, and returns news for the caller. The caller must also handle the event itself, unless the event is
     /// [`Event::KeyMessage`] or [`Event::KeysWorn`].
     pub fn on_event(
         &mut self,

@@ -2,7 +2,7 @@
 //!
 //! This module computes the exporter (RFC 8446 section 7.5) itself. A server needs the keys as soon as it has sent its Finished message,
 //! but `rustls` exports keys only after the client's Finished message. [`Exporter::export`] gives the same octets as the later export of
-//! `rustls`, and each handshake compares the two. A pre-shared key is mixed into the exporter's output, because `rustls` accepts no
+//! `rustls`, and each handshake compares the two results. A pre-shared key is mixed into the exporter's output, because `rustls` accepts no
 //! pre-shared key.
 
 use aws_lc_rs::digest::{SHA256, SHA384, digest};
@@ -12,8 +12,9 @@ use zeroize::Zeroizing;
 
 use crate::cipher::{Cipher, Suite};
 
-/// Number of this key management method in the negotiation of protection. It belongs to the range with the policy First Come First Served.
-/// The draft on which the method is based requests 192. This method differs from the draft and therefore needs another number.
+/// Number of this key management method in the negotiation of protection. The number belongs to the registry range with the policy First
+/// Come First Served. The draft requests number 192 for its method. This crate's method differs from the draft's method and therefore needs
+/// another number.
 pub const METHOD: u8 = 229;
 
 /// The exporter label of the draft.
@@ -25,7 +26,8 @@ const IV_LEN: usize = 12;
 /// Length of the octets that confirm the server's keys, in bytes.
 pub(crate) const CONFIRMATION_LEN: usize = 32;
 
-/// A key that both ends got by other means. It is mixed into the record keys, so a record does not open without it.
+/// A secret that operators have configured at both ends. The secret is mixed into the record keys, so a host without this secret cannot
+/// open a record.
 #[derive(Clone)]
 pub struct PresharedKey {
     secret: Zeroizing<Vec<u8>>,
@@ -39,13 +41,14 @@ impl PresharedKey {
         (key.len() >= LEAST).then(|| PresharedKey { secret: Zeroizing::new(key.to_vec()), is_required: true })
     }
 
-    /// Returns the same key, marked optional. It is mixed in only if the peer has it too, and a peer without it still gets an association.
+    /// Returns the same key, marked optional. An optional key is mixed in only if the peer has the key too. A peer without the key still
+    /// gets an association.
     #[must_use]
     pub fn optional(self) -> PresharedKey {
         PresharedKey { is_required: false, ..self }
     }
 
-    /// Returns the same key, marked required. Later epochs of an association use this form if the first keys contain the key.
+    /// Returns the same key, marked required. If the first keys of an association contain an optional key, later epochs require this key.
     pub(crate) fn required(self) -> PresharedKey {
         PresharedKey { is_required: true, ..self }
     }
@@ -68,7 +71,7 @@ enum Purpose {
     Record = 0,
     Number = 1,
     Iv = 2,
-    /// Octets that show that the server has the same keys. The draft has no such value.
+    /// Octets that prove to the client that the server has the client's keys. The draft defines no such purpose.
     Confirmation = 3,
     /// The confirmation for a client whose first message reports that it has a pre-shared key. The client thus notices if an attacker
     /// removes this report.
@@ -126,9 +129,9 @@ fn expand(prk: &Prk, label: &[u8], context: &[u8], out: &mut [u8]) -> Option<()>
     prk.expand(&info, Length(out.len())).ok()?.fill(out).ok()
 }
 
-/// Returns the exporter's context for a key. As in the draft, it begins with three octets: direction, role (traffic) and kind of key.
-/// `from` is the sender's role in this handshake. The epoch, and the hash of SCTP ports, INIT and INIT ACK, replace the draft's two
-/// parameters.
+/// Returns the exporter's context for a key. As in the draft, the context begins with three octets: direction, role (traffic) and kind of
+/// key. `from` is the role of the end that seals with the key. The epoch, and the hash of SCTP ports, INIT and INIT ACK, replace the
+/// draft's two parameters.
 fn context(from: KeyRole, kind: Purpose, terms: &ProtectionTerms, epoch: u64) -> Vec<u8> {
     const TRAFFIC: u8 = 0;
     let direction = u8::from(from == KeyRole::Server);

@@ -15,7 +15,7 @@ use crate::schedule::{self, CONFIRMATION_LEN, Exporter, LABEL, PresharedKey};
 use crate::sessions::RENEWALS_MAX;
 use crate::tls::{self, ALPN, Secrets, Sign};
 
-/// Server name that `rustls` requires of a client. It is not sent.
+/// Server name that `rustls` requires of a client. The name is not sent to the server.
 const SERVER: &str = "peer.invalid";
 
 /// Bit of the first octet of a client's first message, set if the client has a pre-shared key.
@@ -30,7 +30,7 @@ pub enum KeyingError {
     /// TLS reported an error.
     #[error("TLS: {0}")]
     Tls(#[from] rustls::Error),
-    /// The message does not belong to this handshake, or TLS data follows its end.
+    /// The message does not belong to this handshake, or TLS data follows the end of the handshake.
     #[error("a message about keys that does not belong here")]
     Unexpected,
     /// The peer's messages are longer than any valid handshake.
@@ -41,7 +41,7 @@ pub enum KeyingError {
     OtherPeer {
         /// The key of the first handshake.
         known: PublicKey,
-        /// The key now.
+        /// The key of the current handshake.
         found: PublicKey,
     },
     /// The endpoint refused a step.
@@ -60,7 +60,7 @@ pub enum KeyingError {
     Keys,
 }
 
-/// A host's part in all handshakes: its key and its TLS settings.
+/// A host's key and TLS settings, which all its handshakes share.
 pub struct Keyring {
     public: PublicKey,
     client: Arc<ClientConfig>,
@@ -223,7 +223,8 @@ impl Session {
         message.first().map(|first| first & !HAS_PSK)
     }
 
-    /// Returns the pre-shared key that is mixed in. Until the handshake has ended, returns the key that this end may mix in.
+    /// After the handshake, returns the pre-shared key that was mixed into the keys, if any. During the handshake, returns the pre-shared
+    /// key that this end may mix in.
     pub fn psk(&self) -> Option<&PresharedKey> {
         self.psk.as_ref()
     }
@@ -253,7 +254,7 @@ impl Session {
         sealed: bool,
         terms: &ProtectionTerms,
     ) -> Result<Vec<Step>, KeyingError> {
-        // Once this end has the keys, the peer seals its messages. The peer also seals all messages about later epochs.
+        // As soon as this end has the keys, each further message of the peer is sealed. Messages about later epochs are always sealed.
         let must_be_sealed = self.has_keys || self.epoch > FIRST_EPOCH;
         let is_of_epoch = Session::epoch_of(message) == Some(low(self.epoch));
         let is_first = self.role == KeyRole::Server && self.received == 0;
@@ -342,7 +343,7 @@ impl Session {
                 .filter(|_| self.connection.is_handshaking())
                 .ok_or(KeyingError::Unexpected)?;
             while !record.is_empty() {
-                // After an alert that ends the connection, `read_tls` reads nothing.
+                // After an alert that ends the connection, `read_tls` reads nothing, and this loop would not end.
                 let read = self.connection.read_tls(&mut record).map_err(|_| KeyingError::Unexpected)?;
                 let state = self.connection.process_new_packets()?;
                 if read == 0 || state.peer_has_closed() || state.plaintext_bytes_to_read() > 0 {
@@ -372,7 +373,7 @@ impl Session {
         if *binding.as_mut() != *check {
             return Err(KeyingError::Keys);
         }
-        // `rustls` requires an agreed application protocol only for QUIC.
+        // `rustls` requires an agreed application protocol only for QUIC, so this function checks it.
         if self.connection.alpn_protocol() != Some(ALPN) {
             return Err(KeyingError::Unexpected);
         }
@@ -384,7 +385,7 @@ impl Session {
         }
     }
 
-    /// Returns everything that TLS has to send as one message, followed by the confirmation. Returns `None` if both are empty.
+    /// Returns one message with the pending output of TLS, followed by the confirmation. Returns `None` if both are empty.
     fn written(&mut self, confirmation: Option<&Vec<u8>>) -> Result<Option<Bytes>, KeyingError> {
         let is_first = self.role == KeyRole::Client && self.received == 0;
         let flag = if is_first && self.client_has_psk { HAS_PSK } else { 0 };
@@ -526,7 +527,8 @@ mod tests {
             });
             assert_eq!(mixed.ok(), is_mixed, "{case}");
         }
-        // The client reports its optional key, so the server mixes in its own. The two keys differ, so the client refuses.
+        // The client reports that it has an optional key, so the server mixes in the server's optional key. The two keys differ, so the
+        // client refuses the confirmation.
         assert_eq!(play_with(rings, (1, 1), (optional(1), optional(2))).err(), Some(KeyingError::OtherKeys));
     }
 
@@ -662,7 +664,7 @@ mod tests {
         assert!(matches!(refused, KeyingError::Tls(_)), "{refused}");
     }
 
-    /// Makes a TLS connection of `rustls` in this role, with the settings of this crate after `change`.
+    /// Makes a `rustls` connection in the given role. `change` first modifies this crate's TLS settings.
     fn raw(
         role: KeyRole,
         change: impl FnOnce(&mut ClientConfig, &mut ServerConfig),
@@ -707,7 +709,7 @@ mod tests {
         connection.process_new_packets().unwrap();
     }
 
-    /// Runs a handshake of a session in this role with a raw peer. The peer adds `more` to its last flight.
+    /// Runs a handshake between a session in the given role and a raw `rustls` peer. The peer adds the result of `more` to its last flight.
     fn last_flight(
         role: KeyRole,
         change: impl FnOnce(&mut ClientConfig, &mut ServerConfig),

@@ -2,7 +2,7 @@
 //!
 //! [`Sessions::perform`] computes all cryptography and waits for a remote signer, so a caller may run it in a separate thread. [`Sessions`]
 //! has no clock and no sockets, and does not use the endpoint. The caller must pass the tasks of an association in the order of its events.
-//! It must apply the steps in the order of their tasks. Begin at [`Task::of_event`], [`Sessions::perform`] and [`apply`].
+//! The caller must also apply the steps in the order of their tasks. Begin at [`Task::of_event`], [`Sessions::perform`] and [`apply`].
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -39,18 +39,19 @@ pub enum Task {
         sealed: bool,
         /// The terms of protection that both ends have agreed on.
         terms: ProtectionTerms,
-        /// A pre-shared key to mix into all keys of the association. It is ignored if the association already has a handshake or keys.
+        /// A pre-shared key to mix into all keys of the association. If the association already has a handshake or keys, this key is
+        /// ignored.
         psk: Option<PresharedKey>,
     },
-    /// Begin a handshake for new keys. The task has no effect before the first keys or during a handshake.
+    /// Begin a handshake for new keys. The task has no effect before the first keys exist or while a handshake is under way.
     Renew,
     /// Forget the association.
     Forget,
 }
 
 impl Task {
-    /// Returns the task that follows from an event of the endpoint, if any. `psk` returns the pre-shared key to mix in. It is called only
-    /// for messages about keys.
+    /// Returns the task that follows from an event of the endpoint, if any. `psk` is a function that returns the pre-shared key to mix in.
+    /// This function is called only for messages about keys.
     pub fn of_event(
         id: AssociationId,
         event: &Event,
@@ -63,7 +64,7 @@ impl Task {
                 Some(Task::Take { message: message.clone(), sealed: *sealed, terms: terms?, psk: psk() })
             }
             Event::KeysWorn => Some(Task::Renew),
-            // Such a peer does not use protection and has not answered the first message about keys.
+            // Without terms, the peer does not use protection, so no answer to the first message about keys will come.
             Event::Established { .. } if terms.is_none() => Some(Task::Forget),
             Event::Closed(_) => Some(Task::Forget),
             _ => None,
@@ -91,8 +92,8 @@ pub enum Outcome {
 /// Reason in the ABORT of a client whose keys differ from the server's keys.
 const OTHER_KEYS: &str = "both ends have made different keys";
 
-/// Reports whether the peer ended an association because its keys differed. Such keys result from another pre-shared key, or from an INIT
-/// or INIT ACK that was changed on the way. Until packets are sealed, any host can forge this reason.
+/// Reports whether the peer ended an association because the keys of the two ends differed. The keys differ if the pre-shared keys differ,
+/// or if INIT or INIT ACK was changed on the way. An ABORT in an unsealed packet can be forged, so its reason proves nothing.
 pub fn had_other_keys(reason: &CloseReason) -> bool {
     matches!(reason, CloseReason::PeerAborted(cause) if cause.reason == OTHER_KEYS)
 }
@@ -107,7 +108,7 @@ pub fn apply(
     let taken = outcome.and_then(|steps| take(now, id, steps, endpoint));
     match taken {
         Ok(peer) => peer,
-        // The association ended after the task was given.
+        // The association has ended since the task was given, which is no error.
         Err(KeyingError::Endpoint(sctp::KeyError::NotAgreed)) => None,
         Err(error) => {
             let cause = if error == KeyingError::OtherKeys { OTHER_KEYS } else { "no keys were agreed on" };
@@ -164,12 +165,13 @@ struct Renewals {
     count: u32,
 }
 
-/// Limit on the renewals that a peer may request in [`RENEWALS_PERIOD`]. A direction that seals a million packets per second needs ten.
+/// Limit on the renewals that a peer may request in [`RENEWALS_PERIOD`]. A direction that seals a million packets per second needs ten
+/// renewals in this period.
 pub(crate) const RENEWALS_MAX: u32 = 32;
 const RENEWALS_PERIOD: Duration = Duration::from_secs(60);
 
 impl Sessions {
-    /// Makes an empty set of handshakes for the host with this key.
+    /// Makes an empty set of handshakes for the host whose key is in `keyring`.
     pub fn new(keyring: Keyring) -> Sessions {
         Sessions { keyring, all: BTreeMap::new() }
     }
@@ -195,8 +197,8 @@ impl Sessions {
     }
 
     /// Performs a task that was given at `now`, and returns the steps for [`apply`]. Only the first handshake of an association returns the
-    /// step with the peer's key. Another key in a later handshake is an error. After an error, all tasks of the association return no
-    /// steps.
+    /// step with the peer's key. If the peer presents another key in a later handshake, the task fails. After an error, all tasks of the
+    /// association return no steps.
     ///
     /// # Errors
     /// See [`KeyingError`]. After an error, the association must end.
@@ -261,7 +263,7 @@ impl State {
                 Step::Peer { key, .. } => self.peer = Some(*key),
             }
         }
-        // The caller has already decided on this key.
+        // The caller has decided on this key after the first handshake, so later handshakes do not report it.
         steps.retain(|step| !was_known || !matches!(step, Step::Peer { .. }));
         // If the first keys contain the pre-shared key, later keys must contain it too.
         self.psk = session.psk().cloned().map(PresharedKey::required);
@@ -269,7 +271,7 @@ impl State {
         Ok(steps)
     }
 
-    /// Takes the session for a message out of `self`, or makes a server's session. Returns `None` if the message must be ignored.
+    /// Removes from `self` the session that handles a message, or makes a server's session. Returns `None` if the message must be ignored.
     fn session_for(
         &mut self,
         now: Time,
@@ -284,7 +286,8 @@ impl State {
             None if !is_hello => return Err(KeyingError::Unexpected),
             // Only the association's client may begin the handshake for the first keys.
             _ if is_client && epoch == FIRST_EPOCH => return Err(KeyingError::Unexpected),
-            // Both ends have begun a handshake at the same time. The association's client continues with its own handshake.
+            // Both ends have begun a handshake at the same time. The association's client continues with its own handshake, and ignores the
+            // server's first message.
             Some(own) if is_client => {
                 self.session = Some(own);
                 return Ok(None);

@@ -1,7 +1,7 @@
 //! Signatures on behalf of another process. The process that holds the host's key signs only TLS 1.3 handshakes.
 //!
-//! An intruder in the requesting process can use the key while the intrusion lasts. It gets no signature that another protocol would
-//! accept. Begin at [`sign_handshake`].
+//! An intruder in the requesting process can use the key while the intrusion lasts. The intruder gets no signature that another protocol
+//! would accept. Begin at [`sign_handshake`].
 
 use crate::identity::HostKey;
 
@@ -9,7 +9,7 @@ use crate::identity::HostKey;
 const BLANKS: usize = 64;
 /// The two context strings of signatures, each with the zero octet that follows it.
 const CONTEXTS: [&[u8]; 2] = [b"TLS 1.3, server CertificateVerify\0", b"TLS 1.3, client CertificateVerify\0"];
-/// Lengths of a transcript's hash, in bytes: SHA-256 and SHA-384.
+/// Lengths of a transcript hash of SHA-256 and of SHA-384, in bytes.
 const HASHES: [usize; 2] = [32, 48];
 
 /// Maximum length of the content that is signed, in bytes.

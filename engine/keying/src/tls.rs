@@ -20,7 +20,7 @@ use zeroize::Zeroizing;
 
 use crate::identity::PublicKey;
 
-/// Application protocol (ALPN). It prevents the use of a handshake that was made for another protocol.
+/// Application protocol (ALPN). The agreed name prevents an attacker from using a handshake of another protocol.
 pub(crate) const ALPN: &[u8] = b"sctpify/1";
 
 /// Function that signs with the host's private key, which another process may hold. Returns `None` if it cannot sign.
@@ -51,8 +51,8 @@ pub(crate) fn configs(public: PublicKey, sign: Sign) -> Result<(ClientConfig, Se
     Ok((client, server))
 }
 
-/// Returns the algorithms in order of preference. Key exchange begins with a hybrid, then X25519. The first cipher is AES-128 if the
-/// processor has AES instructions, and ChaCha20-Poly1305 otherwise.
+/// Returns the algorithms in order of preference. The key exchanges are the hybrid X25519MLKEM768, X25519 and secp256r1. The first cipher
+/// is AES-128 if the processor has AES instructions, and ChaCha20-Poly1305 otherwise. AES-256 is the last cipher.
 fn provider() -> CryptoProvider {
     use aws_lc_rs::{cipher_suite, kx_group};
     let [aes, chacha] =
@@ -123,7 +123,7 @@ impl Signer for RemoteSigner {
     }
 }
 
-/// Verifier that accepts any Ed25519 key whose holder has signed. The caller decides which key is the right one.
+/// Verifier that accepts any Ed25519 key whose holder has signed. The caller decides later whether to accept the key.
 #[derive(Debug)]
 struct AnyKey(WebPkiSupportedAlgorithms);
 

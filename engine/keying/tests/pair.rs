@@ -80,7 +80,7 @@ impl End {
     }
 }
 
-/// Function that changes a packet in transit. It drops the packet by removing all bytes.
+/// Function that changes a packet in transit. To drop the packet, the function removes all bytes.
 type Change = fn(&mut Vec<u8>);
 type Meddle = Box<dyn FnMut(&mut Vec<u8>)>;
 
@@ -119,7 +119,7 @@ impl Pair {
         end.endpoint.send(now, id, StreamId(0), Ppid(0), message, SendOptions::default()).unwrap();
     }
 
-    /// Runs both ends for `duration` of virtual time. A packet takes a millisecond.
+    /// Runs both ends for `duration` of virtual time. Each packet arrives one millisecond after it was sent.
     fn run(&mut self, duration: Duration) {
         let until = self.now + duration;
         let mut under_way: VecDeque<(usize, Vec<u8>)> = VecDeque::new();

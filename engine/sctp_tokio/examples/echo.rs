@@ -28,8 +28,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// Opens a stack that suspects a silent path after about two round trips. By default, the first timeout comes after one second
-/// (RFC 9260 section 16).
+/// Opens a stack that suspects a silent path after about two round trips. By default, a path is suspected only after the first
+/// retransmission timeout of one second (RFC 9260 section 16).
 fn open() -> Result<Stack, sctp_tokio::Error> {
     let timing = Timing {
         rto_min: Duration::from_millis(50),

@@ -18,7 +18,7 @@ use crate::shared::Shared;
 /// Task that serves a stack while the program or an association uses it.
 pub(crate) struct Driver {
     shared: Arc<Shared>,
-    /// Poll that watches the sockets. The runtime's own poll watches this one.
+    /// Poll that watches the sockets. The runtime watches the descriptor of this poll.
     poll: AsyncFd<Poll>,
     events: Events,
 }
@@ -28,7 +28,8 @@ impl Driver {
     pub(crate) fn new(shared: &Arc<Shared>) -> io::Result<Driver> {
         let poll = Poll::new()?;
         shared.lock().register(poll.registry())?;
-        // The successor of this deprecated function is unsafe, because a type may close its descriptor too early. A poll does not.
+        // The function that replaces this deprecated function is unsafe, because a type may close its descriptor too early. A poll keeps
+        // its descriptor open until it is dropped.
         #[allow(deprecated, reason = "a poll owns its descriptor")]
         let poll = AsyncFd::with_interest(poll, Interest::READABLE)?;
         Ok(Driver { shared: Arc::clone(shared), poll, events: Events::with_capacity(Carriers::TOKENS) })
@@ -74,7 +75,8 @@ impl Driver {
             if work.as_mut().poll(context).is_ready() || timer.as_mut().poll(context).is_ready() {
                 return TaskPoll::Ready(Ok(()));
             }
-            // The next turn reads all packets that have arrived. Later packets make the poll ready again.
+            // Clearing the readiness loses no packet: the next turn reads all packets that have arrived, and later packets make the poll
+            // ready again.
             poll.poll_read_ready_mut(context).map(|ready| ready.map(|mut guard| guard.clear_ready()))
         })
         .await
@@ -82,7 +84,7 @@ impl Driver {
 }
 
 impl Drop for Driver {
-    /// Ends the sockets, because the runtime may end before them.
+    /// Ends all sockets of the stack. The runtime may end, and drop the driver, while sockets still exist.
     fn drop(&mut self) {
         self.shared.lock().end(Error::StackEnded);
     }

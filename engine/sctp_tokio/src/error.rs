@@ -23,7 +23,7 @@ pub enum Error {
         /// The kernel's error.
         error: Arc<io::Error>,
     },
-    /// Another socket of the stack uses the port. Over IP, this is also the error if another program of the host uses it.
+    /// Another socket of the stack uses the port. Over IP, the port may also be in use by another program of the host.
     #[error("SCTP port {0} is in use")]
     PortInUse(u16),
     /// All ephemeral ports are in use.
@@ -78,7 +78,7 @@ fn describe(reason: &CloseReason) -> String {
 }
 
 impl Error {
-    /// Returns a function that converts the I/O error of a step.
+    /// Returns a function that adds the failed step `what` to an I/O error.
     pub(crate) fn system(what: &'static str) -> impl FnOnce(io::Error) -> Error {
         move |error| Error::System { what, error: Arc::new(error) }
     }

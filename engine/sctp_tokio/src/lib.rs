@@ -42,7 +42,7 @@
 //!
 //! The default timers are RFC 9260's, so the detection of a dead path takes seconds. A program that needs faster detection sets
 //! [`Timing::doubts_silence`](sctp::Timing::doubts_silence) and a smaller `rto_min` in [`StackConfig::engine`]. `examples/echo.rs` shows
-//! this.
+//! these settings.
 //!
 //! # Security
 //!
@@ -68,7 +68,7 @@ pub use one_to_many::{SctpSocket, SocketEvent};
 pub use stack::{ConnectOptions, Stack, StackConfig};
 pub use stream::{SctpStream, SendInfo};
 
-/// The engine. The API of the sockets uses its types.
+/// The SCTP engine, whose types appear in the API of the sockets.
 pub use sctp;
 pub use sctp::{
     AssociationConfig, AssociationId, AssociationInfo, Bytes, CloseReason, EndpointConfig, Event, Message,

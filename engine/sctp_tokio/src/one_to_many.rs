@@ -31,7 +31,7 @@ pub enum SocketEvent {
         /// The message.
         message: Message,
     },
-    /// An association has ended, or could not begin. The socket has already returned all of its messages.
+    /// An association has ended, or could not begin. The socket has already returned all messages of the association.
     Over {
         /// The association. Its identifier is invalid from now on.
         association: AssociationId,
@@ -52,9 +52,9 @@ impl SocketEvent {
 
 /// A socket with any number of associations (RFC 6458 section 3).
 ///
-/// The program must keep calling [`recv`](Self::recv), because it also reports the beginning and the end of associations. Associations with
-/// messages are served in turn. A drop shuts the associations of the socket down. It aborts those that have unread messages or are not yet
-/// established.
+/// The program must keep calling [`recv`](Self::recv), because only `recv` reports the beginning and the end of associations. Associations
+/// with messages are served in turn. A drop shuts the associations of the socket down. If an association has unread messages or is not yet
+/// established, the drop aborts this association instead.
 pub struct SctpSocket {
     shared: Arc<Shared>,
     port: u16,
@@ -65,7 +65,7 @@ impl SctpSocket {
         SctpSocket { shared, port }
     }
 
-    /// Returns the next message or event. Cancellation loses neither.
+    /// Returns the next message or event. Cancellation loses neither messages nor events.
     ///
     /// # Errors
     /// Returns [`Error::System`] or [`Error::StackEnded`] if the stack has ended.
@@ -74,8 +74,9 @@ impl SctpSocket {
         self.shared.wait(on, |state, wait| state.poll_socket(wait, self.port)).await
     }
 
-    /// Sends a message to a peer, and returns the association. If no association with the peer exists, begins one. The message then waits
-    /// until the association is established. If the association cannot be established, [`SocketEvent::Over`] follows, too.
+    /// Sends a message to a peer, and returns the association. If no association with the peer exists, begins one. In this case, the
+    /// message waits until the association is established. If the association cannot be established, the call returns an error, and
+    /// [`SocketEvent::Over`] follows.
     ///
     /// # Errors
     /// Returns the errors of [`SctpStream::send`], and [`Error::NoRoute`] and others if an association cannot begin.

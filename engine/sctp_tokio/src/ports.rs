@@ -31,7 +31,7 @@ struct Port {
 
 impl Port {
     /// Opens a port. If `is_shared` is true (SCTP over IP), reserves it against other programs of the host. Over IP, each program gets all
-    /// SCTP packets. Two programs with the same port would answer each other's packets with ABORT.
+    /// SCTP packets. Without the reservation, two programs with the same port would answer each other's packets with ABORT.
     fn open(number: u16, role: Role, is_shared: bool) -> Result<Port, Error> {
         let reserve = || {
             let name = format!("sctp-engine-port-{number}");
@@ -56,8 +56,8 @@ pub(crate) enum Role {
 /// Associations of a listener that the program has not accepted.
 #[derive(Debug)]
 pub(crate) struct Backlog {
-    /// Limit on the waiting associations. When it is reached, the listener ignores INITs. Associations whose set-up began earlier may
-    /// exceed it, up to twice the limit.
+    /// Limit on the waiting associations. When the limit is reached, the listener ignores INITs. Associations whose set-up began before
+    /// this time may still join, up to twice the limit in total.
     limit: usize,
     ready: VecDeque<AssociationId>,
     acceptors: Wakers,
@@ -72,7 +72,7 @@ impl Backlog {
         self.ready.len() < self.limit
     }
 
-    /// Reports whether another association may enter whose set-up began before the limit was reached.
+    /// Reports whether the backlog has room for an association whose set-up began before the limit was reached.
     pub(crate) fn has_room_for_late(&self) -> bool {
         self.ready.len() < 2 * self.limit
     }
@@ -90,7 +90,7 @@ impl Backlog {
         self.ready.retain(|ready| *ready != id);
     }
 
-    /// Takes the next association. Returns `None` if none waits, and then wakes the task when one arrives.
+    /// Takes the next association. If no association waits, returns `None`. The task is then woken when an association arrives.
     pub(crate) fn next(&mut self, wait: Wait<'_>) -> Option<AssociationId> {
         let next = self.ready.pop_front();
         if next.is_none() {
@@ -108,13 +108,13 @@ impl Backlog {
 /// Messages and events of a one-to-many socket that its program has not read.
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
-    /// Associations, by the peer's address and port during the set-up.
+    /// Map from the peer's address and port during the set-up to the association.
     by_peer: BTreeMap<SocketAddr, AssociationId>,
-    /// Associations that have been established.
+    /// Events that report established associations.
     begun: VecDeque<SocketEvent>,
     /// Associations with messages, in the order in which they are served.
     readable: VecDeque<AssociationId>,
-    /// Associations that have ended.
+    /// Events that report ended associations.
     ended: VecDeque<SocketEvent>,
     readers: Wakers,
 }
@@ -170,7 +170,8 @@ impl Inbox {
         self.readable.push_back(id);
     }
 
-    /// Takes the event of the next end. Returns `None` if there is none, and then wakes the task when an event or message arrives.
+    /// Takes the next event that reports an ended association. If no such event waits, returns `None`. The task is then woken when an event
+    /// or message arrives.
     pub(crate) fn take_ended(&mut self, wait: Wait<'_>) -> Option<SocketEvent> {
         let ended = self.ended.pop_front();
         match &ended {
@@ -209,8 +210,8 @@ impl Ports {
         self.of_host = of_host;
     }
 
-    /// Returns the local address for packets to a peer. This is `by_kernel`, the kernel's choice, if the program allows it. Otherwise, it
-    /// is the first named address of the same family.
+    /// Returns the local address for packets to a peer. If the program allows `by_kernel`, the kernel's choice, returns this address.
+    /// Otherwise, returns the first named address of the family of `by_kernel`.
     pub(crate) fn source(&self, by_kernel: IpAddr) -> Option<IpAddr> {
         let is_of_family = |address: &&IpAddr| address.is_ipv4() == by_kernel.is_ipv4();
         match self.named.contains(&by_kernel) || self.named.is_empty() {
@@ -219,8 +220,8 @@ impl Ports {
         }
     }
 
-    /// Returns the local addresses that the set-up reports to a peer. If the program has named none and `local` is a loopback address,
-    /// returns only `local`.
+    /// Returns the local addresses that the set-up reports to a peer. If the program has named no addresses and `local` is a loopback
+    /// address, returns only `local`.
     pub(crate) fn announced(&self, local: IpAddr) -> Vec<IpAddr> {
         let of_host = || match local.is_loopback() {
             true => vec![local],
@@ -330,7 +331,7 @@ impl Ports {
     }
 
     /// Reports whether a packet is for this stack. Over IP, each SCTP program of the host gets all packets. An answer to another program's
-    /// packet would end its association, because RFC 9260 section 8.4 assumes one SCTP for each host.
+    /// packet would end that program's association, because RFC 9260 section 8.4 assumes one SCTP for each host.
     pub(crate) fn is_ours(&self, route: &Route, packet: &[u8]) -> bool {
         let port = || packet.get(2..4).map_or(0, |bytes| u16::from_be_bytes([bytes[0], bytes[1]]));
         route.carrier != Carrier::Ip || self.used.contains_key(&port())
@@ -344,7 +345,7 @@ impl Listener for Ports {
         let is_named = self.named.is_empty() || self.named.contains(&local);
         match self.used.get(&init.local_port).filter(|_| is_named).map(|port| &port.role) {
             Some(Role::Listener(backlog)) if backlog.has_room() => accept,
-            // The peer will repeat its INIT.
+            // The peer repeats an INIT that gets no answer.
             Some(Role::Listener(_)) => InitDecision::Ignore,
             Some(Role::Many(_)) => accept,
             Some(Role::Streams) | None => InitDecision::Refuse,

@@ -51,7 +51,7 @@ impl Shared {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
-        // The engine remains usable after a panic in a closure of the program.
+        // A poisoned lock is no error: the engine remains usable after a panic in a closure of the program.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -67,8 +67,8 @@ impl Shared {
         .await
     }
 
-    /// Calls `f`, which may have to wait. If `f` returns a result, wakes the driver, which sends the resulting packets. A task that never
-    /// waits must yield to other tasks from time to time (tokio's cooperative scheduling).
+    /// Calls `f`, which may have to wait. If `f` returns a result, wakes the driver, which sends the resulting packets. Returns `Pending`
+    /// from time to time even if `f` would not wait, so other tasks can run (tokio's cooperative scheduling).
     pub(crate) fn poll<R>(
         &self,
         context: &mut Context<'_>,

@@ -20,18 +20,19 @@ const BACKLOG: usize = 128;
 #[derive(Clone, Debug)]
 pub struct StackConfig {
     /// UDP port for SCTP in UDP (RFC 6951), 9899 by default. 0 selects any free port, and `None` turns UDP off. Only one program of a host
-    /// can use a port.
+    /// can use a UDP port.
     pub udp_port: Option<u16>,
-    /// True if SCTP is also carried over IP, protocol 132. False by default. This requires `CAP_NET_RAW`, and a kernel whose own SCTP is
-    /// not loaded. A new association sends its INIT over all carriers at once, and the first answer decides.
+    /// True if SCTP is also carried over IP, protocol 132. False by default. SCTP over IP requires `CAP_NET_RAW`, and a kernel whose own
+    /// SCTP is not loaded. A new association sends its INIT over all carriers at once, and then uses the carrier of the first answer.
     ///
     /// All programs of the host then share the SCTP port numbers. An abstract `AF_UNIX` name reserves each port against other programs that
-    /// use this crate. Any local user can take such a name, and thus block the port.
+    /// use this crate. Any local user can bind such a name, and thus prevent the use of the port.
     pub over_ip: bool,
-    /// UDP port of peers, 9899 by default. [`ConnectOptions::peer_udp_port`] overrides it.
+    /// UDP port of peers, 9899 by default. [`ConnectOptions::peer_udp_port`] overrides this setting.
     pub peer_udp_port: u16,
     /// Addresses of this host that the stack uses and reports to peers. The list is empty by default. The stack then uses all addresses
-    /// except loopback and link-local addresses. It reports only the loopback address in use to a peer on this host.
+    /// except loopback and link-local addresses. To a peer that is reached over loopback, the stack reports only the loopback address in
+    /// use.
     pub addresses: Vec<IpAddr>,
     /// Settings of associations, and limits. Protection by keys ([`AssociationConfig::protection`]) is not supported. The stack ignores
     /// [`AssociationConfig::takes_late_messages`]: it always answers the peer's shutdown at once.
@@ -56,7 +57,8 @@ impl Default for StackConfig {
 /// Settings of a connection attempt.
 #[derive(Clone, Debug, Default)]
 pub struct ConnectOptions {
-    /// Local SCTP port. 0 selects any free port. The port of a listener is allowed, so both directions can use one association.
+    /// Local SCTP port. 0 selects any free port. The port may belong to a listener. Connections in both directions can then use one
+    /// association.
     pub local_port: u16,
     /// UDP port of the peer. `None` selects the port of the stack's settings.
     pub peer_udp_port: Option<u16>,
@@ -76,7 +78,7 @@ pub struct Stack {
     handle: Arc<Handle>,
 }
 
-/// Handle that all clones share. Its drop reports that the last clone has gone.
+/// Handle that all clones share. The drop of the handle marks the stack as dropped by the program.
 struct Handle {
     shared: Arc<Shared>,
     udp_port: Option<u16>,
@@ -140,8 +142,9 @@ impl Stack {
         self.listen_with(port, BACKLOG)
     }
 
-    /// Listens with another backlog. The backlog limits the associations that wait for acceptance. A further INIT gets no answer, and the
-    /// peer repeats it. If many set-ups begin at the same time, up to twice as many associations may wait. The listener refuses the rest.
+    /// Listens on an SCTP port with the given backlog. The backlog limits the associations that wait for acceptance. While the backlog is
+    /// full, an INIT gets no answer, and the peer repeats the INIT. If many set-ups begin at the same time, up to twice `backlog`
+    /// associations may wait. The listener aborts further associations.
     ///
     /// # Errors
     /// Returns [`Error::PortInUse`] or [`Error::NoPort`], or the stack's error if it has ended.
@@ -150,8 +153,8 @@ impl Stack {
         Ok(SctpListener::new(Arc::clone(self.shared()), port))
     }
 
-    /// Connects to a peer. All addresses that `peer` gives or resolves to must belong to the same host. The set-up begins over all of them
-    /// at once.
+    /// Connects to a peer. All addresses that `peer` gives or resolves to must belong to the same host. The set-up begins over all these
+    /// addresses at once.
     ///
     /// # Errors
     /// Returns [`Error::Refused`] if no program listens on the port, and [`Error::Closed`] if the peer does not answer. Returns other
@@ -192,7 +195,7 @@ impl Stack {
         self.handle.udp_port
     }
 
-    /// Waits until the stack has no association. Streams that were dropped have then delivered their data. Also returns if the stack has
+    /// Waits until the stack has no association. At that time, dropped streams have delivered their data. Also returns if the stack has
     /// ended.
     pub async fn wait_idle(&self) {
         self.shared().wait(WaitsOn::Stack, |state, wait| state.poll_idle(wait)).await;

@@ -23,14 +23,15 @@ use crate::shared::WaitsOn;
 use crate::stack::ConnectOptions;
 use crate::wakers::{Wait, Wakers};
 
-/// Delay before the driver retries a full send buffer. The poll may report earlier that the buffer has room.
+/// Delay before the driver sends again after a socket's send buffer was full. If the poll reports room earlier, the driver sends then.
 const RETRY: Duration = Duration::from_millis(1);
 /// Minimum interval between checks of this host's addresses.
 const ADDRESS_LOOK: Duration = Duration::from_secs(1);
 /// Limit on the events of an association that wait for its program. The oldest events are dropped first.
 const EVENTS_MAX: usize = 64;
 /// Interval between checks of an association without a socket. The association is aborted if its peer has acknowledged nothing in this
-/// time. It is five times RTO.Max, as for T5-shutdown-guard (RFC 9260 section 9.2).
+/// interval, or if no bytes remain unacknowledged but the shutdown is incomplete. The interval is five times RTO.Max, as for
+/// T5-shutdown-guard (RFC 9260 section 9.2).
 const ABANDONED_LIMIT: Duration = Duration::from_secs(300);
 /// Cause code Out of Resource (RFC 9260 section 3.3.10.4).
 const OUT_OF_RESOURCE: u16 = 4;
@@ -116,8 +117,8 @@ pub(crate) struct State {
     retry: Time,
     looked_at: Time,
     has_stack: bool,
-    /// Associations without a socket that are shutting down. Each entry has the time of the next check, and the unacknowledged bytes at the
-    /// last check.
+    /// Associations without a socket that are shutting down. Each entry also has the time of the next check, and the number of bytes that
+    /// were unacknowledged at the last check.
     abandoned: VecDeque<(Time, AssociationId, usize)>,
     /// Reason why all sockets have ended, if they have.
     end: Option<Error>,
@@ -336,7 +337,7 @@ impl State {
         let port = association.local.port();
         match association.holder {
             Holder::Stream => {}
-            // The association stays until its messages and its end are read.
+            // The association remains until the program has read its messages and its end.
             Holder::Socket => {
                 if let Some(inbox) = self.ports.many(port) {
                     inbox.note_ended(id, reason);
@@ -345,8 +346,8 @@ impl State {
             Holder::Listener => {
                 let backlog = self.ports.listener(port);
                 let is_ready = backlog.as_ref().is_some_and(|backlog| backlog.contains(id));
-                // After a graceful end, the peer knows that its messages were delivered. The program can still accept the association and
-                // read them.
+                // After a graceful end, the peer assumes that its messages were delivered. The association therefore remains, and the
+                // program can still accept it and read the messages.
                 if reason != CloseReason::Graceful || !is_ready {
                     backlog.into_iter().for_each(|backlog| backlog.remove(id));
                     self.remove(now, id);
@@ -374,7 +375,8 @@ impl State {
 
     // Methods for associations.
 
-    /// Begins an association. `socket` is the port of its one-to-many socket. `None` makes a stream.
+    /// Begins an association. `socket` is the port of the one-to-many socket that gets the association. If `socket` is `None`, the
+    /// association becomes a stream.
     pub(crate) fn connect(
         &mut self,
         peers: &[SocketAddr],
@@ -483,7 +485,7 @@ impl State {
         }
     }
 
-    /// Passes a message to the engine. Waits until the engine has room for it.
+    /// Waits until the engine has room for a message, and passes the message to the engine.
     pub(crate) fn poll_send(
         &mut self,
         wait: Wait<'_>,
@@ -549,8 +551,8 @@ impl State {
         self.engine.abort(now, id, cause);
     }
 
-    /// Ends an association whose socket was dropped. Like close(2), it sends an ABORT if messages are unread (RFC 6458 section 4.1.4). It
-    /// also aborts an association that is not established or was not accepted. Otherwise, it begins a shutdown.
+    /// Ends an association whose socket was dropped. If messages are unread, sends an ABORT, as close(2) does (RFC 6458 section 4.1.4).
+    /// Also aborts an association that is not established or was not accepted. Otherwise, begins a shutdown.
     pub(crate) fn abandon(&mut self, id: AssociationId) {
         let now = self.now();
         let Some(association) = self.associations.get_mut(&id) else { return };
@@ -569,7 +571,8 @@ impl State {
         }
     }
 
-    /// Aborts associations without a socket whose peer has acknowledged nothing for [`ABANDONED_LIMIT`].
+    /// Aborts associations without a socket whose peer has acknowledged nothing, or has not completed the shutdown, for
+    /// [`ABANDONED_LIMIT`].
     fn end_abandoned(&mut self, now: Time) {
         while let Some((_, id, before)) = self.abandoned.pop_front_if(|(due, ..)| *due <= now) {
             let left = self.engine.unacknowledged(id);
@@ -613,7 +616,8 @@ impl State {
             return Poll::Ready(Ok(event));
         }
         let ended = inbox.ended();
-        // An ended association is served first. Otherwise, associations with constant traffic could delay it without limit.
+        // The messages and the end of an ended association are returned first. Otherwise, associations with constant traffic could delay
+        // them without limit.
         while let Some(id) = ended.or_else(|| inbox.next_readable()) {
             let message = self.engine.recv(now, id);
             let Some(association) = self.associations.get_mut(&id) else {

@@ -46,10 +46,10 @@ impl From<u16> for SendInfo {
 /// - For bytes, use [`AsyncRead`] and [`AsyncWrite`], as with TCP. Written bytes are sent on stream 0. A read returns the bytes of all
 ///   messages, from all streams.
 ///
-/// Use only one of the two interfaces on a stream.
+/// Use only one of the two interfaces on one `SctpStream`.
 ///
 /// SCTP has no half-closed state. After a [`shutdown`](Self::shutdown) by either end, neither end can send more. Data that was sent before
-/// is still delivered.
+/// the shutdown is still delivered.
 ///
 /// A drop shuts the association down, and sent data is still delivered in the background. If received messages are unread, a drop aborts
 /// the association instead. Messages that arrive after a drop are discarded.
@@ -74,7 +74,8 @@ impl SctpStream {
         self.wait(|state, wait| state.poll_up(wait, self.id)).await
     }
 
-    /// Waits until the send buffer has room for the message, and sends it. If the call is cancelled before, nothing is sent.
+    /// Waits until the send buffer has room for the message, and sends it. If the call is cancelled before the buffer has room, nothing is
+    /// sent.
     ///
     /// ```no_run
     /// # async fn example(stream: sctp_tokio::SctpStream) -> Result<(), sctp_tokio::Error> {
@@ -98,7 +99,8 @@ impl SctpStream {
     /// A message that is longer than the receive window arrives in parts ([`Message::end`]).
     ///
     /// # Errors
-    /// Returns [`Error::Closed`] if the association has ended without a shutdown. All messages are returned before this error.
+    /// Returns [`Error::Closed`] if the association has ended without a shutdown. The method returns all received messages before this
+    /// error.
     pub async fn recv(&self) -> Result<Option<Message>, Error> {
         self.wait(|state, wait| state.poll_recv(wait, self.id)).await
     }
@@ -109,8 +111,8 @@ impl SctpStream {
         self.wait(|state, wait| state.poll_event(wait, self.id)).await
     }
 
-    /// Begins a shutdown. Messages that were sent before are delivered, and then the association ends. No more messages can be sent.
-    /// Messages of the peer can still be received.
+    /// Begins a shutdown. Messages that were sent before the shutdown are delivered, and then the association ends. No more messages can be
+    /// sent. Messages of the peer can still be received.
     pub fn shutdown(&self) {
         self.shared.with(|state| state.shutdown(self.id));
     }
@@ -122,7 +124,7 @@ impl SctpStream {
     pub async fn close(self) -> Result<(), Error> {
         self.shutdown();
         let over = self.wait(|state, wait| {
-            // Unread messages fill the receive buffer, and would prevent the peer from completing its shutdown.
+            // Unread messages would fill the receive buffer, and the peer could then not deliver its data and complete the shutdown.
             while let Poll::Ready(Ok(Some(_))) = state.poll_recv(wait, self.id) {}
             state.poll_over(wait, self.id)
         });
@@ -161,8 +163,8 @@ impl SctpStream {
     }
 
     /// Calls `f` with the engine, for commands that the stack does not offer. Examples are the primary path, timers, stream priorities,
-    /// keys, and all other methods of [`Endpoint`] that name an association. The stack handles the resulting events. `f` must not use
-    /// sockets of the stack, because it would deadlock.
+    /// keys, and all other methods of [`Endpoint`] that name an association. The stack handles the resulting events. `f` runs under the
+    /// stack's lock, so it must not use sockets of the stack: such a use would deadlock.
     pub fn with_engine<R>(&self, f: impl FnOnce(&mut Endpoint, Time, AssociationId) -> R) -> R {
         self.shared.with(|state| {
             let (engine, now) = state.engine();
@@ -209,7 +211,8 @@ impl AsyncWrite for SctpStream {
         }
         let id = self.id;
         self.shared.poll(context, Wait::WRITE, |state, wait| {
-            // The message is as long as the send buffer has room for. If the buffer is full, the engine reports when it has room.
+            // The message fills the free space of the send buffer, up to `WRITE_MAX`. If the buffer is full, a message of one byte is
+            // tried, and the engine later reports free space.
             let room = state.send_capacity(id).clamp(1, WRITE_MAX);
             let length = buf.len().min(room);
             let message = Bytes::copy_from_slice(&buf[..length]);

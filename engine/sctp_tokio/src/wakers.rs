@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::task::Waker;
 
-/// One wait of a task. Its number identifies the wait when it is cancelled.
+/// One wait of a task. The number identifies the wait at its cancellation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wait<'a> {
     number: u64,
@@ -42,7 +42,7 @@ impl Wakers {
         self.0.is_empty()
     }
 
-    /// Wakes all tasks. A task that must wait longer adds itself again.
+    /// Wakes all tasks. A woken task that must continue to wait adds itself again.
     pub(crate) fn wake(&mut self) {
         std::mem::take(&mut self.0).into_values().for_each(Waker::wake);
     }

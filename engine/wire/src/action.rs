@@ -5,9 +5,10 @@ use crate::ChunkType;
 /// Action of a receiver for an unrecognised type, selected by the two highest bits of the type.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum UnrecognizedAction {
-    /// 00: stop processing the packet (chunk) or the chunk (parameter). Do not report the type.
+    /// 00: for a chunk, stop processing the packet. For a parameter, stop processing the chunk. Do not
+    /// report the type.
     StopSilently,
-    /// 01: stop processing as for 00. Report the type.
+    /// 01: stop processing as for 00, but report the type.
     StopReport,
     /// 10: skip the chunk or parameter, and continue. Do not report the type.
     SkipSilently,
@@ -31,7 +32,7 @@ impl UnrecognizedAction {
         matches!(self, UnrecognizedAction::StopSilently | UnrecognizedAction::StopReport)
     }
 
-    /// Reports whether the sender must get a report of the type.
+    /// Reports whether the receiver must report the type to the packet's sender.
     pub const fn reports(self) -> bool {
         matches!(self, UnrecognizedAction::StopReport | UnrecognizedAction::SkipReport)
     }

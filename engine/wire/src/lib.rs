@@ -13,9 +13,9 @@
 //! - the DTLS chunk (draft-ietf-tsvwg-sctp-dtls-chunk-03)
 //!
 //! Neither reading nor writing allocates memory. A parsed chunk borrows from the packet, and a writer fills
-//! the caller's buffer. The same type serves both directions. A parsed [`Init`] holds its [`Parameters`] as
-//! octets, and an [`Init`] to be sent holds them as a slice of [`Parameter`]. Two chunks are equal if their
-//! content is the same in either form.
+//! the caller's buffer. Received chunks and chunks to be sent have the same types. A parsed [`Init`] holds
+//! its [`Parameters`] as octets, and an [`Init`] to be sent holds them as a slice of [`Parameter`]. Two
+//! chunks are equal if they have the same content, even if their forms differ.
 //!
 //! No input causes a panic or an endless iteration. The crate does not check whether a value makes sense in
 //! the state of an association.

@@ -12,7 +12,7 @@ use crate::{StreamId, Tsn};
 pub trait ListItem: Copy + PartialEq + fmt::Debug {
     /// Length of an entry on the wire, in octets.
     const LEN: usize;
-    /// Reads an entry from [`ListItem::LEN`] octets. Returns `None` if there are fewer.
+    /// Reads an entry from [`ListItem::LEN`] octets. Returns `None` if `bytes` is shorter.
     fn read(bytes: &[u8]) -> Option<Self>;
     /// Writes the entry.
     fn write(self, out: &mut Writer<'_>) -> Result<(), NoRoom>;

@@ -13,8 +13,8 @@
 //! ```
 //!
 //! [`Packet::parse`] checks only length and checksum. The iterators then find and read the chunks one by one.
-//! They end after the first chunk with an invalid length. Each step consumes at least one octet, so they
-//! always end.
+//! The iterators end after the first chunk with an invalid length. Each step consumes at least one octet, so
+//! the iterators always end.
 
 use crate::chunk::{Chunk, ChunkError, ChunkType};
 use crate::crc::packet_crc;
@@ -32,8 +32,8 @@ pub struct CommonHeader {
     pub source_port: u16,
     /// The receiver's SCTP port.
     pub destination_port: u16,
-    /// The receiver's tag, or zero in a packet with an INIT. If the T bit is set, it may be the sender's tag
-    /// (section 8.5.1).
+    /// The receiver's tag, or zero in a packet with an INIT. In a packet whose T bit is set, the field may be
+    /// the sender's tag (section 8.5.1).
     pub tag: VerificationTag,
 }
 
@@ -58,7 +58,7 @@ impl CommonHeader {
     }
 }
 
-/// Check of a received packet's checksum.
+/// Rule for the checksum of a received packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum ChecksumMode {
@@ -91,7 +91,8 @@ pub enum PacketError {
     },
 }
 
-/// A received packet. Its checksum has been checked, unless the mode or the protection made that unnecessary.
+/// A received packet. Its checksum has been checked, unless the checksum mode or the protection by a DTLS
+/// chunk makes the check unnecessary.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<'a> {
     /// Ports and verification tag.
@@ -126,7 +127,7 @@ impl<'a> Packet<'a> {
         COMMON_HEADER_LEN + self.chunks.len()
     }
 
-    /// Reports whether the packet has no chunks. This is never true of a packet from [`parse`](Self::parse).
+    /// Reports whether the packet has no chunks. A packet from [`parse`](Self::parse) always has a chunk.
     pub fn is_empty(&self) -> bool {
         self.chunks.is_empty()
     }

@@ -1,8 +1,8 @@
 //! A writer of pcapng files for Wireshark. It puts artificial IP and UDP headers in front of SCTP packets.
 //!
-//! Engines and simulations use it, because they never see such headers. Unlike the rest of the crate, this module allocates memory. It
-//! refuses no packet. A length that is too large for its field is written as the field's maximum. Begin with [`begin`], then call
-//! [`write()`] for each packet.
+//! Engines and simulations use this module, because their packets have no IP and UDP headers. Unlike the rest of the crate, this module
+//! allocates memory. The writer refuses no packet. A length that is too large for its field is written as the field's maximum. Begin with
+//! [`begin`], then call [`write()`] for each packet.
 
 use std::io::{self, Write};
 use std::net::IpAddr;
@@ -64,7 +64,7 @@ pub struct Captured<'a> {
 /// # Errors
 /// Returns the errors of `out`.
 pub fn begin(out: &mut impl Write) -> io::Result<()> {
-    // The two maximum values report an unknown length of the section.
+    // Two fields of all ones report that the section's length is unknown.
     block(out, SECTION, &[BYTE_ORDER, VERSION, u32::MAX, u32::MAX], &[], &[])?;
     block(out, INTERFACE, &[RAW_IP, 0, TIME_UNIT[0], TIME_UNIT[1], 0], &[], &[])
 }

@@ -10,14 +10,15 @@
 //! +---------------------------------------------------------------+
 //! ```
 //!
-//! This module handles only the layout. The caller has the cipher and the record numbers. A record with another form of header, or under a
-//! restart context (R), is refused. Begin with [`Record::parse`] and [`PacketWriter::seal`](crate::PacketWriter::seal).
+//! This module handles only the layout. The caller has the cipher and the record numbers. A record is refused if its header has another
+//! form, or if its R bit reports a restart context. Begin with [`Record::parse`] and [`PacketWriter::seal`](crate::PacketWriter::seal).
 
 use crate::chunk::ChunkType;
 use crate::packet::RawChunk;
 use crate::tlv::{CHUNK_HEADER_LEN, padded};
 
-/// Length of a record's authentication tag, in octets. All ciphers of TLS 1.3 except one have this length.
+/// Length of a record's authentication tag, in octets. All cipher suites of TLS 1.3 except TLS_AES_128_CCM_8_SHA256 have tags of this
+/// length.
 pub const RECORD_TAG_LEN: usize = 16;
 /// Octets of a DTLS chunk before the ciphertext.
 pub(crate) const RECORD_HEAD_LEN: usize = CHUNK_HEADER_LEN + 4;
@@ -60,12 +61,13 @@ impl<'a> Record<'a> {
         self.ciphertext.first_chunk().copied().unwrap_or_default()
     }
 
-    /// Returns the 16 lowest bits of the record's number, which `mask` decrypts.
+    /// Decrypts the 16 lowest bits of the record's number with `mask`, and returns them.
     pub fn number(&self, mask: [u8; 2]) -> u16 {
         u16::from_be_bytes([self.masked_number[0] ^ mask[0], self.masked_number[1] ^ mask[1]])
     }
 
-    /// Returns the chunks in a decrypted record, without padding and content type. Returns `None` if the record holds other content.
+    /// Returns the chunks in a decrypted record, without padding and content type. Returns `None` if the content type is not
+    /// application_data.
     pub fn chunks(plaintext: &[u8]) -> Option<&[u8]> {
         let last = plaintext.iter().rposition(|&octet| octet != 0)?;
         (plaintext[last] == APPLICATION_DATA).then_some(&plaintext[..last])

@@ -17,12 +17,13 @@ const FLAG_T: u8 = 1;
 pub enum Steer {
     /// The packet goes to this shard.
     To(Shard),
-    /// The packet goes to all shards. Its T bit is set, so its tag is copied from one of our packets (RFC 9260 section 8.5.1). Only the
-    /// association itself knows this tag.
+    /// The packet goes to all shards. The T bit of its first chunk is set, so the packet's tag is copied from a packet of this host (RFC
+    /// 9260 section 8.5.1). The copied tag is the peer's tag, which selects no shard. Only the association itself can recognise this tag.
     All,
 }
 
-/// Returns the destination of a packet that came from `source`. `shard` is any of the shards, and gives their number.
+/// Returns the destination of a packet that came from `source`. `shard` is any shard of the host, from which the function takes the shard
+/// count.
 pub fn steer(packet: &[u8], source: IpAddr, shard: Shard) -> Steer {
     let Some(header) = packet.first_chunk::<14>() else { return Steer::To(shard.of_tag(0)) };
     let [s0, s1, d0, d1, t0, t1, t2, t3, _, _, _, _, kind, flags] = *header;
@@ -63,7 +64,7 @@ mod tests {
     fn a_tag_leads_to_its_shard_and_an_init_goes_by_ports_and_source() {
         assert_eq!(steered(&packet(5, 0, 3)), Steer::To(of_three(2)));
         assert_eq!(steered(&packet(6, 6, 0)), Steer::To(of_three(0)));
-        // The sum of ports and address is 9 + 1 + 1.
+        // The sum of ports and address is 9 + 1 + 1 = 11, and 11 modulo 3 is 2.
         assert_eq!(steered(&packet(0, 1, 0)), Steer::To(of_three(2)));
     }
 

@@ -43,8 +43,8 @@ pub(crate) fn assert_reads_back(chunk: Chunk<'_>) {
     assert_eq!(chunk.write(&mut Writer::new(&mut short)), Err(NoRoom));
 }
 
-/// Asserts that a part of `golden` is refused. This must hold with the original length field, and with a
-/// matching length field below `minimum`.
+/// Asserts that each shortened form of `golden` is refused, with the original length field. Also asserts
+/// that forms shorter than `minimum` are refused if the length field matches.
 pub(crate) fn assert_refused_below(minimum: usize, golden: &str) {
     let golden = hex(golden);
     for len in 1..golden.len() {

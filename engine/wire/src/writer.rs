@@ -48,7 +48,7 @@ impl<'b> Writer<'b> {
     /// Writes `bytes` unchanged.
     ///
     /// # Errors
-    /// Returns [`NoRoom`] if they do not fit. The buffer is then unchanged.
+    /// Returns [`NoRoom`] if `bytes` does not fit. The buffer is then unchanged.
     #[inline]
     pub fn bytes(&mut self, bytes: &[u8]) -> Result<(), NoRoom> {
         let end = self.len + bytes.len();
@@ -126,7 +126,7 @@ pub struct PacketWriter<'b> {
     auth: Option<AuthPlan>,
     /// Offset of the AUTH chunk, after it has been written.
     auth_at: Option<usize>,
-    /// Octets reserved for a chunk that will be put in front.
+    /// Octets reserved for a chunk that [`PacketWriter::push_front`] may add.
     kept: usize,
     /// Offset of the first chunk: after the common header, or after the head of a DTLS chunk.
     start: usize,
@@ -165,7 +165,7 @@ impl AuthPlan {
 }
 
 impl<'b> PacketWriter<'b> {
-    /// Begins a packet at the front of `buf`. Its length is at most `buf.len()` octets.
+    /// Begins a packet at the front of `buf`. The packet becomes no longer than `buf`, and no longer than 65,532 octets.
     pub fn new(buf: &'b mut [u8], header: CommonHeader) -> PacketWriter<'b> {
         let usable = if buf.len() < COMMON_HEADER_LEN { 0 } else { buf.len() / 4 * 4 };
         let mut out = Writer::new(&mut buf[..usable]);
@@ -183,7 +183,7 @@ impl<'b> PacketWriter<'b> {
             (packet.start, packet.tail) = (COMMON_HEADER_LEN + RECORD_HEAD_LEN, RECORD_TAIL_LEN);
             packet.out.len = packet.start;
         } else {
-            // The buffer has no room for any chunk.
+            // A DTLS chunk does not fit, so the whole buffer is reserved and no chunk can be added.
             packet.kept = packet.out.buf.len();
         }
         packet
@@ -230,8 +230,9 @@ impl<'b> PacketWriter<'b> {
         Ok(())
     }
 
-    /// Fills in the HMAC of the AUTH chunk, if the packet has one (RFC 4895 section 6.2). `hmac` gets the covered octets: all from the AUTH
-    /// chunk on, with zeros in place of the HMAC. `hmac` returns an HMAC of the planned length. No chunk may be added afterwards.
+    /// Fills in the HMAC of the AUTH chunk, if the packet has one (RFC 4895 section 6.2). `hmac` gets the covered octets: all octets from
+    /// the AUTH chunk on, with zeros in place of the HMAC. `hmac` must return an HMAC of the length in [`AuthPlan::hmac_len`]. The caller
+    /// must not add a chunk after this call.
     //= rfc4895#6.2-3 6.2-7
     pub fn sign<H: AsRef<[u8]>>(&mut self, hmac: impl FnOnce(&[u8]) -> H) {
         let (Some(at), Some(plan)) = (self.auth_at, self.auth) else { return };
@@ -321,8 +322,8 @@ impl<'b> PacketWriter<'b> {
     }
 
     /// Puts all chunks into one DTLS chunk, whose record has this epoch and number. The caller must call this method before
-    /// [`PacketWriter::finish`]. It has no effect if the writer was not made [for sealing](PacketWriter::for_sealing), or if the packet has
-    /// no chunk.
+    /// [`PacketWriter::finish`]. The call has no effect if the writer was not made [for sealing](PacketWriter::for_sealing), or if the
+    /// packet has no chunk.
     ///
     /// `encrypt` gets the associated data and the plaintext. It encrypts the plaintext in place and returns the tag. `mask` gets the first
     /// octets of the ciphertext, and returns the mask of the record number (RFC 9147 section 4.2.3).

@@ -7,7 +7,8 @@ use nix::time::{ClockId, clock_gettime};
 
 use crate::error::BridgeError;
 
-/// Limit on the age of a frame's time stamp. An older stamp comes from another clock, or the clock was set.
+/// Limit on the age of a frame's time stamp. An older time stamp is not used, because it comes from another
+/// clock, or because the clock was set in the meantime.
 const AGE_MAX: Duration = Duration::from_secs(1);
 
 /// Returns the time of the monotonic clock, which never jumps.
@@ -16,7 +17,7 @@ pub fn now() -> Time {
 }
 
 /// Converts the time of day at which the kernel saw a frame to the monotonic clock. Returns the current time
-/// if the time stamp is missing or implausible.
+/// if the time stamp is missing, in the future, or a second old or older.
 pub fn time_of(seen_at: Option<Duration>) -> Time {
     let now = now();
     let today = Duration::from_nanos(nanos(ClockId::CLOCK_REALTIME));

@@ -1,8 +1,8 @@
 //! The work that a host leaves to its interface: segmentation and checksums.
 //!
-//! A host passes up to 64 KiB of TCP or UDP with one header to its interface (TSO, GSO), and expects the interface to cut them. A virtual
-//! interface forwards them whole. Queue and loss must act on packets of the size that a wire would carry, so this module cuts them. It
-//! refuses other kinds of segments ([`Unfinishable`]). Begin at [`finish`].
+//! A host passes up to 64 KiB of TCP or UDP with one header to its interface (TSO, GSO), and expects the interface to cut this data into
+//! segments. A virtual interface forwards the data uncut. Queue and loss must act on packets of the size that a wire would carry, so this
+//! module cuts the data. It refuses offloads other than TCP and UDP segments ([`Unfinishable`]). Begin at [`finish`].
 
 use netio::{Offload, Segments};
 
@@ -35,7 +35,7 @@ pub fn finish(frame: &[u8], offload: Offload, mut take: impl FnMut(Vec<u8>)) -> 
             fill(&mut frame, start, offset).ok_or(Unfinishable)?;
             take(frame);
         }
-        // The kernel leaves the cutting of segments to the interface only together with their checksums.
+        // If the kernel leaves segmentation to the interface, it always leaves the checksums to the interface, too.
         (Some((kind, size)), Some((start, offset))) if size > 0 => {
             let cut = Cut::new(frame, kind, size, start, offset).ok_or(Unfinishable)?;
             (0..cut.count()).for_each(|n| take(cut.piece(n)));

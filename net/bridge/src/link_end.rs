@@ -74,7 +74,7 @@ impl LinkEnd {
         Some(if namespace.contains('/') { namespace.into() } else { Path::new(NAMESPACES).join(namespace) })
     }
 
-    /// Claims the interface for this link and opens its sockets. A separate thread does this in the interface's namespace.
+    /// Claims the interface for this link and opens its sockets. A separate thread performs both steps in the interface's namespace.
     ///
     /// # Errors
     /// Returns an error in these cases:
@@ -139,7 +139,7 @@ impl LinkEnd {
         }
     }
 
-    /// Claims the interface for one link, in the calling thread's network namespace. Otherwise, two links on one interface would both
+    /// Claims the interface for one link, in the calling thread's network namespace. Without claims, two links on one interface would both
     /// forward every frame.
     fn claim(&self, index: u32) -> Result<Claim, BridgeError> {
         let claim = SocketAddr::from_abstract_name(format!("linkemu/{index}"))

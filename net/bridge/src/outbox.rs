@@ -7,7 +7,7 @@ use netio::{FRAMES_PER_CALL, FrameSocket};
 
 use crate::clock;
 
-/// Limit on the packets that are sent in one turn, before new frames are received.
+/// Limit on the frames that are sent in one turn. After each turn, the program receives new frames.
 pub const PACKETS_PER_TURN: usize = 4 * FRAMES_PER_CALL;
 
 /// The current batch of frames, and the counts of sent and refused frames.
@@ -20,7 +20,8 @@ pub struct Outbox {
 
 impl Outbox {
     /// Sends the frames that `next` returns. Stops when `next` returns `None`, or after [`PACKETS_PER_TURN`] frames. Returns the number of
-    /// frames. `next` gets the current time, which is read once for each batch.
+    /// frames that `next` has returned, including frames that the kernel refused. `next` gets the current time, which is read once for each
+    /// batch.
     ///
     /// # Errors
     /// Returns an error if the interface is down or gone. The batch is then lost.

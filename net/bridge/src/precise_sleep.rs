@@ -1,10 +1,10 @@
 //! A sleep until a packet is due, with a precision of a few microseconds. The kernel's sleep ends a little early, and then this module
 //! polls the clock.
 //!
-//! The kernel wakes a thread about a hundred microseconds late, and later in a virtual machine. Polling the clock occupies a whole
-//! processor, so it is limited to a fifth of the time. If a link would need more, its packets leave with the kernel's delay. A very busy
-//! link rests between turns even if packets are due. Each turn then handles several packets. Turns of one packet each would occupy a whole
-//! processor.
+//! The kernel wakes a thread about a hundred microseconds after the requested time. In a virtual machine, the delay is longer. Polling the
+//! clock occupies a whole processor, so polling is limited to 2 ms in each window of 10 ms. If a link would need more polling, its packets
+//! leave with the kernel's delay. A very busy link rests between turns even if packets are due, so each turn handles several packets.
+//! Without the rest, turns of one packet each would occupy a whole processor.
 //!
 //! Begin at [`PreciseSleep::until`].
 
@@ -19,7 +19,7 @@ use nix::sys::time::TimeSpec;
 use crate::clock;
 use crate::error::BridgeError;
 
-/// Time before the due time at which the kernel's sleep should end.
+/// Interval from the requested end of the kernel's sleep to the due time.
 const EARLY: Duration = Duration::from_micros(200);
 /// Limit on the time spent on polling the clock in each window.
 const LOOKING_MAX: Duration = Duration::from_millis(2);
@@ -53,8 +53,9 @@ impl PreciseSleep {
         self.was_busy || self.packets >= BUSY_PACKETS
     }
 
-    /// Sleeps until `due`, until one of the descriptors can be read, or for about [`SLEEP_MAX`]. A signal also ends the sleep. The result
-    /// reports for each descriptor whether it can be read.
+    /// Sleeps until `due`, until one of the descriptors can be read, or for about [`SLEEP_MAX`]. A signal also ends the sleep. If less than
+    /// 50 µs remain until `due`, a very busy link rests for 50 µs. A readable descriptor does not end this rest. The result reports for
+    /// each descriptor whether it can be read.
     ///
     /// # Errors
     /// Returns the errors of ppoll(2), except EINTR.

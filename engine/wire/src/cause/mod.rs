@@ -11,7 +11,8 @@
 //! +---------------------------------------------------------------+
 //! ```
 //!
-//! A value that is too short for its code is refused. Quoted parameters and chunks are passed on as octets. Begin with [`Cause`].
+//! A value that is too short for its code is refused. Quoted parameters and chunks are not parsed: the value holds their octets. Begin with
+//! [`Cause`].
 
 mod list;
 #[cfg(test)]
@@ -46,13 +47,13 @@ pub enum Cause<'a> {
     },
     /// 4: the sender lacks resources for the association (section 3.3.10.4).
     OutOfResource,
-    /// 5: an unusable address of the INIT, as its whole parameter (section 3.3.10.5).
+    /// 5: an unusable address of the INIT, quoted as a whole parameter (section 3.3.10.5).
     UnresolvableAddress(&'a [u8]),
     /// 6: an unrecognised chunk with its header (section 3.3.10.6).
     UnrecognizedChunkType(&'a [u8]),
     /// 7: a mandatory parameter with an invalid value (section 3.3.10.7).
     InvalidMandatoryParameter,
-    /// 8: the unrecognised parameters of an INIT ACK, as whole parameters (section 3.3.10.8).
+    /// 8: the unrecognised parameters of an INIT ACK, quoted as whole parameters (section 3.3.10.8).
     UnrecognizedParameters(&'a [u8]),
     /// 9: DATA without user data (section 3.3.10.9).
     NoUserData {
@@ -61,9 +62,9 @@ pub enum Cause<'a> {
     },
     /// 10: a COOKIE ECHO while the association is closing (section 3.3.10.10).
     CookieReceivedWhileShuttingDown,
-    /// 11: a restart that would add addresses. The value holds their whole parameters (section 3.3.10.11).
+    /// 11: a restart that would add addresses. The value quotes the parameters of these addresses (section 3.3.10.11).
     RestartWithNewAddresses(&'a [u8]),
-    /// 12: the program of the sender aborted the association. The value is its reason (section 3.3.10.12).
+    /// 12: the program of the sender aborted the association. The value is the program's reason (section 3.3.10.12).
     UserInitiatedAbort(&'a [u8]),
     /// 13: a violation of the protocol. The value may hold more information (section 3.3.10.13).
     ProtocolViolation(&'a [u8]),
@@ -77,13 +78,13 @@ pub enum Cause<'a> {
     IncompatibleKeyRoles,
     /// 0xa0: a request to delete the last address, quoted as a whole parameter (RFC 5061 section 4.3.1).
     DeleteLastRemainingAddress(&'a [u8]),
-    /// 0xa1: a quoted request for a change for which resources are missing (RFC 5061 section 4.3.2).
+    /// 0xa1: a request for a change for which the receiver lacks resources, quoted as a whole parameter (RFC 5061 section 4.3.2).
     RefusedDueToResourceShortage(&'a [u8]),
-    /// 0xa2: a quoted request to delete the source address of its own packet (RFC 5061 section 4.3.3).
+    /// 0xa2: a request to delete the source address of the packet with the request, quoted as a whole parameter (RFC 5061 section 4.3.3).
     DeleteSourceAddress(&'a [u8]),
     /// 0xa3: an ASCONF-ACK without a matching request (RFC 5061 section 4.3.4).
     IllegalAsconfAck,
-    /// 0xa4: a quoted request for a change that is not allowed (RFC 5061 section 4.3.5).
+    /// 0xa4: a request for a change that the receiver does not allow, quoted as a whole parameter (RFC 5061 section 4.3.5).
     RefusedNoAuthorization(&'a [u8]),
     /// 0x105: an AUTH chunk with an HMAC that the sender of the cause does not support (RFC 4895 section 4.1).
     UnsupportedHmacIdentifier {
@@ -111,7 +112,7 @@ pub enum CauseError {
     Length {
         /// The cause code.
         code: u16,
-        /// Length of the cause with its header, in octets.
+        /// Length of the cause including its header, in octets.
         length: usize,
     },
 }
@@ -122,7 +123,7 @@ impl<'a> Cause<'a> {
         Self::read(tlv.kind, tlv.value).ok_or(length)
     }
 
-    /// Reads the value of a cause. Returns `None` if it is too short.
+    /// Reads the value of a cause. Returns `None` if the value is too short.
     fn read(code: u16, value: &'a [u8]) -> Option<Cause<'a>> {
         let mut reader = Reader::new(value);
         Some(match code {
@@ -186,7 +187,7 @@ impl<'a> Cause<'a> {
     /// Writes the cause's header and information, without padding.
     ///
     /// # Errors
-    /// Returns [`NoRoom`] if the cause does not fit. The buffer may then hold a part of it.
+    /// Returns [`NoRoom`] if the cause does not fit. The buffer may then hold a part of the cause.
     pub fn write(&self, out: &mut Writer<'_>) -> Result<(), NoRoom> {
         out.tlv(self.code(), |out| match *self {
             Cause::InvalidStreamIdentifier { stream } => {
@@ -223,7 +224,7 @@ impl<'a> Cause<'a> {
     }
 }
 
-/// Reads a count, and then as many parameter types.
+/// Reads a count, and then that number of parameter types.
 fn read_missing<'a>(mut value: Reader<'a>) -> Option<List<'a, u16>> {
     let count = usize::try_from(value.u32()?).ok()?;
     List::from_wire(value.bytes(count.checked_mul(2)?)?)

@@ -17,7 +17,7 @@ use crate::writer::{NoRoom, WriteChunk, Writer};
 /// A report that the sender of data has acted on an ECNE (RFC 4960 appendix A).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cwr {
-    /// The TSN from that ECNE.
+    /// The lowest TSN from the ECNE that this chunk answers.
     pub lowest_tsn: Tsn,
 }
 

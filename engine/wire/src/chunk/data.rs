@@ -15,8 +15,8 @@
 //! +---------------------------------------------------------------+
 //! ```
 //!
-//! A DATA chunk without user data is accepted here, because the receiver must answer it with the cause "No
-//! User Data".
+//! The parser accepts a DATA chunk without user data, because the receiver must answer such a chunk with the
+//! cause "No User Data".
 
 use super::{ChunkError, ChunkType};
 use crate::packet::RawChunk;

@@ -24,7 +24,7 @@ use crate::{Ssn, StreamId, Tsn};
 pub struct ForwardTsnStream {
     /// The stream.
     pub stream: StreamId,
-    /// The last abandoned message of the stream.
+    /// Sequence number of the last abandoned message of the stream.
     pub ssn: Ssn,
 }
 

@@ -17,7 +17,8 @@
 //! ```
 //!
 //! The meaning of the fourth word depends on the fragment. It is the payload protocol identifier in the first
-//! fragment, and the fragment's number in later ones. [`Fragment`] distinguishes the two.
+//! fragment, and the fragment sequence number in later fragments. [`Fragment`] distinguishes the two
+//! meanings.
 
 use super::data::{FLAG_BEGIN, FLAG_END, FLAG_IMMEDIATE, FLAG_UNORDERED, flags};
 use super::{ChunkError, ChunkType};
@@ -44,7 +45,8 @@ pub enum Fragment {
 pub struct IData<'a> {
     /// I bit: true if the receiver should not delay its SACK.
     pub immediate: bool,
-    /// U bit: true if the message is unordered. Unordered messages have a separate count in `mid`.
+    /// U bit: true if the message is unordered. `mid` counts unordered messages separately from ordered
+    /// messages.
     pub unordered: bool,
     /// E bit: true for the last fragment of the message.
     pub end: bool,
@@ -54,7 +56,7 @@ pub struct IData<'a> {
     pub stream: StreamId,
     /// Number of the message within its stream. Ordered and unordered messages are numbered separately.
     pub mid: Mid,
-    /// Position of this fragment in the message, which includes the B bit.
+    /// Position of this fragment in the message. [`Fragment::First`] stands for a set B bit.
     pub fragment: Fragment,
     /// User data, without padding.
     pub payload: &'a [u8],

@@ -30,7 +30,7 @@ pub struct IForwardTsnStream {
     pub stream: StreamId,
     /// U bit: true if `mid` identifies an unordered message. Ordered and unordered messages are numbered separately.
     pub unordered: bool,
-    /// The last abandoned message of this kind in the stream.
+    /// Identifier of the last abandoned message of the stream, ordered or unordered as the U bit shows.
     pub mid: Mid,
 }
 
@@ -59,7 +59,7 @@ impl ListItem for IForwardTsnStream {
 pub struct IForwardTsn<'a> {
     /// All TSNs up to this one count as received.
     pub new_cumulative_tsn: Tsn,
-    /// The last abandoned message of each affected stream. Ordered and unordered messages have separate entries.
+    /// The last abandoned message of each affected stream. The ordered and the unordered messages of a stream have separate entries.
     pub streams: List<'a, IForwardTsnStream>,
 }
 

@@ -17,7 +17,7 @@
 //! +---------------------------------------------------------------+
 //! ```
 //!
-//! A tag or stream count of zero is accepted here, because the receiver must react to it.
+//! The parser accepts a tag or stream count of zero, because the receiver must react to such a chunk.
 
 use super::{ChunkError, ChunkType};
 use crate::packet::RawChunk;
@@ -29,7 +29,7 @@ use crate::{Tsn, VerificationTag};
 /// Content of an INIT or INIT ACK.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Init<'a> {
-    /// Verification tag for all packets to the sender.
+    /// Verification tag of all packets to the sender of this chunk.
     pub tag: VerificationTag,
     /// The sender's receive window, in octets.
     pub a_rwnd: u32,

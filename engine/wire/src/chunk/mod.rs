@@ -55,8 +55,8 @@ use crate::parameter::ParameterError;
 use crate::tlv::CHUNK_HEADER_LEN;
 use crate::writer::{NoRoom, WriteChunk, Writer};
 
-/// A chunk, received or to be sent. A `match` may list all variants without a wildcard. A new variant takes its type out of
-/// [`Chunk::Unknown`], so it needs a breaking release in any case.
+/// A chunk, received or to be sent. A `match` may list all variants without a wildcard. A new variant changes the result for chunks that
+/// earlier were [`Chunk::Unknown`], so a new variant requires a breaking release in any case.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Chunk<'a> {
     /// User data (RFC 9260 section 3.3.1).
@@ -83,9 +83,9 @@ pub enum Chunk<'a> {
     CookieEcho(CookieEcho<'a>),
     /// Answers a COOKIE ECHO (section 3.3.12).
     CookieAck,
-    /// Explicit congestion notification echo (RFC 9260 appendix B, reserved there).
+    /// Explicit congestion notification echo (reserved in RFC 9260 section 3.2).
     Ecne(Ecne),
-    /// Congestion window reduced (RFC 9260 appendix B, reserved there).
+    /// Congestion window reduced (reserved in RFC 9260 section 3.2).
     Cwr(Cwr),
     /// Completes a graceful shutdown (section 3.3.13).
     ShutdownComplete(ShutdownComplete),
@@ -136,7 +136,7 @@ pub enum ChunkError {
         chunk_type: ChunkType,
         /// The chunk's length with header, in octets.
         length: usize,
-        /// The minimum length of its type, with header, in octets.
+        /// The minimum length of the chunk's type including the header, in octets.
         minimum: usize,
     },
     /// The counts or the list in the chunk do not match its length.

@@ -8,8 +8,8 @@
 //! +---------------------------------------------------------------+
 //! ```
 //!
-//! The content of the padding has no meaning. A received chunk keeps only its length, and a written chunk
-//! contains zeros.
+//! The content of the padding has no meaning. The parser therefore keeps only the length, and a written
+//! chunk contains zeros.
 
 use super::ChunkType;
 use crate::packet::RawChunk;

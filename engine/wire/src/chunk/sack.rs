@@ -30,7 +30,7 @@ use crate::writer::{NoRoom, WriteChunk, Writer};
 /// Length of a SACK without gap blocks and duplicates, in octets.
 const LEN_MIN: usize = 16;
 
-/// A run of received TSNs after a gap. Both fields are inclusive offsets from the cumulative TSN.
+/// A run of received TSNs after a gap. Both fields are offsets from the cumulative TSN, and the block includes the TSNs at both offsets.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct GapBlock {
     /// Offset of the first received TSN. It is 2 or more in a valid block.
@@ -105,7 +105,7 @@ impl WriteChunk for Sack<'_> {
         out.chunk(ChunkType::SACK, 0, |out| {
             out.u32(self.cumulative_tsn.0)?;
             out.u32(self.a_rwnd)?;
-            // A list that is too long for its count is too long for a packet, too.
+            // A list whose length does not fit into the 16-bit count does not fit into a packet either.
             out.u16(self.gaps.len().try_into().map_err(|_| NoRoom)?)?;
             out.u16(self.duplicates.len().try_into().map_err(|_| NoRoom)?)?;
             self.gaps.write(out)?;

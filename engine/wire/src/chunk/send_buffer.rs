@@ -9,9 +9,9 @@
 //! +---------------------------------------------------------------+
 //! ```
 //!
-//! The occupancy is the share of the send buffer that holds waiting data, in percent from 0 to 100. The form `SendBufferForm::SeedTenths`
-//! of the engine counts tenths of the used part instead, from 0 to 10. Because of the two highest bits of the type, a receiver that does
-//! not know the chunk skips it without a report.
+//! The occupancy is the share of the send buffer that holds waiting data, in percent from 0 to 100. With the engine's form
+//! `SendBufferForm::SeedTenths`, the field instead holds the share of the used buffer that cannot leave now, in tenths from 0 to 10.
+//! Because of the two highest bits of the type, a receiver that does not know the chunk skips it without a report.
 
 use super::ChunkType;
 use crate::packet::RawChunk;
@@ -23,7 +23,7 @@ use crate::writer::{NoRoom, WriteChunk, Writer};
 pub struct SendBuffer {
     /// [`SendBuffer::TYPE`], or another type that was agreed on.
     pub chunk_type: ChunkType,
-    /// Occupancy of the send buffer, 0 to 100.
+    /// Occupancy of the send buffer: 0 to 100 percent, or 0 to 10 tenths.
     pub occupancy: u8,
     /// Octets that wait for their first transmission, if the chunk has this field.
     pub backlog: Option<u32>,

@@ -5,7 +5,8 @@ use super::ChunkType;
 use crate::packet::RawChunk;
 use crate::writer::{NoRoom, WriteChunk, Writer};
 
-/// A chunk of any other type. A program can make one with a known type, which then reads back as that type.
+/// A chunk of a type for which this crate has no parser. A program can also set a known type here. The
+/// written chunk then reads back as the variant of that type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct UnknownChunk<'a> {
     /// Type of the chunk. [`crate::UnrecognizedAction::for_chunk`] returns the action that the type requests.

@@ -42,8 +42,8 @@ impl<'a> Parameters<'a> {
         }
     }
 
-    /// Returns the received parameters with uninterpreted values, for example to quote one in a report. A
-    /// list that was made for sending returns none.
+    /// Returns the received parameters with uninterpreted values, for example to quote one in a report. For a
+    /// list that was made for sending, the iterator is empty.
     pub fn tlvs(&self) -> Tlvs<'a> {
         match self.0 {
             Source::Wire(bytes) => Tlvs::new(bytes),

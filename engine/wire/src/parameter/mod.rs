@@ -9,9 +9,9 @@
 //! +---------------------------------------------------------------+
 //! ```
 //!
-//! Any parameter can be read in any chunk. The caller checks whether it belongs there. A value whose length
-//! does not suit its type is refused. Some types ignore octets after their last field. Begin with
-//! [`Parameter`].
+//! Any parameter can be read in any chunk. The caller checks whether the parameter is allowed in the chunk.
+//! A value whose length does not suit its type is refused. Some types ignore octets after their last field.
+//! Begin with [`Parameter`].
 
 mod address;
 mod list;
@@ -43,9 +43,9 @@ use crate::{RequestSn, StreamId, Tsn};
 pub enum Parameter<'a> {
     /// Information of a HEARTBEAT's sender (RFC 9260 section 3.3.5).
     HeartbeatInfo(&'a [u8]),
-    /// An address of the sender (section 3.3.2.1.1).
+    /// An IPv4 address of the sender (section 3.3.2.1.1).
     Ipv4Address(Ipv4Addr),
-    /// An address of the sender (section 3.3.2.1.2).
+    /// An IPv6 address of the sender (section 3.3.2.1.2).
     Ipv6Address(Ipv6Addr),
     /// The cookie that the client must return (section 3.3.3.1.1).
     StateCookie(&'a [u8]),
@@ -62,8 +62,8 @@ pub enum Parameter<'a> {
     OutgoingSsnReset {
         /// Number of this request.
         request: RequestSn,
-        /// Number of the incoming request that this request answers. If it answers none, the next expected
-        /// number minus one.
+        /// Number of the peer's Incoming SSN Reset that this request answers. If this request answers no
+        /// other request, the field is the next expected number minus one.
         response: RequestSn,
         /// The last TSN sent before the reset.
         last_tsn: Tsn,
@@ -90,17 +90,17 @@ pub enum Parameter<'a> {
         /// Result of the request.
         result: ReconfigResult,
         /// Next TSN of the response's sender, and of its receiver. Only the response to an SSN/TSN reset has
-        /// them.
+        /// these two TSNs.
         next_tsns: Option<(Tsn, Tsn)>,
     },
-    /// Request to send on more streams (RFC 6525 section 4.5).
+    /// Request of the sender to add outgoing streams (RFC 6525 section 4.5).
     AddOutgoingStreams {
         /// Number of this request.
         request: RequestSn,
         /// Number of additional streams.
         new_streams: u16,
     },
-    /// Request to the peer to send on more streams (RFC 6525 section 4.6).
+    /// Request to the peer to add streams on which the peer sends (RFC 6525 section 4.6).
     AddIncomingStreams {
         /// Number of this request.
         request: RequestSn,
@@ -140,7 +140,7 @@ pub enum Parameter<'a> {
     ForwardTsnSupported,
     /// Request to add an address. 0.0.0.0 or :: means the packet's source (RFC 5061 section 4.2.1).
     AddIp {
-        /// Number that matches an answer to its request.
+        /// Correlation ID: the answer to a request repeats the request's number.
         correlation: u32,
         /// The address.
         address: IpAddr,
@@ -148,21 +148,21 @@ pub enum Parameter<'a> {
     /// Request to delete an address. 0.0.0.0 or :: means all addresses except the packet's source
     /// (RFC 5061 section 4.2.2).
     DelIp {
-        /// Number that matches an answer to its request.
+        /// Correlation ID: the answer to a request repeats the request's number.
         correlation: u32,
         /// The address.
         address: IpAddr,
     },
     /// Refusal of a change (RFC 5061 section 4.2.3).
     ErrorCause {
-        /// Number that matches an answer to its request.
+        /// Correlation ID: the answer to a request repeats the request's number.
         correlation: u32,
         /// Reasons for the refusal.
         causes: Causes<'a>,
     },
     /// Request to the peer to send to this address from now on (RFC 5061 section 4.2.4).
     SetPrimary {
-        /// Number that matches an answer to its request.
+        /// Correlation ID: the answer to a request repeats the request's number.
         correlation: u32,
         /// The address.
         address: IpAddr,
@@ -170,20 +170,20 @@ pub enum Parameter<'a> {
     /// Request to the peer to use one of the sender's addresses with this rank. This parameter belongs to
     /// this project and is not in RFC 5061.
     AddressUse {
-        /// Number that matches an answer to its request.
+        /// Correlation ID: the answer to a request repeats the request's number.
         correlation: u32,
         /// The address.
         address: IpAddr,
         /// Rank among the sender's addresses. 0 is preferred to 1, and 1 is preferred to 2.
         rank: u8,
-        /// Number of the sender's link that has the address, or 0 if the sender does not report it.
+        /// Number of the sender's link that has the address, or 0 if the sender does not report the link.
         link: u8,
         /// Interval of heartbeats to the address, in milliseconds. 0 selects the receiver's own interval.
         heartbeat_ms: u32,
     },
     /// Acceptance of a change (RFC 5061 section 4.2.5).
     SuccessIndication {
-        /// Number that matches an answer to its request.
+        /// Correlation ID: the answer to a request repeats the request's number.
         correlation: u32,
     },
     /// Code of the sender's upper layer, for the peer's upper layer (RFC 5061 section 4.2.6).
@@ -338,7 +338,7 @@ impl<'a> Parameter<'a> {
     /// Writes the parameter's header and value, without padding.
     ///
     /// # Errors
-    /// Returns [`NoRoom`] if the parameter does not fit. The buffer may then hold a part of it.
+    /// Returns [`NoRoom`] if the parameter does not fit. The buffer may then hold a part of the parameter.
     pub fn write(&self, out: &mut Writer<'_>) -> Result<(), NoRoom> {
         let ptype = self.ptype();
         match *self {

@@ -76,7 +76,7 @@ impl From<ReconfigResult> for u32 {
     }
 }
 
-/// Reads one of the six parameters. Returns `None` if its length is wrong.
+/// Reads one of the six parameters of RE-CONFIG. Returns `None` if its length is wrong.
 //= rfc6525#4.1-1 4.2-1 4.3-1 4.4-1 4.4-2 4.5-1 4.5-2 4.6-1
 pub(super) fn read<'a>(tlv: &Tlv<'a>) -> Option<Parameter<'a>> {
     let mut value = Reader::new(tlv.value);
@@ -108,8 +108,8 @@ pub(super) fn read<'a>(tlv: &Tlv<'a>) -> Option<Parameter<'a>> {
     })
 }
 
-/// Reads both TSNs or none. The length "MUST be 12 if the optional fields are not present and 20 otherwise"
-/// (section 4.4).
+/// Reads the two optional TSNs, which are both present or both missing. Returns `Some(None)` if they are
+/// missing. The length "MUST be 12 if the optional fields are not present and 20 otherwise" (section 4.4).
 fn next_tsns(mut value: Reader<'_>) -> Option<Option<(Tsn, Tsn)>> {
     if value.rest().is_empty() {
         return Some(None);

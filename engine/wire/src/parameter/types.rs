@@ -30,5 +30,5 @@ pub(super) const SET_PRIMARY: u16 = 0xc004;
 pub(super) const SUCCESS_INDICATION: u16 = 0xc005;
 pub(super) const ADAPTATION_LAYER_INDICATION: u16 = 0xc006;
 /// Type of a parameter that this project defines and IANA has not assigned. Because of its two highest bits, a receiver that does not know
-/// it skips and reports it (RFC 9260 section 3.2.1).
+/// the type skips the parameter and reports it (RFC 9260 section 3.2.1).
 pub(super) const ADDRESS_USE: u16 = 0xe5c0;

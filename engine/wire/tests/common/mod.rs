@@ -1,6 +1,6 @@
 //! Conversion of a received chunk into values, and of these values into a new chunk.
 
-//! A test thus writes values instead of copied octets.
+//! A test can thus check the writer with values. A parsed chunk would only copy the received octets.
 
 use wire::*;
 
