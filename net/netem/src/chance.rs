@@ -13,7 +13,7 @@ const PARETO_MEAN: f64 = 1.493_827_160_493_827;
 /// Standard deviation of the limited values: the square root of 3 - 2/9 - mean².
 const PARETO_DEVIATION: f64 = 0.739_092_817_140_532;
 
-/// Returns true with probability `p`. Draws no number if `p` is zero.
+/// Returns true with probability `p`. Draws no random number if `p` is zero.
 pub(crate) fn chance(p: f64, rng: &mut impl RngExt) -> bool {
     p > 0.0 && rng.random::<f64>() < p
 }
@@ -38,7 +38,7 @@ impl Weather {
         }
     }
 
-    /// Chooses the state for the next packet. Reports whether that state is bad.
+    /// Chooses the state for the next packet. Returns true for the bad state.
     fn turns(&mut self, begin: f64, end: f64, rng: &mut impl RngExt) -> bool {
         let turns = chance(if self.is_bad { end } else { begin }, rng);
         self.is_bad ^= turns;
@@ -94,7 +94,7 @@ mod tests {
     use rand_chacha::ChaCha12Rng;
     use rand_chacha::rand_core::SeedableRng;
 
-    /// Returns the mean, the standard deviation, and the correlation of neighbours of 100,000 values.
+    /// Draws 100,000 values. Returns their mean, their standard deviation, and the correlation of consecutive values.
     fn moments(shape: Distribution, correlation: f64) -> [f64; 3] {
         let mut rng = ChaCha12Rng::seed_from_u64(7);
         let mut wander = Wander::default();

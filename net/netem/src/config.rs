@@ -127,7 +127,7 @@ pub enum Loss {
 pub enum LossPlace {
     /// Before the queue: a lost packet uses no time of the link, as in Linux netem and Dummynet.
     BeforeQueue,
-    /// On the wire: a lost packet has waited and used the link, as on a radio link.
+    /// On the wire: a lost packet has waited in the queue and used transmission time, as on a radio link.
     OnTheWire,
 }
 
@@ -138,7 +138,7 @@ pub enum Distribution {
     Uniform,
     /// Normal distribution.
     Normal,
-    /// Pareto distribution with shape 3, cut off at 10 standard deviations and shifted to mean 0. Most packets arrive a little
-    /// early, and a few arrive very late.
+    /// Pareto distribution with shape 3, cut off at about 10 standard deviations above the mean, and shifted to mean 0. Most
+    /// packets arrive a little early, and a few arrive very late.
     Pareto,
 }

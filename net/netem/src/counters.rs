@@ -37,7 +37,7 @@ pub struct Counters {
     pub duplicated: u64,
     /// Packets and copies that the setting `reorder` delayed.
     pub reordered: u64,
-    /// Packets that passed with the mark CE (RFC 3168), set by this direction or before it.
+    /// Packets that passed with the mark CE (RFC 3168). This direction or an earlier router has set the mark.
     pub marked: u64,
 }
 

@@ -1,8 +1,8 @@
-//! Decides the fate of each packet. The steps are: loss before the queue, queue and rate, cut, loss on the wire, drop or mark by
-//! ECN, copies, delay, damage.
+//! Decides the fate of each packet. The steps are: loss before the queue, queue and rate, cut, loss on the wire, ECN drop or ECN
+//! mark, copies, delay, damage.
 //!
-//! Holds no packets, only the times at which the queued packets leave. Invariant: without jitter, reordering and changes of
-//! settings, packets arrive in the order in which they were offered. Begin at [`LinkDirection::offer`].
+//! A direction holds no packets. It stores only the times at which the queued packets leave. Invariant: without jitter,
+//! reordering and changes of settings, packets arrive in the order in which they were offered. Begin at [`LinkDirection::offer`].
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -19,12 +19,13 @@ use crate::counters::Counters;
 pub struct LinkDirection {
     weather: Weather,
     wander: Wander,
-    /// Time at which the wire is free. Tokens in the bucket move this time into the past.
+    /// Time at which the wire is free. If the bucket has tokens, this time lies in the past.
     free_at: Time,
-    /// Packets in the queue: the time at which the last bit is on the wire, and the length in bytes.
+    /// Packets in the queue: the time at which a packet's last bit is on the wire, and its length in bytes.
     waiting: VecDeque<(Time, usize)>,
     waiting_bytes: usize,
-    /// Latest arrival, for directions that keep packets in order.
+    /// Latest arrival so far, recorded if the setting `keep_order` is true. Later packets do not arrive before this time, except
+    /// packets that the setting `reorder` delays.
     latest: Time,
 }
 
@@ -114,7 +115,7 @@ impl LinkDirection {
         Fate::Passes(Passage { first, copy, ecn })
     }
 
-    /// Returns the time at which the last bit is on the wire, or the cause of the loss.
+    /// Returns the time at which the packet's last bit is on the wire, or the cause of the packet's loss.
     fn sent(
         &mut self,
         now: Time,
@@ -136,7 +137,7 @@ impl LinkDirection {
         }
     }
 
-    /// Returns the time at which the last bit is on the wire; `None` if the queue is full.
+    /// Returns the time at which the packet's last bit is on the wire; `None` if the queue is full.
     fn enqueue(&mut self, now: Time, length: usize, config: &DirectionConfig) -> Option<Time> {
         self.forget_sent(now);
         if config.rate == 0 {

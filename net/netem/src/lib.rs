@@ -3,12 +3,12 @@
 //! - [`LinkDirection`] decides the fate of a packet when the packet is offered. It holds no packets: a simulator schedules the
 //!   arrivals itself.
 //! - [`Line`] holds the packets, for programs that work in real time. [`Line::enqueue`] takes a packet, and [`Line::dequeue`]
-//!   returns it when it is due.
+//!   returns the packet when it is due.
 //! - [`Spec`] holds settings as text, for flags and files.
 //!
 //! The caller passes the time, and a seed determines the random numbers. The same inputs therefore give the same fates. No type
-//! reads the contents of a packet. The caller, which knows the headers, flips the bit, sends the ICMP message, and sets the ECN
-//! mark.
+//! reads the contents of a packet. The caller knows the headers. It flips the bit of a damaged packet, sends the ICMP message,
+//! and sets the ECN mark.
 //!
 //! Decisions are final: a change of settings applies only to later packets.
 

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::config::{DirectionConfig, Distribution, Loss, LossPlace};
 use crate::units::{bytes, rate, rate_text, share, share_text, time, time_text};
 
-/// Least MTU of IPv4 (RFC 791: every internet module forwards datagrams of 68 octets).
+/// Least MTU of IPv4 (RFC 791: every internet module must be able to forward datagrams of 68 octets).
 const MTU_MIN: usize = 68;
 
 /// One setting.
@@ -269,7 +269,7 @@ impl Spec {
         self.0.is_empty()
     }
 
-    /// Returns the settings of both. If both have a key, the result has the value of `over`.
+    /// Returns the settings of `self` and of `over`. If both contain a key, the result has the value of `over`.
     pub fn with(&self, over: &Spec) -> Spec {
         let mut all = self.clone();
         for (key, value) in &over.0 {
@@ -305,7 +305,7 @@ fn canonical(key: &str) -> String {
     key.replace('_', "-")
 }
 
-/// Returns the settings as pairs of key and text, without those that equal [`DirectionConfig::TRANSPARENT`].
+/// Returns the settings as pairs of key and text. Leaves out settings with the same value as in [`DirectionConfig::TRANSPARENT`].
 pub fn settings(config: &DirectionConfig) -> Vec<(&'static str, String)> {
     let all = KEYS.iter().map(|key| (key, (key.get)(config)));
     all.filter(|(key, value)| *value != (key.get)(&DirectionConfig::TRANSPARENT))

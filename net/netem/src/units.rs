@@ -87,7 +87,8 @@ pub(crate) fn bytes(text: &str) -> Result<usize, String> {
     Ok(bytes.round() as usize)
 }
 
-/// Parses a number with one of the `units`, and returns their product. The number must not be negative. Ignores case.
+/// Parses a number and its unit. Returns the number multiplied by the unit's factor in `units`. The number must not be negative.
+/// Ignores case.
 fn number(text: &str, units: &[(&str, f64)], wanted: &str) -> Result<f64, String> {
     let text = text.trim().to_lowercase();
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());

@@ -1,9 +1,10 @@
-//! Parser of frames for a router. It finds a packet's flow, whether the packet has data, and the sender's advertisement.
+//! Parser of frames for a router. It finds a packet's flow and the sender's advertisement, and determines whether the packet
+//! counts as data.
 //!
 //! The parser finds SCTP directly over IP and in UDP. With both carriers, the flow consists of the IP addresses and the SCTP
 //! ports. TCP and UDP packets have the flow of their addresses and ports. Later fragments and packets without ports have the flow
-//! of their addresses. Frames without IP, neighbour discovery, and TCP segments without payload count as control packets, like
-//! SCTP packets without DATA. The parser changes nothing.
+//! of their addresses. Frames without IP, neighbour discovery, and TCP segments without payload count as control packets. So do
+//! SCTP packets that only control an association. The parser changes nothing.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -1,8 +1,8 @@
-//! Classes with an SFQ each, like those of the kernel's HTB if each may borrow the whole link. The classes take turns in
+//! Classes with an SFQ each, like classes of the kernel's HTB if each class may borrow the whole link. The classes take turns in
 //! proportion to their quanta.
 //!
-//! The class is chosen for each packet. If packets of a flow fall into several classes, the flow is reordered. This is the price
-//! of the 2016 project's classes, which are here to be measured, not to be recommended. Begin at [`Classes::new`].
+//! The class is chosen for each packet. If packets of a flow fall into several classes, the flow is reordered, as in the 2016
+//! project. The crate contains these classes for measurements, and does not recommend them. Begin at [`Classes::new`].
 
 use base::Time;
 
@@ -12,8 +12,8 @@ use crate::sfq::{Sfq, SfqConfig};
 
 /// Quantum of the 2016 project's classes, in bytes: the greatest quantum that HTB computes.
 const SEED_QUANTUM: usize = 200_000;
-/// Quantum of a class with one part of the rate, in bytes. HTB computes the bytes of a tenth of a second (`r2q 10`). Here, the
-/// rate of 75 Mbit/s has 55 parts.
+/// Quantum of a class with one part of the rate, in bytes. HTB computes the bytes that the class's rate allows in a tenth of a
+/// second (`r2q 10`). Here, the whole rate is 75 Mbit/s and has 55 parts.
 const RISING_QUANTUM: usize = 17_000;
 /// Quantum of both classes of [`Classifier::Control`], in bytes.
 const CONTROL_QUANTUM: usize = 1500;

@@ -1,6 +1,6 @@
 //! CoDel (RFC 8289). If packets wait for longer than `target` during an `interval`, CoDel drops packets from the head of the
-//! queue. The longer this lasts, the more often it drops. Times and square roots are computed as in Linux: in units of 1,024 ns,
-//! and with one Newton step per drop. Begin at [`Codel::judge`].
+//! queue. The longer the wait has exceeded `target`, the more often CoDel drops. Times and square roots are computed as in Linux:
+//! in units of 1,024 ns, and with one Newton step per drop. Begin at [`Codel::judge`].
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ pub(crate) struct Codel {
     is_dropping: bool,
     /// 1 / √count, in units of 2⁻¹⁶.
     root: u16,
-    /// Time at which the wait will have exceeded the target for an interval; 0 if it does not exceed the target.
+    /// Time at which the wait will have exceeded the target for an interval; 0 while the wait is below the target.
     first_above: Ticks,
     drop_next: Ticks,
 }
@@ -75,8 +75,8 @@ impl Codel {
         self.count = self.count.wrapping_add(packets);
     }
 
-    /// Reports whether the packet at the head has waited for too long. It was enqueued at `since`. If `is_short`, no more than
-    /// one packet waits behind it.
+    /// Reports whether the packet at the head has waited for too long. The packet was enqueued at `since`. `is_short` is true if
+    /// the other waiting packets have no more bytes than one MTU.
     fn is_too_late(&mut self, now: Ticks, since: Ticks, is_short: bool) -> bool {
         let waited = now.wrapping_sub(since);
         if is_after(self.target, waited) || is_short {
@@ -111,7 +111,7 @@ impl Codel {
         Verdict::Pass
     }
 
-    /// Begins to drop. If CoDel stopped dropping only recently, it resumes with about the same frequency.
+    /// Begins to drop. If CoDel stopped dropping only recently, it resumes with about the frequency that it had reached.
     fn begin(&mut self, now: Ticks) {
         self.is_dropping = true;
         let delta = self.count.wrapping_sub(self.last_count);
@@ -190,8 +190,8 @@ mod tests {
             (100..2500).filter(late).filter(|ms| *ms >= 1500).count()
         };
         let (without, with) = (drops(0), drops(40));
-        // The count starts at 49, or at 89 with the other drops. The next n drops take 2 (√(49 + n) - √49) or 2 (√(89 + n) - √89)
-        // intervals of 100 ms. They take one second if n = 95, or n = 119.
+        // The count starts at 49. With the 40 drops of a full queue, it starts at 89. The next n drops take 2 (√(49 + n) - √49)
+        // or 2 (√(89 + n) - √89) intervals of 100 ms. They take one second if n = 95, or n = 119.
         assert!((90..100).contains(&without) && (114..124).contains(&with), "{without} {with}");
     }
 

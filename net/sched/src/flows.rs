@@ -18,7 +18,8 @@ pub(crate) struct State<T> {
     name: Flow,
     pub(crate) packets: VecDeque<Packet<T>>,
     pub(crate) bytes: usize,
-    /// Bytes served, plus the level at which the flow entered.
+    /// Bytes served, plus the level at which the flow entered. When the flow returns after a pause, the value is raised to the
+    /// current level less the flow's credit, if it is lower.
     pub(crate) served: u64,
     /// Bytes served recently. The value decays over time.
     pub(crate) attained: f64,
@@ -26,8 +27,8 @@ pub(crate) struct State<T> {
     pub(crate) claim_max: f64,
     /// Time of the last decay.
     pub(crate) faded_at: Time,
-    /// Data left to send in bytes, and the time of the advertisement. It is the advertised backlog and the backlog here, less the
-    /// bytes served since.
+    /// Data left to send in bytes, and the time of the advertisement. The value is the sender's advertised backlog plus the
+    /// flow's backlog in this queue, less the bytes served since the advertisement.
     pub(crate) left: Option<(u64, Time)>,
     /// True if the flow's last advertisement reported waiting data.
     pub(crate) is_starved: bool,
@@ -173,7 +174,7 @@ impl<T> Flows<T> {
         self.by_burden.last().map(|it| it.1)
     }
 
-    /// Returns the least key, and the flow with packets that has it.
+    /// Returns the least key of all flows with packets, and its flow.
     pub(crate) fn least_key(&self) -> Option<(u64, Id)> {
         self.by_key.first().copied()
     }

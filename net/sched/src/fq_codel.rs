@@ -1,8 +1,8 @@
 //! Fair queueing with CoDel (RFC 8290), as in Linux: `tc qdisc add … fq_codel`.
 //!
 //! Flows are hashed into queues. New queues precede old ones for one quantum. Each queue has its own CoDel state. When a limit is
-//! exceeded, the queue with the most bytes loses half of them from its head, but no more than 64 packets. Invariant: a queue is
-//! in one of the two lists, or it has no packets. Begin at [`FqCodel::new`].
+//! exceeded, the queue with the most bytes loses half of its bytes from its head, but no more than 64 packets. Invariant: a queue
+//! is in one of the two lists, or it has no packets. Begin at [`FqCodel::new`].
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -28,7 +28,7 @@ pub struct FqCodelConfig {
     pub queues: usize,
     /// Quantum: bytes of one turn, from the IP header on.
     pub quantum: usize,
-    /// Length of the longest packet in bytes. CoDel drops nothing while all queues together hold no more bytes than this.
+    /// Length of the longest packet in bytes. CoDel drops nothing while all queues together hold no more bytes than this length.
     pub mtu: usize,
     /// Target delay of packets.
     pub target: Duration,
@@ -122,7 +122,7 @@ impl<T> FqCodel<T> {
         self.queues[longest].codel.on_dropped_otherwise(dropped);
     }
 
-    /// Returns the first packet of a queue that CoDel does not drop.
+    /// Takes packets from the head of a queue, and returns the first one that CoDel does not drop.
     fn next_of(&mut self, queue: usize, now: Time) -> Option<Packet<T>> {
         let mut is_first = true;
         loop {
@@ -188,7 +188,8 @@ impl<T> Queue<T> for FqCodel<T> {
             }
             let list = if is_new { &mut self.new } else { &mut self.old };
             list.pop_front();
-            // A new queue that became empty moves to the old ones. Otherwise it could stay new for ever.
+            // A new queue that became empty moves to the old queues. Otherwise its next packet would make it new again, ahead of
+            // the old queues.
             if is_new && !self.old.is_empty() {
                 self.old.push_back(queue);
             } else {

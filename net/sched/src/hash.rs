@@ -1,4 +1,4 @@
-//! Keyed hash of flows to buckets. Senders cannot predict it.
+//! Keyed hash of flows to buckets. Senders cannot predict a flow's bucket, because they do not know the key.
 
 use std::hash::{Hash, Hasher};
 
@@ -50,7 +50,7 @@ mod tests {
         let mut distinct = before.clone();
         distinct.sort_unstable();
         distinct.dedup();
-        // 1024 (1 - e^(-1000/1024)) = 638.
+        // The expected number is 1024 (1 - e^(-1000/1024)) = 638.
         assert!((600..680).contains(&distinct.len()), "{} buckets", distinct.len());
         hash.perturb();
         let same = before.iter().zip(places(hash)).filter(|(a, b)| **a == *b).count();

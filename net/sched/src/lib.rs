@@ -1,14 +1,15 @@
-//! Queueing policies: each selects the packet that a router sends next, and the packets that it drops.
+//! Queueing policies: each policy selects the packet that a router sends next, and the packets that it drops.
 //!
-//! A [`Queue`] takes packets and returns them in its own order. It decides from a packet's [`View`]: the flow, whether the packet
-//! has DATA, and the sender's advertisement of its send buffer. [`Policy`] has a variant for each queue:
+//! A [`Queue`] takes packets and returns them in its own order. It reads only a packet's [`View`]. The view has the packet's
+//! flow, the sender's advertisement of its send buffer, and whether the packet counts as data. [`Policy`] has a variant for each
+//! queue:
 //! - FIFO, SFQ and fq_codel as in Linux.
 //! - The classes of the 2016 send-buffer project.
 //! - [`Served`], which remembers the past service of each flow. It can prefer flows that have little left to send.
 //!
 //! [`Pace`] is the rate of the link, or of a token bucket before it. Nothing here sends packets or reads a clock. Advertisements
-//! are not trusted: each affects only its own flow, within bounds that [`Served`] documents. Every queue and table has a limit.
-//! Begin at [`Policy::queue`].
+//! are not trusted: each advertisement affects only its own flow, within bounds that [`Served`] documents. Every queue and table
+//! has a limit. Begin at [`Policy::queue`].
 
 #![forbid(unsafe_code)]
 

@@ -27,7 +27,7 @@ impl Pace {
         self.level_at().max(now)
     }
 
-    /// Returns the time at which the bucket has no debt. Tokens in the bucket move this time into the past.
+    /// Returns the time at which the bucket has no debt. If the bucket has tokens, this time lies in the past.
     fn level_at(&self) -> Time {
         Time::ZERO + self.full_at.since(Time::ZERO + self.credit)
     }

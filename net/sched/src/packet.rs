@@ -45,7 +45,7 @@ pub struct View {
     /// True if the packet waits, and is dropped, in the same way as packets with data. This applies to an SCTP packet in three cases:
     ///
     /// - It has user data, or a HEARTBEAT.
-    /// - It is sealed, and is long enough for user data or a HEARTBEAT, or begins with an advertisement.
+    /// - It is sealed, and it either begins with an advertisement or is long enough for user data or a HEARTBEAT.
     /// - It has more chunks than a router reads.
     ///
     /// All other SCTP packets only control an association: for example, they set it up, acknowledge data, or end it.

@@ -57,7 +57,7 @@ pub struct Counters {
     pub sent: u64,
     /// Packets dropped.
     pub dropped: u64,
-    /// Dropped packets without DATA.
+    /// Dropped packets that do not count as data.
     pub dropped_control: u64,
     /// Packets marked with ECN instead of being dropped.
     pub marked: u64,

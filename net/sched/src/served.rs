@@ -5,14 +5,16 @@
 //! only a bounded credit. Packets without DATA have a separate queue, which is served first up to a rate. An association can
 //! therefore be set up over a full link.
 //!
-//! [`Finish`] gives most of the link to the flow with the least left to send. This is the advertised backlog of its sender plus
-//! its backlog here.
-//! - Served bytes are subtracted, so an advertisement in every eighth packet is as good as one in each.
-//! - The longer a flow has had data left, the less this data counts, down to a half. Otherwise the flow with the most data would
-//!   wait behind newcomers for ever.
+//! [`Finish`] gives most of the link to the flow with the least data left. The data left is the advertised backlog of the flow's
+//! sender plus the flow's backlog in this queue.
+//! - Served bytes are subtracted from the data left. An advertisement in every eighth packet is therefore as good as one in every
+//!   packet.
+//! - The longer a flow has had data left, the less this data counts, down to half of its bytes. Otherwise the flow with the most
+//!   data would wait behind newcomers for ever.
 //! - When the queue is full, the flow with the most waiting bytes loses its last packet.
-//! - Advertisements are audited. A flow that was served much more than it ever claimed is ordered by its past service. A flow
-//!   that claims much is not preferred. The rest of the link stays fair. A false advertisement therefore gains nothing over none.
+//! - Advertisements are audited. If a flow was served much more than its largest recent claim, the flow is ordered by its past
+//!   service. A flow that claims much is not preferred. The rest of the link stays fair. A false advertisement therefore gains
+//!   nothing compared with no advertisement.
 //!
 //! Weights do not exist: no claim enlarges a flow's fair part. Each packet costs O(log flows). Begin at [`Served::new`].
 
@@ -34,14 +36,15 @@ const CREDIT: u64 = 65_536;
 const LITTLE_CREDIT: u64 = 1514;
 /// Lifetime of an advertisement.
 const CLAIM_LIFETIME: Duration = Duration::from_secs(1);
-/// Bytes that a flow may be served beyond its claims: room for some retransmissions.
+/// Bytes of service that the audit tolerates beyond `trust` times a flow's largest claim. The tolerance leaves room for some
+/// retransmissions.
 const TOLERANCE: f64 = 6000.0;
 /// Time after which an idle flow is forgotten.
 const MEMORY: Duration = Duration::from_secs(60);
 /// The whole of a share, in thousandths.
 const WHOLE: u32 = 1000;
 
-/// Limits, and the preferred flows.
+/// Limits on packets and flows, and the preference for some flows.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct ServedConfig {
     /// Limit on the packets with DATA of all flows together.
@@ -59,7 +62,7 @@ pub struct ServedConfig {
 }
 
 impl ServedConfig {
-    /// Returns settings with a preference. They have room for a file of 400 kB from each flow that has to wait.
+    /// Returns settings with a preference. The limit per flow has room for a waiting file of 400 kB.
     pub fn finishing(finish: Finish) -> ServedConfig {
         ServedConfig { packets: 2000, per_flow: 300, finish: Some(finish), ..ServedConfig::default() }
     }
@@ -86,7 +89,7 @@ pub struct Finish {
     pub share: u32,
     /// The rule for flows that end soon.
     pub favour: Favour,
-    /// Time in which past service decays to 1/e, about a third.
+    /// Time in which past service decays to 1/e (37 %) of its value.
     pub memory: Duration,
     /// Bytes subtracted from a flow's data left for each second since it became busy. At least half of the data left always
     /// counts.
@@ -101,8 +104,9 @@ pub enum Favour {
     /// The flow with the least data left by its advertisement, without an audit. This rule only shows the effect of false
     /// advertisements.
     LeastClaimed,
-    /// The flow with the least data left by its advertisement, with an audit. A flow served more than `trust` times its largest
-    /// claim is ordered by its past service, if that is greater. Flows with `cap` bytes left or more are not preferred.
+    /// The flow with the least data left by its advertisement, with an audit. The audit applies if a flow was served more than
+    /// `trust` times its largest recent claim, plus 6,000 bytes. If the flow's past service is greater than its data left, its
+    /// past service then orders it. Flows with `cap` bytes left or more are not preferred.
     Audited {
         /// Factor by which served bytes may exceed the largest claim.
         trust: f64,
@@ -167,7 +171,7 @@ pub struct Served<T> {
     control: Fifo<T>,
     control_pace: Pace,
     flows: Flows<T>,
-    /// Greatest number of served bytes with which the fair part has chosen a flow. New flows enter at this level.
+    /// Greatest count of served bytes that a flow had when the fair part chose it. New flows enter at this level.
     level: u64,
     /// Credit of the finish part, in thousandths of a packet.
     turn: u32,
@@ -225,14 +229,16 @@ impl<T> Served<T> {
         let state = self.flows.get(id);
         let waiting = state.bytes as u64;
         let (key, burden) = match self.config.finish {
-            // The flow served most may be about to end. If its last packets were dropped, they would arrive one timeout later.
+            // Past service does not count, because the flow served most may be about to end. If its last packets were dropped,
+            // they would arrive one timeout later.
             Some(finish) => (finish.key(now, state), waiting),
             None => (0, state.served + waiting),
         };
         self.flows.settle(now, id, key, burden);
     }
 
-    /// Drops the last packet of the flow with the most bytes served and waiting. With a preference, only waiting bytes count.
+    /// Drops the last packet of the flow with the most bytes served and waiting. If the settings have a preference, only waiting
+    /// bytes count.
     fn drop_one(&mut self, now: Time) {
         let Some(id) = self.flows.heaviest() else { return };
         let state = self.flows.get_mut(id);

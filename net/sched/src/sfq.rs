@@ -1,12 +1,12 @@
 //! Stochastic fair queueing, as in Linux (`tc qdisc add … sfq`).
 //!
 //! Flows are hashed into buckets. A bucket with packets has a slot, and slots take turns of one quantum. When the queue is full,
-//! the longest slot loses its last packet. If no slot has two packets, the slot whose turn is next loses its only one. If a
-//! packet's bucket needs a slot and none is free, the packet is dropped. At each interval of `perturb`, the hash changes and the
-//! waiting packets are sorted again.
+//! the slot with the most packets loses its last packet. If no slot has two packets, the slot whose turn is next loses its only
+//! packet. If a packet's bucket needs a slot and none is free, the packet is dropped. At each interval of `perturb`, the hash
+//! changes and the waiting packets are sorted again.
 //!
 //! Invariants: a slot in use has packets. Each length has a list of the slots with that length, and free slots are in the list of
-//! length 0. `longest` is the greatest length of a slot. Begin at [`Sfq::new`].
+//! length 0. `longest` is the greatest length of a slot, in packets. Begin at [`Sfq::new`].
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -35,9 +35,9 @@ pub struct SfqConfig {
 }
 
 impl Default for SfqConfig {
-    /// Returns the defaults of `tc`'s `sfq perturb 10` on Ethernet. Lengths leave out the Ethernet header. There is one slot more
-    /// than packets. If every slot in use has one packet, a newcomer still gets a slot, and a waiting packet is dropped. The
-    /// option `limit 127` would remove this slot.
+    /// Returns the defaults of `tc`'s `sfq perturb 10` on Ethernet. Lengths leave out the Ethernet header. The number of slots
+    /// exceeds the limit on packets by one. If every slot in use has one packet, a newcomer still gets a slot, and a waiting
+    /// packet is dropped. The option `limit 127` would remove the additional slot.
     fn default() -> Self {
         SfqConfig {
             packets: 127,
@@ -201,7 +201,8 @@ impl<T> Sfq<T> {
         }
     }
 
-    /// Drops the last packet of the longest slot. If no slot has two packets, the slot whose turn is next loses its only one.
+    /// Drops the last packet of the slot with the most packets. If no slot has two packets, the slot whose turn is next loses its
+    /// only packet.
     fn drop_one(&mut self) {
         let slot = match self.longest {
             0 => return,

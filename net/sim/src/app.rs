@@ -48,7 +48,7 @@ pub enum Accept {
 pub struct Outgoing {
     /// Stream of the message.
     pub stream: u16,
-    /// True if it may be delivered out of order.
+    /// True if the message may be delivered out of order.
     pub unordered: bool,
     /// User bytes of the message.
     pub bytes: Bytes,
@@ -123,7 +123,8 @@ pub struct Conversation {
 pub struct Progress {
     established: bool,
     next_read: Time,
-    /// Partial messages and their number of parts, by stream and by whether the message is unordered.
+    /// Partial messages, and the number of received parts of each. The key consists of the stream's number, and a flag that is
+    /// true for unordered messages.
     partial: BTreeMap<(u16, bool), (BytesMut, usize)>,
     shut: bool,
 }

@@ -1,4 +1,5 @@
-//! Script of a conversation between two programs over one connection. It consists of lengths, so it fits any transport.
+//! Script of a conversation between two programs over one connection. The script consists of numbers of bytes, so it fits any
+//! transport.
 //!
 //! Begin at [`Exchange::new`] or [`Exchange::upload`]. A driver calls [`Exchange::may_have_sent`] whenever a side has received
 //! data. The conversation ends when [`Exchange::is_over`] returns true.
@@ -61,8 +62,8 @@ impl Exchange {
         Exchange::new(vec![Step { client: bytes, server: 0 }])
     }
 
-    /// Returns the total of bytes that `side` may have handed over. `received` is the total that it has received from the other
-    /// side.
+    /// Returns the total of bytes that `side` may have handed over. `received` is the total that `side` has received from the
+    /// other side.
     pub fn may_have_sent(&self, side: Side, received: u64) -> u64 {
         let (mut own, mut others) = (0, 0);
         for step in &self.steps {

@@ -25,7 +25,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// Returns the world's time at which this host must be woken. Returns [`Time::NEVER`] if it is down or has no timer.
+    /// Returns the world's time at which this host must be woken. Returns [`Time::NEVER`] if the host is down or has no timer.
     pub(crate) fn next_timeout(&self) -> Time {
         let next = self.endpoint.next_timeout().min(self.app.next_wake());
         if !self.is_up || next == Time::NEVER {

@@ -6,7 +6,7 @@
 //!
 //! The model covers writes of a program that waits for room, and the windows of RFC 4960 with the kernel's minimum of four
 //! packets. It covers the burst limit, one fast retransmission for each chunk, T3 with Karn's rule, and delayed SACKs with gaps.
-//! It also covers the receiver's window less the data in flight.
+//! In the model, the sender subtracts the data in flight from the receiver's window.
 //!
 //! The model does **not** cover the handshake, several paths, heartbeats, and lost or late SACKs. It does not cover partial
 //! messages that the receiver keeps until they are complete, or the host's own queues.

@@ -1,5 +1,5 @@
 //! Key management for worlds. It has the messages of a real method (hello, answer, end), but its keys hide nothing. The cipher
-//! authenticates and counts records, and does not encrypt them.
+//! authenticates and counts records, and does not encrypt their text.
 //!
 //! The text of a record stays readable, so captures and tests see the chunks inside ([`crate::chunk_names`]). The cipher detects
 //! a record that was forged, changed, or sealed under another number. Begin at [`Keying::on_event`].
@@ -39,9 +39,9 @@ pub fn protection(required: bool) -> ProtectionConfig {
 #[derive(Debug, Default)]
 pub struct Keying {
     negotiations: BTreeMap<AssociationId, Negotiation>,
-    /// Limit on the records that keys created from now on may seal; 0 means the default.
+    /// Limit on the records that each key may seal, for keys created from now on; 0 means the default.
     pub records: u64,
-    /// Limit on the records that keys created from now on may fail to open; 0 means no limit.
+    /// Limit on the records that each key may fail to open, for keys created from now on; 0 means no limit.
     pub forgeries: u64,
     /// Number of refused messages.
     pub refused: usize,
@@ -147,7 +147,8 @@ impl Keying {
             let key = mixed(secret, &[direction]);
             Box::new(OpenCipher { key, records, forgeries, last: Cell::new(None) })
         };
-        // The role of the association's client names the key of a direction, regardless of the end that began this negotiation.
+        // The association's client always seals with the key of direction 0, and the server seals with the key of direction 1.
+        // The end that began this negotiation does not matter.
         let (ours, theirs) = match terms.role {
             KeyRole::Client => (0, 1),
             KeyRole::Server => (1, 0),
@@ -167,7 +168,7 @@ fn hello(epoch: u64, id: AssociationId) -> Bytes {
     hello.into()
 }
 
-/// A cipher whose tags any holder of the key can compute. It encrypts only the record number.
+/// A cipher whose tags are simple keyed hashes. It encrypts only the record number.
 #[derive(Debug)]
 struct OpenCipher {
     key: u64,

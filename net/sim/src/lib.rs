@@ -7,7 +7,7 @@
 //! Begin at [`World::new`], [`World::add_host`], [`World::add_link`], [`World::join`], then [`World::connect`] and
 //! [`World::run_for`] or [`World::run_until`]. Other modules support comparisons:
 //! - [`tcp`] is a model of TCP over the same links.
-//! - [`Exchange`] is a script of a conversation, for both transports.
+//! - [`Exchange`] is a script of a conversation, for SCTP and for TCP.
 //! - [`dumbbell`] sends thousands of flows through one bottleneck.
 //! - [`kernel`] is a model of the SCTP of Linux 4.6, for comparison with a dumbbell.
 

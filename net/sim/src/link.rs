@@ -1,4 +1,4 @@
-//! A link with two directions that have the same settings. Each is a direction of `netem`.
+//! A link with two directions of `netem`. Both directions have the same settings, except for cuts and the MTU.
 //!
 //! A link decides when and how often a packet arrives, and whether it is damaged. It never holds packets. Begin at
 //! [`Link::offer`].
@@ -21,7 +21,7 @@ pub enum Direction {
 struct DirectionState {
     direction: LinkDirection,
     cut: bool,
-    /// Length of the longest IP packet in this direction, if it differs from the link's setting, in bytes.
+    /// Length of the longest IP packet in this direction, in bytes; `None` means the link's setting.
     mtu: Option<usize>,
 }
 
@@ -69,7 +69,7 @@ impl Link {
         self.config.cut || self.directions[direction as usize].cut
     }
 
-    /// Returns the bytes that wait for the wire, including those on it.
+    /// Returns the bytes of the packets in the queue, including the packet on the wire.
     pub(crate) fn waiting(&mut self, now: Time, direction: Direction) -> usize {
         self.directions[direction as usize].direction.queue(now).1
     }

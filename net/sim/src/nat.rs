@@ -1,7 +1,7 @@
 //! NATs in front of hosts. A NAT shows a host's UDP packets under its own address and port, and forgets idle mappings.
 //!
-//! A mapping belongs to one inner and one outer address, as in Linux. Packets from other addresses find no mapping, and the NAT
-//! answers them with port unreachable. Begin at [`Nat::send`] and [`Nat::receive`].
+//! A mapping belongs to one inner and one outer address, as in Linux. Packets from other addresses find no mapping. If the
+//! setting `answers` is true, the NAT answers such packets with port unreachable. Begin at [`Nat::send`] and [`Nat::receive`].
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -11,7 +11,7 @@ use base::Time;
 
 use crate::world::ENCAPSULATION_PORT;
 
-/// Port below the first one that a NAT assigns if the host's own port is taken.
+/// Port before the first port that a NAT assigns in place of the host's port.
 const FIRST_PORT: u16 = 20_000;
 
 /// Settings of a NAT.
@@ -19,11 +19,11 @@ const FIRST_PORT: u16 = 20_000;
 pub struct NatConfig {
     /// Lifetime of an idle mapping.
     pub memory: Duration,
-    /// True if incoming packets also keep a mapping alive, as in Linux. RFC 4787 section 4.3 requires this only of outgoing
-    /// packets.
+    /// True if incoming packets also keep a mapping alive, as in Linux. RFC 4787 section 4.3 requires only that outgoing packets
+    /// keep a mapping alive.
     pub keeps_by_inbound: bool,
-    /// True if a mapping gets the host's port while that is free (RFC 4787 section 4.2.1). Otherwise each new mapping gets
-    /// another port.
+    /// True if a new mapping gets the host's port whenever this port is free (RFC 4787 section 4.2.1). Otherwise each new mapping
+    /// gets another port.
     pub preserves_ports: bool,
     /// True if the NAT answers packets without a mapping with ICMP port unreachable.
     pub answers: bool,
@@ -90,8 +90,8 @@ impl Nat {
         })
     }
 
-    /// Reports whether a packet from outside that goes no further is answered. The packet was sent to an inner address, or to the
-    /// NAT's own.
+    /// Reports whether a packet that cannot be forwarded is answered with ICMP. `to_inner` is true if the packet was sent to an
+    /// inner address, and false if it was sent to the NAT's own address.
     pub(crate) fn answers(&self, to_inner: bool) -> bool {
         if to_inner { self.config.has_strangers } else { self.config.answers }
     }

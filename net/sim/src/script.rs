@@ -22,8 +22,8 @@ pub fn packet(source_port: u16, destination_port: u16, tag: u32, chunks: &[Chunk
     bytes
 }
 
-/// Returns a packet as it was before the keys of worlds, which hide nothing, sealed it. Its checksum is zero. Returns any other
-/// packet unchanged.
+/// Returns a sealed packet as it was before sealing. A world's keys hide nothing, so no key is necessary. The checksum of the
+/// result is zero. Returns any other packet unchanged.
 pub fn opened(packet: &[u8]) -> Cow<'_, [u8]> {
     let parsed = Packet::parse(packet, ChecksumMode::Ignore);
     let Ok(parsed) = parsed else { return Cow::Borrowed(packet) };

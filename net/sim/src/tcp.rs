@@ -1,8 +1,8 @@
 //! Model of TCP in virtual time. Our transports are compared with it where real time would take days.
 //!
-//! The model has two kinds of sender: NewReno without SACK, and SACK with RACK and TLP. The papers compare with the first
-//! (FreeBSD 4.10), and Linux has the second. Each kind has the window of Reno or of CUBIC. A sender cuts a stream, of which only
-//! the length matters, into segments. The segments pass two directions of `netem`.
+//! The model has two kinds of sender: NewReno without SACK, and SACK with RACK and TLP. FreeBSD 4.10 has the first kind. The
+//! papers (`docs/papers.md`) compare with FreeBSD. Linux has the second kind. Each kind has the window of Reno or of CUBIC. A
+//! sender cuts a stream, of which only the length matters, into segments. The segments pass two directions of `netem`.
 //!
 //! The model covers:
 //! - The handshake, slow start, congestion avoidance, fast retransmit, partial acknowledgements, and limited transmit.

@@ -259,8 +259,8 @@ impl World {
         self.directions.insert((other, one), (link, Direction::Backward));
     }
 
-    /// Adds a NAT at the far end of these inner addresses' links. It shows them as `outer`, and carries only UDP. Hosts outside
-    /// cannot reach an inner address directly.
+    /// Adds a NAT at the far end of these inner addresses' links. The NAT shows these addresses as `outer`, and carries only UDP.
+    /// Hosts outside cannot reach an inner address directly.
     pub fn add_nat(&mut self, config: NatConfig, outer: &str, inner: &[&str]) -> NatId {
         let (id, parsed) = (NatId(self.nats.len()), |a: &str| a.parse::<IpAddr>().expect("an IP address"));
         let outer = parsed(outer);
@@ -270,7 +270,7 @@ impl World {
         id
     }
 
-    /// Sets the filter, which sees every packet that is sent and decides its fate. It replaces the previous filter.
+    /// Sets the filter, which sees every packet that is sent and decides its fate. The new filter replaces the previous one.
     pub fn set_filter(&mut self, filter: impl FnMut(&Record) -> Fate + 'static) {
         self.filter = Some(Box::new(filter));
     }
@@ -563,7 +563,7 @@ impl World {
         }
     }
 
-    /// Reports to a host's engine the bytes that wait for the link of the train that has just left.
+    /// Reports the length of a link's queue to a host's engine. The link is the one on which the host has just sent the train.
     fn tell_queue(&mut self, host: HostId, route: Route, train: &[u8]) {
         if let Some(&(link, direction)) = self.directions.get(&(route.local, route.remote)) {
             let bytes = self.links[link.0].waiting(self.now, direction);

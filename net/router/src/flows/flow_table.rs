@@ -1,12 +1,13 @@
-//! Table of SCTP flows: the traffic of each, its sender's advertisement, and the limit on its rate.
+//! Table of SCTP flows. It contains each flow's traffic, its sender's advertisement, and the limit on its rate.
 //!
 //! The sender's advertisements and the receiver's SACKs determine the limit:
-//! - application: at least half of the advertisements report that no data waits.
-//! - receiver: data waits, and the receiver's window is closed for most of the time. A window is closed if it has no room for a
-//!   chunk beyond the data in flight. The data in flight is estimated from the TSNs that pass here.
-//! - network: data waits, and the window is open.
+//! - application: at least half of the advertisements since the previous row report that no data waits.
+//! - receiver: data waits, and the receiver's window was closed for more than half of the time since the previous row. A window
+//!   is closed if it has no room for a chunk beyond the data in flight. The data in flight is estimated from the TSNs that pass
+//!   here.
+//! - network: data waits, and the receiver is not the limit.
 //! - network or receiver: data waits, but the SACKs are encrypted and cannot be read.
-//! - unknown: the sender has not advertised recently.
+//! - unknown: the sender has not advertised in the last ten seconds.
 //!
 //! Begin at [`FlowTable::note`] and [`FlowTable::tick`].
 
@@ -24,7 +25,8 @@ use wire::{ChecksumMode, ChunkType, Packet};
 const FLOWS_MAX: usize = 65_536;
 /// Time after which an idle flow is forgotten.
 const MEMORY: Duration = Duration::from_secs(30);
-/// Lifetime of an advertisement. Some forms are sent every five seconds.
+/// Lifetime of an advertisement. The lifetime exceeds five seconds, the default interval at which senders repeat some forms of
+/// advertisement.
 const WORD_LIFETIME: Duration = Duration::from_secs(10);
 /// Limit on the chunks that are read from a packet.
 const CHUNKS_READ: usize = 64;
@@ -52,7 +54,7 @@ pub struct FlowRow {
     pub packets: u64,
     /// Advertised occupancy of the sender's buffer, in percent.
     pub occupancy: Option<u8>,
-    /// Advertised bytes that wait in the sender's buffer, if the advertisement has them.
+    /// Advertised bytes that wait in the sender's buffer, if the advertisement has this field.
     pub backlog: Option<u32>,
     /// Limit on the flow's rate.
     pub verdict: LimitedBy,
@@ -78,12 +80,13 @@ struct Track {
     is_sealed: bool,
 }
 
-/// State of the receiver's window. The times count from the last report, or from the first SACK if that came later.
+/// State of the receiver's window. The times count from the last report, or from the first SACK if the SACK came later.
 #[derive(Clone, Copy, Debug)]
 struct Room {
     /// Time of the last report, or of the first SACK.
     since: Time,
-    /// True if the last SACK left no room for another chunk. A receiver with a full buffer may send no further SACK.
+    /// True if the last SACK left no room for another chunk. The value stays true until the next SACK, because a receiver with a
+    /// full buffer may send none.
     is_closed: bool,
     /// Time with a closed window, up to `counted_until`.
     closed_for: Duration,
@@ -132,7 +135,8 @@ impl FlowTable {
         Some(self.flows.entry(flow).or_default())
     }
 
-    /// Reads the chunks. DATA gives the highest TSN of this flow, and SACK gives the window for the opposite flow.
+    /// Reads the chunks. A DATA chunk gives the highest TSN of this flow. A SACK gives the receiver's window for the opposite
+    /// flow.
     fn read_chunks(&mut self, now: Time, flow: Flow, packet: &[u8]) {
         let Ok(packet) = Packet::parse(packet, ChecksumMode::Ignore) else { return };
         let back = Flow { from: flow.to, to: flow.from, from_port: flow.to_port, to_port: flow.from_port };
@@ -164,7 +168,8 @@ impl FlowTable {
         }
     }
 
-    /// Returns a row for each flow since the last call, the fastest first. Forgets flows that were idle for [`MEMORY`].
+    /// Returns a row for each flow, the fastest first. A row covers the time since the last call. Forgets flows that were idle
+    /// for [`MEMORY`].
     pub(super) fn tick(&mut self, now: Time) -> Vec<FlowRow> {
         self.flows.retain(|_, track| now.since(track.seen_at) < MEMORY);
         let passed = self.ticked_at.replace(now).map_or(Duration::ZERO, |at| now.since(at)).as_secs_f64();
@@ -236,14 +241,14 @@ impl Room {
         Room { since: now, is_closed, counted_until: now, closed_for: Duration::ZERO }
     }
 
-    /// Returns the same state with the time until `now` counted.
+    /// Returns the state with `closed_for` counted up to `now`.
     fn until(self, now: Time) -> Room {
         let last = if self.is_closed { now.since(self.counted_until) } else { Duration::ZERO };
         Room { counted_until: now, closed_for: self.closed_for + last, ..self }
     }
 
-    /// Reports whether the window was closed for more than half of the time. A count of SACKs would mislead: a program that
-    /// rarely reads, but then much, opens the window briefly. Most SACKs belong to these short times.
+    /// Reports whether the window was closed for more than half of the time. A count of SACKs would mislead. If a program reads
+    /// rarely, but much at once, the window is open only briefly, and most SACKs leave during these brief times.
     fn is_mostly_closed(self, now: Time) -> bool {
         let closed_for = self.until(now).closed_for;
         closed_for > Duration::ZERO && closed_for * 2 > now.since(self.since)

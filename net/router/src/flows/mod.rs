@@ -1,4 +1,4 @@
-//! `sctpify-router flows`: SCTP flows on some interfaces, with their senders' advertisements and the limits on their rates.
+//! `sctpify-router flows`: SCTP flows on the given interfaces, with their senders' advertisements and the limits on their rates.
 //!
 //! The command only captures packets, so it can run next to `sctpify-router run` or a router in the kernel. Begin at [`run`];
 //! [`flow_table`] keeps the flows.
@@ -27,7 +27,7 @@ use flow_table::FlowTable;
 pub use flow_table::FlowRow;
 pub(crate) use table::metrics;
 
-/// Limit on the receive calls for one interface before the next interface's turn.
+/// Limit on the receive calls for one interface before the command reads the next interface.
 const RECEIVES_PER_TURN: usize = 8;
 
 /// Flows of the last report, which the page reads.
@@ -63,7 +63,8 @@ pub(crate) fn run(args: &FlowsArgs, json: bool, out: &mut dyn Write) -> Result<(
     Ok(())
 }
 
-/// Sleeps until `due`, or until a frame arrives on one of the first two interfaces. The other interfaces cannot end the sleep.
+/// Sleeps until `due`, or until a frame arrives on one of the first two interfaces. Frames on the other interfaces do not end the
+/// sleep.
 fn wait(sleep: &mut PreciseSleep, sockets: &[FrameSocket], due: Time) -> Result<(), RouterError> {
     match sockets {
         [only] => sleep.until(due, [only.as_fd()]).map(|_| ())?,

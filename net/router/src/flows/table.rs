@@ -16,7 +16,8 @@ pub(super) fn json(rows: &[FlowRow]) -> serde_json::Value {
     serde_json::json!({"schema": 1, "flows": rows})
 }
 
-/// Returns the requested part of the flows, and the number of all flows by limit.
+/// Returns the requested part of the flows. The result also has the number of flows with each [`LimitedBy`], counted over all
+/// flows.
 ///
 /// # Errors
 /// When the position after which the part begins is invalid. The error states the accepted form.

@@ -1,4 +1,4 @@
-//! One direction of `sctpify-router run`: receives frames, queues their packets, and sends these at the link's rate.
+//! One direction of `sctpify-router run`: receives frames, queues their packets, and sends the packets at the link's rate.
 
 use base::{Ecn, Time};
 use bridge::packet::Layout;
@@ -10,7 +10,7 @@ use crate::args::RunArgs;
 use crate::look::Look;
 use crate::run::report::DirectionReport;
 
-/// Divisor of the rate that gives the burst. After a pause, the bytes of 1/500 s (2 ms) may leave in one burst.
+/// Divisor of the rate in bytes per second. The quotient is the burst: the bytes that the rate allows in 1/500 s (2 ms).
 const BURST_PER_SECOND: u64 = 500;
 /// Least burst in bytes: two packets.
 const BURST_MIN: u64 = 2 * 1514;

@@ -108,7 +108,7 @@ impl Running {
         Ok(())
     }
 
-    /// Receives frames of interface `n`. Returns whether more may wait.
+    /// Receives frames of interface `n`. Returns whether more frames may wait.
     fn take(&mut self, n: usize) -> Result<bool, RouterError> {
         let direction = &mut self.directions[n];
         for _ in 0..RECEIVES_PER_TURN {

@@ -74,7 +74,7 @@ fn count(class: &mut Counted, words: &[&str]) {
     }
 }
 
-/// Returns the counters of the eleven classes. Drops and backlog of hashed leaves are added to their class.
+/// Returns the counters of the eleven classes. The counters of a class include the drops and the backlog of its hashed leaves.
 pub(crate) fn of(found: &Found) -> BTreeMap<u32, Counted> {
     let all = parse(&found.classes);
     let whole = |minor: u32| {

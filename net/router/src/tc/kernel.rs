@@ -35,7 +35,7 @@ fn tc(words: &[&str], lines: &[String]) -> Result<String, RouterError> {
         .spawn()
         .map_err(no_tc)?;
     if let Some(mut stdin) = child.stdin.take() {
-        // If `tc` stops reading, its error message states the reason.
+        // A write error is ignored: if `tc` stops reading, its own error message states the reason.
         let _ = stdin.write_all((lines.join("\n") + "\n").as_bytes());
     }
     let output = child.wait_with_output().map_err(no_tc)?;
@@ -58,8 +58,8 @@ fn json(words: &[&str]) -> Result<Value, RouterError> {
     })
 }
 
-/// Returns the leaves to use. For [`Leaves::Auto`], they are of a kind that this kernel supports. SFQ is tried in a separate
-/// network namespace, which ends with the process.
+/// Returns the kind of leaves to use. For [`Leaves::Auto`], it is a kind that this kernel supports. A child process tests SFQ in
+/// a separate network namespace, which ends with that process.
 pub(crate) fn resolve(leaves: Leaves) -> Result<Leaves, RouterError> {
     if leaves != Leaves::Auto {
         return Ok(leaves);
@@ -104,7 +104,7 @@ pub(crate) fn make(plan: &Plan) -> Result<(), RouterError> {
     }
     let outcome = tc(&["-batch", "-"], &plan.commands());
     if outcome.is_err() {
-        // The first error is reported. The removal may fail, because the root may not exist.
+        // Only the first error is reported. An error of the removal is ignored, because the root may not exist.
         let _ = tc(&["-batch", "-"], &[removal(interface)]);
     }
     outcome.map(|_| ())

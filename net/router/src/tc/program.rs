@@ -1,8 +1,8 @@
 //! Classifiers as programs of classic BPF, in the form of `tc filter … bpf bytecode`.
 //!
-//! Loads are relative to the network header, so VLAN tags before it do no harm. The programs find the SCTP header in IPv4 with
-//! any options, in IPv6 without extension headers, and in UDP over either. In later fragments they find none. A program returns a
-//! class; 0 means no match.
+//! Loads are relative to the network header, so VLAN tags before this header change no offset. The programs find the SCTP header
+//! in IPv4 with any options, in IPv6 without extension headers, and in UDP over IPv4 or IPv6. They find no SCTP header in later
+//! fragments. A program returns a class; 0 means no match.
 
 use crate::args::Flags;
 
@@ -40,11 +40,12 @@ const RET_A: u16 = 22;
 const TAX: u16 = 7;
 const TXA: u16 = 135;
 
-/// Returns instructions that load the offset of the SCTP header, relative to the network header, into X. Without an SCTP header,
-/// they jump over `otherwise` further instructions behind their own end.
+/// Returns instructions that load the offset of the SCTP header, relative to the network header, into X. If the packet has no
+/// SCTP header, the program continues `otherwise` instructions behind the end of these instructions.
 fn find_sctp(udp_port: u16, otherwise: u8) -> Vec<Instruction> {
     let port = u32::from(udp_port);
-    // Jump distance from instruction `n` to `otherwise` instructions behind the 20 of this list.
+    // Jump distance from instruction `n` to the target without an SCTP header. The target is `otherwise` instructions behind this
+    // list of 20 instructions.
     let no = |n: u8| 20 - n - 1 + otherwise;
     vec![
         (LD_B_ABS, 0, 0, NET),
@@ -170,7 +171,7 @@ mod tests {
                 LD_H_IND => half(k.wrapping_add(x)),
                 _ => Some(a),
             };
-            // A load beyond the end ends the program with 0.
+            // A load beyond the packet's end stops the program, which then returns 0.
             let Some(loaded) = load else { return 0 };
             a = loaded;
             let is_true = match code {

@@ -40,7 +40,7 @@ fn occupancy(minor: u32) -> String {
     }
 }
 
-/// Returns a row for each class. Rates count from the previous counters in `last`, over the time in `last`.
+/// Returns a row for each class. A rate is the difference from the previous counters in `last`, divided by the time in `last`.
 pub(crate) fn rows(
     now: &BTreeMap<u32, Counted>,
     last: Option<(&BTreeMap<u32, Counted>, Duration)>,

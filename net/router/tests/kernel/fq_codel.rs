@@ -23,7 +23,7 @@ const WIDE: FqCodelConfig = FqCodelConfig {
 };
 /// The settings of [`WIDE`] as words of `tc`, without the packet limit.
 const LEAF: &str = "fq_codel quantum 1512 flows 65536 target 60s interval 60s";
-/// Limit on attempts. Once in a thousand attempts, two flows share a queue of the kernel, and the order differs.
+/// Limit on attempts. In about one of 1,000 attempts, two flows share a queue in the kernel, so the order differs.
 const TRIES: usize = 3;
 
 /// Asserts that both queues return the same packets of a trace in the same order, and thus drop the same packets.
@@ -69,9 +69,10 @@ fn hit(trace: &[Offer], came: &[Came]) -> Hit {
     [dropped.collect(), came.iter().filter(|it| it.is_marked).map(|it| it.id).collect()]
 }
 
-/// Compares drops and marks under a backlog of several seconds. Our queue is asked for a packet whenever the kernel returned one.
-/// The kernel read its clock shortly before it set a packet's timestamp. The first timestamp has this error too, and all other
-/// times are relative to it. A drop or mark of the previous or next packet of the same flow therefore counts as equal.
+/// Compares drops and marks under a backlog of several seconds. The test dequeues a packet from our queue at each time at which
+/// the kernel returned one. These times have a small error, because the kernel read its clock shortly before it set a packet's
+/// timestamp. The first timestamp, to which all other times are relative, has this error too. A drop or mark of the previous or
+/// next packet of the same flow therefore counts as equal.
 fn drops_and_marks_come_when_the_kernels_do(kernel: &Kernel) {
     const RATE: u64 = 2_000_000;
     let ecn = [Ecn::NotEct, Ecn::Ect0];

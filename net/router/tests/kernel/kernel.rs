@@ -1,4 +1,5 @@
-//! Queueing disciplines of the Linux kernel in a guest. An HTB class is their gate, which is shut while packets are offered.
+//! Queueing disciplines of the Linux kernel in a guest. An HTB class serves as a gate: it holds packets back while the test
+//! offers a trace.
 
 use std::io::Write;
 use std::process::Stdio;
@@ -10,9 +11,9 @@ use crate::trace::{Came, Offer};
 
 /// Limit on one trace, in seconds.
 const LIMIT_S: u64 = 60;
-/// Rate in bit/s at which waiting packets leave, where only their order matters.
+/// Rate in bit/s at which waiting packets leave, for tests that compare only their order.
 const FAST: u64 = 1_000_000_000;
-/// Limit on attempts. A guest that was delayed may open its gate too early.
+/// Limit on attempts. If the guest is delayed, its gate may open before all packets are offered.
 const TRIES: usize = 3;
 
 /// A guest with the kernel's queueing disciplines.

@@ -1,6 +1,6 @@
-//! Compares the queues of `sched` with those of the Linux kernel, which runs in a guest (`tests/kernel-sctp`). Both get the same
-//! packets, and must return the same packets in the same order. Where chance plays a part (hashes, the guest's clock), the tests
-//! compare shares.
+//! Compares the queues of `sched` with the queues of the Linux kernel, which runs in a guest (`tests/kernel-sctp`). Our queue and
+//! the kernel's queue get the same packets. They must return the same packets in the same order. Where chance plays a part
+//! (hashes, the guest's clock), the tests compare shares.
 //!
 //! Begin with [`kernel::Kernel`], which runs the kernel's queues, and [`trace`], which runs ours.
 
@@ -13,8 +13,8 @@ mod trace;
 
 use trace::Offer;
 
-/// Returns one packet for each of `flows` + 1 flows. A packet takes a whole turn, so each bucket sends one packet in the first
-/// round.
+/// Returns one packet for each of `flows` + 1 flows. A packet has the length of a quantum, so each bucket sends one packet in the
+/// first round.
 fn one_of_each(flows: u32) -> Vec<Offer> {
     (0..=flows).map(|flow| Offer::new(flow, 1512)).collect()
 }

@@ -12,7 +12,7 @@ use crate::{assert_scattered, one_of_each};
 /// Settings with which a dozen flows almost never share a bucket.
 const WIDE: SfqConfig =
     SfqConfig { packets: 1000, depth: 127, slots: 128, buckets: 65_536, quantum: 1512, perturb: None };
-/// Limit on attempts. Once in a thousand attempts, two flows share a bucket of the kernel, and the order differs.
+/// Limit on attempts. In about one of 1,000 attempts, two flows share a bucket in the kernel, so the order differs.
 const TRIES: usize = 3;
 
 fn ours(config: SfqConfig, trace: &[Offer]) -> Vec<u32> {

@@ -69,7 +69,7 @@ pub(crate) fn fill(queue: &mut impl Queue<u32>, trace: &[Offer], at: Time) -> Ve
 pub(crate) fn mixed(packets: usize, flows: u32, seed: u64) -> Vec<Offer> {
     const LENGTHS: [usize; 4] = [104, 200, 800, 1512];
     let mut dice = fastrand::Rng::with_seed(seed);
-    // A long first packet shuts the gate for the others.
+    // The long first packet shuts the kernel's gate, so the other packets wait.
     let mut trace = vec![Offer::new(flows, 1512)];
     while trace.len() < packets {
         let flow = dice.u32(0..flows).max(dice.u32(0..flows));

@@ -26,7 +26,8 @@ pub(crate) struct Ends {
 }
 
 impl Ends {
-    /// Starts daemons on both hosts. Programs advertise in this `form`, over these carriers, with this setting `encryption`.
+    /// Starts daemons on both hosts. The daemons advertise in this `form`, use these carriers, and have this setting
+    /// `encryption`.
     pub(crate) fn new(
         lab: Lab,
         [alpha, beta]: [Host; 2],
@@ -83,7 +84,7 @@ impl Ends {
         tap
     }
 
-    /// Ends the capture, and returns the number of packets of each class, from their first chunk.
+    /// Ends the capture, and returns the number of packets of each class. A packet's first chunk determines its class.
     pub(crate) fn captured(&self, tap: Process) -> BTreeMap<String, u64> {
         std::thread::sleep(Duration::from_millis(300));
         tap.signal(Signal::SIGINT).unwrap();

@@ -78,7 +78,7 @@ fn fills_the_link(world: &World, limit: &str) {
     let (verdicts, row) = verdicts(world, PORT);
     assert!(most(&verdicts, limit), "{verdicts:?} {row}");
     let rate = row["bit_s"].as_f64().unwrap();
-    // The rate counts packets on both interfaces. It includes packets that the queue drops later.
+    // The rate counts packets that arrive at the router. It includes packets that the router's queue drops later.
     assert!((8e6..14e6).contains(&rate) && row["backlog"].as_u64().unwrap() > 0, "{row}");
 }
 

@@ -1,5 +1,4 @@
-//! Tests of `sctpify-router tc` on a kernel with SFQ. A guest with this kernel routes between the two hosts
-//! (`tests/kernel-sctp`).
+//! Tests of `sctpify-router tc` on a kernel with SFQ. A guest with this kernel routes between two hosts (`tests/kernel-sctp`).
 
 use std::process::Output;
 
@@ -17,7 +16,8 @@ fn ends(guest: &Guest, carriers: &str) -> Ends {
     let lab = Lab::new().unwrap();
     let hosts: [Host; 2] =
         [("alpha", "peer"), ("beta", "peer2")].map(|(name, which)| lab.adopt(name, guest.namespace(which)));
-    // Bridges next to the guest also connect the hosts. No packet may bypass the guest on them.
+    // Bridges next to the guest also connect the hosts. Each host's interface to the other host's bridge is set down, so no
+    // packet bypasses the guest.
     for (host, other) in hosts.iter().zip(["eth1", "eth0"]) {
         host.ip(&["link", "set", other, "down"]).unwrap();
     }

@@ -1,4 +1,4 @@
-//! Tests of the pages of the router's commands, which a browser draws, and of their metrics for Prometheus.
+//! Tests of the router's web pages, as a browser draws them, and of the router's metrics for Prometheus.
 
 use std::time::Duration;
 

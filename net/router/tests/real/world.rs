@@ -1,5 +1,6 @@
-//! Two hosts with daemons, and a host between them on which the router runs. A sender's own queue sees whole trains (GSO), and
-//! would classify them by their first packet. A router sees each packet.
+//! Two hosts with daemons, and a host between them on which the router runs. The classes are on a router, because a sender's own
+//! queue sees whole trains (GSO). The sender's queue would classify a train by its first packet, whereas a router classifies each
+//! packet.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +17,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Builds a world in which the router's kernel forwards. Programs advertise in this `form`, over these carriers.
+    /// Builds a world in which the router's kernel forwards. The daemons advertise in this `form`, and use these carriers.
     pub(crate) fn routed(carriers: &str, form: &str) -> World {
         let (lab, [alpha, beta, middle]) = hosts();
         let first = lab.join(&alpha, &middle, 1, Offloads::Off).unwrap();
@@ -33,12 +34,13 @@ impl World {
         World { ends: Ends::new(lab, [alpha, beta], carriers, form, "try"), middle, link }
     }
 
-    /// Builds a world in which only a program of ours passes packets between the router's interfaces `left` and `right`.
+    /// Builds a world in which the router's kernel does not forward between its interfaces `left` and `right`. Packets pass only
+    /// if a program of this project forwards them.
     pub(crate) fn gap(carriers: &str, form: &str) -> World {
         World::gap_with(carriers, form, "try")
     }
 
-    /// Builds a world like [`World::gap`], without encryption, so programs on the path can read all chunks.
+    /// Builds a world like [`World::gap`], but without encryption. Programs on the path can then read all chunks.
     pub(crate) fn readable_gap(carriers: &str, form: &str) -> World {
         World::gap_with(carriers, form, "off")
     }

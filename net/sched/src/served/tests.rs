@@ -127,7 +127,8 @@ fn control_packets_go_first_up_to_their_rate_and_then_when_nothing_else_waits() 
     (100..120).for_each(|n| queue.enqueue(MS(0), control(n, n)));
     let order = drained(&mut queue);
     let leading = order.iter().take_while(|n| **n >= 100).count();
-    // The burst is 16 packets of 1,514 bytes. After 16 packets of 1,500 bytes some of it is left, so a 17th packet leaves.
+    // The burst is 16 packets of 1,514 bytes. After 16 packets of 1,500 bytes, some of the burst is left, so a 17th packet
+    // leaves.
     assert_eq!((leading, &order[17..20], order.len()), (17, &[0, 1, 2][..], 23));
 }
 
@@ -165,7 +166,7 @@ fn the_flow_with_least_left_precedes_all_but_the_fair_share() {
         finishing(Favour::Audited { trust: 4.0, cap: 2_000_000 }),
         [Some(900_000), Some(5_000), Some(30_000)],
     );
-    // The fair part sends the first packet, because a credit of 0.9 is less than one turn.
+    // The fair part sends the first packet, because the finish part's credit of 0.9 packets is less than one packet.
     assert_eq!(order, [1, 2, 2, 2, 2, 3, 3, 3, 3, 1, 1, 1]);
 }
 
@@ -178,7 +179,7 @@ fn a_flow_with_a_large_claim_is_not_preferred() {
     assert_eq!(order, [1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2, 3], "fair turns");
 }
 
-/// Returns the share of packets of a flow that always claims one byte, next to a flow that claims a million.
+/// Returns the share of packets of a flow that always claims one byte, next to a flow that always claims a million bytes.
 fn liars_share(favour: Favour) -> f64 {
     let mut queue = finishing(favour);
     let packet = |n: u32| says(data(n, n, 1500), claims(if n == 1 { 1 } else { 1_000_000 }));

@@ -50,7 +50,8 @@ impl Flow {
         }
     }
 
-    /// Returns the time at which the flow's own duration ends; `None` if it has none, or is not established.
+    /// Returns the time at which the flow's own duration ends; `None` if the flow has no such duration, or if its association is
+    /// not established.
     pub(super) fn own_end(&self) -> Option<Time> {
         match (self.plan.load, self.report.established) {
             (Load::Bulk { lasting, .. }, Some(at)) => Some(at + lasting),
@@ -58,7 +59,8 @@ impl Flow {
         }
     }
 
-    /// Hands over as much data as the send buffer accepts. Shuts the association down after the last byte.
+    /// Hands over as much data as the send buffer and the plan allow. Shuts the association down after the last byte of a file,
+    /// or after the duration of a bulk load.
     pub(super) fn write(&mut self, now: Time, endpoint: &mut Endpoint, buffer: usize) {
         let Some(id) = self.sender.filter(|_| self.report.established.is_some() && !self.is_shut) else {
             return;
@@ -104,8 +106,8 @@ impl Flow {
         Some(now + every)
     }
 
-    /// Hands over the current data in messages of one packet each, so the receiver need not keep parts. Returns whether all data
-    /// was accepted.
+    /// Hands over the current data in messages of one packet each, so the receiver need not keep parts of messages. Returns
+    /// whether all data was accepted.
     fn hand_over(&mut self, now: Time, endpoint: &mut Endpoint, id: AssociationId) -> bool {
         let size = endpoint.fragment_size(id).min(ZEROS.len());
         while self.left > 0 {

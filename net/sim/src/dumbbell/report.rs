@@ -12,7 +12,7 @@ pub struct DumbbellReport {
     pub flows: Vec<FlowReport>,
     /// Counters of the router.
     pub queue: Counters,
-    /// Packets of senders that carried an advertisement when they reached the router.
+    /// Senders' packets that contained an advertisement on arrival at the router.
     pub advertisements: u64,
     /// Packets of both directions.
     pub packets: u64,

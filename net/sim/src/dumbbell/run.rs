@@ -26,7 +26,7 @@ const RECEIVERS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 1, 0, 1));
 const PORT: u16 = 7;
 /// The first flow's port at the senders; each further flow has the next port.
 const FIRST_PORT: u16 = 1024;
-/// Limit on the flows: each takes a port of the senders' address.
+/// Limit on the flows: each flow takes a port of the senders' address.
 pub(super) const FLOWS_MAX: usize = (u16::MAX - FIRST_PORT) as usize;
 /// Length of an IPv4 header, in bytes.
 const IP_HEADER: usize = 20;
@@ -105,7 +105,7 @@ struct State<'a> {
 /// Runs a dumbbell until all senders' associations have ended, or until its limit ([`Dumbbell::limit`]).
 ///
 /// # Panics
-/// If there are more flows than one address has ports (64,511).
+/// If the plan has more than 64,511 flows, the number of ports for senders.
 pub fn run(plan: &Dumbbell) -> DumbbellReport {
     assert!(plan.flows.len() <= FLOWS_MAX, "more flows than ports");
     let mut state = State::new(plan);

@@ -23,7 +23,7 @@ pub(super) struct Sack {
 pub(super) struct Receiver {
     cumulative: u64,
     later: BTreeSet<u64>,
-    /// Bytes of new chunks since the last moment without a hole. The window shrinks by this number.
+    /// Bytes of the new chunks since the received TSNs last had no hole. The advertised window is smaller by this number.
     kept: usize,
     window: usize,
     /// Packets that are not acknowledged yet.

@@ -19,7 +19,7 @@ struct Chunk {
     is_gap_acknowledged: bool,
     /// Number of SACKs that reported later chunks while this one was missing.
     reports: u8,
-    /// True if reports have declared the chunk lost. This can happen only once.
+    /// True if reports have declared the chunk lost. Reports declare each chunk lost only once.
     was_reported_lost: bool,
     /// True if the chunk measures the round trip.
     is_timed: bool,

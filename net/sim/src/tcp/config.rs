@@ -64,9 +64,9 @@ pub enum RtoFloor {
 }
 
 impl TcpConfig {
-    /// Returns the settings of FreeBSD 4.10, with which the papers compare: NewReno without SACK and without limited transmit,
-    /// timestamps, and a minimum time-out of one second. The send buffer is 32 KiB, the default of a socket there. The first SYN
-    /// is sent again after three seconds.
+    /// Returns the settings of FreeBSD 4.10, with which the papers (`docs/papers.md`) compare: NewReno without SACK and without
+    /// limited transmit, timestamps, and a minimum time-out of one second. The send buffer is 32 KiB, the default of a FreeBSD
+    /// socket. The first SYN is sent again after three seconds.
     pub fn freebsd_4_10() -> TcpConfig {
         TcpConfig {
             mss: 1448,
@@ -106,8 +106,8 @@ impl TcpConfig {
     }
 
     /// Returns the settings of Linux if it is configured as in the papers' time: Reno, two segments at first, and a floor of one
-    /// second. SACK, RACK, tail-loss probe and timestamps are off. Limited transmit stays on, because Linux cannot turn it off. A
-    /// receiver's window starts at 64 KiB there, and the model leaves out its growth.
+    /// second. SACK, RACK, tail-loss probe and timestamps are off. Limited transmit stays on, because Linux cannot turn it off.
+    /// The receiver's window is 64 KiB, at which Linux starts. The model leaves out the growth of the window in Linux.
     pub fn linux_without_sack() -> TcpConfig {
         TcpConfig {
             mss: 1460,

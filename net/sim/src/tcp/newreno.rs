@@ -32,11 +32,11 @@ pub(super) struct NewReno {
     sent: u64,
     duplicates: u32,
     is_recovering: bool,
-    /// End of the data sent when a loss was last noticed. Duplicates below it show no new loss.
+    /// End of the data sent when a loss was last noticed. Duplicate acknowledgements below this end show no new loss.
     recover: u64,
     /// True if the first hole must be sent now, regardless of the window.
     mends: bool,
-    /// Current measurement: the end of its data in the stream, and its start.
+    /// Current measurement of a round trip: the end of the measured data in the stream, and the time at which this data was sent.
     measured: Option<(u64, Time)>,
     retransmit_at: Option<Time>,
 }
@@ -235,7 +235,8 @@ mod tests {
         ack(&mut s, 100, 0);
         assert_eq!(leave(&mut s, 100), [0]);
         assert_eq!((s.window.ssthresh, s.counters.recoveries), (4.0, 1));
-        // Seven segments have arrived beyond the hole, so the window is 4 + 7 segments. Three of these are new.
+        // Seven segments have arrived beyond the hole, so the window is 4 + 7 segments. Eight segments were already sent, so
+        // three new segments may leave.
         (0..4).for_each(|_| ack(&mut s, 100, 0));
         assert_eq!(leave(&mut s, 100), [8, 9, 10]);
         ack(&mut s, 200, 8);

@@ -14,11 +14,12 @@ use super::segment::{Piece, Range, SACK_BLOCKS_MAX, Segment};
 use super::sender::TcpCounters;
 use super::window::Window;
 
-/// Number of segments delivered beyond a hole after which the hole has no reordering window (RFC 8985 section 6.2 step 4).
+/// Number of segments delivered beyond a hole after which the hole has no reordering window, unless reordering was seen (RFC 8985
+/// section 6.2 step 4).
 const DUPLICATES: usize = 3;
-/// Linux's addition to a probe's wait of two round trips, for its timer's resolution.
+/// Linux's addition to a probe's wait of two round trips, because of the timer's resolution.
 const PROBE_MORE: Duration = Duration::from_millis(2);
-/// The same addition if only one segment is in flight, because the peer may delay the acknowledgement.
+/// Linux's addition to a probe's wait if only one segment is unacknowledged, because the peer may delay the acknowledgement.
 const PROBE_MORE_ALONE: Duration = Duration::from_millis(200);
 
 /// A sent segment that is not acknowledged yet.
@@ -67,7 +68,7 @@ struct Probe {
 #[derive(Clone, Copy, Debug, Default)]
 struct Delivered {
     segments: usize,
-    /// Round trip of the first of these segments that was sent only once.
+    /// Round trip of the first delivered segment that was never retransmitted.
     rtt: Option<Duration>,
 }
 
@@ -83,9 +84,9 @@ pub(super) struct Rack {
     next: u64,
     segments: VecDeque<Sent>,
     state: State,
-    /// Delivered segment that was sent last: its time and its end.
+    /// Delivered segment that was sent last: the time at which it was sent, and its end in the stream.
     newest: Option<(Time, u64)>,
-    /// Round trip of this segment.
+    /// Round trip of the segment in `newest`.
     rtt: Duration,
     min_rtt: Option<Duration>,
     highest: u64,
@@ -208,7 +209,7 @@ impl Rack {
         }
     }
 
-    /// Marks segments as lost that were overtaken for too long. Returns whether there were any.
+    /// Marks segments that were overtaken for too long as lost. Returns true if it marked any.
     fn find_losses(&mut self, now: Time) -> bool {
         self.reorder_at = None;
         let Some(newest) = self.newest else { return false };
@@ -379,7 +380,7 @@ impl Rack {
         };
         let more = if self.segments.len() == 1 { PROBE_MORE_ALONE } else { PROBE_MORE };
         let at = now + srtt * 2 + more;
-        // Linux has one timer for both. A probe that is not due before the time-out is not sent.
+        // Linux has one timer for the probe and for the time-out. A probe that is not due before the time-out is not sent.
         self.probe_at = self.retransmit_at.is_none_or(|timeout| at < timeout).then_some(at);
     }
 

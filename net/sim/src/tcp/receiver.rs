@@ -7,7 +7,7 @@ use base::Time;
 use super::config::{Recovery, TcpConfig};
 use super::segment::{Piece, Range, SACK_BLOCKS_MAX};
 
-/// Number of full segments after which an acknowledgement no longer waits (RFC 5681 section 4.2).
+/// Number of segments in order after which an acknowledgement no longer waits (RFC 5681 section 4.2).
 const SEGMENTS_PER_ACK: u32 = 2;
 
 #[derive(Clone, Debug)]

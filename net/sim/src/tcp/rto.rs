@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::config::{RtoFloor, TcpConfig};
 
-/// Longest time-out. Linux and BSD use one or two minutes.
+/// Longest time-out, as in BSD. Linux uses 120 s.
 const RTO_MAX: Duration = Duration::from_secs(64);
 
 /// Time-out estimator of one connection.

@@ -29,7 +29,7 @@ pub(super) struct Segment {
     pub(super) ack: Option<u64>,
     /// Ranges received beyond `ack`, the newest first.
     pub(super) sacks: [Option<Range>; SACK_BLOCKS_MAX],
-    /// True if the acknowledged data is a duplicate (RFC 2883).
+    /// True if a duplicate of received data caused this acknowledgement (RFC 2883).
     pub(super) is_of_duplicate: bool,
     /// Time at which this segment was sent.
     pub(super) at: Time,
@@ -39,8 +39,8 @@ pub(super) struct Segment {
 }
 
 impl Segment {
-    /// Returns the length of the IP packet in bytes. Each SACK block takes eight bytes. The option takes four more, including its
-    /// padding.
+    /// Returns the length of the IP packet in bytes. Each SACK block takes eight bytes. The SACK option takes four more bytes,
+    /// including its padding.
     pub(super) fn length(&self, header: usize) -> usize {
         let blocks = self.sacks.iter().flatten().count();
         let option = if blocks > 0 { 4 + 8 * blocks } else { 0 };

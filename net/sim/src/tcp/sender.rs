@@ -1,4 +1,4 @@
-//! Sending half, of either kind.
+//! Sending half of a connection, of either kind: NewReno or RACK.
 
 use base::Time;
 

@@ -52,8 +52,8 @@ impl Window {
         }
     }
 
-    /// Sets the threshold after a loss. As in BSD and Linux, it depends on the data that might have been in flight. The caller
-    /// sets the window.
+    /// Sets the threshold after a loss. As in BSD and Linux, the threshold depends on the data that the windows allowed in
+    /// flight, not on the data that was in flight. The caller sets the window.
     pub(super) fn reduce(&mut self) {
         let cwnd = self.cwnd.min(self.max);
         let threshold = match &mut self.cubic {
