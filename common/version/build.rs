@@ -23,7 +23,8 @@ fn commit() -> Option<String> {
 }
 
 fn git(words: &[&str]) -> Option<String> {
-    // The repository may belong to another user than the user who builds, often root. Git only reads it here.
+    // The repository may belong to a user other than the user who builds, who is often root. Without this option, git would refuse such a
+    // repository. Git only reads the repository here.
     let output =
         Command::new("git").args(["-c", "safe.directory=*"]).args(words).env("TZ", "UTC").output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?.trim().to_owned();

@@ -10,7 +10,7 @@ use clap_mangen::Man;
 
 /// File name extension of Markdown pages.
 const MARKDOWN: &str = ".md";
-/// Width of help in the reference, in columns.
+/// Width of the help text in the reference pages, in columns.
 const HELP_WIDTH: usize = 100;
 
 /// Commands for packagers. Each program includes them among its own commands.
@@ -45,7 +45,7 @@ pub enum DocsError {
     /// A file or the output cannot be written.
     #[error("cannot write to {to}: {error}")]
     Io {
-        /// The destination.
+        /// Path of the directory, or "standard output".
         to: String,
         /// The reason.
         error: io::Error,
@@ -55,14 +55,15 @@ pub enum DocsError {
     NoProgram {
         /// The requested name.
         name: String,
-        /// The known names.
+        /// Names of the programs that exist.
         known: String,
     },
 }
 
 impl Docs {
-    /// Executes the command for `programs`; the first program is the default for completions. `pages` holds additional pages as file names
-    /// and contents. Markdown pages (`.md`) belong to the reference, all other pages to the manual.
+    /// Executes the command for `programs`. Prints the completions of the first program unless the command names another program. `pages`
+    /// holds further pages, each as a file name and its contents. Pages whose names end in `.md` belong to the reference; all other pages
+    /// belong to the manual.
     ///
     /// # Errors
     /// If the output cannot be written, or no program has the requested name.
@@ -151,8 +152,8 @@ fn completions(shell: Shell, programs: &mut [Command], name: Option<&str>) -> Re
     Ok(if shell == Shell::Bash { with_one_name(&text, &names[found]) } else { text })
 }
 
-/// Makes the function names in a bash script consistent. If the name of a program contains a dash, clap_complete 4.6.11 spells its
-/// subcommands in two ways. Without this change, bash does not complete their options.
+/// Makes the function names in a bash script consistent. If the name of a program contains a dash, clap_complete 4.6.11 spells the function
+/// names of its subcommands in two ways. Bash then does not complete the options of these subcommands.
 fn with_one_name(text: &[u8], name: &str) -> Vec<u8> {
     let named = |separator: &str| format!("{}__subcmd__", name.replace('-', separator));
     String::from_utf8_lossy(text).replace(&named("__subcmd__"), &named("__")).into_bytes()

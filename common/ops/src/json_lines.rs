@@ -11,10 +11,11 @@ use serde_json::Value;
 pub const SCHEMA: u32 = 1;
 /// Limit on the length of a request, in bytes, including the line end.
 pub const MAX_REQUEST_BYTES: u64 = 64 << 10;
-/// Limit on the length of a request from a caller that may change the rules, in bytes, including the line end. A full table of rules
-/// fits.
+/// Limit on the length of a request from a caller that may change the rules, in bytes, including the line end. A request with a full table
+/// of rules fits into this limit.
 pub const MAX_ORDER_BYTES: u64 = 4 << 20;
-/// Limit on the length of a response, in bytes, including the line end. A status with the maximum number of connections fits.
+/// Limit on the length of a response, in bytes, including the line end. A status with the maximum number of connections fits into this
+/// limit.
 pub const MAX_RESPONSE_BYTES: u64 = 64 << 20;
 
 /// Reasons why a line was not read or written.
@@ -40,7 +41,7 @@ pub enum LineError {
         "the line has schema {found}, this program uses schema {SCHEMA}: use the same version of both programs"
     )]
     Schema {
-        /// The schema of the line; `null` if it has none.
+        /// Schema version in the line; `null` if the line has none.
         found: Value,
     },
 }
@@ -94,8 +95,8 @@ pub fn read_body<T: for<'a> Deserialize<'a>>(
     value.map(|v| serde_json::from_value(v).map_err(LineError::from)).transpose()
 }
 
-/// Reports whether the other end has closed the connection. Waits up to the stream's read timeout, or without limit if the stream has no
-/// timeout. Discards data that arrives.
+/// Reports whether the other end has closed the connection, or the connection has failed. Waits for data or for the end of the stream, up
+/// to the stream's read timeout. If the stream has no read timeout, the wait has no limit. Discards the data, up to 64 bytes.
 pub fn has_hung_up(mut stream: &UnixStream) -> bool {
     match stream.read(&mut [0; 64]) {
         Ok(length) => length == 0,

@@ -1,11 +1,11 @@
 //! Parts that all programs share for their operators: a web page, metrics, a control socket and documentation.
 //!
 //! - [`Page`] serves a page and metrics ([`MetricsText`]) on 127.0.0.1.
-//! - [`Part`] selects one part of a long list, which bounds the time of an answer.
+//! - [`Part`] selects one part of a long list. The length of a part is limited, so an answer takes limited time.
 //! - [`write_line`] and [`read_body`] carry requests and responses over a control socket, one JSON object per line.
 //! - [`Docs`] holds the commands that write a program's manual pages, reference pages and completions.
-//! - [`LimitedBy`] names the limit on a flow's sending rate.
-//! - [`name_servers`] reads the resolver's configuration.
+//! - [`LimitedBy`] names the cause that limits a flow's sending rate.
+//! - [`name_servers`] returns the name servers in the resolver's configuration.
 //!
 //! The crate does not depend on any program: each program supplies its own requests, pages and command line. Invariant: an answer takes
 //! bounded time and memory, whatever a client sends.

@@ -1,8 +1,8 @@
-//! Terms for the limit on a flow's sending rate. Routers and the daemon share them.
+//! Terms for the causes that limit a flow's sending rate. Routers and the daemon use the same terms.
 
 use serde::{Deserialize, Serialize};
 
-/// Limit on a flow's sending rate.
+/// Cause that limits a flow's sending rate.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LimitedBy {
@@ -12,7 +12,7 @@ pub enum LimitedBy {
     Network,
     /// The receiver, which accepts no more data.
     Receiver,
-    /// The path or the receiver. The receiver's window is encrypted, so these cases look the same.
+    /// The path or the receiver. The receiver's window is encrypted, so an observer cannot distinguish these two causes.
     NetworkOrReceiver,
     /// Unknown.
     Unknown,

@@ -1,8 +1,9 @@
 //! Divides long lists into parts, which a request selects by a search text, a start and a length.
 //!
-//! A program does little else while it lists entries. Therefore, a part examines no more than [`LOOKED_AT_MAX`] entries, and the answer
-//! contains the start of the next part. A whole list is assembled from pieces ([`Part::piece`]). Texts longer than [`TEXT_MAX`] bytes are
-//! truncated in parts, but not in pieces, because they may come from the network. Begin with [`Part::take`].
+//! A program does little else while it lists entries. Therefore, no more than [`LOOKED_AT_MAX`] entries are examined for one part, and the
+//! answer contains the position at which the next part begins. The caller assembles a whole list from pieces ([`Part::piece`]). Texts may
+//! come from the network. Texts longer than [`TEXT_MAX`] bytes are therefore truncated in parts, but not in the pieces of a whole list.
+//! Begin with [`Part::take`].
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +13,7 @@ use crate::page::PageRequest;
 pub const LISTED_MAX: usize = 100_000;
 /// Limit on the entries examined for one part of a list.
 pub const LOOKED_AT_MAX: usize = 5000;
-/// Number of rows in a piece of a whole list. Other work waits while a piece is gathered.
+/// Approximate number of rows in a piece of a whole list. The program's other work waits while a piece is collected, so pieces are short.
 const PIECE_ROWS: usize = 250;
 /// Limit on the length of a text in a part, in bytes; longer texts are truncated.
 const TEXT_MAX: usize = 256;
@@ -26,7 +27,8 @@ pub struct Part {
     /// Position after which the part begins: [`ListPage::next`] of an earlier part.
     #[serde(default)]
     pub after: Option<String>,
-    /// Approximate number of rows; `None` requests the whole list. The search examines up to [`LOOKED_AT_MAX`] entries.
+    /// Approximate number of rows; `None` requests the whole list. The search examines up to [`LOOKED_AT_MAX`] entries, so it can return
+    /// fewer rows.
     #[serde(default)]
     pub count: Option<usize>,
     /// The part is a piece of a whole list, so its texts are not truncated.
@@ -39,9 +41,9 @@ pub struct Part {
 pub struct ListPage<T> {
     /// The rows.
     pub rows: Vec<T>,
-    /// Number of rows omitted from a whole list beyond [`LISTED_MAX`]; 0 for a part.
+    /// Number of rows beyond [`LISTED_MAX`] that are omitted from a whole list; 0 for a part.
     pub left_out: usize,
-    /// Start of the next part; `None` for a whole list and for the last part.
+    /// Position after which the next part begins; `None` for a whole list and for the last part.
     pub next: Option<String>,
 }
 

@@ -1,8 +1,8 @@
 //! Connects to a Redis server over TCP, TLS or a Unix socket.
 //!
-//! The `redis` crate encodes commands and parses values; this module supplies the stream. With the crate's own TLS, each connection would
-//! read all root certificates of the system, which a confined process cannot do. The crate also cannot explain in words why a certificate
-//! is refused.
+//! The `redis` crate encodes commands and parses values; this module supplies the stream. The TLS of the `redis` crate is not used, for two
+//! reasons. First, it would read all root certificates of the system for each connection, but a confined process cannot read these files.
+//! Second, it cannot explain in words why it refuses a certificate.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs as _};
@@ -38,7 +38,7 @@ struct Tls {
 
 impl RedisServer {
     /// Parses a URL: `redis://USER:PASSWORD@HOST:PORT/DB`, the same with `rediss` for TLS, or `redis+unix:///SOCKET?user=…&pass=…&db=…`.
-    /// For TLS, reads the root certificates from the file `roots` at once.
+    /// For TLS, this call also reads the root certificates from the file `roots`.
     ///
     /// # Errors
     /// A sentence about the fault in the URL or in `roots`, without the secret parts of the URL.
@@ -72,7 +72,8 @@ impl RedisServer {
         self.login.db()
     }
 
-    /// Connects and logs in. `limit` applies to each step, and to each later answer.
+    /// Connects and logs in. `limit` applies separately to the TCP connect, and to each read and write on the connection, also after this
+    /// call.
     ///
     /// # Errors
     /// The text of the error, without secrets.
@@ -210,7 +211,7 @@ impl RedisConnection {
         Ok(self.stream.set_read_limit(limit)?)
     }
 
-    /// Sends a command without waiting; [`RedisConnection::receive`] returns its answers.
+    /// Sends a command without a wait for the answers; [`RedisConnection::receive`] returns the answers.
     ///
     /// # Errors
     /// The error of the stream, or `NotConnected` after an earlier failure.

@@ -18,7 +18,7 @@ use crate::{CliError, show};
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Size of the read buffer, in bytes.
 const READ_BYTES: usize = 1 << 16;
-/// Limit on the length of a block, in bytes. The daemon writes no longer blocks.
+/// Limit on the length of a block, in bytes. The daemon never writes a longer block.
 const BLOCK_MAX: usize = 1 << 20;
 /// pcapng type of an Enhanced Packet Block, which contains one packet.
 const PACKET: u32 = 6;

@@ -14,7 +14,7 @@ use control::{ClientError, Done, Request, Response};
 use crate::session::{Session, unexpected};
 use crate::{CliError, UpArgs, show};
 
-/// Interval at which the daemon's start or end is checked.
+/// Interval between checks whether the daemon has started or ended.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Time limit on the daemon's start.
 const START_LIMIT: Duration = Duration::from_secs(15);
@@ -25,7 +25,8 @@ const LOG_LINES: usize = 20;
 
 const DAEMON: &str = "sctpifyd";
 
-/// Starts the daemon, and returns when the daemon answers. If the daemon does not start, the error contains the end of its log.
+/// Starts the daemon, and returns when the daemon answers. With `--foreground`, this process becomes the daemon. If the daemon does not
+/// start, the error contains the end of its log.
 pub(crate) fn up(session: Session<'_>, args: &UpArgs) -> Result<(), CliError> {
     match running_pid(session) {
         Ok(pid) => return done(session, format!("sctpifyd is already running (pid {pid})")),
@@ -90,7 +91,7 @@ fn cannot_start(program: &Path, error: &io::Error) -> CliError {
     CliError::Failed(format!("cannot start {}: {error}", program.display()))
 }
 
-/// Creates an empty log file. Renames the previous one to `sctpifyd.log.old`.
+/// Renames an existing log file to `sctpifyd.log.old`, and creates an empty log file.
 fn make_log(log: &Path) -> Result<File, CliError> {
     let failed = |e: io::Error| {
         let advice = if e.kind() == ErrorKind::PermissionDenied { " (run this as root)" } else { "" };
@@ -147,7 +148,7 @@ fn drain(session: Session<'_>, limit: Duration) -> Result<(), CliError> {
             left = status.connections.len();
             (left == 0).then_some(())
         }
-        // Another caller has stopped the daemon meanwhile.
+        // The daemon does not answer any more: another caller may have stopped it.
         _ => Some(()),
     });
     if is_dry.is_none() {
@@ -158,7 +159,7 @@ fn drain(session: Session<'_>, limit: Duration) -> Result<(), CliError> {
 }
 
 /// Stops the daemon, and returns when its processes have ended and its socket no longer answers. `patience` is the limit on the wait for
-/// open connections to end before the stop.
+/// open connections to end before the stop; `None` means no wait.
 pub(crate) fn down(session: Session<'_>, patience: Option<Duration>) -> Result<(), CliError> {
     let pid = match running_pid(session) {
         Ok(pid) => pid,
@@ -188,8 +189,8 @@ pub(crate) fn down(session: Session<'_>, patience: Option<Duration>) -> Result<(
     )))
 }
 
-/// Returns the daemon's supervisor, which watches the daemon and cleans up after it. The supervisor is the parent process, if that is also
-/// sctpifyd.
+/// Returns the process ID of the supervisor of the daemon's worker `pid`. The supervisor is the worker's parent process, if the parent's
+/// name is also sctpifyd.
 fn supervisor_of(pid: u32) -> Option<u32> {
     let (_, parent) = state_and_parent(&stat(pid)?)?;
     let is_daemon = stat(parent)?.starts_with(&format!("{parent} ({DAEMON}) "));

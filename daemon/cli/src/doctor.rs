@@ -18,7 +18,7 @@ use crate::{CliError, kernel, probe, show};
 
 /// Name of the NAT check, which the daemon also makes.
 const NAT: &str = "NAT";
-/// Number of INITs on each link.
+/// Number of INITs for each pair of a local and a remote address.
 const ROUNDS: u64 = 5;
 /// Limit on the wait for each answer.
 const PATIENCE: Duration = Duration::from_millis(700);
@@ -70,7 +70,8 @@ fn test_peer(session: Session<'_>, target: Target, own: &[OwnAddress], report: &
     report.links.sort_by_key(|test| Reverse(test.loss_percent()));
     let mut checks = probe::checks(target.peer, udp_port, target.port);
     if report.links.iter().any(|test| test.answered > 0) {
-        // The checks use the route that the kernel chooses. Connections can use any working link.
+        // The checks use the route that the kernel chooses, but connections can use any working link. A fault on this route is therefore
+        // only a warning.
         checks.iter_mut().for_each(|check| check.level = check.level.min(Level::Warning));
     }
     report.checks.extend(checks);

@@ -12,7 +12,7 @@ const MAX_CONFIG_BYTES: u64 = 8 << 20;
 /// Oldest kernel version (major, minor) in which a socket can own nf_tables tables.
 const MIN_VERSION: (u32, u32) = (5, 12);
 
-/// A configuration option of the kernel, and the module that it builds; `None` if the option never builds a module.
+/// A configuration option of the kernel, and the module that the option builds. `module` is `None` if the option never builds a module.
 struct Part {
     option: &'static str,
     module: Option<&'static str>,

@@ -1,12 +1,13 @@
 //! The commands `sctpify` and `shimrules`, which send requests to the daemon's control socket and print its answers.
 //!
 //! The commands make no decisions: rules, settings and reasons come from the daemon. Without a daemon, only these commands work: `up`,
-//! `down`, `run`, `sctp`, `doctor`, `config`, `get`, `set` and `bench --serve`. Command lines, manual pages and completions come from one
-//! definition.
+//! `down`, `run`, `sctp`, `doctor` without a host, `config`, `get`, `set`, `bench --serve`, and the commands that write documentation.
+//! Command lines, manual pages and completions come from one definition.
 //!
-//! Exit status: 0 success, 1 refused or failed, 2 usage error, 3 no daemon. `sctpify run` exits with the status of its command.
+//! Exit status: 0 success, 1 refused or failed, 2 usage error, 3 no daemon. `sctpify run` exits with the status of its command, with 127 if
+//! the command is not found, or with 126 if the command cannot be started.
 //!
-//! Begin with [`sctpify_main`]; the definitions are [`Sctpify`] and [`Shimrules`].
+//! Begin with [`sctpify_main`]. The command lines are defined in [`Sctpify`] and [`Shimrules`].
 
 #![forbid(unsafe_code)]
 

@@ -21,7 +21,7 @@ use crate::{CliError, show};
 
 /// Longest interval between two requests for new events. The user may choose a shorter interval.
 const EVENTS_EVERY: Duration = Duration::from_millis(200);
-/// Pause before the next request to a daemon that has ended.
+/// Pause before the next request after a failed request, for example because the daemon has ended.
 const DAEMON_AGAIN: Duration = Duration::from_secs(1);
 /// Interval at which `top` checks for a signal or a key.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -162,7 +162,7 @@ pub(crate) fn redraw(
     Ok(screen.is_some())
 }
 
-/// Waits for `pause`; returns true if a signal or a key ended the wait.
+/// Waits for `pause`; returns true if a signal or the key `q` ended the wait.
 fn waited(pause: Duration, stop: &AtomicBool, keys: Option<&Keys>) -> bool {
     let mut left = pause;
     while !left.is_zero() && !stop.load(Ordering::Relaxed) {
@@ -250,7 +250,7 @@ fn draw(on_screen: bool, lines: Vec<String>) -> io::Result<()> {
     out.flush()
 }
 
-/// Breaks a line between words so that each part fits the width. Truncates a word that is longer than a line.
+/// Breaks a line between words into lines of up to `width` columns. Truncates a word that is longer than a line.
 fn wrapped(line: &str, width: usize) -> Vec<String> {
     let length = |text: &str| text.chars().count();
     if length(line) <= width {
@@ -331,7 +331,7 @@ fn link_lines(before: &Status, now: &Status, per_second: &dyn Fn(u64) -> u64) ->
         let is_same = |old: &&PeerLink| old.peer == link.peer && old.interface == link.interface;
         let old = before.links.iter().find(is_same);
         let rate = |now: u64, was: Option<u64>| {
-            // A restarted daemon counts from zero again: the rate is then zero.
+            // A restarted daemon counts from zero again. The new count can then be below the old one, and the rate is shown as zero.
             format!("{}/s", bytes(per_second(now.saturating_sub(was.unwrap_or(now)))))
         };
         table.row([

@@ -10,7 +10,8 @@ use crate::commands::addresses_of;
 use crate::session::{Session, unexpected};
 use crate::{CliError, show};
 
-/// Shows the words of the associations with a host. Pairs with the host if the words from the other end match one of these associations.
+/// Shows the words of the associations with a host. Pairs with the host if the words from the other end equal the words of one of these
+/// associations.
 pub(crate) fn run(
     session: Session<'_>,
     host: &str,
@@ -45,7 +46,7 @@ pub(crate) fn run(
 
 /// The keys and associations of a host.
 struct Found {
-    /// Keys that associations with the host have proven, and known keys of its addresses.
+    /// Keys that the host has proven in its associations, and known keys of the host's addresses.
     keys: BTreeSet<HostKeyText>,
     encrypted: Vec<Encryption>,
     /// Number of associations that are not encrypted.

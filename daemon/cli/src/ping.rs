@@ -11,7 +11,7 @@ use crate::probe::Links;
 use crate::session::{Session, unexpected};
 use crate::{CliError, show};
 
-/// Limit on the wait for each answer.
+/// Limit on the wait for each answer. A shorter interval between rounds shortens the wait.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Tests the links repeatedly, until a signal arrives, `q` is pressed or the requested number of rounds is reached. Fails if no INIT was

@@ -1,7 +1,8 @@
 //! `sctpify run`: runs one command with its connections over SCTP, without root.
 //!
-//! A new user namespace permits a new network namespace. The only way out of this network namespace is a daemon, which is started for this
-//! command alone. The daemon runs without privileges in the caller's network namespace. The steps are:
+//! In a new user namespace, a process without root privileges may create a network namespace. The command runs in this network namespace.
+//! The command's only connection to other hosts is a daemon, which is started for this command alone. The daemon runs without privileges in the
+//! caller's network namespace. The steps are:
 //!
 //! 1. Enter a user namespace.
 //! 2. Start the daemon.
@@ -37,7 +38,7 @@ use crate::{CliError, RunArgs};
 
 /// Time limit on the daemon's start.
 const START_LIMIT: Duration = Duration::from_secs(15);
-/// Interval at which the daemon's start is checked.
+/// Interval between checks whether the daemon has started.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// Time limit on the daemon's shutdown of its associations.
 const STOP_LIMIT: Duration = Duration::from_secs(3);
@@ -224,7 +225,7 @@ pub(crate) fn home_file(named: Option<&Path>, variable: &str, below_home: &str, 
     named.map_or_else(|| base().join("sctpify").join(name), Path::to_path_buf)
 }
 
-/// Runs the command in the namespaces to its end. Forwards signals that only this process receives.
+/// Runs the command in the namespaces to its end. Forwards SIGTERM and SIGHUP, which often reach only this process.
 fn run_to_its_end(
     args: &RunArgs,
     directory: &RunDirectory,
@@ -237,7 +238,7 @@ fn run_to_its_end(
     wait_for(&mut command)
 }
 
-/// Runs a command to its end. Forwards signals that only this process receives.
+/// Runs a command to its end. Forwards SIGTERM and SIGHUP, which often reach only this process.
 pub(crate) fn wait_for(command: &mut Command) -> Result<ExitStatus, CliError> {
     let cannot = |e: io::Error| CliError::Failed(format!("cannot run the command: {e}"));
     let signals = PassedSignals::watch().map_err(cannot)?;
@@ -258,8 +259,8 @@ pub(crate) struct PassedSignals(Signals);
 pub(crate) struct Passing(Handle);
 
 impl PassedSignals {
-    /// Catches the signals that usually end a command, except signals that the caller ignores (nohup). The command ignores these signals,
-    /// too.
+    /// Catches the signals that usually end a command, except signals that the caller ignores (nohup). The command inherits the ignored
+    /// signals, and ignores them too.
     pub(crate) fn watch() -> io::Result<PassedSignals> {
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -268,8 +269,8 @@ impl PassedSignals {
         Signals::new([SIGINT, SIGQUIT, SIGTERM, SIGHUP].into_iter().filter(is_taken)).map(PassedSignals)
     }
 
-    /// Forwards SIGTERM and SIGHUP. The terminal sends its own signals directly to the command. Calls `late` for each signal that arrives
-    /// after the command has ended.
+    /// Forwards SIGTERM and SIGHUP. The terminal sends SIGINT and SIGQUIT directly to the command. Calls `late` for each signal that
+    /// arrives after the command has ended.
     pub(crate) fn pass_to(mut self, command: &Child, late: fn(i32)) -> io::Result<Passing> {
         let pid = i32::try_from(command.id()).ok().and_then(Pid::from_raw);
         // After the command has ended, its process ID may belong to another process. A pidfd still refers to the command.

@@ -1,9 +1,9 @@
 //! `sctpify run --sctp`: provides SCTP sockets to an unmodified SCTP program.
 //!
 //! The program is started with the preloaded library `libsctpify.so`. The library gets sockets from a socket server, which belongs to the
-//! user and runs in the same network namespace ([`sockserver`]). For a static program, this process does the work of the library
-//! ([`usernotif`]). The first run starts the server. The server ends 2 s after the last socket is closed and the last run has ended. If a
-//! program closes its sockets, their remaining data still reaches the peer.
+//! user and runs in the same network namespace ([`sockserver`]). For a static program, for a musl program, and with `--seccomp`, this
+//! process does the work of the library ([`usernotif`]). The first run starts the server. The server ends 2 s after all sockets are closed
+//! and all runs have ended. If a program closes its sockets, their remaining data still reaches the peer.
 
 use std::ffi::{CString, OsStr};
 use std::fs::{self, File};
@@ -74,14 +74,14 @@ fn run_supervised(command: &mut Command, args: &RunArgs) -> Result<ExitCode, Cli
     let name = CString::new(name).map_err(|e| failed("the server's name", &e))?;
     sockclient::ask::set_server(name);
     // Under Yama, only ancestors may access the memory of a process. As a subreaper, this process becomes the parent of orphaned programs,
-    // and remains an ancestor of all.
+    // and so remains an ancestor of all programs that the command starts.
     set_child_subreaper(true).map_err(|e| failed("cannot adopt processes", &e))?;
     let signals = PassedSignals::watch().map_err(|e| failed("cannot watch signals", &e))?;
     let (child, listener) = usernotif::spawn(command).map_err(|error| match error {
         SpawnError::Command(error) => not_run(command, error),
         SpawnError::Filter(error) => failed("cannot supervise the command", &error),
     })?;
-    // The command has ended, but programs that it started remain. The caller can end only this process, so the signal ends it.
+    // The command has ended, but programs that it started remain. The caller can end only this process, so the signal ends this process.
     let end = |signal: i32| std::process::exit(SIGNAL_BASE + signal);
     let _passing = signals.pass_to(&child, end).map_err(|e| failed("cannot pass signals", &e))?;
     let (tell, status) = channel();
@@ -91,8 +91,9 @@ fn run_supervised(command: &mut Command, args: &RunArgs) -> Result<ExitCode, Cli
     Ok(exit_code(status))
 }
 
-/// Checks whether the library is preloaded into this process, because a command of `sctpify run --sctp` started it. If so, executes this
-/// program again without the library. With the library, its own calls would be translated twice.
+/// Executes this program again without the library, if the library is preloaded into this process. The library is preloaded if a command of
+/// `sctpify run --sctp` started this process. With the library, the SCTP calls that this process makes for programs would be translated
+/// twice.
 fn begin_without_library() -> Result<(), CliError> {
     let preload = std::env::var_os("LD_PRELOAD").unwrap_or_default();
     let is_ours = |path: &&[u8]| path.ends_with(LIBRARY.as_bytes());
@@ -230,8 +231,8 @@ pub(crate) fn serve(args: &SocketArgs) -> Result<(), CliError> {
     server.run().map_err(|error| CliError::Failed(format!("the socket server: {error}")))
 }
 
-/// Redirects standard error to the server's log, because the run that started the server stops reading. Discards the output if the log
-/// cannot be created.
+/// Redirects standard error to the server's log, because the run that started the server reads standard error only during the start.
+/// Discards the output if the log cannot be created.
 fn write_to_log() -> Result<(), CliError> {
     let directory = home_file(None, "XDG_STATE_HOME", ".local/state", "");
     let log = fs::create_dir_all(&directory).and_then(|()| File::create(directory.join("sockets.log")));

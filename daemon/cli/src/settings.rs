@@ -37,7 +37,7 @@ fn from_file(name: Option<&str>, config: &Path) -> Result<SettingsReport, CliErr
     Ok(SettingsReport::one(setting, &settings))
 }
 
-/// Reports on standard error that no daemon runs. Scripts find only the answer on standard output.
+/// Reports on standard error that no daemon runs. Standard output then contains only the answer, for scripts.
 fn tell_of_no_daemon(session: Session<'_>, what: &str) {
     eprintln!(
         "no daemon is listening on {}: {what}, in force from its next start",
@@ -49,7 +49,7 @@ fn failed(error: impl ToString) -> CliError {
     CliError::Failed(error.to_string())
 }
 
-/// Changes settings one by one. First checks the form of all assignments, so a mistake in any of them changes nothing.
+/// Changes settings one by one. First checks the names and values of all assignments, so a faulty assignment changes no setting.
 pub(crate) fn set(session: Session<'_>, assignments: &[String], config: &Path) -> Result<(), CliError> {
     let mut changes = Vec::new();
     for assignment in assignments {
@@ -84,7 +84,8 @@ fn show_changed(session: Session<'_>, answer: &Response) -> Result<(), CliError>
     session.print(answer, |out, _| show::changed(out, report))
 }
 
-/// Writes all changes to the configuration file. Writes none if a changed setting names an unavailable resource.
+/// Writes all changes to the configuration file. Writes no change if a changed setting names an unavailable resource. An unavailable UDP
+/// port causes only a warning.
 fn set_for_next_start(
     session: Session<'_>,
     changes: &[(&Setting, &str)],
@@ -105,7 +106,7 @@ fn set_for_next_start(
 }
 
 /// Writes a setting to the configuration file on behalf of the daemon, which must not change this setting itself. Then makes the daemon
-/// read the file again. Only root can usually write the file. The path comes from the caller, not from the daemon.
+/// read the file again. Only root can usually write the file. The caller supplies the path; the path is not requested from the daemon.
 fn set_in_file(
     session: Session<'_>,
     setting: &Setting,

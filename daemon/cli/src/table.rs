@@ -21,7 +21,7 @@ impl Table {
         Table { columns: columns.to_vec(), rows: Vec::new() }
     }
 
-    /// Adds a row. Replaces control characters in cells by `?`, so that no name can forge a line.
+    /// Adds a row. Replaces control characters in cells by `?`. Otherwise, a name with a line end could imitate a line of the output.
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         let clean =
             |c: String| -> String { c.chars().map(|l| if l.is_control() { '?' } else { l }).collect() };

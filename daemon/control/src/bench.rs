@@ -50,7 +50,7 @@ pub struct BenchRow {
     pub carried_over: String,
     /// Duration of the first connect, in microseconds.
     pub first_connect_us: u64,
-    /// Median of the later connects, in microseconds.
+    /// Median duration of the connects after the first one, in microseconds.
     pub connect_us: u64,
     /// Bytes sent in one connection and counted at the other end.
     pub bytes: u64,

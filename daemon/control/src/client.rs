@@ -17,7 +17,7 @@ pub struct Client {
     stream: BufReader<UnixStream>,
 }
 
-/// Reasons why the daemon did not answer. The text states a remedy.
+/// Reasons why the daemon did not answer. The text includes a remedy if one is known.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// Nothing listens on the socket, or the socket does not exist.
@@ -58,7 +58,7 @@ pub enum ClientError {
 }
 
 impl ClientError {
-    /// Reports whether no daemon runs there.
+    /// Reports whether the error means that no daemon listens on the socket.
     pub fn is_no_daemon(&self) -> bool {
         matches!(self, ClientError::NoDaemon { .. })
     }

@@ -1,5 +1,5 @@
 //! Reads and writes the text of the configuration file: TOML with one key per setting. The documentation of each key comes from the table
-//! of settings. Policies of links are tables.
+//! of settings. Policies of links are TOML tables.
 
 use std::fmt::Write;
 
@@ -98,8 +98,8 @@ fn value_text(item: &Item) -> Option<String> {
     }
 }
 
-/// Changes one setting in the text of a configuration file. Keeps comments and the order of keys. If the key is commented out, the new
-/// value replaces that line (`# udp_port = 9899`).
+/// Changes one setting in the text of a configuration file. Keeps comments and the order of keys. If the key is in a comment line, such as
+/// `# udp_port = 9899`, the key with the new value replaces this line.
 ///
 /// # Errors
 /// If the text is not TOML, or if the setting does not accept the value.
@@ -109,7 +109,8 @@ pub fn set_in_config(text: &str, name: &str, value: &str) -> Result<String, Conf
     let mut settings = Settings::default();
     let setting = settings.set(name, value).map_err(refused)?;
     if setting.kind == Kind::Links {
-        // The tables go to the end of the file. A key below a table belongs to the table, even if it is uncommented only later.
+        // Tables go to the end of the file, because TOML assigns each key below a table to the table. A commented-out key below a table
+        // would also belong to the table once a user uncomments the key.
         document.remove(setting.name);
         return Ok(document.to_string() + &print_links(&settings.links));
     }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// Confinement of the worker, with one field for each mechanism.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Confinement {
-    /// User of the worker, other than root.
+    /// User under which the worker runs, instead of root.
     #[serde(default)]
     pub user: Measure,
     /// Dropped capabilities. The worker cannot gain new ones.

@@ -14,8 +14,9 @@ pub struct DoctorReport {
     /// Tests of this host's links to the peer; empty if no peer is named.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<LinkTest>,
-    /// This host's addresses for connections to the peer; empty if no peer is named. The first address of an association comes first, and
-    /// unused addresses of uplinks come last. The commands test these addresses, and print the tests instead.
+    /// This host's addresses for connections to the peer; empty if no peer is named. The address with which an association would begin
+    /// comes first, and unused addresses of uplinks come last. The commands test these addresses, and print the results of the tests
+    /// instead of the addresses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<OwnAddress>,
 }
@@ -58,9 +59,9 @@ pub struct LinkTest {
     /// Largest tested size of an IP packet that was answered, in bytes; `None` without a test or an answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtu: Option<u16>,
-    /// The local address is private and the peer's is not, so a NAT is on the path.
+    /// The local address is private and the peer's address is not, so a NAT is on the path.
     pub nat: bool,
-    /// Reason of the last missing answer, if it is known.
+    /// Reason why the latest unanswered INIT got no answer, if the reason is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fault: Option<String>,
 }
@@ -108,7 +109,7 @@ impl LinkTest {
 pub enum Level {
     /// The check found no fault.
     Ok,
-    /// The subject of the check works, but less well or not in all cases.
+    /// The subject of the check works, but not as well as it could, or not in all cases.
     Warning,
     /// The subject of the check does not work.
     Missing,

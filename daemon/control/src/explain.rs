@@ -27,10 +27,10 @@ pub struct Explanation {
     pub learned: Option<LearnedRow>,
     /// Current number of connections to the destination over SCTP.
     pub connections: usize,
-    /// Number of established connections for each limit on the sending rate.
+    /// Number of established connections to the destination over SCTP, for each cause that limits the sending rate.
     #[serde(default)]
     pub limited_by: BTreeMap<LimitedBy, usize>,
-    /// Bytes that wait in the associations of these connections and were never sent.
+    /// Bytes that wait to be sent for the first time, in the associations of the connections to the destination.
     #[serde(default)]
     pub waiting_bytes: u64,
     /// Outcomes of the latest connections to the destination, latest first.

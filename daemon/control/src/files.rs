@@ -143,7 +143,7 @@ fn create(new: &Path) -> io::Result<File> {
     const OWNERS_ALONE: u32 = 0o600;
     let open = || OpenOptions::new().write(true).create_new(true).mode(OWNERS_ALONE).open(new);
     match open() {
-        // A process with the same process ID ended while it wrote this file.
+        // An earlier process with the same process ID ended while it wrote this file.
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
             fs::remove_file(new)?;
             open()
@@ -152,7 +152,8 @@ fn create(new: &Path) -> io::Result<File> {
     }
 }
 
-/// Writes the text, and copies the mode and owner of the old file. Sets the mode first, because only the owner may change it.
+/// Writes the text, and copies the mode and owner of the old file. Sets the mode before the owner, because only the owner may change the
+/// mode.
 fn fill(file: &mut File, text: &str, old: Option<&Metadata>) -> io::Result<()> {
     const ACCESS: u32 = 0o777;
     file.write_all(text.as_bytes())?;

@@ -1,6 +1,7 @@
 //! Reads and writes requests and responses as lines of JSON, and answers the requests of a connection.
 //!
-//! Refuses lines of another schema, and lines longer than [`MAX_REQUEST_BYTES`] or [`MAX_RESPONSE_BYTES`]. Begin with [`serve`].
+//! Refuses lines of another schema, requests longer than the caller's limit, and responses longer than [`MAX_RESPONSE_BYTES`]. Begin with
+//! [`serve`].
 
 use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::os::unix::net::UnixStream;
@@ -41,8 +42,8 @@ pub fn read_response(from: &mut impl BufRead) -> Result<Option<Response>, LineEr
     read_body(from, MAX_RESPONSE_BYTES)
 }
 
-/// Answers the requests of one connection, each of up to `bytes_max` bytes, until the other side closes it. Also returns after the successful answer to a last request
-/// ([`Request::is_last`]).
+/// Answers the requests of one connection, each of up to `bytes_max` bytes, until the other side closes the connection. Also returns after
+/// the successful answer to a last request ([`Request::is_last`]).
 ///
 /// If a line is not a valid request, answers with an error and reads the next line. If a line is too long or cut short, answers with an
 /// error and stops. The caller must set the timeouts of the stream, because nothing else limits the waits.

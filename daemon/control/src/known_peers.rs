@@ -1,10 +1,11 @@
 //! Stores the keys of other hosts with their addresses, in memory and in a file that outlives the daemon.
 //!
 //! A key is recorded for an address in two cases only: this host has connected to the address, or an administrator has supplied the key. An
-//! entry may therefore decide on connections of this host to that address.
+//! entry may therefore decide whether this host connects to the address.
 //!
 //! The first line of the file states the version; each further line is one JSON object. A file with an invalid line is refused as a whole,
-//! unlike the learned table, because a lost entry would let any key pass.
+//! because after the loss of an entry, this host would accept any key for the entry's addresses. In the file of the learned table, in
+//! contrast, only the invalid lines are ignored.
 //!
 //! Refused: more than [`PEERS_MAX`] peers, more than [`ADDRESSES_MAX`] addresses of one peer, and texts that are not keys. Invariants: no
 //! two peers have the same key or name, and each address belongs to one peer. Begin with [`KnownPeers::find`].
@@ -35,7 +36,7 @@ const NAME_MAX: usize = 64;
 const STALE_MS: u64 = 182 * 24 * 3_600_000;
 /// Precision of the time of the latest connection, in milliseconds. Finer times would require a write of the file for each connection.
 const SEEN_STEP_MS: u64 = 60_000;
-/// Limit on the length of a file, in bytes. A full table takes half of it.
+/// Limit on the length of a file, in bytes. A full table needs less than half of this limit.
 const MAX_FILE_BYTES: u64 = 16 << 20;
 /// Prefix of a public key's text.
 const KEY_PREFIX: &str = "sctpify1:";
@@ -185,7 +186,7 @@ pub enum Recognition {
     Known,
     /// The address had no known key.
     New,
-    /// The address has another known key: this one.
+    /// The address has another known key, which is the value of this variant.
     Other(HostKeyText),
     /// The address had no known key, and the key is not recorded. The table is full, or the peer has too many addresses.
     NoRoom,
@@ -208,7 +209,7 @@ impl KnownPeers {
         self.all.get(key)
     }
 
-    /// Returns all peers, by key.
+    /// Returns all peers, in the order of their keys.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &KnownPeer> {
         self.all.values()
     }
@@ -222,9 +223,10 @@ impl KnownPeers {
         }
     }
 
-    /// Records that a connection of this host to `address` found this key there; returns what was known before. Changes nothing if the
-    /// address has another key. A full table drops a peer of first use that was not seen for [`STALE_MS`]. If there is no such peer,
-    /// records nothing. Otherwise, an attacker with many addresses could displace the keys of other hosts.
+    /// Records that a connection of this host to `address` found `key` there. Returns the relation of the key to the address before this
+    /// call. Changes nothing if the address has another key. To make room, a full table drops the oldest peer of first use that was not
+    /// seen for [`STALE_MS`]. If no such peer exists, the new key is not recorded. Otherwise, an attacker with many addresses could
+    /// displace the keys of other hosts.
     pub fn meet(&mut self, now: UnixMs, address: IpAddr, key: &HostKeyText) -> Recognition {
         let (address, recognition) = (normalise(address), self.recognise(address, key));
         if matches!(recognition, Recognition::Other(_)) {
@@ -251,8 +253,8 @@ impl KnownPeers {
     }
 
     /// Records a key that an administrator has given for these addresses, and the name of the host. Replaces keys of first use at these
-    /// addresses. Also removes other addresses at which this key was found on first use, because an attacker may relay the packets of the
-    /// host there.
+    /// addresses. If this key itself was known by first use, also removes its other addresses. An attacker at such an address may have
+    /// relayed the packets of the host.
     ///
     /// # Errors
     /// If the name is not valid or belongs to another host, if an address belongs to another host whose key was given or verified, or if
@@ -394,8 +396,8 @@ impl KnownPeers {
     }
 
     /// Applies the changes of this table since `base` to `file`, the table of a file that other daemons also write. Returns the result. If
-    /// both tables have a key for the same address, the key in `file` stays. It gives way only if it is of first use, and the key in this
-    /// table was given or verified.
+    /// the tables have different keys for an address, the key in `file` stays, with one exception: a key of first use in `file` gives way
+    /// to a key that was given or verified in this table.
     pub fn merged(&self, base: &KnownPeers, file: KnownPeers) -> KnownPeers {
         let mut merged = file;
         for key in base.all.keys().filter(|key| !self.all.contains_key(*key)) {
@@ -417,7 +419,7 @@ impl KnownPeers {
         let is_seen_alone = old
             .is_some_and(|old| (&old.name, &old.addresses, old.by) == (&peer.name, &peer.addresses, peer.by));
         let is_known = self.all.contains_key(&peer.key);
-        // A host that another daemon has forgotten meanwhile stays forgotten, even if it was seen again.
+        // A host that another daemon has forgotten meanwhile stays forgotten, even if this daemon has seen the host again.
         if !is_known && (is_seen_alone || self.all.len() >= PEERS_MAX) {
             return;
         }

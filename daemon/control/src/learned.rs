@@ -15,7 +15,7 @@ use crate::files::write_whole;
 
 /// First line of the file: the kind of the file, and the version of the following lines.
 const HEAD: &str = "sctpify learned table, version 1";
-/// Limit on the length of a file, in bytes. A full table takes a quarter of it.
+/// Limit on the length of a file, in bytes. A full table needs about a quarter of this limit.
 const MAX_FILE_BYTES: u64 = 8 << 20;
 
 /// The capability cache's current entry for one destination.
@@ -36,7 +36,7 @@ pub enum LearnedState {
     Enabled,
     /// Connections use TCP at once.
     Disabled,
-    /// Connections use TCP at once. The time has expired, and the next connection starts a probe.
+    /// Connections use TCP at once. The time for which SCTP was disabled has ended, and the next connection starts a probe.
     Expired,
     /// Connections use TCP at once. A probe is in progress.
     Probing,

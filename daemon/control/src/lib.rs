@@ -4,7 +4,8 @@
 //! number includes its unit. A request with an unknown field or another schema is refused. A reader of responses ignores unknown fields, so
 //! fields can be added within a schema.
 //!
-//! Refuses lines longer than [`ops::MAX_REQUEST_BYTES`] or [`ops::MAX_RESPONSE_BYTES`], and unknown configuration keys. Invariant: a file
+//! The daemon refuses requests longer than [`ops::MAX_REQUEST_BYTES`], or longer than [`ops::MAX_ORDER_BYTES`] from a user who may change
+//! the rules. A client refuses responses longer than [`ops::MAX_RESPONSE_BYTES`]. Unknown configuration keys are refused. Invariant: a file
 //! is replaced as a whole or stays unchanged.
 //!
 //! Begin with [`Request`]. A client uses [`Client`], and the daemon answers with [`serve`].
@@ -71,5 +72,5 @@ pub use status::{Role, Status, Via};
 pub use trial::{bind_page, try_setting, udp_port_problem};
 
 /// Address of the daemon's end of the only link in the network namespace of `sctpify run`. If the host's name server listens on the host's
-/// loopback, the command reaches it at this address.
+/// loopback, the command reaches the name server at this address.
 pub const STAND_IN_NAME_SERVER: std::net::Ipv4Addr = std::net::Ipv4Addr::new(169, 254, 132, 2);

@@ -11,12 +11,12 @@ use crate::status::{Association, Path, PathState};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AddressUse {
-    /// Carries data while it works.
+    /// The address carries data while it works.
     Primary,
-    /// Carries data while no primary address works.
+    /// The address carries data while no primary address works.
     #[default]
     Secondary,
-    /// Carries data only while no other address works.
+    /// The address carries data only while no other address works.
     Backup,
 }
 
@@ -72,7 +72,7 @@ pub struct PeerLink {
     pub state: LinkState,
     /// New data uses the link.
     pub in_use: bool,
-    /// Smoothed round-trip time of the quickest path, in microseconds; `None` before the first measurement.
+    /// Smoothed round-trip time of the link's quickest path to the peer, in microseconds; `None` before the first measurement.
     pub srtt_us: Option<u64>,
     /// Bytes of SCTP packets sent over the link since the daemon's start.
     pub sent_bytes: u64,
@@ -127,7 +127,7 @@ fn link_of(peer: IpAddr, path: &Path) -> PeerLink {
 }
 
 impl PeerLink {
-    /// Adds another path of the link. The better state counts, and the use comes from a path with this state.
+    /// Adds another path of the link. The link gets the better state of the two. Its use is the highest use among the paths in this state.
     fn join(&mut self, other: &PeerLink) {
         let rank = |state| match state {
             LinkState::Up => 0,

@@ -116,8 +116,8 @@ fn links(out: &mut MetricsText, links: &[PeerLink]) {
     family("sctpify_peer_link_srtt_seconds", help, &|link| link.srtt_us.map(|us| us as f64 / 1e6));
 }
 
-/// Returns the first links, up to `max`. A peer has all its links among them or none, because an alert on the number of its links
-/// would otherwise be false. The links must be in the order of their peers.
+/// Returns the first links, up to `max`. For each peer, the result contains either all links or none. Otherwise, an alert on the number of
+/// a peer's links could be false. The links must be in the order of their peers.
 fn whole_peers(links: &[PeerLink], max: usize) -> &[PeerLink] {
     let Some(next) = links.get(max) else { return links };
     let begins = links[..max].iter().position(|link| link.peer == next.peer).unwrap_or(max);

@@ -15,10 +15,10 @@ pub struct PathEvent {
     pub number: u64,
     /// Time of the event, in milliseconds since 1970.
     pub when_unix_ms: u64,
-    /// Address of the peer with which its association began; 0.0.0.0 if the daemon does not report it.
+    /// Address of the peer with which its association began; 0.0.0.0 if an older daemon does not report the address.
     #[serde(default = "crate::status::unspecified")]
     pub peer: IpAddr,
-    /// Number of the peer's earlier events that were suppressed because there were too many.
+    /// Number of the peer's events that were suppressed before this one, because of a limit on the rate of events.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub left_out: u64,
     /// The change.
@@ -29,7 +29,7 @@ pub struct PathEvent {
     pub reason: PathReason,
     /// Number of this host's links over which the peer can be reached now.
     pub links_up: u64,
-    /// Number of this host's confirmed links to the peer since its oldest association began, including failed links.
+    /// Number of this host's links to the peer that have been confirmed since the peer's oldest association began, including failed links.
     pub links: u64,
 }
 
@@ -48,12 +48,12 @@ pub enum PathChange {
         /// The path that is used now.
         to: PathEnds,
     },
-    /// A link failed: none of its paths to the peer works now.
+    /// A link failed: for at least one association with the peer, none of the link's confirmed paths works now.
     Down {
         /// A path of the link.
         path: PathEnds,
     },
-    /// A link works again after a failure, or is the first working link after all links had failed.
+    /// A link works again after a failure, or a new link works after all other links have failed.
     Up {
         /// A path of the link.
         path: PathEnds,

@@ -17,7 +17,7 @@ const KEY_MIN: usize = 16;
 const KEY_MAX: usize = 1024;
 /// Maximum number of keys.
 const KEYS_MAX: usize = 4096;
-/// Limit on the bytes that are read from the file. The rest of a longer file is ignored.
+/// Limit on the length of the file, in bytes. A longer file is refused.
 const FILE_MAX: u64 = 1 << 20;
 
 /// A key and the hosts that share it.
@@ -67,7 +67,7 @@ pub enum PeerKeyError {
 /// Returns the text of the file; an empty text for an empty path.
 ///
 /// # Errors
-/// If the file cannot be read, or if other users may read or change it.
+/// If the file cannot be read, if it is longer than 1 MiB, or if other users may read or change the file.
 pub fn read_peer_keys(path: &str) -> Result<String, PeerKeyError> {
     if path.is_empty() {
         return Ok(String::new());

@@ -86,7 +86,8 @@ pub enum FallbackReason {
         /// The fault found.
         found: EncryptionFault,
     },
-    /// The connection failed instead of using TCP. A rule requires SCTP, or the peer does not have its known key (setting `encryption`).
+    /// The connection failed instead of using TCP. A rule requires SCTP, or `encryption=require` forbids plain TCP to a host that has a
+    /// known key or may be an impostor.
     Required {
         /// The reason why the connection was not carried over SCTP.
         cause: Box<FallbackReason>,
@@ -271,7 +272,7 @@ impl FallbackReason {
         }
     }
 
-    /// Reports whether this host's rules and settings are the reason, so that SCTP was not tried.
+    /// Reports whether the reason is a rule, a default policy or the setting `enable` of this host. SCTP was then not tried.
     pub fn is_of_rules(&self) -> bool {
         use FallbackReason as R;
         matches!(self, R::LocalRule { .. } | R::DefaultPolicy { .. } | R::DisabledGlobally)

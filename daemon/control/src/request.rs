@@ -17,14 +17,14 @@ pub enum Request {
     Paths,
     /// The changes of paths after a given event, oldest first; answered by [`crate::Response::Events`].
     Events {
-        /// Number of that event; 0 requests all events that are kept.
+        /// Number of the given event; 0 requests all events that the daemon still has.
         after: u64,
     },
     /// The decision on a connection to this address; answered by [`crate::Response::Explanation`].
     Explain {
         /// The destination.
         address: IpAddr,
-        /// Its TCP port.
+        /// TCP port of the destination.
         port: u16,
     },
     /// All settings; answered by [`crate::Response::Settings`].
@@ -130,7 +130,7 @@ pub enum Request {
     Reload,
     /// Stops the daemon. The answer, [`crate::Response::Done`], arrives before the daemon ends.
     Shutdown,
-    /// Carries new connections over TCP from now on, so that the daemon can be stopped after the open connections have ended. Answered by
+    /// Carries new connections over TCP from now on. The daemon can then be stopped after the open connections have ended. Answered by
     /// [`crate::Response::Done`].
     Drain,
     /// Captures the packets of the daemon's carriers from now on. Answered by [`crate::Response::Done`]. After the answer, the connection
@@ -139,11 +139,11 @@ pub enum Request {
         /// Duration in seconds.
         seconds: u32,
     },
-    /// Enables SCTP for one of the client's listeners that no rule names (the papers' SHIM_ENABLE_MANUAL of a server). Answered by
+    /// Enables SCTP for one of the user's listeners without a rule (the papers' SHIM_ENABLE_MANUAL of a server). Answered by
     /// [`crate::Response::Done`]. SCTP stays enabled until the client closes the connection or sends more data, or until the listener ends.
     /// The daemon then closes the connection. Users other than root need the setting `manual_listen`.
     Expose {
-        /// Address on which the program listens; `None` means all of the client's listeners on this port.
+        /// Address on which the program listens; `None` means all of the user's listeners on this port.
         address: Option<IpAddr>,
         /// TCP port of the listener.
         port: u16,
@@ -166,7 +166,7 @@ pub enum RuleSelector {
 }
 
 impl Request {
-    /// Reports whether the request only reads. Such requests can be allowed to more users.
+    /// Reports whether the request only reads. All users who can open the control socket may make such requests.
     pub fn is_read_only(&self) -> bool {
         match self {
             Request::Status | Request::Paths | Request::Explain { .. } | Request::Settings => true,

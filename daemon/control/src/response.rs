@@ -18,7 +18,7 @@ pub enum Response {
     Paths(PathsReport),
     /// Changes of paths.
     Events(EventsReport),
-    /// One change of a path. `sctpify watch --events` prints this; a daemon never sends it.
+    /// One change of a path. `sctpify watch --events` prints this response; a daemon never sends it.
     Event(PathEvent),
     /// The decision on a connection.
     Explanation(Box<Explanation>),
@@ -34,9 +34,9 @@ pub enum Response {
     Peers(PeersReport),
     /// The report of `doctor`.
     Doctor(DoctorReport),
-    /// Tests of links. `sctpify ping` prints this; a daemon never sends it.
+    /// Tests of links. `sctpify ping` prints this response; a daemon never sends it.
     Ping(PingReport),
-    /// Measurements. The commands print this with `--json`; a daemon never sends it.
+    /// Measurements. `sctpify bench` prints this response; a daemon never sends it.
     Bench(BenchReport),
     /// The command was executed.
     Done(Done),
@@ -68,7 +68,7 @@ pub struct HostKeyReport {
 /// The hosts whose keys are known.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PeersReport {
-    /// The peers, by key.
+    /// The peers, in the order of their keys.
     pub peers: Vec<KnownPeer>,
 }
 
@@ -82,7 +82,7 @@ pub struct RulesReport {
     /// Automatic configuration is on (setting `learn`).
     #[serde(default)]
     pub learning: bool,
-    /// The capability cache, by address; its entries belong to the chain remote.
+    /// The capability cache, in the order of addresses. Its entries belong to the chain `remote`.
     #[serde(default)]
     pub learned: Vec<LearnedRow>,
 }
@@ -174,9 +174,9 @@ impl Done {
 pub enum Added {
     /// The rule is new, and is now the last of its chain and policy.
     New(usize),
-    /// The rule existed already.
+    /// An identical rule existed already.
     Same(usize),
-    /// A rule with the same match existed, and took the new name and comment.
+    /// A rule with the same match existed. The new rule has replaced it at the same number.
     Renamed(usize),
 }
 
@@ -212,7 +212,7 @@ pub enum ErrorCode {
     Refused,
     /// The request is valid, but its execution failed, for example because a file could not be written.
     Failed,
-    /// No daemon answers. The commands print this with `--json`; a daemon never sends it.
+    /// No daemon answers. The commands print this code with `--json`; a daemon never sends it.
     NoDaemon,
 }
 

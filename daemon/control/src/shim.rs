@@ -3,7 +3,7 @@
 //! | the paper's kernel | here |
 //! |---|---|
 //! | a TCP socket with a hidden SCTP socket | a local program's connection with an association |
-//! | `socket()` made the hidden socket | the daemon looks at the connection, or finds the listener |
+//! | `socket()` made the hidden socket | the daemon examines the connection, or finds the listener |
 //! | a socket option enables the shim | a connection's packets carry the mark of setting `manual_mark`; for a listener, its program sends a request to the control socket ([`crate::Request::Expose`]) |
 //! | `listen()` on the hidden socket | INITs for the listener are answered |
 //!
@@ -100,7 +100,7 @@ mod tests {
 
     const STEPS: [ShimStep; 6] = [Created, AskedFor, Allowed, Associated, Failed, Listens];
 
-    /// The arrows of Figure 4, and of section V for the return to READY. No other transition exists.
+    /// The arrows of Figure 4, and the return to READY from section V. No other transition exists.
     const FIGURE_4: [(S, ShimStep, S); 9] = [
         (Notinit, Created, Ready),
         (Ready, AskedFor, EnableManual),

@@ -58,7 +58,7 @@ pub struct Status {
     /// New connections use TCP, because the daemon will be stopped.
     #[serde(default)]
     pub draining: bool,
-    /// Privileges that the daemon has given up since its set-up.
+    /// Restrictions on the daemon's worker since its set-up.
     #[serde(default)]
     pub confinement: Confinement,
     /// Settings whose configured value waits for a restart.
@@ -78,9 +78,9 @@ pub struct FallbackCount {
 /// Durations of the packet loop's turns since the daemon's start. Packets and new connections wait during a turn.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct TurnTimes {
-    /// Upper bounds of the buckets of a histogram, in microseconds; the last bucket has none.
+    /// Upper bounds of the buckets of a histogram, in microseconds; the last bucket has no bound.
     pub bounds_us: Vec<u64>,
-    /// Number of turns in each bucket, not cumulative.
+    /// Number of turns in each bucket, without the turns in lower buckets.
     pub counts: Vec<u64>,
     /// Total time of all turns, in microseconds.
     pub sum_us: u64,
@@ -93,12 +93,13 @@ pub struct Counters {
     pub connects_seen: u64,
     /// Connections of local programs that were carried over SCTP.
     pub connects_sctp: u64,
-    /// Connections of local programs that the rules allowed, but that fell back to TCP, or failed because SCTP or a key is required.
+    /// Connections of local programs that the rules allowed to use SCTP, but that did not use SCTP. They fell back to TCP, or failed
+    /// because SCTP or a key is required.
     pub connects_fallback: u64,
     /// Connections of local programs that the rules kept on TCP.
     pub connects_by_rule_tcp: u64,
-    /// Connections of local programs that the rules allowed, but that used TCP at once. Their destinations are cached as not supporting
-    /// SCTP.
+    /// Connections of local programs that the rules allowed to use SCTP, but that used TCP at once. Their destinations are cached as not
+    /// supporting SCTP.
     #[serde(default)]
     pub connects_learned_tcp: u64,
     /// Connections of local programs that were carried over a shared association.
@@ -109,7 +110,7 @@ pub struct Counters {
     pub shared_associations: u64,
     /// Connections of peers that were delivered to local listeners.
     pub accepts: u64,
-    /// Connections of peers that were refused, by a rule or because no program listens.
+    /// Connections of peers that were refused, for example because no rule allows them or no program listens.
     pub accepts_refused: u64,
     /// Attempts of peers to begin an association without the key that this host shares with them (setting `peer_keys`).
     #[serde(default)]
@@ -117,7 +118,7 @@ pub struct Counters {
     /// Encrypted associations that were established.
     #[serde(default)]
     pub encrypted: u64,
-    /// Associations with an address that no longer has its known key: it has another key, or none.
+    /// Associations with an address at which the known key was not found: the peer has another key, or none.
     #[serde(default)]
     pub changed_peers: u64,
     /// Associations that ended because the hosts did not agree on keys.
@@ -274,7 +275,7 @@ pub enum PathState {
     Inactive,
     /// No heartbeat has confirmed the path yet, so it carries no data.
     Unconfirmed,
-    /// The path missed an answer, loses too much, or is too slow. Heartbeats probe it, and data uses another path (RFC 7829).
+    /// The path missed an answer, loses too many packets, or is too slow. Heartbeats probe it, and data uses another path (RFC 7829).
     PotentiallyFailed,
 }
 

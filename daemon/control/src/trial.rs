@@ -49,7 +49,7 @@ pub fn try_setting(setting: &Setting, settings: &Settings) -> Result<(), String>
     }
 }
 
-/// Tests whether a user exists. A number is accepted without a test, because it need not belong to a user.
+/// Tests whether a user exists. A number is accepted without a test, because a user ID need not belong to a named user.
 fn try_user(wanted: &str) -> Result<(), String> {
     if wanted.is_empty() || wanted.parse::<u32>().is_ok() {
         return Ok(());
@@ -63,8 +63,8 @@ fn try_user(wanted: &str) -> Result<(), String> {
     }
 }
 
-/// Returns the reason why this UDP port cannot be opened now, if any. The daemon would start without SCTP in UDP, and retry every few
-/// seconds.
+/// Returns the reason why this UDP port cannot be opened now, if any. With such a port, the daemon starts without SCTP in UDP, and retries
+/// every few seconds.
 pub fn udp_port_problem(port: u16) -> Option<String> {
     let error = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, port)).err()?;
     Some(format!("UDP port {port} cannot be opened now ({error}): SCTP in UDP is unavailable without it"))

@@ -1,7 +1,7 @@
 //! Compares the protocol of the control socket with golden files, byte for byte, because scripts rely on it.
 //!
-//! A change here affects every script that reads `--json`. A new field changes the golden files. A removed field, or a new meaning of a
-//! field, also changes `SCHEMA`. `UPDATE_GOLDEN=1 cargo test -p control` writes the files.
+//! A change of the protocol affects every script that reads `--json`. A new field changes the golden files. A removed field, or a new
+//! meaning of a field, also changes `SCHEMA`. `UPDATE_GOLDEN=1 cargo test -p control` writes the files.
 
 use std::fs;
 use std::path::PathBuf;

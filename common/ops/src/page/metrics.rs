@@ -40,8 +40,8 @@ impl MetricsText {
         let _ = writeln!(self.0, "{name}{labels} {value}");
     }
 
-    /// Writes the series of a histogram of durations. `bounds` holds the upper bounds of the buckets; the last bucket has no bound.
-    /// `counts` holds the number of values in each bucket, not cumulative.
+    /// Writes the series of a histogram of durations. `bounds` holds the upper bounds of all buckets except the last, which has no bound.
+    /// `counts` holds the number of values in each bucket, without the values in lower buckets.
     pub fn histogram(
         &mut self,
         name: &str,

@@ -3,12 +3,13 @@
 //!
 //! The servers are read-only: they answer GET requests for a few fixed names. On 127.0.0.1, the `Host` header of a request must name this
 //! host. A foreign web page therefore cannot reach the server under its own name (DNS rebinding). On other addresses, a request must have a
-//! token. The page loads no resources from other hosts. Invariant: a server handles a limited number of requests at once, in total
-//! and from one client ([`slots`]), and each side of an exchange ends within [`CLIENT_LIMIT`]. [`MetricsText`] writes metrics in the Prometheus format. Begin with [`Page::run`].
+//! token. The page loads no resources from other hosts. Invariant: a server handles a limited number of requests at once, in total and from
+//! one client ([`slots`]). A client has the time [`CLIENT_LIMIT`] to send its request, and the same time to read the answer.
+//! [`MetricsText`] writes metrics in the Prometheus format. Begin with [`Page::run`].
 //!
-//! A server also offers two files that the pages of all programs share: `page.css` and `common.js`. `common.js` has functions for requests,
-//! periodic redrawing, tables, paths and partial lists. [`PageAnswer::html`] creates the page around a program's own part. The page loads
-//! `page.js`, which the program provides.
+//! The server on 127.0.0.1 also offers two files that the pages of all programs share: `page.css` and `common.js`. `common.js` has
+//! functions for requests, periodic redrawing, tables, paths and partial lists. [`PageAnswer::html`] inserts a program's own HTML into the
+//! common page. The page loads `page.js`, which the program provides.
 
 mod metrics;
 mod request;
@@ -26,13 +27,13 @@ use request::{Access, HEAD_MAX, Refused};
 use slots::Slots;
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// Connections that the kernel keeps until they are accepted.
+/// Limit on the connections that wait in the kernel to be accepted.
 const BACKLOG: i32 = 128;
-/// Time limit on a client that sends a request, and time limit on a client that reads the answer.
+/// Time that a client has to send its request. The client then has the same time to read the answer.
 const CLIENT_LIMIT: Duration = Duration::from_secs(5);
 /// Pause after an error of the listener, such as too many open files. Without a pause, the error would occur again at once.
 const ERROR_PAUSE: Duration = Duration::from_millis(100);
-/// Content security policy: the page may load its own files, and send requests to its own host.
+/// Content security policy: the page may load style sheets and scripts only from its own server, and may send requests only to this server.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; \
                       frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
 
@@ -53,8 +54,8 @@ impl Page {
         Ok(Page { listener, access: Access::ThisHost(port) })
     }
 
-    /// Listens on `address` for requests that have this token (RFC 6750 section 2.1). The address may come up later, such as that of
-    /// a VPN.
+    /// Listens on `address` for requests that have this token (RFC 6750 section 2.1). The address need not exist yet: the address of a VPN,
+    /// for example, may come up later.
     ///
     /// # Errors
     /// If the port cannot be opened, for example because it is in use.
@@ -113,7 +114,8 @@ impl PageAnswer {
         PageAnswer { status: "200 OK", kind, body: body.into() }
     }
 
-    /// Creates the page of a program. The page shows that it queries `whom`; then `page.js` fills the elements in `main` with the answers.
+    /// Creates the page of a program. `whom` names the program that the page queries; the page shows this name until the first answer
+    /// arrives. `main` is the HTML of the program's own part. `page.js` fills the elements of `main` with the answers.
     pub fn html(program: &str, whom: &str, main: &str) -> PageAnswer {
         let text = include_str!("page.html").replace("{program}", program).replace("{whom}", whom);
         PageAnswer::file("text/html; charset=utf-8", text.replace("{main}", main))
@@ -176,7 +178,7 @@ fn common(path: &str) -> Option<PageAnswer> {
     })
 }
 
-/// The connection of a client. Reads and writes fail after the deadline, so a client that sends or reads slowly cannot hold its slot.
+/// The connection of a client. Reads and writes fail after the deadline, so a client that sends or reads slowly loses its slot.
 struct Client {
     stream: TcpStream,
     deadline: Instant,
@@ -187,7 +189,7 @@ impl Client {
         Client { stream, deadline: now() + CLIENT_LIMIT }
     }
 
-    /// Gives the client the time limit anew.
+    /// Starts the client's time limit again, for the answer.
     fn restart_limit(&mut self) {
         self.deadline = now() + CLIENT_LIMIT;
     }

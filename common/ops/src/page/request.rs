@@ -6,14 +6,13 @@ use subtle::ConstantTimeEq;
 /// Limit on the length of a request's head, in bytes.
 pub(super) const HEAD_MAX: usize = 8 * 1024;
 
-/// Condition for the requests that a listener answers.
+/// Condition that a request must meet before the listener answers.
 #[derive(Clone)]
 pub(super) enum Access {
-    /// The `Host` header is `localhost` or 127.0.0.1 with this port. A foreign web page cannot reach the listener under its own name (DNS
-    /// rebinding).
+    /// The `Host` header is `localhost` or 127.0.0.1 with this port. A foreign web page that resolves its own host name to 127.0.0.1
+    /// therefore gets no answer (DNS rebinding).
     ThisHost(u16),
-    /// The `Authorization` header has this token (RFC 6750 section 2.1). A browser does not send a token to a host that a foreign page
-    /// names.
+    /// The `Authorization` header has this token (RFC 6750 section 2.1). A browser adds no token to the requests of a foreign web page.
     Bearer(Vec<u8>),
 }
 

@@ -18,10 +18,10 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 const SETTLE: Duration = Duration::from_millis(500);
 const WRITE_BYTES: usize = 1 << 16;
 
-/// Measures SCTP, and then each transport to compare with SCTP.
+/// Measures connections over SCTP, and then over each transport that the user compares with SCTP.
 pub(crate) fn run(session: Session<'_>, host: &str, args: &BenchArgs) -> Result<(), CliError> {
     let address = resolve_host(host)?;
-    // Without a daemon, SCTP cannot be measured. This request reports a missing daemon first.
+    // Without a daemon, SCTP cannot be measured. This request reports a missing daemon before the first measurement.
     session.ask(&Request::Get { name: "enable".into() })?;
     let others = args.against.iter().map(|other| Transport::from(*other));
     let mut rows = Vec::new();
@@ -85,7 +85,7 @@ fn connect(transport: Transport, to: SocketAddr) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Returns the duration of a connect. Waits until the server has accepted the connection.
+/// Returns the duration of a connect. Also waits for the server's echo, which is not part of this duration.
 fn connect_once(transport: Transport, to: SocketAddr) -> io::Result<Duration> {
     let start = now();
     let mut stream = connect(transport, to)?;
@@ -95,7 +95,8 @@ fn connect_once(transport: Transport, to: SocketAddr) -> io::Result<Duration> {
     Ok(took)
 }
 
-/// Sends data for the given time. Returns the number of bytes that the server counted, and the time until its count arrived.
+/// Sends data for the given time. Returns the number of bytes that the server counted, and the time from the request until the server's
+/// count arrived.
 fn upload(transport: Transport, to: SocketAddr, time: Duration) -> io::Result<(u64, Duration)> {
     let mut stream = connect(transport, to)?;
     let block = vec![0; WRITE_BYTES];

@@ -1,7 +1,7 @@
 //! `sctpify bench`: measures the set-up time and the throughput of connections to a host, over SCTP and over other transports.
 //!
 //! The server is a plain TCP program, `sctpify bench --serve`, which the operator of that host starts for a limited time. It listens on
-//! three consecutive ports. The rules should carry connections to the first port over SCTP. Connections to the second port use plain TCP,
+//! three consecutive ports. The rules of both hosts should enable SCTP for the first port. Connections to the second port use plain TCP,
 //! and connections to the third port use MPTCP. The daemon reports the transport that a connection really used.
 //!
 //! The client first sends one byte, the request. The server answers the request `c` with the same byte. After the request `u`, the client
@@ -21,9 +21,9 @@ use crate::table::{Align, Table};
 pub(crate) use measure::run;
 pub(crate) use serve::serve;
 
-/// Request for an echo, which measures a connect.
+/// Request byte for an echo; the client measures a connect.
 const CONNECT: u8 = b'c';
-/// Request to upload data, which measures throughput.
+/// Request byte for an upload; the client measures throughput.
 const UPLOAD: u8 = b'u';
 /// Time limit on one connection.
 const CONNECTION_LIMIT: Duration = Duration::from_secs(60);
@@ -51,7 +51,7 @@ pub(crate) fn show(out: &mut dyn Write, report: &BenchReport) -> io::Result<()> 
     let mut table = Table::new(&HEADS);
     for row in &report.rows {
         let times = [row.first_connect_us, row.connect_us].map(|us| format!("{us} µs"));
-        // Rates are in Mbit/s, as in iperf3, with the same unit in all rows.
+        // All rows show rates in Mbit/s, the unit of iperf3, so the rows can be compared.
         let rate = format!("{:.1} Mbit/s", row.bytes_per_s as f64 * 8.0 / 1e6);
         let [first, later] = times;
         table.row([row.transport.to_string(), first, later, rate, row.carried_over.clone()]);

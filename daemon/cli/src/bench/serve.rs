@@ -23,7 +23,7 @@ const BACKLOG: i32 = 64;
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 const READ_BYTES: usize = 1 << 18;
 
-/// Serves measurements on three ports for this many seconds.
+/// Serves measurements on three consecutive ports from `port`, for `seconds` seconds.
 pub(crate) fn serve(session: Session<'_>, port: u16, seconds: u32) -> Result<(), CliError> {
     let served = Arc::new(AtomicUsize::new(0));
     for transport in Transport::ALL {

@@ -22,7 +22,8 @@ const SIZES: [u16; 5] = [1500, 1492, 1420, 1400, 1280];
 const SIZE_PATIENCE: Duration = Duration::from_millis(500);
 /// Number of attempts with each size.
 const SIZE_TRIES: usize = 2;
-/// Limit on the additional addresses of a peer that are tested. A peer can list any address, including addresses of other hosts.
+/// Limit on the additional addresses of a peer that are tested. The limit is low, because a peer can list any address, including addresses
+/// of other hosts.
 const OFFERED_MAX: usize = 8;
 /// Length of a UDP header, in bytes.
 const UDP_HEADER: u16 = 8;
@@ -34,7 +35,7 @@ pub(crate) struct Links {
     pairs: Vec<Pair>,
 }
 
-/// One address of this host and one of the peer.
+/// A pair of an address of this host and an address of the peer.
 struct Pair {
     socket: io::Result<Socket>,
     test: LinkTest,
@@ -54,8 +55,8 @@ impl Links {
         own.map(|own| Pair::open(own, SocketAddr::new(remote, self.udp_port))).collect()
     }
 
-    /// Asks the peer for its other addresses, over the first link that answers. For each new address, adds a pair with each of this host's
-    /// addresses that has a route to it. Returns the new addresses.
+    /// Asks the peer for its other addresses, over the first link that answers. For each new address of the peer, adds a pair with each
+    /// address of this host that has a route to the new address. Returns the new addresses.
     pub(crate) fn add_offered(&mut self) -> Vec<IpAddr> {
         let answered = self.pairs.iter().filter(|pair| pair.test.answered > 0);
         let mut offered = answered.filter_map(Pair::offered).next().unwrap_or_default();
@@ -71,12 +72,12 @@ impl Links {
         self.each(|pair| pair.round(sctp_port, patience));
     }
 
-    /// Sends INITs on each pair until the pair has sent `count`, and waits up to `patience` for each answer.
+    /// Sends INITs on each pair until `count` INITs have been sent on the pair. Waits up to `patience` for each answer.
     pub(crate) fn complete(&mut self, count: u64, sctp_port: u16, patience: Duration) {
         self.each(|pair| (pair.test.sent..count).for_each(|_| pair.round(sctp_port, patience)));
     }
 
-    /// Finds the largest packet size that is answered, for each pair that has had an answer before.
+    /// For each pair that has had an answer, finds the largest packet size in `SIZES` that is answered.
     pub(crate) fn find_mtus(&mut self, sctp_port: u16) {
         self.each(|pair| pair.find_mtu(sctp_port));
     }

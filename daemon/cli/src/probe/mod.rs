@@ -1,9 +1,8 @@
-//! Probes the route to a host with real packets: INITs in UDP, which need no privilege, and one INIT directly over IP, which needs
-//! CAP_NET_RAW.
+//! Probes the route to a host with real packets: INITs in UDP, which need no privilege, and INITs directly over IP, which need CAP_NET_RAW.
 //!
-//! Any SCTP answer proves that UDP passes in both directions, that an SCTP endpoint answers, and that no middlebox rewrites checksums. The
-//! answer is an INIT ACK, or an ABORT if nothing is exposed. A second, large INIT tests whether full-size packets pass. The peer keeps no
-//! state for an INIT (RFC 9260 section 5.1.3). [`links`] tests each link of this host.
+//! An SCTP answer with a correct checksum proves three facts: UDP passes in both directions, an SCTP endpoint answers, and no middlebox
+//! rewrites the packets. The answer is an INIT ACK, or an ABORT if the peer accepts no association for the port. Further, large INITs test
+//! whether full-size packets pass. The peer keeps no state for an INIT (RFC 9260 section 5.1.3). [`links`] tests each link of this host.
 
 mod links;
 
@@ -26,7 +25,7 @@ use wire::{
 
 /// Limit on the wait for an answer.
 const PATIENCE: Duration = Duration::from_millis(700);
-/// Number of attempts.
+/// Limit on the INITs that are sent until one is answered.
 const TRIES: usize = 3;
 /// Size of a packet buffer, in bytes. It holds the largest packet.
 const ROOM: usize = 1500;
@@ -34,8 +33,8 @@ const ROOM: usize = 1500;
 const INIT_LENGTH: usize = 36;
 /// Padding, in bytes, that makes an INIT 1,400 bytes long. With UDP and IP headers, the packet nearly fills the 1,500 bytes of most links.
 const PADDING: usize = 1400 - INIT_LENGTH;
-/// Padding, in bytes, of an INIT that requests addresses. An answer is at most three times as long as the INIT, so the padding makes room
-/// for addresses.
+/// Padding, in bytes, of an INIT that requests addresses. A peer limits its answer to three times the length of the INIT. The padding
+/// therefore makes room for addresses in the answer.
 const FOR_ADDRESSES: usize = 500;
 const A_RWND: u32 = 65_536;
 /// Number of streams that a daemon requests. A peer that shares associations would refuse an INIT with fewer streams.
@@ -43,9 +42,10 @@ const STREAMS: u16 = SHARED_STREAMS;
 /// SCTP port of shared associations (docs/shared-association.md).
 const SHARED_PORT: u16 = 9899;
 const SCTP: i32 = 132;
-/// SCTP port to probe if the user names none: ssh, which most hosts serve. A refusal is also an answer.
+/// SCTP port to probe if the user names none: the port of ssh, which most hosts serve. An ABORT also counts as an answer.
 pub(crate) const ANY_SCTP_PORT: u16 = 22;
-/// Limit on the packets that are read while waiting for one answer. A raw socket receives the packets of all associations with the peer.
+/// Limit on the packets that are read while waiting for one answer. The limit is needed because a raw socket also receives the packets of
+/// all associations with the peer.
 const STRANGERS_MAX: usize = 64;
 
 /// Encapsulation of the INIT.

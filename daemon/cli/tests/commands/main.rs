@@ -21,8 +21,8 @@ use fake::{FakeDaemon, answer_in, status};
 const SCTPIFY: &str = env!("CARGO_BIN_EXE_sctpify");
 const SHIMRULES: &str = env!("CARGO_BIN_EXE_shimrules");
 
-/// Lock that is held while a process starts or a program is written. Otherwise, a child that another test starts meanwhile would inherit
-/// the file that is open for writing, and the program could not be run ("text file busy").
+/// Lock for the start of a process and for the writing of a program file. Without the lock, a child process of another test could inherit a
+/// program file that is open for writing. The kernel would then refuse to run the program ("text file busy").
 static FORKS: Mutex<()> = Mutex::new(());
 
 impl FakeDaemon {
@@ -38,7 +38,7 @@ struct Ran {
     code: i32,
 }
 
-/// Runs a program. Hides the configuration file of the host from it.
+/// Runs a program. Hides the configuration file of the host from the program.
 fn run(program: &str, socket: &Path, args: &str) -> Ran {
     let mut command = Command::new(program);
     command.args(args.split_whitespace()).env("SCTPIFY_CONTROL", socket);

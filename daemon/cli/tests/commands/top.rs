@@ -58,7 +58,7 @@ fn top_cuts_no_word_at_80_columns_and_ends_with_q() {
     let (mut master, all) = (File::from(pty.master.try_clone().unwrap()), shown.clone());
     thread::spawn(move || {
         let mut part = [0; 4096];
-        // At the end, reading fails, because no process holds the other side of the terminal.
+        // At the end of the test, reading fails, because no process has the other side of the terminal open.
         while let Ok(length @ 1..) = master.read(&mut part) {
             all.lock().unwrap().push_str(&String::from_utf8_lossy(&part[..length]));
         }
