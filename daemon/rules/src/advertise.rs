@@ -1,5 +1,5 @@
-//! Defines the forms of the send-buffer advertisement (setting `advertise`, and option `--advertise` of rules), and the
-//! interval of the timer form.
+//! Defines the forms of the send-buffer advertisement (setting `advertise`, and option `--advertise` of rules). Also defines
+//! the interval of the form `timer`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,26 +15,27 @@ pub enum Advertise {
     /// No advertisement.
     #[default]
     Off,
-    /// Bytes and percent, once in each [`AdvertiseInterval`], with or without data.
+    /// Bytes that wait, and occupancy in percent, once in each [`AdvertiseInterval`], also while no data is sent.
     Timer,
-    /// Bytes and percent, in every packet with data.
+    /// Bytes that wait, and occupancy in percent, in every packet with data.
     Backlog,
-    /// Percent, in every packet with data.
+    /// Occupancy in percent, in every packet with data.
     Percent,
-    /// Tens of percent, in every packet with data.
+    /// Occupancy in percent, rounded up to tens, in every packet with data.
     Quantised,
-    /// Tens of percent, when they change and in every eighth packet.
+    /// Occupancy in percent, rounded up to tens: in the first packet of a burst, in every eighth packet with data, and after a
+    /// change of the occupancy by 10 percentage points or more.
     Economical,
-    /// Tenths of the used part of the buffer, in every packet with data, as in the patch of 2016.
+    /// Share of the used buffer that cannot leave now, in tenths, in every packet with data, as in the 2016 patch for Linux.
     SeedCompat,
 }
 
-/// Interval of the form [`Advertise::Timer`]: 100 ms to an hour.
+/// Interval of advertisements in the form [`Advertise::Timer`]: 100 ms to one hour.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(try_from = "u32", into = "u32")]
 pub struct AdvertiseInterval(u32);
 
-/// Error: a value is not an interval of advertisements.
+/// Error: a value is not a valid interval of advertisements.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("invalid advertisement interval `{0}`: it takes {min} to {max} ms", min = AdvertiseInterval::MIN_MS, max = AdvertiseInterval::MAX_MS)]
 pub struct AdvertiseIntervalError(String);
@@ -52,7 +53,7 @@ impl AdvertiseInterval {
 }
 
 impl Default for AdvertiseInterval {
-    /// Returns five seconds, the default of the 2016 project.
+    /// Returns five seconds, the default interval of the 2016 project.
     fn default() -> AdvertiseInterval {
         AdvertiseInterval(5000)
     }
@@ -86,7 +87,7 @@ impl FromStr for AdvertiseInterval {
     }
 }
 
-/// Advertisement of a connection's send buffer, with the interval of the timer form.
+/// Form of a connection's send-buffer advertisement, with the interval that the form [`Advertise::Timer`] uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Advertisement {
     /// The form of the advertisement.
@@ -95,7 +96,7 @@ pub struct Advertisement {
     pub interval: AdvertiseInterval,
 }
 
-/// Error: a word names no form.
+/// Error: a word is not the name of a form.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("invalid advertisement form `{word}`: expected one of {}{}", Advertise::WORDS.join(", "), hint(.word))]
 pub struct AdvertiseError {

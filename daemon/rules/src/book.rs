@@ -11,10 +11,12 @@ use crate::{
 
 /// The settings and the rules table, which together decide on connections.
 ///
-/// A decision starts from the default policy of the chain. It then searches the rules that are exceptions to this policy, and
-/// the first match decides. Enable rules that request more than SCTP also decide if the default policy is enable. Both default
-/// policies are disable unless the operator changes them. SCTP then reaches only listeners that local-enable rules name, and
-/// only destinations that remote-enable rules name are tried.
+/// A decision starts from the default policy of the chain. The lookup then searches the chain's rules with the opposite policy,
+/// and the first matching rule decides. If the default policy is enable and no disable rule matches, the first matching enable
+/// rule decides if it requests more than SCTP.
+///
+/// Both default policies are disable unless the operator changes them. SCTP then reaches only listeners that local-enable rules
+/// name. Only destinations that remote-enable rules name are tried over SCTP.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Rulebook {
     /// The settings. They include the default policies.
@@ -24,10 +26,10 @@ pub struct Rulebook {
     default_hits: [u64; 2],
 }
 
-/// A decision and its cause.
+/// A decision about SCTP, and its cause.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Decision {
-    /// SCTP if the peer supports it (enable), or plain TCP (disable).
+    /// Enable: SCTP if the peer supports it. Disable: plain TCP.
     pub policy: Policy,
     /// The cause of the decision.
     pub because: Because,
@@ -48,7 +50,7 @@ pub enum Because {
         policy: Policy,
         /// The rule's place in the chain, from 1.
         number: usize,
-        /// The rule itself.
+        /// The deciding rule.
         rule: Arc<Rule>,
     },
 }
@@ -59,28 +61,31 @@ impl Decision {
         self.rule().is_some_and(|rule| rule.refuses_plain() || rule.address.is_some_and(IpNet::is_host))
     }
 
-    /// Reports whether the connection fails if it cannot be carried over SCTP.
+    /// Reports whether the connection must fail if it cannot be carried over SCTP.
     pub fn is_required(&self) -> bool {
         self.rule().is_some_and(Rule::refuses_plain)
     }
 
-    /// Returns the encryption that the deciding rule requests; `None` means the setting's encryption.
+    /// Returns the encryption that the deciding rule requests; `None` means that the setting `encryption` applies.
     pub fn secure(&self) -> Option<&Secure> {
         self.rule().and_then(|rule| rule.secure.as_ref())
     }
 
-    /// Returns the protocol whose messages a native peer gets as one SCTP message each; `None` means bytes without framing.
+    /// Returns the deciding rule's framing. A native peer gets each message of this protocol as one SCTP message. `None` means
+    /// that bytes are sent without framing.
     pub fn framing(&self) -> Option<Framing> {
         self.rule().and_then(|rule| rule.framing)
     }
 
-    /// Reports whether the deciding rule requires a separate association for each connection. This includes rules with an
-    /// advertisement, because the chunk on a shared association would describe all its connections.
+    /// Reports whether the deciding rule requires a separate association for each connection. A rule with an advertisement also
+    /// requires separate associations. On a shared association, the advertisement would describe all connections of the
+    /// association.
     pub fn wants_own(&self) -> bool {
         self.rule().is_some_and(|rule| rule.own || rule.advertise.is_some())
     }
 
-    /// Returns the advertisement of the send buffer, from the deciding rule or else from the settings.
+    /// Returns the send-buffer advertisement of the deciding rule. If the rule has none, returns the advertisement of the
+    /// settings.
     pub fn advertisement(&self, settings: &Settings) -> Advertisement {
         match self.rule() {
             Some(Rule { advertise: Some(form), advertise_interval, .. }) => Advertisement {
@@ -99,14 +104,15 @@ impl Decision {
     }
 }
 
-/// Entry of a list for a firewall, which refuses plain TCP where rules require SCTP. The first matching entry decides.
+/// Entry of a list for a firewall. The firewall refuses plain TCP to destinations for which a rule requires SCTP. The first
+/// matching entry decides.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Guarded {
     /// Addresses of the destinations; `None` is any address.
     pub address: Option<IpNet>,
     /// Ports of the destinations; `None` is any port.
     pub ports: Option<PortRange>,
-    /// True if plain TCP is refused. Otherwise plain TCP passes, regardless of later entries.
+    /// True if plain TCP is refused. If false, plain TCP passes, regardless of later entries.
     pub is_refused: bool,
 }
 
@@ -123,16 +129,16 @@ impl Rulebook {
         Rulebook { settings, table, default_hits: [0; 2] }
     }
 
-    /// Decides on a program that listens on (chain `local`) or connects to (chain `remote`) this address and port. Counts a hit
-    /// for the rule or the default that decided.
+    /// Decides about SCTP for a program that listens on this address and port (chain `local`) or connects to them (chain
+    /// `remote`). Counts a hit for the rule or the default policy that decided.
     pub fn decide(&mut self, chain: Chain, address: IpAddr, port: u16) -> Decision {
         let decision = self.explain(chain, address, port);
         self.count(&decision.because, 1);
         decision
     }
 
-    /// Counts connections to this address and port that a firewall has let pass, as [`Rulebook::decide`] would have counted
-    /// them.
+    /// Counts connections to this address and port that a firewall has let pass. The counts are those that [`Rulebook::decide`]
+    /// would have made.
     pub fn count_passed(&mut self, address: IpAddr, port: u16, connections: u64) {
         let decision = self.explain(Chain::Remote, address, port);
         self.count(&decision.because, connections);
@@ -165,7 +171,7 @@ impl Rulebook {
         }
         let default = self.default_policy(chain);
         let exception = self.table.find(chain, default.opposite(), address, port);
-        // A rule that requests more than SCTP decides even if the default allows SCTP.
+        // A rule that requests more than SCTP decides even if the default policy is enable.
         let required = || {
             self.table.find(chain, Policy::Enable, address, port).filter(|found| found.rule.asks_for_more())
         };
@@ -175,8 +181,8 @@ impl Rulebook {
         }
     }
 
-    /// Returns the obstacle that keeps a program from requesting SCTP for its listener there. The obstacle is the setting
-    /// `enable`, or a disable rule, regardless of the default.
+    /// Returns the obstacle that keeps a program from requesting SCTP for its listener on this address and port. The obstacle
+    /// is the setting `enable`, or a disable rule, which is an obstacle under either default policy.
     pub fn forbids_asking(&self, address: IpAddr, port: u16) -> Option<Because> {
         let decision = self.explain(Chain::Local, address, port);
         match decision.because {
@@ -188,15 +194,15 @@ impl Rulebook {
         }
     }
 
-    /// Reports whether any program that listens here is reachable over SCTP.
+    /// Reports whether any program on this host may be reachable over SCTP.
     pub fn serves_any(&self) -> bool {
         let mut enabled = self.table.list(Some(Chain::Local), Some(Policy::Enable));
         let is_default = self.default_policy(Chain::Local).is_enable();
         self.settings.enable && (is_default || enabled.next().is_some())
     }
 
-    /// Returns the entries that decide whether a destination must be reached over SCTP. The list is empty if no rule requires
-    /// SCTP.
+    /// Returns the firewall's entries, which decide whether plain TCP to a destination is refused. The list is empty if no rule
+    /// requires SCTP.
     pub fn guarded(&self) -> Vec<Guarded> {
         let guard = |policy: Policy| {
             self.table.list(Some(Chain::Remote), Some(policy)).map(|found| Guarded {
@@ -208,7 +214,7 @@ impl Rulebook {
         let is_default = self.default_policy(Chain::Remote).is_enable();
         let exceptions = guard(Policy::Disable).filter(|_| is_default);
         let mut all: Vec<Guarded> = exceptions.chain(guard(Policy::Enable)).collect();
-        // Entries that let connections pass after the last refusal have no effect.
+        // Entries after the last entry that refuses plain TCP have no effect.
         let length = all.iter().rposition(|g| g.is_refused).map_or(0, |last| last + 1);
         all.truncate(if self.settings.enable { length } else { 0 });
         all

@@ -1,8 +1,8 @@
 //! Selects the interfaces and addresses of this host that SCTP uses, as the operator has configured them.
 //!
-//! The configuration is a list of words. Each word is the name of an interface (`eth0`, `wwan*`), an address, or a network
-//! (`192.0.2.0/24`). A word with a leading `!` excludes its interfaces or addresses. If the words give no verdict on an
-//! address, the caller decides. Begin with [`Interfaces::of`].
+//! The configuration is a list of words. Each word is an interface's name (`eth0`) or a pattern of names (`wwan*`), an address,
+//! or a network (`192.0.2.0/24`). A word with a leading `!` excludes its interfaces or addresses. If the words give no verdict
+//! on an address, the caller decides. Begin with [`Interfaces::of`].
 
 use std::fmt;
 use std::net::IpAddr;
@@ -28,7 +28,7 @@ pub enum Listed {
     LeftOut,
 }
 
-/// The words. Invariant: up to [`INTERFACES_MAX`] words.
+/// The configured words. Invariant: up to [`INTERFACES_MAX`] words.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Interfaces(Vec<Word>);
 
@@ -46,8 +46,8 @@ enum Pattern {
 }
 
 impl Interfaces {
-    /// Returns the verdict on this address of the interface with that name. A word that excludes the address overrides a word
-    /// that includes it. If any word includes something, everything that no word includes is excluded.
+    /// Returns the verdict on an address of the interface with this name. A word that excludes the address overrides words that
+    /// include it. If at least one word includes an interface or address, every address that no word includes is excluded.
     pub fn of(&self, interface: &str, address: IpAddr) -> Listed {
         let speaks = |word: &&Word| match &word.pattern {
             Pattern::Name(pattern) => WildMatch::new(pattern).matches(interface),
@@ -89,7 +89,7 @@ impl FromStr for Word {
         let (is_left_out, text) = text.strip_prefix('!').map_or((false, text), |rest| (true, rest));
         let pattern = match text.parse::<IpNet>() {
             Ok(network) => Pattern::Network(network),
-            // Interface names contain neither colon nor slash, so such a text was meant as an address.
+            // Interface names contain neither colon nor slash, so a text with one of these was meant as an address.
             Err(_)
                 if text.is_empty() || text.len() > NAME_BYTES_MAX || text.contains(['/', ':', '!', ',']) =>
             {

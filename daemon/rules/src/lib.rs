@@ -1,13 +1,14 @@
-//! Decides whether connections may use SCTP, from the rules table of the shim, its default policies and its settings.
+//! Decides whether connections may use SCTP. The decision depends on the shim's rules table, its default policies and its
+//! settings.
 //!
 //! The crate uses no clock, no files and no sockets. [`Rulebook::decide`] decides on one connection and counts the hit.
 //! [`Rulebook::explain`] returns the same decision and counts nothing. The outcomes of connections are counted per rule
 //! ([`Usage`]) and learned per destination ([`LearnedTable`]).
 //!
-//! The crate refuses rules that cannot be printed and read back, unknown settings (the error names the nearest one), and more
-//! than [`MAX_RULES`] rules. Invariants:
+//! The crate refuses rules that cannot be printed and read back, and more than [`MAX_RULES`] rules. It also refuses unknown
+//! settings, and the error names the nearest known setting. Invariants:
 //! - Addresses are normalised: an IPv4-mapped IPv6 address is the IPv4 address, and host bits are zero.
-//! - Only the [`Settings`] hold the default policies.
+//! - Only [`Settings`] contains the default policies.
 //! - A printed table reads back as the same table.
 //!
 //! Begin with [`Rulebook`]. The line syntax is in [`RuleLine`], and the settings are in [`SETTINGS`].

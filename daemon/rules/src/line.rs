@@ -1,7 +1,7 @@
 //! Parses and prints rules as lines in the syntax of `shimrules`: `-A -c remote -p enable -d 10.1.2.0/24 -P 22 --name ssh`.
 //!
-//! The rules file consists of such lines. [`parse_table`] reads back the output of [`print_table`] unchanged. Hit counts are
-//! not part of the rules, and are left out.
+//! The rules file consists of such lines. [`parse_table`] reads the output of [`print_table`] back as the same table. Hit
+//! counts are not part of the rules, so they are neither printed nor parsed.
 
 use std::fmt::Write;
 
@@ -18,14 +18,14 @@ use crate::{TableError, WordError};
 pub enum Action {
     /// `-A`: append the rule to its chain.
     Add,
-    /// `-D`: remove the rule with this match.
+    /// `-D`: remove the rule that has the same match.
     Delete,
 }
 
 /// One line: an action, a chain, a policy and a rule.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RuleLine {
-    /// Add or delete.
+    /// The command: add or delete.
     pub action: Action,
     /// The rule's chain.
     pub chain: Chain,
@@ -35,13 +35,13 @@ pub struct RuleLine {
     pub rule: Rule,
 }
 
-/// Fault of a line.
+/// Fault of a rule line.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum LineError {
     /// A quote is not closed.
     #[error("the quote {0} is not closed")]
     OpenQuote(char),
-    /// The line ends where an option needs a value.
+    /// The line ends after an option that needs a value.
     #[error("`{0}` needs a value after it")]
     NoValue(&'static str),
     /// An unknown option.
@@ -56,25 +56,25 @@ pub enum LineError {
     /// A mandatory part is missing.
     #[error("`{0}` is missing: a rule line looks like `-A -c remote -p enable -d 10.1.2.0/24 -P 22`")]
     Missing(&'static str),
-    /// Not a chain, or not a policy.
+    /// A word is neither a chain nor a policy.
     #[error(transparent)]
     Word(#[from] WordError),
-    /// Not a framing that sctpify supports.
+    /// A word is not a framing that sctpify supports.
     #[error(transparent)]
     Framing(#[from] FramingWordError),
-    /// Not an address or a network.
+    /// A text is neither an address nor a network.
     #[error(transparent)]
     Net(#[from] NetError),
-    /// Not a port or a range of ports.
+    /// A text is neither a port nor a range of ports.
     #[error(transparent)]
     Ports(#[from] PortsError),
-    /// Not a form of advertisement.
+    /// A word is not a form of advertisement.
     #[error(transparent)]
     Advertise(#[from] AdvertiseError),
-    /// Not an interval of advertisements.
+    /// A text is not an interval of advertisements.
     #[error(transparent)]
     Interval(#[from] AdvertiseIntervalError),
-    /// Not an encryption of a rule.
+    /// A text is not an encryption of a rule.
     #[error(transparent)]
     Secure(#[from] SecureError),
     /// An invalid name or comment.
@@ -121,7 +121,7 @@ struct Fields {
 }
 
 impl RuleLine {
-    /// Parses a line, including quotes. Returns `None` for an empty line, and for a line that is only a comment (`# ...`).
+    /// Parses a line, including its quotes. Returns `None` if the line is empty or contains only a comment (`# ...`).
     ///
     /// # Errors
     /// Fails if the line is not a complete rule.
@@ -138,7 +138,7 @@ impl RuleLine {
         fields.finish().map(Some)
     }
 
-    /// Prints the line in a form that reads back as the same line.
+    /// Prints the line in a form that can be parsed back into the same line.
     pub fn print(&self) -> String {
         let action = match self.action {
             Action::Add => ADD,
@@ -201,7 +201,7 @@ fn put<T>(slot: &mut Option<T>, option: &'static str, value: T) -> Result<(), Li
     }
 }
 
-/// Splits a word into the option that it names and the attached value, if any (`-cremote`, `--name=ssh`).
+/// Splits a word into an option and the value that is attached to it, if any (`-cremote`, `--name=ssh`).
 fn split_option(word: &str) -> Option<(&'static str, Option<&str>)> {
     OPTION_NAMES.into_iter().find_map(|option| {
         let rest = word.strip_prefix(option)?;
@@ -214,8 +214,8 @@ fn split_option(word: &str) -> Option<(&'static str, Option<&str>)> {
     })
 }
 
-/// Splits a line into words. Spaces separate words, and quotes join them. In double quotes, `\` keeps the next character. `#`
-/// at the start of a word begins a comment.
+/// Splits a line into words. Spaces outside quotes separate words. In double quotes, the character after `\` is taken
+/// literally. `#` at the start of a word begins a comment.
 fn split(line: &str) -> Result<Vec<String>, LineError> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
@@ -255,7 +255,7 @@ fn quoted(word: &str) -> String {
     format!("\"{}\"", word.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
-/// Prints a rule without its chain and policy. The result is empty for a rule that matches everything and has no other
+/// Prints a rule without its chain and policy. The result is empty if the rule matches every connection and has no further
 /// property.
 pub fn print_rule(rule: &Rule) -> String {
     let mut parts = Vec::new();
@@ -272,7 +272,7 @@ pub fn print_rule(rule: &Rule) -> String {
     parts.join(" ")
 }
 
-/// Prints the whole table, one line per rule, in the search order of the chains.
+/// Prints the whole table, one line per rule. Within each chain, the lines have the order in which rules are searched.
 pub fn print_table(table: &RulesTable) -> String {
     table.list(None, None).fold(String::new(), |mut text, r| {
         let line =
@@ -282,7 +282,7 @@ pub fn print_table(table: &RulesTable) -> String {
     })
 }
 
-/// Parses a table from lines as printed by [`print_table`]. Empty lines and comments may occur between them.
+/// Parses a table from the lines that [`print_table`] prints. Empty lines and comments may occur between the lines.
 ///
 /// # Errors
 /// Returns the number of the first faulty line (from 1), and its fault.

@@ -1,4 +1,5 @@
-//! Parses the operator's policies for this host's links: their names, their use for data, and the interval of their heartbeats.
+//! Parses the operator's policies for this host's links. A policy sets a link's name, its use for data, and the interval of its
+//! heartbeats.
 //!
 //! A link is an interface. Policies are written as `wwan* name=lte use=backup heartbeat_s=30; eth1 name=fibre`, or as tables
 //! `[[link]]` of the configuration file with the same keys. Begin with [`Links::of`].
@@ -14,7 +15,8 @@ use crate::nearest;
 pub const LINKS_MAX: usize = 32;
 /// Range of the interval of heartbeats, in seconds.
 pub const LINK_HEARTBEAT_S: std::ops::RangeInclusive<u32> = 1..=600;
-/// Default interval of heartbeats on an idle backup link, in seconds. It is within the lifetime of most NATs' UDP mappings.
+/// Default interval of heartbeats on an idle backup link, in seconds. It is shorter than the lifetime of most NATs' UDP
+/// mappings.
 const BACKUP_HEARTBEAT_S: u32 = 30;
 /// Maximum length in bytes of an interface name (IFNAMSIZ without the terminating zero).
 const PATTERN_BYTES_MAX: usize = 15;
@@ -26,10 +28,11 @@ const NAME_CHARS_MAX: usize = 32;
 pub enum LinkUse {
     /// Carries data while it works.
     Primary,
-    /// Carries data while no primary link works. If all paths carry data at once, it joins the primary links.
+    /// Carries data while no primary link works. With a multipath scheduler that sends on all paths, it carries data together
+    /// with the primary links.
     #[default]
     Secondary,
-    /// Carries data only while no other link works.
+    /// Carries data only while no primary or secondary link works.
     Backup,
     /// Carries no SCTP.
     Never,
@@ -71,7 +74,7 @@ pub enum LinkError {
         /// The nearest existing key.
         nearest: Option<&'static str>,
     },
-    /// The key does not take the value.
+    /// The value is not valid for the key.
     #[error("invalid value `{value}` for {key} of a link: it takes {takes}")]
     Value {
         /// The key.
@@ -99,7 +102,7 @@ impl LinkPolicy {
     /// Sets one key.
     ///
     /// # Errors
-    /// Fails if the key is unknown or does not take the value. The policy is then unchanged.
+    /// Fails if the key is unknown or the value is not valid for the key. The policy then stays unchanged.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), LinkError> {
         let refused = |key, takes: &str| LinkError::Value { key, value: value.into(), takes: takes.into() };
         match key {
@@ -128,7 +131,7 @@ impl LinkPolicy {
         Ok(())
     }
 
-    /// Returns the keys that are set, in order, with their values.
+    /// Returns the keys that are set, in the order of [`LinkPolicy::KEYS`], with their values.
     pub fn entries(&self) -> Vec<(&'static str, String)> {
         let mut entries = vec![("match", self.pattern.clone())];
         entries.extend(self.name.clone().map(|name| ("name", name)));
@@ -149,13 +152,14 @@ impl LinkPolicy {
         self.usage
     }
 
-    /// Returns the interval of heartbeats while the link is idle, in seconds; `None` means the usual interval.
+    /// Returns the interval of heartbeats while the link is idle, in seconds; `None` means the interval that applies without a
+    /// policy.
     pub fn heartbeat_s(&self) -> Option<u32> {
         self.heartbeat_s.or((self.usage == LinkUse::Backup).then_some(BACKUP_HEARTBEAT_S))
     }
 }
 
-/// The policies. Invariants: up to [`LINKS_MAX`] policies, each with a pattern.
+/// The policies in the order of the configuration. Invariants: up to [`LINKS_MAX`] policies, and each one has a pattern.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Links(Vec<LinkPolicy>);
 
@@ -165,7 +169,7 @@ impl Links {
         self.0.iter().find(|policy| WildMatch::new(&policy.pattern).matches(interface))
     }
 
-    /// Returns the policies in order.
+    /// Returns the policies in the order of the configuration.
     pub fn iter(&self) -> impl Iterator<Item = &LinkPolicy> {
         self.0.iter()
     }

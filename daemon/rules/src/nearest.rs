@@ -1,8 +1,9 @@
-//! Finds the known word that is nearest to an unknown one, for error texts.
+//! Finds the known word that is nearest to an unknown word, for the texts of errors.
 
-/// Returns the candidate nearest to `word`, if it is near enough to be the intended word:
-/// - up to a third of the letters of `word` differ (up to two letters in a short word), or
-/// - the candidate begins with `word`, which has three letters or more.
+/// Returns the candidate that is nearest to `word`, if it is near enough to be the intended word. One of these conditions must
+/// be true:
+/// - The candidate differs from `word` in up to a third of the letters of `word`, or in up to two letters if `word` is short.
+/// - `word` has three letters or more, and the candidate begins with it.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = word.to_ascii_lowercase();
     let limit = (word.chars().count() / 3).max(2);

@@ -1,4 +1,4 @@
-//! Normalises addresses and networks.
+//! Parses and normalises addresses and networks.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -16,7 +16,7 @@ pub struct IpNet {
     prefix_len: u8,
 }
 
-/// Fault of a network's text.
+/// Fault of a text that should be a network.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NetError {
     /// The part before the slash is not an address.
@@ -27,7 +27,7 @@ pub enum NetError {
     /// The part after the slash is neither a prefix length nor a netmask.
     #[error("`/{0}` is neither a prefix length nor a netmask")]
     Prefix(String),
-    /// The prefix length exceeds the number of bits of the address.
+    /// The prefix length exceeds the number of bits in the address.
     #[error("prefix length {prefix_len} is out of range: {address} allows 0 to {max}")]
     TooLong {
         /// The address as given.
@@ -44,7 +44,8 @@ pub enum NetError {
     MappedTooShort(u8),
 }
 
-/// Returns the form of the address that rules compare: an IPv4-mapped IPv6 address becomes the IPv4 address.
+/// Returns the form of the address that rules compare. An IPv4-mapped IPv6 address becomes the IPv4 address; other addresses
+/// stay unchanged.
 pub fn normalise(address: IpAddr) -> IpAddr {
     address.to_canonical()
 }
@@ -84,7 +85,7 @@ impl IpNet {
         IpNet { address, prefix_len: if address.is_ipv4() { 32 } else { 128 } }
     }
 
-    /// Reports whether the network contains `address`. An IPv4-mapped address is compared as IPv4.
+    /// Reports whether the network contains `address`. An IPv4-mapped address is compared as an IPv4 address.
     pub fn contains(self, address: IpAddr) -> bool {
         let address = normalise(address);
         address.is_ipv4() == self.address.is_ipv4()
@@ -110,7 +111,7 @@ fn clear_host_bits(address: IpAddr, prefix_len: u8) -> IpAddr {
     }
 }
 
-/// Parses a prefix length from `24` or `255.255.255.0`.
+/// Parses a prefix length, or a netmask: `24` or `255.255.255.0`.
 fn parse_prefix(text: &str) -> Result<u8, NetError> {
     if let Ok(len) = text.parse() {
         return Ok(len);

@@ -1,4 +1,4 @@
-//! Parses one port or a range of ports.
+//! Parses a TCP port or a range of TCP ports.
 
 use std::fmt;
 use std::str::FromStr;
@@ -18,7 +18,7 @@ pub struct PortRange {
 /// Fault of a port or a range.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PortsError {
-    /// Not a number from 0 to 65535.
+    /// A text is not a number from 0 to 65535.
     #[error("`{0}` is not a port: give a number from 0 to 65535, or a range such as 1:1024")]
     NotAPort(String),
     /// The first port of the range is after the last one.
@@ -52,7 +52,7 @@ impl PortRange {
 impl FromStr for PortRange {
     type Err = PortsError;
 
-    /// Parses `22`, `1:1024` or `1-1024`.
+    /// Parses a port (`22`) or a range (`1:1024` or `1-1024`).
     fn from_str(text: &str) -> Result<PortRange, PortsError> {
         let port = |part: &str| part.parse::<u16>().map_err(|_| PortsError::NotAPort(text.into()));
         match text.split_once([':', '-']) {

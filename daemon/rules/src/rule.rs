@@ -17,23 +17,23 @@ pub const MAX_COMMENT_BYTES: usize = 256;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Chain {
-    /// Programs that listen here. Address and port are the listener's.
+    /// Programs that listen on this host. A rule's address and port are the listener's.
     Local,
-    /// Programs that connect elsewhere. Address and port are the peer's.
+    /// Programs that connect to other hosts. A rule's address and port are the other host's.
     Remote,
 }
 
-/// The policy of a rule, or of the default.
+/// The policy of a rule, or the default policy of a chain.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Policy {
-    /// Use SCTP if the peer supports it.
+    /// The connection uses SCTP if the peer supports SCTP.
     Enable,
-    /// Stay plain TCP.
+    /// The connection stays plain TCP.
     Disable,
 }
 
-/// Error: a word is neither of the two allowed ones.
+/// Error: a word is neither of the two allowed words.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("`{word}` is not a {what}: expected {choices}{}", did_you_mean(.word, &[.choices.0, .choices.1]))]
 pub struct WordError {
@@ -84,7 +84,7 @@ impl Policy {
         }
     }
 
-    /// Returns the policy that is an exception to this one.
+    /// Returns the policy of the rules that are exceptions to this default policy.
     #[must_use]
     pub const fn opposite(self) -> Policy {
         match self {
@@ -93,12 +93,12 @@ impl Policy {
         }
     }
 
-    /// Returns enable if `enabled`, else disable.
+    /// Returns [`Policy::Enable`] if `enabled` is true, otherwise [`Policy::Disable`].
     pub const fn from_enabled(enabled: bool) -> Policy {
         if enabled { Policy::Enable } else { Policy::Disable }
     }
 
-    /// Reports whether this is enable.
+    /// Reports whether the policy is [`Policy::Enable`].
     pub const fn is_enable(self) -> bool {
         matches!(self, Policy::Enable)
     }
@@ -132,7 +132,7 @@ impl fmt::Display for Policy {
     }
 }
 
-/// Protocol whose messages a native peer expects as one SCTP message each.
+/// Protocol of a connection. A native peer expects each message of this protocol as one SCTP message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Framing {
@@ -161,7 +161,8 @@ impl fmt::Display for Framing {
     }
 }
 
-/// One exception to a default policy. An `address` or `ports` of `None` matches everything.
+/// One rule: an exception to a default policy, or further requests for matching connections. If `address` or `ports` is `None`,
+/// it matches everything.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Rule {
     /// The address or network; `None` is any address of either family.
@@ -170,7 +171,7 @@ pub struct Rule {
     /// The port or ports; `None` is any port.
     #[serde(default)]
     pub ports: Option<PortRange>,
-    /// True if the connections of a remote-enable rule have their own associations, and share none.
+    /// True if each connection of this rule has a separate association. Used by remote-enable rules only.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub own: bool,
     /// Short name, shown with the rule's decisions; up to [`MAX_NAME_BYTES`] bytes.
@@ -179,22 +180,24 @@ pub struct Rule {
     /// Note for people; up to [`MAX_COMMENT_BYTES`] bytes.
     #[serde(default)]
     pub comment: Option<String>,
-    /// True if the rule's connections fail when they cannot be carried over SCTP, and never fall back to TCP. For remote-enable
-    /// rules only.
+    /// True if the rule's connections must fail when they cannot be carried over SCTP, and must not fall back to TCP. Valid in
+    /// remote-enable rules only.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub require: bool,
-    /// Form of the send-buffer advertisement of the rule's connections; `None` means the setting's form. For enable rules only.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub advertise: Option<Advertise>,
-    /// Interval of advertisements of the form [`Advertise::Timer`] only; `None` means the setting's interval.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub advertise_interval: Option<AdvertiseInterval>,
-    /// Protocol whose messages a native peer gets as one SCTP message each; `None` means bytes without framing. For enable
+    /// Form of the send-buffer advertisement of the rule's connections; `None` means the form of the settings. Valid in enable
     /// rules only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub advertise: Option<Advertise>,
+    /// Interval of advertisements in the form [`Advertise::Timer`]; `None` means the interval of the settings. Valid with this
+    /// form only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub advertise_interval: Option<AdvertiseInterval>,
+    /// Protocol of which a native peer gets each message as one SCTP message; `None` means that bytes are sent without framing.
+    /// Valid in enable rules only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub framing: Option<Framing>,
-    /// Encryption of the rule's connections; `None` means the setting's encryption. For enable rules only. A local rule can
-    /// only require encryption.
+    /// Encryption of the rule's connections; `None` means the encryption of the settings. Valid in enable rules only. A local
+    /// rule can require encryption, but cannot request the other values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secure: Option<Secure>,
 }
@@ -212,7 +215,7 @@ pub enum RuleError {
         /// The limit, in bytes.
         max: usize,
     },
-    /// The text is empty, or has a control character such as a line end.
+    /// The text is empty, or contains a control character such as a line end.
     #[error("the {what} must not be empty and must not contain control characters such as line ends")]
     Unprintable {
         /// Kind of text: name or comment.
@@ -226,12 +229,14 @@ impl Rule {
         self.address.is_none_or(|net| net.contains(address)) && self.ports.is_none_or(|p| p.contains(port))
     }
 
-    /// Reports whether the other rule matches exactly the same connections. Names, comments and further requests are ignored.
+    /// Reports whether the other rule matches exactly the same connections as this one. The comparison ignores all fields
+    /// except the address and the ports.
     pub fn has_same_match(&self, other: &Rule) -> bool {
         (self.address, self.ports) == (other.address, other.ports)
     }
 
-    /// Reports whether the rule requests something beyond SCTP, which a default that allows SCTP does not imply.
+    /// Reports whether the rule requests something in addition to SCTP. A default policy that allows SCTP does not include such
+    /// requests.
     pub(crate) const fn asks_for_more(&self) -> bool {
         self.require
             || self.own
@@ -240,15 +245,15 @@ impl Rule {
             || self.secure.is_some()
     }
 
-    /// Reports whether matching connections are never plain TCP.
+    /// Reports whether connections that match the rule must never be plain TCP.
     pub fn refuses_plain(&self) -> bool {
         self.require || self.secure.as_ref().is_some_and(Secure::is_required)
     }
 
-    /// Checks that name and comment can be stored, printed and read back.
+    /// Checks that the name and the comment can be stored, printed and read back.
     ///
     /// # Errors
-    /// Fails if one of them is empty, too long or contains control characters.
+    /// Fails if the name or the comment is empty, too long or contains control characters.
     pub fn check(&self) -> Result<(), RuleError> {
         check_words("name", self.name.as_deref(), MAX_NAME_BYTES)?;
         check_words("comment", self.comment.as_deref(), MAX_COMMENT_BYTES)

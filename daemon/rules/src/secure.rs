@@ -1,4 +1,4 @@
-//! Parses the encryption that a rule requests in place of the setting `encryption`.
+//! Parses the encryption that a rule requests. It replaces the setting `encryption` for the rule's connections.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,9 +13,9 @@ const REQUIRE_PEER: &str = "require=";
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Secure {
-    /// The encryption that this value of the setting `encryption` means.
+    /// The encryption that the setting `encryption` requests with this value.
     As(Encryption),
-    /// Encryption with one peer only. Connections with any other peer are refused.
+    /// Required encryption with one particular peer. Connections with other peers are refused.
     WithPeer(String),
 }
 

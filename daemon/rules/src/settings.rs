@@ -1,6 +1,7 @@
 //! Defines the settings of the shim in one table: names, types, ranges, defaults and documentation.
 //!
-//! `sctpify get` and `set`, the configuration file, its manual page and its printed default all read [`SETTINGS`].
+//! The commands `sctpify get` and `set` read the table [`SETTINGS`]. The configuration file, its manual page and its printed
+//! default use the same table.
 
 mod kind;
 
@@ -14,7 +15,7 @@ use crate::{
     Multipath, Streams, Weights,
 };
 
-/// Prefix of settings' names in the papers' FreeBSD kernel. It is accepted and dropped.
+/// Prefix of the settings' names in the papers' FreeBSD kernel. The prefix is removed before a name is looked up.
 const SYSCTL_PREFIX: &str = "net.inet.sctp.shim.";
 
 /// The values of all settings.
@@ -30,11 +31,12 @@ pub struct Settings {
     pub default_remote_enable: bool,
     /// Number of retransmissions of an INIT before the connection falls back to TCP; 0 to 12.
     pub init_rtx_max: u32,
-    /// True if a listener bound to one address is offered on all addresses of the host.
+    /// True if a listener that is bound to one address is offered to peers on all addresses of the host.
     pub force_bindall: bool,
-    /// Limit on the wait for SCTP before a connection falls back to TCP, in milliseconds; 10 to 3000.
+    /// Limit on the time that a connection waits for SCTP before it falls back to TCP, in milliseconds; 10 to 3000.
     pub race_timer_ms: u32,
-    /// UDP port of SCTP in UDP on this host and, until a packet shows another one, at the peer; 1 to 65535.
+    /// UDP port of SCTP in UDP, on this host and at peers; 1 to 65535. If a peer's packet shows another port, that port is
+    /// used.
     pub udp_port: u16,
     /// Encapsulations of SCTP packets.
     pub carriers: Carriers,
@@ -42,39 +44,41 @@ pub struct Settings {
     pub interfaces: Interfaces,
     /// Limit on the memory of all associations together, in MiB; 16 to 1048576.
     pub memory_mib: u32,
-    /// TCP port on 127.0.0.1 of the status page and the metrics; 0 for no page.
+    /// TCP port on 127.0.0.1 of the status page and the metrics; 0 means that neither is served there.
     pub page_port: u16,
-    /// Address and TCP port of the listener that gives other hosts the metrics; none for no listener.
+    /// Address and TCP port of the listener that serves the metrics to other hosts; `None` means no listener.
     pub metrics_listen: Option<SocketAddr>,
-    /// File with the token of `metrics_listen`; empty for none.
+    /// File with the token that requests to `metrics_listen` must contain; empty means no token.
     pub metrics_token: String,
-    /// True if destinations without SCTP are learned.
+    /// True if the learned table records destinations that do not support SCTP.
     pub learn: bool,
     /// Number of consecutive failures that disable a destination which has worked within a day; 1 to 100.
     pub learned_failures: u32,
-    /// Time for which a failing destination is kept on TCP at first, in seconds; 1 to 86400.
+    /// Duration of a destination's first disabling, in seconds; 1 to 86400. Connections to a disabled destination are plain
+    /// TCP.
     pub learned_hold_s: u32,
-    /// Limit on the time for which a destination is kept on TCP, in seconds; 1 to 604800.
+    /// Limit on the duration of a destination's disabling, in seconds; 1 to 604800.
     pub learned_hold_max_s: u32,
-    /// URL of the Redis server through which several hosts share learned entries; empty for none.
+    /// URL of the Redis server through which several hosts share learned entries; empty means no sharing.
     pub learned_store: String,
-    /// File with the trusted roots for the store's certificate; empty for the system's roots.
+    /// File with the trusted root certificates for the connection to `learned_store`; empty means the system's root
+    /// certificates.
     pub learned_store_roots: String,
-    /// Use of several paths for data.
+    /// Use of an association's paths for data: one at a time, or several at once.
     pub multipath: Multipath,
-    /// Weights of the paths if `multipath` is weighted.
+    /// Weights of the paths, if `multipath` is weighted.
     pub multipath_weights: Weights,
-    /// Congestion control.
+    /// Congestion control of associations.
     pub congestion: Congestion,
     /// True if the rules also apply to connections of this host to itself.
     pub loopback: bool,
-    /// Packet mark of connections that are tried over SCTP regardless of the rules; 0 for none.
+    /// Packet mark of connections that are tried over SCTP regardless of the rules; 0 means no mark.
     pub manual_mark: u32,
     /// True if users may expose their own listeners to SCTP.
     pub manual_listen: bool,
-    /// File with the keys that this host shares with other hosts; empty for none.
+    /// File with the keys that this host shares with other hosts; empty means no keys.
     pub peer_keys: String,
-    /// True if hosts that have a key in `peer_keys` must prove it.
+    /// True if hosts that have a key in `peer_keys` must prove this key.
     pub peer_key_required: bool,
     /// Encryption of associations.
     pub encryption: Encryption,
@@ -84,23 +88,24 @@ pub struct Settings {
     pub confine_system_calls: bool,
     /// True if the daemon is restricted to its own files.
     pub confine_files: bool,
-    /// User of the daemon's worker. If empty: the user `sctpify`, or else an unassigned user id.
+    /// User of the daemon's worker. If the value is empty: the user `sctpify`, or an unassigned user id if this user does not
+    /// exist.
     pub worker_user: String,
-    /// True if SCTP over IP may bypass the parts of the kernel that have no effect on it.
+    /// True if SCTP over IP may bypass parts of the kernel that would have no effect on the packets.
     pub ip_shortcuts: bool,
-    /// True if peers' connections may arrive through the shim's own interface when they cannot arrive through the peers'
-    /// interfaces.
+    /// True if peers' connections may arrive through the shim's own interface. This applies only when the connections cannot
+    /// arrive through the interfaces on which the peers' packets arrive.
     pub deliver_by_shim: bool,
-    /// Sharing of associations by connections to one host.
+    /// Sharing of associations by the connections to one host.
     pub streams: Streams,
     /// Time without connections after which a shared association ends, in seconds; 1 to 86400.
     pub shared_idle_s: u32,
-    /// Form of the advertisement of connections' send buffers, unless a rule sets it.
+    /// Form of the send-buffer advertisement of connections whose rule sets no form.
     pub advertise: Advertise,
-    /// Interval of advertisements of the timer form, unless a rule sets it.
+    /// Interval of advertisements in the form `timer`, for connections whose rule sets no interval.
     pub advertise_interval: AdvertiseInterval,
-    /// Chunk type of advertisements; 133 to 190. These types are not assigned, and receivers skip them silently (RFC 9260
-    /// section 3.2).
+    /// Chunk type of advertisements; 133 to 190. These chunk types are not assigned. A receiver that does not know the type
+    /// skips the chunk silently (RFC 9260 section 3.2).
     pub advertise_type: u8,
     /// Policies of this host's links.
     pub links: Links,
@@ -662,7 +667,7 @@ fn number(value: bool) -> String {
     u8::from(value).to_string()
 }
 
-/// Parses 0, 1, true, false, on, off, yes and no. Any other whole number is true, as with the papers' switches.
+/// Parses 0, 1, true, false, on, off, yes and no. Any other whole number means true, as for the papers' switches.
 pub fn parse_bool(text: &str) -> Option<bool> {
     match text.to_ascii_lowercase().as_str() {
         "true" | "on" | "yes" => Some(true),
@@ -671,7 +676,7 @@ pub fn parse_bool(text: &str) -> Option<bool> {
     }
 }
 
-/// Returns the row of a setting. Accepts the papers' full names (`net.inet.sctp.shim.init_rtx_max`).
+/// Returns the row of a setting. Also accepts the papers' full names (`net.inet.sctp.shim.init_rtx_max`).
 ///
 /// # Errors
 /// Fails if no setting has this name. The error states the nearest name.
@@ -685,15 +690,16 @@ pub fn find_setting(name: &str) -> Result<&'static Setting, SettingError> {
 
 impl Setting {
     /// Reports whether only root may change the setting, and only in the file itself. Such a setting determines the daemon's
-    /// confinement, the files that it reads, the servers that it connects to, or the hosts that it admits or reports to. A
-    /// compromised daemon must not weaken its successor.
+    /// confinement, the files that the daemon reads, or the servers that it connects to. It may also determine the hosts that
+    /// the daemon admits, or the hosts to which it reports. If the daemon itself could change such a setting, a compromised
+    /// daemon could weaken the next one.
     pub fn is_roots(&self) -> bool {
         let names_a_place = matches!(self.kind, Kind::Path | Kind::Url(_) | Kind::User | Kind::Listen);
         let admits = ["peer_key_required", "encryption"].contains(&self.name);
         names_a_place || self.name.starts_with("confine_") || admits
     }
 
-    /// Returns the setting's value in `settings`, as `set` parses it.
+    /// Returns the setting's value in `settings`, in a form that [`Setting::change`] parses.
     pub fn value(&self, settings: &Settings) -> String {
         (self.read)(settings)
     }
@@ -706,7 +712,7 @@ impl Setting {
     /// Changes the setting's value in `settings`.
     ///
     /// # Errors
-    /// Fails if the value is of the wrong type or out of range. The settings are then unchanged.
+    /// Fails if the value is of the wrong type or out of range. The settings then stay unchanged.
     pub fn change(&self, settings: &mut Settings, value: &str) -> Result<(), SettingError> {
         let value = value.trim();
         if self.is_in_range(value) && (self.write)(settings, value).is_some() {
@@ -732,12 +738,12 @@ impl Setting {
 }
 
 impl Settings {
-    /// Returns the send-buffer advertisement of connections whose rule does not set it.
+    /// Returns the send-buffer advertisement of connections whose rule sets no form.
     pub fn advertisement(&self) -> Advertisement {
         Advertisement { form: self.advertise, interval: self.advertise_interval }
     }
 
-    /// Changes the send-buffer advertisement.
+    /// Changes the form and the interval of the send-buffer advertisement.
     pub fn set_advertisement(&mut self, told: Advertisement) {
         (self.advertise, self.advertise_interval) = (told.form, told.interval);
     }
@@ -753,20 +759,20 @@ impl Settings {
     /// Changes the setting with this name, and returns its row.
     ///
     /// # Errors
-    /// Fails if no setting has this name, or the value does not fit. The settings are then unchanged.
+    /// Fails if no setting has this name, or the value is not valid for the setting. The settings then stay unchanged.
     pub fn set(&mut self, name: &str, value: &str) -> Result<&'static Setting, SettingError> {
         let setting = find_setting(name)?;
         setting.change(self, value)?;
         Ok(setting)
     }
 
-    /// Returns these settings with only the changes that take effect at once. Settings that need a restart keep their values
-    /// from `running`.
+    /// Returns these settings without the changes that need a restart. Settings that need a restart have their values from
+    /// `running`.
     #[must_use]
     pub fn until_restart(&self, running: &Settings) -> Settings {
         let mut in_force = self.clone();
         for setting in SETTINGS.iter().filter(|setting| setting.needs_restart) {
-            // A printed value can be read back.
+            // A printed value can always be parsed.
             let _ = setting.change(&mut in_force, &setting.value(running));
         }
         in_force

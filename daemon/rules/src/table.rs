@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use crate::{Advertise, Chain, Outcome, Policy, Rule, RuleError, UnixMs, Usage};
 
-/// Limit on the rules of a table, over all four chains. A lookup walks one chain, so this also limits its time.
+/// Limit on the rules of a table, over all four chains. A lookup searches one chain, so the limit also bounds the time of a
+/// lookup.
 pub const MAX_RULES: usize = 4096;
 
 /// The rules table: local-enable, local-disable, remote-enable and remote-disable.
 ///
-/// The table has no default policies: see [`crate::Rulebook`].
+/// The table does not contain the default policies: see [`crate::Rulebook`].
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct RulesTable {
     chains: [Vec<Counted>; 4],
@@ -34,7 +35,7 @@ pub struct RuleMatch<'a> {
     pub number: usize,
     /// The rule.
     pub rule: &'a Arc<Rule>,
-    /// Number of decisions by the rule.
+    /// Number of decisions that the rule has made.
     pub hits: u64,
     /// Outcomes of the connections on which the rule decided.
     pub usage: Usage,
@@ -47,7 +48,7 @@ pub enum Added {
     New(usize),
     /// The same rule exists already, with this number. Nothing changed.
     Same(usize),
-    /// A rule with the same match exists, with this number. The new rule has replaced it.
+    /// A rule with the same match existed, with this number. The new rule has replaced it.
     Renamed(usize),
 }
 
@@ -60,13 +61,13 @@ pub enum TableError {
     /// The limit [`MAX_RULES`] is reached.
     #[error("the table is full ({MAX_RULES} rules): delete one, or use a wider prefix")]
     Full,
-    /// Only outgoing connections that may be carried over SCTP can require SCTP.
+    /// Only rules for outgoing connections that may use SCTP can require SCTP.
     #[error("--require goes with remote-enable rules only")]
     RequireElsewhere,
-    /// Only connections that may be carried over SCTP can advertise.
+    /// Only rules for connections that may use SCTP can set an advertisement.
     #[error("--advertise goes with enable rules only")]
     AdvertiseElsewhere,
-    /// Forms other than the timer advertise by packets, not by time.
+    /// An interval applies only to the form `timer`. Other forms advertise in packets with data, not at intervals.
     #[error("--advertise-interval goes with --advertise timer only")]
     IntervalElsewhere,
     /// Connections that stay plain TCP have no SCTP messages.
@@ -75,7 +76,8 @@ pub enum TableError {
     /// Connections that stay plain TCP are not encrypted.
     #[error("--secure goes with enable rules only")]
     SecureElsewhere,
-    /// Associations that peers begin follow the setting. A local rule can only refuse some of them.
+    /// Peers begin the associations of local rules, so these associations follow the setting `encryption`. A local rule can
+    /// only refuse associations that are not encrypted, or that belong to the wrong peer.
     #[error(
         "local rules take --secure require or --secure require=PEER only: the setting encryption is for all listeners"
     )]
@@ -123,8 +125,8 @@ impl RulesTable {
         self.len() == 0
     }
 
-    /// Appends a rule to its chain. If the chain has a rule with the same match, the new rule replaces that one, because a
-    /// second one could never decide.
+    /// Appends a rule to its chain. If the chain has a rule with the same match, the new rule replaces that rule, because a
+    /// second rule with the same match could never decide.
     ///
     /// # Errors
     /// Fails if the table is full or the rule is invalid.
@@ -166,7 +168,7 @@ impl RulesTable {
         Ok(Added::New(rules.len()))
     }
 
-    /// Removes the rule with the same match, and returns it. Names and comments are ignored.
+    /// Removes the rule that has the same match as `rule`, and returns the removed rule. Names and comments need not be equal.
     ///
     /// # Errors
     /// Fails if no rule has this match.
@@ -179,7 +181,7 @@ impl RulesTable {
     /// Removes the rule with this number (from 1), and returns it.
     ///
     /// # Errors
-    /// Fails if the chain has fewer rules.
+    /// Fails if the chain has no rule with this number.
     pub fn delete_number(
         &mut self,
         chain: Chain,
@@ -194,7 +196,7 @@ impl RulesTable {
         }
     }
 
-    /// Removes all rules of the matching chains, and returns their number. `None` matches both values.
+    /// Removes all rules of the matching chains, and returns the number of removed rules. `None` matches every chain or policy.
     pub fn flush(&mut self, chain: Option<Chain>, policy: Option<Policy>) -> usize {
         let before = self.len();
         for c in Chain::ALL.into_iter().filter(|&c| chain.is_none_or(|w| w == c)) {
@@ -205,7 +207,7 @@ impl RulesTable {
         before - self.len()
     }
 
-    /// Returns the rules of the matching chains, in search order. `None` matches both values.
+    /// Returns the rules of the matching chains, in search order. `None` matches every chain or policy.
     pub fn list(&self, chain: Option<Chain>, policy: Option<Policy>) -> impl Iterator<Item = RuleMatch<'_>> {
         let fits = move |&(c, p): &(Chain, Policy)| {
             chain.is_none_or(|wanted| wanted == c) && policy.is_none_or(|wanted| wanted == p)
@@ -224,7 +226,7 @@ impl RulesTable {
         Some(rules[i].at(chain, policy, i))
     }
 
-    /// Counts the outcome of a connection for the first rule that matches it, if any.
+    /// Counts the outcome of a connection for the first rule that matches the connection, if any.
     pub(crate) fn record(
         &mut self,
         chain: Chain,
@@ -240,7 +242,7 @@ impl RulesTable {
         }
     }
 
-    /// Counts decisions of a rule. Has no effect if no rule has this number.
+    /// Adds `decisions` to the hits of a rule. Has no effect if no rule has this number.
     pub(crate) fn count_hits(&mut self, chain: Chain, policy: Policy, number: usize, decisions: u64) {
         let rule = number.checked_sub(1).and_then(|i| self.chains[slot(chain, policy)].get_mut(i));
         if let Some(rule) = rule {
@@ -248,8 +250,8 @@ impl RulesTable {
         }
     }
 
-    /// Copies the counts of `old` to the rules of this table with the same match. Takes time linear in the number of rules if
-    /// most of them keep the order of `old`.
+    /// Copies the counts of the rules in `old` to the rules of this table that have the same match. The time is linear in the
+    /// number of rules if most rules have the same order as in `old`.
     pub fn keep_hits_of(&mut self, old: &RulesTable) {
         for (rules, old_rules) in self.chains.iter_mut().zip(&old.chains) {
             let mut next = 0;

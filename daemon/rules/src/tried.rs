@@ -1,22 +1,24 @@
-//! Computes the destinations that may be carried over SCTP, in a form that a firewall's sets can hold: non-overlapping ranges
-//! of addresses and ports.
+//! Computes the destinations whose connections may be carried over SCTP. The result is a list of non-overlapping ranges of
+//! addresses and ports, because a firewall's sets can contain such ranges.
 //!
-//! The result agrees with [`Rulebook::explain`] for every destination. If it would take more than [`DESTINATIONS_MAX`] ranges,
-//! it is [`Tried::Everything`]. One rule decides on all destinations of a range. Begin with [`Rulebook::tried`].
+//! The result agrees with [`Rulebook::explain`] for every destination. If the result would need more than [`DESTINATIONS_MAX`]
+//! ranges, it is [`Tried::Everything`]. A range never mixes destinations on which different rules decide. Begin with
+//! [`Rulebook::tried`].
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::{Chain, IpNet, Policy, Rule, Rulebook};
 
-/// Limit on the ranges. A kernel takes too long for more.
+/// Limit on the ranges. The kernel takes too long to load more ranges.
 pub const DESTINATIONS_MAX: usize = 1024;
-/// Limit on the comparisons of two ranges, which limits the computation to a few milliseconds.
+/// Limit on the comparisons of two ranges. It bounds the time of the computation to a few milliseconds.
 const COMPARISONS_MAX: usize = 1 << 20;
 
-/// Destinations that the rules may send over SCTP. A mark may also request SCTP (setting `manual_mark`).
+/// Destinations that the rules may send over SCTP. For other destinations, a packet mark may request SCTP (setting
+/// `manual_mark`).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Tried {
-    /// All destinations, or rules that would need too many ranges.
+    /// All destinations. This is also the result if the rules would need too many ranges.
     Everything,
     /// Only these destinations.
     Only(Vec<Destinations>),
@@ -27,7 +29,7 @@ pub enum Tried {
 /// A range of addresses of one family, with a range of ports.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Destinations {
-    /// First and last address, as numbers. An IPv4 address has 32 bits.
+    /// First and last address, as numbers. An IPv4 address uses the lower 32 bits.
     addresses: (u128, u128),
     ports: (u16, u16),
     is_ipv4: bool,
@@ -58,7 +60,7 @@ impl Destinations {
     pub fn addresses(&self) -> (IpAddr, IpAddr) {
         let (first, last) = self.addresses;
         let address = |bits: u128| match self.is_ipv4 {
-            // An IPv4 address has 32 bits.
+            // An IPv4 address uses only the lower 32 bits.
             true => IpAddr::V4(Ipv4Addr::from_bits(bits as u32)),
             false => IpAddr::V6(Ipv6Addr::from_bits(bits)),
         };
@@ -91,7 +93,8 @@ impl Destinations {
             return;
         }
         let ((first, last), (low, high)) = (self.addresses, self.ports);
-        // The ranges overlap, so nothing here overflows: a number that is less than another one is not the greatest.
+        // Nothing overflows: 1 is added only to a number that is less than another one, and subtracted only from a number that
+        // is greater than another one.
         if first < other.addresses.0 {
             rest.push(Destinations { addresses: (first, other.addresses.0 - 1), ..self });
         }
@@ -127,8 +130,8 @@ impl Rulebook {
     }
 }
 
-/// Splits the destinations into ranges that do not overlap. Each range lies within the first element of `all` that contains it.
-/// Returns `None` if this takes too many ranges or comparisons.
+/// Splits the destinations into ranges that do not overlap. Each resulting range lies within the first element of `all` that
+/// contains one of its destinations. Returns `None` if the split needs too many ranges or comparisons.
 fn disjoint(all: impl Iterator<Item = Destinations>) -> Option<Vec<Destinations>> {
     let (mut earlier, mut found) = (Vec::new(), Vec::new());
     let mut comparisons = 0;
@@ -166,7 +169,7 @@ mod tests {
         Rulebook::new(settings, parse_table(table).expect(table))
     }
 
-    /// Returns the decision of a kernel that has these sets.
+    /// Returns the decision of a kernel whose sets contain these destinations.
     fn is_tried(tried: &Tried, address: IpAddr, port: u16) -> bool {
         let names = |ranges: &[Destinations]| ranges.iter().any(|range| range.contains(address, port));
         match tried {
@@ -243,7 +246,7 @@ mod tests {
         assert_eq!(book(&(ports + &networks), false).tried(), Tried::Everything);
     }
 
-    /// Generates destinations from few addresses and ports, so rules overlap and adjoin.
+    /// Generates destinations from few addresses and ports, so the generated rules often overlap or adjoin.
     fn destination() -> impl Strategy<Value = (IpAddr, u16)> {
         let address = prop_oneof![
             (0u8..4, any::<bool>())
@@ -284,7 +287,7 @@ mod tests {
         ) {
             let mut book = book("", default);
             for (policy, rule) in rules {
-                // A rule with the same match replaces the earlier one.
+                // If a rule has the same match as an earlier one, it replaces the earlier rule.
                 book.table.add(Chain::Remote, policy, rule).unwrap();
             }
             let tried = book.tried();

@@ -1,8 +1,8 @@
-//! Counts the usage of a rule or a destination: the dynamic rules table's date, calls today, failures today and last call. Also
-//! holds the round trip, and the reason of the last failure.
+//! Counts the usage of a rule or a destination. The date, calls today, failures today and last call come from the papers'
+//! dynamic rules table. The round trip and the reason of the last failure are also recorded.
 //!
-//! A day is a UTC day. Invariant: `calls_today` and `failures_today` are counts of the day `day`. An event on another day
-//! restarts both.
+//! A day is a UTC day. Invariant: `calls_today` and `failures_today` are counts of the day `day`. A connection on another day
+//! resets both counts first.
 
 use std::fmt;
 
@@ -17,12 +17,12 @@ const DAY_MS: u64 = 86_400_000;
 pub struct UnixMs(pub u64);
 
 impl UnixMs {
-    /// Returns the milliseconds from `earlier` to this time; zero if this time is not later.
+    /// Returns the milliseconds from `earlier` to this time. Returns zero if `earlier` is the later time.
     pub const fn since(self, earlier: UnixMs) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
 
-    /// Returns the time `ms` milliseconds later.
+    /// Returns the time that is `ms` milliseconds after this time.
     #[must_use]
     pub const fn plus(self, ms: u64) -> UnixMs {
         UnixMs(self.0.saturating_add(ms))
@@ -34,19 +34,19 @@ impl UnixMs {
     }
 }
 
-/// Reason why an attempt over SCTP failed, if it is evidence about the destination.
+/// Reason why an attempt over SCTP failed. Only reasons that are evidence about the destination are listed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Failure {
-    /// No INIT ACK arrived in the time for which a connection waits.
+    /// No INIT ACK arrived within the time that a connection waits.
     NoAnswer,
-    /// ICMP: no program listens on the UDP port of SCTP there.
+    /// ICMP: the destination has no program on the UDP port of SCTP.
     PortUnreachable,
     /// ICMP: the host does not support SCTP.
     ProtocolUnreachable,
     /// ICMP: a filter forbids the packet.
     Prohibited,
-    /// The host answers an INIT, but later than a connection waits.
+    /// The host answers an INIT, but after the time that a connection waits.
     TooSlow,
     /// ABORT in answer to INIT: the host supports SCTP, but not on this port.
     Refused,
@@ -80,29 +80,30 @@ impl fmt::Display for Failure {
 pub enum Outcome {
     /// The connection is carried over SCTP.
     Sctp {
-        /// Time from INIT to INIT ACK, in microseconds; `None` if this host answered the INIT.
+        /// Time from INIT to INIT ACK, in microseconds; `None` if the connection has no such time because this host answered
+        /// the INIT.
         rtt_us: Option<u64>,
     },
-    /// The connection fell back to TCP. The failure is the evidence about the destination, if any.
+    /// The connection fell back to TCP. The failure is the evidence that concerns the destination, if any.
     Tcp(Option<Failure>),
     /// The connection was TCP at once, because its destination is cached as not supporting SCTP.
     KeptOnTcp,
 }
 
-/// Counts of one day, and the last event of each kind.
+/// Counts of connections on one day, and facts about the latest connections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Usage {
     /// The day of the counts, in days since 1970.
     #[serde(rename = "date_days_since_1970")]
     pub day: u64,
-    /// Connections on that day.
+    /// Number of connections on that day.
     pub calls_today: u64,
-    /// Connections of that day that fell back to TCP.
+    /// Number of connections on that day that fell back to TCP.
     pub failures_today: u64,
     /// Time of the last connection, in milliseconds since 1970; `None` before the first connection.
     #[serde(rename = "last_call_unix_ms")]
     pub last_call: Option<UnixMs>,
-    /// Time from INIT to INIT ACK of the last connection or probe with both, in microseconds.
+    /// Time from INIT to INIT ACK, in microseconds, of the last connection or probe for which this host measured it.
     pub rtt_us: Option<u64>,
     /// Reason of the last failure.
     pub last_failure: Option<Failure>,
@@ -124,7 +125,7 @@ impl Usage {
         }
     }
 
-    /// Returns the counts as of `now`: zero if another day has begun.
+    /// Returns the counts at the time `now`. The counts of the day are zero if another day has begun.
     #[must_use]
     pub fn at(mut self, now: UnixMs) -> Usage {
         self.turn_to(now);

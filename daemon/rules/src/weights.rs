@@ -1,7 +1,7 @@
-//! Parses weights of paths, by network.
+//! Parses weights of paths. Each weight belongs to a network.
 //!
-//! Weights are written as `10.1.0.0/16=3 2001:db8::/32=1`, with values from 1 to 65,535. Any other text is refused, as are more
-//! than [`WEIGHTS_MAX`] networks. Begin with [`Weights::of`].
+//! Weights are written as `10.1.0.0/16=3 2001:db8::/32=1`, with values from 1 to 65,535. A text with other contents or with
+//! more than [`WEIGHTS_MAX`] networks is refused. Begin with [`Weights::of`].
 
 use std::fmt;
 use std::net::IpAddr;
@@ -20,7 +20,8 @@ pub const WEIGHTS_MAX: usize = 32;
 pub struct Weights(Vec<(IpNet, NonZeroU16)>);
 
 impl Weights {
-    /// Returns the weight of the path between two addresses: the weight of the first network that contains either address, or 1.
+    /// Returns the weight of the path between two addresses. It is the weight of the first network that contains either
+    /// address, or 1 if no network does.
     pub fn of(&self, local: IpAddr, remote: IpAddr) -> NonZeroU16 {
         let first = self.0.iter().find(|(network, _)| network.contains(local) || network.contains(remote));
         first.map_or(NonZeroU16::MIN, |(_, weight)| *weight)

@@ -1,4 +1,4 @@
-//! Defines the settings whose values are words. Case is ignored.
+//! Defines the settings whose values are words. The words may be written in upper or lower case.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,7 +12,7 @@ pub enum Carriers {
     Udp,
     /// IP protocol 132 only.
     Ip132,
-    /// Both at once: the first answer wins.
+    /// UDP encapsulation and IP protocol 132 at once: the first answer determines the encapsulation.
     Both,
 }
 
@@ -52,18 +52,18 @@ impl FromStr for Carriers {
     }
 }
 
-/// Use of a connection's paths for data: one at a time, or all at once.
+/// Use of an association's paths for data: one at a time, or all at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Multipath {
-    /// One path at a time. Another path takes over when it fails.
+    /// Data uses one path at a time. If this path fails, data moves to another path.
     #[default]
     Off,
-    /// All paths at once, fast ones first.
+    /// Data uses all paths at once; paths with a shorter round trip are preferred.
     LowestRtt,
-    /// All paths at once, each with its share by weight.
+    /// Data uses all paths at once; each path gets a share of the data in proportion to its weight.
     Weighted,
-    /// All paths carry all data.
+    /// Every path carries all data.
     Redundant,
 }
 
@@ -102,7 +102,7 @@ pub enum Encryption {
     /// Encryption is used with peers that also offer it.
     #[default]
     Try,
-    /// Encryption is required: peers without it get no association.
+    /// Encryption is required: peers that do not offer encryption get no association.
     Require,
 }
 
@@ -137,15 +137,15 @@ impl FromStr for Encryption {
     }
 }
 
-/// Congestion control, which limits the data in flight and reacts to loss.
+/// Congestion control: the algorithm that limits the data in flight and reacts to loss.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Congestion {
-    /// CUBIC (RFC 9438), as in most TCP implementations.
+    /// CUBIC (RFC 9438), which most TCP implementations use.
     #[default]
     Cubic,
-    /// The congestion window of RFC 9260, like TCP Reno's.
+    /// The congestion control of RFC 9260, which is like TCP Reno.
     Rfc9260,
-    /// Control by a model of the path. A lost packet alone is no sign of congestion.
+    /// Congestion control that uses a model of the path. A lost packet alone does not count as a sign of congestion.
     LossTolerant,
 }
 
@@ -175,13 +175,13 @@ impl FromStr for Congestion {
     }
 }
 
-/// Sharing of associations by connections to one host.
+/// Sharing of associations by the connections to one host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Streams {
-    /// Connections share an association if the host runs sctpify.
+    /// Connections share an association if the peer's host runs sctpify.
     #[default]
     Shared,
-    /// Each connection has its own association.
+    /// Each connection has a separate association.
     Own,
 }
 

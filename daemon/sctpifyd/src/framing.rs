@@ -1,6 +1,7 @@
-//! Splits streams into the messages that native peers expect, if a rule requires it (`shimrules -A ... --framing sip`).
+//! Splits the byte streams of connections into the messages that native peers expect. The rule of the connection must have a
+//! framing (`shimrules -A ... --framing sip`).
 //!
-//! Between two sctpify hosts, bytes travel unchanged, because the program at the other end also reads a stream.
+//! Between two sctpify hosts, the bytes are not split into messages, because the program at the other end also reads a stream.
 
 use bytes::Bytes;
 use control::Role;
@@ -21,8 +22,8 @@ impl Framing for Sip {
     }
 
     fn next(&mut self) -> Result<Option<Framed>, FramingError> {
-        // A ping asks whether this TCP connection still works (RFC 5626 section 4.4.1), so it is answered here. HEARTBEAT
-        // chunks check the association.
+        // A ping asks whether this TCP connection still works (RFC 5626 section 4.4.1), so the daemon answers the ping itself.
+        // HEARTBEAT chunks check the association.
         if self.0.take_ping() {
             return Ok(Some(Framed::Answer(b"\r\n")));
         }

@@ -1,6 +1,6 @@
 //! Records the latest connection attempts for `status` and `explain`.
 //!
-//! Invariant: up to [`KEPT`] attempts are kept. The oldest ones are dropped first.
+//! Invariant: up to [`KEPT`] attempts are kept. When there are more, the oldest attempts are dropped.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::mem::Discriminant;
@@ -17,14 +17,14 @@ use crate::shared::Ends;
 
 /// Limit on the recorded attempts.
 const KEPT: usize = 512;
-/// Limit on the paths per association for which the last switch is recorded.
+/// Limit on the paths of one association for which the time of the last switch is recorded.
 const PATHS_KEPT: usize = 16;
 /// Limit on the past attempts that `explain` shows.
 const EXPLAINED: usize = 5;
 /// Limit on the fallbacks that `status` shows.
 const SHOWN: usize = 32;
 
-/// The latest attempts, newest first, and the totals.
+/// The latest attempts, newest first, and the totals since the start.
 #[derive(Default)]
 pub(crate) struct History {
     attempts: VecDeque<(SocketAddr, PastAttempt)>,
@@ -33,7 +33,7 @@ pub(crate) struct History {
     /// Number of connections that fell back, by kind of reason.
     fallbacks: BTreeMap<&'static str, u64>,
     link_bytes: LinkBytes,
-    /// Rates of log lines about connections that do not use SCTP, by kind of reason.
+    /// Rates of log lines about connections that fell back, by kind of reason.
     fallback_lines: HashMap<Discriminant<FallbackReason>, LogRate>,
     /// Rates of other log lines, by subject.
     lines: BTreeMap<Line, LogRate>,
@@ -42,13 +42,13 @@ pub(crate) struct History {
 /// Subject of log lines that a peer can provoke in any number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Line {
-    /// Programs whose data holds no valid message although the rule has a framing.
+    /// Programs whose data contains no valid message of the rule's framing.
     Framing,
     /// Refused connections from peers.
     Refusal,
-    /// Unanswered connections to local programs.
+    /// Local programs that gave no answer to a connection.
     Unanswered,
-    /// Shared associations.
+    /// Events of shared associations.
     Shared,
     /// Peers that violate the protocol of shared associations.
     Fault,
@@ -56,7 +56,7 @@ pub(crate) enum Line {
     WrongKey,
     /// Failed key handshakes.
     Keys,
-    /// Keys of new peers. Only this host's own connections find such keys.
+    /// Keys of new peers. The daemon learns such keys only from this host's own connections.
     NewPeer,
     /// Peers whose key has changed.
     ChangedPeer,
@@ -66,7 +66,7 @@ pub(crate) enum Line {
     Port,
     /// Changes of peers' addresses.
     Address,
-    /// Peers' answers to changes of this host's addresses.
+    /// Peers' answers to ASCONF chunks, which report changes of this host's addresses.
     Answer,
 }
 
@@ -104,7 +104,7 @@ impl History {
         } += 1;
     }
 
-    /// Counts connections that the kernel let pass as plain TCP, as the rules require.
+    /// Counts connections that the kernel let pass as plain TCP because the rules require it.
     pub(crate) fn count_passed(&mut self, connects: u64) {
         self.counters.connects_seen += connects;
         self.counters.connects_by_rule_tcp += connects;
@@ -121,7 +121,7 @@ impl History {
     }
 
     /// Decides whether a line on this subject may be logged now. If so, returns the number of lines left out since the last
-    /// logged one; otherwise returns `None`.
+    /// logged line; otherwise returns `None`.
     pub(crate) fn admit(&mut self, line: Line, now: Time) -> Option<u64> {
         self.lines.entry(line).or_default().admit(now)
     }
@@ -132,8 +132,8 @@ impl History {
         self.remember(destination, PastAttempt::Sctp { when_unix_ms: unix_ms(), setup_us });
     }
 
-    /// Records a connection that does not use SCTP although the rules allow it: it becomes plain TCP, or is refused
-    /// ([`FallbackReason::Required`]). Its SYN was held for `held_us` microseconds.
+    /// Records a connection that does not use SCTP although the rules allow SCTP. The connection becomes plain TCP, or is
+    /// refused ([`FallbackReason::Required`]). Its SYN was held for `held_us` microseconds.
     pub(crate) fn fell_back(
         &mut self,
         now: Time,
@@ -175,7 +175,7 @@ impl History {
         self.fallbacks.iter().map(count).collect()
     }
 
-    /// Counts the bytes that an ending association exchanged on one path.
+    /// Counts the bytes that an association exchanged on one path, when the association ends.
     pub(crate) fn count_link(&mut self, peer: IpAddr, interface: Option<String>, bytes: Bytes) {
         self.link_bytes.add(peer, interface, bytes);
     }
@@ -196,7 +196,7 @@ impl History {
         self.last_switches.of(association, route)
     }
 
-    /// Forgets the paths of an association that no longer exists.
+    /// Forgets the switches of an association that no longer exists.
     pub(crate) fn forget(&mut self, association: AssociationId) {
         self.last_switches.0.remove(&association);
     }
@@ -207,7 +207,8 @@ impl History {
     }
 }
 
-/// Time of the last switch to or from each path of the existing associations, up to [`PATHS_KEPT`] paths each.
+/// Times of the last switch to or from each path of the existing associations. Up to [`PATHS_KEPT`] paths are kept for each
+/// association.
 #[derive(Default)]
 struct LastSwitches(BTreeMap<AssociationId, VecDeque<(Ends, Time)>>);
 

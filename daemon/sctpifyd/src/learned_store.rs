@@ -1,8 +1,9 @@
-//! Shares the learned table, and keeps its file. The shard adds entries and uses them. The control server shows and clears
-//! them.
+//! Shares the learned table between threads, and keeps the table's file. The shard adds and uses entries. The control server
+//! shows and clears entries.
 //!
 //! A separate thread writes the file, so the event loop never waits for a disk. If the file cannot be read or written, the
-//! error is logged. Only entries that can be learned again are lost. SIGKILL loses the changes of up to [`SAVE_PAUSE`].
+//! error is logged. Then only entries that the daemon can learn again are lost. If SIGKILL ends the daemon, the changes of the
+//! last [`SAVE_PAUSE`] may be lost.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -43,12 +44,13 @@ impl LearnedStore {
         LearnedStore { table: Arc::default(), archive: Archive::own(&args), failing: Arc::default() }
     }
 
-    /// Locks the table. Callers hold the lock only briefly, because the shard waits for it.
+    /// Locks the table. Callers must hold the lock only briefly, because the shard waits for it.
     pub(crate) fn lock(&self) -> MutexGuard<'_, LearnedTable> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes changes periodically until the process ends. Also exchanges entries with the shared store, if one is configured.
+    /// Writes changes to the file every [`SAVE_PAUSE`] until the process ends. Also exchanges entries with the shared store, if
+    /// the settings name one.
     pub(crate) fn keep(&self, mut shared: Option<SharedStore>) {
         loop {
             std::thread::sleep(SAVE_PAUSE);
@@ -59,7 +61,8 @@ impl LearnedStore {
         }
     }
 
-    /// Writes changes to the file. Logs only the first of consecutive failures. Unwritten changes are written next time.
+    /// Writes changes to the file. Of consecutive failures, logs only the first. Changes that were not written are written by
+    /// the next call.
     pub(crate) fn save(&self) {
         let mut failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
         let entries: Vec<LearnedEntry> = {

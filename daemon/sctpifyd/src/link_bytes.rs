@@ -1,8 +1,8 @@
 //! Counts the bytes of ended associations since the daemon's start, by link and by peer.
 //!
-//! Invariant: up to [`LINKS_MAX`] known links and [`PAIRS_MAX`] pairs of a peer and a link are kept, because peers and
-//! interfaces may come in any number. Bytes of further links count for the unknown link. Bytes of further pairs count only for
-//! their link. Begin at [`LinkBytes::add`].
+//! Invariant: up to [`LINKS_MAX`] known links and [`PAIRS_MAX`] pairs of a peer and a link are kept, because the number of
+//! peers and interfaces has no limit. Bytes of further links count as bytes of the unknown link. Bytes of further pairs count
+//! only for the pair's link. Begin at [`LinkBytes::add`].
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -35,7 +35,7 @@ pub(crate) struct LinkBytes {
 }
 
 impl LinkBytes {
-    /// Adds the bytes that an association with this peer exchanged on a path over this interface.
+    /// Adds the bytes that an ended association with this peer exchanged on a path over this interface.
     pub(crate) fn add(&mut self, peer: IpAddr, interface: Option<String>, bytes: Bytes) {
         if bytes == Bytes::default() {
             return;

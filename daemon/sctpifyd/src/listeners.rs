@@ -6,21 +6,21 @@ use crate::manual::Socket;
 
 /// Code of the state LISTEN in `/proc/net/tcp`.
 const LISTEN: &str = "0A";
-/// Columns of a socket's owner and inode, counted from 0.
+/// Indices of the columns with a socket's owner and inode, counted from 0.
 const UID: usize = 7;
 const INODE: usize = 9;
 /// Limit on the listeners that [`listeners`] returns.
 const LISTED_MAX: usize = 1024;
 
-/// A listener's address, and its socket.
+/// The address of a listener, and the listener's socket.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Listed {
     pub(crate) address: SocketAddr,
     pub(crate) socket: Socket,
 }
 
-/// Lists up to [`LISTED_MAX`] listeners of this network namespace, for display. The list is empty if the kernel does not report
-/// them.
+/// Lists up to [`LISTED_MAX`] listeners of this network namespace, for display. If the kernel's files cannot be read, the list
+/// is empty.
 pub(crate) fn listeners() -> Vec<Listed> {
     let mut found = all_listeners();
     found.truncate(LISTED_MAX);

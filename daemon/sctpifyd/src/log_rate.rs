@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use base::Time;
 
-/// Limit on the lines in one [`PERIOD`].
+/// Limit on the lines that are logged in one [`PERIOD`].
 const LINES: u32 = 20;
 /// Period in which lines are counted.
 const PERIOD: Duration = Duration::from_secs(10);
@@ -14,14 +14,14 @@ const PERIOD: Duration = Duration::from_secs(10);
 /// Count of the log lines of one kind.
 #[derive(Debug, Default)]
 pub(crate) struct LogRate {
-    /// Start of the period.
+    /// Start of the current period.
     since: Time,
     lines: u32,
     left_out: u64,
 }
 
 impl LogRate {
-    /// Decides whether a line may be logged now. If so, returns the number of lines left out since the last logged one;
+    /// Decides whether a line may be logged now. If so, returns the number of lines left out since the last logged line;
     /// otherwise returns `None`.
     pub(crate) fn admit(&mut self, now: Time) -> Option<u64> {
         if now >= self.since + PERIOD {

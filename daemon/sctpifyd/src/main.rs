@@ -1,16 +1,16 @@
 //! The daemon: carries this host's TCP connections over SCTP according to the rules.
 //!
 //! The program runs as two processes. The [`supervisor`] stays root. It kills a worker that hangs, cleans up after a killed
-//! worker, passes signals on, and reads and writes the files ([`archive`]). The [`worker`] does everything else under its own
-//! user id: one thread runs the event loop ([`shard`]), others run the [`control_server`].
+//! worker, forwards signals to the worker, and reads and writes the files ([`archive`]). The [`worker`] does everything else
+//! under a separate user id: one thread runs the event loop ([`shard`]), other threads run the [`control_server`].
 //!
-//! SCTP, netfilter and the rules' syntax are implemented in the crates that this one uses. Begin with [`shard`] (the loop) and
-//! [`driver`] (the life of connections). Then read the parts that the driver uses: [`policy`], [`interception`],
-//! [`connection`], [`shared`], [`flowing`] (bytes of a connection) and [`history`].
+//! Other crates implement SCTP, netfilter access and the syntax of rules. Begin with [`shard`] (the loop) and [`driver`] (the
+//! life of connections). Then read the parts that the driver uses: [`policy`], [`interception`], [`connection`], [`shared`],
+//! [`flowing`] (bytes of a connection) and [`history`].
 //!
 //! Invariants:
 //! - A held SYN always gets a verdict.
-//! - After INIT ACK, a failure is reported to the peer before the SYN is released.
+//! - If an attempt fails after INIT ACK, the daemon aborts the association with the peer before it releases the SYN.
 //! - A connection whose association is lost is reset, never closed in order.
 
 #![forbid(unsafe_code)]
@@ -90,9 +90,9 @@ fn main() -> ExitCode {
     }
 }
 
-/// Raises this process's priority to a nice value of -10. The kernel does the same work for TCP ahead of all programs. If this
-/// process waited behind busy programs, it would lose races and miss timers. A higher priority that the process had at its
-/// start is kept.
+/// Raises this process's priority to a nice value of -10, because the kernel handles TCP ahead of all programs. If this process
+/// waited for the processor behind busy programs, its connections would lose races and its timers would be late. If the process
+/// already has a higher priority at its start, it keeps that priority.
 fn raise_priority() {
     const NICENESS: i32 = -10;
     let raised = rustix::process::getpriority_process(None).and_then(|now| {

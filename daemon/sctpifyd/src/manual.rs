@@ -1,9 +1,10 @@
 //! Grants SCTP to listeners whose own programs request it (the papers' ENABLE_MANUAL, for servers). A grant lasts as long as
 //! the requester's control connection is open and a socket of the grant listens.
 //!
-//! A user gets grants only for his own listeners. A grant covers single sockets, which the kernel's inode and owner identify.
-//! It does not cover the port: a later listener on the same port has no grant. Each connection checks the grant
-//! ([`Manual::has`]) and the rules: `local-disable` and the setting `enable` override the grant. Begin at [`Manual::ask`].
+//! A user gets grants only for his own listeners. A grant covers single sockets, which are identified by the kernel's inode and
+//! owner. A grant does not cover the port: a later listener on the same port has no grant. At each connection, the daemon
+//! checks the grant ([`Manual::has`]) and the rules: `local-disable` and the setting `enable` override the grant. Begin at
+//! [`Manual::ask`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -14,17 +15,17 @@ use base::Time;
 
 use crate::listeners::Listed;
 
-/// Limits on the grants in force: in total, and per user who may not make rules.
+/// Limits on the grants in force: all grants together, and the grants of one user who may not make rules.
 const HELD_MAX: usize = 64;
 const HELD_OF_USER_MAX: usize = 8;
-/// Limit on the grants of all users who may not make rules. The rest is reserved for users who may.
+/// Limit on the grants of all users who may not make rules. The other grants are reserved for users who may.
 const HELD_OF_USERS_MAX: usize = 48;
 /// Limit on the sockets of one request. Some programs have one socket for each thread (SO_REUSEPORT) or address.
 const SOCKETS_MAX: usize = 64;
-/// Limit on the requests of one user in a second, granted or not. Users who may make rules are exempt.
+/// Limit on one user's requests in a second, both granted and refused ones. Users who may make rules are exempt.
 const ASKED_MAX: u32 = 10;
 const ASKED_PERIOD: Duration = Duration::from_secs(1);
-/// Maximum age of the list of listeners against which grants are checked.
+/// Maximum age of the list of listening sockets against which grants are checked.
 const SEEN_FOR: Duration = Duration::from_secs(2);
 /// User id that the kernel reports for every user who is unknown in this user namespace.
 const UNKNOWN_USER: u32 = 65_534;
@@ -33,7 +34,7 @@ const UNKNOWN_USER: u32 = 65_534;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Caller {
     pub(crate) uid: u32,
-    /// Set for root and the daemon's own user, who may also make rules.
+    /// True for root and the daemon's own user. They may also make rules.
     pub(crate) may_change: bool,
 }
 
@@ -80,7 +81,7 @@ struct Held {
     /// Number of requests of each user in the current period.
     asked: BTreeMap<u32, u32>,
     asked_since: Time,
-    /// Sockets that listened at the last check.
+    /// Sockets that listened at the last check of any grant.
     seen: BTreeSet<Socket>,
     seen_at: Option<Time>,
 }
@@ -89,13 +90,14 @@ struct Held {
 pub(crate) struct Grant {
     manual: Manual,
     number: u64,
-    /// The sockets were missing at the last check.
+    /// The grant's sockets were missing at the last check.
     missed: bool,
 }
 
 impl Manual {
-    /// Grants SCTP to the caller's listeners on a port, or to all users' listeners if the caller may make rules. If an address
-    /// is given, only listeners on that address are covered. `listed` returns all listeners of the host.
+    /// Grants SCTP to the caller's listeners on a port. If the caller may make rules, the grant covers all users' listeners on
+    /// the port. If an address is given, the grant covers only listeners on that address. `listed` returns all listeners of the
+    /// host.
     pub(crate) fn ask(
         &self,
         now: Time,
@@ -132,15 +134,15 @@ impl Manual {
         Ok(Grant { manual: self.clone(), number, missed: false })
     }
 
-    /// Reports whether this socket has a grant of a caller who may make rules. With `of_users`, the grants of other users count
-    /// too.
+    /// Reports whether a caller who may make rules has a grant for this socket. If `of_users` is true, the grants of other
+    /// users count too.
     pub(crate) fn has(&self, socket: Socket, of_users: bool) -> bool {
         let counts = |granted: &&Granted| of_users || granted.to.may_change;
         self.lock().grants.values().filter(counts).any(|granted| granted.sockets.contains(&socket))
     }
 
-    /// Reports whether any socket has a grant of a caller who may make rules. With `of_users`, the grants of other users count
-    /// too.
+    /// Reports whether a caller who may make rules has a grant for any socket. If `of_users` is true, the grants of other users
+    /// count too.
     pub(crate) fn has_any(&self, of_users: bool) -> bool {
         self.lock().grants.values().any(|granted| of_users || granted.to.may_change)
     }

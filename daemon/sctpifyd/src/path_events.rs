@@ -1,8 +1,8 @@
 //! Collects the latest changes of links and paths, for `status` and for programs that follow the events.
 //!
-//! The engine's events are collected during a turn, and published after the turn's packets have been sent. A failure of many
-//! associations at once therefore delays no packet. Invariants: up to [`KEPT`] events are kept, numbered without gaps. A
-//! published event does not change. Begin at [`PathEvents::note_switch`] and [`PathEvents::note_change`].
+//! The engine's events are collected during a turn. They are published after the turn's packets have been sent, so a failure of
+//! many associations at once delays no packet. Invariants: up to [`KEPT`] events are kept, numbered without gaps. A published
+//! event does not change. Begin at [`PathEvents::note_switch`] and [`PathEvents::note_change`].
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
@@ -20,12 +20,12 @@ use crate::peer_links::{LinkChange, LinkStates, PeerId, PeerLinks};
 const KEPT: usize = 512;
 /// Limit on the events that `status` shows.
 const SHOWN: usize = 32;
-/// Time within which equal moves of data by a peer's associations count as one event, because these associations share the
-/// links.
+/// Time within which equal moves of data count as one event. Associations with the same peer share the links, so they often
+/// move data between the same paths for the same reason.
 const TOGETHER: Duration = Duration::from_secs(1);
-/// Limit on the separate rates of events. When it is reached, all rates are cleared.
+/// Limit on the entries of `PathEvents::rates`. At the limit, all entries are cleared.
 const RATES_MAX: usize = 4096;
-/// Limit on the moves of data that one turn collects. Further moves are only counted.
+/// Limit on the moves of data that one turn collects. Further moves count in the totals, but cause no event.
 const MOVES_MAX: usize = 4096;
 
 /// The latest events, newest first, and the changes that this turn has collected.
@@ -37,10 +37,10 @@ pub(crate) struct PathEvents {
     /// Number of path changes so far, by kind and reason, over all associations.
     counts: BTreeMap<(&'static str, &'static str), u64>,
     links: PeerLinks,
-    /// Rates of events by peer, because a peer can move data as often as it likes. Moves of data (true) and changes of links
-    /// (false) have separate rates.
+    /// Rates of events by peer. They limit a peer's events, because a peer can move its data as often as it likes. Moves of
+    /// data (true) and changes of links (false) have separate rates.
     rates: BTreeMap<(PeerId, bool), LogRate>,
-    /// Paths that lose packets or are slow. Data has left them, but their links still work.
+    /// Paths that lose packets or are slow. Data has moved to other paths, but the links of these paths still work.
     poor: BTreeMap<AssociationId, Vec<Route>>,
     moves: VecDeque<Move>,
     /// Associations whose paths have changed in this turn, each with the changed paths and the reasons.
@@ -94,7 +94,7 @@ impl PathEvents {
         reason: PathReason,
     ) {
         let kind = match (from, to) {
-            // A path begins as unconfirmed. This is not a change.
+            // A path begins as unconfirmed. Its confirmation is not a change of a link.
             (PathState::Unconfirmed, _) | (_, PathState::Unconfirmed) => None,
             (_, PathState::Active) => Some("up"),
             (PathState::Active, _) => Some("down"),
@@ -205,8 +205,8 @@ impl PathEvents {
         }
     }
 
-    /// Publishes an event, unless the peer has reached its limit. A move of data is left out if the peer's last move within
-    /// [`TOGETHER`] was the same.
+    /// Publishes an event, unless the peer has reached its limit. A move of data is left out if it equals the peer's last move,
+    /// and less than [`TOGETHER`] has passed since.
     fn publish(&mut self, now: Time, peer: &PeerId, change: PathChange, reason: control::PathReason) {
         let recent = self.latest.iter().take_while(|(at, ..)| now < *at + TOGETHER);
         let mut of_peer = recent.filter(|(_, of, _)| of == peer).map(|(.., event)| event);
@@ -252,12 +252,13 @@ impl PathEvents {
         newer
     }
 
-    /// Returns the number of changes by kind and reason. Changes that have not occurred are included, with the number 0.
+    /// Returns the number of path changes by kind and reason. Pairs of a kind and a reason that have not occurred are included,
+    /// with the number 0.
     pub(crate) fn counts(&self) -> Vec<PathChangeCount> {
         let kinds = ["switched", "down", "up"];
         let all =
             kinds.into_iter().flat_map(|event| control::PathReason::NAMES.map(|reason| (event, reason)));
-        // A path comes up for only one reason.
+        // A path comes up for only one reason: an answer.
         let can_be = all.filter(|(event, reason)| *event != "up" || *reason == "answer");
         let count = |(event, reason)| PathChangeCount {
             event: String::from(event),
@@ -306,7 +307,7 @@ mod tests {
 
     const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 1, 1));
 
-    /// Associations with peers that exchange no packets.
+    /// Associations of an engine whose packets are never exchanged.
     struct World {
         engine: Endpoint,
         events: PathEvents,
@@ -331,8 +332,8 @@ mod tests {
             self.engine.connect(Time::ZERO, connect).unwrap()
         }
 
-        /// Publishes all collected changes. Each association belongs to the peer with this number, unless an earlier call named
-        /// another one.
+        /// Publishes all collected changes. `peer` is the number of the associations' peer. It has no effect on associations
+        /// that an earlier call assigned to another peer.
         fn tell(&mut self, ms: u64, peer: u8) -> Vec<PathEvent> {
             let engine = &self.engine;
             let context = EventContext {

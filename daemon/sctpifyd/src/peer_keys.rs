@@ -1,5 +1,5 @@
-//! Holds the secrets that this host shares with other sctpify hosts. With a secret, hosts prove their identity at the start of
-//! each association (RFC 4895).
+//! Holds the secrets that this host shares with other sctpify hosts. With such a secret, both hosts prove their identity at the
+//! start of each association (RFC 4895).
 //!
 //! [`control::parse_peer_keys`] parses the file. Secrets never appear in logs, answers or errors.
 
@@ -11,13 +11,14 @@ use keying::PresharedKey;
 use rules::IpNet;
 use sctp::{AuthConfig, ChunkType};
 
-/// Key identifiers at both ends: the shared key, and the empty key of a host that has no shared key.
+/// Key identifiers, which both ends must use alike: of the shared key, and of the empty key that a host without a shared key
+/// uses.
 const SHARED: u16 = 1;
 const EMPTY: u16 = 0;
 
-/// Chunks that a peer must sign: all that RFC 4895 allows (section 3.2 excludes INIT, INIT ACK and SHUTDOWN COMPLETE). The
-/// engine adds ASCONF and ASCONF-ACK. A host that has lost an association cannot sign its ABORT. The engine does not trust such
-/// an ABORT, and asks the peer with HEARTBEATs.
+/// Chunks that a peer must sign: all chunks that RFC 4895 allows (section 3.2 excludes INIT, INIT ACK and SHUTDOWN COMPLETE).
+/// The engine adds ASCONF and ASCONF-ACK. A host that has lost the state of an association cannot sign an ABORT for it. The
+/// engine does not trust an unsigned ABORT, and sends the peer HEARTBEATs instead.
 const SIGNED: [ChunkType; 16] = [
     ChunkType::COOKIE_ECHO,
     ChunkType::COOKIE_ACK,
@@ -62,19 +63,19 @@ impl PeerKeys {
         };
         auth.keys.insert(SHARED, key.clone());
         if is_required {
-            // Packets under the empty key's identifier then also need the secret.
+            // The shared key also replaces the empty key, so packets that use the empty key's identifier need the secret too.
             auth.keys.insert(EMPTY, key);
         }
         Some(auth)
     }
 
-    /// Returns the host's key, which is mixed into the keys of encrypted associations.
+    /// Returns the key that this host shares with a peer. The key is mixed into the keys of encrypted associations.
     pub(crate) fn preshared(&self, peer: IpAddr, is_required: bool) -> Option<PresharedKey> {
         let key = PresharedKey::new(self.find(peer)?.secret())?;
         Some(if is_required { key } else { key.optional() })
     }
 
-    /// Describes the hosts that share this host's key, for people.
+    /// Describes, for people, the hosts to which this peer's key belongs.
     pub(crate) fn whose(&self, peer: IpAddr) -> Option<String> {
         let net = self.find(peer)?.net();
         Some(net.map_or_else(|| "all hosts".to_owned(), |net| net.to_string()))

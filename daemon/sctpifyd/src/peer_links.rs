@@ -1,8 +1,9 @@
-//! Tracks which of this host's links to each peer work, from all associations with the peer.
+//! Tracks, for each peer, which of this host's links to the peer work. The states of all associations with the peer are
+//! combined.
 //!
-//! A link works for an association if one of the association's confirmed paths over it works. The first association that loses
-//! or regains a link decides for all associations with the peer, because they share the link. Invariant: a peer is known while
-//! it has an association. Begin at [`PeerLinks::update`].
+//! A link works for an association if at least one of its confirmed paths over the link works. If one association loses or
+//! regains a link, the change applies to all associations with the peer, because they share the link. Invariant: a peer is
+//! known while it has an association. Begin at [`PeerLinks::update`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -10,15 +11,15 @@ use std::net::IpAddr;
 use control::HostKeyText;
 use sctp::AssociationId;
 
-/// Minimum number of known associations before a sweep removes ended ones.
+/// Minimum number of known associations at which a sweep removes ended ones.
 const SWEEP_MIN: usize = 1024;
 
-/// A peer. Hosts behind one NAT have the same address, and differ in their keys.
+/// A peer. Hosts behind one NAT have the same address, but different keys.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct PeerId {
-    /// The peer's address at the start of its associations.
+    /// The peer's address at the start of the association.
     pub(crate) address: IpAddr,
-    /// The peer's proven key; `None` if its associations are not encrypted.
+    /// The peer's proven key; `None` if the association is not encrypted.
     pub(crate) key: Option<HostKeyText>,
 }
 
@@ -46,7 +47,7 @@ pub(crate) struct PeerLinks {
 /// The links to one peer.
 #[derive(Default)]
 struct KnownLinks {
-    /// Last published state of the links.
+    /// Last published states of the links.
     told: LinkStates,
     associations: BTreeMap<AssociationId, LinkStates>,
 }
@@ -78,8 +79,8 @@ impl PeerLinks {
         changes.collect()
     }
 
-    /// Forgets an association that has ended. Returns its peer, and the links that work again because they work for the peer's
-    /// other associations. Returns `None` if the peer has no other association.
+    /// Forgets an association that has ended. Returns its peer and the links that work again. A link works again if only the
+    /// ended association had lost it. Returns `None` if the peer has no other association.
     pub(crate) fn forget(&mut self, association: AssociationId) -> Option<(PeerId, Vec<LinkChange>)> {
         let peer = self.of.remove(&association)?;
         let known = self.peers.get_mut(&peer)?;
@@ -98,7 +99,7 @@ impl PeerLinks {
         Some((peer, found.iter().filter_map(|link| known.tell(link, true)).collect()))
     }
 
-    /// Forgets ended associations whose ends were not reported, once many associations are known.
+    /// Forgets ended associations whose ends were not reported. Has no effect until many associations are known.
     pub(crate) fn sweep(&mut self, exists: impl Fn(AssociationId) -> bool) {
         if self.of.len() < self.sweep_at.max(SWEEP_MIN) {
             return;
@@ -124,8 +125,8 @@ impl PeerLinks {
 }
 
 impl KnownLinks {
-    /// Records the state of a link. Returns the change if it must be published. A new link is published only if it works, other
-    /// links are known, and none of these works.
+    /// Records the state of a link. Returns the change if the change must be published. A link that was not known before is
+    /// published only if it works, other links are known, and none of the other links works.
     fn tell(&mut self, link: &str, is_up: bool) -> Option<LinkChange> {
         let others_work = self.told.values().any(|is_up| *is_up);
         let is_first = self.told.is_empty();

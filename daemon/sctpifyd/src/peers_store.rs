@@ -1,10 +1,10 @@
-//! Shares the known peers, and keeps their file. The shard adds and looks up peers. The control server lists and removes them.
-//! Begin with [`PeersStore`].
+//! Shares the known peers between threads, and keeps their file. The shard adds and looks up peers. The control server lists
+//! and removes peers. Begin with [`PeersStore`].
 //!
 //! A separate thread writes the file, so the event loop never waits for a disk. The daemons of one user's `sctpify run`
-//! commands share the file. Each daemon writes its own changes into the file, and takes over the other daemons' changes. If a
-//! daemon encrypts and cannot read the file, it does not start, because it would accept any key. SIGKILL loses the changes of
-//! up to [`SAVE_PAUSE`].
+//! commands share the file. Each daemon writes its own changes into the file, and reads the other daemons' changes from the
+//! file. A daemon with encryption does not start if it cannot read the file, because it would accept any key. If SIGKILL ends
+//! the daemon, the changes of the last [`SAVE_PAUSE`] may be lost.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -59,12 +59,12 @@ impl PeersStore {
         })
     }
 
-    /// Locks the peers. Callers release the lock quickly, because the event loop waits for it.
+    /// Locks the peers. Callers must hold the lock only briefly, because the event loop waits for it.
     pub(crate) fn lock(&self) -> MutexGuard<'_, KnownPeers> {
         self.peers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes changes periodically, until the process ends.
+    /// Writes changes to the file every [`SAVE_PAUSE`] until the process ends.
     pub(crate) fn keep(&self) {
         loop {
             std::thread::sleep(SAVE_PAUSE);
@@ -73,7 +73,7 @@ impl PeersStore {
         }
     }
 
-    /// Writes changes, and takes over the changes of other daemons. Logs only the first of consecutive failures.
+    /// Writes changes to the file, and reads the changes of other daemons. Of consecutive failures, logs only the first.
     ///
     /// # Errors
     /// Fails if the file cannot be read or written. The next call writes the changes again.

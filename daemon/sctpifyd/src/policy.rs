@@ -1,6 +1,7 @@
-//! Decides whether and how SCTP is tried, from the rules, the learned table, this host's addresses, and facts about peers.
+//! Decides whether and how a connection is tried over SCTP. The decision depends on the rules, the learned table, this host's
+//! addresses and facts about peers.
 //!
-//! This module sends no packet, and reads no clock except for the date. Begin at [`Policy::decide`].
+//! This module sends no packet. Its only reading of a clock is the date. Begin at [`Policy::decide`].
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -19,9 +20,9 @@ use crate::connection::{CONNECTIONS_MAX, stepped};
 use crate::learned_store::LearnedStore;
 use crate::rules_store::RulesStore;
 
-/// Limit on the peers remembered as reachable over UDP. When it is reached, all of them are forgotten.
+/// Limit on the peers remembered as reachable over UDP. At the limit, all of them are forgotten.
 const UDP_PEERS_MAX: usize = 4096;
-/// Lifetime of an entry in [`UdpPeers`] after the last success.
+/// Lifetime of an entry in [`UdpPeers`]. Each success over UDP restarts the lifetime.
 const UDP_PEER_LIFETIME: Duration = Duration::from_secs(600);
 
 /// The rules and the facts on which decisions about connections are based.
@@ -30,7 +31,7 @@ pub(crate) struct Policy {
     learned: LearnedStore,
     addresses: AddressBook,
     udp_peers: UdpPeers,
-    /// New connections stay plain TCP, because the operator wants to stop the daemon later.
+    /// New connections stay plain TCP because the operator has drained the daemon. The daemon itself continues.
     draining: bool,
     stopping: bool,
 }
@@ -38,7 +39,7 @@ pub(crate) struct Policy {
 /// Reason why a SYN continues as plain TCP.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) enum Plain {
-    /// The rules or the kind of connection require plain TCP. Nothing is reported.
+    /// The rules or the kind of connection require plain TCP. The connection is not reported as a fallback.
     ByRule,
     /// The destination is cached as not supporting SCTP.
     Learned,
@@ -49,7 +50,7 @@ pub(crate) enum Plain {
 /// The terms of a connection that may use SCTP.
 #[derive(Debug)]
 pub(crate) struct Terms {
-    /// The settings, with the changes that the connection's rule makes.
+    /// The settings. The connection's rule may have changed some of them.
     pub(crate) settings: Settings,
     /// Name or key of the only peer that may get the connection; `None` if any peer may.
     pub(crate) peer: Option<String>,
@@ -114,7 +115,7 @@ impl Policy {
         self.addresses.refresh();
     }
 
-    /// Puts the settings' link policies in force. Reports whether they have changed.
+    /// Applies the link policies of the settings. Reports whether the policies have changed.
     pub(crate) fn follow_links(&mut self) -> bool {
         self.addresses.set_links(&self.rules.settings().links)
     }
@@ -124,7 +125,7 @@ impl Policy {
         self.addresses.take_link_changes()
     }
 
-    /// Makes new connections stay plain TCP from now on.
+    /// Makes new connections stay plain TCP from now on. The daemon continues.
     pub(crate) const fn drain(&mut self) {
         self.draining = true;
     }
@@ -164,7 +165,7 @@ impl Policy {
         connections: usize,
     ) -> Result<(Terms, ShimState), Plain> {
         let (local, remote) = (flow.local(), flow.remote());
-        // A socket that is connected to itself has only one end.
+        // A socket that is connected to itself has no second end.
         if self.addresses.stays_plain(remote.ip()) || remote.ip().is_multicast() || local == remote {
             return Err(Plain::ByRule);
         }
@@ -192,7 +193,7 @@ impl Policy {
         Ok((terms, stepped(stepped(ShimState::Notinit, ShimStep::Created), step)))
     }
 
-    /// Returns the terms and the step that allow SCTP, and whether the request overrides the learned table.
+    /// Returns the terms, the step that allows SCTP, and whether the request overrides the learned table.
     fn ask_rules(&self, remote: SocketAddr, mark: u32) -> Result<(Terms, ShimStep, bool), Plain> {
         let mut book = self.rules.lock();
         if is_asked_for(mark, &book.settings) {
@@ -212,7 +213,7 @@ impl Policy {
         self.rules.lock().explain(Chain::Remote, remote.ip(), remote.port()).is_required()
     }
 
-    /// Returns the terms of a connection that was allowed to use SCTP, without counting the query.
+    /// Returns the terms of a connection that was already allowed to use SCTP. Does not count a hit of the rule.
     ///
     /// # Errors
     /// Fails if a rule requires encryption, and the setting `encryption` is off.
@@ -221,20 +222,20 @@ impl Policy {
         Terms::of(&book.settings, &book.explain(Chain::Remote, remote.ip(), remote.port()))
     }
 
-    /// Reports whether the rules or a SYN's mark allow SCTP, without counting the query.
+    /// Reports whether the rules or a SYN's mark allow SCTP. Does not count a hit of the rule.
     pub(crate) fn may_use_sctp(&self, remote: SocketAddr, mark: u32) -> bool {
         let book = self.rules.lock();
         is_asked_for(mark, &book.settings)
             || book.explain(Chain::Remote, remote.ip(), remote.port()).policy.is_enable()
     }
 
-    /// Returns the reason to report. If a rule requires SCTP, the reason is wrapped in [`FallbackReason::Required`], because
-    /// the connection is refused.
+    /// Returns the reason that reports show. If a rule requires SCTP, the reason is wrapped in [`FallbackReason::Required`],
+    /// because the connection is then refused.
     pub(crate) fn told(&self, to: SocketAddr, reason: FallbackReason) -> FallbackReason {
         if self.is_required(to) { FallbackReason::Required { cause: Box::new(reason) } } else { reason }
     }
 
-    /// Returns the addresses that are offered to a peer to which this host connects.
+    /// Returns the local addresses that this host offers to a peer to which it connects.
     pub(crate) fn offered(&self, now: Time, local: IpAddr, remote: IpAddr) -> Vec<IpAddr> {
         let learned = self.learned.lock();
         let others = learned.others(remote);
@@ -262,8 +263,8 @@ impl Policy {
         routes.filter(|route| packet_io.has(route)).collect()
     }
 
-    /// Returns the request for an association between these addresses and ports. `config` creates its configuration from an MTU
-    /// and the settings.
+    /// Returns the request for an association between these addresses and ports. The function `config` creates the
+    /// association's configuration from an MTU and the settings.
     pub(crate) fn connect(
         &self,
         now: Time,
@@ -281,7 +282,7 @@ impl Policy {
         }
     }
 
-    /// Remembers the carrier over which a host was reached.
+    /// Remembers the carrier over which this host reached a peer.
     pub(crate) fn on_reached(&mut self, now: Time, remote: IpAddr, carrier: Carrier) {
         if matches!(carrier, Carrier::Udp { .. }) {
             self.udp_peers.learn(remote, now);
@@ -296,7 +297,7 @@ impl Policy {
         }
     }
 
-    /// Records that a connection continues as plain TCP although SCTP was allowed. `failure` is the evidence about the
+    /// Records that a connection continues as plain TCP although SCTP was allowed. `failure` is the evidence that concerns the
     /// destination, if any.
     pub(crate) fn on_failure(&mut self, to: SocketAddr, failure: Option<Failure>) {
         self.udp_peers.forget(to.ip());
@@ -318,7 +319,7 @@ pub(crate) const fn is_privileged(port: u16) -> bool {
     port < 1024
 }
 
-/// Peers that were reached over UDP. An INIT to such a peer need not also use IP protocol 132, which is slower.
+/// Peers that were recently reached over UDP. An INIT to such a peer is not also sent over IP protocol 132, which is slower.
 #[derive(Default)]
 struct UdpPeers {
     seen: BTreeMap<IpAddr, Time>,

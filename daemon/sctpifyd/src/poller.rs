@@ -1,6 +1,7 @@
 //! Waits for the event loop's events, and reads the clock.
 //!
-//! The loop does not sleep while a near peer's answer is due. It pauses to let more traffic gather. Begin at [`Poller::wait`].
+//! While a near peer's answer is due, the loop polls without sleeping. At other times, the loop may pause to let more traffic
+//! gather. Begin at [`Poller::wait`].
 
 use std::io;
 use std::time::Duration;
@@ -17,7 +18,7 @@ use crate::pump::Pump;
 pub(crate) struct Poller {
     poll: Poll,
     clock: Clock,
-    /// Time until which a near peer's answer, and the packets that follow it at once, may arrive.
+    /// End of the time in which a near peer's answer may arrive, and the packets that follow the answer at once.
     awake_until: Time,
 }
 
@@ -31,13 +32,13 @@ impl Poller {
         self.poll.registry()
     }
 
-    /// Keeps [`Poller::wait`] from sleeping before this time.
+    /// Makes [`Poller::wait`] poll without sleeping until this time.
     pub(crate) const fn stay_awake(&mut self, until: Time) {
         self.awake_until = until;
     }
 
-    /// Waits for events, but not beyond `next`. Returns the time at the end of the wait. Does not wait if `more` is true or
-    /// `pump` has ready connections.
+    /// Waits for events, but not beyond `next`. Returns the time at the end of the wait. Returns without a wait if `more` is
+    /// true or `pump` has ready connections.
     pub(crate) fn wait(
         &mut self,
         events: &mut Events,
@@ -50,7 +51,8 @@ impl Poller {
         if more || pump.len() > 0 {
             return self.poll_for(events, Duration::ZERO);
         }
-        // To sleep and wake takes longer than a near peer's answer. Each round yields the processor to other programs.
+        // Sleeping and waking take longer than the wait for a near peer's answer, so this loop polls. Each round yields the
+        // processor to other programs.
         while now < self.awake_until.min(next) {
             now = self.poll_for(events, Duration::ZERO)?;
             if !events.is_empty() {

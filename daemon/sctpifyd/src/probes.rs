@@ -1,8 +1,9 @@
-//! Probes destinations that are kept on TCP, to find out whether they now support SCTP. No application waits for a probe.
+//! Probes destinations whose connections are kept on TCP, to find out whether these destinations now support SCTP. No
+//! application waits for a probe.
 //!
-//! A probe is an INIT from a separate port. After the INIT ACK, the daemon aborts the association before it returns the cookie,
-//! so no program of the peer sees a connection. Up to [`PROBES_MAX`] probes run at once. The daemon searches for due probes
-//! every [`PAUSE`].
+//! A probe is an INIT from a port that no program uses. After the INIT ACK, the daemon aborts the association and sends no
+//! COOKIE ECHO, so no program of the peer sees a connection. Up to [`PROBES_MAX`] probes run at once. The daemon searches for
+//! due probes every [`PAUSE`].
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -26,7 +27,7 @@ const PROBES_MAX: usize = 4;
 const PAUSE: Duration = Duration::from_millis(500);
 /// Time that a probe waits for its INIT ACK: the maximum of the setting `race_timer_ms`.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// Ports of associations that belong to no program. By default, the kernel gives programs ports below this range.
+/// Ports of associations that belong to no program. By default, the kernel assigns ports below this range to programs.
 const PORTS: RangeInclusive<u16> = 61_000..=65_535;
 
 /// Probes in progress.
@@ -40,13 +41,14 @@ struct Probe {
     began: Time,
 }
 
-/// Returns a random port for an association that belongs to no program. An attacker has to guess this port.
+/// Returns a random port for an association that belongs to no program. The port is random because an attacker should not be
+/// able to guess it.
 pub(crate) fn random_port_of(ports: RangeInclusive<u16>) -> u16 {
     rand::random_range(ports)
 }
 
 impl Probes {
-    /// Begins the probes that are due, and sets the timer for the next round.
+    /// Begins the probes that are due, and sets the timer for the next search.
     pub(crate) fn begin_due(
         &mut self,
         now: Time,
@@ -78,7 +80,8 @@ impl Probes {
         }
     }
 
-    /// Ends the probes that have received their INIT ACK. It must be called before a probe's COOKIE ECHO is transmitted.
+    /// Ends the probes that have received their INIT ACK. Callers must call this method before a probe's COOKIE ECHO is
+    /// transmitted.
     pub(crate) fn take_answered(&mut self, now: Time, engine: &mut Endpoint, policy: &Policy) {
         self.running.retain(|association, probe| {
             if engine.state(*association) != Some(StateName::CookieEchoed) {
@@ -91,7 +94,7 @@ impl Probes {
         });
     }
 
-    /// Ends a probe that has received no INIT ACK in time.
+    /// Ends a probe if no INIT ACK has arrived in time.
     pub(crate) fn on_late(
         &mut self,
         now: Time,
@@ -108,7 +111,7 @@ impl Probes {
         }
     }
 
-    /// Ends a probe whose association has closed before its INIT ACK.
+    /// Ends a probe whose association has closed before an INIT ACK arrived.
     pub(crate) fn on_closed(&mut self, association: AssociationId, reason: &CloseReason, policy: &Policy) {
         if let Some(probe) = self.running.remove(&association) {
             end(probe.to, Err(evidence(reason, false).unwrap_or(Failure::NoAnswer)), policy);
@@ -116,7 +119,8 @@ impl Probes {
     }
 }
 
-/// Returns the request for a probe's association, and the cached failure, which stays valid if the probe cannot begin.
+/// Returns the request for a probe's association, and the failure in the cache. The failure stays in the cache if the probe
+/// cannot begin.
 ///
 /// # Errors
 /// Returns the cached failure if the rules or this host's addresses do not allow the probe.

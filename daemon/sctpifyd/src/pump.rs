@@ -1,8 +1,8 @@
-//! Serves in turn the connections whose bytes can flow.
+//! Serves, one after the other, the connections whose bytes can flow.
 //!
-//! Each connection may move a limited number of bytes per turn ([`crate::flowing`]). If it can move more, it is served again in
-//! the next turn, so one bulk transfer does not starve other connections. The pause between turns depends on the traffic
-//! ([`Coalescing`]).
+//! Each connection may move a limited number of bytes per turn ([`crate::flowing`]). A connection that can move more bytes is
+//! served again in the next turn, so one bulk transfer does not starve other connections. The pause between turns depends on
+//! the traffic ([`Coalescing`]).
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -18,11 +18,11 @@ use crate::flowing::Medium;
 use crate::history::{History, Line};
 use crate::shared::SharedAssociations;
 
-/// Limit on the bytes of all connections in one turn. Further bytes wait for the next turn, so packets and new connections wait
-/// only for milliseconds.
+/// Limit on the bytes that all connections together move in one turn. Further bytes wait for the next turn, so packets and new
+/// connections wait only for milliseconds.
 pub(crate) const BYTES_PER_TURN: u64 = 1 << 20;
 
-/// The connections whose bytes can flow, served in turn.
+/// The connections whose bytes can flow.
 pub(crate) struct Pump {
     ready: BTreeSet<ConnectionId>,
     /// The connection that was served most recently.
@@ -32,7 +32,7 @@ pub(crate) struct Pump {
     coalescing: Coalescing,
 }
 
-/// Effect of serving one connection.
+/// Result of serving one connection.
 pub(crate) struct Served {
     pub(crate) id: ConnectionId,
     pub(crate) moved: u64,
@@ -60,7 +60,7 @@ impl Pump {
         self.ready.append(&mut ids);
     }
 
-    /// Returns the number of connections to serve.
+    /// Returns the number of ready connections.
     pub(crate) fn len(&self) -> usize {
         self.ready.len()
     }
@@ -70,7 +70,8 @@ impl Pump {
         self.coalescing.pause(now)
     }
 
-    /// Takes the next ready connection in the order of identifiers, starting after the one that was served last.
+    /// Takes the next ready connection in the order of identifiers. The search starts after the connection that was served
+    /// last.
     fn take_next(&mut self) -> Option<ConnectionId> {
         let after = (Bound::Excluded(self.served), Bound::Unbounded);
         let id = self.ready.range(after).next().or(self.ready.first()).copied()?;

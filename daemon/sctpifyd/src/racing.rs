@@ -1,9 +1,9 @@
-//! Implements connection racing (RFC 8305), which sets up a connection even if its first path is dead. If no answer arrives
-//! within a delay, the INIT also goes out from the host's other addresses and to the peer's other known addresses. The first
-//! INIT ACK wins.
+//! Implements connection racing (RFC 8305), which sets up a connection even if its first path is dead. If no INIT ACK arrives
+//! within the attempt delay, INITs also leave from the host's other addresses and to the peer's other known addresses. The
+//! first INIT ACK wins.
 //!
-//! The delay lets the first path win if it works, so the server sees the same client address as with
-//! TCP. If that path is dead, the server sees the client's address on the path that works.
+//! If the first path works, it wins because of the delay, so the server sees the client address that it would see with TCP. If
+//! the first path is dead, the server sees the client's address on the path that wins.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -14,16 +14,17 @@ use crate::timing;
 
 /// Time for which only the first path is tried (RFC 8305 section 5, "Connection Attempt Delay").
 const ATTEMPT_DELAY: Duration = Duration::from_millis(100);
-/// Limit on the additional address pairs that are tried.
+/// Limit on the additional pairs of addresses that are tried.
 const OTHER_PAIRS_MAX: usize = 12;
 
-/// Returns the delay before other paths are tried: up to half the time that a connection waits for INIT ACK.
+/// Returns the delay before other paths are tried: [`ATTEMPT_DELAY`], but not more than half the time that a connection waits
+/// for INIT ACK.
 pub(crate) fn attempt_delay(settings: &Settings) -> Duration {
     ATTEMPT_DELAY.min(timing::init_patience(settings).0 / 2)
 }
 
-/// Returns the additional pairs of a local and a remote address, all of the first pair's family. Pairs that change both
-/// addresses come before pairs that change one.
+/// Returns the additional pairs of a local and a remote address. All pairs have the address family of the first pair. Pairs in
+/// which both addresses differ from the first pair come before pairs in which one address differs.
 pub(crate) fn other_pairs(
     local: IpAddr,
     remote: IpAddr,

@@ -31,7 +31,7 @@ use crate::probes::source_address;
 use crate::shared::{SharedAssociation, SharedAssociations};
 use crate::survey::{Found, Live};
 
-/// Any port of a peer, for a query of the route to the peer. Nothing is sent.
+/// An arbitrary port for a lookup of the route to a peer. The lookup sends no packet.
 const ANY_PORT: u16 = 9;
 
 /// Describes a path by its ends and its link. The link is the interface on which the path's packets arrive. If both hosts have
@@ -44,7 +44,7 @@ pub(crate) fn path_ends(route: &Route, addresses: &AddressBook, packet_io: &Pack
     PathEnds { interface, name, local, remote: route.remote }
 }
 
-/// The parts of the daemon that reports describe, at one moment.
+/// References to the parts of the daemon that reports describe, and the time of the report.
 pub(crate) struct Report<'a> {
     pub(crate) now: Time,
     pub(crate) engine: &'a Endpoint,
@@ -59,7 +59,7 @@ pub(crate) struct Report<'a> {
 }
 
 impl Report<'_> {
-    /// Returns the status. `found` holds the connections, associations and listeners.
+    /// Returns the status. `found` holds the connections, associations and listeners that have been gathered.
     pub(crate) fn status(&self, found: Found, turns: TurnTimes, confinement: Confinement) -> Status {
         Status {
             version: version::FULL.to_owned(),
@@ -85,7 +85,7 @@ impl Report<'_> {
         }
     }
 
-    /// Returns the links to the peers of these associations. Their bytes include the bytes of ended associations.
+    /// Returns the links to the peers of these associations. The links' bytes include the bytes of ended associations.
     fn peer_links(&self, associations: &[Association]) -> Vec<PeerLink> {
         let mut links = links_of(associations);
         for link in &mut links {
@@ -96,7 +96,7 @@ impl Report<'_> {
         links
     }
 
-    /// Returns the bytes of each link, in these associations and in ended ones.
+    /// Returns the bytes of each link: the sum over these associations and the ended ones.
     fn link_bytes(&self, associations: &[Association]) -> Vec<LinkBytes> {
         let mut all = self.history.link_bytes().by_link();
         for path in associations.iter().flat_map(|association| &association.paths) {
@@ -113,7 +113,7 @@ impl Report<'_> {
         all.into_iter().map(link).collect()
     }
 
-    /// Returns the oldest connection that began after this one.
+    /// Returns the oldest of the connections that began after this one.
     pub(crate) fn connection_after(&self, id: ConnectionId) -> Option<(ConnectionId, &Known)> {
         self.connections.after(id)
     }
@@ -148,14 +148,14 @@ impl Report<'_> {
         }
     }
 
-    /// Returns the number by which reports identify a connection's association: the shared association's number, or else the
-    /// connection's number.
+    /// Returns the number that identifies a connection's association in reports. It is the shared association's number, or, for
+    /// a separate association, the connection's number.
     fn number_of(&self, id: ConnectionId, known: &Known) -> u64 {
         let shared = known.channel().and_then(|_| self.shared.get(known.association()));
         shared.map_or(id, SharedAssociation::number).0
     }
 
-    /// Describes a connection's own association, if it has one.
+    /// Describes a connection's separate association, if it has one.
     pub(crate) fn own_association(&self, id: ConnectionId, known: &Known) -> Option<Association> {
         let info = self.engine.info(known.association()).filter(|_| known.channel().is_none())?;
         let peer = known.flow().remote().ip();
@@ -207,7 +207,7 @@ impl Report<'_> {
         Path { interface, name, ..path_of(path, last_switch_s) }
     }
 
-    /// Returns the listeners that others can reach, with their sockets.
+    /// Returns the listeners that other hosts can reach, with the listeners' sockets.
     pub(crate) fn reachable(&self, listeners: Vec<Listed>) -> BTreeMap<SocketAddr, Vec<Socket>> {
         let mut reachable: BTreeMap<SocketAddr, Vec<Socket>> = BTreeMap::new();
         for Listed { address, socket } in listeners {
@@ -218,7 +218,7 @@ impl Report<'_> {
         reachable
     }
 
-    /// Describes a listener, with its shim state after the papers' bind() and listen().
+    /// Describes a listener, with the shim state that the papers define after bind() and listen().
     pub(crate) fn listener(&self, address: SocketAddr, sockets: &[Socket]) -> Listener {
         let decision = self.policy.rules().lock().explain(Chain::Local, address.ip(), address.port());
         let is_asked_for = sockets.iter().any(|socket| self.policy.rules().is_asked_for(address, *socket));
@@ -244,8 +244,8 @@ impl Report<'_> {
         Listener { address, state, because }
     }
 
-    /// Returns the obstacle between SCTP clients and a listener that the rules allow. In such a case, the papers' bind() fails
-    /// for SCTP.
+    /// Returns the obstacle that keeps SCTP clients from reaching a listener that the rules allow. If there is an obstacle, the
+    /// papers' bind() fails for SCTP.
     fn obstacle(&self, address: IpAddr) -> Option<String> {
         if !address.is_unspecified() && !self.policy.addresses().is_own(address) {
             return Some(format!("{address} is on no interface that sctpify uses"));
@@ -257,7 +257,7 @@ impl Report<'_> {
         })
     }
 
-    /// Explains the decision on connections to `destination`. `live` describes the existing ones.
+    /// Explains the decision on connections to `destination`. `live` describes the existing connections to it.
     pub(crate) fn explain(&self, destination: SocketAddr, live: Live) -> Explanation {
         let (address, port) = (destination.ip(), destination.port());
         let decision = self.policy.rules().lock().explain(Chain::Remote, address, port);
@@ -319,14 +319,14 @@ impl Report<'_> {
         }
     }
 
-    /// Returns the peer whose key an encrypted association to this address must prove.
+    /// Returns the peer whose key must be proven on an encrypted association to this address.
     fn known_peer(&self, address: IpAddr) -> Option<KnownPeer> {
         let is_offered = self.policy.settings().encryption.is_offered();
         self.encryption.known(address).filter(|_| is_offered)
     }
 
-    /// Returns the limit on a connection's sending, or `None` before bytes flow. Connections of a shared association have a
-    /// common limit, but each one has its own window.
+    /// Returns the cause that limits a connection's sending, or `None` before bytes flow. Connections of a shared association
+    /// share the association's limit, but each connection has its own window.
     pub(crate) fn limit_of(&self, known: &Known) -> Option<LimitedBy> {
         let info =
             self.engine.info(known.association()).filter(|_| matches!(known.stage(), Stage::Relaying(_)))?;
@@ -342,14 +342,15 @@ impl Report<'_> {
         })
     }
 
-    /// Describes the shared association of connections to the host, if it exists.
+    /// Describes the shared association that connections to this host use, if one exists.
     fn shared_note(&self, address: IpAddr) -> Option<String> {
         let mut shared = self.shared.iter().filter(|(_, state)| state.speaks_for(address));
         let users = shared.next()?.1.owners().len();
         Some(format!("new connections to this host share an association, which now carries {users}"))
     }
 
-    /// Returns the learned entry that keeps the destination on TCP, or else the entry of its host.
+    /// Returns the learned entry that keeps the destination on TCP. If no entry does, returns the entry of the destination's
+    /// host.
     fn learned_of(&self, to: SocketAddr) -> Option<LearnedRow> {
         let table = self.policy.learned().lock();
         table.explain(to).or_else(|| table.host(to.ip())).map(|entry| LearnedRow::new(entry, today()))
@@ -361,8 +362,8 @@ impl Report<'_> {
         is_heeded.then_some(FallbackReason::Learned { failure: disabled.failure })
     }
 
-    /// Returns the report of `sctpify doctor`. It includes the checks of the interception (`delivery`) and of the daemon's
-    /// process (`process`).
+    /// Returns the report of `sctpify doctor`. The arguments `delivery` and `process` are checks that the report includes: of
+    /// the interception, and of the daemon's process.
     pub(crate) fn doctor(
         &self,
         peer: Option<IpAddr>,
@@ -417,8 +418,8 @@ impl Report<'_> {
         offered.chain(others.into_iter().map(|(address, why)| own(address, Some(why)))).collect()
     }
 
-    /// Lists the addresses that connections use and the addresses that are left out. `first` restricts both to connections
-    /// between two addresses.
+    /// Lists the addresses that connections use, and the addresses that are left out. If `first` is set, both lists apply to
+    /// connections between these two addresses.
     fn address_checks(&self, first: Option<(IpAddr, IpAddr)>) -> Vec<Check> {
         let (told, whom, left_out) = match first {
             Some((local, remote)) => {
@@ -463,7 +464,8 @@ impl Report<'_> {
         std::iter::once(addresses).chain(left_out).collect()
     }
 
-    /// Reports a NAT that a shared association has revealed, because the peer sees another address than this host's own.
+    /// Reports a NAT that a shared association has revealed. The peer sees a translated address in place of this host's
+    /// address.
     fn nat_check(&self, peer: IpAddr) -> Option<Check> {
         let shared = self.shared.iter().map(|(_, state)| state).filter(|state| state.speaks_for(peer));
         let address = shared.flat_map(|state| state.barred()).next()?;
@@ -511,7 +513,7 @@ fn direction(known: &Known) -> Direction {
     }
 }
 
-/// Describes a path, except for its link.
+/// Describes a path without its link.
 fn path_of(path: &PathInfo, last_switch_s: Option<u64>) -> Path {
     Path {
         local: (!path.route.local.is_unspecified()).then_some(path.route.local),

@@ -1,9 +1,10 @@
 //! Follows changes of this host's addresses while connections live.
 //!
-//! Towards peers, a new address is added to every association that can move, and a lost one is removed. An association without
-//! a remaining address moves to another one (RFC 5061). Towards local programs, the shim's interface keeps the address of each
-//! TCP connection while the connection lives, because TCP cannot move. [`Roaming::follow_addresses`] compares the current state
-//! with the wanted one, so it can be called at any time.
+//! On the side of the peers, each new address of this host is added to every association that can move. Each lost address is
+//! removed from these associations. An association that has lost all its local addresses moves to another address (RFC 5061).
+//! On the side of local programs, the shim's interface keeps the address of each TCP connection while the connection lives,
+//! because TCP cannot move. [`Roaming::follow_addresses`] compares the current state with the wanted state, so it can be called
+//! at any time.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -42,7 +43,7 @@ impl Roaming<'_> {
         }
     }
 
-    /// Applies changed policies of this host's links to all associations.
+    /// Applies changed policies of this host's links to all associations. Then applies the resulting changes of addresses.
     pub(crate) fn follow_policies(&mut self) {
         for association in self.associations() {
             self.use_links(association);
@@ -56,7 +57,7 @@ impl Roaming<'_> {
         own.map(|(_, c)| c.association()).chain(self.shared.iter().map(|(id, _)| id)).collect()
     }
 
-    /// Applies the links' policies to the local addresses of an association, and informs a peer that runs sctpify.
+    /// Applies the links' policies to the local addresses of an association. If the peer runs sctpify, informs the peer.
     pub(crate) fn use_links(&mut self, association: AssociationId) {
         let Some(info) = self.engine.info(association) else { return };
         let is_shim = Peer::of_adaptation(info.adaptation) == Peer::Shim;
@@ -64,7 +65,8 @@ impl Roaming<'_> {
         let locals: BTreeSet<IpAddr> = info.paths.iter().map(|path| path.route.local).collect();
         let mut uses: Vec<(IpAddr, AddressUse)> =
             locals.into_iter().map(|local| (local, self.policy.addresses().usage(local))).collect();
-        // A link's number that the peer has learned stays in use: addresses come and go, and each change costs packets.
+        // The number of a link that the peer already knows stays in use, because addresses come and go, and each change of the
+        // numbers costs packets.
         let is_told = info.paths.iter().any(|path| path.local_use.link != 0);
         if !is_told && !need_links(&uses) {
             uses.iter_mut().for_each(|(_, usage)| usage.link = 0);
@@ -72,14 +74,14 @@ impl Roaming<'_> {
         // An error means that the association has just ended.
         let _ = self.engine.set_local_uses(self.now, association, &uses);
         for (local, usage) in uses.into_iter().filter(|_| understands) {
-            // The next change of addresses or paths retries this.
+            // The next change of addresses or paths retries the message.
             if let Err(error) = self.engine.tell_local_use(self.now, association, local) {
                 tracing::debug!(%local, ?usage, %error, "cannot tell the peer of a link's policy");
             }
         }
     }
 
-    /// Informs the engine of links that went down or came up, so it need not wait for a timer.
+    /// Informs the engine of links that went down or came up, so the engine need not wait for a timer.
     fn follow_links(&mut self) {
         let changes = self.policy.take_link_changes();
         if changes.is_empty() {
@@ -93,7 +95,7 @@ impl Roaming<'_> {
         }
     }
 
-    /// Announces the changes of addresses to the peer of one association.
+    /// Announces changed local addresses to the peer of one association.
     fn follow_addresses_of(&mut self, association: AssociationId) {
         // An address may have moved to another link.
         self.use_links(association);
@@ -120,26 +122,27 @@ impl Roaming<'_> {
         }
     }
 
-    /// Reports whether associations must give up an address: this host has lost it, or its link carries no SCTP any more.
+    /// Reports whether associations must give up a local address. This is so if the host has lost the address, or the address's
+    /// link must not carry SCTP any more.
     fn must_leave(&self, ip: IpAddr) -> bool {
         let addresses = self.policy.addresses();
         let is_never = |policy: &LinkPolicy| policy.usage() == LinkUse::Never;
         !addresses.is_own(ip) || addresses.link_policy(ip).is_some_and(is_never)
     }
 
-    /// Returns the addresses that may be announced to the peer of an association now.
+    /// Returns the local addresses that may be announced to the peer of an association now.
     fn offered_to(&self, association: AssociationId, info: &AssociationInfo) -> Vec<IpAddr> {
         let Some((ends, is_dialled)) = self.handshake_of(association) else { return Vec::new() };
         let proven = info.paths.iter().filter(|path| path.confirmed);
         let others: Vec<IpAddr> = proven.map(|path| path.route.remote).collect();
         let asker = Asker { local: ends.local, remote: ends.remote, others: &others, is_dialled };
         let mut offered = self.policy.addresses().offered(self.now, asker);
-        // The host may have lost the address with which the association began.
+        // If the host has lost the address with which the association began, that address is not offered.
         offered.retain(|ip| self.policy.addresses().usable().contains(ip) || *ip != ends.local);
         offered
     }
 
-    /// Returns the addresses between which an association began, and whether this host began it.
+    /// Returns the two addresses between which an association began, and whether this host began the association.
     fn handshake_of(&self, association: AssociationId) -> Option<(Ends, bool)> {
         if let Some(state) = self.shared.get(association) {
             return Some((state.handshake(), state.role() == Role::Client));
@@ -159,7 +162,7 @@ impl Roaming<'_> {
         }
     }
 
-    /// Sets each path's share of the data from the setting `multipath_weights`.
+    /// Sets the weight of each path from the setting `multipath_weights`. The weight determines the path's share of the data.
     fn weigh_paths(&mut self, association: AssociationId) {
         let settings = self.policy.settings();
         if settings.multipath != rules::Multipath::Weighted {
@@ -173,8 +176,8 @@ impl Roaming<'_> {
         }
     }
 
-    /// Handles a path that works. The association may now give up addresses that it kept because they were its last ones. If
-    /// this host opened the connection, the peer's address on the path is remembered for later connections.
+    /// Handles a path that has begun to work. The association may now give up lost addresses that it kept because they were its
+    /// last ones. If this host opened the connection, the peer's address on the path is remembered for later connections.
     pub(crate) fn on_path_up(&mut self, association: AssociationId, route: &Route) {
         self.weigh_paths(association);
         self.use_links(association);
@@ -196,9 +199,9 @@ impl Roaming<'_> {
     }
 }
 
-/// Reports whether the peer needs the links' numbers, because addresses alone do not show the links. This requires more than
-/// one link, and addresses of different families or several addresses on one link. Otherwise no packets are spent on the
-/// numbers.
+/// Reports whether the peer needs the links' numbers, because the addresses alone do not show which of them share a link. The
+/// peer needs the numbers if there is more than one link, and if the addresses have different families or one link has several
+/// addresses. In other cases, the packets for the numbers are saved.
 fn need_links(uses: &[(IpAddr, AddressUse)]) -> bool {
     let known = uses.iter().filter(|(_, usage)| usage.link != 0);
     let uses: Vec<&(IpAddr, AddressUse)> = known.collect();

@@ -1,8 +1,9 @@
-//! Shares the rulebook, and keeps its files. The shard makes decisions from the rulebook. The control server requests changes.
+//! Shares the rulebook between threads, and keeps its files. The shard makes decisions from the rulebook. The control server
+//! requests changes.
 //!
-//! The files are the configuration. The rulebook holds the part of it that takes effect without a restart. A change that cannot
-//! be written is not made. Only the shard changes rules and settings, because the kernel must follow each change
-//! ([`crate::interception`]). Changes are made one at a time.
+//! The files are the configuration. The rulebook holds the part of the configuration that is in force. If a change cannot be
+//! written to the files, the change is not made. Only the shard changes rules and settings in the rulebook, because the kernel
+//! must follow each change ([`crate::interception`]). Changes are made one at a time.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -31,13 +32,13 @@ pub(crate) struct RulesStore {
     manual: Manual,
 }
 
-/// Parts to put in force. A part that is `None` stays unchanged.
+/// Parts of the configuration to put in force. A part that is `None` stays unchanged.
 #[derive(Default)]
 pub(crate) struct Draft {
-    /// The settings as configured.
+    /// The settings of the file.
     settings: Option<Settings>,
     table: Option<RulesTable>,
-    /// The keys of the file that `settings` names.
+    /// The shared keys of the file that the setting `peer_keys` names.
     keys: Option<PeerKeys>,
 }
 
@@ -45,8 +46,8 @@ impl RulesStore {
     /// Loads settings and rules. Missing files mean defaults.
     pub(crate) fn load(args: &DaemonArgs, archive: Archive) -> anyhow::Result<RulesStore> {
         let serves_a_command = args.inside.is_some();
-        // This process has not given up its privileges yet, so it reads the files itself. It sends the supervisor no requests
-        // before both processes are set up.
+        // This process has not given up its privileges yet, so it reads the files itself. Requests to the supervisor are
+        // possible only after both processes are set up.
         let loaded = Archive::own(args).load()?;
         let settings = for_whom(loaded.settings, serves_a_command);
         let configured = Arc::new(Mutex::new(settings.clone()));
@@ -87,7 +88,7 @@ impl RulesStore {
         self.lock().settings.clone()
     }
 
-    /// Returns the settings of the file. Changes that need a restart are not in force yet.
+    /// Returns the settings of the file. They include changes that are not in force before a restart.
     pub(crate) fn configured(&self) -> Settings {
         self.configured.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -102,7 +103,7 @@ impl RulesStore {
         self.lock().settings.page_port = 0;
     }
 
-    /// Records that other hosts do not get the metrics because the address or the token is not available.
+    /// Records that other hosts do not get the metrics, because the listener's address or the token is not available.
     pub(crate) fn goes_without_metrics_listener(&self) {
         self.lock().settings.metrics_listen = None;
     }
@@ -112,7 +113,7 @@ impl RulesStore {
         self.lock().record(chain, address.ip(), address.port(), today(), outcome);
     }
 
-    /// Changes the table in the file, then lets the shard put it in force.
+    /// Changes the rules table in the file, then makes the shard put the table in force.
     pub(crate) fn change_table<T, E: ToString>(
         &self,
         shard: &Handle,
@@ -126,7 +127,7 @@ impl RulesStore {
         Ok(outcome)
     }
 
-    /// Changes one setting in the file, then lets the shard put it in force.
+    /// Changes one setting in the file, then makes the shard put the setting in force.
     pub(crate) fn set(
         &self,
         shard: &Handle,
@@ -141,7 +142,7 @@ impl RulesStore {
         Ok(setting)
     }
 
-    /// Changes the default policy of a chain, first in the file.
+    /// Changes the default policy of a chain in the file, then makes the shard put the policy in force.
     pub(crate) fn set_default(
         &self,
         shard: &Handle,
@@ -156,7 +157,7 @@ impl RulesStore {
         self.changing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts the draft's parts in force. Only the shard calls this.
+    /// Puts the draft's parts in force. Only the shard may call this method.
     pub(crate) fn install(&self, draft: Draft) {
         let mut book = self.lock();
         if let Some(settings) = draft.settings {
@@ -165,7 +166,7 @@ impl RulesStore {
             *self.configured.lock().unwrap_or_else(PoisonError::into_inner) = settings;
             if let Some(keys) = draft.keys {
                 *self.keys() = keys;
-                // Unlike other settings that name a file, `peer_keys` takes effect when the files are read again.
+                // Unlike other settings that name a file, `peer_keys` is in force as soon as the files are read again.
                 book.settings.peer_keys = peer_keys;
             }
         }
@@ -180,7 +181,7 @@ impl RulesStore {
         &self.manual
     }
 
-    /// Reports whether a program requested SCTP for this very socket, and is allowed to.
+    /// Reports whether a program requested SCTP for this particular socket, and the rules and settings allow the request.
     pub(crate) fn is_asked_for(&self, server: SocketAddr, socket: Socket) -> bool {
         let (is_forbidden, of_users) = {
             let book = self.lock();
@@ -189,7 +190,7 @@ impl RulesStore {
         !is_forbidden && self.manual.has(socket, of_users)
     }
 
-    /// Reports whether any program that listens here is reachable over SCTP.
+    /// Reports whether any program on this host is reachable over SCTP.
     pub(crate) fn serves_any(&self) -> bool {
         let (by_rules, is_on) = {
             let book = self.lock();
@@ -198,13 +199,13 @@ impl RulesStore {
         by_rules || (is_on && self.is_any_asked_for())
     }
 
-    /// Reports whether a program requested SCTP for any of its listeners, and is allowed to.
+    /// Reports whether a program requested SCTP for any of its listeners, and the settings allow the request.
     pub(crate) fn is_any_asked_for(&self) -> bool {
         let of_users = self.lock().settings.manual_listen;
         self.manual.has_any(of_users)
     }
 
-    /// Returns the advertisement on connections to the program that listens on `server`.
+    /// Returns the advertisement of send buffers on connections to the program that listens on `server`.
     pub(crate) fn advertisement(&self, server: SocketAddr) -> Advertisement {
         let book = self.lock();
         book.explain(Chain::Local, server.ip(), server.port()).advertisement(&book.settings)
@@ -216,12 +217,12 @@ impl RulesStore {
         self.keys().auth_for(peer, is_required)
     }
 
-    /// Reports whether an association with this host is established only if the host has proven a key.
+    /// Reports whether an association with this host is established only after the host has proven a shared key.
     pub(crate) fn is_keyed(&self, peer: IpAddr) -> bool {
         self.auth_for(peer).is_some_and(|auth| auth.required)
     }
 
-    /// Returns the configuration of an association with this host. It includes the host's key, if one exists.
+    /// Returns `config` with the authentication of associations with this host. Without a shared key, `config` stays unchanged.
     pub(crate) fn keyed(&self, peer: IpAddr, config: AssociationConfig) -> AssociationConfig {
         match self.auth_for(peer) {
             Some(auth) => AssociationConfig { auth, ..config },
@@ -229,13 +230,13 @@ impl RulesStore {
         }
     }
 
-    /// Returns the encryption that a rule requires of connections to the program that listens on `server`.
+    /// Returns the encryption that a local rule requires of connections to the program that listens on `server`.
     pub(crate) fn secure(&self, server: SocketAddr) -> Option<Secure> {
         let decision = self.lock().explain(Chain::Local, server.ip(), server.port());
         decision.secure().filter(|secure| secure.is_required()).cloned()
     }
 
-    /// Returns the key that this host shares with a peer. It is mixed into the keys of encrypted associations.
+    /// Returns the key that this host shares with a peer. The key is mixed into the keys of encrypted associations.
     pub(crate) fn preshared(&self, peer: IpAddr) -> Option<PresharedKey> {
         let is_required = self.settings().peer_key_required;
         self.keys().preshared(peer, is_required)
@@ -246,7 +247,7 @@ impl RulesStore {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads all files again. If one of them is wrong, everything stays unchanged.
+    /// Reads all files again. If one of the files has a fault, the configuration in force stays unchanged.
     pub(crate) fn reload(&self, shard: &Handle) -> Result<(), ArchiveError> {
         let _alone = self.change();
         let Loaded { settings, table, keys } = self.archive.load()?;
@@ -255,8 +256,8 @@ impl RulesStore {
     }
 }
 
-/// Adapts the settings of the file to the daemon's purpose. A daemon for one command uses SCTP by default, because the user has
-/// run the command for this purpose. Without privileges, it has only UDP.
+/// Adapts the settings of the file to the daemon's purpose. A daemon for one command uses SCTP by default, because the user
+/// runs such a command to use SCTP. Its only carrier is UDP, because IP protocol 132 needs privileges.
 fn for_whom(settings: Settings, serves_a_command: bool) -> Settings {
     match serves_a_command {
         false => settings,

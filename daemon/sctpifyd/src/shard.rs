@@ -8,8 +8,8 @@
 //!    and send packets.
 //! 4. Gather reports.
 //!
-//! Only the first step waits, because every new connection of the host hangs while this thread hangs. The supervisor kills this
-//! process after two seconds of silence.
+//! Only the first step waits, because all new connections of the host stall while this thread waits elsewhere. The supervisor
+//! kills this process if it sends no heartbeat for two seconds.
 
 use std::io::{self, Write};
 use std::net::IpAddr;
@@ -50,12 +50,13 @@ pub(crate) struct Shard {
     turns: Turns,
     /// Privileges that this process has given up; empty until [`Shard::note_confinement`] is called.
     confinement: control::Confinement,
-    /// Faults of this start, such as a page that has no port.
+    /// Faults of this start, such as a page whose port is not available.
     faults: Vec<Check>,
 }
 
 impl Shard {
-    /// Creates the loop from its parts. `heartbeat` is true if a supervisor reads this process's standard output.
+    /// Creates the loop from its parts. `heartbeat` is true if a supervisor reads heartbeats from this process's standard
+    /// output.
     pub(crate) fn new(
         interceptor: Interceptor,
         packet_io: PacketIo,
@@ -87,12 +88,12 @@ impl Shard {
         self.driver.interceptor()
     }
 
-    /// Records, for reports, the privileges that this process has given up.
+    /// Records the privileges that this process has given up. Reports show them.
     pub(crate) fn note_confinement(&mut self, confinement: control::Confinement) {
         self.confinement = confinement;
     }
 
-    /// Notes a fault of this start for the report of `doctor`.
+    /// Notes a fault of this start. `doctor` reports it.
     pub(crate) fn note_fault(&mut self, fault: Check) {
         self.faults.push(fault);
     }
@@ -119,7 +120,7 @@ impl Shard {
         self.driver.end()
     }
 
-    /// Shows the supervisor and the kernel that this loop runs.
+    /// Signals to the supervisor and to the kernel that this loop runs.
     fn beat(&mut self) {
         if self.driver.now() < self.next_beat {
             return;
@@ -176,7 +177,7 @@ impl Shard {
         self.driver.doctor(peer, checks)
     }
 
-    /// Continues the requested reports. Returns true if some are unfinished.
+    /// Continues the requested reports. Returns true if any report is unfinished.
     fn survey(&mut self) -> bool {
         if self.surveys.is_empty() {
             return false;

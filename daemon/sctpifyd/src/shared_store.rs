@@ -1,9 +1,10 @@
-//! Shares the capability caches of a group of hosts through Redis (setting `learned_store`).
+//! Shares the learned tables of a group of hosts through Redis (setting `learned_store`).
 //!
-//! A Redis hash holds one field for each entry of the learned table. A counter counts the changes of the hash. Each call of
-//! [`SharedStore::exchange`] sends this host's findings, takes in later findings of other hosts, and removes entries that this
-//! host has forgotten. The exchange runs in the learned table's own thread with short time limits, so the event loop never
-//! waits for Redis. Without Redis, each host continues alone. Entries from Redis are checked like the entries of a file.
+//! A Redis hash has one field for each entry of the learned table. A counter counts the changes of the hash. Each call of
+//! [`SharedStore::exchange`] sends this host's findings, reads the later findings of other hosts, and removes entries that this
+//! host has forgotten. The exchange runs in the learned table's thread with short time limits, so the event loop never waits
+//! for Redis. Without Redis, each host continues with only its own findings. Entries from Redis are checked like the entries of
+//! a file.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -30,7 +31,7 @@ type Key = (IpAddr, Option<u16>);
 pub(crate) struct SharedStore {
     server: RedisServer,
     connection: Option<RedisConnection>,
-    /// Time of the last evidence in the store's entry for each destination, as this host last sent or received the entry.
+    /// For each destination: the time of the last evidence in the store's entry, when this host last sent or received the entry.
     known: BTreeMap<Key, UnixMs>,
     /// Value of the counter when the hash was last read.
     changes: Option<u64>,
@@ -38,8 +39,8 @@ pub(crate) struct SharedStore {
 }
 
 impl SharedStore {
-    /// Creates the access to the store that the settings name, if any. Does not connect yet, but reads the root certificates
-    /// for TLS.
+    /// Creates the access to the store that the settings name, if they name one. Does not connect yet, but reads the root
+    /// certificates for TLS.
     pub(crate) fn of_settings(settings: &Settings) -> Result<Option<SharedStore>> {
         let (url, roots) = (&settings.learned_store, &settings.learned_store_roots);
         let roots = if roots.is_empty() { USUAL_ROOTS } else { roots };
@@ -51,7 +52,7 @@ impl SharedStore {
         Ok(SharedStore { server, connection: None, known: BTreeMap::new(), changes: None, is_failing: false })
     }
 
-    /// Sends and receives changes. Logs only the first of consecutive failures.
+    /// Sends and receives changes. Of consecutive failures, logs only the first.
     pub(crate) fn exchange(&mut self, table: &Mutex<LearnedTable>, now: UnixMs) {
         match self.try_exchange(table, now) {
             Ok(()) => self.is_failing = false,
@@ -75,7 +76,7 @@ impl SharedStore {
         Ok(())
     }
 
-    /// Sends entries with newer evidence. Removes entries that are no longer in this host's table.
+    /// Sends entries whose evidence is newer than the store's. Removes entries that are no longer in this host's table.
     fn send(&mut self, connection: &mut RedisConnection, table: &Mutex<LearnedTable>) -> Result<()> {
         let (new, gone) = self.differences(&lock(table));
         if new.is_empty() && gone.is_empty() {
@@ -103,7 +104,7 @@ impl SharedStore {
         (table.iter().filter(is_new).cloned().collect(), gone)
     }
 
-    /// Takes in the hash if it has changed. Forgets entries that other hosts have removed.
+    /// Reads the hash if it has changed, and merges its entries into the table. Forgets entries that other hosts have removed.
     fn receive(
         &mut self,
         connection: &mut RedisConnection,
@@ -112,7 +113,7 @@ impl SharedStore {
     ) -> Result<()> {
         let changes: Option<u64> = redis::cmd("GET").arg(CHANGES).query(connection).context("cannot read")?;
         if changes < self.changes {
-            // The store has lost its contents. The table keeps its entries, and the next round sends all of them again.
+            // The store has lost its contents. The table keeps its entries, and the next exchange sends all of them again.
             (self.changes, self.known) = (None, BTreeMap::new());
             return Ok(());
         }
@@ -167,7 +168,7 @@ mod tests {
 
     const NOW: UnixMs = UnixMs(1_700_000_000_000);
 
-    /// A test's own Redis server, on a socket in its own directory.
+    /// A Redis server for one test. Its socket is in a separate directory.
     struct Redis {
         child: Child,
         dir: tempfile::TempDir,
@@ -303,7 +304,7 @@ mod tests {
         assert!(!gone.store.is_failing && host.keeps_on_tcp(to));
     }
 
-    /// Writes a self-signed certificate and its key to `file`.pem and `file`.key in `dir`.
+    /// Writes a self-signed certificate and its key to the files `file`.pem and `file`.key in `dir`.
     fn make_certificate(dir: &Path, file: &str) {
         let mut command = Command::new("openssl");
         command.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]);

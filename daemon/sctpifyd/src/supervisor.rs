@@ -1,18 +1,19 @@
 //! Runs the supervisor: the process that watches the worker.
 //!
 //! Every quarter of a second, the worker writes a byte, its heartbeat, to its standard output. A worker without a heartbeat for
-//! two seconds counts as hung (a deadlock, SIGSTOP). Connections whose SYNs wait in the worker's queue would then hang, so the
-//! supervisor kills the worker. A worker that the kernel keeps waiting, for a processor or for a lock, gets more time
-//! ([`Vitals`]), because all connections end with the worker. Meanwhile new SYNs pass as plain TCP, because the kernel holds
-//! none for a silent daemon. If the worker dies without cleaning up, the supervisor removes its leftovers from the kernel.
+//! two seconds counts as hung, perhaps after a deadlock or SIGSTOP. Connections whose SYNs wait in a hung worker's queue would
+//! hang too, so the supervisor kills the worker. A worker that the kernel keeps waiting for a processor or for a lock gets more
+//! time ([`Vitals`]), because all connections end with the worker. During this time, new SYNs pass as plain TCP, because the
+//! kernel holds no SYNs for a silent daemon. If the worker dies without cleaning up, the supervisor removes the worker's
+//! leftovers from the kernel.
 //!
-//! The worker is not root. It reads and writes files through a socket on its standard input ([`crate::archive`]). Through this
-//! socket it also requests signatures with the host's key, which only the supervisor has. If the supervisor dies, the socket
-//! closes, and the worker stops in good order.
+//! The worker is not root. It reads and writes files through a socket on its standard input ([`crate::archive`]). Through the
+//! same socket, it requests signatures with the host's key, which only the supervisor has. If the supervisor dies, the socket
+//! closes, and the worker shuts down in good order.
 //!
-//! The supervisor is deliberately small. It has only three extra threads, for signals, for signatures and for files. It opens
-//! no other sockets until the worker is dead. From the configuration, it uses only the settings about confinement and
-//! encryption.
+//! The supervisor is deliberately small. It has only three extra threads: for signals, for signatures and for files. Until the
+//! worker is dead, it opens no sockets except the one to the worker. Of the configuration, it uses only the settings about
+//! confinement and encryption.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -45,14 +46,14 @@ const WORKER: &str = "worker";
 pub(crate) const BEAT: Duration = Duration::from_millis(250);
 /// Silence after which the worker counts as hung.
 const HUNG_AFTER: Duration = Duration::from_secs(2);
-/// Extra time for a silent worker. After a stop of the whole service or machine, this process did not run either, and the
-/// heartbeats arrive only now.
+/// Extra time before a silent worker is killed. If the whole service or machine was stopped, this process did not run either,
+/// and the worker's heartbeats arrive only now.
 const GRACE: Duration = Duration::from_millis(500);
 /// Limit on the extra time for a worker that the kernel keeps waiting.
 const WAITING_MAX: Duration = Duration::from_secs(30);
-/// Silence allowed before the first heartbeat, while the worker sets up.
+/// Limit on the silence before the first heartbeat, while the worker sets up.
 const START_LIMIT: Duration = Duration::from_secs(20);
-/// Time in which a killed worker should end. A worker that waits in the kernel ends later, or never.
+/// Limit on the wait for the end of a killed worker. A worker that waits in the kernel may end later, or never.
 const DEATH_LIMIT: Duration = Duration::from_secs(30);
 /// Interval between checks for a worker's end.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
@@ -73,7 +74,7 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
     let key = host_key(args, &settings)?;
     let (ours, theirs) = UnixStream::pair().context("cannot create a socket for the worker")?;
     let mut worker = start_worker(theirs)?;
-    // A confined process cannot open these files.
+    // After its confinement, this process cannot open these files.
     let vitals = Vitals::open(&worker);
     confinement::log("supervisor", &Confinement::of_supervisor(&settings, args, worker.id()).apply());
     forward_signals(signals, &worker)?;
@@ -84,7 +85,8 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
         kill(pid_of(&worker)?, Signal::SIGKILL).context("cannot kill the worker")?;
     }
     let status = end_of(&mut worker)?;
-    // Remove this worker's socket file, because no client should wait for a daemon that has gone. Another daemon's file stays.
+    // Remove this worker's socket file, because no client should wait for a daemon that has gone. Another daemon's file is not
+    // removed.
     if socket.is_some() && socket == identity_of(&args.control) {
         let _ = fs::remove_file(&args.control);
     }
@@ -103,7 +105,7 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
     Ok(ExitCode::FAILURE)
 }
 
-/// Waits for the worker's end. Returns `None` after [`DEATH_LIMIT`], because the removal of leftovers must not wait longer.
+/// Waits for the worker's end. Returns `None` after [`DEATH_LIMIT`], because the removal of the leftovers must not wait longer.
 fn end_of(worker: &mut Child) -> Result<Option<ExitStatus>> {
     let mut left = DEATH_LIMIT;
     loop {
@@ -113,7 +115,7 @@ fn end_of(worker: &mut Child) -> Result<Option<ExitStatus>> {
         if left.is_zero() {
             return Ok(None);
         }
-        // This only passes the time. A signal shortens the pause.
+        // The poll only waits. A signal shortens the wait.
         let _ = poll(&mut [], PollTimeout::try_from(LOOK_AGAIN)?);
         left = left.saturating_sub(LOOK_AGAIN);
     }
@@ -139,7 +141,7 @@ fn identity_of(path: &Path) -> Option<(u64, u64)> {
     fs::symlink_metadata(path).ok().map(|status| (status.dev(), status.ino()))
 }
 
-/// Reads or creates the host's key. Without a key, the daemon starts only if it encrypts nothing.
+/// Reads or creates the host's key. If this fails, the daemon starts only if the setting `encryption` is off.
 fn host_key(args: &DaemonArgs, settings: &Settings) -> Result<Result<HostKey, KeyFileError>> {
     let key = archive::load_or_make(&args.host_key_file());
     if let Err(error) = &key {
@@ -153,7 +155,8 @@ fn host_key(args: &DaemonArgs, settings: &Settings) -> Result<Result<HostKey, Ke
     Ok(key)
 }
 
-/// Reads and writes files for the worker, and signs, in separate threads. A slow disk therefore delays no heartbeat.
+/// Starts the threads that read and write files for the worker, and that sign. Separate threads are used because a slow disk
+/// must delay no heartbeat.
 fn keep_files(socket: UnixStream, args: &DaemonArgs, key: Result<HostKey, KeyFileError>) -> Result<()> {
     let args = args.clone();
     let keep = move || archive::serve(&socket, &args, &key);
@@ -178,31 +181,32 @@ fn forward_signals(mut signals: Signals, worker: &Child) -> Result<()> {
 /// The kernel's statistics of the worker's first thread.
 struct Vitals {
     stat: File,
-    /// Statistics of the scheduler. Not every kernel has them.
+    /// Statistics of the scheduler; `None` if the kernel does not provide them.
     schedstat: Option<File>,
 }
 
 /// The condition of a thread, according to the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Condition {
-    /// The thread waits in the kernel and cannot be interrupted by signals (`D` in proc_pid_stat(5)).
+    /// The thread waits in the kernel, and signals cannot interrupt the wait (`D` in proc_pid_stat(5)).
     is_in_kernel: bool,
-    /// Total time in which the thread was runnable without a processor, since its start.
+    /// Total time since the thread's start in which the thread was runnable, but had no processor.
     run_delay: Duration,
 }
 
 impl Condition {
     /// Parses /proc/PID/task/TID/stat and /proc/PID/task/TID/schedstat.
     fn parse(stat: &str, schedstat: &str) -> Option<Condition> {
-        // The name in parentheses may contain any character.
+        // The process name in parentheses may contain any character, even a parenthesis.
         let (_, fields) = stat.rsplit_once(')')?;
         let is_in_kernel = fields.trim_start().starts_with('D');
         let run_delay = schedstat.split_ascii_whitespace().nth(1).and_then(|text| text.parse().ok());
         Some(Condition { is_in_kernel, run_delay: Duration::from_nanos(run_delay.unwrap_or(0)) })
     }
 
-    /// Reports whether the kernel has kept the thread waiting since the condition `before`, which is `passed` old. A thread
-    /// that was released meanwhile also counts, because it has a backlog to work off before its next heartbeat.
+    /// Reports whether the kernel has kept the thread waiting since the earlier condition `before`. `passed` is the time
+    /// between the two conditions. A thread that the kernel has released since then also counts as waiting, because it must
+    /// work off a backlog before its next heartbeat.
     fn waits_since(self, before: Condition, passed: Duration) -> bool {
         let delayed = self.run_delay.saturating_sub(before.run_delay);
         self.is_in_kernel || before.is_in_kernel || delayed >= passed / 2
@@ -228,15 +232,15 @@ fn text_of<'a>(file: &File, buffer: &'a mut [u8]) -> Option<&'a str> {
     std::str::from_utf8(&buffer[..length]).ok()
 }
 
-/// Watches the worker's heartbeats. Returns `None` when the worker has closed its standard output. Returns the duration of the
-/// silence when the worker hangs. Calls `on_first` at the first heartbeat.
+/// Watches the worker's heartbeats. Returns `None` when the worker has closed its standard output. If the worker hangs, returns
+/// the duration of its silence. Calls `on_first` at the first heartbeat.
 fn watch(worker: &mut Child, vitals: Option<&Vitals>, on_first: impl FnOnce()) -> Result<Option<Duration>> {
     let mut on_first = Some(on_first);
     let mut beats = worker.stdout.take().context("the worker has no heartbeat")?;
     let mut silence_allowed = START_LIMIT;
     let condition = || vitals.and_then(Vitals::condition);
     let mut before = None;
-    // Extra time given in the present silence, beyond `silence_allowed`.
+    // Extra time that the worker has got in the present silence, beyond `silence_allowed`.
     let mut waited = None;
     let mut bytes = [0; 64];
     loop {

@@ -1,6 +1,8 @@
-//! Gathers answers that cover every connection, one slice per turn, because packets wait during a turn.
+//! Gathers reports that cover every connection. Each turn gathers only one slice of a report, because packets wait during a
+//! turn.
 //!
-//! A report does not show a single instant. It may include or omit a connection that ends while the report is gathered.
+//! A report does not show a single instant. If a connection ends while the report is gathered, the report may include or omit
+//! it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
@@ -19,9 +21,9 @@ use crate::listeners::Listed;
 use crate::manual::Socket;
 use crate::report::Report;
 
-/// Time limit for a slice. Packets wait meanwhile.
+/// Time limit for a slice. Packets wait during a slice.
 const SLICE: Duration = Duration::from_micros(200);
-/// Number of items between two readings of the clock.
+/// Number of items that are gathered between two readings of the clock.
 const STRIDE: usize = 16;
 
 /// Subject of a report.
@@ -30,7 +32,7 @@ pub(crate) enum Question {
     /// The status, with these TCP listeners of the host.
     Status(Vec<Listed>),
     Paths,
-    /// The treatment of connections to this destination.
+    /// The decision on connections to this destination.
     Explain(SocketAddr),
 }
 
@@ -47,11 +49,11 @@ struct Survey {
 
 /// Next part of a report to gather.
 enum Next {
-    /// The connections after this one.
+    /// The connections that began after this one.
     After(ConnectionId),
-    /// The last of these shared associations.
+    /// These shared associations; the last one in the list is next.
     Shared(Vec<AssociationId>),
-    /// The last of these listeners.
+    /// These listeners; the last one in the list is next.
     Listeners(Vec<(SocketAddr, Vec<Socket>)>),
     /// No further part.
     Done,
@@ -66,7 +68,7 @@ pub(crate) struct Found {
     pub(crate) live: Live,
 }
 
-/// Connections of local programs to the destination that is explained.
+/// Connections of local programs to the destination of an `explain` report.
 #[derive(Default)]
 pub(crate) struct Live {
     pub(crate) count: usize,
@@ -96,7 +98,7 @@ impl Surveys {
         self.0.is_empty()
     }
 
-    /// Continues the oldest request. Returns its contents once they are complete.
+    /// Continues the oldest report. Returns the report once it is complete.
     pub(crate) fn proceed(&mut self, clock: Clock, report: &Report<'_>) -> Option<Gathered> {
         let survey = self.0.front_mut()?;
         let until = clock.now() + SLICE;

@@ -1,6 +1,6 @@
-//! Orders timers by time.
+//! Keeps pending timers in the order of their times.
 //!
-//! Timers are never cancelled. When a timer fires, its owner checks whether it still matters.
+//! Timers are never cancelled. When a timer fires, its owner checks whether the timer still matters.
 
 use std::collections::BTreeMap;
 
@@ -22,23 +22,24 @@ pub(crate) enum Timer {
     Race(ConnectionId),
     /// End of the time in which only the first path is tried.
     AttemptDelay(ConnectionId),
-    /// End of the wait for the peer's answer about a channel. Holds the number of SACKs received before.
+    /// End of the wait for the peer's answer to a channel's request. The number is the count of SACKs that the association had
+    /// received when the timer was set.
     Channel(ConnectionId, u64),
     /// End of a connection's wait for COOKIE ACK.
     Cookie(ConnectionId),
-    /// End of the wait for the arrival of a connection whose SYN was released.
+    /// End of the wait for the diverted connection of a released SYN to arrive.
     Claim(ConnectionId),
     /// End of the wait for a local listener to accept a connection.
     Listener(ConnectionId),
     /// Removal of the kernel's state of ended connections to local programs.
     Forget,
-    /// End of diversions that have outlived their connections long enough.
+    /// End of diversions whose connections have ended long enough ago.
     Diversions,
     /// Retry of carriers that could not be opened.
     Carriers,
     /// End of the time in which peers of incoming associations must prove a key.
     Proof,
-    /// Next batch of destinations' names for the kernel.
+    /// Time to give the kernel the next batch of destinations' names.
     Naming,
     /// Search for due probes.
     Probes,

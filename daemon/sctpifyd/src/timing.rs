@@ -1,4 +1,4 @@
-//! Defines timers and buffers of associations by the kind of peer.
+//! Defines timers and buffers of associations. The timers depend on the kind of peer.
 
 use std::time::Duration;
 
@@ -11,27 +11,28 @@ use sctp::{
     SendBufferForm, Timing,
 };
 
-/// Limit on the bytes that one association may buffer in each direction: enough for 1 Gbit/s with a round trip of 100 ms. The
-/// engine chooses the size within this limit.
+/// Limit on the bytes that one association may buffer in each direction. It is enough for 1 Gbit/s with a round trip of 100 ms.
+/// The engine chooses the buffer's size within this limit.
 const ASSOCIATION_BUFFER: usize = 16 << 20;
-/// Number of streams requested and allowed in each direction. A connection uses one in each direction.
+/// Number of streams requested and allowed in each direction. A connection's separate association needs one stream in each
+/// direction.
 const STREAMS: u16 = 1;
-/// First interval between INITs, and the number of retransmissions before the interval doubles. The interval is far below RFC
-/// 9260's second, because the race timer ends the wait. Within its 250 ms, INIT and COOKIE ECHO are sent seven times in all.
-/// With 10 % packet loss, fewer than one handshake in a thousand fails.
+/// First interval between INITs, and the number of retransmissions before the interval doubles. The interval is far below the
+/// second of RFC 9260, because the race timer (250 ms by default) ends the wait. Within 250 ms, INIT and COOKIE ECHO can be
+/// sent seven times in all. If 10 % of the packets are lost, fewer than one handshake in a thousand fails.
 const INIT_RTO: Duration = Duration::from_millis(40);
 const STEADY_INITS: u8 = 6;
-/// Initial and minimum RTO on a path until the association is up.
+/// Initial and minimum RTO of a path until the association is established.
 const FIRST_RTO: Duration = Duration::from_millis(100);
-/// Number of doublings after which the wait for an answer to INIT exceeds any race timer.
+/// Number of doublings after which one wait for an answer to INIT is longer than any race timer.
 const DOUBLINGS_MAX: u32 = 7;
-/// Number of connections that lengthens the interval between a path's probes by one second.
+/// Number of connections for which the interval between the probes of a path grows by one second.
 const CONNECTIONS_PER_SECOND: usize = 64;
 /// Maximum interval between two probes of a path (HB.Interval of RFC 9260).
 const HEARTBEAT_MAX: Duration = Duration::from_secs(30);
 /// Returns the timing for a peer of this kind.
 ///
-/// Each path of each connection is probed, so the interval between probes grows with `connections`.
+/// Each path of each connection's association is probed, so the interval between probes grows with the number of `connections`.
 pub(crate) fn timing(peer: Peer, connections: usize) -> Timing {
     match peer {
         Peer::Native => Timing::default(),
@@ -39,8 +40,8 @@ pub(crate) fn timing(peer: Peer, connections: usize) -> Timing {
     }
 }
 
-/// Returns the number of packets that may be in flight at first to a peer of this kind. Zero means RFC 9260's initial window,
-/// which is about three packets. Between shims, the number is as high as for the TCP that they replace (RFC 6928).
+/// Returns the initial limit on packets in flight to a peer of this kind. Zero means RFC 9260's initial window, which is about
+/// three packets. Between shims, the limit equals the initial window of the TCP that they replace (RFC 6928).
 pub(crate) const fn initial_packets(peer: Peer) -> u8 {
     match peer {
         Peer::Native => 0,
@@ -56,25 +57,27 @@ fn heartbeat_interval(connections: usize) -> Duration {
 /// Returns the time limit for an answer to INIT, and whether the race timer determines it.
 pub(crate) fn init_patience(settings: &Settings) -> (Duration, bool) {
     let race = Duration::from_millis(u64::from(settings.race_timer_ms));
-    // One wait follows each INIT. The last waits double, until a wait exceeds any race timer.
+    // One wait follows each INIT. After the steady retransmissions, each wait is twice as long as the previous one, until one
+    // wait is longer than any race timer.
     let wait = |n: u32| INIT_RTO * (1 << n.saturating_sub(STEADY_INITS.into()).min(DOUBLINGS_MAX));
     let tries: Duration = (0..=settings.init_rtx_max).map(wait).sum();
     (race.min(tries), race <= tries)
 }
 
-/// Returns the time to wait for an answer on a shared association. Half of the connection's time `patience` is left for a
-/// separate association, which also tries other paths.
+/// Returns the time to wait for the peer's answer on a shared association. `patience` is the connection's total time. Half of
+/// it is left for an attempt with a separate association, which also tries other paths.
 ///
-/// If the shared association has another path, the engine switches to that path after up to two round trips and the SACK delay
-/// of silence. The answer on the other path then arrives before a separate association could be established, because a
-/// handshake takes two round trips. In this case, the returned time covers that answer.
+/// If the shared association has another path, the engine switches to it after a silence of up to two round trips and the SACK
+/// delay. The answer on the other path then arrives earlier than a separate association could be established, because a
+/// handshake takes two round trips. The returned time is therefore long enough for the answer on the other path.
 pub(crate) fn channel_patience(patience: Duration, round_trip: Duration, has_other_path: bool) -> Duration {
     let by_this_path = patience / 2 + round_trip;
     let by_other_path = round_trip * 13 / 4 + Timing::quick().sack_delay;
     if has_other_path { by_this_path.max(by_other_path) } else { by_this_path }
 }
 
-/// Extensions of connections' associations: the host's addresses may change, and queues may mark packets.
+/// Extensions of all associations. Address reconfiguration is included because the host's addresses may change, and ECN because
+/// queues may mark packets.
 const EXTENSIONS: Extensions =
     Extensions::NONE.with(Extension::Auth).with(Extension::AddressReconfiguration).with(Extension::Ecn);
 
@@ -110,7 +113,7 @@ pub(crate) fn association_config(mtu: u16, settings: &Settings) -> AssociationCo
     }
 }
 
-/// Returns the encryption to offer.
+/// Returns the protection to offer at this value of the setting `encryption`.
 fn protection(encryption: Encryption) -> Option<ProtectionConfig> {
     match encryption {
         Encryption::Off => None,
@@ -119,7 +122,7 @@ fn protection(encryption: Encryption) -> Option<ProtectionConfig> {
     }
 }
 
-/// Returns the configuration of send-buffer advertisements in chunks of this type.
+/// Returns the configuration of send-buffer advertisements. `chunk_type` is the type of the advertisements' chunks.
 pub(crate) fn advertisement(told: Advertisement, chunk_type: u8) -> Option<SendBufferConfig> {
     form_of(told).map(|config| SendBufferConfig { chunk_type: ChunkType(chunk_type), ..config })
 }
@@ -143,7 +146,8 @@ fn form_of(told: Advertisement) -> Option<SendBufferConfig> {
     }
 }
 
-/// Extensions of shared associations. With interleaving, short messages do not wait behind a long one of another connection.
+/// Extensions of shared associations. With interleaving, short messages do not wait behind a long message of another
+/// connection.
 pub(crate) const SHARED_EXTENSIONS: Extensions = EXTENSIONS.with(Extension::Interleaving);
 
 /// Order in which a shared association's connections send: round robin.
@@ -161,11 +165,11 @@ pub(crate) fn shared_config(mtu: u16, settings: &Settings) -> AssociationConfig 
     }
 }
 
-/// Divisor of `memory_mib` for the limit on one host's associations. Three hosts at this limit leave enough memory for others,
-/// and one host still gets more than its path can use.
+/// Divisor of `memory_mib` that yields the memory limit of one host's associations. If three hosts reach this limit, enough
+/// memory remains for other hosts. One host still gets more memory than its path can use.
 const HOST_PART: usize = 4;
 
-/// Returns the endpoint's configuration. Its part `association` applies to accepted associations.
+/// Returns the endpoint's configuration. The field `association` applies to accepted associations.
 ///
 /// The setting `memory_mib` limits the memory of all associations together.
 pub(crate) fn endpoint_config(mtu: u16, settings: &Settings) -> EndpointConfig {

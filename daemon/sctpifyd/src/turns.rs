@@ -1,4 +1,4 @@
-//! Measures the durations of the event loop's turns. Packets and held SYNs wait for the end of a turn.
+//! Measures the durations of the event loop's turns. They matter because packets and held SYNs wait for the end of a turn.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ const BOUNDS_US: [u64; 9] = [50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 100
 /// Histogram of all turns since the start.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
-    /// Number of turns in each bucket. The last bucket holds turns that are longer than all bounds.
+    /// Number of turns in each bucket. The last bucket counts turns that are longer than all bounds.
     counts: [u64; BOUNDS_US.len() + 1],
     sum: Duration,
 }

@@ -1,9 +1,10 @@
 //! Holds incoming associations whose peer must prove a key before a local program learns of them.
 //!
-//! These associations are accepted, and use neither a connection nor a channel. Each one occupies a port of its peer's host. At
-//! the limits of [`ByHost`], an older association makes room for a new one. A peer with the key proves it within a few round
-//! trips, so the oldest association rarely has such a peer. Invariant: an entry is removed after the proof, at the
-//! association's end, at a limit, or [`PROOF_LIMIT`] after its arrival. Begin at [`Unproven::add`].
+//! These associations are established, but neither a connection nor a channel uses them yet. Each one occupies a port of its
+//! peer's host. At the limits of [`ByHost`], an older association makes room for a new one. A peer that has the key proves it
+//! within a few round trips. The oldest association therefore rarely belongs to a peer that has the key. Invariant: an entry is
+//! removed after the proof, at the association's end, at a limit, or [`PROOF_LIMIT`] after its arrival. Begin at
+//! [`Unproven::add`].
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -15,21 +16,21 @@ use sctp::AssociationId;
 
 use crate::by_host::ByHost;
 
-/// Time limit for the proof. A client does not wait longer for keys.
+/// Time limit for the proof. It is no shorter than the time for which a client waits for keys.
 const PROOF_LIMIT: Duration = Duration::from_secs(10);
 
-/// Time after a program's repeated refusal in which further associations from the same client address are refused before they
-/// are established. The client's programs then get plain TCP instead of a reset.
+/// Time after a program's repeated refusal during which associations from the same client address are refused at their start.
+/// Because they are not established, the client's programs get plain TCP instead of a reset.
 const DECLINED_LIMIT: Duration = Duration::from_secs(30);
-/// Time for which a refusal is remembered. A single refusal may be accidental, such as a backlog that was full for a moment.
+/// Time for which a refusal is remembered. One refusal may be accidental: a backlog may have been full for a moment.
 const DECLINED_MEMORY: Duration = Duration::from_secs(600);
-/// Time within which further refusals are part of the same event. Connections that a program opens at the same time meet the
-/// same backlog.
+/// Time after a refusal within which further refusals count as the same event. Connections that a client opens at the same time
+/// meet the same full backlog.
 const DECLINED_APART: Duration = Duration::from_secs(1);
-/// Limit on the remembered refusals. At the limit, expired ones are removed. If that is not enough, all of them are removed.
+/// Limit on the remembered refusals. At the limit, expired refusals are removed. If none has expired, all refusals are removed.
 const DECLINED_MAX: usize = 1024;
 
-/// An incoming association that a connection to a local program will use.
+/// An incoming association that is meant for a connection to a local program.
 #[derive(Clone, Copy)]
 pub(crate) struct Incoming {
     pub(crate) server: SocketAddr,
@@ -38,9 +39,9 @@ pub(crate) struct Incoming {
     pub(crate) peer: Peer,
 }
 
-/// Refusals of a client's address by a program.
+/// Refusals of one client address by one program.
 struct Declined {
-    /// Time of the last refusal. Refusals within [`DECLINED_APART`] after it do not change it.
+    /// Time of the last refusal that counted as a new event.
     at: Time,
     is_repeated: bool,
 }
@@ -53,25 +54,26 @@ pub(crate) struct Unproven {
     by_host: ByHost,
     /// True while a timer is set.
     is_timed: bool,
-    /// Refusals of proven connections, by the program's address and the client's address. Other addresses of the client's
-    /// network belong to other hosts.
+    /// Refusals of connections whose client had proven a key, by the program's address and the client's address. The client's
+    /// single address is used, because other addresses of its network belong to other hosts.
     declined: BTreeMap<(SocketAddr, IpAddr), Declined>,
 }
 
 impl Unproven {
-    /// Removes and returns the association that must make room for another one of the client's host, if a limit is reached.
+    /// If a limit is reached, removes and returns the association that must make room for another association of the client's
+    /// host.
     pub(crate) fn make_room_for(&mut self, client: SocketAddr) -> Option<(AssociationId, Incoming)> {
         let oldest = self.by_host.giving_way(client.ip())?;
         self.take(oldest).map(|incoming| (oldest, incoming))
     }
 
-    /// Adds an association that arrived at the time `now`. Callers first call [`make_room_for`](Self::make_room_for).
+    /// Adds an association that arrived at the time `now`. Callers must call [`make_room_for`](Self::make_room_for) first.
     pub(crate) fn add(&mut self, now: Time, association: AssociationId, incoming: Incoming) {
         self.all.insert(association, (now + PROOF_LIMIT, incoming));
         self.by_host.insert(association, incoming.client.ip());
     }
 
-    /// Removes and returns an association whose peer has proven a key, or that has ended.
+    /// Removes and returns an association. Its peer has proven a key, or the association has ended.
     pub(crate) fn take(&mut self, association: AssociationId) -> Option<Incoming> {
         let (_, incoming) = self.all.remove(&association)?;
         self.by_host.remove(association);
@@ -93,7 +95,7 @@ impl Unproven {
         std::mem::take(&mut self.all).into_keys()
     }
 
-    /// Records that a local program did not accept the connection of a client with a proven key.
+    /// Records that a local program did not accept the connection of a client that had proven a key.
     pub(crate) fn note_declined(&mut self, now: Time, server: SocketAddr, client: SocketAddr) {
         let key = key_of(server, client);
         let is_recent = |last: &Declined| now < last.at + DECLINED_MEMORY;
@@ -111,18 +113,19 @@ impl Unproven {
         self.declined.insert(key, Declined { at: now, is_repeated: false });
     }
 
-    /// Forgets refusals, because the program has accepted a connection of this client.
+    /// Forgets the program's refusals of this client, because the program has accepted a connection of the client.
     pub(crate) fn note_taken(&mut self, server: SocketAddr, client: SocketAddr) {
         self.declined.remove(&key_of(server, client));
     }
 
-    /// Reports whether a program repeatedly refuses the connections of this client.
+    /// Reports whether a program has repeatedly refused the connections of this client, and the last refusal is recent.
     pub(crate) fn is_declined(&self, now: Time, server: SocketAddr, client: SocketAddr) -> bool {
         let last = self.declined.get(&key_of(server, client));
         last.is_some_and(|last| last.is_repeated && now < last.at + DECLINED_LIMIT)
     }
 
-    /// Returns the time for which the caller must set a timer. Returns `None` if a timer is set, or no association waits.
+    /// Returns the time for which the caller must set a timer. Returns `None` if a timer is already set, or no association
+    /// waits for a proof.
     pub(crate) fn arm(&mut self) -> Option<Time> {
         if self.is_timed {
             return None;
@@ -158,7 +161,7 @@ mod tests {
             World { engine, unproven: Unproven::default() }
         }
 
-        /// Adds an association from a host's port. Returns it, and the association that made room for it.
+        /// Adds an association from a port of a host. Returns the association, and another one if that one had to make room.
         fn add(&mut self, now: Time, host: u8, port: u16) -> (AssociationId, Option<AssociationId>) {
             let client = SocketAddr::from(([10, 0, 1, host], port));
             let server = SocketAddr::from((SERVER, 80));

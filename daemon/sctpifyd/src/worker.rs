@@ -66,7 +66,7 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
     let socket = ControlSocket::bind(&args.control)?;
     let shared = SharedStore::of_settings(&rules.settings())?;
     let names = Names::of_host();
-    // The user that the worker becomes may not read the token.
+    // Read the token before the switch of users, because the worker's later user may not be allowed to read it.
     let metrics = control::bind_metrics(&rules.settings());
     let user = assume(&interceptor, &identity)?;
     let (mut shard, handle) = Shard::new(
@@ -112,7 +112,8 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
     outcome.map(|()| ExitCode::SUCCESS)
 }
 
-/// Opens the files, through the supervisor or directly. The listener, if any, reports the supervisor's end.
+/// Opens the files, through the supervisor or directly. The listener reports the supervisor's end; it is `None` without a
+/// supervisor.
 fn open_archive(args: &DaemonArgs, has_supervisor: bool) -> Result<(Archive, Option<Listener>)> {
     if has_supervisor {
         let (archive, listener) = Archive::of_supervisor()?;
@@ -122,8 +123,8 @@ fn open_archive(args: &DaemonArgs, has_supervisor: bool) -> Result<(Archive, Opt
     Ok((Archive::own(args), None))
 }
 
-/// Starts the threads of the status page, and of the metrics for other hosts. Connections go on without a listener that is not
-/// available; the log and `doctor` report it.
+/// Starts the thread of the status page, and the thread of the metrics for other hosts. If a listener is not available, the
+/// daemon runs without it, and the log and `doctor` report the fault.
 fn spawn_listeners(
     page: Result<Option<Page>, String>,
     metrics: Result<Option<Page>, String>,
@@ -162,7 +163,8 @@ fn spawn_listeners(
     Ok(())
 }
 
-/// Starts the thread that stops this process after the end of its supervisor, or of the command `sctpify run` that started it.
+/// Starts a thread that stops this process when its parent ends. The parent is the supervisor, or the command `sctpify run`
+/// that started this process.
 fn spawn_supervision(listener: Option<Listener>, is_inside: bool, shard: Handle) -> Result<()> {
     match listener {
         Some(listener) => spawn("supervision", move || stop_after(|| listener.run(), &shard)),
@@ -171,14 +173,14 @@ fn spawn_supervision(listener: Option<Listener>, is_inside: bool, shard: Handle)
     }
 }
 
-/// Starts the threads that write the files of learned destinations and known peers.
+/// Starts the two threads that write the file of learned destinations and the file of known peers.
 fn spawn_keepers(learned: LearnedStore, shared: Option<SharedStore>, peers: PeersStore) -> Result<()> {
     spawn("learned table", move || learned.keep(shared))?;
     spawn("known peers", move || peers.keep())
 }
 
-/// Starts the thread of the key handshakes. Without it no association gets keys, so the process aborts if the thread fails. The
-/// supervisor then cleans up and ends with an error.
+/// Starts the thread of the key handshakes. Without this thread, no association gets keys, so the process aborts if the thread
+/// fails. The supervisor then cleans up and exits with an error.
 fn spawn_handshakes(handshakes: Handshakes, signer: Signer, shard: Handle) -> Result<()> {
     spawn("handshakes", move || {
         let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| handshakes.run(&signer, &shard)));
@@ -189,8 +191,8 @@ fn spawn_handshakes(handshakes: Handshakes, signer: Signer, shard: Handle) -> Re
     })
 }
 
-/// Sets up the cryptographic library before this process is confined. Fails without a host key, so an encrypting daemon does
-/// not start without one.
+/// Sets up the cryptographic library before this process is confined. Fails without a host key, because a daemon with
+/// encryption must not start without a key.
 fn prepare_encryption(signer: &Signer) -> Result<()> {
     if let Signer::Lacking(error) = signer {
         bail!("no host key, and the setting encryption needs it: {error}");
@@ -198,8 +200,8 @@ fn prepare_encryption(signer: &Signer) -> Result<()> {
     warm_up().context("the cryptographic library does not work")
 }
 
-/// Switches the two existing threads to the user that the settings name. Later threads inherit the user. Files that are created
-/// from now on belong to this user.
+/// Switches the two existing threads to the user that the settings name. Later threads inherit this user, and files that they
+/// create belong to it.
 fn assume(interceptor: &Interceptor, identity: &Identity) -> Result<Measure> {
     let inside = identity.clone();
     let inside = interceptor.run_inside(move || inside.assume()).context("cannot reach a thread")?;
@@ -209,8 +211,8 @@ fn assume(interceptor: &Interceptor, identity: &Identity) -> Result<Measure> {
     Ok(outside)
 }
 
-/// Gives up unneeded privileges in the same two threads. A daemon for one command has capabilities only in its own namespaces,
-/// but it can use the caller's files and all system calls.
+/// Gives up unneeded privileges in the two existing threads. A daemon for one command keeps the caller's files and all system
+/// calls. Its capabilities are valid only in its own namespaces.
 fn confine(interceptor: &Interceptor, confinement: &Confinement) -> Result<control::Confinement> {
     let inside = confinement.clone();
     let inside = interceptor.run_inside(move || inside.apply()).context("cannot confine a thread")?;
@@ -242,9 +244,9 @@ fn raise_descriptor_limit() {
     }
 }
 
-/// Makes glibc keep freed memory. Payloads come and go by the megabyte. By default, glibc returns memory to the kernel, which
-/// maps it again page by page. After glibc has freed a block of this size, it keeps up to twice as much (mallopt(3),
-/// M_TRIM_THRESHOLD).
+/// Makes glibc keep freed memory, because megabytes of payloads are allocated and freed all the time. By default, glibc returns
+/// freed memory to the kernel, which must then map it again page by page. After glibc has freed a block of `BLOCK` bytes, it
+/// keeps up to twice as much free memory (mallopt(3), M_TRIM_THRESHOLD).
 fn keep_freed_memory() {
     const BLOCK: usize = 16 << 20;
     drop(std::hint::black_box(vec![0u8; BLOCK]));
@@ -265,7 +267,7 @@ fn obey_signals(mut signals: Signals, rules: &RulesStore, shard: &Handle) {
     }
 }
 
-/// Stops this process after the end of its parent process. `wait` waits for that end.
+/// Stops this process when its parent process has ended. `wait` returns at that end.
 fn stop_after(wait: impl FnOnce(), shard: &Handle) {
     wait();
     tracing::info!("the parent process has gone: stopping");

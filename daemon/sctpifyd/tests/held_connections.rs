@@ -1,7 +1,7 @@
-//! Tests connections that wait for SCTP during faults: none waits longer than promised, and each one becomes TCP.
+//! Tests connections whose SYNs are held during faults. No connection waits longer than promised, and each one becomes TCP.
 //!
-//! These tests need root. They also need `sctpifyd`, `sctpify` and `shimrules`, built next to the tests (`./x test` does this)
-//! or in SCTPIFY_BIN_DIR.
+//! These tests need root. They also need `sctpifyd`, `sctpify` and `shimrules`. The programs must be built next to the tests
+//! (`./x test` builds them), or be in SCTPIFY_BIN_DIR.
 
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ use testbed::{Daemon, Finished, Host, Lab, Link, Offloads, Programs, cpu};
 
 const ENABLED: &str = "default_remote_enable = true\ndefault_local_enable = true\n";
 const LIMIT: Duration = Duration::from_secs(20);
-/// The race timer with an allowance for a loaded machine.
+/// Limit on the connection time at which the race timer ends the attempt, with an allowance for a loaded machine.
 const RACE_LIMIT: Duration = Duration::from_millis(1_500);
-/// Time limit that the watchdog promises, with a margin for a loaded machine.
+/// Limit on the time until the watchdog has acted, with an allowance for a loaded machine.
 const WATCHDOG_LIMIT: Duration = Duration::from_secs(5);
 
-/// Firewall rules that drop packets that reach beta over SCTP: all packets, or only those with COOKIE ECHO (chunk type 10,
-/// first in its packet).
+/// Firewall rules that drop SCTP packets at their arrival at beta. The first set drops all SCTP packets. The second set drops
+/// only SCTP packets that begin with COOKIE ECHO (chunk type 10).
 const DROP_ALL: &[&str] = &["udp dport 9899 drop", "meta l4proto 132 drop"];
 const DROP_COOKIE_ECHO: &[&str] = &["udp dport 9899 @th,160,8 10 drop", "meta l4proto 132 @th,96,8 10 drop"];
 

@@ -1,4 +1,4 @@
-//! Defines the capability cache's entry of one destination. Begin with [`LearnedEntry::on_failure`].
+//! Defines the learned table's entry for one destination. Begin with [`LearnedEntry::on_failure`].
 
 use std::net::IpAddr;
 
@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 use super::LearnPolicy;
 use crate::usage::{Failure, Outcome, UnixMs, Usage};
 
-/// Time in milliseconds within which failures count as one, because simultaneous connections see the same lost packets.
+/// Time in milliseconds within which several failures count as one, because simultaneous connections see the same lost packets.
 const BURST_MS: u64 = 1_000;
-/// Time in milliseconds for which a success keeps one failure from disabling a destination.
+/// Time in milliseconds after a success in which a single failure does not disable the destination.
 const TRUST_MS: u64 = 86_400_000;
 
-/// Entry of a host, or of one of its ports.
+/// Entry of the learned table: for a whole host, or for one of the host's ports.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct LearnedEntry {
     /// The host.
@@ -20,34 +20,36 @@ pub struct LearnedEntry {
     /// The port; `None` for the whole host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
-    /// Port of the last connection. Probes use it.
+    /// Port of the last connection. Probes use this port.
     pub asked_port: u16,
-    /// Connections and their outcomes.
+    /// Counts of connections and of their outcomes.
     #[serde(rename = "tally")]
     pub usage: Usage,
     /// Time of the last connection that was carried over SCTP.
     #[serde(default, rename = "worked_unix_ms", skip_serializing_if = "Option::is_none")]
     pub worked: Option<UnixMs>,
-    /// Other addresses at which the host was reachable, the latest one last; up to [`OTHERS_MAX`](super::OTHERS_MAX).
+    /// Other addresses at which this host was reachable, the latest one last; up to [`OTHERS_MAX`](super::OTHERS_MAX)
+    /// addresses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub others: Vec<IpAddr>,
-    /// Number of consecutive failures since the last success or enabling. Failures within [`BURST_MS`] count once.
+    /// Number of consecutive failures since the destination last worked or was enabled. Failures within [`BURST_MS`] count as
+    /// one.
     #[serde(default)]
     pub failures_in_row: u32,
     /// Time of the last failure that was counted in `failures_in_row`.
     #[serde(default, rename = "failed_unix_ms")]
     pub failed: UnixMs,
-    /// Duration of the last disabling, in milliseconds. Zero if the destination has not been disabled since its last connection
-    /// over SCTP.
+    /// Duration of the last disabling, in milliseconds. It is zero if the destination has not been disabled since the last
+    /// connection that was carried over SCTP.
     #[serde(default)]
     pub hold_ms: u64,
-    /// Start, end and reason of disabling; `None` if SCTP is tried.
+    /// Start, end and reason of the present disabling; `None` if the destination is tried over SCTP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disabled: Option<Disabled>,
     /// Time of the last evidence from an attempt or a probe.
     #[serde(default, rename = "judged_unix_ms")]
     pub judged: UnixMs,
-    /// A connection has been kept on TCP since the last attempt, so a probe is worth its packets.
+    /// A connection has been kept on TCP since the last attempt, so a probe would be useful.
     #[serde(default)]
     pub wanted: bool,
     /// A probe is in progress.
@@ -55,12 +57,12 @@ pub struct LearnedEntry {
     pub probing: bool,
 }
 
-/// Reason for which a destination is kept on TCP, with the start and the end.
+/// Reason why a destination is kept on TCP, with the start and the end of this state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Disabled {
     /// Failure of the last attempt or probe.
     pub failure: Failure,
-    /// Time at which the destination was disabled first.
+    /// Time at which the destination was disabled. Failed probes since then do not change this time.
     #[serde(rename = "since_unix_ms")]
     pub since: UnixMs,
     /// Time from which the destination may be probed.
@@ -87,20 +89,20 @@ impl LearnedEntry {
         }
     }
 
-    /// Reports whether the destination is disabled and its time has expired. An end that is further ahead than `hold_ms` also
-    /// counts as expired, because the clock was set back.
+    /// Reports whether the destination is disabled and the duration of the disabling has expired. An end that is more than
+    /// `hold_ms` ahead also counts as expired, because the clock must have been set back.
     pub fn is_expired(&self, now: UnixMs) -> bool {
         self.disabled.is_some_and(|d| now >= d.until || d.until.since(now) > self.hold_ms)
     }
 
-    /// Returns the time of the last use. A full table forgets the least recently used entry first.
+    /// Returns the time of the last use. A full table first forgets the entry that has not been used for the longest time.
     pub(super) fn last_used(&self) -> UnixMs {
         self.usage.last_call.unwrap_or_default()
     }
 
-    /// Replaces this entry with another machine's entry for the same destination, if that one has later evidence. Reports
-    /// whether it did. Keeps this machine's counts and `others`: connections go to those addresses, so no other machine may set
-    /// them.
+    /// Replaces this entry with another machine's entry for the same destination, if the other entry has later evidence.
+    /// Reports whether the entry was replaced. Keeps this machine's counts and `others`. Connections go to the addresses in
+    /// `others`, so no other machine may set them.
     pub(super) fn take_over(&mut self, other: LearnedEntry) -> bool {
         let is_newer = other.judged > self.judged;
         if is_newer {
@@ -112,7 +114,7 @@ impl LearnedEntry {
         is_newer
     }
 
-    /// Handles a connection that was carried over SCTP, and counts it.
+    /// Handles a connection that was carried over SCTP, and counts the connection.
     pub(super) fn on_success(&mut self, now: UnixMs, rtt_us: Option<u64>) {
         self.usage.count(now, Outcome::Sctp { rtt_us });
         self.worked = Some(now);
@@ -120,8 +122,8 @@ impl LearnedEntry {
         self.hold_ms = 0;
     }
 
-    /// Handles a failed connection. The caller counts it. Disables the destination after `policy.failures` consecutive
-    /// failures, or after the first one if the destination has not worked within [`TRUST_MS`].
+    /// Handles a failed connection. The caller must count the connection. If the destination has worked within [`TRUST_MS`],
+    /// disables it after `policy.failures` consecutive failures. Otherwise, disables it after the first failure.
     pub(super) fn on_failure(&mut self, now: UnixMs, failure: Failure, policy: &LearnPolicy) {
         if self.disabled.is_some() {
             // The connection began before the destination was disabled.
@@ -138,8 +140,8 @@ impl LearnedEntry {
         }
     }
 
-    /// Disables the destination, first for `policy.hold_ms`, then for twice the previous duration, up to
-    /// `policy.longest_hold_ms()`.
+    /// Disables the destination. The first disabling lasts `policy.hold_ms`. Each further one lasts twice as long as the
+    /// previous one, up to `policy.longest_hold_ms()`.
     pub(super) fn disable(&mut self, now: UnixMs, failure: Failure, policy: &LearnPolicy) {
         self.hold_ms = self.hold_ms.saturating_mul(2).clamp(policy.hold_ms, policy.longest_hold_ms());
         let since = self.disabled.map_or(now, |d| d.since);
@@ -149,7 +151,7 @@ impl LearnedEntry {
         self.probing = false;
     }
 
-    /// Enables SCTP again. The duration of the last disabling is kept until a connection has been carried over SCTP.
+    /// Enables SCTP again. `hold_ms` keeps its value until a connection has been carried over SCTP.
     pub(super) fn enable(&mut self, now: UnixMs) {
         self.judged = now;
         self.disabled = None;

@@ -1,16 +1,16 @@
 //! Remembers destinations that do not support SCTP, so connections to them are plain TCP at once.
 //!
-//! This is the dynamic rules table of the second paper: a destination that fails moves from remote-enable to remote-disable. It
-//! is disabled for a time that doubles with each failure, up to a limit. After that time, it is probed if a connection to it
-//! was requested meanwhile. Connections stay TCP until a probe is answered, so no application waits for a destination that is
-//! known to have failed. Evidence about the host (no answer, ICMP) disables the host. Evidence about a port (a refusal, a
-//! failed handshake) disables that port. A destination that has worked within a day is disabled only after several consecutive
-//! failures.
+//! This is the dynamic rules table of the second paper: a destination that fails moves from remote-enable to remote-disable.
+//! The destination is disabled for a time that doubles with each failure, up to a limit. If a connection to the destination was
+//! requested during this time, the destination is probed afterwards. Connections stay TCP until a probe is answered, so no
+//! application waits for a destination that is known to have failed. Evidence about the host (no answer, ICMP) disables the
+//! host. Evidence about a port (a refusal, a failed handshake) disables only this port. A destination that has worked within a
+//! day is disabled only after several consecutive failures.
 //!
-//! The table holds up to [`MAX_LEARNED`] entries, and forgets the least recently used one first. It refuses addresses to which
-//! connections cannot go. It reads no clock and has no randomness. Invariants: a port has an entry only after a failure that
-//! concerned this port alone. The table enables nothing that a rule disables. The caller must vouch for the evidence: local
-//! timeouts, and packets that carried this host's own tag.
+//! The table holds up to [`MAX_LEARNED`] entries. A full table first forgets the least recently used entry. The table refuses
+//! addresses that cannot be the destination of a connection. It reads no clock and uses no randomness. Invariants: a port has
+//! an entry only after a failure that concerned this port alone. The table enables no connection that a rule disables. The
+//! caller must vouch for the evidence: local timeouts, and packets with this host's verification tag.
 //!
 //! Begin with [`LearnedTable::call`].
 
@@ -26,19 +26,20 @@ pub use entry::{Disabled, LearnedEntry};
 use crate::usage::{Failure, Outcome, UnixMs, Usage};
 use crate::{Settings, normalise};
 
-/// Limit on the remembered destinations.
+/// Limit on the entries of the table.
 pub const MAX_LEARNED: usize = 4096;
 
 /// Limit on the remembered other addresses of a host.
 pub const OTHERS_MAX: usize = 8;
 
-/// Limit on the duration of disabling in a restored entry, in milliseconds: the maximum of `learned_hold_max_s`.
+/// Limit on the duration of disabling in an entry that is read from a file, in milliseconds. It is the maximum of the setting
+/// `learned_hold_max_s`.
 const HOLD_LIMIT_MS: u64 = 604_800_000;
 
 /// Settings of the table's learning.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LearnPolicy {
-    /// Number of consecutive failures that disable a destination which has worked within a day; at least 1.
+    /// Number of consecutive failures, at least 1, that disable a destination which has worked within a day.
     pub failures: u32,
     /// Duration of the first disabling, in milliseconds.
     pub hold_ms: u64,
@@ -70,8 +71,8 @@ pub struct LearnedTable {
 }
 
 impl LearnedTable {
-    /// Notes the start of a connection to `to`. If the connection must be TCP at once, counts it and returns the entry that
-    /// states the reason.
+    /// Notes the start of a connection to `to`. If the connection must be plain TCP at once, counts the connection and returns
+    /// the entry that states the reason.
     pub fn call(&mut self, now: UnixMs, to: SocketAddr) -> Option<&LearnedEntry> {
         let key = self.verdict(to)?;
         self.is_changed = true;
@@ -98,7 +99,7 @@ impl LearnedTable {
         self.entries.get(&(normalise(host), None))
     }
 
-    /// Notes that a path to another address of a host was confirmed. Has no effect on a host without an entry.
+    /// Notes that a path to the address `other` of a host was confirmed. Has no effect on a host without an entry.
     pub fn note_address(&mut self, host: IpAddr, other: IpAddr) {
         let (host, other) = (normalise(host), normalise(other));
         let Some(entry) = self.entries.get_mut(&(host, None)) else { return };
@@ -109,7 +110,7 @@ impl LearnedTable {
         }
     }
 
-    /// Returns the other addresses at which a host was reached.
+    /// Returns the other addresses at which a host was reached, the latest one last.
     pub fn others(&self, host: IpAddr) -> &[IpAddr] {
         self.host(host).map_or(&[], |entry| &entry.others)
     }
@@ -148,8 +149,8 @@ impl LearnedTable {
         }
     }
 
-    /// Returns a wanted destination whose time has expired, if any. The destination counts as being probed until
-    /// [`LearnedTable::on_probe`] reports the result.
+    /// Returns a destination that must be probed, if any: connections to it were requested, and its disabling has expired. The
+    /// destination counts as being probed until [`LearnedTable::on_probe`] reports the result.
     pub fn next_probe(&mut self, now: UnixMs) -> Option<SocketAddr> {
         let is_due = |entry: &&mut LearnedEntry| entry.wanted && !entry.probing && entry.is_expired(now);
         let entry = self.entries.values_mut().find(is_due)?;
@@ -157,9 +158,9 @@ impl LearnedTable {
         Some(SocketAddr::new(entry.host, entry.asked_port))
     }
 
-    /// Notes the result of a probe of `to`: the time to its INIT ACK in microseconds, or the cause of its failure. An answer
-    /// after `patience_us` or more is also a failure, because connections do not wait for it. An entry that was forgotten
-    /// meanwhile stays forgotten.
+    /// Notes the result of a probe of `to`: the time to the INIT ACK in microseconds, or the cause of the failure. An answer
+    /// after `patience_us` or more also counts as a failure, because connections do not wait that long. If the entry was
+    /// forgotten during the probe, the result has no effect.
     pub fn on_probe(
         &mut self,
         now: UnixMs,
@@ -214,7 +215,7 @@ impl LearnedTable {
         before - self.entries.len()
     }
 
-    /// Returns all entries in the order of addresses, each host before its ports.
+    /// Returns all entries in the order of addresses. The entry of a host precedes the entries of its ports.
     pub fn iter(&self) -> impl Iterator<Item = &LearnedEntry> {
         self.entries.values()
     }
@@ -229,7 +230,7 @@ impl LearnedTable {
         self.entries.is_empty()
     }
 
-    /// Takes in a saved entry, in place of an existing one for the same destination. Returns false if it is invalid.
+    /// Adds a saved entry, in place of an existing entry for the same destination. Returns false if the saved entry is invalid.
     pub fn restore(&mut self, mut entry: LearnedEntry) -> bool {
         entry.host = normalise(entry.host);
         entry.probing = false;
@@ -247,8 +248,8 @@ impl LearnedTable {
         true
     }
 
-    /// Takes in another host's entry if it is newer than the known one. Returns false if nothing was taken. A time in the
-    /// future counts as the present. The other addresses of a host are never taken from another host.
+    /// Adds another host's entry if it has later evidence than this table's entry. Returns false if the entry was not added.
+    /// Evidence that is dated in the future counts as present evidence. The field `others` is never taken from another host.
     pub fn merge(&mut self, now: UnixMs, mut entry: LearnedEntry) -> bool {
         entry.judged = entry.judged.min(now);
         let key = (normalise(entry.host), entry.port);
@@ -259,7 +260,7 @@ impl LearnedTable {
         merged.take_over(entry) && self.restore_probing(merged)
     }
 
-    /// Replaces an existing entry, and keeps the state of its probe.
+    /// Replaces an existing entry, but keeps the field `probing` of `entry`.
     fn restore_probing(&mut self, entry: LearnedEntry) -> bool {
         let (key, probing) = ((normalise(entry.host), entry.port), entry.probing);
         let is_taken = self.restore(entry);
@@ -275,12 +276,13 @@ impl LearnedTable {
         self.is_changed |= self.entries.remove(&(normalise(host), port)).is_some();
     }
 
-    /// Reports whether anything has changed since the last call.
+    /// Reports whether any entry has changed since the last call.
     pub fn take_changed(&mut self) -> bool {
         std::mem::take(&mut self.is_changed)
     }
 
-    /// Returns the entry of a destination, and creates a missing one. Returns `None` if connections cannot go to the address.
+    /// Returns the entry of a destination. Creates the entry if it is missing. Returns `None` if the address cannot be a
+    /// destination.
     fn entry(&mut self, host: IpAddr, port: Option<u16>, asked_port: u16) -> Option<&mut LearnedEntry> {
         if !is_destination(host) {
             return None;
@@ -311,7 +313,7 @@ fn keep_last(others: &mut Vec<IpAddr>) {
     others.drain(..others.len().saturating_sub(OTHERS_MAX));
 }
 
-/// Reports whether connections can go to this address.
+/// Reports whether this address can be the destination of a connection to another host.
 fn is_destination(host: IpAddr) -> bool {
     !host.is_unspecified() && !host.is_multicast() && !host.is_loopback()
 }

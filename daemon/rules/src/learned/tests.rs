@@ -1,4 +1,4 @@
-//! Tests the learned table at given times.
+//! Tests the learned table at chosen times.
 
 use super::*;
 
@@ -18,7 +18,7 @@ fn table_after(failure: Failure) -> LearnedTable {
     table
 }
 
-/// Returns the minutes in which a destination is probed, if it is always wanted and every probe fails.
+/// Returns the minutes in which a destination is probed if a connection is requested every minute, and every probe fails.
 fn probe_minutes(mut table: LearnedTable, minutes: u64) -> Vec<u64> {
     let mut probes = Vec::new();
     for minute in 0..=minutes {

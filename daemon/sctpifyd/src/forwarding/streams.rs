@@ -1,5 +1,6 @@
-//! Forwards plain TCP connections of the enclosed namespace. Each one first has a socket to the destination outside, and then
-//! also a socket to the program inside. Bytes are copied between the two.
+//! Forwards plain TCP connections of the enclosed namespace. For each connection, the daemon first opens a socket to the
+//! destination in the host's namespace, and then gets a socket to the program in the enclosed namespace. It copies bytes
+//! between these two sockets.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -16,17 +17,17 @@ use socket2::{Domain, Protocol, Socket, Type};
 use super::half::{End, Half};
 use super::{Side, token_of};
 
-/// Limit on concurrent connections. Beyond it, programs get the error "network unreachable".
+/// Limit on concurrent connections. At the limit, a new connection fails with the error "network unreachable".
 const STREAMS_MAX: usize = 4096;
-/// Limit on the time between the opening of the outside socket and the arrival of the inside one.
+/// Limit on the time between the connection of the outside socket and the arrival of the inside socket.
 const CLAIM_LIMIT: Duration = Duration::from_secs(5);
 
-/// All connections by number. Their numbers are even; conversations of datagrams have odd numbers.
+/// All connections by number. The numbers of connections are even; the numbers of datagram conversations are odd.
 #[derive(Default)]
 pub(super) struct Streams {
     all: BTreeMap<usize, Plain>,
     by_flow: BTreeMap<FourTuple, usize>,
-    /// Connections that can make progress.
+    /// Connections that may be able to move bytes.
     ready: BTreeSet<usize>,
     last: usize,
 }
@@ -35,7 +36,7 @@ pub(super) struct Streams {
 enum Stage {
     /// The destination has not answered yet.
     Opening(TcpStream),
-    /// The outside socket is connected. The inside one must arrive by this time.
+    /// The outside socket is connected. The inside socket must arrive by this time.
     Open(TcpStream, Time),
     /// Both sockets are connected, and bytes flow.
     Flowing(Box<Flowing>),
@@ -56,7 +57,7 @@ struct Plain {
 }
 
 impl Streams {
-    /// Reports whether any connection can make progress without waiting.
+    /// Reports whether any connection may be able to move bytes without waiting.
     pub(super) fn has_more(&self) -> bool {
         !self.ready.is_empty()
     }
@@ -71,15 +72,15 @@ impl Streams {
         let interests = Interest::READABLE | Interest::WRITABLE;
         registry.register(&mut stream, token_of(self.last, Side::Outside), interests)?;
         if let Some(old) = self.by_flow.insert(flow, self.last) {
-            // The program reused its port before the end of the old connection was noticed.
+            // The program reused its port before the daemon noticed the end of the old connection.
             self.all.remove(&old);
         }
         self.all.insert(self.last, Plain { flow, stage: Stage::Opening(stream) });
         Ok(())
     }
 
-    /// Takes the inside socket of a connection. If the flow is unknown, the socket is dropped, which resets the program's
-    /// connection.
+    /// Assigns an arrived inside socket to its connection. If the flow is unknown, the socket is dropped, which resets the
+    /// program's connection.
     pub(super) fn claim(&mut self, registry: &Registry, flow: FourTuple, mut inside: TcpStream) {
         let Some(&number) = self.by_flow.get(&flow) else { return };
         if !matches!(self.all.get(&number), Some(Plain { stage: Stage::Open(..), .. })) {
@@ -103,7 +104,7 @@ impl Streams {
         self.ready.insert(number);
     }
 
-    /// Handles an event on a connection's socket. Returns the outcome of the opening if the event decides it.
+    /// Handles an event on a connection's socket. If the event decides whether the outside socket opens, returns the outcome.
     pub(super) fn take(
         &mut self,
         number: usize,
@@ -162,7 +163,7 @@ impl Streams {
                     self.forget_flow(&flow, number);
                 }
                 Err(error) => {
-                    // Both sockets are armed to reset when they are dropped.
+                    // Linger time 0 is set on both sockets, so the drop resets them.
                     tracing::debug!(%flow, %error, "a plain connection is reset");
                     self.all.remove(&number);
                     self.forget_flow(&flow, number);
@@ -205,7 +206,7 @@ impl Flowing {
             return Ok(Progress::Over);
         }
         if self.is_broken && !more {
-            // All data that arrived before the reset has been read.
+            // All data that arrived before the failure has been read.
             return Err(io::ErrorKind::ConnectionReset.into());
         }
         Ok(if more { Progress::HasMore } else { Progress::Waits })
@@ -213,13 +214,13 @@ impl Flowing {
 
     fn close_in_order(&self) {
         for end in [&self.inside, &self.outside] {
-            // A socket that stays armed is reset when it is dropped. By then, both directions have ended.
+            // If this call fails, the drop resets the socket. By then, both directions have ended.
             let _ = disarm_linger(&end.stream);
         }
     }
 }
 
-/// Starts a connection that is reset if it is dropped (linger time 0).
+/// Starts a connection whose socket has linger time 0, so a drop resets the connection.
 fn begin(to: SocketAddr) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::for_address(to), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
     socket.set_linger(Some(Duration::ZERO))?;

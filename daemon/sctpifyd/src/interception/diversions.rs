@@ -1,8 +1,8 @@
-//! Tracks the diverted connections of local programs, each until its program's TIME-WAIT has ended.
+//! Tracks the diverted connections of local programs. A connection is tracked until its program's TIME-WAIT has ended.
 //!
-//! The kernel adds a connection to its own set when it releases the SYN ([`intercept::Verdict::Divert`]). It removes
-//! connections on request; one request covers many connections. This module makes no system call: [`super`] sends the requests.
-//! Begin with [`Diversions::begin`].
+//! The kernel adds a connection to its set of diversions when it releases the SYN ([`intercept::Verdict::Divert`]). The kernel
+//! removes connections from the set on request; one request covers many connections. This module makes no system call:
+//! [`super`] sends the requests. Begin with [`Diversions::begin`].
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -12,8 +12,8 @@ use intercept::FourTuple;
 
 /// Time for which a diversion outlives its connection: the application's TIME-WAIT.
 const LINGER: Duration = Duration::from_secs(60);
-/// Delay after the end of the first expired diversion, in which more diversions may end. One request then removes them
-/// together.
+/// Delay between the end of a diversion and its removal. Other diversions may end within this delay. One request then removes
+/// all of them together.
 const GATHER: Duration = Duration::from_millis(20);
 
 /// Error: the kernel's set of diverted connections has reached its limit.
@@ -24,10 +24,10 @@ pub(crate) struct Full(usize);
 /// The diverted connections.
 pub(super) struct Diversions {
     max: usize,
-    /// End of each diversion; [`Time::NEVER`] while its connection lives.
+    /// End of each diversion; [`Time::NEVER`] while the diverted connection lives.
     ends: HashMap<FourTuple, Time>,
-    /// Ended connections in the order of their ends, each with the end of its diversion. An entry is out of date if `ends`
-    /// holds another time.
+    /// Ended connections in the order of their ends, each with the time at which its diversion ends. An entry is out of date if
+    /// `ends` holds another time for the connection.
     over: VecDeque<(Time, FourTuple)>,
 }
 

@@ -1,7 +1,7 @@
-//! Controls which SYNs the kernel holds: only those that the rules, or a mark, may send over SCTP.
+//! Controls which SYNs the kernel holds: only SYNs of connections that the rules, or a SYN's mark, may send over SCTP.
 //!
-//! To hold by name is to hold only SYNs to listed destinations (the names), or all SYNs except SYNs to these. A change of the
-//! rules takes these steps:
+//! A *name* is an entry of destinations in the kernel's list. The kernel *holds by name* if it holds only SYNs to the named
+//! destinations, or all SYNs except SYNs to the named destinations. A change of the rules takes these steps:
 //!
 //! 1. The kernel holds all SYNs ([`Interception::begin_change`]).
 //! 2. The rulebook changes.
@@ -12,9 +12,9 @@
 //!
 //! If the naming fails, or the rules need too many names, all SYNs stay held.
 //!
-//! Invariant: while the kernel holds by name, the rulebook requires plain TCP for every destination that the kernel lets pass.
-//! SYNs to destinations that are cached as not supporting SCTP are held like others, because these SYNs decide which
-//! destinations are probed.
+//! Invariant: while the kernel holds by name, the rulebook requires plain TCP for every destination whose SYNs the kernel lets
+//! pass. The kernel also holds SYNs to destinations that are cached as not supporting SCTP, because the daemon probes a
+//! destination only if programs connect to it.
 
 use std::io;
 use std::time::Duration;
@@ -30,7 +30,7 @@ use crate::timers::{Timer, Timers};
 
 /// Delay between a change of the rules and the first batch of names. Further changes often follow within this delay.
 const NAMING_PAUSE: Duration = Duration::from_millis(100);
-/// Number of names in one batch. The kernel needs some 20 us for each name, and packets wait meanwhile.
+/// Number of names in one batch. The kernel needs some 20 us for each name, and packets wait during a batch.
 const NAMES_AT_ONCE: usize = 32;
 /// Pause between two batches of names, in which packets pass.
 const NEXT_NAMES_PAUSE: Duration = Duration::from_millis(1);
@@ -74,10 +74,11 @@ impl Naming {
 }
 
 impl Interception {
-    /// Makes the kernel hold all SYNs before the rules change, and counts those that the old rules let pass.
+    /// Makes the kernel hold all SYNs before the rules change. Counts the connections that the kernel let pass under the old
+    /// rules.
     ///
     /// # Errors
-    /// Fails if the kernel still holds SYNs by the previous rules. The update is retried.
+    /// Fails if the kernel still selects SYNs by the previous rules. The daemon retries the update.
     pub(crate) fn begin_change(&mut self, rules: &RulesStore, history: &mut History) -> Result<(), String> {
         let held = self.interceptor.hold_all();
         self.count_passed(rules, history);
@@ -92,7 +93,7 @@ impl Interception {
     /// Makes the kernel follow rules that have changed.
     ///
     /// # Errors
-    /// Fails if the kernel still refuses plain TCP by the previous rules. The update is retried.
+    /// Fails if the kernel still refuses plain TCP by the previous rules. The daemon retries the update.
     pub(crate) fn follow_change(
         &mut self,
         now: Time,
@@ -121,7 +122,7 @@ impl Interception {
 
     /// Handles the timer for naming.
     pub(crate) fn on_naming(&mut self, now: Time, rules: &RulesStore, timers: &mut Timers<Timer>) {
-        // In a command's enclosed namespace, this process handles every SYN.
+        // In a command's enclosed namespace, this process handles every SYN, so the kernel needs no names.
         if now < self.holding.due || self.is_enclosed() {
             return;
         }
@@ -135,7 +136,7 @@ impl Interception {
         }
     }
 
-    /// Sends the kernel the next batch of names. After the last batch, makes the kernel hold by name.
+    /// Sends the next batch of names to the kernel. After the last batch, makes the kernel hold by name.
     fn name_some(&mut self, now: Time, rules: &RulesStore, timers: &mut Timers<Timer>) -> io::Result<()> {
         let mut naming = match self.holding.naming.take() {
             Some(naming) => naming,

@@ -1,5 +1,5 @@
 //! Manages the kernel's side of interception: held SYNs and their verdicts, diverted connections, connections to local
-//! programs, and the addresses that are kept for these connections.
+//! programs, and lost addresses that are kept for connections.
 //!
 //! [`holding`] selects the SYNs that the kernel holds. [`requiring`] selects the plain TCP that the kernel refuses. [`uplinks`]
 //! selects the interfaces through which connections arrive. In a command's enclosed namespace, a [`Forwarder`] opens the
@@ -41,7 +41,7 @@ use verdicts::Verdicts;
 
 /// Limit on the listeners: one for each address family.
 pub(crate) const LISTENERS_MAX: usize = 2;
-/// Delay until the kernel's state of ended connections is removed.
+/// Delay between the end of a connection to a local program and the removal of the kernel's state.
 const FORGET_PAUSE: Duration = Duration::from_millis(20);
 /// Client port that no connection uses, because the kernel does not assign it to programs.
 const UNLIKELY_PORT: u16 = 1;
@@ -61,9 +61,9 @@ pub(crate) struct Interception {
     unanswered: Unanswered,
     /// State of the kernel's selection of SYNs.
     holding: Holding,
-    /// Rules that require SCTP, as last accepted by the kernel; empty at the start.
+    /// Rules that require SCTP, as the kernel last accepted them; empty at the start.
     guarded: Vec<Guarded>,
-    /// The queue may hold SYNs that have not been taken yet.
+    /// The queue may contain SYNs that this process has not read yet.
     has_syns: bool,
     /// For each listener, true if diverted connections may wait there.
     has_arrivals: [bool; LISTENERS_MAX],
@@ -82,7 +82,7 @@ pub(crate) enum Applicant {
 /// The addresses of this host that a client may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Offer {
-    /// All addresses: the program listens on all of them, or the settings offer all.
+    /// All addresses of this host. The program listens on all of them, or the settings offer all.
     All,
     /// Only the addresses on which the program listens.
     Bound,
@@ -121,7 +121,7 @@ impl Interception {
         self.forwarder = Some(forwarder);
     }
 
-    /// Reports whether a command's enclosed namespace is served, instead of this host.
+    /// Reports whether this process serves a command's enclosed namespace instead of the host.
     pub(crate) const fn is_enclosed(&self) -> bool {
         self.forwarder.is_some()
     }
@@ -145,21 +145,21 @@ impl Interception {
     pub(crate) fn rest(&mut self, pause: Duration) {
         let queue = self.interceptor.queue();
         let mut held = [PollFd::new(queue.as_fd(), PollFlags::POLLIN)];
-        // A failure ends the sleep early. The next poll reports the failure again.
+        // A failure ends the sleep early. The event loop's next poll reports the failure again.
         let _ = ppoll(&mut held, Some(TimeSpec::from_duration(pause)), None);
     }
 
-    /// Notes that the poll reported the queue.
+    /// Notes that the poll reported SYNs in the queue.
     pub(crate) const fn on_queue_ready(&mut self) {
         self.has_syns = true;
     }
 
-    /// Notes that the poll reported the listener at `place`.
+    /// Notes that the poll reported connections at the listener with the index `place`.
     pub(crate) const fn on_listener_ready(&mut self, place: usize) {
         self.has_arrivals[place] = true;
     }
 
-    /// Reports whether SYNs or diverted connections may wait.
+    /// Reports whether SYNs or diverted connections may wait to be taken.
     pub(crate) fn has_more(&self) -> bool {
         self.has_syns || self.has_arrivals.contains(&true)
     }
@@ -190,8 +190,8 @@ impl Interception {
         arrival
     }
 
-    /// Handles a retransmitted SYN. Repeats the earlier verdict, or, before a verdict, holds this SYN in place of the first
-    /// one. Returns false if the SYN is new.
+    /// Handles a retransmitted SYN. If a verdict was given, repeats it. Otherwise, holds this SYN in place of the earlier copy,
+    /// and drops the earlier copy. Returns false if the SYN is new.
     pub(crate) fn judge_again(&mut self, syn: &HeldSyn) -> bool {
         if let Some(verdict) = self.verdicts.find(&syn.flow, syn.isn) {
             self.give_verdict(syn, verdict);
@@ -210,8 +210,8 @@ impl Interception {
         self.give_verdict(syn, verdict);
     }
 
-    /// Drops a SYN in favour of another one with the same addresses and ports, to free its place in the kernel's queue. The
-    /// verdict is not remembered, because the other SYN may be a retransmission.
+    /// Drops a SYN that another one with the same addresses and ports replaces. The drop frees the first SYN's place in the
+    /// kernel's queue. The verdict is not remembered, because the other SYN may be a retransmission.
     pub(crate) fn drop_replaced(&mut self, syn: &HeldSyn) {
         self.give_verdict(syn, Verdict::Drop);
     }
@@ -243,9 +243,9 @@ impl Interception {
         }
     }
 
-    /// Refuses a connection to a destination where the kernel allows plain TCP. In an enclosed namespace, the program gets
-    /// "host unreachable". Elsewhere the SYN and its retransmissions are dropped, and the program waits until its own time
-    /// limit.
+    /// Refuses a connection to a destination at which the kernel itself does not refuse plain TCP. In an enclosed namespace,
+    /// the program gets "host unreachable". Elsewhere the SYN and its retransmissions are dropped, and the program waits until
+    /// its own time limit.
     pub(crate) fn refuse(&mut self, syn: &HeldSyn) {
         match self.is_enclosed() {
             true => self.judge(syn, Verdict::Deny(Denial::HostUnreachable)),
@@ -253,7 +253,8 @@ impl Interception {
         }
     }
 
-    /// Derives the verdict on a held SYN from the outcome of its plain connection outside the enclosed namespace.
+    /// Derives the verdict on a held SYN from the outcome of the plain connection that the forwarder has opened outside the
+    /// enclosed namespace.
     pub(crate) fn on_opened(&mut self, flow: &FourTuple, outcome: &io::Result<()>) {
         let Some(syn) = self.forwarder.as_mut().and_then(|forwarder| forwarder.settle(flow)) else { return };
         let verdict = forwarding::verdict_on(outcome);
@@ -261,8 +262,8 @@ impl Interception {
         self.judge(&syn, verdict);
     }
 
-    /// Handles an arrived connection that does not use SCTP. Without a forwarder, the stream is dropped, which resets the
-    /// connection.
+    /// Handles an arrived connection that does not use SCTP: passes its stream to the forwarder. Without a forwarder, the
+    /// stream is dropped, which resets the connection.
     pub(crate) fn claim(&mut self, arrival: Arrival) {
         match &mut self.forwarder {
             Some(forwarder) => forwarder.claim(arrival),
@@ -270,7 +271,7 @@ impl Interception {
         }
     }
 
-    /// Reports whether the address is the stand-in for the host's name server.
+    /// Reports whether the address stands for the host's name server within the enclosed namespace.
     pub(crate) fn is_name_server(&self, ip: IpAddr) -> bool {
         self.forwarder.as_ref().is_some_and(|forwarder| forwarder.is_name_server(ip))
     }
@@ -291,9 +292,9 @@ impl Interception {
         })
     }
 
-    /// Finds the listener that a connection from `client` to `server` would reach. Returns the addresses that the listener
-    /// offers, and its socket; or `None` if no program listens. If `client` has the other address family, the lookup uses the
-    /// server's own address as the client's.
+    /// Finds the listener that a connection from `client` to `server` would reach. Returns the addresses that a client may use,
+    /// and the listener's socket. Returns `None` if no program listens. If the two addresses have different families, the
+    /// lookup uses the server's address as the client's address.
     pub(crate) fn find_listener(
         &mut self,
         server: SocketAddr,
@@ -305,7 +306,8 @@ impl Interception {
             Ok(ListenerState::Listening { on_all, uid, inode }) => {
                 Some((if on_all { Offer::All } else { Offer::Bound }, Socket { inode, uid }))
             }
-            // A new connection replaces one in TIME-WAIT, as a SYN would. The lookup is repeated with another client port.
+            // A new connection may replace a connection in TIME-WAIT, as a SYN would. The lookup is repeated with another
+            // client port.
             Ok(ListenerState::Collision(TcpState::TIME_WAIT)) if flow.remote() != another(flow.remote()) => {
                 self.find_listener(server, another(flow.remote()))
             }
@@ -319,9 +321,9 @@ impl Interception {
             .is_some_and(|flow| self.interceptor.is_backlog_full(&flow).unwrap_or(false))
     }
 
-    /// Begins a connection to a local program with the address of `client`. The connection arrives through the interface
-    /// `uplink`, or through the shim's own interface if that is `None`. Also returns the connection's addresses as the program
-    /// sees them.
+    /// Begins a connection to a local program, with the address `client` as its source. The connection arrives through the
+    /// interface `uplink`. If `uplink` is `None`, it arrives through the shim's own interface. Also returns the connection's
+    /// addresses as the program sees them.
     pub(crate) fn connect_as(
         &mut self,
         client: SocketAddr,
@@ -377,8 +379,8 @@ impl Interception {
         }
     }
 
-    /// Handles the end of a connection to a local program. The kernel's state of the connection is removed after
-    /// [`FORGET_PAUSE`], in one batch with others, so the next connection does not wait for the removal.
+    /// Handles the end of a connection to a local program. After [`FORGET_PAUSE`], the kernel's state of this connection is
+    /// removed in one batch with the states of others. The next connection therefore does not wait for the removal.
     pub(crate) fn forget_served(&mut self, now: Time, flow: FourTuple, timers: &mut Timers<Timer>) {
         if self.over.is_empty() {
             timers.set(now + FORGET_PAUSE, Timer::Forget);
@@ -386,8 +388,8 @@ impl Interception {
         self.over.insert(flow);
     }
 
-    /// Notes that a new connection to a local program has the addresses and ports of an ended one. The kernel's state then
-    /// stays.
+    /// Notes that a new connection to a local program has the addresses and ports of an ended one. The kernel's state is then
+    /// not removed, because the new connection needs it.
     pub(crate) fn keep_served(&mut self, flow: &FourTuple) {
         self.over.remove(flow);
     }
@@ -399,19 +401,19 @@ impl Interception {
         }
     }
 
-    /// Releases addresses that no live connection or diversion needs any more.
+    /// Releases kept addresses that no live connection or diversion needs any more.
     pub(crate) fn release_addresses(&mut self, connections: &Connections, addresses: &AddressBook) {
         if self.keeps_addresses() {
             self.keep_addresses(connections, addresses);
         }
     }
 
-    /// Reports whether any address that the host has lost is kept.
+    /// Reports whether the shim's interface keeps any address that the host has lost.
     pub(crate) fn keeps_addresses(&self) -> bool {
         !self.kept.is_empty()
     }
 
-    /// Keeps exactly the addresses that the host has lost and that live connections or diversions use.
+    /// Keeps those lost addresses of the host that live connections or diversions use, and no others.
     ///
     /// In an enclosed namespace, the programs' addresses never go away.
     pub(crate) fn keep_addresses(&mut self, connections: &Connections, addresses: &AddressBook) {

@@ -1,8 +1,10 @@
-//! Enforces rules that require SCTP: the kernel refuses plain TCP to their destinations even if this process fails.
+//! Enforces rules that require SCTP: the kernel refuses plain TCP to the destinations of these rules even if this process
+//! fails.
 //!
-//! The kernel follows each change of the rules before the requester gets its answer ([`super::holding`]). Other programs may
-//! remove these firewall rules. Each periodic check of the event loop restores them, and retries changes that the kernel
-//! refused. Invariant: the kernel refuses exactly what the rules require, or the log holds the error.
+//! The kernel's firewall rules follow each change of the rules before the requester gets its answer ([`super::holding`]). Other
+//! programs may remove the firewall rules. Each periodic check of the event loop restores removed rules, and retries changes
+//! that the kernel refused. Invariant: the kernel refuses exactly the plain TCP that the rules forbid, or the log contains the
+//! error.
 
 use std::io;
 
@@ -13,7 +15,7 @@ use super::Interception;
 use crate::rules_store::RulesStore;
 
 impl Interception {
-    /// Removes the firewall rules that a killed daemon may have left, if no rule requires SCTP.
+    /// Removes the firewall rules that an earlier, killed daemon may have left. Does nothing if a rule requires SCTP.
     pub(crate) fn forget_old_guard(&mut self, rules: &RulesStore) {
         if rules.lock().guarded().is_empty()
             && let Err(error) = self.interceptor.guard(&[])

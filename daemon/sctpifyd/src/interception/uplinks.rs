@@ -1,13 +1,13 @@
-//! Chooses the uplink of a connection to a local program: the interface through which it arrives. This is the interface on
-//! which the client's own packets arrive.
+//! Chooses the uplink of a connection to a local program. The connection arrives through this interface, on which the client's
+//! own packets also arrive.
 //!
-//! The host's firewall therefore sees the same interface, zone and addresses as with the client's TCP, regardless of the
-//! carrier. For a connection with its own association, the uplink is the interface of the packet that opened the association.
-//! For a channel, it is the interface of the path between the two addresses. If the uplink is unknown, the connection is
-//! refused and becomes plain TCP.
+//! Therefore, regardless of the carrier, the host's firewall sees the same interface, zone and addresses as if the client used
+//! TCP. For a connection with a separate association, the uplink is the interface of the packet that opened the association.
+//! For a channel, the uplink is the interface of the path between the connection's two addresses. If the uplink is unknown, the
+//! connection is refused, and the client falls back to plain TCP.
 //!
-//! Connections of the host to itself arrive through the shim's own interface. So do all connections in an enclosed namespace,
-//! which has no other interface.
+//! Connections of the host to itself arrive through the shim's own interface. All connections in an enclosed namespace do too,
+//! because this namespace has no other interface.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -25,11 +25,11 @@ use crate::history::{History, Line};
 use crate::policy::Policy;
 use crate::rules_store::RulesStore;
 
-/// Limit on the pairs of a program and an interface in [`Unanswered`]. A new pair replaces the least recently noted one.
+/// Limit on the pairs of a program and an interface in [`Unanswered`]. A new pair replaces the pair that was noted longest ago.
 const UNANSWERED_MAX: usize = 32;
 
-/// Connections to local programs that got no answer: their number and the last time, by the program's address and the
-/// interface.
+/// Connections that local programs did not answer. For each pair of a program's address and an interface: the number of
+/// connections, and the time of the last one.
 #[derive(Default)]
 pub(super) struct Unanswered {
     seen: BTreeMap<(SocketAddr, Option<u32>), (u64, Time)>,
@@ -50,15 +50,15 @@ impl Unanswered {
 }
 
 impl Interception {
-    /// Returns true if the kernel cannot deliver connections from other hosts through their uplinks, and `deliver_by_shim` is
-    /// off.
+    /// Returns true if the kernel cannot deliver connections from other hosts through their uplinks, and the setting
+    /// `deliver_by_shim` is off.
     pub(crate) fn is_cut_off(&self, rules: &RulesStore) -> bool {
         !self.is_enclosed()
             && self.interceptor.lacks_for_uplinks().is_some()
             && !rules.settings().deliver_by_shim
     }
 
-    /// Returns the uplink of a client whose packets arrive by this route; `None` means the shim's own interface.
+    /// Returns the uplink of a client whose packets arrive on this path; `None` means the shim's own interface.
     ///
     /// # Errors
     /// Returns the reason why a connection from this client cannot be delivered.
@@ -83,11 +83,11 @@ impl Interception {
         Ok(Some(came_by))
     }
 
-    /// Follows interfaces that have disappeared, gone down or come back. Live connections that arrived through a failed
-    /// interface continue through another one. TCP retransmits the packets that were in flight.
+    /// Follows interfaces that have disappeared, gone down or come back. Live connections of a failed interface continue
+    /// through another interface. TCP retransmits the packets that were in flight.
     ///
-    /// While no interface is up, no client's packets arrive. Packets between the two ends within the host then use the shim's
-    /// own interface, so neither end backs off for long.
+    /// While no interface is up, no client's packets arrive. Packets between the daemon and the program then use the shim's own
+    /// interface, so neither end's TCP backs off for long.
     pub(crate) fn follow_uplinks(
         &mut self,
         connections: &mut Connections,
@@ -111,7 +111,7 @@ impl Interception {
                 let association = connections.get(id).map(|connection| connection.association());
                 let info = association.and_then(|association| engine.info(association));
                 let mut paths = info.map(|info| info.paths).unwrap_or_default();
-                // The uplink of the path in use comes first.
+                // The candidates begin with the uplink of the path in use.
                 paths.sort_by_key(|path| !path.in_use);
                 let mut candidates = paths.iter().flat_map(|path| known(&path.route));
                 let other = candidates.find(|uplink| self.is_up(&mut up, *uplink));
@@ -144,7 +144,7 @@ impl Interception {
         }
     }
 
-    /// Records that a connection to a local program got no answer.
+    /// Records that a local program did not answer a connection.
     pub(crate) fn note_unanswered(
         &mut self,
         now: Time,

@@ -1,6 +1,7 @@
-//! Remembers the verdicts on the latest SYNs, so a retransmission gets the same verdict.
+//! Remembers the verdicts on the latest SYNs, so a retransmitted SYN gets the same verdict as its first copy.
 //!
-//! Invariant: up to [`VERDICTS_MAX`] verdicts are kept. The oldest ones are dropped first. Begin at [`Verdicts::find`].
+//! Invariant: up to [`VERDICTS_MAX`] verdicts are kept. At the limit, the oldest verdict is dropped. Begin at
+//! [`Verdicts::find`].
 
 use std::collections::{HashMap, VecDeque};
 

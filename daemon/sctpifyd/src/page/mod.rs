@@ -1,7 +1,8 @@
-//! The web page and the metrics: the daemon's activity, for people and for Prometheus.
+//! Serves the web page and the metrics: the daemon's activity, for people and for Prometheus.
 //!
-//! All are served on 127.0.0.1. With the setting `metrics_listen`, other hosts get the metrics, too. [`ops::Page`] serves them and
-//! checks access. Begin with [`run`] and [`run_metrics`]; [`control::metrics`] writes the numbers.
+//! The page and the metrics are served on 127.0.0.1. With the setting `metrics_listen`, other hosts also get the metrics.
+//! [`ops::Page`] answers HTTP requests and checks access. Begin with [`run`] and [`run_metrics`]; [`control::metrics`] writes
+//! the numbers.
 
 use control::{Request, Response};
 
@@ -9,10 +10,10 @@ use ops::{Page, PageAnswer, PageRequest};
 
 use crate::control_server::Desk;
 
-/// Paths that the answer to a request for an unknown path lists.
+/// Names of all paths, for the answer to a request for an unknown path.
 const NAMES: &str = "/, /metrics, /status.json and /rules.json";
 
-/// Serves until the process ends.
+/// Serves the page and the metrics until the process ends.
 pub(crate) fn run(page: Page, desk: Desk) {
     page.run(NAMES, move |request| answer(&desk, request));
 }
@@ -40,7 +41,7 @@ fn answer(desk: &Desk, request: &PageRequest<'_>) -> Option<PageAnswer> {
     })
 }
 
-/// Formats the response as JSON, as on the control socket.
+/// Formats a response as the JSON that the control socket also sends.
 fn json(response: &Response) -> PageAnswer {
     let mut body = Vec::new();
     match control::write_response(&mut body, response) {

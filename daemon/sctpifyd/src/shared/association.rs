@@ -1,10 +1,10 @@
 //! Holds the state of one shared association: its channels, its confirmed addresses, and the connections that it accepts.
 //!
-//! A confirmed address does not prove the identity of the host there: a peer may list another host's address, and that host
-//! answers heartbeats in good faith. Without a shared key, therefore, only the two addresses of the handshake identify the
-//! hosts. This host requests connections only on an association that it opened between exactly these addresses. It admits
-//! connections only from the peer's address of the handshake. Other addresses are only paths for data. With a proven shared
-//! key, all confirmed addresses identify the peer.
+//! A confirmed address does not prove the identity of the host at this address. A peer may list another host's address, and
+//! that host answers heartbeats in good faith. Without a shared key, therefore, only the two addresses of the handshake
+//! identify the hosts. This host then requests connections only on an association that it opened, and only between the two
+//! addresses of that association's handshake. It admits connections only from the peer's address of the handshake. Other
+//! addresses are only paths for data. If the peer has proven a shared key, all confirmed addresses identify the peer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -19,7 +19,7 @@ use crate::connection::ConnectionId;
 
 /// Limit on the messages taken from one shared association in one turn.
 const MESSAGES_PER_TURN: usize = 1024;
-/// Limit on the remembered destinations that need their own associations. At the limit, all of them are forgotten.
+/// Limit on the remembered destinations that need separate associations. At the limit, all of them are forgotten.
 const ALONE_MAX: usize = 1024;
 
 /// One shared association.
@@ -32,26 +32,26 @@ pub(crate) struct SharedAssociation {
     owners: BTreeMap<ChannelId, ConnectionId>,
     /// The addresses of the handshake.
     handshake: Ends,
-    /// Confirmed pairs of a local and a remote address, with the carrier of packets between them. The handshake or a heartbeat
-    /// confirms a pair.
+    /// Confirmed pairs of a local and a remote address, each with the carrier of packets between the two. The handshake or a
+    /// heartbeat confirms a pair.
     proven: BTreeMap<Ends, Carrier>,
     /// Local addresses from which the peer does not accept this host's connections.
     barred: BTreeSet<IpAddr>,
-    /// Destinations that need their own associations.
+    /// Destinations whose connections need separate associations.
     alone: BTreeSet<SocketAddr>,
     /// Connections that wait for room in the send buffer.
     waiting: BTreeSet<ConnectionId>,
-    /// Start of the time in which the association has had no connections.
+    /// Time since which the association has had no connections.
     idle_since: Time,
     /// A timer for the idle time is set.
     is_watched: bool,
     /// Authentication of the association's packets; set if the hosts share a key.
     auth: Option<AuthConfig>,
-    /// The peer did not answer in time. New connections do not use the association until a message arrives or an address is
-    /// confirmed.
+    /// The peer did not answer a request in time. New connections do not use the association until a message arrives or an
+    /// address is confirmed.
     is_silent: bool,
     side: Side,
-    /// The association takes no new connections, because it is ending or has ended.
+    /// The association carries no new connections, because it is ending or has ended.
     is_closing: bool,
 }
 
@@ -116,7 +116,7 @@ impl SharedAssociation {
         Ok(true)
     }
 
-    /// Returns the multiplexer of the channels, through which a connection's bytes move.
+    /// Returns the multiplexer of the channels. Connections send and receive their bytes through it.
     pub(crate) const fn mux(&mut self) -> &mut Mux {
         &mut self.mux
     }
@@ -126,12 +126,12 @@ impl SharedAssociation {
         self.mux.send_room(channel)
     }
 
-    /// Reports whether the windows of channels may grow, or messages of channels wait to be sent.
+    /// Reports whether windows of channels may need to grow, or messages of channels wait to be sent.
     pub(super) fn is_due(&self) -> bool {
         self.mux.has_stopped() || self.mux.has_out()
     }
 
-    /// Returns the sum of the channels' windows: the bytes that may wait for slow programs.
+    /// Returns the sum of the channels' receive windows, in bytes: the limit on bytes that wait for slow programs.
     pub(super) fn windows(&self) -> usize {
         self.mux.windows()
     }
@@ -159,7 +159,8 @@ impl SharedAssociation {
         }
     }
 
-    /// Copies bytes that have waited for programs since the last call. Returns the connections of these bytes.
+    /// Copies bytes out of their packets if they have waited for programs since the last call. Returns the connections whose
+    /// bytes were copied.
     pub(super) fn keep_what_waits(&mut self) -> impl Iterator<Item = ConnectionId> {
         let kept = self.mux.keep_what_waits();
         kept.into_iter().filter_map(|channel| self.owners.get(&channel).copied())
@@ -192,7 +193,8 @@ impl SharedAssociation {
             && !self.alone.contains(&remote)
     }
 
-    /// Updates the confirmed addresses from `paths`. Also forgets the peer's refusals of local addresses, and its silence.
+    /// Updates the confirmed addresses from `paths`. Also forgets that the peer refused local addresses, and that it was
+    /// silent.
     pub(super) fn learn_proven(&mut self, paths: &[PathInfo]) {
         let proven = paths.iter().filter(|path| path.confirmed);
         self.proven = proven.map(|path| (Ends::of(&path.route), path.route.carrier)).collect();
@@ -200,30 +202,30 @@ impl SharedAssociation {
         self.is_silent = false;
     }
 
-    /// Reports whether the association takes no new connections, because it is ending or has ended.
+    /// Reports whether the association carries no new connections, because it is ending or has ended.
     pub(super) const fn is_closing(&self) -> bool {
         self.is_closing
     }
 
-    /// Makes the association take no new connections from now on.
+    /// Makes the association refuse new connections from now on.
     pub(super) const fn close(&mut self) {
         self.is_closing = true;
     }
 
-    /// Notes that the association has no connections from now on. Reports whether the caller must set a timer for the idle
+    /// Notes that the association has no connections from now on. Returns true if the caller must set a timer for the idle
     /// time.
     pub(super) const fn begin_idling(&mut self, now: Time) -> bool {
         self.idle_since = now;
         matches!(self.side, Side::Initiator) && !std::mem::replace(&mut self.is_watched, true)
     }
 
-    /// Handles the timer for the idle time. Returns the end of the idle time, if the association has no connections.
+    /// Handles the timer for the idle time. If the association has no connections, returns the end of its idle time.
     pub(super) fn end_of_idling(&mut self, limit: Duration) -> Option<Time> {
         self.is_watched = false;
         (self.owners.is_empty() && !self.is_closing).then_some(self.idle_since + limit)
     }
 
-    /// Notes that a timer for the idle time is set again.
+    /// Notes that the caller has set the timer for the idle time again.
     pub(super) const fn watch(&mut self) {
         self.is_watched = true;
     }
@@ -241,8 +243,8 @@ impl SharedAssociation {
         self.handshake
     }
 
-    /// Reports whether a confirmed address identifies the peer: it is the address of the handshake, or the peer has proven its
-    /// key.
+    /// Reports whether this address identifies the peer. The address must be confirmed. It must also be the peer's address of
+    /// the handshake, or the peer must have proven its key.
     pub(crate) fn speaks_for(&self, remote: IpAddr) -> bool {
         let is_proven = self.proven.keys().any(|ends| ends.remote == remote);
         is_proven && (self.is_keyed() || remote == self.handshake.remote)
@@ -259,7 +261,8 @@ impl SharedAssociation {
         self.is_keyed() || self.side == Side::Acceptor
     }
 
-    /// Reports whether a peer needs privileges to claim a port below 1024 as the source of a connection on this association.
+    /// Reports whether the peer needed privileges on its host to use a port below 1024 as the source port of a connection on
+    /// this association.
     pub(crate) fn vouches_for_ports(&self) -> bool {
         self.is_keyed() || self.carrier_between(self.handshake) == Some(Carrier::Ip)
     }
@@ -275,8 +278,8 @@ impl SharedAssociation {
         self.proven.keys().copied().filter(move |ends| is_keyed || (is_ours && *ends == handshake))
     }
 
-    /// Reports whether connections that need this key may use the association. Another address of the peer may need another
-    /// key, or none.
+    /// Reports whether connections whose peer address needs this key may use the association. Another address of the same peer
+    /// may need another key, or no key.
     pub(crate) fn has_key(&self, auth: &Option<AuthConfig>) -> bool {
         self.auth == *auth
     }
@@ -286,17 +289,18 @@ impl SharedAssociation {
         self.is_silent = true;
     }
 
-    /// Records that the peer does not accept connections from this local address as this host's.
+    /// Records that the peer refuses connections from this local address, because it does not recognise the address as this
+    /// host's.
     pub(crate) fn bar(&mut self, local: IpAddr) {
         self.barred.insert(local);
     }
 
-    /// Returns local addresses that a NAT on the path translates, so the peer sees other addresses.
+    /// Returns local addresses that the peer has refused. A NAT on the path translates them, so the peer sees other addresses.
     pub(crate) fn barred(&self) -> impl Iterator<Item = IpAddr> {
         self.barred.iter().copied()
     }
 
-    /// Records that connections to this destination need their own associations.
+    /// Records that connections to this destination need separate associations.
     pub(crate) fn leave_alone(&mut self, remote: SocketAddr) {
         if self.alone.len() >= ALONE_MAX {
             self.alone.clear();
@@ -310,7 +314,7 @@ impl SharedAssociation {
     }
 }
 
-/// Sends the shared association's pending messages. Returns true if none is left.
+/// Sends the shared association's pending messages. Returns true if all of them were sent.
 pub(crate) fn flush(now: Time, engine: &mut Endpoint, association: AssociationId, mux: &mut Mux) -> bool {
     while let Some((stream, ppid, bytes)) = mux.next_out() {
         let sent = engine.send(now, association, StreamId(stream), Ppid(ppid), bytes, SendOptions::default());

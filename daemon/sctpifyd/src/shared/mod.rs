@@ -1,11 +1,12 @@
-//! Manages shared associations, which carry many connections between this host and another one that runs sctpify.
+//! Manages shared associations. A shared association carries many connections between this host and another host that runs
+//! sctpify.
 //!
-//! The first connection to a host has its own association, which shows that sctpify runs there. The daemon then opens a shared
-//! association in the background. Later connections are channels of the shared association ([`crate::driver`]). A shared
-//! association outlives its connections. After it has been idle for `shared_idle_s` seconds, the host that opened it shuts it
-//! down. If a shared association is lost, every connection on it is reset.
+//! The first connection to a host has a separate association, which shows that sctpify runs on that host. The daemon then opens
+//! a shared association in the background. Later connections are channels of the shared association ([`crate::driver`]). A
+//! shared association outlives its connections. After `shared_idle_s` seconds without connections, the host that opened the
+//! association shuts it down. If a shared association is lost, every connection on it is reset.
 //!
-//! Each host opens associations for its own connections. Begin at [`SharedAssociations::want`].
+//! Each host opens shared associations only for the connections of its own programs. Begin at [`SharedAssociations::want`].
 
 mod association;
 
@@ -32,32 +33,34 @@ use crate::probes::random_port_of;
 use crate::timers::{Timer, Timers};
 use crate::timing;
 
-/// SCTP port of shared associations at the accepting end. A program may also listen on this port: the Adaptation Layer
-/// Indication distinguishes a shared association from a connection to that program.
+/// SCTP port of shared associations at the accepting end. A program may also listen on this port number: the Adaptation Layer
+/// Indication distinguishes a shared association from a connection to the program.
 pub(crate) const SHARED_PORT: u16 = 9899;
-/// SCTP ports of shared associations at the opening end. A large range makes a port hard to guess. A program's connection may
-/// have the same local port, because its remote port is not [`SHARED_PORT`].
+/// SCTP ports of shared associations at the opening end. The range is large because a port should be hard to guess. A program's
+/// connection may have the same local port, because its remote port is not [`SHARED_PORT`].
 const PORTS: RangeInclusive<u16> = 10_000..=65_535;
 /// Limit on concurrent shared associations.
 const SHARED_MAX: usize = 1024;
-/// Limit on shared associations that peers open. The rest is reserved for those that this host opens.
+/// Limit on shared associations that peers open. The remaining places are reserved for shared associations that this host
+/// opens.
 const INCOMING_MAX: usize = SHARED_MAX / 4 * 3;
-/// Limit on shared associations that one peer opens. Each of its addresses opens a separate one, and restarts may overlap.
+/// Limit on shared associations that one peer opens. The peer may open a separate one from each of its addresses, and restarts
+/// may overlap.
 const INCOMING_PER_PEER_MAX: usize = 4;
 /// Time limit for the handshake of a shared association. No connection waits for it.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Time after a refusal in which this host does not ask the peer for a shared association again.
 const REFUSED_PAUSE: Duration = Duration::from_secs(600);
-/// Shorter pause after a peer accepted the association, which then ended before its keys were agreed. Other hosts' handshakes
-/// may have filled the peer's limits.
+/// Pause after an attempt in which the peer accepted the association, but no keys were agreed. This pause is shorter than
+/// [`REFUSED_PAUSE`], because other hosts' handshakes may have filled the peer's limits for a moment.
 const KEYLESS_PAUSE: Duration = Duration::from_secs(10);
 /// Limit on the remembered refusals. At the limit, all of them are forgotten.
 const REFUSED_MAX: usize = 4096;
-/// Maximum interval between checks of an idle shared association, because the setting may change.
+/// Maximum interval between checks of an idle shared association. The checks are repeated because `shared_idle_s` may change.
 const IDLE_LOOK: Duration = Duration::from_secs(5);
 /// Interval at which waiting bytes are copied out of their packets. Waiting bytes therefore hold their packets in memory for up
-/// to twice this time. The memory is limited to the packets that arrive in that time. Programs that read in bulk fall behind
-/// for milliseconds. Copies at such moments would cost 2 % of the throughput.
+/// to twice this interval. This memory is limited to the packets that arrive within that time. Programs that read in bulk fall
+/// behind for milliseconds only. If bytes were copied at such moments, the copies would cost 2 % of the throughput.
 const KEEP_AFTER: Duration = Duration::from_millis(50);
 
 /// A shared association whose handshake is in progress.
@@ -72,9 +75,9 @@ pub(crate) struct SharedAssociations {
     all: BTreeMap<AssociationId, SharedAssociation>,
     /// Associations whose handshake is in progress.
     opening: BTreeMap<AssociationId, Opening>,
-    /// Associations in `opening` that peers opened. They hold a place before any key is proven.
+    /// Associations in `opening` that peers opened. Each occupies a place before its peer has proven a key.
     incoming: ByHost,
-    /// Associations on which this host may request connections, by the two addresses.
+    /// Associations on which this host may request connections, by the two addresses of the connections.
     by_ends: BTreeMap<Ends, BTreeSet<AssociationId>>,
     refused: BTreeMap<IpAddr, Time>,
     /// Associations that may have messages to take.
@@ -85,7 +88,7 @@ pub(crate) struct SharedAssociations {
 }
 
 impl SharedAssociations {
-    /// Creates an empty set. `memory` is the limit for all associations, in bytes.
+    /// Creates an empty set. `memory` is the limit on the memory of all associations, in bytes.
     pub(crate) fn new(memory: usize) -> SharedAssociations {
         SharedAssociations {
             all: BTreeMap::new(),
@@ -122,8 +125,8 @@ impl SharedAssociations {
         between.iter().copied().find(|id| self.all.get(id).is_some_and(|state| state.takes(local, remote)))
     }
 
-    /// Reports whether no shared association must be opened between these addresses: one exists or is being opened, or the peer
-    /// refused one recently.
+    /// Reports whether this host need not open a shared association between these addresses: one exists or is being opened, or
+    /// the peer refused one recently.
     fn is_settled(&self, ends: Ends, now: Time) -> bool {
         let is_ours = |opening: &Opening| opening.side == Side::Initiator && opening.ends == ends;
         self.by_ends.contains_key(&ends)
@@ -140,13 +143,14 @@ impl SharedAssociations {
         self.has_room() && of_peer < INCOMING_PER_PEER_MAX && incoming().count() < INCOMING_MAX
     }
 
-    /// Reports whether the limit allows one more shared association. Established associations and this host's handshakes count.
+    /// Reports whether the limit allows one more shared association. The limit counts established associations and handshakes
+    /// that this host began.
     fn has_room(&self) -> bool {
         let ours = self.opening.len() - self.incoming.len();
         self.all.len() + ours < SHARED_MAX
     }
 
-    /// Removes and returns the handshake that must make room for another one of this peer, if a limit is reached.
+    /// If a limit is reached, removes and returns a handshake in progress, which makes room for another handshake of this peer.
     fn make_room_for(&mut self, peer: IpAddr) -> Option<AssociationId> {
         let oldest = self.incoming.giving_way(peer)?;
         self.take_opening(oldest).map(|_| oldest)
@@ -165,8 +169,8 @@ impl SharedAssociations {
         self.opening.remove(&association)
     }
 
-    /// Replaces the pairs of addresses between which this host may request connections on a shared association: `former` by
-    /// `dialled`.
+    /// Replaces the pairs of addresses between which this host may request connections on a shared association. `former` are
+    /// the old pairs, and `dialled` are the new ones.
     fn set_dialled(&mut self, association: AssociationId, former: &[Ends], dialled: &[Ends]) {
         for ends in former.iter().filter(|ends| !dialled.contains(ends)) {
             if let Entry::Occupied(mut shared) = self.by_ends.entry(*ends) {
@@ -181,8 +185,8 @@ impl SharedAssociations {
         }
     }
 
-    /// Records that a shared association was refused or failed. If this host opened it, this host asks the peer for another one
-    /// only after `pause`.
+    /// Records that a shared association was refused or failed. If this host opened the association, it does not ask the peer
+    /// for another one until `pause` has passed.
     fn on_failed(&mut self, opening: Opening, now: Time, pause: Duration) {
         if opening.side == Side::Acceptor {
             return;
@@ -194,7 +198,7 @@ impl SharedAssociations {
     }
 
     /// Runs `work`, which may change a shared association's windows, and counts the change. The windows may grow only by the
-    /// spare bytes. Returns `None` if the shared association does not exist.
+    /// bytes that the limits leave spare. Returns `None` if the shared association does not exist.
     pub(crate) fn with_windows<R>(
         &mut self,
         association: AssociationId,
@@ -215,8 +219,8 @@ impl SharedAssociations {
         }
     }
 
-    /// Opens a shared association for later connections, if one is wanted and none exists, and returns it. The caller has a
-    /// connection to a host with sctpify between the addresses `ends`.
+    /// Opens a shared association for later connections, if the settings allow it and none exists. Returns the new association.
+    /// The caller already has a connection between the addresses `ends`, and the peer's host runs sctpify.
     pub(crate) fn want(
         &mut self,
         now: Time,
@@ -249,8 +253,8 @@ impl SharedAssociations {
         }
     }
 
-    /// Handles the request for a shared association from a host with sctpify. The host's address is now confirmed, so limits
-    /// that count only confirmed addresses are checked here. All other checks ran at the INIT.
+    /// Handles the request for a shared association from a host that runs sctpify. Because the host's address is now confirmed,
+    /// the limits that count only confirmed addresses are checked here. All other checks ran at the INIT.
     pub(crate) fn on_incoming(
         &mut self,
         now: Time,
@@ -278,8 +282,8 @@ impl SharedAssociations {
         engine.accept(now, association);
     }
 
-    /// Handles an established association with `streams` streams in each direction, if it is a shared one. Returns the peer's
-    /// address and this host's side. `lacks_key` is true if the association is sealed without the hosts' shared key.
+    /// Handles an established association with `streams` streams in each direction. If the association is a shared one, returns
+    /// the peer's address and this host's side. `lacks_key` is true if the association is sealed without the hosts' shared key.
     pub(crate) fn on_established(
         &mut self,
         now: Time,
@@ -304,7 +308,7 @@ impl SharedAssociations {
         engine.set_timing(now, association, timing::timing(Peer::Shim, self.len()));
         engine.set_initial_packets(now, association, timing::initial_packets(Peer::Shim));
         engine.set_scheduler(now, association, timing::SHARED_SCHEDULER);
-        // Since the start of the handshake, the rules may have begun to require a key, or another key.
+        // Since the start of the handshake, the rules may have begun to require a key, or a different key.
         let auth = policy.rules().auth_for(ends.remote);
         let is_proven = |auth: &AuthConfig| !lacks_key && engine.is_keyed_by(association, auth);
         let auth = auth.filter(|auth| !auth.required || is_proven(auth));
@@ -325,7 +329,7 @@ impl SharedAssociations {
         self.set_dialled(association, &former, &dialled);
     }
 
-    /// Ends the handshake of a shared association that takes too long. `awaits_keys` is true if only its keys are missing.
+    /// Ends a shared association whose handshake takes too long. `awaits_keys` is true if only its keys are missing.
     pub(crate) fn on_opening_late(
         &mut self,
         now: Time,
@@ -355,10 +359,10 @@ impl SharedAssociations {
         std::mem::take(&mut self.readable)
     }
 
-    /// Takes messages from a shared association. Returns false if it does not exist.
+    /// Takes messages from a shared association. Returns false if the association does not exist.
     ///
     /// # Errors
-    /// Fails if the peer has sent something that this version of the protocol never sends.
+    /// Fails if the peer has sent a message that this version of the protocol never sends.
     pub(crate) fn take_messages(
         &mut self,
         now: Time,
@@ -387,7 +391,7 @@ impl SharedAssociations {
         self.all.get_mut(&association)?.mux().poll_event()
     }
 
-    /// Grows windows after programs have taken data, and sends all pending messages of shared associations.
+    /// Grows windows after programs have read data. Then sends all pending messages of shared associations.
     pub(crate) fn flush_all(&mut self, now: Time, engine: &mut Endpoint) {
         let due = self.all.iter().filter(|(_, state)| state.is_due()).map(|(id, _)| *id);
         for association in due.collect::<Vec<_>>() {
@@ -405,8 +409,8 @@ impl SharedAssociations {
         }
     }
 
-    /// Copies bytes that have waited for programs since the last check. Returns the connections of these bytes. The packets of
-    /// more recent bytes are kept, because that costs less than a copy.
+    /// Copies bytes out of their packets if they have waited for programs since the last check. Returns the connections whose
+    /// bytes were copied. Bytes that arrived after the last check stay in their packets, because this costs less than a copy.
     pub(crate) fn keep_what_waits(&mut self, now: Time) -> Vec<ConnectionId> {
         if now < self.kept_at + KEEP_AFTER {
             return Vec::new();
@@ -442,7 +446,7 @@ impl SharedAssociations {
         }
     }
 
-    /// Starts the idle timer of a shared association without connections. If the association has ended, removes it.
+    /// Starts the idle timer of a shared association that has no connections. If the association has ended, removes it.
     pub(crate) fn note_idle(
         &mut self,
         now: Time,
@@ -462,8 +466,8 @@ impl SharedAssociations {
         }
     }
 
-    /// Handles the idle timer of a shared association. If the association was idle for long enough, shuts it down and returns
-    /// true.
+    /// Handles the idle timer of a shared association. If the association has been idle for `shared_idle_s`, shuts it down and
+    /// returns true.
     pub(crate) fn on_idle(
         &mut self,
         now: Time,
@@ -493,14 +497,15 @@ impl SharedAssociations {
         owners
     }
 
-    /// Handles the end of an association during its handshake. `awaits_keys` is true if only its keys were missing.
+    /// Handles the end of a shared association during its handshake. `awaits_keys` is true if only the association's keys were
+    /// missing.
     pub(crate) fn on_closed(&mut self, now: Time, association: AssociationId, awaits_keys: bool) {
         if let Some(opening) = self.take_opening(association) {
             self.on_failed(opening, now, pause_after(awaits_keys));
         }
     }
 
-    /// Removes an association from the ones that may have messages. Reports whether it was one of them.
+    /// Removes an association from the set of those that may have messages. Reports whether it was in the set.
     pub(crate) fn was_readable(&mut self, association: AssociationId) -> bool {
         self.readable.remove(&association)
     }
@@ -512,7 +517,8 @@ impl SharedAssociations {
         }
     }
 
-    /// Reports whether the windows of the shared association's host leave no room for a further connection.
+    /// Reports whether the windows granted to the peer's host leave no room for a further connection on this shared
+    /// association.
     pub(crate) fn has_granted_all(&self, association: AssociationId) -> bool {
         self.all.get(&association).is_some_and(|state| self.windows.is_full(state.handshake().remote))
     }
@@ -532,7 +538,7 @@ fn idle_limit(settings: &Settings) -> Duration {
     Duration::from_secs(u64::from(settings.shared_idle_s))
 }
 
-/// Returns the pause after a failed handshake. `awaits_keys` is true if only its keys were missing.
+/// Returns the pause after a failed handshake. `awaits_keys` is true if only the association's keys were missing.
 fn pause_after(awaits_keys: bool) -> Duration {
     if awaits_keys { KEYLESS_PAUSE } else { REFUSED_PAUSE }
 }
