@@ -1,8 +1,10 @@
-//! Small eBPF programs for traffic control. They are written by hand, and need no compiler, map or pinned object.
+//! Small eBPF programs for traffic control. The programs are lists of instructions in this file, so they need no compiler, map or
+//! pinned object.
 //!
 //! In the private namespace, packets of a connection to a local program carry a mark. The mark is the index of the interface on
-//! which the client's packets arrived. A mark does not survive the crossing of the veth, so [`stamp`] writes the index into the
-//! source address of the Ethernet frame. On the other side, [`mark`] and [`drop_stamped`] recognise such frames.
+//! which the client's packets arrived. The kernel clears the mark when a packet crosses the veth, so [`stamp`] writes the index
+//! into the source address of the Ethernet frame. On the veth's other end, the programs [`mark`] and [`drop_stamped`] recognise
+//! frames by this address.
 
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -77,7 +79,7 @@ const MARK: i16 = 8;
 /// Offset and length of the source address in the frame, in octets.
 const SOURCE: i32 = 6;
 const ADDRESS_LENGTH: i32 = 6;
-/// Stack offsets of the address and of the index in it. The index is aligned to four octets.
+/// Stack offsets of the frame's source address, and of the index within that address. The index is aligned to four octets.
 const ADDRESS: i16 = -6;
 const INDEX: i16 = -4;
 /// `TC_ACT_UNSPEC`: the next filter decides.
@@ -89,7 +91,8 @@ const fn tag() -> i32 {
     u16::from_ne_bytes(TAG) as i32
 }
 
-/// Returns a program for the egress of the private namespace. It writes a non-zero mark into the frame's source address.
+/// Returns a program for the egress of the private namespace. The program writes the packet's mark, unless it is zero, into the
+/// frame's source address.
 pub(crate) fn stamp() -> Vec<Instruction> {
     vec![
         copy(6, 1),
@@ -109,8 +112,8 @@ pub(crate) fn stamp() -> Vec<Instruction> {
     ]
 }
 
-/// Returns a program for the ingress of the host that runs `then` on stamped frames only. It loads the tag. If the tag is not
-/// [`TAG`], the program skips to its last two instructions.
+/// Returns a program for the ingress of the veth's host end. The program executes `then` for stamped frames only. It loads the
+/// frame's tag. If the tag is not [`TAG`], the program skips to its last two instructions.
 fn if_stamped(then: &[Instruction]) -> Vec<Instruction> {
     let length = then.len() as i16;
     let mut program = vec![
@@ -134,7 +137,8 @@ pub(crate) fn mark(mark: u32) -> Vec<Instruction> {
     if_stamped(&[set(2, mark.cast_signed()), store_word(6, MARK, 2)])
 }
 
-/// Returns a program that drops stamped frames. It runs after the filters that redirect frames to their interfaces.
+/// Returns a program that drops stamped frames. The kernel runs this program after the filters that redirect frames to clients'
+/// interfaces.
 pub(crate) fn drop_stamped() -> Vec<Instruction> {
     if_stamped(&[set(0, DROP), EXIT])
 }
@@ -153,7 +157,8 @@ struct Load {
     flags: u32,
 }
 
-/// Loads a classifier into the kernel, which verifies it. Fails with EPERM without CAP_BPF or CAP_SYS_ADMIN.
+/// Loads a program as a traffic-control classifier. The kernel verifies the program first. Fails with EPERM without CAP_BPF or
+/// CAP_SYS_ADMIN.
 #[allow(unsafe_code, reason = "a system call that no library offers")]
 pub(crate) fn load(program: &[Instruction]) -> io::Result<OwnedFd> {
     const BPF_PROG_LOAD: libc::c_int = 5;

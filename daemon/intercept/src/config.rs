@@ -5,7 +5,7 @@
 pub struct Config {
     /// The number of the NFQUEUE that holds SYNs.
     pub queue_number: u16,
-    /// Limit on the SYNs that the kernel holds. SYNs above the limit pass as plain TCP.
+    /// Limit on the SYNs that the kernel holds. If the queue is full, further SYNs pass as plain TCP.
     pub queue_length: u32,
     /// Limit on the concurrently diverted connections of each address family.
     pub set_size: u32,
@@ -13,17 +13,17 @@ pub struct Config {
     pub host_interface: String,
     /// Name of the veth end in the private namespace, 1 to 15 bytes.
     pub shim_interface: String,
-    /// The port of the transparent listeners in the private namespace. No other program can see it.
+    /// The port of the transparent listeners in the private namespace. Programs in other namespaces do not see this port.
     pub tproxy_port: u16,
     /// The routing table that routes marked packets to the private namespace, 1 to 252.
     pub routing_table: u8,
-    /// The preference of the routing policy rules. A low preference makes them precede a VPN's rules. With `loopback`, the host's
-    /// rules have preference 0 instead.
+    /// The preference of the routing policy rules. With a low preference, these rules precede a VPN's rules. If `loopback` is
+    /// true, the rules in the host's namespace have preference 0 instead.
     pub rule_preference: u32,
     /// The packet marks.
     pub marks: Marks,
-    /// True if connections of the host to itself can also be held and diverted. The exception is `::1`: the kernel accepts its
-    /// packets only from the loopback interface.
+    /// True if connections of the host to itself can also be held and diverted. Connections to `::1` cannot be diverted, because
+    /// the kernel accepts packets with this address only on the loopback interface.
     pub loopback: bool,
     /// True if packets leave the namespace only through the private namespace (see
     /// [`Interceptor::enclose`](crate::Interceptor::enclose)).
@@ -56,13 +56,14 @@ pub struct Marks {
     pub mask: u32,
     /// Mark of packets that go to the private namespace.
     pub shim: u32,
-    /// Mark of the daemon's own TCP, which is not held. The daemon sets it as `SO_MARK` on such sockets in the host's namespace.
+    /// Mark of the daemon's own TCP connections, whose SYNs are not held. The daemon sets this mark as `SO_MARK` on its own TCP
+    /// sockets in the host's namespace.
     pub own: u32,
-    /// Mark of packets that came from the private namespace and arrive on a client's interface. No routing rule matches this
-    /// mark. A reverse-path lookup (`rp_filter` with `src_valid_mark`) therefore finds the client's interface.
+    /// Mark of packets that come from the private namespace and that a filter redirects to a client's interface. No routing rule
+    /// matches this mark. A reverse-path lookup (`rp_filter` with `src_valid_mark`) therefore finds the same interface.
     pub served: u32,
-    /// Marks of denied SYNs in an enclosed namespace. In this order, the answers are "refused", "host unreachable" and "network
-    /// unreachable".
+    /// Marks of denied SYNs in an enclosed namespace. Each mark selects the answer to the SYN. The first mark selects "refused",
+    /// the second mark "host unreachable", and the third mark "network unreachable".
     pub denials: [u32; 3],
 }
 

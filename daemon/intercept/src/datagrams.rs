@@ -28,7 +28,8 @@ pub struct Datagram {
     pub bytes: Vec<u8>,
 }
 
-/// Listener for one address family. It receives the first datagrams of each conversation.
+/// Listener for one address family. It receives the datagrams of an address pair until [`DatagramListener::answering`] creates a
+/// socket for the pair.
 pub struct DatagramListener {
     socket: Socket,
     /// Runner of jobs in the private namespace.

@@ -1,7 +1,7 @@
 //! Finds the socket of this host that a TCP packet would reach, through sock_diag.
 //!
-//! The kernel searches as for an arriving packet: first the exact connection, then listeners. One query takes about 10 µs. The
-//! sock_diag socket must be opened in the host's namespace.
+//! The kernel uses the same search as for an arriving packet: first a socket with exactly these addresses and ports, then a
+//! listener. One query takes about 10 µs. The sock_diag socket must be opened in the host's namespace.
 
 use std::fmt;
 use std::io;
@@ -24,7 +24,8 @@ pub struct TcpState(pub u8);
 impl TcpState {
     const SYN_SENT: TcpState = TcpState(2);
     const LISTEN: TcpState = TcpState(10);
-    /// State of a closed connection that the kernel keeps for late packets. A new connection may take its place.
+    /// State of a closed connection that the kernel keeps for late packets. A new connection with the same addresses and ports
+    /// may replace it.
     pub const TIME_WAIT: TcpState = TcpState(6);
     const NAMES: [&str; 13] = [
         "unknown",
@@ -62,13 +63,13 @@ pub enum ClientState {
     SynSent {
         /// The user that owns the socket.
         uid: u32,
-        /// The interface that the socket is bound to, through SO_BINDTODEVICE or a link-local address. Such a connection cannot
-        /// be diverted, because it would hang.
+        /// The interface that the socket is bound to, through SO_BINDTODEVICE or a link-local address. A connection from a bound
+        /// socket cannot be diverted: packets from the veth would not reach the socket, so the connection would hang.
         bound_interface: Option<u32>,
     },
-    /// The application has closed its socket, or never had one (a raw socket).
+    /// The application has closed its socket, or has no TCP socket, because it sent the SYN through a raw socket.
     Gone,
-    /// Another socket exists, in this state. The SYN does not belong to it.
+    /// A socket with the SYN's addresses and ports exists, but the socket's state shows that the socket did not send the SYN.
     Other(TcpState),
 }
 
@@ -84,9 +85,10 @@ pub enum ListenerState {
         /// The socket's inode number, unique while the socket exists.
         inode: u32,
     },
-    /// No program listens on the port, or none for this address.
+    /// No program listens on the port, or only for other addresses.
     Nobody,
-    /// A connection with these addresses and ports exists, in this state. A second one would hang, or harm the first.
+    /// A connection with these addresses and ports already exists, in this state. A second connection would hang, or harm the
+    /// existing connection.
     Collision(TcpState),
 }
 
@@ -97,7 +99,8 @@ struct Found {
     /// True if the local address is unspecified.
     on_all: bool,
     interface: u32,
-    /// For a listener: the number of connections that wait for `accept`, and the limit on that number.
+    /// For a listener, `waiting` is the number of connections that wait for `accept`, and `waiting_max` is the limit on that
+    /// number.
     waiting: u32,
     waiting_max: u32,
     uid: u32,

@@ -9,8 +9,8 @@ use std::net::{IpAddr, Ipv6Addr};
 use crate::links::{self, Ends, LOOPBACK_INDEX};
 use crate::netlink::Netlink;
 
-/// Source address for IPv6 beyond the link, from the range of local addresses (RFC 4193). With it, the address selection of RFC
-/// 6724 prefers IPv4 for hosts that have both.
+/// Source address of IPv6 packets to destinations beyond the veth. It is a unique local address (RFC 4193). With this source
+/// address, the address selection of RFC 6724 prefers IPv4 for destinations that have both families.
 const SOURCE6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x132, 0, 0, 0, 0, 0, 1);
 
 /// Brings `lo` up and makes the veth the default route.
@@ -22,7 +22,7 @@ pub(crate) fn lead_all(netlink: &mut Netlink, index: u32, ends: &[Ends]) -> io::
     ends.iter().try_for_each(|end| links::add_default_route(netlink, index, end))
 }
 
-/// Returns the address at which an enclosed command reaches the host's name server, if the server listens on the host's loopback.
+/// Returns the address at which an enclosed command reaches a name server that listens on the host's loopback.
 pub fn name_server() -> IpAddr {
     links::shim_end4()
 }

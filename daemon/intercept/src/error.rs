@@ -20,10 +20,10 @@ pub enum SetUpError {
         /// The owner's netlink port, which is usually its process id.
         owner_port: Option<u32>,
     },
-    /// A table of this name exists without an owner.
+    /// An nftables table `inet shim` exists, and no netlink socket owns it.
     #[error("a foreign nftables table `inet shim` conflicts: remove it with `nft delete table inet shim`")]
     ForeignTable,
-    /// Another program listens on the queue.
+    /// Another program is bound to the configured NFQUEUE.
     #[error("NFQUEUE number {number} is used by another program: set another queue number")]
     QueueNumberTaken {
         /// The queue number.
@@ -72,8 +72,8 @@ impl SetUpError {
         }
     }
 
-    /// Returns the error of the step `doing`, which needs `feature`. Usual errors for a missing feature give
-    /// `MissingKernelFeature`. Other errors give the result of `from_io`.
+    /// Returns the error of the step `doing`, which needs the kernel's `feature`. If `source` usually means a missing feature,
+    /// the result is `MissingKernelFeature`. Otherwise, the result comes from `from_io`.
     pub(crate) fn needing(feature: &'static str, doing: &'static str, source: io::Error) -> SetUpError {
         match source.raw_os_error() {
             Some(libc::EOPNOTSUPP | libc::EPROTONOSUPPORT | libc::EAFNOSUPPORT | libc::ENOENT) => {
@@ -84,7 +84,7 @@ impl SetUpError {
     }
 }
 
-/// Reason why something could not be removed.
+/// Reason why an interceptor, or an interceptor's leftovers, could not be removed.
 #[derive(thiserror::Error, Debug)]
 pub enum TearDownError {
     /// A step failed. The remaining steps were tried nevertheless.

@@ -11,8 +11,8 @@ pub struct FourTuple {
 }
 
 impl FourTuple {
-    /// Returns the connection between `local` and `remote`, or None if they belong to different families. Converts v4-mapped
-    /// addresses to IPv4.
+    /// Returns the connection between `local` and `remote`, or None if these addresses belong to different families. Converts
+    /// v4-mapped addresses to IPv4.
     pub fn new(local: SocketAddr, remote: SocketAddr) -> Option<FourTuple> {
         let (local, remote) = (canonical(local), canonical(remote));
         (local.is_ipv4() == remote.is_ipv4()).then_some(FourTuple { local, remote })

@@ -10,8 +10,8 @@
 //! 6. Bind and configure the queue.
 //! 7. Add the rule that fills the queue.
 //!
-//! So no SYN is held before everything else works. No SYN reaches a queue without configuration, because such a queue would drop
-//! it. Removal reverses these steps.
+//! The rule comes last, so no SYN is held before everything else works. An unconfigured queue would drop SYNs, so step 6
+//! configures the queue before step 7 fills it. Removal reverses the order.
 
 use std::fs::File;
 use std::io;
@@ -36,9 +36,10 @@ use crate::stock::Stock;
 use crate::sysctl::{self, SavedSysctls};
 use crate::uplinks::{self, Lack, Uplinks};
 
-/// Interception in one network namespace. `Drop` removes it. [`Interceptor::tear_down`] also reports errors.
+/// Interception in one network namespace. `Drop` removes the interception. [`Interceptor::tear_down`] also removes it, and
+/// reports errors.
 ///
-/// Close the connections first: they can send their RST or FIN only while the private namespace exists.
+/// Close all connections before the removal: sockets can send RST or FIN only while the private namespace exists.
 pub struct Interceptor {
     config: Config,
     /// The socket that owns the nftables table.
@@ -95,11 +96,11 @@ impl Interceptor {
 
     /// Sets up interception in the network namespace `at`. From then on, packets leave `at` only through the private namespace:
     ///
-    /// - A SYN that is released without diversion also arrives at the [listeners](Interceptor::listeners).
+    /// - A SYN arrives at the [listeners](Interceptor::listeners) even if it is released without diversion.
     /// - UDP arrives at the [listeners for datagrams](Interceptor::take_datagrams).
     /// - [`Verdict::Deny`](crate::Verdict::Deny) takes effect.
     ///
-    /// This needs no privilege outside the user namespace that owns `at`.
+    /// The caller needs privileges only in the user namespace that owns `at`.
     pub fn enclose(at: &File, config: &Config) -> Result<Interceptor, SetUpError> {
         let config = Config { encloses: true, ..config.clone() };
         let mut outcome = None;
@@ -123,7 +124,7 @@ impl Interceptor {
     pub fn tear_down(mut self) -> Result<(), TearDownError> {
         let guard = self.guard(&[]);
         let queue = self.release();
-        // The veth still exists here, so the reset of an unaccepted connection reaches its application.
+        // The listeners close while the veth still exists, so the RST of an unaccepted connection reaches its application.
         self.listeners.clear();
         let host = self.host.undo();
         let guard = guard.map_err(TearDownError::step("release plain TCP"));
@@ -135,8 +136,8 @@ impl Interceptor {
         self.queue.release_all().and(rule)
     }
 
-    /// Runs `job` on the thread of the private namespace. Linux keeps privileges per thread, so a job can give up the privileges
-    /// of this thread.
+    /// Runs `job` on the thread of the private namespace. Linux keeps privileges per thread, so a job can drop the privileges of
+    /// the namespace's thread alone.
     ///
     /// # Errors
     /// Fails if an earlier job panicked.
@@ -154,11 +155,11 @@ impl Interceptor {
         &mut self.listeners
     }
 
-    /// Shows the kernel that the queue is being served. After two seconds without this call, new SYNs pass as plain TCP. After
-    /// set-up, the limit is 20 seconds.
+    /// Shows the kernel that the queue is being served. After two seconds without this call, new SYNs pass as plain TCP. The
+    /// first call must follow within 20 seconds of the set-up.
     ///
     /// # Errors
-    /// The errors of nf_tables. SYNs then pass when the previous sign of life expires.
+    /// The errors of nf_tables. SYNs then pass as plain TCP, as soon as the effect of the previous call ends.
     pub fn show_life(&mut self) -> io::Result<()> {
         nft::renew(&mut self.owner).map_err(|refusal| refusal.error)
     }
@@ -166,12 +167,12 @@ impl Interceptor {
     /// Holds all SYNs from now on, as after set-up. Repeated calls are no error.
     ///
     /// # Errors
-    /// The errors of nf_tables. SYNs that were held before are still held.
+    /// The errors of nf_tables. The rules stay unchanged, so the kernel holds the same SYNs as before.
     pub fn hold_all(&mut self) -> io::Result<()> {
         self.holding.hold_all(&mut self.owner).map_err(|refusal| refusal.error)
     }
 
-    /// Forgets all names, and holds all SYNs.
+    /// Forgets all names of [`Interceptor::name`], and holds all SYNs.
     ///
     /// # Errors
     /// The errors of nf_tables.
@@ -179,8 +180,8 @@ impl Interceptor {
         self.holding.forget_names(&mut self.owner).map_err(|refusal| refusal.error)
     }
 
-    /// Adds names of destinations for [`Interceptor::hold_by_name`], and holds all SYNs. Names must not overlap. The kernel needs
-    /// about 20 ms for a thousand names.
+    /// Adds names, which are ranges of destinations, for [`Interceptor::hold_by_name`]. Holds all SYNs. Names must not overlap.
+    /// The kernel needs about 20 ms for a thousand names.
     ///
     /// # Errors
     /// The errors of nf_tables.
@@ -188,8 +189,8 @@ impl Interceptor {
         self.holding.name(&mut self.owner, destinations, named).map_err(|refusal| refusal.error)
     }
 
-    /// Holds only SYNs to named destinations ([`Named::Held`]), or only SYNs to other destinations ([`Named::Passed`]). SYNs
-    /// whose whole mark is `mark`, and SYNs of diverted connections, are held in both cases.
+    /// With [`Named::Held`], holds only SYNs to named destinations. With [`Named::Passed`], holds only SYNs to all other
+    /// destinations. In both cases, the kernel also holds SYNs of diverted connections, and SYNs whose whole mark is `mark`.
     ///
     /// # Errors
     /// The errors of nf_tables; the previous rules then stay. `Unsupported` in an enclosed namespace, where no SYN may pass.
@@ -200,7 +201,8 @@ impl Interceptor {
         self.holding.hold_by_name(&mut self.owner, named, mark).map_err(|refusal| refusal.error)
     }
 
-    /// Returns the numbers of SYNs that passed since the last call. Counts of forgotten names are lost.
+    /// Returns how many SYNs the rules of [`Interceptor::hold_by_name`] let pass since the last call. Counts of forgotten names
+    /// are lost.
     ///
     /// # Errors
     /// The errors of nf_tables.
@@ -208,8 +210,8 @@ impl Interceptor {
         self.holding.passed(&mut self.owner)
     }
 
-    /// Replaces all guards, which refuse plain TCP to their destinations. The refusal survives a kill of the daemon.
-    /// [`Interceptor::tear_down`] ends it.
+    /// Replaces all guards. A guard refuses plain TCP to its destinations, or allows plain TCP to them. The guards survive a kill
+    /// of the daemon. [`Interceptor::tear_down`] removes them.
     ///
     /// # Errors
     /// The errors of nf_tables; ENOENT if the kernel has no `reject`.
@@ -218,8 +220,8 @@ impl Interceptor {
         nft::set_guards(&mut self.owner, &self.config, guards).map_err(|refusal| refusal.error)
     }
 
-    /// Restores the table of [`Interceptor::guard`] that outlives the daemon, if another program has removed it. Reports whether
-    /// it was missing.
+    /// Checks the lasting table of [`Interceptor::guard`], which outlives the daemon. If another program has removed this table,
+    /// restores it and returns true.
     ///
     /// # Errors
     /// The errors of nf_tables.
@@ -237,11 +239,11 @@ impl Interceptor {
         self.config.set_size as usize
     }
 
-    /// Ends diversions ([`Verdict::Divert`](crate::Verdict::Divert)). An unknown diversion is no error. A batch of diversions
-    /// costs little more than one.
+    /// Ends diversions ([`Verdict::Divert`](crate::Verdict::Divert)). An unknown diversion is no error. One call for many
+    /// diversions costs little more than a call for one diversion.
     ///
-    /// Call this when the application can no longer send on the connection: 60 s after its end, because of TIME-WAIT. Packets
-    /// that it sends after this call leave on the wire.
+    /// End a diversion when the application can no longer send on the connection: 60 s after the connection's end, because of
+    /// TIME-WAIT. Packets that the application sends later leave this host undiverted.
     ///
     /// # Errors
     /// The errors of nf_tables.
@@ -249,9 +251,9 @@ impl Interceptor {
         nft::delete_diverted(&mut self.owner, flows).map_err(|refusal| refusal.error)
     }
 
-    /// Forgets ended connections of [`Interceptor::connect_as`]. `flows` are the connections as seen by the local programs. The
-    /// kernel uses this state to divert the programs' packets, whatever their marks. An unknown connection is no error. A batch
-    /// of connections costs little more than one.
+    /// Forgets ended connections of [`Interceptor::connect_as`]. `flows` are the connections as seen by the local programs. Until
+    /// this call, the kernel diverts the programs' packets of these connections, regardless of the packets' marks. An unknown
+    /// connection is no error. One call for many connections costs little more than a call for one connection.
     ///
     /// # Errors
     /// The errors of nf_tables.
@@ -259,8 +261,8 @@ impl Interceptor {
         nft::delete_served(&mut self.owner, flows).map_err(|refusal| refusal.error)
     }
 
-    /// Keeps an address local after its interface has lost it. Connections of local programs from this address can then continue
-    /// on other paths. Repeated calls are no error. Removal of the interceptor releases the address.
+    /// Keeps an address local after its interface has lost it. SCTP can then carry connections from this address over other
+    /// paths. Repeated calls are no error. Removal of the interceptor releases the address.
     ///
     /// # Errors
     /// The errors of rtnetlink(7).
@@ -292,18 +294,18 @@ impl Interceptor {
         self.diagnosis.is_backlog_full(flow)
     }
 
-    /// Returns the kernel feature that is missing or forbidden, or None. Without it, connections to local programs cannot arrive
-    /// on their clients' interfaces.
+    /// Returns the kernel feature that [`Interceptor::set_uplink`] needs and that is missing or forbidden, or None. Without this
+    /// feature, connections to local programs cannot arrive on clients' interfaces.
     pub fn lacks_for_uplinks(&self) -> Option<String> {
         let lack = self.uplinks.as_ref().err()?;
         Some(format!("{}: {}", lack.part, lack.error))
     }
 
-    /// Begins a connection to the local `server` as `client`, from inside the private namespace. If the client's port is in use
-    /// for this server, the connection gets another port, which the result contains.
+    /// Begins a connection to the local `server` as `client`, from inside the private namespace. If a connection from the
+    /// client's port to this server exists, the kernel chooses another port, which the result contains.
     ///
-    /// The connection arrives on the interface with the index `uplink`, like the client's own packets. Without `uplink`, it
-    /// arrives on the veth.
+    /// The connection's packets arrive on the interface with the index `uplink`, as the client's own packets do. Without
+    /// `uplink`, the packets arrive on the veth.
     ///
     /// # Errors
     /// ENODEV: the interface does not exist. `StorageFull`: too many interfaces are in use as uplinks. `Unsupported`: see
@@ -371,13 +373,13 @@ impl Interceptor {
 
 impl Drop for Interceptor {
     fn drop(&mut self) {
-        // This step needs two fields. The fields' own drops do the rest. An error cannot be reported here.
+        // The release needs two fields at once. The drop of each field does the rest. An error cannot be reported here.
         let _ = self.release();
     }
 }
 
-/// Removes the leftovers of a killed interceptor: policy rules, sysctls and, if it still exists, the veth pair. `sysctls` holds
-/// the values that were read before that interceptor was set up. The table of [`Interceptor::guard`] stays.
+/// Removes the leftovers of a killed interceptor: policy rules and, if it still exists, the veth pair. Restores the sysctls to
+/// `sysctls`, the values that were read before that interceptor was set up. The table of [`Interceptor::guard`] stays.
 ///
 /// Fails while an interceptor exists in the calling thread's network namespace.
 pub fn remove_leftovers(config: &Config, sysctls: &SavedSysctls) -> Result<(), TearDownError> {
@@ -471,7 +473,7 @@ impl HostChanges {
 
 impl Drop for HostChanges {
     fn drop(&mut self) {
-        // Callers that need the result call `undo` first.
+        // A caller that needs the result has called `undo` before the drop.
         let _ = self.undo();
     }
 }
@@ -495,8 +497,8 @@ fn check(config: &Config) -> Result<(), SetUpError> {
     Err(SetUpError::Config { what })
 }
 
-/// Installs the filters for uplinks at both ends of the veth. If the kernel lacks a feature, the result is a [`Lack`], and
-/// everything else still works. An enclosed namespace gets no filters, because the veth is its only interface.
+/// Installs the filters for uplinks at both ends of the veth. If the kernel lacks a feature, the inner result is a [`Lack`], and
+/// the rest of the interceptor works. An enclosed namespace gets no filters, because the veth is its only interface.
 fn lead_by_uplinks(
     config: &Config,
     namespace: &Namespace,
@@ -517,8 +519,9 @@ fn lead_by_uplinks(
     Ok(stamped.and_then(|()| Uplinks::set_up(&mut host.netlink, host.index, config.marks.served)))
 }
 
-/// Sizes of the buffers for the largest batch and for the kernel's answers to it, in bytes. The largest batch has rules for 4,096
-/// guards in two chains, each shorter than 700 bytes. An answer to each rule would take about 1 kB.
+/// Sizes of the buffers for the largest batch and for the kernel's answers to it, in bytes. The largest batch has one rule for
+/// each of 4,096 guards in each of two chains. A rule takes less than 700 bytes. The kernel's answer to a refused rule takes
+/// about 1 kB.
 const BATCH_BUFFER: usize = 8 * 1024 * 1024;
 const ANSWERS_BUFFER: usize = 16 * 1024 * 1024;
 
@@ -542,11 +545,12 @@ fn claim_table(config: &Config) -> Result<Netlink, SetUpError> {
 }
 
 /// Minimum, default and maximum buffer of a socket in the private namespace, in bytes. The kernel's own maximum (32 MiB) suits
-/// long paths. Here, such a buffer would only hide from an application that its data is not read.
+/// paths with a long round trip. In this namespace, a buffer of 32 MiB would accept an application's data long before the other
+/// end reads the data.
 const RECEIVE_BUFFERS: &str = "4096 131072 2097152";
 const SEND_BUFFERS: &str = "4096 65536 1048576";
 /// Congestion control of sockets in the private namespace. The path to a local program shares no queue with other traffic. Reno
-/// exists in every kernel and does not pace. A host's default may pace (BBR).
+/// exists in every kernel and does not pace. The host's default may be BBR, which paces.
 const CONGESTION_CONTROL: &str = "reno";
 
 /// Configures the links of the private namespace, and creates its table and listeners.
@@ -591,8 +595,8 @@ fn bind_datagrams(
         .map_err(|error| SetUpError::from_io("open the transparent listeners for UDP", error))
 }
 
-/// Restricts the veth to the addresses that [`links`] adds. With `loopback`, packets from the host's own addresses may also
-/// arrive on it.
+/// Restricts the veth to the addresses that [`links`] adds. With `loopback`, the veth also accepts packets from the host's own
+/// addresses.
 fn set_interface_sysctls(name: &str, ipv6: bool, loopback: bool) -> io::Result<()> {
     const NO_ADDRESS_OF_ITS_OWN: &str = "1";
     if ipv6 {

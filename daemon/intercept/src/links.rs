@@ -4,7 +4,7 @@
 //! namespace, all packets that enter through the veth are local. IPv4 and IPv6 work alike.
 //!
 //! With `Config::loopback`, the host's rules precede the kernel's rule for local addresses. Marked packets from the host to
-//! itself are thus also diverted. Packets that return through the veth are local nevertheless.
+//! itself are thus also diverted. An earlier rule makes packets that return through the veth local.
 //!
 //! Everything created here disappears with the veth pair, except the host's rules.
 
@@ -30,22 +30,23 @@ use crate::netlink::Netlink;
 
 /// The alias that marks an interface as sctpify's.
 const ALIAS: &str = "sctpify";
-/// MAC addresses of the veth's ends. Each end knows the other's as a permanent neighbour, because a firewall may forbid address
-/// resolution.
+/// MAC addresses of the veth's ends. Each end has a permanent neighbour entry with the other end's address, because a firewall
+/// may forbid address resolution.
 const HOST_MAC: [u8; 6] = [0x02, 0x84, 0, 0, 0, 1];
 const SHIM_MAC: [u8; 6] = [0x02, 0x84, 0, 0, 0, 2];
 /// The largest MTU of a veth, in bytes.
 const MTU: u32 = 65535;
 /// The main routing table, for packets that no rule sends elsewhere.
 const MAIN_TABLE: u8 = 254;
-/// Limit on the stale copies of one rule that are removed.
+/// Limit on the stale copies of one rule that a removal deletes.
 const STALE_RULES_MAX: usize = 64;
 pub(crate) const LOOPBACK_INDEX: u32 = 1;
 /// Prefix length of 127.0.0.1 on the loopback interface, as set by the kernel.
 const LOOPBACK_PREFIX_LENGTH: u8 = 8;
 /// The kernel's routing table for the host's own addresses.
 const LOCAL_TABLE: u8 = 255;
-/// The preference of the kernel's rule for [`LOCAL_TABLE`]. Only a rule with the same preference can precede that rule.
+/// The preference of the kernel's rule for [`LOCAL_TABLE`]. No preference is lower, so only a rule with the same preference can
+/// precede the kernel's rule.
 const FIRST: u32 = 0;
 
 /// The two ends of the veth in one address family.
@@ -87,7 +88,7 @@ pub(crate) fn add_default_route(host: &mut Netlink, index: u32, end: &Ends) -> i
     add_route(host, route)
 }
 
-/// Creates the veth pair, with its far end in `namespace`. Fails with EEXIST if the name is taken.
+/// Creates the veth pair, whose far end is in `namespace`. Fails with EEXIST if an interface of the configured name exists.
 pub(crate) fn create_veth(host: &mut Netlink, config: &Config, namespace: &Namespace) -> io::Result<()> {
     let mut peer = LinkMessage::default();
     peer.attributes = vec![
@@ -174,7 +175,8 @@ fn find(host: &mut Netlink, query: LinkMessage) -> io::Result<Option<LinkMessage
     }
 }
 
-/// Brings the host's end up. Adds its addresses and the routes of the configured table. The far end must already be up.
+/// Brings the veth's host end up, and adds its addresses. Adds the default routes to the configured table. The far end must
+/// already be up.
 pub(crate) fn configure_host(
     host: &mut Netlink,
     index: u32,
@@ -332,7 +334,8 @@ fn own_rule(family: AddressFamily) -> RuleMessage {
     rule
 }
 
-/// Returns the rules that precede the kernel's own rule. Packets from the veth are local, and marked packets are diverted.
+/// Returns the two rules that precede the kernel's rule for [`LOCAL_TABLE`]. The first rule makes packets from the veth local.
+/// The second rule diverts marked packets.
 fn first_rules(family: AddressFamily, config: &Config) -> [RuleMessage; 2] {
     let mut back = own_rule(family);
     back.attributes.push(RuleAttribute::Iifname(config.host_interface.clone()));
@@ -353,8 +356,8 @@ pub(crate) fn add_mark_rules(host: &mut Netlink, config: &Config, ends: &[Ends])
 }
 
 /// Puts the rules of [`first_rules`] before the kernel's own rule. The kernel inserts a new rule after rules of the same
-/// preference, and deletes the first of two identical rules. Its own rule thus moves behind the new ones. It is never absent, and
-/// needs no restoration later.
+/// preference, and deletes the first of two identical rules. The kernel's own rule thus moves behind the new rules. At no time is
+/// the kernel's rule absent, so nothing must restore it later.
 fn add_first_rules(host: &mut Netlink, config: &Config, family: AddressFamily) -> io::Result<()> {
     for rule in first_rules(family, config) {
         host.route_request(RouteNetlinkMessage::NewRule(rule), NLM_F_CREATE | NLM_F_EXCL)?;
@@ -363,7 +366,7 @@ fn add_first_rules(host: &mut Netlink, config: &Config, family: AddressFamily) -
     host.route_request(RouteNetlinkMessage::DelRule(own_rule(family)), 0)
 }
 
-/// Removes all copies of the host's rules, for both values of `Config::loopback`.
+/// Removes all copies of the rules that `add_mark_rules` adds, for both values of `Config::loopback`.
 pub(crate) fn delete_mark_rules(host: &mut Netlink, config: &Config, ends: &[Ends]) -> io::Result<()> {
     ends.iter().try_for_each(|end| {
         delete_rule(host, &mark_rule(end.family, config))?;

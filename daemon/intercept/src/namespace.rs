@@ -1,7 +1,8 @@
 //! A network namespace without a name, and its only thread.
 //!
 //! A socket keeps the namespace in which it was created. The thread therefore only creates sockets and changes sysctls on
-//! request, and any thread can use the sockets. The namespace disappears when this value and all sockets created in it are gone.
+//! request, and any thread can use the sockets. The namespace disappears when the [`Namespace`] and all sockets that were created
+//! in the namespace are gone.
 
 use std::fs::File;
 use std::io;
@@ -14,7 +15,7 @@ use nix::sched::{CloneFlags, setns, unshare};
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Order to the thread: run a job, or end (None).
+/// Order to the thread: a job to run, or None, which ends the thread.
 type Order = Option<Job>;
 
 /// A new, empty network namespace.
@@ -36,7 +37,7 @@ impl Jobs {
     pub(crate) fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
         let (answer, result) = channel();
         self.start(move || {
-            // The receiver waits below. It is gone only if this process is ending.
+            // The receiver waits below. The receiver is gone only if this process is ending.
             let _ = answer.send(job());
         })?;
         result.recv().map_err(|_| thread_gone())
@@ -102,7 +103,8 @@ pub(crate) fn current() -> io::Result<File> {
     File::open("/proc/thread-self/ns/net")
 }
 
-/// Runs `job` inside `namespace`. If the caller is in another namespace, a separate thread runs it, which needs CAP_SYS_ADMIN.
+/// Runs `job` inside `namespace`. If the caller is in another namespace, a separate thread enters `namespace` and runs `job`. To
+/// enter a namespace, a thread needs CAP_SYS_ADMIN.
 pub(crate) fn run_in(namespace: &File, job: impl FnOnce() -> io::Result<()> + Send) -> io::Result<()> {
     let (here, there) = (current()?.metadata()?, namespace.metadata()?);
     if (here.dev(), here.ino()) == (there.dev(), there.ino()) {

@@ -1,8 +1,8 @@
 //! SYNs that the kernel holds in an NFQUEUE until the daemon gives a verdict.
 //!
-//! If no program listens, or the queue is full, the kernel lets SYNs pass as plain TCP (bypass, fail-open). The `Drop` of a
-//! [`SynQueue`] also lets all held SYNs pass. After SIGKILL, the kernel drops them, and the application's retransmission passes a
-//! second later.
+//! If no program listens on the queue (bypass), or if the queue is full (fail-open), the kernel lets SYNs pass as plain TCP. The
+//! `Drop` of a [`SynQueue`] also lets all held SYNs pass. If the daemon is killed, the kernel drops the held SYNs. The
+//! application's kernel retransmits each SYN a second later, and this SYN passes.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -25,11 +25,12 @@ const PACKET: u16 = 0;
 const VERDICT: u16 = 1;
 const CONFIG: u16 = 2;
 
-/// Limit on the bytes of a SYN that the kernel copies to this process. It covers all headers, including IPv6 extension headers.
+/// Limit on the bytes of a SYN that the kernel copies to this process. The copy includes all headers, also IPv6 extension
+/// headers.
 const COPY_RANGE: u32 = 256;
 /// The flags FAIL_OPEN, GSO and UID_GID.
 const FLAGS: u32 = 1 | 4 | 8;
-/// Size of the socket's buffer for waiting packets, in bytes. A held SYN takes about 1 kB of it.
+/// Size of the socket's buffer for waiting packets, in bytes. A waiting SYN takes about 1 kB of this buffer.
 const SOCKET_BUFFER: usize = 8 * 1024 * 1024;
 /// Length of `nfgenmsg`.
 const HEAD: usize = 4;
@@ -45,7 +46,7 @@ pub enum Verdict {
     Accept,
     /// The SYN and all later packets of its connection go to the private namespace, until
     /// [`Interceptor::undivert`](crate::Interceptor::undivert). If the number of diverted connections has reached the
-    /// [limit](crate::Config::set_size), only the SYN goes there.
+    /// [limit](crate::Config::set_size), only the SYN goes to the private namespace.
     Divert,
     /// The SYN is dropped. If the application still waits, its kernel sends another SYN a second later.
     Drop,
@@ -79,7 +80,7 @@ pub struct HeldSyn {
     pub uid: Option<u32>,
     /// Index of the interface through which the SYN was leaving, or 0 if unknown.
     pub out_interface: u32,
-    /// The advertised window in bytes, without the later scaling.
+    /// The advertised window, in bytes. A SYN's window is never scaled.
     pub window: u16,
     /// Value of the maximum segment size option, in bytes.
     pub mss: Option<u16>,
@@ -90,12 +91,14 @@ pub struct SynQueue {
     netlink: Netlink,
     number: u16,
     marks: Marks,
-    /// Marks of SYNs that were handed out and have no verdict yet, by packet number. The kernel's queue length limits them.
+    /// Marks of SYNs that were handed out and have no verdict yet, by packet number. The kernel's limit on the queue's length
+    /// also limits the number of entries.
     held: BTreeMap<u32, u32>,
 }
 
 impl SynQueue {
-    /// Binds queue `number` of the calling thread's network namespace. Fails with EPERM if another program has it.
+    /// Binds queue `number` of the calling thread's network namespace. Fails with EPERM if another program is bound to this
+    /// queue.
     pub(crate) fn bind(number: u16, length: u32, marks: Marks) -> io::Result<SynQueue> {
         let mut netlink = Netlink::open(NETLINK_NETFILTER)?;
         netlink.enlarge_receive_buffer(SOCKET_BUFFER)?;
@@ -122,7 +125,7 @@ impl SynQueue {
         // The loop terminates: the kernel's queue has a limited length, and each iteration takes one packet out.
         loop {
             let Some(datagram) = self.netlink.receive()? else { return Ok(None) };
-            // An error message answers a verdict on a packet that is gone. It has no consequence.
+            // The kernel sends an error message if a verdict concerns a packet that is gone. Such a message needs no action.
             let packet = Messages::new(datagram).find(|message| message.kind == SUBSYSTEM << 8 | PACKET);
             let Some(packet) = packet.and_then(|message| Packet::parse(message.body)) else { continue };
             match packet.syn {
@@ -177,7 +180,8 @@ impl SynQueue {
 
 impl Drop for SynQueue {
     fn drop(&mut self) {
-        // If this fails, the kernel drops the held SYNs when the socket closes. The worst case is a delay of 1 s.
+        // If the release fails, the kernel drops the held SYNs when the socket closes. The retransmissions then delay the
+        // connections by 1 s.
         let _ = self.release_all();
     }
 }
@@ -216,7 +220,7 @@ fn configure(netlink: &mut Netlink, number: u16, fill: impl FnOnce(&mut Message)
     netlink.request(message)
 }
 
-/// Contents of a packet message: the packet's number, and the SYN if the packet is one.
+/// Contents of a packet message: the packet's number, and the SYN if the packet is a SYN.
 struct Packet {
     id: u32,
     syn: Option<HeldSyn>,

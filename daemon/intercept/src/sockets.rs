@@ -1,7 +1,7 @@
 //! Local TCP sockets: transparent listeners, and connections from a client's address.
 //!
-//! Every socket is armed from its creation: if it is closed without an orderly shutdown, it sends RST. A crash is thus an error
-//! at the application, and never the end of a stream. [`disarm_linger`] precedes the orderly close.
+//! Every socket is armed from its creation: if it is closed without an orderly shutdown, it sends RST. After a crash of the
+//! daemon, the application thus sees an error, and never the end of a stream. [`disarm_linger`] precedes the orderly close.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -17,9 +17,9 @@ use crate::flow::FourTuple;
 
 /// Limit on the connections that wait to be accepted.
 const BACKLOG: i32 = 4096;
-/// TCP's maximum segment size towards local programs, in bytes. The kernel sizes a program's send buffer by segments. It begins
-/// with 20 segments, each rounded up to a power of two. With the maximum of the private links, the buffer would have megabytes.
-/// Segments of up to this size take 4 KiB each, as on Ethernet.
+/// TCP's maximum segment size towards local programs, in bytes. The kernel's initial send buffer for a program has room for 20
+/// segments, and the kernel rounds the size of each segment up to a power of two. The veth's MTU (64 KiB) would give a buffer of
+/// megabytes. With this constant, each segment takes 4 KiB, as on Ethernet.
 const MSS: u32 = 3 * 1024;
 
 /// Disarms the socket: when it is closed, it sends its remaining data and a FIN. Call this before an orderly close only.
@@ -32,7 +32,7 @@ pub fn disarm_linger(stream: &impl AsFd) -> io::Result<()> {
 pub struct Arrival {
     /// Non-blocking, armed socket without Nagle delay, with urgent data inline.
     pub stream: TcpStream,
-    /// The connection as the application sees it. It equals the flow of the diverted SYN.
+    /// The connection as the application sees it. The value equals the flow of the diverted SYN.
     pub flow: FourTuple,
 }
 
@@ -103,8 +103,8 @@ impl Source for Listener {
 /// A connection to a local program, from a client's address.
 #[derive(Debug)]
 pub struct SpoofedConnection {
-    /// Non-blocking, armed socket without Nagle delay, with urgent data inline. It is still connecting. It becomes writable when
-    /// the connection is established or has failed. `take_error` then reports the outcome.
+    /// Non-blocking, armed socket without Nagle delay, with urgent data inline. The socket is still connecting. When the
+    /// connection is established or has failed, the socket becomes writable, and `take_error` reports the outcome.
     pub stream: TcpStream,
     /// The peer's address as the program sees it. The port differs from the requested one if another connection to the same
     /// program uses that port.

@@ -1,8 +1,8 @@
 //! Sockets of the private namespace, created in advance.
 //!
-//! Each socket needs a request to the namespace's thread, and its answer. This takes most of the set-up time of a connection to a
-//! local program, so a few sockets are kept ready. No socket is created before the first one is needed. A caller that finds the
-//! stock empty creates a socket directly, and gets the error if that fails.
+//! Only the namespace's thread can create a socket of this namespace. A request to this thread takes most of the set-up time of a
+//! connection to a local program, so the stock keeps a few sockets ready. The first call of `take` fills the stock. If the stock
+//! is empty, `take` requests one socket, and fails if the thread cannot create the socket.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -15,7 +15,8 @@ use crate::sockets::spoofing_socket;
 
 /// Limit on the sockets of one family that are ready or requested.
 const FULL: usize = 16;
-/// Number of sockets at or below which more are created. The thread thus wakes once for many connections.
+/// If this many sockets or fewer are ready or requested, the thread creates more, up to [`FULL`]. The thread thus wakes once for
+/// at least 12 sockets.
 const LOW: usize = 4;
 
 /// Sockets for [spoofed connections](crate::SpoofedConnection) to servers of either address family.
@@ -64,14 +65,14 @@ impl Shelf {
         Shelf { family: SocketAddr::new(family, 0), delivery, supplier, expected: 0 }
     }
 
-    /// Returns a ready socket, if any. Also returns None if the creation of the delivered socket failed.
+    /// Returns a ready socket, if any. Also returns None if the thread could not create the next socket.
     fn pick(&mut self) -> Option<Socket> {
         let delivered = self.delivery.try_recv().ok()?;
         self.expected -= 1;
         delivered
     }
 
-    /// Makes the thread refill the shelf if it is low.
+    /// If at most [`LOW`] sockets are ready or requested, makes the thread refill the shelf.
     fn order(&mut self, jobs: &Jobs) -> io::Result<()> {
         if self.expected > LOW {
             return Ok(());

@@ -15,7 +15,8 @@ pub(crate) struct Syn {
     pub(crate) mss: Option<u16>,
 }
 
-/// Parses a SYN that begins with the IP header. The end of its payload may be missing. Returns None for any other packet.
+/// Parses a SYN that begins with the IP header. The copy in `packet` may lack the end of the SYN's payload. Returns None for a
+/// packet that is no SYN.
 pub(crate) fn parse(packet: &[u8]) -> Option<Syn> {
     let packet = LaxSlicedPacket::from_ip(packet).ok()?;
     let (source, destination) = match packet.net? {

@@ -1,6 +1,6 @@
 //! Sets and restores sysctls of the network namespace.
 //!
-//! The files stay open, so a process that may no longer open files can still restore the values.
+//! The files in /proc/sys stay open, so a process that has lost the right to open them can still restore the values.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -11,9 +11,9 @@ use std::sync::Arc;
 
 const ROOT: &str = "/proc/sys/net";
 
-/// Sysctls that interception needs, except for its own interfaces. With `fwmark_reflect`, the RST of a closed port
-/// goes back to the private namespace, not to the real client. With `tcp_fwmark_accept`, an accepted connection keeps its mark,
-/// so replies find the way back.
+/// Sysctls that interception needs, without the sysctls of its own interfaces. With `fwmark_reflect`, the RST of a closed port
+/// goes back to the private namespace, not to the real client. With `tcp_fwmark_accept`, an accepted connection keeps the mark of
+/// its SYN, so replies go back to the private namespace.
 const NEEDED: [&str; 3] = ["ipv4/tcp_fwmark_accept", "ipv4/fwmark_reflect", "ipv6/fwmark_reflect"];
 
 /// The original values of the sysctls that an interceptor changes.
@@ -52,7 +52,8 @@ impl SavedSysctls {
         self.values.iter().try_for_each(|saved| saved.set("1"))
     }
 
-    /// Restores the sysctls that are still on. If another program has changed one since, that change stays.
+    /// Restores the sysctls that this interceptor turned on. If another program has changed a sysctl since then, that change
+    /// stays.
     pub(crate) fn restore(&self) -> io::Result<()> {
         for saved in &self.values {
             if saved.value != "1" && saved.now()?.trim() == "1" {
@@ -82,7 +83,8 @@ impl Saved {
     }
 }
 
-/// Opens the file for reading and writing, or only for reading if writing is not allowed. A later change then fails.
+/// Opens the file for reading and writing, or only for reading if writing is not allowed. In the second case, a later change of
+/// the sysctl fails.
 fn open(path: &Path) -> io::Result<File> {
     File::options().read(true).write(true).open(path).or_else(|_| File::open(path))
 }

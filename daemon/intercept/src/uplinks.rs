@@ -1,15 +1,15 @@
-//! Makes connections to local programs arrive on the interfaces on which their clients' packets arrived.
+//! Makes a connection to a local program arrive on the interface on which the client's packets arrived.
 //!
-//! Packets of such a connection leave the private namespace over the veth. At the host's end of the veth, a traffic control
-//! filter redirects them to the connection's interface (its *uplink*) before any other processing. Netfilter, reverse-path
-//! filters, connection tracking and routing thus see packets that arrived on that interface, from the client, to the address that
-//! the client used.
+//! The connection's packets leave the private namespace over the veth. At the host's end of the veth, a traffic control filter
+//! redirects these packets to the client's interface (the connection's *uplink*) before any other processing. Netfilter,
+//! reverse-path filters, connection tracking and routing thus see packets that arrived on that interface, from the client, to the
+//! address that the client used.
 //!
 //! - In the private namespace, the mark of the connection's socket is the uplink's index. A program at the veth's egress writes
 //!   the index into the source address of the frame ([`bpf::stamp`]).
-//! - In the host, at the veth's ingress, the first filter gives such frames the mark "served" ([`bpf::mark`]), which the nftables
-//!   table recognises. One filter for each uplink follows (`u32` with `mirred`). The last filter drops the remaining stamped
-//!   frames.
+//! - In the host, at the veth's ingress, the first filter gives frames with this source address the mark "served"
+//!   ([`bpf::mark`]), which the nftables table recognises. One filter for each uplink follows (`u32` with `mirred`). The last
+//!   filter drops the remaining stamped frames.
 //!
 //! Invariant: a stamped packet arrives on its uplink or is dropped. A packet without a stamp arrives on the veth. All filters
 //! disappear with the veth pair.
@@ -23,13 +23,13 @@ use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST};
 use crate::bpf::{self, TAG};
 use crate::netlink::{Message, Netlink};
 
-/// Limit on the uplinks with a filter.
+/// Limit on the uplinks that have a filter at the same time.
 const UPLINKS_MAX: u16 = 256;
 
 const NEW_QDISC: u16 = 36;
 const NEW_FILTER: u16 = 44;
 const DELETE_FILTER: u16 = 45;
-/// `TC_H_CLSACT`, the handle of this qdisc, and the parents of filters for ingress and egress.
+/// `TC_H_CLSACT` (the parent of the qdisc `clsact`), the handle of this qdisc, and the parents of filters for ingress and egress.
 const CLSACT: u32 = 0xffff_fff1;
 const CLSACT_HANDLE: u32 = 0xffff_0000;
 const INGRESS: u32 = 0xffff_fff2;
@@ -72,7 +72,7 @@ impl Uplinks {
         add_program(host, index, INGRESS, LAST, &drop)?;
         add_program(host, index, INGRESS, FIRST, &mark)?;
         let mut uplinks = Uplinks { index, filters: BTreeMap::new() };
-        // A trial filter shows whether the kernel supports such filters, before the first client needs one.
+        // A trial filter shows whether the kernel supports `u32` with `mirred`, before the first client needs this support.
         uplinks
             .lead(host, index)
             .map_err(lacking("u32 filters and mirred (CONFIG_NET_CLS_U32, CONFIG_NET_ACT_MIRRED)"))?;
@@ -80,7 +80,7 @@ impl Uplinks {
         Ok(uplinks)
     }
 
-    /// Creates a filter for the interface if it has none. Fails with ENODEV if the interface does not exist, and with
+    /// If the interface `uplink` has no filter, creates one. Fails with ENODEV if the interface does not exist, and with
     /// `StorageFull` if [`UPLINKS_MAX`] interfaces have a filter.
     pub(crate) fn lead(&mut self, host: &mut Netlink, uplink: u32) -> io::Result<()> {
         if self.filters.contains_key(&uplink) {
@@ -201,8 +201,8 @@ fn lead_options(options: &mut Message, uplink: u32) {
     });
 }
 
-/// Returns a `struct tc_u32_sel` with two keys. They match the source address of the frame, which begins eight octets before the
-/// IP header.
+/// Returns a `struct tc_u32_sel` with two keys. The keys match the frame's source address. This address begins eight octets
+/// before the IP header.
 fn selector(uplink: u32) -> Vec<u8> {
     const TERMINAL: u8 = 1;
     const KEYS: u8 = 2;

@@ -1,4 +1,5 @@
-//! Measures the throughput of the carriers through a veth pair between two network namespaces that it creates.
+//! Measures the throughput of the carriers through a veth pair between two network namespaces. The program creates both
+//! namespaces.
 //!
 //! Run as root: `cargo run --release -p sctp-engine-netio --example netio_bench [SECONDS]`. Prints the goodput at the receiver,
 //! and each thread's CPU time per packet. The CPU time includes kernel work that is charged to the thread.

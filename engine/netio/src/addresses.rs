@@ -1,9 +1,10 @@
 //! Lists the addresses at which peers can reach this host, and watches their changes.
 //!
-//! This module changes nothing. It always omits:
+//! This module only reads the kernel's state. It always omits:
 //! - loopback and link-local addresses
-//! - addresses that are not valid yet (tentative), that failed duplicate detection, or that are about to be removed (deprecated)
-//! - interfaces that the caller names
+//! - addresses that are not valid yet (tentative, unless optimistic), that failed duplicate detection, or that new connections
+//!   should not use (deprecated)
+//! - interfaces whose names begin with a prefix that the caller gives
 //!
 //! Begin with [`addresses`] for a list, or with [`Monitor`] for changes.
 
@@ -18,7 +19,7 @@ use netlink_packet_route::link::{InfoKind, LinkAttribute, LinkFlags, LinkInfo, L
 
 use crate::netlink::{Dump, Netlink};
 
-/// Arbitrary port for the connection of a socket. No packet is sent to it.
+/// Arbitrary port to which a UDP socket is connected. The socket sends no packet.
 const DISCARD: u16 = 9;
 /// Limit on the receive calls of one [`Monitor::poll`].
 const CALLS_PER_POLL: usize = 64;
@@ -47,9 +48,10 @@ pub struct LocalAddress {
 /// The kind of an interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LinkKind {
-    /// A bridge. Its ports may be physical links, or only links to containers and virtual machines.
+    /// A bridge. The bridge's ports may include physical links, or be only links to containers and virtual machines.
     Bridge,
-    /// A VPN, tunnel, TUN or TAP interface. Its packets are encapsulated, and leave through another interface.
+    /// A VPN, tunnel, TUN or TAP interface. The interface encapsulates its packets, and they leave the host through another
+    /// interface.
     Tunnel,
     /// Any other kind: network cards, bonds, VLANs, ends of veth pairs.
     Other,
@@ -123,7 +125,7 @@ pub fn source_address(remote: IpAddr) -> Option<IpAddr> {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     };
-    // The kernel chooses the source when a UDP socket is connected. No packet leaves.
+    // connect(2) on a UDP socket makes the kernel choose the source address, and sends no packet.
     let socket = UdpSocket::bind((any, 0)).ok()?;
     socket.connect((remote, DISCARD)).ok()?;
     Some(socket.local_addr().ok()?.ip())
@@ -141,7 +143,7 @@ pub enum AddressEvent {
         /// Index of the address's interface.
         ifindex: u32,
     },
-    /// An interface came up: it is set up and has a carrier.
+    /// An interface came up: it is administratively up and has a carrier.
     LinkUp {
         /// The interface's index.
         ifindex: u32,
@@ -155,7 +157,7 @@ pub enum AddressEvent {
         /// The interface's name.
         ifname: String,
     },
-    /// Changes came faster than they were read, and some were lost. List the addresses again.
+    /// Changes came faster than the caller read them, so the monitor lost some changes. The caller must list the addresses again.
     Lost,
 }
 
@@ -217,7 +219,8 @@ impl Monitor {
                 Err(e) => return Err(e),
             }
         }
-        // Too many changes remain to report each. An edge-triggered poll would not report the rest, so the rest is discarded.
+        // More changes may wait. An edge-triggered poll would not report them again, so the monitor discards them and reports
+        // `Lost`.
         self.discard_rest();
         f(AddressEvent::Lost);
         Ok(())

@@ -1,12 +1,13 @@
-//! Remembers the interface on which each peer's packets to each local address arrive. Answers thus avoid an interface that does
-//! not lead to the peer.
+//! Remembers the interface on which each peer's packets to each local address arrive. Packets to the peer thus avoid an interface
+//! that does not lead to the peer.
 //!
-//! A train names the interface that owns its source address ([`Train::source_ifindex`]). The peer's packets to that address may
-//! arrive on another interface, for two reasons. Either the peer's own path over the first interface is dead, or no link has the
-//! address. The kernel's routes then choose the interface, as for any answer of TCP. Begin at [`Arrivals::towards`].
+//! A train names the interface that owns its source address ([`Train::source_ifindex`]). The peer's packets to this address may
+//! arrive on another interface. One reason is that the peer's path to the owning interface is dead. The other reason is that no
+//! link to peers has the address. In both cases, the kernel's routes choose the interface of the train, as they do for TCP. Begin
+//! at [`Arrivals::towards`].
 //!
-//! A caller that passes the data of packets to a program asks [`Arrivals::came_by`]. The data can then reach the program on the
-//! same interface.
+//! A caller that delivers data to a local program asks [`Arrivals::came_by`]. The caller's connection to the program can then
+//! arrive on the same interface as the peer's packets.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -15,7 +16,8 @@ use base::Route;
 
 use crate::train::Train;
 
-/// Limit on the remembered pairs of addresses. Beyond it, all pairs are forgotten, and learned again from their next packets.
+/// Limit on the remembered pairs of addresses. If a new pair would exceed the limit, all pairs are forgotten. Each pair is
+/// learned again from its next packet.
 const PAIRS_MAX: usize = 4096;
 
 type Pair = (IpAddr, IpAddr);
@@ -24,7 +26,8 @@ type Pair = (IpAddr, IpAddr);
 #[derive(Default)]
 pub(crate) struct Arrivals {
     interfaces: BTreeMap<Pair, u32>,
-    /// Pair and interface of the last packet. Most consecutive packets have the same.
+    /// Pair and interface of the last packet. Most consecutive packets have the same pair and interface, so `note` can return
+    /// early.
     last: Option<(Pair, u32)>,
 }
 
@@ -47,8 +50,8 @@ impl Arrivals {
         self.interfaces.get(&(route.local, route.remote)).copied()
     }
 
-    /// Returns the train. If the peer's packets arrive on another interface, the train leaves the choice of the interface to the
-    /// kernel.
+    /// Returns the train. If the peer's last packet arrived on another interface than `source_ifindex`, the returned train has no
+    /// `source_ifindex`, so the kernel chooses the interface.
     pub(crate) fn towards<'a>(&self, train: &Train<'a>) -> Train<'a> {
         let came_by = self.came_by(&train.route);
         let source_ifindex = train.source_ifindex.filter(|own| came_by.is_none_or(|it| it == *own));

@@ -16,7 +16,7 @@ use crate::sys::Patience;
 use crate::train::Train;
 use crate::udp::UdpCarrier;
 
-/// Places of the sockets of SCTP in UDP: IPv4, then IPv6.
+/// Places (offsets of poll tokens) of the sockets of SCTP in UDP: IPv4, then IPv6.
 const UDP_PLACES: Range<usize> = 0..2;
 /// Places of the sockets of SCTP over IP: IPv4, then IPv6.
 const RAW_PLACES: Range<usize> = 2..4;
@@ -27,9 +27,9 @@ const RAW_PLACES: Range<usize> = 2..4;
 ///
 /// - Call [`register`](Carriers::register) once.
 /// - At each event of its tokens, call [`recv_at`](Carriers::recv_at) until `more` is false.
-/// - If `errors_waiting` is set, then call [`take_errors`](Carriers::take_errors).
-/// - After a send that failed with [`Full`](crate::SendErrorKind::Full), wait for an event of any of these tokens. It may mean
-///   that the send buffer has room again.
+/// - If `errors_waiting` of the result is true, call [`take_errors`](Carriers::take_errors).
+/// - After a send that failed with [`Full`](crate::SendErrorKind::Full), wait for an event of any of these tokens. This event may
+///   mean that the send buffer has room again.
 #[derive(Default)]
 pub struct Carriers {
     udp: Option<UdpCarrier>,
@@ -49,12 +49,13 @@ impl Carriers {
     /// Number of poll tokens that [`register`](Carriers::register) uses: one for each carrier and family.
     pub const TOKENS: usize = 4;
 
-    /// Joins the carriers. Either may be absent.
+    /// Joins the carriers. Each carrier may be absent.
     pub fn new(udp: Option<UdpCarrier>, raw: Option<RawCarrier>) -> Carriers {
         Carriers { udp, raw }
     }
 
-    /// Reports whether packets can be sent over the route: its carrier and address family are open.
+    /// Reports whether packets can be sent over the route. The route's carrier must have an open socket of the route's address
+    /// family.
     pub fn has(&self, route: &Route) -> bool {
         let pair = match route.carrier {
             Carrier::Udp { .. } => self.udp.as_ref().map(|udp| &udp.pair),
@@ -122,10 +123,10 @@ impl Carriers {
         }
     }
 
-    /// Returns the bytes that wait in this host before the packets of this train would leave, mostly in queues of interfaces.
-    /// These are all bytes sent from the same socket, as the kernel counts them, including its own overhead. Over IPv6, each
-    /// interface has its own socket. Over IPv4, all interfaces share one socket. Returns None if the number is not known. Costs
-    /// one system call, or two over IP.
+    /// Returns the bytes that would leave this host before the packets of this train. Most of these bytes wait in queues of
+    /// interfaces. The number covers all unsent bytes of the socket that would send the train. It includes the kernel's overhead
+    /// per packet. Over IPv6, each interface has its own socket. Over IPv4, all interfaces share one socket. Returns None if the
+    /// number is not known. Makes one system call, or two if SCTP over IP uses shortcuts.
     pub fn waiting(&self, train: &Train<'_>) -> Option<usize> {
         match train.route.carrier {
             Carrier::Udp { .. } => self.udp.as_ref()?.pair.waiting(train),
@@ -134,8 +135,8 @@ impl Carriers {
     }
 
     /// Returns the index of the interface on which the last packet on this route arrived, regardless of its port. Returns None if
-    /// no packet has arrived, or if the entry was forgotten after packets on many other routes. The interface may be a tunnel,
-    /// bridge or bond, but not an interface below it.
+    /// no packet has arrived, or if the entry was forgotten after packets on many other routes. If packets arrive through a
+    /// tunnel, bridge or bond, the result is the tunnel, bridge or bond, not an interface below it.
     pub fn came_by(&self, route: &Route) -> Option<u32> {
         match route.carrier {
             Carrier::Udp { .. } => self.udp.as_ref()?.pair.came_by(route),
@@ -174,7 +175,8 @@ impl Carriers {
         })
     }
 
-    /// Closes the sockets of an address family whose argument is false. The last family of a carrier stays open.
+    /// Closes each carrier's socket of the family whose argument is false, if the other argument is true and the carrier has a
+    /// socket of that family.
     pub fn keep_families(&mut self, v4: bool, v6: bool) {
         for pair in self.pairs() {
             match (&pair.v4, &pair.v6) {
@@ -191,11 +193,11 @@ impl Carriers {
     }
 
     /// If only one socket is open, waits until it has packets, and calls `f` with them as [`recv`](Self::recv) does. The limit of
-    /// the wait is [`PATIENCE`](crate::PATIENCE). If several sockets are open, nothing is received, because a poll must wait for
-    /// them.
+    /// the wait is [`PATIENCE`](crate::PATIENCE). If several sockets are open, receives nothing, because only a poll can wait for
+    /// several sockets.
     ///
-    /// This takes one system call, and a poll takes two. During the wait, the caller does not notice wakers or room in a send
-    /// buffer.
+    /// This method needs one system call. A poll and a receive call need two. During the wait, the caller does not notice wakers
+    /// or room in a send buffer.
     ///
     /// # Errors
     /// The errors of recvmmsg(2). A socket that stays empty is no error.
@@ -217,8 +219,9 @@ impl Carriers {
         self.pairs().fold(false, |more, pair| pair.take_errors(&mut f) | more)
     }
 
-    /// Closes the sockets of interfaces that no longer exist (see [`SENDERS_MAX`](crate::SENDERS_MAX)). Call it when a
-    /// [`Monitor`](crate::Monitor) reports changes. Costs one or two system calls for each interface with a socket.
+    /// Closes the sockets of interfaces that no longer exist (see [`SENDERS_MAX`](crate::SENDERS_MAX)). The caller should call
+    /// this method when a [`Monitor`](crate::Monitor) reports changes. Costs one or two system calls for each interface with a
+    /// socket.
     pub fn close_gone_interfaces(&mut self) {
         self.pairs().flat_map(Pair::sockets).for_each(Socket::close_gone);
     }
@@ -236,8 +239,8 @@ impl Carriers {
         udp.chain(self.raw.iter_mut().map(|raw| &mut raw.pair))
     }
 
-    /// Returns the carrier at a place, and whether its IPv4 socket is meant. Places: UDP over IPv4, UDP over IPv6, raw IPv4, raw
-    /// IPv6.
+    /// Returns the carrier at a place, and true if the place belongs to the carrier's IPv4 socket. Places: UDP over IPv4, UDP
+    /// over IPv6, raw IPv4, raw IPv6.
     fn at(&mut self, place: usize) -> (Option<&mut Pair>, bool) {
         let pair = match place {
             place if UDP_PLACES.contains(&place) => self.udp.as_mut().map(|udp| &mut udp.pair),

@@ -9,7 +9,8 @@ use libc::c_int;
 
 use crate::sys::Aligned;
 
-/// Length of `struct cmsghdr`. It holds the message's length in one word, and the level and type in the last eight bytes.
+/// Length of `struct cmsghdr`. The header holds the message's length in its first word, and the level and type in its last eight
+/// bytes.
 const HEADER: usize = size_of::<libc::cmsghdr>();
 const WORD: usize = size_of::<usize>();
 /// Bytes for packet info (40), traffic class and segment size (24 each), and 8 to spare.
@@ -31,7 +32,7 @@ impl Control {
         &self.bytes.0[..self.len]
     }
 
-    /// Appends a message. [`CAPACITY`] is enough for one of each kind below.
+    /// Appends a message. [`CAPACITY`] is enough for one message from each of the `push_…` methods.
     fn push(&mut self, level: c_int, kind: c_int, data: &[u8]) {
         let out = &mut self.bytes.0[self.len..];
         out[..WORD].copy_from_slice(&(HEADER + data.len()).to_ne_bytes());
@@ -84,7 +85,8 @@ pub(crate) struct Meta {
     pub(crate) local: Option<IpAddr>,
     /// Index of the receiving interface, or None if unknown.
     pub(crate) ifindex: Option<u32>,
-    /// IPv4 only: the local address to answer from (`ipi_spec_dst`). Differs from `local` for broadcast and multicast.
+    /// IPv4 only: the local address to answer from (`ipi_spec_dst`). This address differs from `local` if the packet is broadcast
+    /// or multicast.
     pub(crate) answer_from: Option<Ipv4Addr>,
     /// The ECN bits of the IP header.
     pub(crate) ecn: Ecn,

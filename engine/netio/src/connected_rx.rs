@@ -1,19 +1,21 @@
 //! Separate receive sockets for peers that send much. The main socket receives from all other peers.
 //!
-//! For an unconnected socket, the kernel looks up the route of each packet. If the host has routing rules, it also looks up the
-//! route of the packet's source. Every host with this daemon has such rules. For a connected socket, the kernel remembers both
-//! routes, as it does for TCP. Over a link without GRO, the lookups are a tenth of the work of both daemons and the kernel for a
-//! packet. The peer that sent most of the last datagrams therefore gets a *connected socket*. This socket is bound to the local
-//! address and port, and connected to the peer's address and port. Nothing is sent from it.
+//! For each packet to an unconnected socket, the kernel looks up the route to the packet's destination. If the host has routing
+//! policy rules, the kernel also looks up the route to the packet's source. Every host with this daemon has such rules. For a
+//! connected socket, the kernel remembers both routes, as it does for TCP. Over a link without GRO, the lookups take a tenth of
+//! the CPU time that both daemons and the kernel need for a packet. A peer that sent most of the recent datagrams therefore gets
+//! a *connected socket*. This socket is bound to the local address and port, and connected to the peer's address and port.
+//! Nothing is sent from it.
 //!
-//! Only SO_REUSEPORT shares the port. For this option, the kernel compares the users that created the sockets. SO_REUSEADDR would
-//! also give the port to any program that sets it. The kernel never chooses a connected socket for a datagram from another peer.
-//! The reason is that connected sockets and the main socket belong to different groups, and that the kernel skips connected
-//! sockets within a group. Between bind(2) and connect(2), a connected socket receives datagrams to its address from any sender.
-//! These datagrams stay in its queue with their source addresses, and are delivered like datagrams of the main socket.
+//! The main socket and the connected sockets share the port through SO_REUSEPORT only. For this option, the kernel requires that
+//! the same user created all sockets. SO_REUSEADDR would also give the port to any program that sets this option. The kernel
+//! never chooses a connected socket for a datagram from another peer. The reason is that connected sockets and the main socket
+//! belong to different reuseport groups. Within a group, the kernel distributes no datagrams to connected sockets. Between
+//! bind(2) and connect(2), a connected socket receives datagrams to its address from any sender. These datagrams stay in its
+//! queue with their source addresses, and are delivered like datagrams of the main socket.
 //!
 //! Invariants:
-//! - Up to [`CONNECTED_RX_MAX`] connected sockets receive, each from a peer with an association.
+//! - Up to [`CONNECTED_RX_MAX`] connected sockets receive, each from one peer that has an association.
 //! - Datagrams that the main socket held when a connected socket was opened are delivered first, unless other peers keep the main
 //!   socket full.
 //! - A retired connected socket is closed when it is empty.
@@ -34,13 +36,14 @@ use crate::socket::Kind;
 use crate::sys;
 use crate::tx_sockets::new_socket;
 
-/// Limit on the connected sockets of a carrier's socket. One more closes the oldest.
+/// Limit on the connected sockets next to a carrier's main socket. If another socket would exceed the limit, the oldest connected
+/// socket is retired.
 pub const CONNECTED_RX_MAX: usize = 4;
-/// Number of datagrams by which a peer must lead all others together to get a connected socket.
+/// Lead in the majority vote, in datagrams, at which a peer gets a connected socket.
 const LEAD: u32 = 2048;
-/// Limit on the calls in which a new connected socket waits for the main socket to be empty.
+/// Limit on the receive calls during which a new connected socket waits until the main socket is empty.
 const CALLS_BEHIND_MAX: u8 = 16;
-/// The discard port, from which this host sends nothing. A socket that is connected to it receives nothing more.
+/// The discard port, from which this host sends nothing. A socket that is connected to this port receives nothing more.
 const SILENT_PORT: u16 = 9;
 
 /// The owner of a received packet, as known to the receiver. Only packets of an association make their sender a busy peer
@@ -76,9 +79,9 @@ pub(crate) struct ConnectedRx {
 
 struct Receiver {
     socket: Socket,
-    /// The route whose packets the socket receives. None if the socket is retired and only has to be emptied.
+    /// The route whose packets the socket receives. None if the socket is retired, so only its queue must still be read.
     route: Option<Route>,
-    /// Limit on the calls in which the socket still waits for the main socket.
+    /// Number of receive calls during which the socket still waits for the main socket.
     calls_behind: u8,
 }
 
@@ -101,7 +104,8 @@ impl ConnectedRx {
         };
     }
 
-    /// Reports whether this call must read socket `n`. `main_is_empty` is true if the call has left the main socket empty.
+    /// Reports whether the current receive call must read socket `n`. `main_is_empty` is true if this receive call has left the
+    /// main socket empty.
     pub(crate) fn is_next(&mut self, n: usize, main_is_empty: bool) -> bool {
         let Some(receiver) = self.open.get_mut(n) else { return false };
         receiver.calls_behind = if main_is_empty { 0 } else { receiver.calls_behind.saturating_sub(1) };
@@ -121,7 +125,8 @@ impl ConnectedRx {
         if self.open.iter().any(|receiver| receiver.route == Some(route)) {
             return false;
         }
-        // If this fails, the main socket still receives the peer's datagrams. The next try follows when the peer leads again.
+        // If `bind` fails, the main socket still receives the peer's datagrams. The next attempt follows when the peer has the
+        // lead again.
         let Ok(socket) = bind(port, &route, poll) else { return false };
         let is_connected = connect(&socket, &route).is_ok();
         self.open.push(Receiver { socket, route: Some(route), calls_behind: CALLS_BEHIND_MAX });
@@ -135,8 +140,8 @@ impl ConnectedRx {
         is_connected
     }
 
-    /// Retires socket `n`: it receives nothing more, and closes when it is empty. It stays bound, so it must stay connected. An
-    /// unconnected socket would receive datagrams from any sender.
+    /// Retires socket `n`: the socket receives nothing more, and is closed when it is empty. A bound socket without a peer would
+    /// receive datagrams from any sender, so the socket is connected to [`SILENT_PORT`].
     fn retire(&mut self, n: usize) {
         let Some(receiver) = self.open.get_mut(n) else { return };
         let silent = receiver.route.take().map(|route| SocketAddr::new(route.local, SILENT_PORT));
@@ -154,11 +159,11 @@ impl ConnectedRx {
 }
 
 /// Returns a socket that is bound to the route's local address and the main socket's port, and is registered with `poll`. The
-/// caller must connect it next. Until then, it receives datagrams from any sender.
+/// caller must connect the socket next. Until then, the socket receives datagrams from any sender.
 fn bind(port: u16, route: &Route, poll: Option<&(Registry, Token)>) -> io::Result<Socket> {
     let has_port = matches!(route.carrier, Carrier::Udp { .. });
     if !has_port || matches!(route.remote, IpAddr::V6(ip) if ip.is_unicast_link_local()) {
-        // The socket of a link-local address would also need the interface.
+        // A socket for a link-local address would also need the interface's index, which a route lacks.
         return Err(io::ErrorKind::Unsupported.into());
     }
     let is_v4 = route.local.is_ipv4();

@@ -13,11 +13,11 @@ pub struct Counters {
     pub bytes_sent: u64,
     /// System calls made to send.
     pub send_calls: u64,
-    /// Packets that were handed directly to an interface (raw carrier with shortcuts).
+    /// Packets that a shortcut of the raw carrier handed directly to an interface.
     pub shortcut_packets: u64,
     /// Trains of more than one packet that were sent in one piece (UDP GSO).
     pub gso_batches: u64,
-    /// Trains that the kernel or the interface refused. Their packets were sent one by one.
+    /// Trains that the kernel or the interface refused. The packets of these trains were sent one by one.
     pub gso_refusals: u64,
     /// SCTP packets received.
     pub packets_received: u64,
@@ -42,8 +42,9 @@ pub struct Counters {
 pub struct SendErrors {
     /// The send buffer was full.
     pub full: u64,
-    /// The queue of the local interface was full and dropped the packet or train (ENOBUFS). The send call succeeds, and the
-    /// packets are lost. The kernel does not report this for IPv6 packets sent through a given interface.
+    /// The queue of the local interface was full and dropped the packet or train (ENOBUFS). The send call reports success,
+    /// although the packets are lost. For IPv6 packets that are sent through a given interface, the kernel does not report such
+    /// losses.
     pub dropped: u64,
     /// The packet was longer than the interface's MTU.
     pub too_large: u64,

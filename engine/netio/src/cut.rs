@@ -1,8 +1,8 @@
 //! Fragmentation of IPv6 packets in this process (RFC 8200 section 4.5).
 //!
 //! The kernel fragments packets that exceed the path MTU reported in ICMPv6. On a path with silent routers, the kernel knows no
-//! path MTU. No socket option then makes it fragment a packet that fits the interface. The fragments of this module fit every
-//! link. This module needs the right to open raw sockets. Begin at [`Cutter::send`].
+//! path MTU. In this case, no socket option makes the kernel fragment a packet that fits the interface's MTU. The fragments of
+//! this module fit every link. The process needs the right to open raw sockets (CAP_NET_RAW). Begin at [`Cutter::send`].
 
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -21,7 +21,7 @@ const MTU: usize = 1280;
 const IP_HEADER: usize = 40;
 const FRAGMENT_HEADER: usize = 8;
 const UDP_HEADER: usize = 8;
-/// Bytes of the packet in each fragment except the last: a multiple of eight.
+/// Bytes of the packet that each fragment except the last carries. The number is a multiple of eight.
 const PIECE: usize = (MTU - IP_HEADER - FRAGMENT_HEADER) / 8 * 8;
 /// Flag that means that more fragments follow.
 const MORE: u16 = 1;
@@ -34,7 +34,7 @@ pub(crate) struct Addresses<'a> {
     pub(crate) control: &'a Control,
 }
 
-/// Sender of fragmented packets. Its number is the identification of the last packet.
+/// Sender of fragmented packets. The number is the identification of the last packet that was sent.
 pub(crate) struct Cutter(u32);
 
 impl Default for Cutter {
@@ -51,7 +51,7 @@ impl Cutter {
         length + UDP_HEADER + IP_HEADER > MTU
     }
 
-    /// Sends an SCTP packet in fragments. If ports are given (the local port and the peer's), the packet is in UDP.
+    /// Sends an SCTP packet in fragments. If `ports` has the local port and the peer's port, the packet is sent in UDP.
     ///
     /// # Errors
     /// `PermissionDenied` without CAP_NET_RAW; otherwise the errors of socket(2) and sendmsg(2).
@@ -84,7 +84,8 @@ impl Cutter {
 fn fragments(next_header: u8, id: u32, packet: &[u8]) -> Vec<Vec<u8>> {
     let count = packet.len().div_ceil(PIECE);
     let fragment = |(n, piece): (usize, &[u8])| {
-        // The offset counts units of eight bytes. Its field lies above three other bits.
+        // The offset counts units of eight bytes, and its field lies above three other bits. So the offset in bytes has the right
+        // place without a shift.
         let place = (n * PIECE) as u16 | if n + 1 < count { MORE } else { 0 };
         let mut bytes = vec![next_header, 0];
         bytes.extend_from_slice(&place.to_be_bytes());

@@ -1,4 +1,4 @@
-//! Converts an engine's packets for the carriers, and the carriers' reports about paths for the engine.
+//! Converts an engine's packets into trains for the carriers, and converts the carriers' errors into reports for the engine.
 
 use base::Time;
 use sctp::{Endpoint, PathError, Transmit};

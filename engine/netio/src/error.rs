@@ -12,7 +12,7 @@ use crate::cmsg::ExtendedError;
 pub struct SendError {
     /// The route that the packet should take.
     pub route: Route,
-    /// Bytes that the kernel took before the error, in whole packets. `&bytes[sent..]` is the rest.
+    /// Bytes of whole packets that the kernel accepted before the error. `&bytes[sent..]` of the train is the rest.
     pub sent: usize,
     /// The recommended reaction.
     pub kind: SendErrorKind,
@@ -61,7 +61,7 @@ impl SendErrorKind {
                 | libc::ENODEV
                 | libc::ENXIO,
             ) => SendErrorKind::NoRoute,
-            // The source address is not, or no longer, an address of this host.
+            // The kernel reports EINVAL if the source address is not, or no longer, an address of this host.
             Some(libc::EINVAL) => SendErrorKind::NoRoute,
             _ => SendErrorKind::Other,
         }
@@ -84,7 +84,7 @@ pub struct PathError<'a> {
     pub route: Route,
     /// The reported error.
     pub kind: PathErrorKind,
-    /// The start of the sent SCTP packet, as quoted in the report. It may be empty.
+    /// The start of the sent SCTP packet, as quoted in the report. The slice may be empty.
     pub quoted: &'a [u8],
 }
 

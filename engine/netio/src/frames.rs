@@ -1,11 +1,12 @@
 //! Whole Ethernet frames to and from one interface over packet sockets (AF_PACKET), for a bridge or a link emulator.
 //!
-//! A received frame has the time at which the kernel saw it. The VLAN tag that the kernel removed is put back. The frame may also
-//! need more work ([`Offload`]). A host hands segments longer than the MTU and unfinished checksums to its interface, and a
-//! virtual interface passes them on. This module does none of that work.
+//! A received frame has the time at which the kernel saw the frame. This module puts back a VLAN tag that the kernel removed. A
+//! frame may also need segmentation or a checksum ([`Offload`]): a host leaves this work to its interface. Neither a virtual
+//! interface nor this module does this work.
 //!
-//! The only change to the interface is promiscuous mode, which lasts while the socket exists. The kernel ends it, however the
-//! process ends. Sockets belong to the network namespace of the thread that opened them. Begin with [`FrameSocket::open`].
+//! The only change to the interface is promiscuous mode, which lasts while the socket exists. The kernel ends the promiscuous
+//! mode when the process ends, even after a crash. Sockets belong to the network namespace of the thread that opened them. Begin
+//! with [`FrameSocket::open`].
 
 mod calls;
 
@@ -27,7 +28,7 @@ pub const FRAMES_PER_CALL: usize = 64;
 /// Bytes of a slot: the longest segment from the kernel (64 KiB), with its Ethernet and offload headers.
 const SLOT_BYTES: usize = (64 << 10) + 64;
 
-/// Wanted size of the kernel's receive buffer in bytes: 200 ms at 1 Gbit/s.
+/// Wanted size of the kernel's receive buffer in bytes. The buffer holds the frames of more than 200 ms at 1 Gbit/s.
 const RECEIVE_BUFFER: libc::c_int = 32 << 20;
 
 /// Bytes of `struct virtio_net_hdr`, which precedes each received frame.
@@ -66,8 +67,8 @@ pub struct Frame<'a> {
 pub struct Offload {
     /// Segmentation: the kind of segments that the frame must be cut into, and the payload bytes of each.
     pub segments: Option<(Segments, usize)>,
-    /// Checksum that must be computed from the first position to the end. The second number is the checksum's own offset from that
-    /// position.
+    /// Checksum that must be computed. The first number is the position at which the checksummed bytes begin. These bytes reach
+    /// to the end of the frame. The second number is the offset of the checksum's field from that position.
     pub checksum: Option<(usize, usize)>,
 }
 
@@ -85,9 +86,10 @@ pub enum Segments {
 /// Outcome of sending frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SentFrames {
-    /// Frames that the interface took.
+    /// Frames that the interface accepted.
     pub sent: usize,
-    /// Frames that the kernel refused one by one: invalid, longer than the interface's MTU, or the interface's queue was full.
+    /// Frames that the kernel refused, because the frame was invalid, exceeded the interface's MTU, or found the interface's
+    /// queue full.
     pub refused: usize,
 }
 
@@ -95,9 +97,11 @@ impl FrameSocket {
     /// Opens the sockets of the interface with this index in the calling thread's network namespace.
     ///
     /// # Errors
-    /// The errors of socket(2), setsockopt(2) and bind(2), if rights (CAP_NET_RAW) or the interface are missing.
+    /// The errors of socket(2), setsockopt(2) and bind(2). These calls fail without CAP_NET_RAW, and if the interface does not
+    /// exist.
     pub fn open(ifindex: u32) -> io::Result<FrameSocket> {
-        // A socket without a protocol receives nothing before it is bound. It thus holds no frames of other interfaces.
+        // A socket without a protocol receives nothing before it is bound. The receiving socket thus never queues frames of other
+        // interfaces.
         let receiving = Socket::new(Domain::PACKET, Type::RAW.nonblocking(), None)?;
         for option in [libc::PACKET_VNET_HDR, libc::PACKET_AUXDATA, libc::PACKET_IGNORE_OUTGOING] {
             sys::set_int(receiving.as_fd(), libc::SOL_PACKET, option, 1)?;
@@ -121,7 +125,7 @@ impl FrameSocket {
         sys::interface_mtu(self.sending.as_fd(), self.ifindex)
     }
 
-    /// Reports whether the interface is up. Frames pass only then.
+    /// Reports whether the interface is up. An interface that is down passes no frames.
     ///
     /// # Errors
     /// Fails if the interface is gone.
@@ -132,8 +136,8 @@ impl FrameSocket {
     /// Calls `take` with each received frame, up to [`FRAMES_PER_CALL`]. Returns the number of frames.
     ///
     /// # Errors
-    /// `ENETDOWN` once when the interface goes down. `EINVAL` for a frame whose remaining work the kernel cannot describe. The
-    /// next call continues behind that frame.
+    /// `ENETDOWN` once when the interface goes down. `EINVAL` if the kernel cannot describe the remaining offloads of a frame.
+    /// The next call continues behind that frame.
     pub fn receive(&mut self, mut take: impl FnMut(&Frame<'_>)) -> io::Result<usize> {
         let filled = match sys::recv_many(self.receiving.as_fd(), &mut self.slots, Patience::None) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(0),
@@ -180,7 +184,7 @@ impl FrameSocket {
         Ok(outcome)
     }
 
-    /// Returns the number of frames lost since the socket was opened, because they found the receive buffer full.
+    /// Returns the number of frames that were lost since the socket was opened, because the receive buffer was full.
     ///
     /// # Errors
     /// The errors of getsockopt(2).
@@ -255,7 +259,7 @@ fn put_tag(to: &mut Vec<u8>, frame: &[u8], tag: [u8; 4]) {
 fn parse_offload(header: &[u8; OFFLOAD_LEN]) -> Offload {
     /// Flag that means that the checksum must be computed.
     const NEEDS_CHECKSUM: u8 = 1;
-    /// Flag next to the kind of segments that means TCP with ECN.
+    /// Flag in `gso_type`, next to the kind of segments. The flag means TCP with ECN.
     const ECN: u8 = 0x80;
     let &[flags, kind, _, _, size_a, size_b, start_a, start_b, offset_a, offset_b] = header;
     let word = |a, b| usize::from(u16::from_ne_bytes([a, b]));

@@ -1,14 +1,15 @@
-//! Detects whether the kernel takes trains of packets in one piece.
+//! Remembers which interfaces refuse trains of packets in one piece (GSO).
 
 use std::collections::BTreeMap;
 
-/// Limit on the segments of one train. All kernels since 4.18 take 64 (UDP_MAX_SEGMENTS), and newer ones take 128.
+/// Limit on the segments of one train. All kernels since 4.18 accept 64 segments (UDP_MAX_SEGMENTS). Newer kernels accept 128.
 pub(crate) const SEGMENTS_MAX: usize = 64;
 /// Limit on the bytes of one train: the longest UDP payload over IPv4.
 pub(crate) const TRAIN_BYTES_MAX: usize = 65_507;
-/// Number of trains that are sent packet by packet over an interface that refused one. GSO is tried again after them.
+/// Number of trains that are sent packet by packet over an interface after the interface has refused a train. After these trains,
+/// GSO is tried again.
 const RETRY_AFTER_TRAINS: u32 = 4096;
-/// Limit on the remembered interfaces. Beyond it, all are forgotten.
+/// Limit on the remembered interfaces. If another interface would exceed the limit, all interfaces are forgotten.
 const INTERFACES_MAX: usize = 64;
 
 /// Interfaces that refused trains, and the number of trains until the next try. Invariant: no more than [`INTERFACES_MAX`]
@@ -17,7 +18,7 @@ const INTERFACES_MAX: usize = 64;
 pub(crate) struct Refusals(BTreeMap<u32, u32>);
 
 impl Refusals {
-    /// Reports whether to try GSO over the interface now. Interface 0 means the one that the kernel chooses.
+    /// Reports whether to try GSO over the interface now. Index 0 stands for the interface that the kernel chooses.
     pub(crate) fn allow(&mut self, ifindex: u32) -> bool {
         let Some(left) = self.0.get_mut(&ifindex) else { return true };
         *left -= 1;
@@ -27,7 +28,7 @@ impl Refusals {
         false
     }
 
-    /// Notes that the interface refused a train but takes its packets one by one.
+    /// Notes that the interface refused a train, but accepted the train's packets one by one.
     pub(crate) fn note(&mut self, ifindex: u32) {
         if self.0.len() >= INTERFACES_MAX {
             self.0.clear();

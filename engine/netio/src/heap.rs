@@ -2,8 +2,9 @@
 
 #![allow(unsafe_code, reason = "calls of the C library, each with its SAFETY line")]
 
-/// Gives free pages of the heap back to the kernel, including pages between pages in use. By itself, glibc gives back only free
-/// pages at the heap's end. The call takes longer the more memory is free. It does nothing with other C libraries.
+/// Gives free pages of the heap back to the kernel, including pages between pages in use. Without this call, glibc gives back
+/// only free pages at the heap's end. The duration of the call grows with the amount of free memory. With other C libraries, the
+/// function does nothing.
 pub fn give_back_free_memory() {
     // SAFETY: any thread may call malloc_trim(3) at any time; it moves no memory that is in use.
     #[cfg(target_env = "gnu")]

@@ -26,7 +26,7 @@ pub(crate) fn open_datagram(kind: Kind, is_v4: bool, slot: &Slot) -> Option<(Rou
     Some((Route { local, remote, carrier: carrier(kind, port) }, meta, data))
 }
 
-/// Converts an entry of the error queue. Returns `None` if it is not an ICMP report that concerns SCTP.
+/// Converts an entry of the error queue. Returns `None` if the entry is not an ICMP report about reachability or size.
 pub(crate) fn open_error(kind: Kind, slot: &Slot) -> Option<PathError<'_>> {
     let meta = Meta::parse(slot.control());
     let (remote, port) = slot.name.decode()?;
@@ -46,7 +46,7 @@ fn is_unicast(address: IpAddr) -> bool {
     !address.is_multicast() && !address.is_unspecified() && !is_broadcast
 }
 
-/// Returns the payload of an IPv4 packet. Raw sockets deliver such a packet with its header.
+/// Returns the payload of an IPv4 packet. IPv4 raw sockets deliver a packet together with its IP header.
 fn strip_ipv4_header(packet: &[u8]) -> Option<&[u8]> {
     let header_len = usize::from(packet.first()? & 0x0f) * 4;
     packet.get(header_len.max(20)..)

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 /// Signs of a kernel with SCTP. The first path exists while the protocol is registered in the thread's network namespace. The
-/// second exists while the module is loaded.
+/// second path exists while the module `sctp` is loaded.
 const SIGNS: [&str; 2] = ["/proc/thread-self/net/sctp", "/sys/module/sctp"];
 
 /// Report that the kernel's own SCTP is active and answers the packets of [`RawCarrier`](crate::RawCarrier)'s peers.
@@ -18,10 +18,10 @@ pub struct KernelSctp {
     pub sign: PathBuf,
 }
 
-/// Returns a report if the kernel's own SCTP is active. Its text tells the user the remedy.
+/// Returns a report if the kernel's own SCTP is active. The report's text names the remedy.
 ///
 /// Native SCTP (protocol 132) and the kernel's stack exclude each other on one host. SCTP in UDP is not affected, unless the
-/// sysctl `net.sctp.udp_port` is set to the same port.
+/// sysctl `net.sctp.udp_port` is set to the carrier's UDP port.
 pub fn kernel_sctp() -> Option<KernelSctp> {
     find(&SIGNS)
 }

@@ -1,12 +1,12 @@
 //! Sends and receives SCTP packets through the kernel, in UDP (with GSO and GRO) or directly over IP. Also lists addresses and
 //! routes.
 //!
-//! This crate sends and receives whole SCTP packets, and passes on the ICMP errors about them. It looks inside an SCTP packet
-//! only to choose among shards (`steering`). It makes no protocol decisions, starts no thread and reads no clock.
+//! This crate sends and receives whole SCTP packets, and reports the ICMP errors about sent packets. It reads the contents of an
+//! SCTP packet only to choose a shard (`steering`). It makes no protocol decisions, starts no thread and reads no clock.
 //!
-//! Sockets belong to the network namespace of the thread that opened them. Use them only from threads in that namespace, because
-//! sending may open more sockets. The first IPv6 packet through a given interface opens one, for up to [`SENDERS_MAX`]
-//! interfaces.
+//! Sockets belong to the network namespace of the thread that opened them. Use the sockets only from threads in that namespace,
+//! because a send may open a further socket. The first IPv6 packet through a given interface opens a send socket for this
+//! interface. The limit is [`SENDERS_MAX`] interfaces.
 //!
 //! Begin with:
 //! - [`PacketIo`] for the packets of an engine,

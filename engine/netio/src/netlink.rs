@@ -16,9 +16,9 @@ const HEADER: usize = 16;
 const ERROR: u16 = 2;
 const DONE: u16 = 3;
 
-/// Bytes of one receive call. The kernel fills up to 32 KiB.
+/// Size of the buffer of one receive call, in bytes. The kernel writes up to 32 KiB of a dump in one call.
 const BUFFER_BYTES: usize = 64 << 10;
-/// Limit on the receive calls of one dump. It is enough for a hundred thousand links.
+/// Limit on the receive calls of one dump. The limit is enough for a list of a hundred thousand links.
 const DUMP_CALLS_MAX: usize = 10_000;
 
 /// Contents of a dumped list.
@@ -46,7 +46,7 @@ impl Netlink {
         Netlink::open_for(NETLINK_ROUTE, groups, is_nonblocking)
     }
 
-    /// Opens a socket of another netlink(7) protocol, with the same groups.
+    /// Opens a socket of the netlink(7) protocol `protocol`. The socket receives the multicast groups in the mask `groups`.
     pub(crate) fn open_for(protocol: isize, groups: u32, is_nonblocking: bool) -> io::Result<Netlink> {
         let mut socket = Socket::new(protocol)?;
         socket.bind(&SocketAddr::new(0, groups))?;
@@ -87,7 +87,7 @@ impl Netlink {
         self.socket.send(&bytes, 0).map(drop)
     }
 
-    /// Calls `f` with each message of a list, as the bytes behind its header.
+    /// Requests a list. Calls `f` with each message of the list, as the bytes behind the message's header.
     pub(crate) fn dump_bytes(
         &mut self,
         kind: u16,
@@ -115,7 +115,7 @@ impl Netlink {
         Err(io::Error::other("the kernel's list does not end"))
     }
 
-    /// Reports whether any message has come, and discards all. The socket must not block.
+    /// Discards all waiting messages, and reports whether a message was waiting. The socket must be non-blocking.
     pub(crate) fn has_news(&mut self) -> bool {
         let mut has_news = false;
         for _ in 0..DUMP_CALLS_MAX {
@@ -127,11 +127,13 @@ impl Netlink {
         has_news
     }
 
-    /// Takes the messages of one receive call. Fails with `WouldBlock` if no message waits, and with ENOBUFS if some were lost.
+    /// Makes one receive call, and calls `f` with each message. Fails with `WouldBlock` if no message waits, and with ENOBUFS if
+    /// the kernel dropped messages.
     pub(crate) fn receive(&mut self, mut f: impl FnMut(RouteNetlinkMessage)) -> io::Result<Taken> {
         let (mut is_done, mut failure) = (false, None);
         self.receive_bytes(|bytes| {
-            // The library keeps unknown attributes as bytes. A message that it cannot read is thus not one that was requested.
+            // The library keeps unknown attributes as bytes. A message that the library cannot read is thus no answer to a
+            // request of this module.
             let Ok(message) = NetlinkMessage::deserialize(bytes) else { return };
             match message.payload {
                 NetlinkPayload::InnerMessage(inner) => f(inner),

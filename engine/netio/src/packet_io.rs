@@ -15,9 +15,10 @@ use crate::error::SendErrorKind;
 use crate::socket::Received;
 use crate::train::Train;
 
-/// Limit on the bytes of packets passed to the kernel in one call.
+/// Limit on the bytes of one train from the engine.
 const BATCH: usize = 64 * 1024;
-/// Limit on the receive calls for each socket in one [`PacketIo::receive`], so other work is not delayed.
+/// Limit on the calls of [`Carriers::recv_at`] for each socket in one [`PacketIo::receive`]. The limit keeps other work from
+/// waiting.
 const RECEIVES_PER_TURN: usize = 16;
 
 /// Input and output of packets for an [`Endpoint`].
@@ -49,7 +50,8 @@ pub struct Transmitted {
 }
 
 impl PacketIo {
-    /// Takes carriers, and this host's addresses as [`addresses`](crate::addresses()) lists them.
+    /// Creates input and output over `carriers`. `addresses` are this host's addresses, as [`addresses`](crate::addresses())
+    /// lists them.
     pub fn new(carriers: Carriers, addresses: Vec<LocalAddress>) -> PacketIo {
         let unread = [false; Carriers::TOKENS];
         PacketIo { carriers, addresses, unread, batch: vec![0; BATCH].into(), waiting: None }
@@ -86,12 +88,13 @@ impl PacketIo {
         self.unread = [true; Carriers::TOKENS];
     }
 
-    /// Reports whether packets may remain that no event will report.
+    /// Reports whether sockets may have packets that no further event will report.
     pub fn has_unread(&self) -> bool {
         self.unread.contains(&true)
     }
 
-    /// Reports whether packets wait for room in a send buffer. An event of one of the tokens may mean that there is room.
+    /// Reports whether packets wait for room in a send buffer. An event of a registered token may mean that the send buffer has
+    /// room.
     pub const fn is_blocked(&self) -> bool {
         self.waiting.is_some()
     }
@@ -101,7 +104,7 @@ impl PacketIo {
     /// the number of packets.
     ///
     /// # Errors
-    /// The errors of recvmmsg(2). The next call reads the other sockets.
+    /// The errors of recvmmsg(2). After an error of one socket, the next call reads the other sockets.
     pub fn receive(
         &mut self,
         now: Time,
@@ -149,8 +152,8 @@ impl PacketIo {
         }
     }
 
-    /// Sends the engine's packets until it has no more, or until a send buffer is full. Reports paths to the engine on which no
-    /// packet can be sent.
+    /// Sends the engine's packets until the engine has no more packets, or until a send buffer is full. If a path cannot carry
+    /// packets, reports this error to the engine.
     pub fn transmit(&mut self, now: Time, engine: &mut Endpoint) -> Transmitted {
         let mut transmitted = Transmitted::default();
         loop {
@@ -160,8 +163,8 @@ impl PacketIo {
             transmitted.packets += (transmit.len - start).div_ceil(transmit.segment_size);
             let is_to_this_host = self.is_of_this_host(transmit.route.remote);
             transmitted.to_this_host |= is_to_this_host;
-            // The send socket of an interface is connected to a local address, so it would receive packets to this host. Such
-            // packets therefore name no interface.
+            // The send socket of an interface is connected to a local address, so this socket would receive packets to this host.
+            // Trains to this host therefore name no interface.
             let owner = self.owner_of(transmit.route.local).filter(|_| !is_to_this_host);
             let train = Train::of(&transmit, &self.batch, start, owner.map(|address| address.ifindex));
             let Err(error) = self.carriers.send(&train) else { continue };

@@ -1,4 +1,4 @@
-//! The sockets of one carrier, one for each address family. Either may be absent.
+//! The sockets of one carrier: an IPv4 socket and an IPv6 socket. One of the two may be absent.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -88,7 +88,7 @@ impl Pair {
         sum
     }
 
-    /// Returns the TTL and hop limit of sent packets. An absent family gives the customary 64.
+    /// Returns the TTL and hop limit of sent packets. For an absent family, the value is 64, Linux's default.
     pub(crate) fn hops(&self) -> Hops {
         let customary = Hops::default();
         let (v4, v6) = (self.v4.as_ref().and_then(Socket::hops), self.v6.as_ref().and_then(Socket::hops));

@@ -1,8 +1,8 @@
 //! SCTP directly over IP (protocol 132), for native SCTP peers.
 //!
 //! The caller must fill and check the SCTP checksum, because the kernel does neither. While a raw socket is open, the kernel does
-//! not answer SCTP packets with "protocol unreachable" (ICMP) or "unrecognized next header" (ICMPv6). Without a raw socket, it
-//! does. One core carries up to 3 Gbit/s, because neither GSO nor GRO exists here.
+//! not answer SCTP packets with "protocol unreachable" (ICMP) or "unrecognized next header" (ICMPv6). Without a raw socket, the
+//! kernel answers SCTP packets with these errors. One core carries up to 3 Gbit/s, because raw sockets have neither GSO nor GRO.
 
 use std::io;
 
@@ -41,13 +41,14 @@ impl RawCarrier {
     /// - iptables is not in use, and IPsec has no policy.
     /// - A plain route leads to a neighbour that the kernel knows.
     ///
-    /// All other packets take the usual way. Shortcut packets escape rules that are added while a train is being sent. They also
-    /// escape filters of a cgroup until the next train takes the usual way (one train in 64). That train then fails with
+    /// All other packets take the usual way. Shortcut packets escape rules that are added while a train is being sent. They
+    /// escape new rules of iptables-legacy and new IPsec policies for about 1,024 long trains. They escape filters of a cgroup
+    /// until the next long train takes the usual way (one long train in 64). This train fails with
     /// [`SendErrorKind::Forbidden`](crate::SendErrorKind::Forbidden).
     ///
     /// # Errors
-    /// The errors of socket(2) and bind(2), mostly `PermissionDenied` without CAP_NET_RAW. The carrier then still works without
-    /// shortcuts.
+    /// The errors of socket(2) and bind(2), mostly `PermissionDenied` without CAP_NET_RAW. After an error, the carrier works
+    /// without shortcuts.
     pub fn take_shortcuts(&mut self, own_table: Option<&str>) -> io::Result<()> {
         self.shortcut = Some(Shortcut::open(own_table, self.pair.hops())?);
         Ok(())
@@ -75,8 +76,8 @@ impl RawCarrier {
         self.pair.send(&rest).map_err(|e| SendError { sent: sent + e.sent, ..e })
     }
 
-    /// Returns the bytes that wait in this host before the packets of a train would leave, summed over both ways. Returns None if
-    /// the number is not known.
+    /// Returns the bytes that wait in this host before the packets of a train would leave, summed over the shortcut and the usual
+    /// way. Returns None if the number is not known.
     pub(crate) fn waiting(&self, train: &Train<'_>) -> Option<usize> {
         let by_shortcut = self.shortcut.as_ref().and_then(Shortcut::waiting).unwrap_or(0);
         self.pair.waiting(train).map(|bytes| bytes + by_shortcut)

@@ -1,6 +1,6 @@
 //! Asks the kernel which route a packet would take, with all routing tables and routing rules.
 //!
-//! This module changes nothing and sends no packet. Begin with [`Routes::find`].
+//! This module only reads the kernel's routes, and sends no packet. Begin with [`Routes::find`].
 
 use std::io;
 use std::net::IpAddr;
@@ -13,7 +13,7 @@ use crate::netlink::Netlink;
 /// A route that a packet would take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FoundRoute {
-    /// Length of the matching prefix in bits: 0 for a default route.
+    /// Length of the route's prefix, in bits. A default route has 0.
     pub prefix_len: u8,
     /// True if the packet goes to a router first. Otherwise the destination is a neighbour.
     pub has_gateway: bool,
@@ -34,8 +34,8 @@ impl Routes {
     }
 
     /// Returns the route of a packet from the host's address `local`, through this interface, to `remote`. Returns `None` if no
-    /// route exists. An interface alone is not a route: with it, the kernel would treat any destination as a neighbour. The
-    /// request therefore asks for the matching entry of a routing table.
+    /// route exists. For a query with an interface, the kernel would treat any destination as a neighbour on this interface, even
+    /// without a route. The request therefore asks for the matching entry of a routing table.
     ///
     /// # Errors
     /// The errors of netlink(7) sockets.
@@ -54,7 +54,7 @@ impl Routes {
     }
 }
 
-/// Reports whether the kernel's error means that no route leads to the destination, or none from the source.
+/// Reports whether the kernel's error means that no route leads from the source to the destination.
 fn is_no_route(error: &io::Error) -> bool {
     let codes = [
         libc::ENETUNREACH,

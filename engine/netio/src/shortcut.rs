@@ -1,16 +1,17 @@
-//! Hands trains over IP directly to the interface through a packet socket, if the kernel would do no other work on them.
+//! Hands trains of the raw carrier directly to the interface, through a packet socket. The condition is that the kernel would
+//! neither filter nor change the packets.
 //!
-//! The kernel's own way looks up the route of each packet, walks its filters, and copies the data with a checksum. This takes as
-//! long as the rest of sending. A packet socket (AF_PACKET) needs only the neighbour's address. It bypasses all of this work
-//! except the interface's queue: tc, and nftables' netdev family, still see each packet.
+//! For each packet of a raw socket, the kernel looks up the route, walks the filters, and copies the data with a checksum. This
+//! work takes half of the time of a send. A packet socket (AF_PACKET) needs only the neighbour's address, and avoids this work.
+//! The packet still passes through the interface's queue, so tc and nftables' netdev family see each packet.
 //!
 //! A train takes the shortcut only if nothing filters, translates or encrypts leaving packets ([`filters`]), and only to a
-//! neighbour that the kernel knows ([`next_hop`]). The kernel reports changes to either before the next train leaves. A short
-//! train takes the kernel's own way, because the shortcut would not pay off. Any unusual condition also leaves the train to the
-//! kernel.
+//! neighbour that the kernel knows ([`next_hop`]). The kernel reports changes of nftables, routes and neighbours, and the reports
+//! are read before each train. A short train takes the kernel's own way, because the shortcut would save too little. In any
+//! unusual condition, the kernel also sends the train.
 //!
-//! One train in [`SAMPLE`] also takes the kernel's own way. This keeps the neighbour entry valid, and reveals whether anything
-//! else forbids the packets (a filter of the cgroup). This module reads no clock. Begin with [`Shortcut::send`].
+//! One long train in [`SAMPLE`] also takes the kernel's own way. Its packets keep the neighbour entry valid, and show whether a
+//! filter of the cgroup forbids packets. This module reads no clock. Begin with [`Shortcut::send`].
 
 mod filters;
 mod header;
@@ -36,12 +37,12 @@ use next_hop::NextHop;
 
 /// Least number of packets in a train that takes the shortcut.
 const PACKETS_MIN: usize = 8;
-/// Interval of the trains that take the kernel's own way: one in this number.
+/// Interval of long trains that take the kernel's own way: one long train in `SAMPLE`.
 const SAMPLE: u32 = 64;
-/// Number of trains after which everything is looked up again. This finds changes that the kernel does not report
-/// (iptables-legacy, IPsec).
+/// Number of long trains after which filters and next hops are looked up again. The new lookup finds changes of iptables-legacy
+/// and IPsec, which the kernel does not report.
 const TRAINS_PER_LOOK: u32 = 1024;
-/// Limit on the remembered next hops. Beyond it, all are forgotten.
+/// Limit on the remembered next hops. If another next hop would exceed the limit, all next hops are forgotten.
 const HOPS_MAX: usize = 256;
 
 /// Groups that report changes to neighbours, links, addresses, routes and the routing rules of IPv4.
@@ -53,7 +54,7 @@ const ROUTE_GROUPS: libc::c_int = libc::RTMGRP_NEIGH
     | libc::RTMGRP_IPV6_IFADDR
     | libc::RTMGRP_IPV6_ROUTE
     | RTMGRP_IPV6_RULE;
-/// Group of changes to IPv6 rules. The header of the kernel has no bit with this name.
+/// Group that reports changes of IPv6 routing rules. The kernel's header file defines no constant `RTMGRP_IPV6_RULE`.
 const RTMGRP_IPV6_RULE: libc::c_int = 1 << (libc::RTNLGRP_IPV6_RULE - 1);
 
 /// TTL and hop limit of packets that the kernel sends.
@@ -80,10 +81,10 @@ pub(crate) struct Shortcut {
     questions: Netlink,
     filters: Filters,
     hops: Hops,
-    /// The known next hops. None: the train takes the kernel's own way until something changes.
+    /// The known next hops. If the value is None, trains with this key take the kernel's own way until the entry is forgotten.
     next_hops: BTreeMap<Key, Option<NextHop>>,
     trains: u32,
-    /// Number of trains since everything was last looked up.
+    /// Number of long trains since the last lookup of filters and next hops.
     unseen: u32,
 }
 
@@ -101,7 +102,8 @@ impl Shortcut {
         Ok(Shortcut { socket, news, questions, filters, hops, next_hops, trains: 0, unseen: 0 })
     }
 
-    /// Sends packets of the train. Returns the number of sent bytes, in whole packets. The kernel's own way must send the rest.
+    /// Sends packets of the train. Returns the number of sent bytes, which are whole packets. The caller must send the rest
+    /// through the raw socket.
     pub(crate) fn send(&mut self, train: &Train<'_>) -> usize {
         let size = train.segment_size;
         if size == 0 || train.may_fragment || train.bytes.len() <= size * (PACKETS_MIN - 1) {
@@ -130,7 +132,7 @@ impl Shortcut {
 
     fn forget_what_changed(&mut self) {
         let is_time = self.unseen >= TRAINS_PER_LOOK;
-        // This is not `||`, because unread messages would count as news later.
+        // The operator is not `||`, because both sockets must be read: unread messages would count as news later.
         let has_news = self.news.has_news() | self.filters.has_news();
         if has_news || is_time {
             self.next_hops.clear();
@@ -167,7 +169,7 @@ fn send_all(socket: &Socket, to: &NextHop, train: &Train<'_>, hops: Hops) -> (us
         let left = &train.bytes[sent..];
         match sys::send_many(socket.as_fd(), to.address(), &Control::new(), size, left, head) {
             Ok(packets) => sent = (sent + packets * size).min(train.bytes.len()),
-            // The interface's queue dropped a packet. This is a loss, as if a router had dropped it.
+            // The interface's queue dropped a packet. To SCTP, the packet is lost, as if a router had dropped it.
             Err(e) if e.raw_os_error() == Some(libc::ENOBUFS) => sent = (sent + size).min(train.bytes.len()),
             Err(e) => return (sent, Err(e)),
         }

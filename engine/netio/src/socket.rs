@@ -1,12 +1,13 @@
 //! One socket of one address family, for the UDP carrier and the raw carrier.
 //!
-//! The socket sends to many peers and receives from all. It never connects, and it blocks only if the caller asks it to wait.
+//! The socket exchanges packets with many peers, so it is never connected. A call blocks only if the caller asks it to wait.
 //!
 //! Invariants:
-//! - Packets leave with DF set and are never fragmented here, except packets of trains that allow it.
+//! - Packets leave with DF set, and this host does not fragment them. Packets of a train that allows fragments are the exception.
 //! - After a failed send, the caller knows how many bytes were sent.
-//! - A pending error of the socket is never taken for the outcome of the current call. Such an error is an ICMP report about an
-//!   earlier packet, and Linux returns it from any later call. The call is repeated, and the report waits in the error queue.
+//! - A pending error of the socket is never mistaken for the outcome of the current call. A pending error comes from an ICMP
+//!   report about an earlier packet. Linux returns this error from any later call. The failed call is then repeated, and the
+//!   report stays in the error queue.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -32,7 +33,7 @@ use crate::sys::{self, Patience, Slot};
 use crate::train::Train;
 use crate::tx_sockets::{TxSocket, TxSockets, new_socket};
 
-/// Limit on the datagrams of one `recv`. A super-packet counts as one.
+/// Limit on the datagrams of one `recv`. A train that GRO has merged counts as one datagram.
 pub const DATAGRAMS_PER_RECV: usize = 64;
 /// Limit on the reports of one `take_errors`.
 pub const ERRORS_PER_CALL: usize = 64;
@@ -40,9 +41,10 @@ pub const ERRORS_PER_CALL: usize = 64;
 const SLOTS: usize = 16;
 /// Length of the longest datagram that IP can carry, in bytes.
 const SLOT_BYTES: usize = 65_535;
-/// Timeout of a waiting `recv`. The kernel rounds it up to its tick.
+/// Timeout of a waiting `recv`. The kernel rounds the timeout up to its timer tick.
 pub const PATIENCE: Duration = Duration::from_millis(10);
-/// Number of tries of one call, because each try may only return the pending error of an earlier packet.
+/// Limit on the attempts of one call. An attempt may return only the pending error of an earlier packet, so the call must be
+/// repeated.
 const ATTEMPTS: usize = 4;
 
 /// The protocol that carries the SCTP packets.
@@ -52,7 +54,7 @@ pub(crate) enum Kind {
     Raw,
 }
 
-/// Permission for other sockets of this user to have the port already (SO_REUSEPORT).
+/// Choice whether other sockets of this user may already be bound to the port (SO_REUSEPORT).
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sharing {
     No,
@@ -64,7 +66,8 @@ pub(crate) enum Sharing {
 pub struct Received {
     /// SCTP packets delivered.
     pub packets: usize,
-    /// True if the call reached its limit. Call again, because an edge-triggered poll may not report the rest.
+    /// True if the call reached its limit. The caller must call again, because an edge-triggered poll may not report the
+    /// remaining packets.
     pub more: bool,
     /// True if ICMP reports wait. Call `take_errors`.
     pub errors_waiting: bool,
@@ -119,8 +122,9 @@ impl Socket {
         sys::set_patience(socket.as_fd(), PATIENCE)?;
         socket.bind(&address.into())?;
         if kind == Kind::Udp {
-            // From now on, send sockets and connected sockets may share the port. Without shards, it was exclusive when it was
-            // bound. Programs of other users cannot join, because the kernel compares the creators of the sockets.
+            // From now on, send sockets and connected sockets may share the port. Without shards, `bind` succeeds only if no
+            // other socket has the port. Programs of other users cannot share the port, because SO_REUSEPORT requires that the
+            // same user created all sockets.
             socket.set_reuse_port(true)?;
         }
         let slots = (0..SLOTS).map(|_| Slot::new(SLOT_BYTES)).collect();
@@ -142,7 +146,7 @@ impl Socket {
         })
     }
 
-    /// Opens separate sockets for peers that send much from now on.
+    /// From now on, opens separate receive sockets for peers that send much.
     pub(crate) fn open_connected_rx(&mut self) {
         self.connected_rx.get_or_insert_default();
     }
@@ -151,8 +155,8 @@ impl Socket {
         self.tx_sockets.port()
     }
 
-    /// Makes the kernel choose among the sockets of this port by the contents of the SCTP packets. A kernel that cannot do so
-    /// chooses by addresses and ports. Then shards must hand more packets on to each other.
+    /// Makes the kernel choose among the sockets of this port by the contents of the SCTP packets. A kernel without this feature
+    /// chooses by addresses and ports. With such a kernel, shards must hand more packets on to other shards.
     pub(crate) fn steer(&self, shards: NonZeroU8) {
         let _ = sys::steer(self.tx_sockets.main(), &steering::program(shards, self.is_v4));
     }
@@ -208,8 +212,8 @@ impl Socket {
         outcome.and(restored.map_err(|e| self.fail(train, train.bytes.len(), e)))
     }
 
-    /// Sends packets over IPv6 in fragments that every link takes. Returns None if the kernel must send them: the packets are
-    /// short, their source address is left to the kernel, or raw sockets are not allowed.
+    /// Sends packets over IPv6 in fragments that fit every link. Returns None if the kernel must send the packets: if they are
+    /// short, if the kernel chooses the source address, or if raw sockets are not allowed.
     fn send_cut(&mut self, tx_socket: TxSocket, train: &Train<'_>) -> Option<Result<(), SendError>> {
         let (IpAddr::V6(local), IpAddr::V6(remote)) = (train.route.local, train.route.remote) else {
             return None;
@@ -265,7 +269,7 @@ impl Socket {
         SendError { route: train.route, sent, kind, source }
     }
 
-    /// Sends one batch, in one piece if possible. The error contains the number of bytes sent before it.
+    /// Sends one batch, in one piece if possible. The error contains the number of bytes that were sent before the error.
     fn send_batch(&mut self, shipment: &Shipment, train: &[u8]) -> Result<(), (usize, io::Error)> {
         let is_batch =
             self.kind == Kind::Udp && train.len() > shipment.segment_size && !shipment.may_fragment;
@@ -276,7 +280,7 @@ impl Socket {
             Err(e) if is_gso_refusal(&e) => {}
             outcome => return outcome.map_err(|e| (0, e)),
         }
-        // EINVAL has other causes too. It refused GSO only if the packets can be sent singly.
+        // EINVAL also has other causes. The error was a refusal of GSO only if the kernel accepts the packets one by one.
         let outcome = self.send_one_by_one(shipment, train);
         if outcome.is_ok() {
             self.counters.gso_refusals += 1;
@@ -320,8 +324,9 @@ impl Socket {
         self.counters.bytes_sent += bytes as u64;
     }
 
-    /// Makes a send call, and repeats it while it only returns the pending error of an earlier packet. A packet that the
-    /// interface's queue dropped (ENOBUFS) counts as sent. To SCTP, it is a loss like any other.
+    /// Makes a send call, and repeats the call while the call only returns the pending error of an earlier packet. A packet that
+    /// the interface's queue dropped (ENOBUFS) counts as sent. To SCTP, the dropped packet is lost, like a packet that a router
+    /// dropped.
     fn attempt(
         &mut self,
         tx_socket: TxSocket,
@@ -377,7 +382,7 @@ impl Socket {
                             self.connected_rx.iter_mut().for_each(|connected| connected.on_empty(n));
                         }
                     }
-                    // The main socket then receives the peer's datagrams.
+                    // After the failed socket is closed, the main socket receives the peer's datagrams.
                     Err(_) => self.connected_rx.iter_mut().for_each(|connected| connected.close(n)),
                 }
             }
@@ -536,12 +541,13 @@ impl Shipment {
     }
 }
 
-/// Reports whether the kernel or the interface refused a train, because of no checksum offload, IPsec, or an old kernel.
+/// Reports whether the error means that the kernel or the interface refused a train. The reason may be missing checksum offload,
+/// IPsec, or an old kernel.
 fn is_gso_refusal(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EIO | libc::EINVAL | libc::EOPNOTSUPP))
 }
 
-/// Reports whether this may be an error that an ICMP report left on the socket for the next call.
+/// Reports whether `error` may be the pending error that an ICMP report left on the socket.
 fn may_be_pending(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
@@ -574,7 +580,7 @@ mod tests {
     #[test]
     fn a_train_that_the_kernel_refuses_goes_packet_by_packet_and_so_does_the_next_at_once() {
         let ((mut sender, _), (mut receiver, peer_port)) = (on_loopback(), on_loopback());
-        // Without checksums, the kernel takes single packets but no trains.
+        // Without checksums, the kernel accepts single packets but no trains.
         sys::set_int(sender.tx_sockets.main(), libc::SOL_SOCKET, libc::SO_NO_CHECK, 1).unwrap();
         let loopback = IpAddr::from([127, 0, 0, 1]);
         let route = Route { local: loopback, remote: loopback, carrier: Carrier::Udp { peer_port } };

@@ -1,7 +1,8 @@
-//! Program in classic BPF with which the kernel chooses among the sockets of shards, as `wire::steer` does for packets without T
-//! bit.
+//! Program in classic BPF with which the kernel chooses the socket of a shard. For packets without the T bit, the program chooses
+//! the same shard as `wire::steer`.
 //!
-//! The program runs on the first SCTP packet of a UDP datagram. Its data begins behind the UDP header.
+//! The program runs on the first SCTP packet of a UDP datagram. The program's offsets count from the end of the UDP header,
+//! except offsets with the base [`NETWORK_HEADER`].
 
 use std::num::NonZeroU8;
 
@@ -15,7 +16,8 @@ const NETWORK_HEADER: u32 = libc::SKF_NET_OFF as u32;
 const SOURCE_V4: u32 = 12;
 const SOURCE_V6_TAIL: u32 = 20;
 
-/// Returns the program. Its result is the number of the socket for a datagram, in the order in which the sockets were bound.
+/// Returns the program. The program's result is the number of the socket for a datagram. The numbers follow the order in which
+/// the sockets were bound.
 pub(crate) fn program(shards: NonZeroU8, is_v4: bool) -> [sock_filter; 11] {
     let source = NETWORK_HEADER.wrapping_add(if is_v4 { SOURCE_V4 } else { SOURCE_V6_TAIL });
     [

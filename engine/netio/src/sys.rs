@@ -1,7 +1,7 @@
 //! System calls of IP sockets, each in one small function.
 //!
-//! Every function takes borrowed buffers, builds the kernel's structures on the stack and keeps nothing. So no pointer outlives
-//! its call. The results are decoded in safe code, in `cmsg` and `sockaddr`.
+//! Every function borrows its buffers, and builds the kernel's structures on the stack. No pointer to them outlives the call. The
+//! results are decoded in safe code, in `cmsg` and `sockaddr`.
 
 #![allow(unsafe_code, reason = "the crate's system calls, each with its SAFETY line")]
 
@@ -50,12 +50,12 @@ impl Slot {
         &self.data[..self.data_len.min(self.data.len())]
     }
 
-    /// Returns the control messages of that datagram.
+    /// Returns the control messages of the last received datagram.
     pub(crate) fn control(&self) -> &[u8] {
         &self.control.0[..self.control_len.min(self.control.0.len())]
     }
 
-    /// Reports whether the datagram or its control messages did not fit.
+    /// Reports whether the last received datagram, or its control messages, did not fit the slot.
     pub(crate) fn is_truncated(&self) -> bool {
         self.flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0
     }
@@ -131,7 +131,7 @@ pub(crate) fn interface_mtu(fd: BorrowedFd<'_>, ifindex: u32) -> io::Result<u32>
     u32::try_from(mtu).map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
-/// Returns the bytes sent from a socket that the kernel still holds, including its own overhead.
+/// Returns the bytes that were sent from a socket and that have not left the kernel, including the kernel's overhead per packet.
 pub(crate) fn waiting(fd: BorrowedFd<'_>) -> io::Result<usize> {
     let mut bytes: c_int = 0;
     // SAFETY: SIOCOUTQ, whose number is TIOCOUTQ's, writes one c_int, which lives through the call.
@@ -167,8 +167,8 @@ pub(crate) fn send(fd: BorrowedFd<'_>, to: &SockAddr, control: &Control, bytes: 
     })
 }
 
-/// Sends up to [`MESSAGES_PER_CALL`] pieces of `segment_size` bytes as datagrams, each behind its head if that is not empty.
-/// Returns the number of sent datagrams.
+/// Sends up to [`MESSAGES_PER_CALL`] pieces of `segment_size` bytes as datagrams, each preceded by the result of `head`, which
+/// may be empty. Returns the number of sent datagrams.
 pub(crate) fn send_many<'a>(
     fd: BorrowedFd<'_>,
     to: &SockAddr,
@@ -194,14 +194,14 @@ pub(crate) fn send_many<'a>(
         as isize)
 }
 
-/// Behaviour of a receive call on an empty socket: whether it waits for the socket's SO_RCVTIMEO.
+/// Behaviour of a receive call on an empty socket: return at once, or wait for the first datagram up to the socket's SO_RCVTIMEO.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Patience {
     None,
     UntilTheFirst,
 }
 
-/// Sets the limit on the time that waiting calls take.
+/// Sets the limit on the time that a receive call waits.
 pub(crate) fn set_patience(fd: BorrowedFd<'_>, time: Duration) -> io::Result<()> {
     socket2::SockRef::from(&fd).set_read_timeout(Some(time))
 }
@@ -231,7 +231,7 @@ pub(crate) fn recv_many(fd: BorrowedFd<'_>, slots: &mut [Slot], patience: Patien
     Ok(filled)
 }
 
-/// Takes one entry from the socket's error queue.
+/// Moves one entry from the socket's error queue into `slot`.
 pub(crate) fn recv_error(fd: BorrowedFd<'_>, slot: &mut Slot) -> io::Result<()> {
     let mut iov = slice(&[]);
     let mut header = slot.header(&mut iov);

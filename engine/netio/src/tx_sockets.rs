@@ -1,13 +1,13 @@
 //! The file descriptors of one [`Socket`](crate::socket::Socket), and their registration with a poll.
 //!
-//! Over IPv4, the interface in the packet info determines the route, so one socket serves every uplink. Over IPv6, Linux uses
-//! that interface only for the source address, and takes the best route on any interface. Linux obeys only a socket that is bound
-//! to the interface. Each interface therefore gets a *sender* for IPv6: a socket that is bound to the interface and the local
-//! port, and connected to a local address. A sender thus never receives packets or ICMP reports that are meant for the main
-//! socket.
+//! Over IPv4, the interface in the packet info determines the route, so one socket serves every uplink. Over IPv6, Linux uses the
+//! interface in the packet info only for the source address, and chooses the best route over any interface. The route leads
+//! through a given interface only if the socket is bound to this interface. Each interface therefore gets a *sender* for IPv6: a
+//! socket that is bound to the interface and the local port, and connected to a local address. Because of this connection, a
+//! sender never receives packets or ICMP reports for the main socket.
 //!
-//! Writability is watched only while a send buffer is full. Otherwise, the kernel would report it after each packet that has
-//! left.
+//! The poll watches a socket for writability only while its send buffer is full. If writability were always watched, the kernel
+//! would report it after each packet that has left.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -24,9 +24,10 @@ use crate::options;
 use crate::socket::Kind;
 use crate::sys;
 
-/// Limit on the interfaces with a separate socket for sending over IPv6, for each carrier. Such a socket is opened at the first
-/// send through its interface, and stays open. With both carriers (UDP and raw), a process thus needs up to twice as many
-/// additional descriptors. Beyond the limit, all are closed and opened again as needed.
+/// Limit on the interfaces that have a separate socket for sending over IPv6. The limit applies to each carrier. The socket is
+/// opened at the first send through its interface, and stays open. A process with both carriers (UDP and raw) thus needs up to
+/// twice this number of additional descriptors. If another interface would exceed the limit, all these sockets are closed, and
+/// opened again at their next use.
 pub const SENDERS_MAX: usize = 64;
 
 /// The file descriptor through which a packet leaves: the main socket (None), or the sender of an interface.
@@ -58,7 +59,7 @@ impl TxSockets {
         self.port
     }
 
-    /// Starts with only the main socket, which is bound to `port`.
+    /// Creates the list with only the main socket, which is bound to `port`.
     pub(crate) fn new(socket: socket2::Socket, kind: Kind, port: u16) -> TxSockets {
         TxSockets { main: Watched::new(socket), senders: BTreeMap::new(), kind, port, poll: None }
     }
@@ -73,8 +74,7 @@ impl TxSockets {
         tx_socket.and_then(|ifindex| self.senders.get(&ifindex)).unwrap_or(&self.main).socket.as_fd()
     }
 
-    /// Returns the bytes that the kernel still holds of packets from `local` over the interface, and of other packets from the
-    /// same socket.
+    /// Returns the unsent bytes of the socket that sends packets from `local` over the interface.
     pub(crate) fn waiting(&self, local: IpAddr, ifindex: u32) -> io::Result<usize> {
         let tx_socket = NonZeroU32::new(ifindex).filter(|_| local.is_ipv6() && !local.is_unspecified());
         sys::waiting(self.fd(tx_socket))
@@ -84,7 +84,7 @@ impl TxSockets {
     pub(crate) fn choose(&mut self, local: IpAddr, ifindex: u32) -> io::Result<TxSocket> {
         let (IpAddr::V6(local), Some(ifindex)) = (local, NonZeroU32::new(ifindex)) else { return Ok(None) };
         if local.is_unspecified() {
-            // Without a source address, the kernel obeys the interface.
+            // Without a source address, the kernel uses the interface in the packet info for the route.
             return Ok(None);
         }
         if !self.senders.contains_key(&ifindex) {
@@ -108,7 +108,7 @@ impl TxSockets {
         self.senders.retain(|ifindex, _| !is_gone(*ifindex));
     }
 
-    /// Registers with a poll. It reports arrivals, and writability while a send buffer is full.
+    /// Registers with a poll. The poll reports arriving packets, and writability while a send buffer is full.
     pub(crate) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         let poll = registry.try_clone()?;
         registry.register(&mut SourceFd(&self.main.socket.as_raw_fd()), token, Interest::READABLE)?;
@@ -116,18 +116,18 @@ impl TxSockets {
         Ok(())
     }
 
-    /// Returns the poll that reports arrivals, and their token.
+    /// Returns the poll that reports arriving packets, and the token of its events.
     pub(crate) fn poll(&self) -> Option<&(Registry, Token)> {
         self.poll.as_ref()
     }
 
-    /// Notes that the socket took packets.
+    /// Notes that the socket accepted packets.
     pub(crate) fn on_sent(&mut self, tx_socket: TxSocket) {
         self.watch_for_writing(tx_socket, false);
     }
 
-    /// Notes why the socket took no packet. A full socket is watched until it drains. The sender of an interface or address that
-    /// has disappeared is closed.
+    /// Notes why the socket accepted no packet. A full socket is watched until it drains. A sender is closed if its interface or
+    /// local address has disappeared.
     pub(crate) fn on_send_error(&mut self, tx_socket: TxSocket, kind: SendErrorKind) {
         match (kind, tx_socket) {
             (SendErrorKind::Full, _) => self.watch_for_writing(tx_socket, true),
@@ -157,7 +157,7 @@ impl TxSockets {
     }
 }
 
-/// Opens an unbound socket of the kind and family. It blocks by default, so calls that must not wait pass MSG_DONTWAIT.
+/// Opens an unbound socket of the kind and family. The socket is blocking, so calls that must not wait use MSG_DONTWAIT.
 pub(crate) fn new_socket(kind: Kind, is_v4: bool) -> io::Result<socket2::Socket> {
     let (kind_of, protocol) = match kind {
         Kind::Udp => (Type::DGRAM, Protocol::UDP),

@@ -1,4 +1,4 @@
-//! SCTP in UDP (RFC 6951): the fast carrier, because of GSO and GRO.
+//! SCTP in UDP (RFC 6951). This carrier is faster than the raw carrier, because UDP sockets have GSO and GRO.
 
 use std::io;
 use std::num::NonZeroU8;
@@ -28,20 +28,20 @@ impl UdpCarrier {
     /// namespace.
     ///
     /// # Errors
-    /// The errors of socket(2) and bind(2). `AddrInUse` means that another program holds the port.
+    /// The errors of socket(2) and bind(2). `AddrInUse` means that another socket has the port.
     pub fn bind(port: u16) -> io::Result<UdpCarrier> {
         Ok(UdpCarrier { pair: Pair::open(Kind::Udp, port, Sharing::No)? })
     }
 
-    /// Binds `port` once for each of `count` shards, in order. With port 0, the kernel chooses one port for all. A kernel of
-    /// version 4.5 or later hands each datagram to the socket of the shard that [`Shard`](base::Shard) gives for its first SCTP
-    /// packet.
+    /// Binds `port` once for each of `count` shards, in order. With port 0, the kernel chooses one port, which all shards share.
+    /// A kernel of version 4.5 or later delivers each datagram to the socket of one shard. The datagram's first SCTP packet
+    /// determines this shard (see [`Shard`](base::Shard)).
     ///
     /// Two kinds of packets may belong to another shard: later packets of a train that GRO merged, and packets with the T bit.
     /// The caller must therefore look at each packet (`wire::steer`) and hand it on.
     ///
     /// # Errors
-    /// The errors of socket(2) and bind(2). `AddrInUse` means that another program, or another user's, holds the port.
+    /// The errors of socket(2) and bind(2). `AddrInUse` means that a socket of another program has the port.
     pub fn bind_shards(port: u16, count: NonZeroU8) -> io::Result<Vec<UdpCarrier>> {
         let mut carriers: Vec<UdpCarrier> = Vec::new();
         for _ in 0..count.get() {
@@ -59,11 +59,12 @@ impl UdpCarrier {
         self.pair.port()
     }
 
-    /// Opens separate receive sockets for peers that send much from now on, up to [`CONNECTED_RX_MAX`](crate::CONNECTED_RX_MAX)
-    /// for each family. For such a socket, the kernel remembers the route of arriving packets. A peer counts as busy only because
-    /// of packets that the callback of a `recv` assigns to an association ([`Owner`]). The poll that watches the carrier also
-    /// watches these sockets. [`Carriers::recv_waiting`](crate::Carriers::recv_waiting) does not wait for them. The socket of a
-    /// silent peer stays open until other peers need its place.
+    /// From now on, opens separate receive sockets for peers that send much. The limit is
+    /// [`CONNECTED_RX_MAX`](crate::CONNECTED_RX_MAX) sockets for each family. For packets of such a socket, the kernel need not
+    /// look up routes. Only packets that the callback of a `recv` assigns to an association ([`Owner`]) make their sender a busy
+    /// peer. The poll that watches the carrier also watches these sockets.
+    /// [`Carriers::recv_waiting`](crate::Carriers::recv_waiting) does not wait for packets of these sockets. The socket of a
+    /// silent peer stays open until a further busy peer would exceed the limit.
     pub fn open_connected_rx(&mut self) {
         self.pair.sockets().for_each(Socket::open_connected_rx);
     }
@@ -86,10 +87,10 @@ impl UdpCarrier {
         self.pair.send(&self.pair.towards(train))
     }
 
-    /// Calls `f` with each SCTP packet that has arrived, up to [`DATAGRAMS_PER_RECV`](crate::DATAGRAMS_PER_RECV) datagrams (of up
-    /// to 64 packets each) per family. The bytes are unchecked. Both addresses of the route are unicast. After
-    /// [`open_connected_rx`](UdpCarrier::open_connected_rx), `f` must return whether an association owns the packet ([`Owner`]).
-    /// Otherwise, it may return nothing.
+    /// Calls `f` with each SCTP packet that has arrived, up to [`DATAGRAMS_PER_RECV`](crate::DATAGRAMS_PER_RECV) datagrams from
+    /// each socket. A datagram that GRO merged has up to 64 packets. The packets' contents are not checked. Both addresses of the
+    /// route are unicast. After [`open_connected_rx`](UdpCarrier::open_connected_rx), `f` must return whether an association owns
+    /// the packet ([`Owner`]). Otherwise, it may return nothing.
     ///
     /// # Errors
     /// The errors of recvmmsg(2). An empty socket is no error.
@@ -100,8 +101,8 @@ impl UdpCarrier {
         self.pair.recv(&mut |route, ecn, packet| f(route, ecn, packet).into())
     }
 
-    /// Calls `f` with each ICMP report that waits, up to [`ERRORS_PER_CALL`](crate::ERRORS_PER_CALL) per family. Returns true if
-    /// more may wait. Costs nothing if neither a send nor a `recv` met a report.
+    /// Calls `f` with each ICMP report that waits, up to [`ERRORS_PER_CALL`](crate::ERRORS_PER_CALL) from each socket. Returns
+    /// true if more reports may wait. Makes no system call if no earlier call returned the pending error of a report.
     pub fn take_errors(&mut self, mut f: impl FnMut(&PathError<'_>)) -> bool {
         self.pair.take_errors(&mut f)
     }

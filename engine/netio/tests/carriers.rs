@@ -48,7 +48,7 @@ fn a_full_send_buffer_is_reported_with_what_went_and_again_when_it_drains() {
     let mut sender = Carriers::new(Some(a.udp()), None);
     let mut receiver = b.udp();
     for (from, to) in families(1) {
-        // The kernel finds the neighbour while the link is still fast.
+        // The first packet makes the kernel resolve the neighbour before `tc` slows the link down.
         sender.send(&train(&udp_route(&from, &to), None, Ecn::NotEct, 1400, b"first")).unwrap();
         packets(&mut receiver, 1);
     }
@@ -76,7 +76,7 @@ fn the_sockets_of_an_interface_close_after_it_is_gone_and_not_before() {
     let (a, b) = two_uplinks();
     let mut carriers = Carriers::new(Some(a.udp()), Some(a.raw()));
     let _peer = (b.udp(), b.raw());
-    // Two of the lines are headings.
+    // Each of the two files begins with a heading line.
     let sockets = || a.read("cat /proc/net/udp6 /proc/net/raw6").lines().count() - 2;
     assert_eq!(sockets(), 2);
     for net in [1, 2] {
@@ -93,7 +93,7 @@ fn the_sockets_of_an_interface_close_after_it_is_gone_and_not_before() {
     assert_eq!(sockets(), 4);
 }
 
-/// Number of waiting calls before a test gives up, after at least three seconds.
+/// Number of waiting calls after which a test gives up. The calls take at least three seconds together.
 const WAITS: usize = 300;
 
 #[test]

@@ -13,10 +13,11 @@ use common::*;
 use netio::{CONNECTED_RX_MAX, Owner, PathErrorKind, Received, SendError, Train, UdpCarrier, Unreachable};
 use socket2::{Domain, Socket, Type};
 
-/// Number of trains of [`PACKETS`] packets. If each packet arrives alone, they are more than enough for a connected socket.
+/// Number of trains of [`PACKETS`] packets. If each packet arrives alone, these trains exceed the number of datagrams that a peer
+/// needs for a connected socket.
 const TRAINS: usize = 50;
 const PACKETS: usize = 64;
-/// Length of a packet in bytes. It contains only its number.
+/// Length of a packet in bytes. A packet contains only its number.
 const LENGTH: usize = 8;
 
 /// A carrier that opens connected sockets, with its own namespace.
@@ -74,7 +75,7 @@ impl End {
     }
 }
 
-/// Makes a peer busy that sends from another port than usual.
+/// Sends enough packets to make the peer with the source port `port` a busy peer.
 fn send_from(sender: &mut UdpCarrier, receiver: &mut End, from: &str, to: &str, port: u16) {
     for _ in 0..TRAINS {
         let bytes = [0; PACKETS * LENGTH];
@@ -132,7 +133,7 @@ fn a_port_that_another_program_has_is_taken_whatever_it_shares() {
         let (free, taken) = namespace.within(|| {
             let other = Socket::new(Domain::IPV4, Type::DGRAM, None).unwrap();
             share(&other, true).unwrap();
-            // A child of another test keeps the last round's sockets until its exec.
+            // A child process of another test inherits the sockets of the previous round, and closes them only at its exec.
             let bind = || other.bind(&SocketAddr::from(([127, 0, 0, 1], 9899)).into());
             let is_bound = (0..500).any(|_| {
                 std::thread::sleep(Duration::from_millis(10));
@@ -164,7 +165,8 @@ fn a_report_about_a_busy_peer_that_has_gone_is_taken() {
 #[test]
 fn several_busy_peers_of_one_address_get_sockets_of_their_own_and_one_more_takes_the_oldest_ones() {
     let (a, _, mut receiver) = ends();
-    // Each family has separate ports, because a child of another test keeps the sockets of the previous family until its exec.
+    // Each family has separate ports, because a child process of another test inherits the sockets of the previous family, and
+    // closes them only at its exec.
     for ((from, to), first) in families(1).into_iter().zip([9900, 9950]) {
         let before = receiver.1.counters().connected_rx;
         let ports = first..=first + CONNECTED_RX_MAX as u16;
@@ -174,7 +176,8 @@ fn several_busy_peers_of_one_address_get_sockets_of_their_own_and_one_more_takes
             assert_eq!(receiver.1.counters().connected_rx - before, n as u64 + 1, "each busy peer gets one");
         }
         assert_eq!(receiver.connected(&to), CONNECTED_RX_MAX, "the oldest one has gone");
-        // One peer's packets arrive on the main socket, the others' on connected sockets. All packets have the right route.
+        // The packets of one peer arrive on the main socket, and the packets of the other peers on connected sockets. All packets
+        // have the right route.
         for (port, sender) in &mut senders {
             send_from(sender, &mut receiver, &from, &to, *port);
         }

@@ -1,5 +1,5 @@
-//! Tests of packets too long for a link, on a real kernel. Some may be fragmented, and the others cause errors. Each test runs
-//! over UDP and over raw IP.
+//! Tests of packets too long for a link, on a real kernel. A packet of a train that allows fragments is fragmented. Any other
+//! packet causes an error. Each test runs over UDP and over raw IP.
 
 mod common;
 
@@ -51,7 +51,7 @@ fn crosses_a_smaller_link_behind_a_silent_router<C: AnyCarrier>(open: Open<C>, r
         a.within(|| sender.transmit(&Train { may_fragment: true, ..whole })).unwrap();
         assert_eq!(packets(&mut receiver, 1), [(back, Ecn::NotEct, bytes.clone())]);
         assert_eq!(sender.errors(), []);
-        // The next packet fits, so it is not cut.
+        // The next packet fits the far link, so nothing fragments it.
         sender.transmit(&train(&there, None, Ecn::NotEct, 1200, &bytes[..1200])).unwrap();
         assert_eq!(packets(&mut receiver, 1)[0].2, bytes[..1200]);
     }

@@ -1,10 +1,10 @@
 //! Tests of trains on a real kernel, with different work of the interfaces:
 //!
 //! - segmentation by the sender's interface, and GRO at the receiver's interface, each on and off
-//! - packets of equal and of unequal length, and more packets than one call takes
+//! - packets of equal and of unequal length, and more packets than one send call accepts
 //! - IPv4 and IPv6, UDP and raw IP
 //!
-//! Each packet must arrive once, in its place, bit for bit, with a right CRC32c.
+//! Each packet must arrive once, in order, with unchanged bytes and a right CRC32c.
 
 mod common;
 
@@ -13,12 +13,13 @@ use common::*;
 use netio::Counters;
 use wire::{ChecksumMode, Chunk, CommonHeader, Data, Packet, PacketWriter, Ppid, Ssn, StreamId, Tsn};
 
-/// Command that turns all offloads off. The interface then passes on the packets that a wire would carry.
+/// Command that turns all offloads off. The interface then transmits single packets, as a physical link would carry them.
 const WITHOUT_GSO: &str = "ethtool -K left tso off gso off tx off sg off tx-udp-segmentation off";
-/// Command that turns hardware segmentation off. With it, a train would cross a veth in one piece, and GRO would have no work.
+/// Command that turns hardware segmentation off. With hardware segmentation, a train would cross a veth in one piece, and GRO
+/// would have nothing to merge.
 const WITHOUT_HARDWARE_SEGMENTATION: &str = "ethtool -K left tso off tx-udp-segmentation off";
 
-/// Trains of one load. Each train has packets of one length, and a last packet of another length.
+/// Trains of one load. All packets of a train except the last have one length. The last packet may be shorter.
 struct Load {
     what: &'static str,
     trains: &'static [(usize, usize, usize)],
@@ -95,7 +96,8 @@ fn crosses<C: AnyCarrier>(load: &Load, (sender, receiver): (&mut C, &mut C), the
     }
 }
 
-/// Sends all loads in both families between two namespaces, whose interfaces these commands set up. No packet may arrive twice.
+/// Sends all loads in both families between two namespaces. `commands` configure the interfaces of the two namespaces. No packet
+/// may arrive twice.
 fn all_cross<C: AnyCarrier>(
     commands: (&[&str], &[&str]),
     open: fn(&Namespace) -> C,
@@ -118,7 +120,8 @@ fn all_cross<C: AnyCarrier>(
     (sender, receiver)
 }
 
-/// Runs all loads over UDP, between interfaces that these commands set up. Returns the counters of both sockets.
+/// Runs all loads over UDP. The commands `a` and `b` configure the interfaces of sender and receiver. Returns the counters of
+/// both sockets.
 fn udp(a: &[&str], b: &[&str]) -> (Counters, Counters) {
     let (sender, receiver) = all_cross((a, b), Namespace::udp, udp_route);
     (sender.counters(), receiver.counters())

@@ -55,7 +55,7 @@ fn a_host_with_a_raw_socket_does_not_refuse_the_protocol() {
     for (from, to) in families(1) {
         sender.send(&train(&raw_route(&from, &to), None, Ecn::NotEct, 1400, &pattern(200))).unwrap();
         packets(&mut receiver, 1);
-        // A report would have arrived before this answer.
+        // An ICMP report would arrive before this answer.
         receiver.send(&train(&raw_route(&to, &from), None, Ecn::NotEct, 1400, b"answer")).unwrap();
         packets(&mut sender, 1);
         assert_eq!(sender.errors(), []);

@@ -1,4 +1,4 @@
-//! Tests of the raw carrier's shortcuts on a real kernel: long trains over a packet socket, and trains that must not take it.
+//! Tests of the raw carrier's shortcuts on a real kernel: long trains that take the shortcut, and trains that must not take it.
 
 mod common;
 
@@ -18,8 +18,8 @@ fn with_shortcuts(host: &Namespace, own_table: Option<&str>) -> RawCarrier {
     })
 }
 
-/// Sends one packet, so the kernel knows the neighbour, and then a long train. Returns the number of packets that took the
-/// shortcut.
+/// Sends one packet, which makes the kernel resolve the neighbour. Then sends a long train. Returns the number of packets that
+/// took the shortcut.
 fn exchange(a: &Namespace, sender: &mut RawCarrier, receiver: &mut RawCarrier, from: &str, to: &str) -> u64 {
     let (route, bytes) = (raw_route(from, to), pattern(SIZE * (LONG - 1) + 28));
     sender.send(&train(&route, None, Ecn::NotEct, SIZE, b"first")).unwrap();
@@ -86,14 +86,14 @@ fn a_policy_of_ipsec_is_noticed_within_1024_trains() {
     let (a, b) = pair();
     let (mut sender, mut receiver) = (with_shortcuts(&a, None), b.raw());
     let [(from, to), _] = families(1);
-    // A neighbour whose state changes makes the shortcut look at once.
+    // A change of a neighbour's state would make the shortcut repeat its lookup at once, so this neighbour entry is permanent.
     b.ip("link set left address 02:00:00:00:00:77");
     a.ip(&format!("neigh replace {to} lladdr 02:00:00:00:00:77 dev left nud permanent"));
     let mut exchange = || exchange(&a, &mut sender, &mut receiver, &from, &to);
     assert_eq!(exchange(), LONG as u64);
     a.ip("xfrm policy add src 10.9.7.1 dst 10.9.7.2 dir out action allow");
     let shortcuts: Vec<u64> = (0..1200).map(|_| exchange()).collect();
-    // One in 64 goes the kernel's way in any case.
+    // One train in 64 takes the kernel's way in any case, so only the trains after the limit are checked.
     assert!(shortcuts[1026..].iter().all(|packets| *packets == 0), "{shortcuts:?}");
 }
 

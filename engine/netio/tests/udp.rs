@@ -237,7 +237,7 @@ fn a_broadcast_is_thrown_away() {
     assert_eq!(receiver.counters().discarded, 1);
 }
 
-/// Returns a packet with a common header and a chunk header, at which the kernel and `wire::steer` look.
+/// Returns a packet with a common header and a chunk header. The kernel and `wire::steer` read only these headers.
 fn sctp_packet(ports: (u16, u16), tag: u32) -> Vec<u8> {
     let head = [ports.0.to_be_bytes(), ports.1.to_be_bytes()].concat();
     [&head[..], &tag.to_be_bytes(), &[0; 4], &[1, 0, 0, 4]].concat()

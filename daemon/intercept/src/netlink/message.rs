@@ -16,7 +16,7 @@ const TYPE_MASK: u16 = 0x3fff;
 /// Bytes reserved for a message. Most messages are shorter.
 const USUAL_LENGTH: usize = 128;
 
-/// A message under construction. In a batch, it follows finished messages.
+/// A message under construction. In a batch, finished messages precede this message in the buffer.
 pub(crate) struct Message {
     bytes: Vec<u8>,
     /// Offset of the message's header.
@@ -29,7 +29,7 @@ impl Message {
         Message::after(Vec::with_capacity(USUAL_LENGTH), kind, flags, sequence)
     }
 
-    /// Begins a message behind the finished messages `bytes`. [`Message::finish`] returns all of them.
+    /// Begins a message behind the finished messages `bytes`. [`Message::finish`] returns the finished messages and the new one.
     pub(crate) fn after(mut bytes: Vec<u8>, kind: u16, flags: u16, sequence: u32) -> Message {
         let start = bytes.len();
         bytes.extend_from_slice(&[0; 4]);
@@ -40,7 +40,7 @@ impl Message {
         Message { bytes, start }
     }
 
-    /// Takes a message that was written elsewhere, including its header.
+    /// Wraps a complete message, including its header, that another library has written.
     pub(crate) fn from_bytes(bytes: Vec<u8>) -> Message {
         Message { bytes, start: 0 }
     }

@@ -1,7 +1,7 @@
 //! Requests and acknowledgements over one netlink socket.
 //!
-//! The kernel processes a request inside `send`. Its answer exists when `send` returns, so no function here waits. A socket stays
-//! in the network namespace in which it was opened.
+//! The kernel processes a request inside `send`. The kernel's answer is in the receive buffer when `send` returns, so no function
+//! of this module waits. A socket stays in the network namespace in which it was opened.
 
 mod message;
 
@@ -56,7 +56,8 @@ impl Netlink {
         }
     }
 
-    /// Enlarges the socket's send buffer. Without that privilege, the system's limit (wmem_max) applies.
+    /// Enlarges the socket's send buffer. Without privilege outside the process's user namespace, the system's limit (wmem_max)
+    /// applies.
     pub(crate) fn enlarge_send_buffer(&self, bytes: usize) -> io::Result<()> {
         match setsockopt(&self.socket, sockopt::SndBufForce, &bytes) {
             Err(Errno::EPERM) => Ok(setsockopt(&self.socket, sockopt::SndBuf, &bytes)?),
@@ -92,8 +93,8 @@ impl Netlink {
         }
     }
 
-    /// Sends one message, and passes the kind and body of each answer to `read`. Returns the first value that `read` returns. An
-    /// error message gives its error, and an acknowledgement gives None.
+    /// Sends one message, and passes the kind and body of each answer to `read`. Returns the first value that `read` returns. If
+    /// the kernel answers with an error message, returns its error. If the kernel answers with an acknowledgement, returns None.
     pub(crate) fn ask<T>(
         &mut self,
         message: Message,

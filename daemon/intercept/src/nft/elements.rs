@@ -28,7 +28,7 @@ pub(crate) fn delete_served(owner: &mut Netlink, flows: &[FourTuple]) -> Result<
 
 fn delete(owner: &mut Netlink, sets: Sets, flows: &[FourTuple]) -> Result<(), Refusal> {
     flows.chunks(AT_ONCE).try_for_each(|some| match delete_all(owner, sets, some) {
-        // If one flow is absent, the kernel removes none. Each flow then needs its own batch.
+        // If the set lacks one of the flows, the kernel removes no flow of the batch. Each flow then needs its own batch.
         Err(refusal) if is_absent(&refusal) => {
             let mut each = some.iter().map(std::slice::from_ref);
             each.try_for_each(|flow| delete_all(owner, sets, flow).or_else(unless_absent))
@@ -65,8 +65,8 @@ fn add_end(batch: &mut Batch<'_>, [v4, v6]: Sets, flow: &FourTuple) {
     });
 }
 
-/// Returns a flow's key: source address, source port, destination address, destination port. Each port is padded to a 4-byte
-/// register.
+/// Returns a flow's key: source address, source port, destination address, destination port. Each port is padded to the 4 bytes
+/// of a register.
 fn key(flow: &FourTuple) -> Vec<u8> {
     let mut key = Vec::with_capacity(KEY_LENGTH_MAX);
     for end in [flow.local(), flow.remote()] {

@@ -40,7 +40,7 @@ pub(super) enum Base {
     Transport = 2,
 }
 
-/// The expressions of a rule under construction. A packet that fails a test leaves the rule.
+/// The expressions of a rule under construction. If a packet fails a test, the kernel continues with the next rule.
 pub(super) struct Expressions<'m> {
     list: &'m mut Message,
 }
@@ -125,7 +125,7 @@ impl<'m> Expressions<'m> {
         self.compare(Comparison::Equal, &[kind]);
     }
 
-    /// Continues only while `set` contains the protocol's number.
+    /// Continues only if `set` contains the number of the packet's protocol.
     pub(super) fn is_protocol_in_set(&mut self, set: &str) {
         self.load(Meta::Transport);
         self.is_in_set(set);
@@ -251,7 +251,7 @@ impl<'m> Expressions<'m> {
         });
     }
 
-    /// Gives the packet to the transparent socket on `port`. If no such socket exists, the packet leaves the rule.
+    /// Gives the packet to the transparent socket on `port`. If no such socket exists, the kernel continues with the next rule.
     pub(super) fn tproxy(&mut self, family: u8, port: u16) {
         self.immediate(&port.to_be_bytes());
         self.expression("tproxy", |data| {
@@ -306,7 +306,7 @@ impl<'m> Expressions<'m> {
         });
     }
 
-    /// Ends the rule with nftables' own `queue`. Packets pass if no program listens.
+    /// Ends the rule with nftables' own `queue`. If no program listens on the queue, packets pass.
     pub(super) fn queue(&mut self, number: u16) {
         const ONE_QUEUE: u16 = 1;
         const BYPASS: u16 = 1;
@@ -317,7 +317,8 @@ impl<'m> Expressions<'m> {
         });
     }
 
-    /// Ends the rule with the xtables target NFQUEUE, for kernels without `queue`. Packets pass if no program listens.
+    /// Ends the rule with the xtables target NFQUEUE, for kernels without nftables' `queue`. If no program listens on the queue,
+    /// packets pass.
     pub(super) fn queue_by_target(&mut self, number: u16) {
         const REVISION: u32 = 3;
         let mut info = [0; 8];

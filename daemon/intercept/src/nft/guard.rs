@@ -1,15 +1,15 @@
 //! Destinations that plain TCP must not reach.
 //!
-//! A first SYN to such a destination is answered with "host unreachable" unless it is diverted. The guard follows the queue and
-//! the diversion. It therefore catches each such SYN, whatever let the SYN pass: a verdict, a full queue, or a daemon that hangs
-//! or is dead. It also catches SYNs that the host forwards for containers, guests and hosts behind it, because such SYNs are never
-//! diverted. Each chain exists twice: in the owned table, where no other program can remove it, and in a table without an owner,
-//! which outlives the daemon.
+//! A first SYN to such a destination is answered with "host unreachable" unless it is diverted. The chain `guard` comes after the
+//! queue and the diversion. This chain therefore also refuses SYNs that a verdict, a full queue, or a hung or dead daemon let
+//! pass. The chain `guard-forward` refuses SYNs that the host forwards for containers, guests and other hosts. The daemon never
+//! diverts forwarded SYNs. Each chain exists in two tables. No other program can change the owned table. The table without an
+//! owner outlives the daemon.
 //!
 //! A forwarded packet may come in fragments. A first fragment that is too short to show the SYN passes. The fragment at offset 8
 //! is dropped, so the destination cannot reassemble the packet (RFC 1858 section 3.2.2). In IPv6, other headers may precede the
-//! TCP header. Every fragment at an offset of 8 to 248 octets is therefore dropped. Ordinary senders make no such fragments,
-//! because IPv6 links carry packets of 1,280 octets.
+//! TCP header. Every fragment at an offset of 8 to 248 octets is therefore dropped. Ordinary senders make no fragments at these
+//! offsets, because every IPv6 link carries packets of 1,280 octets.
 
 use std::io;
 use std::net::IpAddr;
@@ -70,7 +70,7 @@ pub(crate) fn set_lasting(owner: &mut Netlink, config: &Config, guards: &[Guard]
         replace_guards(&mut batch, LASTING_TABLE, config, guards);
         batch.commit()
     };
-    // A table that another program has changed may be unusable. It is then created anew.
+    // A table that another program has changed may be unusable. In this case, the table is deleted and created anew.
     set(owner).or_else(|_| {
         remove_lasting(owner)?;
         set(owner)
@@ -79,7 +79,7 @@ pub(crate) fn set_lasting(owner: &mut Netlink, config: &Config, guards: &[Guard]
 
 fn remove_lasting(owner: &mut Netlink) -> Result<(), Refusal> {
     let mut batch = Batch::new(owner);
-    // The deletion of a missing table would fail, so this creates the table first.
+    // The deletion of a missing table would fail, so the batch first creates the table.
     batch.add(PART, NEWTABLE, NLM_F_CREATE, name_lasting);
     batch.add(PART, DELTABLE, 0, name_lasting);
     batch.commit()

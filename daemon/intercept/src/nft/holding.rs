@@ -1,16 +1,17 @@
-//! Controls which SYNs are held: all, or a selection by the sets `named4` and `named6`.
+//! Controls which SYNs are held: all SYNs, or SYNs that the sets `named4` and `named6` select.
 //!
-//! Chain `q` has one rule, which jumps to chain `held`. Chain `held` queues the following packets, tested in this order, and lets
-//! the others pass:
+//! Chain `q` has one rule, which jumps to chain `held`. To hold a selection, chain `held` tests packets in the following order.
+//! The chain queues packets of these kinds, and lets other packets pass:
 //!
-//! - packets whose whole mark is the one that requests a hold
+//! - packets whose whole mark equals the mark that the caller of `hold_by_name` gave
 //! - packets of a diverted connection, because a program may reuse the connection's ports
-//! - packets to the destinations in the sets, or packets to all other destinations
+//! - packets to the destinations in the sets (`Named::Held`), or packets to all other destinations (`Named::Passed`)
 //!
-//! The set `passed` has one element, which counts packets that pass without a name. Elements of the other sets count on request.
+//! The set `passed` has one element, which counts packets that pass because no name matches. With `Named::Passed`, each element
+//! of the other sets counts the packets that it lets pass.
 //!
-//! Invariant: the sets change only while all SYNs are held, for two reasons. A lookup may miss an element while another processor
-//! finishes the batch that adds it. A large set needs several batches.
+//! Invariant: the sets of names change only while all SYNs are held, for two reasons. A lookup may miss an element while another
+//! processor finishes the batch that adds it. A large set needs several batches.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -34,7 +35,7 @@ use crate::netlink::{Attributes, Message, Netlink, be_u64};
 pub(super) const QUEUE_CHAIN: BaseChain = BaseChain { name: "q", kind: "filter", hook: 3, priority: -155 };
 /// The chain that `q` jumps to.
 const HELD: &str = "held";
-/// The set whose element counts packets that pass without a name.
+/// The set whose element counts packets that pass because no name matches.
 const PASSED: &str = "passed";
 
 const QUEUE_PART: &str = "nftables rule that queues (CONFIG_NFT_QUEUE, or CONFIG_NFT_COMPAT with CONFIG_NETFILTER_XT_TARGET_NFQUEUE)";
@@ -78,7 +79,7 @@ pub struct Passed {
 enum QueueForm {
     /// nftables' own expression.
     Native,
-    /// The xtables target inside an nftables rule, for kernels without the expression.
+    /// The xtables target NFQUEUE inside an nftables rule, for kernels without the native expression.
     Target,
 }
 
@@ -111,7 +112,7 @@ const NAMES: [NameSet; 2] = [
     },
 ];
 
-/// Length of a port in a key, padded to a register, and length of the port itself, in bytes.
+/// Lengths in bytes: of a port in a key, where it is padded to a register, and of the port itself.
 const PORT_REGISTER: u32 = 4;
 const PORT_LENGTH: u32 = 2;
 
@@ -125,7 +126,7 @@ pub(super) fn add_holding(batch: &mut Batch<'_>) {
         add_name_set(batch, set);
     }
     batch.add(SET_PART, NEWSET, NLM_F_CREATE, |message| {
-        /// NFT_SET_EVAL. Without this flag, the kernel uses a bitmap, whose elements cannot count.
+        /// NFT_SET_EVAL. Without this flag, the kernel stores the set as a bitmap, whose elements cannot have counters.
         const EVALUATED: u32 = 0x20;
         const INET_PROTO: u32 = 12;
         const ID: u32 = 23;
@@ -179,7 +180,7 @@ pub(crate) struct Holding {
     queue_number: u16,
     form: QueueForm,
     holds_all: bool,
-    /// True if names count passing packets.
+    /// True if names with counters have been added.
     names_count: bool,
     /// The counts at the last reading, by set and key.
     counted: BTreeMap<(&'static str, Vec<u8>), u64>,

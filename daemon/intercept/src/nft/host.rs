@@ -1,19 +1,20 @@
 //! Creates the host's table: the chain that holds SYNs, the diversion rules, and the mark for returning packets. Begin with
 //! [`create_host_table`].
 //!
-//! - Chain `q` (output, −155) passes each first SYN to `held` while the daemon renews its sign of life (`pulse`). SYNs with the
-//!   daemon's own mark are exempt. SYNs that leave through `lo` are exempt too, unless `Config::loopback` is set. `q` is a
-//!   separate chain because an accepted packet continues at the *next* base chain. `holding` decides which SYNs are held.
+//! - Chain `q` (output, −155) sends each first SYN to chain `held` while the daemon renews its sign of life (`pulse`). SYNs with
+//!   [`Marks::own`] are exempt. SYNs that leave through `lo` are exempt too, unless `Config::loopback` is set. `q` is a separate
+//!   chain because an accepted packet continues at the *next* base chain. `holding` decides which SYNs are held.
 //! - Chain `out` (output, −150, type route) adds each SYN that was released with [`Marks::shim`] to the set of diverted
-//!   connections. It sets this mark on later packets of these connections, which reroutes them. The answer to a packet that
-//!   arrived on a client's interface carries the mark of that packet, and is also rerouted. Every leaving packet passes this
-//!   chain, so the first matching rule ends its traversal.
+//!   connections. It sets this mark on later packets of these connections, which reroutes them. If another program rejects a
+//!   packet with [`Marks::served`] before chain `in`, the answer carries this mark, and is also rerouted. Every leaving packet
+//!   traverses this chain, so the chain ends as early as possible for each kind of packet.
 //! - Chains `guard` (output, −148) and `guard-forward` (forward, −148) refuse plain TCP to destinations that must be reached over
 //!   SCTP (`guard`).
-//! - Chain `pre` (prerouting, −310) marks packets from the veth, because a mark does not survive the crossing. A packet that
-//!   arrives on a client's interface has [`Marks::served`] from `uplinks`. The SYN of a connection to a local program adds the
-//!   flow of the program's replies to a set. `out` also diverts the packets of this set, because a program may set a mark on its
-//!   socket that replaces the SYN's mark.
+//! - Chain `pre` (prerouting, −310) sets [`Marks::shim`] on packets from the veth, because packets lose their marks when they
+//!   cross the veth. A packet that a filter of `uplinks` redirects to a client's interface has [`Marks::served`] from that
+//!   filter. For the SYN of a connection to a local program, the chain adds the flow of the program's replies to a set. Chain
+//!   `out` also diverts packets of the flows in this set, because a mark that the program sets on its socket replaces the SYN's
+//!   mark.
 //! - Chain `in` (input, −310) replaces [`Marks::served`] with [`Marks::shim`]. The reverse-path lookup has ended by then. Replies
 //!   need the route to the private namespace, even if the host has another route to the client.
 //! - Chain `deny` (output, −140), in an enclosed namespace only, answers denied SYNs.
@@ -50,7 +51,7 @@ pub(super) struct FlowSet {
     pub(super) name: &'static str,
     /// AF_INET or AF_INET6.
     pub(super) family: u8,
-    /// Type of the key, from which nft prints elements: four 6-bit type numbers.
+    /// Type of the key: four 6-bit type numbers, which `nft` needs to print elements.
     key_type: u32,
     key_length: u32,
     address_length: u32,
@@ -105,7 +106,7 @@ pub(crate) fn create_host_table(owner: &mut Netlink, config: &Config) -> Result<
     for chain in [&QUEUE_CHAIN, &OUT_CHAIN, &PRE_CHAIN, &IN_CHAIN].into_iter().chain(&GUARD_CHAINS) {
         add_chain(&mut batch, CHAIN_PART, chain);
     }
-    // A reject in prerouting answers before `in` replaces the mark, so `out` has this rule too.
+    // Another program's reject in prerouting answers before chain `in` replaces the mark, so chain `out` has this rule too.
     for chain in [&IN_CHAIN, &OUT_CHAIN] {
         add_rule(&mut batch, MARK_RULE_PART, chain.name, |rule| {
             rule.is_mark(config.marks, config.marks.served);
@@ -113,8 +114,8 @@ pub(crate) fn create_host_table(owner: &mut Netlink, config: &Config) -> Result<
             rule.accept();
         });
     }
-    // The remaining rules of `out` are for TCP. A first SYN with the mark for the private namespace adds its flow to the set. All
-    // packets with this mark leave the chain before the diversion rules.
+    // The remaining rules of `out` are for TCP. A first SYN with the mark for the private namespace adds its flow to the set. A
+    // rule then accepts all packets with this mark, before the diversion rules.
     add_rule(&mut batch, MARK_RULE_PART, OUT_CHAIN.name, |rule| {
         rule.is_not_tcp();
         rule.accept();
@@ -129,7 +130,8 @@ pub(crate) fn create_host_table(owner: &mut Netlink, config: &Config) -> Result<
     for set in [&FLOWS4, &FLOWS6, &SERVED4, &SERVED6] {
         add_rule(&mut batch, MARK_RULE_PART, OUT_CHAIN.name, |rule| divert_rule(rule, set, config));
     }
-    // Every packet that arrives at the host passes this chain. For unrelated packets, the chain ends with the first rule.
+    // Every packet that arrives at the host traverses this chain. The first rule accepts packets that neither come from the veth
+    // nor carry [`Marks::served`].
     add_rule(&mut batch, MARK_RULE_PART, PRE_CHAIN.name, |rule| {
         rule.came_in_not_by(&config.host_interface);
         rule.is_mark_not(config.marks, config.marks.served);
@@ -149,7 +151,7 @@ pub(crate) fn create_host_table(owner: &mut Netlink, config: &Config) -> Result<
 }
 
 /// Adds the rules that answer denied SYNs. An answer leaves through `lo` with the SYN's own mark (fwmark_reflect). The rules
-/// exempt `lo`, so the answer itself gets no answer.
+/// exempt packets that leave through `lo`, so the answer itself gets no answer.
 fn add_denials(batch: &mut Batch<'_>, marks: Marks) {
     const NO_ROUTE: u8 = 0;
     const HOST_UNREACHABLE: u8 = 2;
@@ -200,7 +202,7 @@ pub(super) fn is_flow_in(rule: &mut Expressions<'_>, set: &FlowSet) {
     rule.is_in_set(set.name);
 }
 
-/// Adds the connection of a first SYN with the mark to the set. A full set stays unchanged.
+/// If a packet is a first SYN with [`Marks::shim`], adds its connection to the set. A full set stays unchanged.
 fn begin_rule(rule: &mut Expressions<'_>, set: &FlowSet, config: &Config) {
     rule.is_mark(config.marks, config.marks.shim);
     rule.is_family(set.family);
@@ -210,7 +212,7 @@ fn begin_rule(rule: &mut Expressions<'_>, set: &FlowSet, config: &Config) {
     rule.add_to_set(set.name);
 }
 
-/// Adds the flow of the answers to a first SYN to the set. A full set stays unchanged.
+/// If a packet is a first SYN, adds the flow of its answers to the set. A full set stays unchanged.
 fn serve_rule(rule: &mut Expressions<'_>, set: &FlowSet) {
     rule.is_family(set.family);
     rule.is_tcp();

@@ -68,7 +68,8 @@ impl Refusal {
     }
 }
 
-/// Messages that the kernel applies together. It acknowledges the last one, and answers each refused message with an error.
+/// Messages that the kernel applies together. The kernel acknowledges the last message, and answers each refused message with an
+/// error.
 struct Batch<'n> {
     netlink: &'n mut Netlink,
     bytes: Vec<u8>,

@@ -1,7 +1,8 @@
 //! The daemon's sign of life in the kernel: the only element of the set `alive`. The daemon must renew this element.
 //!
-//! The kernel queues SYNs while the element exists. A daemon that is stopped, or hangs, does not renew it. After [`LAPSE_MS`],
-//! new connections then bypass the queue as plain TCP. This works even if all other processes are stopped too.
+//! The kernel queues SYNs while the element exists. A daemon that is stopped, or hangs, does not renew the element. The element
+//! expires after [`LAPSE_MS`]. New connections then bypass the queue as plain TCP. The expiry needs no process, so it also works
+//! if all processes are stopped.
 
 use netlink_packet_core::NLM_F_CREATE;
 

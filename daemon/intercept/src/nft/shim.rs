@@ -1,5 +1,6 @@
-//! The private namespace's table. TCP that enters through the veth goes to the socket of its connection. If no such socket
-//! exists, it goes to a transparent listener. The table needs no owner, because no other program can enter the namespace.
+//! The private namespace's table. TCP that enters through the veth goes to the socket of its connection. If no socket of the
+//! connection exists, the packet goes to a transparent listener. The table needs no owner, because no other program can enter the
+//! namespace.
 
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 

@@ -96,7 +96,7 @@ fn full_queue_passes() {
 fn diverted_v4() {
     let world = World::new();
     let mut interceptor = world.intercept_alpha();
-    // No program listens in beta. If a packet went there, the client would be refused.
+    // No program listens in beta. If a packet went to beta, the client would be refused.
     let (client, arrival) = connect_diverted(&world, &mut interceptor, at(BETA4, PORT));
     assert_eq!(client.peer_addr().expect("an address"), at(BETA4, PORT));
     assert_eq!(client.local_addr().expect("an address"), arrival.flow.local());
@@ -201,7 +201,7 @@ fn undiverted_is_plain_tcp() {
     let mut interceptor = world.intercept_alpha();
     let (client, arrival) = connect_diverted(&world, &mut interceptor, at(BETA4, PORT));
     let flow = arrival.flow;
-    // The connection closes without an orderly shutdown. It is reset, so its ports are free.
+    // The connection closes without an orderly shutdown. The kernel thus resets the connection, and its ports are free.
     drop((client, arrival));
     interceptor.undivert(&[flow]).expect("an end of it");
     let again = client_socket(&world.alpha, at(BETA4, PORT));

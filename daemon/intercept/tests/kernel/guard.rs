@@ -56,7 +56,7 @@ fn fragments() {
         run_ip(host, &["addr", "add", &format!("{}/24", INNER4[end]), "dev", "inner0"]);
         run_ip(host, &["addr", "add", &format!("{}/64", INNER6[end]), "dev", "inner0", "nodad"]);
     }
-    // A router needs an address of the link to resolve its neighbours.
+    // A router needs a link-local address on each link for neighbour discovery.
     for (link, address) in [("path0", "fe80::71/64"), ("inner0", "fe80::72/64")] {
         run_ip(&world.alpha, &["addr", "add", address, "dev", link, "nodad"]);
     }
@@ -79,7 +79,8 @@ fn fragments() {
     let guard = Guard { network: None, ports: Some((PORT, PORT)), is_refused: true };
     interceptor.guard(&[guard]).expect("a guard");
     let before = fragments_at(&world.beta);
-    // If second fragments passed, the ones of the first call would arrive before the first fragments of the second call.
+    // If the guard let second fragments pass, the second fragments of the first call would arrive before the first fragments of
+    // the second call. The counts would then exceed two.
     send(before, 1);
     send(before, 2);
     let after = fragments_at(&world.beta);

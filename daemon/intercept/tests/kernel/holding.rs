@@ -36,7 +36,7 @@ fn around_beta() -> [Destinations; 2] {
     [named(BETA4, "10.71.0.9", ports), named(BETA6, "2001:db8:71::9", ports)]
 }
 
-/// Sets up an interceptor in alpha that holds SYNs by these names.
+/// Sets up an interceptor in alpha, and selects the held SYNs by `names`.
 fn holding(world: &World, names: &[Destinations], kind: Named, mark: Option<u32>) -> Interceptor {
     let mut interceptor = world.intercept_alpha();
     interceptor.name(names, kind).expect("names");
@@ -44,7 +44,7 @@ fn holding(world: &World, names: &[Destinations], kind: Named, mark: Option<u32>
     interceptor
 }
 
-/// Reports whether a SYN to `server` is held. Drops a held SYN.
+/// Sends a SYN to `server`, and reports whether the kernel holds the SYN. Drops the SYN if it is held.
 fn is_held(world: &World, interceptor: &mut Interceptor, server: SocketAddr) -> bool {
     let _client = begin(&world.alpha, server);
     let held = held_within(interceptor, MOMENT);
@@ -132,7 +132,7 @@ fn diverted_is_held() {
         let syn = held(&mut interceptor);
         let arrival = divert(&mut interceptor, &syn);
         interceptor.hold_by_name(Named::Held, None).expect("rules");
-        // The connection closes without an orderly shutdown. It is reset, so its ports are free.
+        // The connection closes without an orderly shutdown. The kernel thus resets the connection, and its ports are free.
         drop((connected(client), arrival));
         let again = client_socket(&world.alpha, server);
         again.set_reuse_address(true).expect("an option");

@@ -91,8 +91,9 @@ fn held_at_tear_down_passes() {
 fn no_delay_by_set_up() {
     const ROUNDS: usize = 5;
     let world = World::new();
-    // A namespace's first policy rule splits its routes into the tables `local` and `main`. While this happens, the kernel (6.18)
-    // looks up only `main` for microseconds, and drops packets to local addresses.
+    // A namespace's first policy rule splits its routes into the tables `local` and `main`. During the split, the kernel (6.18)
+    // looks up only `main` for some microseconds, and drops packets to local addresses. This rule makes the split happen before
+    // the first connection.
     run_program(&world.alpha, "ip", &["rule", "add", "pref", "32000", "lookup", "main"]);
     let server = listen(&world.beta, &format!("{BETA4}:{PORT}"));
     let (ended, all_served) = (AtomicBool::new(false), AtomicBool::new(false));
@@ -223,7 +224,7 @@ enum Role {
 const ROLES: [(&str, Role); 3] =
     [("as-child-hold", Role::Hold), ("as-child-divert", Role::Divert), ("as-child-try", Role::Try)];
 
-/// Runs a child's role if the first argument names one. Then it does not return.
+/// If the first argument names a child's role, runs this role and does not return.
 pub(crate) fn run_as_child(arguments: &[String]) {
     let named = |(name, _): &&(&str, Role)| arguments.first().is_some_and(|word| word == name);
     let Some((_, role)) = ROLES.iter().find(named) else { return };

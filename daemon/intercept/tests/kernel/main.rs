@@ -1,7 +1,7 @@
 //! Tests of interception on the running kernel. Every test creates its own unnamed network namespaces and leaves nothing behind.
 //!
-//! The tests need root, and iproute2 to build their network. Some tests need Python or nft. Arguments: words that a test's name
-//! must contain.
+//! The tests need root, and iproute2 to build their network. Some tests need Python or nft. Each argument is a word. The program
+//! runs the tests whose names contain all words.
 
 mod client;
 mod guard;

@@ -119,8 +119,8 @@ fn bytes_both_ways() {
     assert_eq!((question.as_str(), answer.as_str()), ("question", "answer"));
 }
 
-/// Tests a program that marks its connection. Without the set of served connections, its packets would bypass the private
-/// namespace.
+/// Tests a program that marks its connection. Without the set of served connections, the program's packets would bypass the
+/// private namespace.
 fn marked(client: SocketAddr, server: SocketAddr) {
     let world = World::new();
     let listener = listen(&world.alpha, &server.to_string());
@@ -263,7 +263,7 @@ fn strict_reverse_path_filter() {
     connected(client);
 }
 
-/// Tests a connection against a firewall that decides by interface.
+/// Tests a connection against a firewall that accepts connections only on `path0`.
 fn arrives_by_uplink(client: SocketAddr, server: SocketAddr) {
     let world = World::new();
     let listener = listen(&world.alpha, &server.to_string());
@@ -285,7 +285,7 @@ fn arrives_by_uplink(client: SocketAddr, server: SocketAddr) {
     let mut daemon = finish(connection).expect("a connection");
     let (mut program, peer) = listener.accept().expect("a connection");
     assert_eq!(peer, client);
-    // The data needs more than one packet of the uplink, in both directions.
+    // In each direction, the data needs several packets of the uplink's MTU.
     let bytes = vec![7; 1 << 20];
     let read = std::thread::spawn(move || {
         let mut got = vec![0; 1 << 20];

@@ -38,7 +38,8 @@ impl World {
         );
         for (host, v4, v6) in [(&world.alpha, ALPHA4, ALPHA6), (&world.beta, BETA4, BETA6)] {
             run_ip(host, &["link", "set", "lo", "up"]);
-            // Link-local addresses would change the state later. Without them, snapshots can be compared.
+            // The kernel would add link-local addresses later, and snapshots of the state would differ. So `addrgenmode none`
+            // prevents these addresses.
             run_ip(host, &["link", "set", "path0", "addrgenmode", "none", "up"]);
             run_ip(host, &["addr", "add", &format!("{v4}/24"), "dev", "path0"]);
             run_ip(host, &["addr", "add", &format!("{v6}/64"), "dev", "path0", "nodad"]);

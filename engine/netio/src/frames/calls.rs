@@ -109,7 +109,8 @@ pub(super) fn send_each(fd: BorrowedFd<'_>, frames: &[&[u8]]) -> io::Result<usiz
         as isize)
 }
 
-/// Gives the calling thread real-time priority (SCHED_FIFO, priority 1). It then precedes all threads without such priority.
+/// Gives the calling thread real-time priority (SCHED_FIFO, priority 1). The kernel then runs this thread before all threads
+/// without real-time priority.
 ///
 /// # Errors
 /// The errors of sched_setscheduler(2), such as EPERM without CAP_SYS_NICE.

@@ -2,13 +2,13 @@
 //!
 //! These count as filters:
 //!
-//! - A base chain of nftables of the families ip, ip6 and inet, at any hook, except in sctpify's own table. Chains for arriving
-//!   packets also count, because they may use connection tracking, which must see leaving packets. Rules of iptables-nft are in
-//!   such chains.
+//! - A base chain of nftables' families ip, ip6 or inet, at any hook, unless the chain is in sctpify's own table. Chains for
+//!   arriving packets also count. They may use connection tracking, which must also see leaving packets. Rules of iptables-nft
+//!   are in base chains of these families.
 //! - A table of iptables-legacy that is in use.
 //! - An IPsec policy.
 //!
-//! If the kernel refuses an answer, the module assumes that filters exist. It changes nothing in the kernel.
+//! If the kernel refuses an answer, the module assumes that filters exist. The module only reads the kernel's state.
 
 use std::fs::{self, File};
 use std::io;
@@ -27,7 +27,7 @@ const GET_CHAIN: u16 = 10 << 8 | 4;
 const ALL_FAMILIES: [u8; 4] = [0; 4];
 /// Families of IP packets: `NFPROTO_INET`, `NFPROTO_IPV4`, `NFPROTO_IPV6`.
 const IP_FAMILIES: [u8; 3] = [1, 2, 10];
-/// Attributes of a chain: `NFTA_CHAIN_TABLE`, and `NFTA_CHAIN_HOOK`. Only base chains have the second one.
+/// Attributes of a chain: `NFTA_CHAIN_TABLE`, and `NFTA_CHAIN_HOOK`. Only base chains have the attribute `NFTA_CHAIN_HOOK`.
 const CHAIN_TABLE: u16 = 1;
 const CHAIN_HOOK: u16 = 4;
 /// Bits of an attribute's type that are flags.
@@ -47,7 +47,7 @@ pub fn keep_filters_readable() {
     KEPT.get_or_init(|| LEGACY.map(|path| File::open(path).ok()));
 }
 
-/// Query whether filters exist, with the last answer.
+/// Query that asks the kernel whether filters exist, with the stored last answer.
 pub(super) struct Filters {
     news: Netlink,
     own_table: Option<String>,
@@ -95,7 +95,7 @@ impl Filters {
     }
 }
 
-/// Reports whether a chain is a base chain for IP packets, in another table than `own`. `chain` begins with a `struct nfgenmsg`.
+/// Reports whether a chain is a base chain for IP packets in a table other than `own`. `chain` begins with a `struct nfgenmsg`.
 fn is_foreign_base_chain(chain: &[u8], own: Option<&[u8]>) -> bool {
     let [family, _, _, _, rest @ ..] = chain else { return false };
     let (mut is_base, mut is_own) = (false, false);
@@ -129,11 +129,11 @@ fn has_policy() -> io::Result<bool> {
     Ok(found)
 }
 
-/// Reports whether the list `number` names a table. If the list exists but cannot be read, returns true. This can happen if the
-/// kernel loaded iptables-legacy after [`keep_filters_readable`].
+/// Reports whether the list `number` names a table. If the list exists but cannot be read, returns true. A process without root
+/// cannot read the list if the kernel loaded iptables-legacy after [`keep_filters_readable`].
 fn is_in_use(number: usize) -> bool {
     let kept = KEPT.get().and_then(|kept| kept[number].as_ref());
-    // If the module was unloaded, reading its open list fails, and the path is tried.
+    // If the kernel has unloaded iptables-legacy, a read of the open file fails. The path is then read instead.
     if let Some(Ok(length)) = kept.map(|file| file.read_at(&mut [0], 0)) {
         return length > 0;
     }

@@ -1,7 +1,7 @@
 //! IP headers as the kernel would write them.
 //!
-//! This module follows RFC 791 section 3.1 and RFC 8200 section 3. Don't Fragment is set, so the identification has no meaning
-//! (RFC 6864 section 4.1). The headers have no options, no flow label, and DSCP 0.
+//! This module follows RFC 791 section 3.1 and RFC 8200 section 3. In IPv4, Don't Fragment is set, so the identification has no
+//! meaning (RFC 6864 section 4.1) and is 0. The headers have no options, no flow label, and DSCP 0.
 
 use std::net::IpAddr;
 
@@ -25,8 +25,8 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// Returns the header of a packet with `length` bytes of SCTP. If the packet is longer than IP allows, the header has the
-    /// greatest length, and the interface refuses the packet.
+    /// Returns the header of a packet with `length` bytes of SCTP. If the packet exceeds IP's greatest length, the header states
+    /// the greatest length. The interface refuses the packet in any case.
     pub(super) fn new(route: &Route, ecn: Ecn, hops: Hops, length: usize) -> Header {
         match (route.local, route.remote) {
             (IpAddr::V4(local), IpAddr::V4(remote)) => {

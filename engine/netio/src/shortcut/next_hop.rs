@@ -1,7 +1,8 @@
 //! Link address of the next hop, from the kernel's routes and neighbours.
 //!
-//! This module changes nothing. It accepts only a plain unicast route, over a link with its own addresses, to a neighbour that
-//! the kernel considers valid. Tunnels, the loopback interface, and routes into MPLS or through another family give None.
+//! This module only reads the kernel's state. It accepts only a plain unicast route over a link with link-layer addresses, to a
+//! neighbour that the kernel considers valid. For tunnels, the loopback interface, and routes into MPLS or through a gateway of
+//! the other address family, the result is None.
 
 use std::io;
 use std::net::IpAddr;
@@ -20,8 +21,8 @@ use crate::sockaddr::SockAddr;
 pub(super) struct NextHop(SockAddr);
 
 impl NextHop {
-    /// Returns the next hop from `local` to `remote`, through the interface unless it is 0. Returns None if only the kernel can
-    /// send there.
+    /// Returns the next hop from `local` to `remote`. If `ifindex` is not 0, the route must lead through this interface. Returns
+    /// None if only the kernel can send to `remote`.
     ///
     /// # Errors
     /// The errors of netlink(7), for example if no route exists, or if the neighbour is unknown.

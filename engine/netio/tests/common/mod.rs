@@ -1,4 +1,5 @@
-//! Network namespaces for tests. They have unique names, and are removed on drop. Needs root, iproute2 and ethtool.
+//! Network namespaces for tests. The namespaces have unique names, and are removed on drop. The tests need root, iproute2 and
+//! ethtool.
 
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part")]
 
@@ -11,7 +12,7 @@ use std::time::Duration;
 use base::{Carrier, Ecn, Route};
 use netio::{PathErrorKind, RawCarrier, Received, SendError, Train, UdpCarrier};
 
-/// Number of polls before a test gives up, of one millisecond each.
+/// Number of polls after which a test gives up. A test polls once a millisecond.
 const PATIENCE: usize = 3000;
 
 /// A network namespace, deleted on drop.
@@ -68,7 +69,7 @@ impl Namespace {
         })
     }
 
-    /// Gives the interface an IPv4 and an IPv6 address of subnet `net` that end in `host`, and sets it up.
+    /// Gives the interface an IPv4 and an IPv6 address of subnet `net` that end in `host`. Then sets the interface up.
     pub fn address(&self, interface: &str, net: u8, host: u8) {
         self.ip(&format!("addr add 10.9.{net}.{host}/24 dev {interface}"));
         self.ip(&format!("addr add fd09:{net}::{host}/64 dev {interface} nodad"));
@@ -149,7 +150,8 @@ pub fn two_uplinks() -> (Namespace, Namespace) {
     (a, b)
 }
 
-/// Returns two namespaces, with a router between them whose far link has the given MTU. The router is the second value.
+/// Returns two namespaces with a router between them. The router is the second value. The link `far`, from the router to the last
+/// namespace, has the MTU `far_mtu`.
 pub fn routed(far_mtu: u32) -> (Namespace, Namespace, Namespace) {
     let (a, router, b) = (Namespace::new(), Namespace::new(), Namespace::new());
     join(&a, &router, "near", 1);
@@ -255,8 +257,8 @@ pub fn path_error(carrier: &mut impl AnyCarrier) -> (Route, PathErrorKind, Vec<u
     panic!("no path error after {PATIENCE} ms");
 }
 
-/// Sends to a closed socket until this is reported. One packet may not suffice: between its fork and its exec, a child of another
-/// test also has that socket, which then takes the packet.
+/// Sends packets to a closed port until an ICMP report arrives. One packet may not suffice, because a child process of another
+/// test may have inherited the socket before it was closed. Until the child's exec, the inherited socket still receives packets.
 pub fn report_of_closed<C: AnyCarrier>(
     carrier: &mut C,
     to: Route,
