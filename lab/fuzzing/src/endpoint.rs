@@ -1,8 +1,8 @@
 //! Fuzz target: a hostile peer that sends chunks of any content with correct ports, tag and checksum.
 //!
-//! The peer attacks an established association, and also the endpoint that listens. The delivered data may be
-//! anything, but the engine must not panic, stall, or exceed its limits. TSNs in the input are relative to
-//! the correct ones, so short inputs reach meaningful states. Begin at [`run`].
+//! The peer attacks an established association and its endpoint. The delivered data may be anything, but
+//! the engine must not panic, stall, or exceed its limits. TSNs in the input are relative to the initial
+//! TSNs, so short inputs reach meaningful states. Begin at [`run`].
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -18,14 +18,14 @@ use crate::side::{PORTS, Side, address, config};
 /// Maximum number of steps in one run.
 const STEPS_MAX: usize = 200;
 
-/// Exclusive upper bound on the length of a chunk's value, in bytes. The input gives the length in one byte, so
-/// it is in fact 255 or less.
+/// Exclusive upper bound on the length of a chunk's value, in bytes. The input gives the length in one
+/// byte, so the length is in fact 255 or less.
 const VALUE_MAX: usize = 300;
 
-/// Types of chunks that begin with a TSN or a cumulative TSN of the peer's data: DATA, I-DATA, FORWARD-TSN,
+/// Types of chunks whose value begins with a TSN of the peer's data: DATA, I-DATA, FORWARD-TSN,
 /// I-FORWARD-TSN.
 const COUNTED_BY_PEER: [u8; 4] = [0, 64, 192, 194];
-/// Types of chunks that begin with a cumulative TSN of the engine's data: SACK and SHUTDOWN.
+/// Types of chunks whose value begins with a cumulative TSN of the engine's data: SACK and SHUTDOWN.
 const COUNTED_BY_US: [u8; 2] = [3, 7];
 
 const TYPES: [u8; 24] =
@@ -45,8 +45,8 @@ struct Attack {
     tsns: (u32, u32),
     /// The engine's latest cookie.
     cookie: Vec<u8>,
-    /// Number of bytes from other addresses than the peer's, and number of bytes that the engine sent to
-    /// these addresses.
+    /// Number of bytes from addresses other than the peer's address, and number of bytes that the engine
+    /// sent to such addresses.
     strangers: (usize, usize),
 }
 
@@ -121,7 +121,7 @@ impl Attack {
             11 => self.send(self.peer, self.ports, VerificationTag(0), &init(input)),
             12 => self.echo_cookie(input),
             13 => {
-                // The tag and ports belong to another association, or to none.
+                // The tag and the port are arbitrary, so usually no association has them.
                 let (from, port) = (address(3 + input.below(4)), u16::from(input.byte()));
                 let tag = VerificationTag(u32::from(input.word()));
                 let chunks = if input.flag() { init(input) } else { self.chunks(input) };
@@ -154,7 +154,8 @@ impl Attack {
         out
     }
 
-    /// Makes the TSN at the front of a chunk relative to the initial TSN.
+    /// Adds the initial TSN to the offset at the front of a chunk's value, so the value begins with a TSN
+    /// near the initial one.
     fn count(&self, kind: u8, value: &mut [u8]) {
         let base = match kind {
             _ if COUNTED_BY_PEER.contains(&kind) => self.tsns.0,
@@ -162,7 +163,8 @@ impl Attack {
             _ => return,
         };
         if let Some(place) = value.first_chunk_mut::<4>() {
-            // Reduces most offsets to 16 bits. Otherwise, nearly all TSNs would be far from the initial one.
+            // Reduces most offsets to 16 bits. With 32 bits, nearly all TSNs would be far from the initial
+            // TSN.
             let offset = u32::from_be_bytes(*place);
             let offset = if place[0] < 0xf0 { offset & 0xffff } else { offset };
             *place = base.wrapping_add(offset).to_be_bytes();
@@ -198,7 +200,8 @@ impl Attack {
         self.send(self.peer, self.ports, tag, &chunks);
     }
 
-    /// Reads the engine's packets without an answer, keeps the latest cookie, and checks the buffer limits.
+    /// Takes the engine's packets and answers none of them. Keeps the latest cookie, and checks the buffer
+    /// limits.
     fn listen(&mut self) {
         for (route, bytes) in std::mem::take(&mut self.side.sent) {
             if route.remote != self.peer {
@@ -241,8 +244,8 @@ impl Attack {
     }
 }
 
-/// Appends a chunk with the given value. The length field is correct if `honest`; otherwise it is the value's
-/// first byte.
+/// Appends a chunk with the given value. If `honest` is false, the length field is the value's first byte
+/// instead of the chunk's length.
 fn put_chunk(out: &mut Vec<u8>, kind: u8, flags: u8, value: &[u8], honest: bool) {
     let length = if honest { 4 + value.len() } else { value.first().map_or(0, |b| usize::from(*b)) };
     let length = u16::try_from(length).unwrap_or(u16::MAX);

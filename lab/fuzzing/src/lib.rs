@@ -1,14 +1,14 @@
 //! The fuzz targets.
 //!
-//! Each target is a function that interprets its input as a script of arrivals, losses and calls of the
-//! program. It plays the script with engines in virtual time, and panics on a fault. Every byte string is a
-//! valid script. The code is outside the fuzzer's crate, so plain tests can replay the committed inputs. The
-//! targets are:
+//! Each target is a function that interprets its input as a script. Steps of a script are, for example,
+//! arrivals of packets, losses of packets, and calls of a program. The function plays the script with
+//! engines in virtual time, and panics if an invariant fails. Every byte string is a valid script. The code
+//! is outside the fuzzer's crate, so plain tests can replay the committed inputs. The targets are:
 //!
 //! - [`packet`]: parsing and writing of packets
 //! - [`endpoint`]: a hostile peer
-//! - [`pair`]: an honest pair over a bad network, with plain or sealed packets; all messages arrive once and
-//!   in order
+//! - [`pair`]: an honest pair over a bad network, with plain or sealed packets; no message arrives twice,
+//!   and ordered messages arrive in order
 //! - [`operations`]: calls in any order
 //! - [`mux`]: a hostile peer on a shared association
 //! - [`sip`](mod@sip): SIP messages of any content
@@ -30,7 +30,8 @@ pub mod torture;
 /// Function that plays an input.
 pub type Target = fn(&[u8]);
 
-/// The targets by name. Each target has a directory of its name in `fuzz/corpus`.
+/// The targets by name. The inputs of each target are in `fuzz/corpus`, in a directory with the target's
+/// name.
 pub const TARGETS: &[(&str, Target)] = &[
     ("packet", packet::run),
     ("endpoint", endpoint::run),

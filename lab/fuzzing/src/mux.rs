@@ -1,8 +1,9 @@
 //! Fuzz target: a hostile peer on a shared association.
 //!
 //! The peer sends messages of any content on any stream, including well-formed messages at the wrong time.
-//! Meanwhile the driver accepts, refuses, opens, reads, sends and releases channels. The code must not panic
-//! or miscount, and a channel must not deliver more bytes than it granted to the peer. Begin at [`run`].
+//! Meanwhile the driver accepts, refuses, opens, reads, sends and releases channels. The multiplexer must
+//! not panic, and its counts must stay consistent. A channel must not deliver more bytes than the host has
+//! granted to the peer. Begin at [`run`].
 
 use bytes::Bytes;
 use relay::mux::{ChannelEvent, ChannelId, Generation, Message, Mux, Received, Refusal, Side};
@@ -14,7 +15,8 @@ use crate::input::Input;
 const STEPS_MAX: usize = 400;
 /// Exclusive upper bound on the length of a raw message, in bytes.
 const MESSAGE_MAX: u8 = 80;
-/// Number of streams that messages use. The number is small, so the messages of a short input share streams.
+/// Number of streams that messages use. The number is small, so that several messages of a short input use
+/// the same stream.
 const STREAMS: u8 = 7;
 /// Payload protocol identifiers of all kinds of messages, in ASCII.
 const KINDS: [&[u8; 4]; 9] =
@@ -45,8 +47,7 @@ pub fn run(data: &[u8]) {
 }
 
 impl Story<'_> {
-    /// Plays one step. Returns false when the shared association must end, because the peer violated the
-    /// protocol.
+    /// Plays one step. Returns false if the peer violated the protocol, so the shared association must end.
     fn step(&mut self) -> bool {
         match self.input.below(10) {
             0 => return self.raw(),

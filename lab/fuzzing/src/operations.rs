@@ -1,8 +1,9 @@
 //! Fuzz target: calls of the engine's API in any order.
 //!
-//! Two engines communicate over a network that loses packets when the input requests it. A call may fail, but
-//! it must not panic or stall. A call with an unknown id has no effect. Received data equals sent data. When
-//! all associations are released, no state remains. Begin at [`run`].
+//! Two engines communicate over a network that loses packets when the input requests it. A call may fail,
+//! but it must not panic or stall. A call with an unknown id has no effect. The received messages consist
+//! of sent bytes. After the release of all associations, no association and no timer remains. Begin at
+//! [`run`].
 
 use std::collections::VecDeque;
 use std::num::NonZeroU16;
@@ -28,8 +29,8 @@ struct Story {
     sides: [Side; 2],
     /// Packets in flight to each side, oldest first.
     under_way: [VecDeque<(Route, Vec<u8>)>; 2],
-    /// Ids of all associations of both sides so far. A call may thus get an id of the other side or of an
-    /// ended association.
+    /// Ids of all associations of both sides so far. The script picks ids from this list, so a call may get
+    /// an id of the other side or of an ended association.
     ids: Vec<AssociationId>,
     now: Time,
     config: AssociationConfig,
@@ -41,7 +42,7 @@ pub fn run(data: &[u8]) {
     let mut input = Input::new(data);
     let config = config(&mut input);
     let mut sides = [Side::new(1, &config), Side::new(2, &config)];
-    // Gives each side a second address, so that the schedulers have a choice of paths.
+    // Gives each side a second address, so the path schedulers can choose between paths.
     sides.iter_mut().zip([4, 5]).for_each(|(side, last)| side.addresses.push(address(last)));
     let under_way = [VecDeque::new(), VecDeque::new()];
     let now = Time::from_millis(1);
@@ -166,7 +167,8 @@ impl Story {
         };
         let stream = StreamId(u16::from(input.byte() & 0x9f));
         let options = SendOptions { unordered: input.flag(), reliability, ..SendOptions::default() };
-        // Each byte of a message is a hash of the message's length.
+        // All bytes of a message have the same value, which depends on the message's length. A receiver can
+        // thus detect mixed messages.
         let message = Bytes::from(vec![fill(length); length]);
         _ = self.sides[side].endpoint.send(self.now, id, stream, Ppid(0), message, options);
     }
@@ -235,7 +237,8 @@ impl Story {
         };
     }
 
-    /// Reports an ICMP error or a local error to `side` about its oldest packet in flight.
+    /// Reports an ICMP error or a local error to `side`. The error is about the oldest packet in flight
+    /// from `side`.
     fn path_error(&mut self, side: usize, input: &mut Input<'_>) {
         let Some((route, packet)) = self.under_way[1 - side].front() else { return };
         let error = match input.below(6) {

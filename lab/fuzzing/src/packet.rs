@@ -1,7 +1,7 @@
 //! Fuzz target: parsing and writing of packets.
 //!
-//! No input may cause a panic, and every iteration must end. A parsed chunk must be the same after it is
-//! written and parsed again.
+//! No input may cause a panic or an endless iteration. A parsed chunk that is written and parsed again must
+//! equal the original chunk.
 
 use wire::{COMMON_HEADER_LEN, ChecksumMode, Chunk, CommonHeader, Packet, PacketWriter, VerificationTag};
 
@@ -16,7 +16,7 @@ pub fn run(data: &[u8]) {
     let chunks: Vec<_> = packet.chunks().collect();
     assert!(chunks.len() <= data.len() / 4 + 1, "each chunk takes four octets or more");
     for chunk in chunks {
-        // The formatting visits every list inside the chunk.
+        // The formatting of the chunk visits all its inner lists, such as parameters.
         let shown = format!("{chunk:?}");
         assert!(!shown.is_empty());
         if let Ok(chunk) = chunk {

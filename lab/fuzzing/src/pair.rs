@@ -1,7 +1,8 @@
 //! Fuzz target: an honest pair over a network that loses, duplicates, delays and damages packets.
 //!
-//! The input decides the fate of each packet. Each message must arrive once and in the order of its stream,
-//! unless it is partially reliable and was abandoned. Both sides must shut down gracefully. Begin at [`run`].
+//! The input decides the fate of each packet. No message may arrive twice. Ordered messages of a stream
+//! must arrive in order. With full reliability, all messages must arrive. Both sides must shut down
+//! gracefully. Begin at [`run`].
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -22,15 +23,18 @@ use crate::side::{MULTIPATHS, SCHEDULERS, WILLING, extensions, reconfigure};
 /// Maximum number of steps in one run.
 const STEPS_MAX: usize = 300;
 
-/// Maximum number of packets that are lost or damaged in one run. After it, the network passes every packet.
+/// Maximum number of packets that are lost or damaged in one run. After this number, the network passes
+/// every packet.
 const LOSSES_MAX: usize = 100;
 
-/// Limit on the handshake, and on the time until everything has arrived after the faults have stopped.
+/// Limit on the duration of the handshake, and on the time from the end of the faults to the end of the
+/// association.
 const PATIENCE: Duration = Duration::from_hours(2);
 
 const LENGTHS: [usize; 8] = [4, 9, 100, 1400, 1452, 3000, 9000, 30_000];
 
-/// The unread part of the input, reversed. The script and the network both take bytes from its end.
+/// The unread part of the input, reversed. The script and the network both remove bytes from the end of
+/// this list.
 type Story = Rc<RefCell<Vec<u8>>>;
 
 struct Pair {
@@ -102,7 +106,8 @@ fn config(input: &mut Input<'_>) -> AssociationConfig {
             rto_max: Duration::from_secs(2),
             sack_delay: Duration::from_millis(40),
             heartbeat_interval: Duration::from_secs(3),
-            // No number of retransmissions may end the association; the network limits the losses instead.
+            // The retransmission limits must not end the association, so they have their maximum.
+            // [`LOSSES_MAX`] bounds the losses instead.
             association_max_retrans: u8::MAX,
             shutdown_guard: PATIENCE,
             ..Timing::default()
@@ -242,7 +247,8 @@ impl Pair {
         talks.values_mut().for_each(|talk| talk.reading = reading);
     }
 
-    /// Removes or adds a local address, or sets the peer's primary path. The engine may refuse.
+    /// Removes or adds a local address, or asks the peer to make the address its primary one. The engine
+    /// may refuse the request.
     fn change_addresses(&mut self, side: usize, argument: u8) {
         let address = self.world.host(self.hosts[side]).addresses.last().copied();
         let Some(address) = address.filter(|_| self.links.len() > 1) else { return };
@@ -257,7 +263,8 @@ impl Pair {
         });
     }
 
-    /// Repairs the network. Asserts that the association then ends and that everything has arrived.
+    /// Repairs the network, and closes the association. Asserts that both sides end, and that the required
+    /// messages have arrived.
     fn finish(&mut self) {
         self.read(0, 0);
         self.read(1, 0);
@@ -276,8 +283,8 @@ impl Pair {
         }
     }
 
-    /// Asserts that `side` received the messages that the other side sent, and that its association closed
-    /// gracefully.
+    /// Asserts that `side` received the required messages of the other side, and that the association of
+    /// `side` closed gracefully.
     fn judge(&self, side: usize) {
         let talks = &self.world.host(self.hosts[side]).app.conversations;
         assert_eq!(talks.len(), 1, "associations of one host");

@@ -3,7 +3,7 @@
 //! The driver checks these invariants at every step:
 //!
 //! - The engine's packets can be parsed, and fit the MTU.
-//! - All timers are in the future.
+//! - After a call of [`Side::tick`], all timers are in the future.
 //! - The engine's internal counts are correct.
 //! - The engine sends a bounded number of packets in response to one input.
 //!
@@ -88,7 +88,7 @@ pub(crate) struct Side {
     pub(crate) events: Vec<(AssociationId, Event)>,
     /// Packets waiting for delivery.
     pub(crate) sent: Vec<(Route, Vec<u8>)>,
-    /// Automatic acceptance of incoming associations.
+    /// True if incoming associations are accepted automatically.
     pub(crate) accepts: bool,
 }
 
@@ -148,7 +148,8 @@ impl Side {
         self.endpoint.connect(now, connect).expect("the first association")
     }
 
-    /// Delivers a packet. `route` is the sender's: its local address is the sender's address.
+    /// Delivers a packet. `route` is the route from the sender's view: the local address of `route` is the
+    /// sender's address.
     pub(crate) fn arrive(&mut self, now: Time, route: Route, packet: &[u8]) {
         let route = Route { local: route.remote, remote: route.local, carrier: route.carrier };
         let mut listener = Anybody(&self.addresses);

@@ -1,8 +1,8 @@
 //! Fuzz target: SIP messages of any content.
 //!
-//! The messages go to a proxy, to a user agent, or to the code that splits a stream into messages. Nothing
-//! may panic. The proxy must be able to parse its own messages. The limits hold, and all transactions end in
-//! time. Begin at [`run`].
+//! The messages go to a proxy, to a user agent, or to the code that splits a stream into messages. No part
+//! under test may panic. The proxy's own messages must be valid SIP. The numbers of transactions, bindings
+//! and calls must stay within their limits. All transactions must end after their timers. Begin at [`run`].
 
 use std::time::Duration;
 
@@ -76,7 +76,8 @@ fn proxy(input: &mut Input<'_>, asks_for_passwords: bool) {
         assert!(proxy.transactions().0 <= TRANSACTIONS_MAX, "too many transactions");
         assert!(proxy.location().users() <= 5 && proxy.location().contacts() <= 15, "too many bindings");
     }
-    // The rounds let three waits expire: Timer C, the answer to its CANCEL, and the ACK that never comes.
+    // The rounds outlast three waits in succession: for Timer C, for the answer to the CANCEL after Timer
+    // C, and for an ACK that never arrives.
     for _ in 0..4 {
         now += Duration::from_secs(4000);
         proxy.handle_timeout(now);
@@ -85,7 +86,8 @@ fn proxy(input: &mut Input<'_>, asks_for_passwords: bool) {
     assert_eq!(proxy.transactions(), (0, 0), "transactions are left");
 }
 
-/// Answers some of the proxy's requests with any status, and reports some messages as not sent.
+/// Answers some of the proxy's requests with arbitrary status codes, and reports to the proxy that some
+/// messages could not be sent.
 fn answer(proxy: &mut Proxy, now: Time, input: &mut Input<'_>) {
     while let Some(output) = proxy.poll_output() {
         let Output::Send(out) = output else { continue };

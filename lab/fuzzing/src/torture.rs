@@ -6,7 +6,7 @@ use std::path::Path;
 const MEANINGFUL: &[u8] = b"\r\n \t\",;:<>@=?%/[]\\\0\xff09azZ*";
 
 /// Returns each message twice: in its original form, and with the domain example.com in place of the RFC's
-/// example.net. A proxy for example.com does more with the second form than reject it.
+/// example.net. The fuzzed proxy serves example.com, so it processes messages of the second form further.
 ///
 /// # Panics
 /// Panics if the messages in the repository cannot be read, or if their number is not 49.

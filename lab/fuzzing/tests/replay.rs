@@ -1,4 +1,4 @@
-//! Replays the committed inputs, which the fuzzers found.
+//! Replays the committed inputs of all fuzz targets. The fuzzers found these inputs.
 
 use std::fs;
 use std::path::{Path, PathBuf};

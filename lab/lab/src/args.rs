@@ -7,9 +7,9 @@ use std::path::PathBuf;
 
 /// Reproduce the papers' experiments, and run the project's own experiments
 ///
-/// Each experiment creates its hosts as network namespaces, and stores each result after its measurement. If a
-/// run was interrupted, the next one continues where it stopped. Root is required for the command "run", and
-/// for "ttcp" with SCTP over IP.
+/// Each experiment creates its hosts as network namespaces, and stores each result after its measurement.
+/// After an interrupted run, the next run continues with the missing measurements. Root is required for the
+/// command "run", and for "ttcp" with SCTP over IP.
 ///
 /// Exit status: 0 if all judged expectations were met; 1 on an error, or if a measurement or a control failed;
 /// 2 on a usage error; 3 if an expectation was missed.
@@ -48,7 +48,7 @@ pub(crate) enum Command {
 
 #[derive(Args, Debug)]
 pub(crate) struct Report {
-    /// IDs of the experiments to write into the pages; without IDs, all that have full results
+    /// IDs of the experiments to write into the pages; without IDs, all experiments that have full results
     #[arg(requires = "write")]
     pub(crate) ids: Vec<String>,
     /// Also write full results into the pages of docs/results, between the experiments' markers
@@ -64,7 +64,7 @@ pub(crate) struct Run {
     /// Run all experiments
     #[arg(long)]
     pub(crate) all: bool,
-    /// Run the quick form (the default): a few cells, each of which takes well under a minute
+    /// Run the quick form (the default): a few cells, each of which takes less than a minute
     #[arg(long)]
     pub(crate) quick: bool,
     /// Run the full form: all cells, with the paper's number of repetitions
@@ -76,7 +76,8 @@ pub(crate) struct Run {
     /// Measure only cells whose "panel/series/x" contains TEXT; repeat the option to select more cells
     #[arg(long, value_name = "TEXT")]
     pub(crate) only: Vec<String>,
-    /// Move all earlier results of the experiment aside, and measure all selected cells again
+    /// Move all earlier results of the experiment to another directory, and measure all selected cells
+    /// again
     #[arg(long)]
     pub(crate) fresh: bool,
 }

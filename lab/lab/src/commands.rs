@@ -13,7 +13,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use testbed::pair::Tools;
 
-/// Exit status when an expectation is missed.
+/// Exit status if no measurement and no control failed, but an expectation was missed.
 const MISSED: u8 = 3;
 
 /// The outcome of a run. The variants are in order, from the best to the worst.

@@ -30,8 +30,8 @@ impl Point {
     }
 }
 
-/// Selection of points: all points whose [`Point::key`] contains one of these texts. An empty list selects
-/// all points.
+/// Texts that select points. A point is selected if its [`Point::key`] contains one of the texts. Without
+/// texts, all points are selected.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Only(Vec<String>);
 
@@ -49,16 +49,16 @@ impl Only {
     }
 }
 
-/// A point to measure, with its cost.
+/// A point to measure, with the plan of its measurements.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Planned {
     pub(crate) point: Point,
-    /// Number of measurements.
+    /// Number of measurements of the point.
     pub(crate) repetitions: u32,
     /// Approximate duration of one measurement, in seconds, for the estimate of the remaining time.
     pub(crate) seconds: f64,
-    /// Names of the measures. A cell has no other measures. If an application fails, some of them may be
-    /// missing.
+    /// Names of the measures. A cell has no measures with other names. If an application fails, some
+    /// measures may be missing.
     pub(crate) measures: Vec<&'static str>,
 }
 
@@ -103,14 +103,14 @@ pub(crate) trait Experiment: Send + Sync {
     /// Returns all points of the experiment.
     fn points(&self) -> Vec<Planned>;
 
-    /// Measures a point once, with its own hosts and links. The failure of an application is a measure. An
-    /// error means that nothing could be measured.
+    /// Measures a point once, on hosts and links that only this measurement uses. If an application fails,
+    /// a measure reports the failure. The function returns an error only if it could not measure.
     ///
     /// # Errors
     /// Fails if the hosts cannot be created, or if a program of the measurement itself fails.
     fn measure(&self, environment: &Environment, cell: &Cell) -> anyhow::Result<Measures>;
 
-    /// Draws pictures of the measured subject. The caller does this once, after all cells.
+    /// Draws pictures of the measured subject. The caller calls this function once, after all cells.
     ///
     /// # Errors
     /// Fails under the same conditions as [`Experiment::measure`].

@@ -62,7 +62,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// Constructs the experiment's runner for this form.
+    /// Constructs the experiment's runner for `form`.
     ///
     /// # Errors
     /// Fails if the runner cannot parse the parameters.

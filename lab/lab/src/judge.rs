@@ -13,7 +13,7 @@ pub(crate) enum Outcome {
     Missed,
     /// A required measure is missing.
     Unmeasured,
-    /// A required measure is missing, and was not requested.
+    /// A required measure is missing, because the run did not request its point.
     LeftOut,
 }
 
@@ -24,7 +24,7 @@ pub(crate) struct Verdict {
     pub(crate) what: String,
     /// Names of the panel and of the x value.
     pub(crate) at: String,
-    /// The figure, or its ratio to the figure with which it is compared.
+    /// The figure, or the ratio of the figure to the divisor that the expectation names.
     pub(crate) value: Option<f64>,
     /// Text of the expected band.
     pub(crate) band: String,
@@ -60,8 +60,8 @@ impl Judged<'_> {
         points.iter().map(|point| self.verdict(expectation, point, results)).collect()
     }
 
-    /// Returns the points at which an expectation applies: each x that it names, or otherwise each planned x
-    /// of its series.
+    /// Returns the points at which an expectation applies. If the expectation names x values, it applies at
+    /// these values. Otherwise, it applies at all planned points of its series.
     pub(crate) fn points(&self, expectation: &Expectation) -> Vec<Point> {
         let is_panels = |name: &str| expectation.panel.as_deref().is_none_or(|panel| panel == name);
         let planned = self.points.iter().map(|planned| &planned.point);

@@ -1,4 +1,5 @@
-//! `sctpify-lab`: reruns the published experiments behind this project, and runs our own.
+//! `sctpify-lab`: reruns the published experiments on which this project is based, and runs the project's
+//! own experiments.
 //!
 //! An experiment has three parts:
 //!
@@ -7,9 +8,9 @@
 //! - a runner ([`experiments`]) that measures one cell after another
 //! - a part of the report ([`report`])
 //!
-//! The lab keeps measured cells ([`store`]), so an interrupted run resumes where it stopped. [`judge`]
-//! compares the cells with the bands. Only the runners depend on the measured subject. Begin with
-//! [`experiment::Experiment`].
+//! The lab stores measured cells ([`store`]), so the next run continues after an interrupted one. [`judge`]
+//! compares figures of the cells with the expected bands. Only the runners depend on the measured subject.
+//! Begin with [`experiment::Experiment`].
 
 #![forbid(unsafe_code)]
 

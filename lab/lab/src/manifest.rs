@@ -1,8 +1,8 @@
 //! The manifest of an experiment, in TOML.
 //!
-//! It has the experiment's claims, purpose, sources, parameters and plots, the papers' figures, and the
-//! expected bands. Unknown keys are errors. [`Manifest::read`] also rejects references to missing items. Each
-//! runner parses its own parameters.
+//! A manifest has the experiment's claims, purpose, sources, parameters and plots, the papers' figures, and
+//! the expected bands. [`Manifest::read`] rejects unknown keys, and references to missing items. Each
+//! runner parses the parameters of its experiment.
 
 mod claim;
 mod published;
@@ -51,7 +51,7 @@ pub(crate) struct Manifest {
     #[serde(default)]
     pub(crate) alone: bool,
     pub(crate) seed: u64,
-    /// Third-party programs that the experiment needs, and that a host may lack.
+    /// Third-party programs that the experiment needs.
     #[serde(default)]
     programs: Vec<String>,
     #[serde(default)]
@@ -82,7 +82,7 @@ pub(crate) struct Source {
     pub(crate) page: Option<String>,
 }
 
-/// Parameters of one form, which override the common ones.
+/// Parameters of one form, which override the common parameters.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Overlay {
@@ -95,17 +95,19 @@ struct Overlay {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Panel {
     pub(crate) id: String,
-    /// The panel whose points the plot shows with another measure. Without it, the plot shows its own points.
+    /// ID of another panel. If present, the plot shows the points of that panel, with the measure of this
+    /// panel.
     #[serde(default)]
     of: Option<String>,
     pub(crate) title: String,
-    /// The measure on the y axis. Without it, the plot shows only published values.
+    /// The measure on the y axis. If absent, the plot shows only published values.
     #[serde(default)]
     pub(crate) measure: Option<String>,
-    /// The divisor: each other series is divided by the figure of this series at the same x.
+    /// Name of the series that is the divisor: the figures of all other series are divided by the figure of
+    /// this series at the same x.
     #[serde(default)]
     pub(crate) ratio_to: Option<String>,
-    /// Ends of the y axis. Without them, the values determine the ends.
+    /// Ends of the y axis. If absent, the values determine the ends.
     #[serde(default)]
     pub(crate) y_range: Option<[f64; 2]>,
     #[serde(default)]
@@ -116,7 +118,8 @@ pub(crate) struct Panel {
     pub(crate) x_log: bool,
     #[serde(default)]
     pub(crate) y_log: bool,
-    /// Names of the x values 0, 1, and so on. A plot with names has bars, and a plot without names has lines.
+    /// Names of the x values 0, 1, and so on. A plot has bars if the x values have names, and lines
+    /// otherwise.
     #[serde(default)]
     pub(crate) categories: Vec<String>,
 }
@@ -151,7 +154,7 @@ impl fmt::Display for Statistic {
 pub(crate) struct Expectation {
     pub(crate) id: String,
     pub(crate) what: String,
-    /// The panel of the expectation. Without it, the expectation applies to all panels.
+    /// The panel of the expectation. If absent, the expectation applies to all panels.
     #[serde(default)]
     pub(crate) panel: Option<String>,
     pub(crate) series: String,
@@ -161,7 +164,7 @@ pub(crate) struct Expectation {
     pub(crate) measure: String,
     #[serde(default)]
     pub(crate) statistic: Statistic,
-    /// The divisor of the figure. Without it, the band applies to the figure itself.
+    /// The divisor of the figure. If absent, the band applies to the figure itself.
     #[serde(default)]
     pub(crate) against: Option<Against>,
     #[serde(default)]
@@ -169,15 +172,15 @@ pub(crate) struct Expectation {
     #[serde(default)]
     pub(crate) at_least: Option<f64>,
     pub(crate) source: String,
-    /// True for a control. If a control fails, the experiment does not measure what it claims.
+    /// True for a control. A control that fails shows that the measurement itself is wrong.
     #[serde(default)]
     pub(crate) control: bool,
-    /// The forms in which the expectation is judged, or both if empty.
+    /// The forms in which the expectation is judged. An empty list selects both forms.
     #[serde(default)]
     pub(crate) forms: Vec<Form>,
 }
 
-/// The figure with which another one is compared. Absent fields are the same as in the expectation.
+/// The divisor of an expectation's figure. Absent fields have the values of the expectation's fields.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Against {
@@ -198,7 +201,8 @@ impl Expectation {
         self.forms.is_empty() || self.forms.contains(&form)
     }
 
-    /// Returns the point and the measure that the expectation needs at `at`. A ratio needs a second pair.
+    /// Returns the point and the measure that the expectation needs at `at`. A ratio also needs the point
+    /// and the measure of its divisor.
     pub(crate) fn needs(&self, at: &Point) -> Vec<(Point, &str)> {
         let mut needed = vec![(at.clone(), &*self.measure)];
         if let Some(against) = &self.against {

@@ -1,10 +1,10 @@
-//! A progress bar with the remaining time on a terminal. Without a terminal, only messages about failures
-//! appear.
+//! A progress bar for terminals, which shows the remaining time. Without a terminal, only messages about
+//! failures appear.
 
 use crate::experiment::Planned;
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// The progress of an experiment. Each cell counts with its planned duration.
+/// The progress of an experiment. Each ended cell advances the progress by the cell's planned duration.
 #[derive(Debug)]
 pub(crate) struct Progress(ProgressBar);
 

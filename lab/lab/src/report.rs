@@ -1,8 +1,8 @@
 //! The report of all measurements.
 //!
-//! `report/index.html` shows all claims. Each experiment has for each form a page with plots, the cells as
-//! CSV, and the figures, verdicts and answers as JSON. [`write_pages`] writes full results into the pages of
-//! `docs/results`.
+//! `report/index.html` shows all claims. Each measured form of an experiment has three files: an HTML page
+//! with plots, the cells as CSV, and the figures, verdicts and answers as JSON. [`write_pages`] writes full
+//! results into the pages of `docs/results`.
 
 mod claims;
 mod front;
@@ -32,7 +32,7 @@ struct Section {
     /// Pictures in addition to the plots, as SVG.
     drawings: Vec<String>,
     verdicts: Vec<Verdict>,
-    /// Answers to the manifest's claims, in the same order.
+    /// Answers to the manifest's claims, in the order of the claims.
     answers: Vec<Answered>,
 }
 
@@ -82,8 +82,8 @@ pub(crate) fn writer(id: &str) -> String {
 /// Writes stored full results into the experiments' pages in `docs/results`. Empty `ids` select all
 /// experiments.
 ///
-/// The function prints a line for each experiment, and returns the number of written parts. It does not
-/// change a page without stored full results, or with results of changed sources.
+/// The function prints a line for each experiment, and returns the number of written parts. A part stays
+/// unchanged if no full results are stored, or if the results come from sources with uncommitted changes.
 ///
 /// # Errors
 /// Fails if an experiment is unknown, if a file cannot be read or written, or if a page lacks its markers.
@@ -194,8 +194,8 @@ mod tests {
         Store::open(out, meta, false).unwrap().keep(done("time", "tcp", 20.0, 0, 40.0)).unwrap();
     }
 
-    /// Writes a page with the experiment's markers. Returns the reason if it is not written, and the page
-    /// afterwards.
+    /// Creates a page with the experiment's markers, and calls [`write_page`]. Returns the reason for a
+    /// refusal, and the page's content afterwards.
     fn written(out: &Path) -> (Option<String>, String) {
         let page = out.join("page.md");
         let command = writer("handshake");

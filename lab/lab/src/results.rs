@@ -15,7 +15,8 @@ pub(crate) struct Done {
     pub(crate) seed: u64,
     /// Duration of the measurement, in seconds.
     pub(crate) took_s: f64,
-    /// Number of repeats after a connection that should use SCTP fell back to plain TCP.
+    /// Number of repeats of the cell. A repeat follows if a connection that should use SCTP falls back to
+    /// plain TCP.
     #[serde(default)]
     pub(crate) fallbacks: u32,
     pub(crate) measures: Measures,
@@ -67,8 +68,8 @@ impl Results {
         self.sample(point, measure).map(|sample| sample.figure(statistic))
     }
 
-    /// Returns the value that a plot shows for a series at x. The value is the series' figure, or its ratio
-    /// to the figure of another series. A ratio has no interval.
+    /// Returns the value that a plot shows for a series at x. The value is the series' figure. In a panel
+    /// with a divisor, the value is the ratio of this figure to the divisor's figure, without an interval.
     pub(crate) fn shown(&self, panel: &Panel, series: &str, x: f64) -> Option<Figure> {
         let measure = panel.measure.as_deref()?;
         let figure = |series: &str| self.figure(&Point::new(panel.of(), series, x), measure, panel.statistic);

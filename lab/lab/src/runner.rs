@@ -1,7 +1,9 @@
-//! Measurement of an experiment's pending cells, several at once where the experiment allows this.
+//! Measurement of an experiment's pending cells. If the experiment allows it, several cells are measured at
+//! once.
 //!
-//! The outer loop runs over the repetitions, so the series alternate. A busy neighbour thus affects all
-//! series equally. If a run stops early, each point has about the same number of measurements.
+//! The outer loop runs over the repetitions, so the series alternate. Another load on the machine thus
+//! affects all series about equally. If a run stops early, all points have about the same number of
+//! measurements.
 
 use crate::experiment::{Cell, Measures, Only, Planned, Point};
 use crate::progress::Progress;
@@ -12,8 +14,8 @@ use anyhow::{Result, ensure};
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Number of consecutive failed cells after which an experiment ends, because the others would fail in the
-/// same way.
+/// Number of consecutive failed cells after which an experiment ends, because the remaining cells would
+/// probably fail as well.
 const FAILURES_IN_A_ROW_MAX: usize = 5;
 
 /// A run of one experiment.
@@ -69,8 +71,8 @@ impl Runner<'_> {
         (0..most).flat_map(|n| turn(n).map(move |planned| cell(planned, n))).collect()
     }
 
-    /// Measures a cell, and repeats the measurement after a fallback to TCP. Also returns the number of
-    /// fallbacks.
+    /// Measures a cell. Repeats the measurement after a fallback to TCP, up to [`AGAIN_MAX`] times. Also
+    /// returns the number of repeats.
     fn attempt(&self, cell: &Cell, planned: &Planned) -> (Result<Measures>, u32) {
         let mut fallbacks = 0;
         loop {
@@ -132,7 +134,8 @@ fn next(work: &mut Work<'_>) -> Option<(Planned, Cell)> {
     work.queue.pop_front()
 }
 
-/// Locks the work, even after a panic in another thread. Such a panic leaves the work consistent.
+/// Locks the work, even if another thread panicked while it held the lock. Such a panic leaves the work
+/// consistent.
 fn locked<'a, 'b>(work: &'a Mutex<Work<'b>>) -> MutexGuard<'a, Work<'b>> {
     work.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,7 +1,7 @@
 //! The non-default settings of the daemons in an experiment, for all series or for single ones.
 //!
-//! A manifest gives them as the runner's parameter `daemon`. The runner starts its daemons with this table,
-//! and the report shows the same table.
+//! A manifest gives these settings in the table `daemon` of the runner's parameters. The runner configures
+//! its daemons from this table, and the report shows the settings.
 
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
@@ -11,9 +11,9 @@ use std::fmt;
 /// Name of the parameter with these settings in manifests.
 pub(crate) const PARAMETER: &str = "daemon";
 
-/// Error of a cell whose connection should use SCTP, but fell back to plain TCP. The daemon's race may end
-/// like this, as it does for some users. The runner measures the cell again, and the cell's result includes
-/// the number of repeats.
+/// Error of a cell whose connection should use SCTP, but fell back to plain TCP. If no INIT ACK arrives in
+/// time, the daemon's race ends in such a fallback. The runner measures the cell again, and the cell's
+/// result includes the number of repeats.
 #[derive(Debug)]
 pub(crate) struct FellBack(pub(crate) String);
 
@@ -43,7 +43,7 @@ pub(crate) struct DaemonSettings {
 /// A non-default setting.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Changed {
-    /// Series of the setting, or all series if absent.
+    /// Series to which the setting applies. If absent, the setting applies to all series.
     pub(crate) series: Option<String>,
     pub(crate) name: String,
     pub(crate) value: String,
@@ -68,7 +68,7 @@ impl DaemonSettings {
         settings.to_string()
     }
 
-    /// Returns all non-default settings. Each has its default value and the reason for the deviation.
+    /// Returns all non-default settings, each with the default value and the reason for the change.
     ///
     /// # Errors
     /// Fails if a setting is unknown, has its default value, or lacks a reason.

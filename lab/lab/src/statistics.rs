@@ -13,7 +13,8 @@ pub(crate) struct Sample {
     sorted: Vec<f64>,
 }
 
-/// A figure and its 95 % confidence interval. With too few measurements, the interval is absent.
+/// A figure and its 95 % confidence interval. The interval is absent for ratios, minima and maxima, and if
+/// the measurements are too few.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub(crate) struct Figure {
     pub(crate) value: f64,
@@ -56,9 +57,9 @@ impl Sample {
         Some([mean - half, mean + half])
     }
 
-    /// Returns the smallest measurement that equals or exceeds this share of all measurements (nearest rank).
-    /// The confidence interval follows from the binomial distribution, so it holds for any distribution of
-    /// the measurements.
+    /// Returns the quantile of the measurements for `share` (0 to 1), by the nearest-rank method. The
+    /// confidence interval follows from the binomial distribution, so it holds for any distribution of the
+    /// measurements.
     fn quantile(&self, share: f64) -> Figure {
         let n = self.len();
         let rank = (n as f64 * share).ceil().max(1.0) as usize;

@@ -1,8 +1,9 @@
 //! The store of results.
 //!
-//! `ID-FORM/results.jsonl` gets a line for each cell as soon as the cell is measured. `ID-FORM/meta.json` has
-//! the origin of the results. All results in a store have the same commit, parameters and kernel. Other
-//! results are moved to `ID-FORM.before`, or to `ID-FORM.before-2` and so on if that name is taken.
+//! `ID-FORM/results.jsonl` gets a line for each cell as soon as the cell is measured. `ID-FORM/meta.json`
+//! has the origin of the results. All results in a store have the same commit, parameters and kernel. If a
+//! new run differs in one of them, the earlier results move to `ID-FORM.before`. If this name is taken,
+//! they move to `ID-FORM.before-2`, and so on.
 
 use crate::experiment::{Cell, Drawing};
 use crate::manifest::{Form, Manifest};
@@ -52,7 +53,7 @@ impl Meta {
         }
     }
 
-    /// Reports whether results of this run may be added to results of `before`.
+    /// Reports whether results of this run may be added to the results whose origin is `before`.
     fn goes_on(&self, before: &Self) -> bool {
         self.commit == before.commit && self.parameters == before.parameters && self.kernel == before.kernel
     }
@@ -71,8 +72,8 @@ fn dir_of(out: &Path, id: &str, form: Form) -> PathBuf {
 }
 
 impl Store {
-    /// Opens a store, and resumes its run. Moves earlier results aside if they do not match `meta`, or if
-    /// `is_fresh`.
+    /// Opens a store, and resumes its run. If the stored results do not match `meta`, or if `is_fresh` is
+    /// true, moves them to another directory.
     ///
     /// # Errors
     /// Fails if a file cannot be read or written.

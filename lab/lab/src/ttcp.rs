@@ -1,11 +1,13 @@
 //! `sctpify-lab ttcp`: the paper's measuring program, with its flags and its output.
 //!
-//! It measures TCP, UDP, MPTCP, and SCTP on our own stack. One end receives (`-r`), the other transmits
-//! (`-t`). At the end, each reports bytes, time, calls and processor time. The transmitter stops its clock
-//! when its network stack has taken the last buffer, so the receiver's time is more accurate.
+//! The program measures TCP, UDP, MPTCP, and SCTP on our own stack. One end receives (`-r`), and the other
+//! end transmits (`-t`). Each end finally reports bytes, time, calls and processor time. The transmitter
+//! stops its clock when its network stack has accepted the last buffer, before the data arrive. The
+//! receiver's time is therefore more accurate than the transmitter's time.
 //!
-//! With TCP and UDP, either end may be another ttcp. Over UDP, datagrams of [`channel::MARKER_BYTES`] mark
-//! the start and the end of the data. Aligned buffers and SO_DEBUG are not supported. Begin with [`run`].
+//! With TCP and UDP, either end may be another implementation of ttcp. Over UDP, datagrams of
+//! [`channel::MARKER_BYTES`] mark the start and the end of the data. Aligned buffers and SO_DEBUG are not
+//! supported. Begin with [`run`].
 
 mod channel;
 mod report;
@@ -169,7 +171,8 @@ pub(crate) fn command(host: &Host, words: &[&str]) -> Result<Command> {
     Ok(command)
 }
 
-/// Starts a receiver (ttcp, or another program that prints "listening"), and waits until it listens.
+/// Starts a receiver, and waits until it listens. The receiver is ttcp, or another program that prints
+/// "listening".
 ///
 /// # Errors
 /// Fails if the receiver ends first, or does not listen within [`LISTEN_LIMIT`].
@@ -218,7 +221,7 @@ fn transmit(args: &Ttcp, to: SocketAddr) -> Result<Report> {
 
 /// The source of the transmitted data.
 struct Source {
-    /// Content of each buffer, or `None` if the data come from standard input.
+    /// Content of each buffer, or `None` if standard input provides the data.
     pattern: Option<Bytes>,
     length: usize,
     /// Remaining buffers of the pattern.

@@ -62,8 +62,8 @@ impl Place {
     /// Replaces the part with a block.
     ///
     /// # Errors
-    /// Fails if the block's figures come from changed sources or from an unknown commit. Also fails if the
-    /// page cannot be read or written.
+    /// Fails if the block's figures come from sources with uncommitted changes, or from an unknown commit.
+    /// Also fails if the page cannot be read or written.
     pub fn write(&self, block: &Block) -> Result<()> {
         block.origin.ensure_clean().with_context(|| format!("not written to {}", self.path.display()))?;
         let page = self.with(&block.markdown())?;

@@ -1,7 +1,7 @@
 //! Numbers as text.
 
-/// Formats a number with this number of significant digits, but never cuts digits before the decimal point.
-/// Zeros at the end of a fraction are left out. Infinity and NaN give a dash.
+/// Formats a number with `significant` significant digits. Digits before the decimal point are never cut.
+/// Zeros at the end of a fraction are omitted. Infinity and NaN are formatted as a dash.
 #[must_use]
 pub fn digits(value: f64, significant: u8) -> String {
     if value == 0.0 || !value.is_finite() {

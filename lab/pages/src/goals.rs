@@ -4,7 +4,8 @@ use crate::Table;
 use crate::digits::{digits, grouped};
 use crate::stats::percentile;
 
-/// Number of significant digits of figures. With fewer, a figure near its goal could look equal to the goal.
+/// Number of significant digits of figures. With fewer digits, a figure near its goal could look equal to
+/// the goal.
 const DIGITS: u8 = 4;
 
 /// The limit on a figure.
@@ -78,8 +79,8 @@ impl Goal {
 pub struct Goals(Vec<Goal>);
 
 impl Goals {
-    /// Judges the median of a figure, whose name includes the unit. Without samples, or with a median that is
-    /// not finite, the goal counts as not measured.
+    /// Adds a figure with its samples and the limit on their median. The name of the figure includes the
+    /// unit. If the median does not exist or is not finite, the goal counts as not measured.
     pub fn judge(&mut self, figure: impl Into<String>, samples: &[f64], limit: Limit) {
         self.0.push(Goal { figure: figure.into(), samples: samples.to_vec(), limit });
     }

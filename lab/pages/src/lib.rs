@@ -2,8 +2,8 @@
 //! figures.
 //!
 //! A person writes the prose of a page. A command replaces only the lines between its markers, so text
-//! outside the markers never changes. [`Place`] refuses a page without the command's markers. It also refuses
-//! figures from sources with uncommitted changes. Begin with [`Block`].
+//! outside the markers never changes. [`Place`] rejects a page without the command's markers. [`Place`]
+//! also rejects figures from sources with uncommitted changes. Begin with [`Block`].
 
 #![forbid(unsafe_code)]
 

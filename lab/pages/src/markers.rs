@@ -53,8 +53,8 @@ fn closing(subject: &str) -> String {
     format!("<!-- end of {subject} -->")
 }
 
-/// Returns the parts of a page with measured figures. Each has its command and its text, which is empty
-/// before the first run.
+/// Returns all parts of a page that contain measured figures, each as the command and the text. The text is
+/// empty before the first run.
 ///
 /// # Errors
 /// Fails if a part has no end line, or if an end line has no beginning.

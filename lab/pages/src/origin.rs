@@ -8,8 +8,8 @@ use std::process::Command;
 const DIRTY: &str = "-dirty";
 /// Text in place of a value that the system does not report.
 const UNKNOWN: &str = "unknown";
-/// Git pathspec that excludes the pages with results, because a change of them does not change the measured
-/// programs.
+/// Git pathspec that excludes the pages with results. A change of these pages does not change the measured
+/// programs, so it does not make a commit dirty.
 const PAGES: &str = ":(exclude,top)docs/results";
 
 /// The origin of figures.
@@ -26,7 +26,7 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// Describes a run that begins now. Its programs come from the sources in `root`.
+    /// Describes a run that begins now. The run's programs come from the sources in `root`.
     #[must_use]
     pub fn now(root: &Path, command: &str) -> Self {
         Self {
@@ -83,8 +83,8 @@ pub fn typed(words: impl IntoIterator<Item = String>) -> String {
     words.into_iter().map(quoted).collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the words before a command that give it the priority of this process, such as `nice -n 10 `.
-/// Returns an empty text for the default priority.
+/// Returns the prefix that gives a command the priority of this process, such as `nice -n 10 `. For the
+/// default priority, the prefix is empty.
 #[must_use]
 pub fn priority() -> String {
     std::fs::read_to_string("/proc/self/stat").ok().and_then(|stat| scheduler(&stat)).unwrap_or_default()

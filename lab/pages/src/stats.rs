@@ -1,7 +1,7 @@
 //! Medians, percentiles and means of a few samples.
 
-/// Returns the smallest sample that equals or exceeds `percent` percent of all samples (nearest rank).
-/// Returns 0 without samples.
+/// Returns the percentile `percent` of the samples, by the nearest-rank method. Returns 0 if the list is
+/// empty.
 #[must_use]
 pub fn percentile(samples: &[f64], percent: usize) -> f64 {
     let mut sorted = samples.to_vec();
@@ -10,8 +10,9 @@ pub fn percentile(samples: &[f64], percent: usize) -> f64 {
     sorted.get(rank - 1).copied().unwrap_or_default()
 }
 
-/// Returns the mean without the smallest and the greatest tenth of the samples, or 0 without samples. If the
-/// samples are whole numbers of a unit, the mean still resolves fractions of the unit.
+/// Returns the trimmed mean: the mean without the smallest tenth and the greatest tenth of the samples.
+/// Returns 0 if the list is empty. Unlike a median, the trimmed mean resolves fractions of the clock's
+/// unit.
 #[must_use]
 pub fn middle_mean(samples: &[f64]) -> f64 {
     let mut sorted = samples.to_vec();

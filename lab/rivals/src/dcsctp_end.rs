@@ -1,6 +1,7 @@
 //! The engine dcsctp, as published.
 //!
-//! Its packet logger formats every packet, even if nothing reads the log. It computes checksums in software.
+//! dcsctp's packet logger formats every packet, even if nothing reads the log. dcsctp computes checksums in
+//! software.
 
 use crate::{BUFFER, Engine, PACKET};
 use anyhow::{Result, bail};

@@ -2,9 +2,9 @@
 //!
 //!     rivals ours|rtc-sctp|dcsctp SECONDS SIZE      messages of SIZE bytes; prints "BYTES MICROSECONDS"
 //!
-//! Each engine receives packets in the form in which it sends them, in trains of any length. All engines
-//! limit packets to 1,472 bytes, and buffers to [`BUFFER`] bytes. The program only measures, and keeps no
-//! message. Begin with [`Engine`], which each implementation has in a separate file.
+//! An engine may return its packets singly, or in trains of any length. All engines limit packets to 1,472
+//! bytes, and buffers to [`BUFFER`] bytes. The program discards received messages. Begin with [`Engine`],
+//! which each implementation has in a separate file.
 
 #![forbid(unsafe_code)]
 
@@ -52,7 +52,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Sends for a time. Returns the number of bytes that arrived, and the exact time.
+/// Sends messages for `time`. Returns the number of received bytes, and the exact duration.
 fn measure<E: Engine>(time: Duration, size: usize) -> Result<(usize, Duration)> {
     let begin = clock();
     let (mut client, mut server) = E::pair(begin)?;

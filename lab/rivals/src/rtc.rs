@@ -1,4 +1,4 @@
-//! The engine rtc-sctp, used as in the library's end-to-end example.
+//! The engine rtc-sctp. The calls follow the library's end-to-end example.
 
 use crate::{BUFFER, Engine, PACKET};
 use anyhow::{Result, bail};

@@ -12,7 +12,7 @@ pub(crate) struct Difference {
     pub(crate) outcome: String,
 }
 
-/// Reads the table. Panics if a row does not have four cells, or if its reason cites no RFC.
+/// Reads the table. Panics if a row does not have four cells, or if the row's reason cites no RFC.
 pub(crate) fn listed() -> Vec<Difference> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/differences.md");
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));

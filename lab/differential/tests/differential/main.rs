@@ -1,8 +1,9 @@
 //! Scenarios between our engine at one end and another engine at the other end, in both roles.
 //!
-//! Most other engines (all except dcSCTP) cannot be seeded, so the tests compare outcomes, not packets. A
-//! test fails on a difference that `docs/differences.md` does not list. It also fails if a listed difference
-//! does not occur. Begin at `scenarios::SCENARIOS`.
+//! Except dcSCTP, the other engines draw unseeded random numbers, so their packets differ from run to run.
+//! The tests therefore compare outcomes, not packets. A test fails on a difference that
+//! `docs/differences.md` does not list. The test also fails if a listed difference does not occur. Begin at
+//! `scenarios::SCENARIOS`.
 
 mod dcsctp_stack;
 mod list;

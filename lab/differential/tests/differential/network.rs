@@ -1,7 +1,9 @@
 //! Two engines and the network between them, in virtual time. The network loses, duplicates, delays and
-//! damages packets. A seed or a filter chooses these packets.
+//! damages packets. A random generator with a constant seed chooses the affected packets. A filter can drop
+//! further packets.
 //!
-//! Invariant: the same engines, seed and calls give the same faults. Begin at [`Network::run_until`].
+//! Invariant: with the same engines and the same calls, the same faults occur. Begin at
+//! [`Network::run_until`].
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -11,10 +13,11 @@ use crate::stack::{Effort, End, Features, Message, Now, Stack, Who};
 /// One-way delay.
 const DELAY: Duration = Duration::from_millis(20);
 
-/// Maximum number of rounds at one moment of virtual time. More rounds mean that time is stuck.
+/// Maximum number of rounds at one moment of virtual time. If more rounds follow, an engine's timer does
+/// not advance.
 const ROUNDS_AT_ONCE: usize = 100_000;
 
-/// Rates of packet faults, per thousand packets.
+/// Rates of faults: numbers of affected packets per thousand packets.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Faults {
     pub(crate) lost: u64,

@@ -1,8 +1,8 @@
 //! The scenarios, with their required outcomes.
 //!
 //! A scenario returns its outcome in words: the delivered messages, and the final state of each end.
-//! [`SCENARIOS`] gives the outcome with our engine at both ends. Another engine at one end must have the same
-//! outcome, unless `docs/differences.md` gives a reason.
+//! [`SCENARIOS`] gives the outcome with our engine at both ends. With another engine at one end, the
+//! outcome must be the same, unless `docs/differences.md` gives a reason.
 
 use std::time::Duration;
 
@@ -124,7 +124,7 @@ fn set_up(who: [Who; 2], lost: Option<u8>) -> String {
         lose_first(&mut network, chunk);
     }
     network.open();
-    // Shows that both ends remain in their states.
+    // The pause shows that both ends remain in their states.
     network.run_for(Duration::from_secs(10));
     ends(&network)
 }
@@ -138,8 +138,8 @@ fn both_open(who: [Who; 2]) -> String {
     ends(&network)
 }
 
-/// Compares the messages that `side` received with the messages in `sent`. Returns "all", "a part" (some are
-/// missing), or "wrong".
+/// Compares the messages that `side` received with the messages in `sent`. Returns "all", "a part" (some
+/// messages are missing), or "wrong".
 fn judge(network: &Network, side: usize, sent: &[Message]) -> String {
     let received = &network.sides[side].received;
     for stream in 0..64 {
@@ -217,8 +217,8 @@ fn interleaving(who: [Who; 2]) -> String {
     talk(Network::new(who, Features { interleaving: true, ..PLAIN }), Kind::Long, BAD)
 }
 
-/// Sends messages that may be abandoned over a bad network, then a last reliable message over a good network.
-/// The delivered messages must be in order, and the last message must arrive.
+/// Sends partially reliable messages over a bad network. Then sends a last, reliable message over a good
+/// network. The delivered messages must be in order, and the last message must arrive.
 fn partial(who: [Who; 2], effort: Effort) -> String {
     let mut network = Network::new(who, Features { partial_reliability: true, ..PLAIN });
     if !network.open() {
@@ -325,8 +325,8 @@ fn abort(who: [Who; 2], by: usize) -> String {
     ends(&network)
 }
 
-/// Replaces the opener with an engine without state, which opens again. The listener must treat this as a
-/// restart.
+/// Replaces the opener with an engine without state, which opens the association again. The listener must
+/// treat the new INIT as a restart.
 fn restart(who: [Who; 2]) -> String {
     let mut network = up(who);
     // Another seed gives other verification tags.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-/// Time since the start of the scenario.
+/// Virtual time since the start of the scenario.
 pub(crate) type Now = Duration;
 
 /// Reliability of a message.
@@ -69,7 +69,8 @@ pub(crate) trait Stack {
     fn end(&self) -> End;
 }
 
-/// An engine: ours, or another one. `docs/differences.md` identifies each by its [`name`](Self::name).
+/// Our engine, or one of the other engines. `docs/differences.md` identifies each engine by its
+/// [`name`](Self::name).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Who {
     Ours,

@@ -15,14 +15,15 @@ macro_rules! peer {
         pub(crate) struct Peer {
             endpoint: Endpoint,
             association: Option<Association>,
-            /// The instant at virtual time zero. These engines require instants of the real clock.
+            /// The real clock's instant at virtual time zero. The engines' API requires instants of the
+            /// real clock.
             began: Instant,
             opened: BTreeMap<u16, (bool, Effort)>,
             readable: VecDeque<u16>,
             features: Features,
             end: End,
-            /// Types of the first chunks of all packets so far. They show how the association ended, because
-            /// the engine does not report it.
+            /// Types of the first chunks of all packets so far. The adapter derives from them whether the
+            /// association ended gracefully, because the engine does not report this fact.
             seen: BTreeSet<u8>,
         }
 
@@ -235,7 +236,7 @@ pub(crate) mod proto {
         _ = association.stream(stream).and_then(|mut stream| stream.stop());
     }
 
-    /// Closes the association instead, because sctp-proto has no call that sends ABORT.
+    /// Closes the association without ABORT, because sctp-proto has no call that sends ABORT.
     fn abort(association: &mut Association) {
         _ = association.close();
     }

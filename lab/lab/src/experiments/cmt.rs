@@ -1,8 +1,8 @@
 //! `cmt`: goodput of one connection over two paths at once, compared with the goodput of each path alone.
 //!
-//! The connection uses sctpify or MPTCP. With sctpify, an unmodified TCP program is carried over SCTP, with
-//! the daemon's setting `multipath = "lowest-rtt"`. Goodput counts only bytes that the receiving program
-//! reads after the first seconds, when the windows have grown.
+//! The connection uses sctpify or MPTCP. With sctpify, SCTP carries the connection of an unmodified TCP
+//! program, with the daemon's setting `multipath = "lowest-rtt"`. The first seconds do not count, because
+//! the congestion windows still grow. Goodput counts the bytes that the receiving program reads later.
 
 use crate::experiment::{Cell, Environment, Experiment, Measures, Planned, Point};
 use crate::settings::{DaemonSettings, FellBack};
@@ -20,18 +20,19 @@ const SUM: &str = "ours, sum of the paths alone";
 const TCP_SUM: &str = "TCP, sum of the paths alone";
 const OURS: &str = "ours, both at once";
 const MPTCP: &str = "MPTCP, both at once";
-/// Limit on the time of a cell in addition to its transmission.
+/// Limit on the time of a cell, not including its transmission.
 const LIMIT: Duration = Duration::from_secs(20);
-/// Usual time of a cell in addition to its transmission, in seconds.
+/// Usual time of a cell, not including its transmission, in seconds.
 const OVERHEAD_S: f64 = 2.0;
 /// Size of the program's writes, in bytes.
 const WRITE_BYTES: &str = "65536";
-/// Minimum share of the traffic on each of two paths. A path with a lower share counts as unused.
+/// Minimum share (0 to 1) of the bytes on each of two paths. If a path has a lower share, the measurement
+/// fails.
 const SHARE_MIN: f64 = 0.01;
 
-/// Measures of two paths, each alone.
+/// Measures of the series that use each path alone.
 const OF_SUMS: &[&str] = &["mbit_per_s", "best_mbit_per_s", "first_mbit_per_s", "second_mbit_per_s"];
-/// Measures of two paths at once.
+/// Measures of the series that use both paths at once.
 const OF_BOTH: &[&str] = &["mbit_per_s", "lost_in_queues", "second_path_share"];
 
 /// Parameters of the experiment.
@@ -41,10 +42,10 @@ pub(super) struct Cmt {
     repetitions: u32,
     /// Time that the receiver reads, in seconds.
     seconds: f64,
-    /// Time that the receiver reads before it counts, in seconds.
+    /// Part of `seconds`, at the start, in which the receiver does not count the bytes, in seconds.
     after: f64,
     series: Vec<String>,
-    /// Indices into `pairs` of the pairs to measure. They are also the x values.
+    /// Indices of the measured pairs in `pairs`. The indices are also the x values.
     chosen: Vec<usize>,
     pairs: Vec<PathPair>,
     daemon: DaemonSettings,
@@ -143,7 +144,7 @@ impl Hosts {
             words.extend(["--seed", &seed]);
             let linkemu = &environment.tools.linkemu;
             let link = DelayedLink::emulated(&lab, &pair.alpha, &pair.beta, *number, &words, linkemu)?;
-            // Uses the congestion control of our stack, regardless of the host's default.
+            // TCP uses CUBIC, as our stack does, regardless of the host's default.
             link.link.set_left_tcp_control("cubic")?;
             links.push(link);
         }
@@ -159,7 +160,7 @@ impl Hosts {
     }
 
     /// Returns the goodput from alpha to beta in Mbit/s. With two paths, also returns the number of packets
-    /// lost in queues and the second path's share of the bytes.
+    /// lost in the links' queues, and the second path's share of the bytes.
     fn goodput(&self, seconds: f64, after: f64) -> Result<Measures> {
         let (port, over) = match self.transport {
             Transport::Ours => (SHIM_PORT, "tcp"),

@@ -1,4 +1,4 @@
-//! `drt`: the delay of connections to a destination without SCTP.
+//! `drt`: the duration of connections to a destination without SCTP, with two kinds of rules table.
 //!
 //! The experiment compares the static rules table of the first shim paper with the learned table.
 
@@ -15,16 +15,17 @@ use testbed::pair::{Daemons, Pair, SHIM_PORT, TCP_PORT};
 use testbed::process::now;
 use testbed::{Lab, Link, Offloads, Process};
 
-/// Number of failures after which a destination is no longer cached as supporting SCTP. It is the default of
-/// the setting `learned_failures`.
+/// Number of failures over SCTP after which the daemon no longer caches a destination as supporting SCTP.
+/// The number is the default of the setting `learned_failures`.
 const FAILURES: u32 = 3;
-/// Pause between two failures. The daemon counts failures that are closer together as one.
+/// Pause between two failed attempts over SCTP. The daemon counts failures at shorter intervals as one
+/// failure.
 const APART: Duration = Duration::from_millis(1_100);
 /// Limit on the time until the client uses SCTP again.
 const SEEN_LIMIT: Duration = Duration::from_secs(20);
 /// Pause between two connections that test whether the client uses SCTP.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Virtual time after which even the longest handshake has failed.
+/// Virtual time at which even the handshake with the longest timers has failed.
 const STATIC_LIMIT: Time = Time::from_millis(3_600_000);
 const STATIC: &str = "static";
 const NTH: &str = "nth";
@@ -53,7 +54,7 @@ impl Experiment for Drt {
             seconds,
             measures: <[_]>::to_vec(measures),
         };
-        // This panel runs in virtual time without randomness, so one repetition is enough.
+        // The panel [`STATIC`] runs in virtual time without randomness, so one repetition is enough.
         let mut points: Vec<Planned> =
             (0..3).map(|x| planned(STATIC, "static table", f64::from(x), 1, 0.1, &["seconds"])).collect();
         for series in ["tcp", "refused", "silent"] {
@@ -79,7 +80,8 @@ impl Experiment for Drt {
     }
 }
 
-/// Measures the time until the engine gives up a handshake. `timers` is the index of the timer settings.
+/// Measures the time until the engine gives up a handshake with a silent host. `timers` is the index of the
+/// timer settings, and the x value.
 fn static_table(timers: usize) -> Result<Measures> {
     let second = Duration::from_secs(1);
     let (rto, retransmissions) = [(second, 5), (60 * second, 5), (second, 8)][timers];
@@ -193,8 +195,8 @@ impl<'a> Changing<'a> {
         exchange::once(&self.pair, self.link.right_v4(), SHIM_PORT, &self.environment.tools)
     }
 
-    /// Makes as many failing connections as the client needs before it caches the server as not supporting
-    /// SCTP.
+    /// Opens connections that fail over SCTP. After the last of them, the client caches the server as not
+    /// supporting SCTP.
     fn learn_again(&self) -> Result<()> {
         self.connection()?;
         for _ in 1..FAILURES {
@@ -204,8 +206,8 @@ impl<'a> Changing<'a> {
         Ok(())
     }
 
-    /// Connects until SCTP carries a connection. Returns the duration of that connection, and the longest
-    /// duration of all connections.
+    /// Opens connections until SCTP carries one of them. Returns the duration of the last connection, and
+    /// the longest duration of all these connections.
     fn until_rides_sctp(&self) -> Result<(Duration, Duration)> {
         let (before, mut longest, mut last) = (self.daemons.connects_sctp()?, Duration::ZERO, Duration::ZERO);
         let began = now();

@@ -1,6 +1,6 @@
 //! The short exchange that several experiments measure.
 //!
-//! The client connects, sends 8 bytes, and receives 100 bytes and the end of the connection.
+//! The client connects, and sends 8 bytes. The server answers with 100 bytes, and closes the connection.
 
 use anyhow::{Context, Result};
 use std::net::Ipv4Addr;

@@ -1,8 +1,8 @@
 //! Two guests whose Linux kernels support SCTP (`tests/kernel-sctp`), each with two network cards.
 //!
-//! The other ends of the cards are in one namespace of this machine, where an experiment joins them. Guests
-//! are booted once for many cells. They are not used again if an association remains in one of them. Begin
-//! with [`Pool::take`].
+//! The other ends of the cards are in one namespace of this machine, where an experiment joins them. Many
+//! cells use the same guests in succession. If an association remains in a guest, its pair is not used
+//! again. Begin with [`Pool::take`].
 
 use anyhow::{Context, Result, bail, ensure};
 use std::path::Path;
@@ -18,12 +18,13 @@ pub(super) const BETA: &str = "k2";
 pub(super) const ALPHAS: [&str; 2] = ["10.60.0.11", "10.60.1.11"];
 /// Addresses of the guest that receives, by link.
 pub(super) const BETAS: [&str; 2] = ["10.60.0.12", "10.60.1.12"];
-/// Other ends of the cards, in this machine's namespace. Each link has the sender's end and the receiver's
-/// end.
+/// Other ends of the cards, in a namespace of this machine. For each link, the first end belongs to the
+/// sender's card, and the second end to the receiver's card.
 pub(super) const WIRES: [[&str; 2]; 2] = [["t1.0", "t2.0"], ["t1.1", "t2.1"]];
 /// Limit on the run time of a shell line in a guest, in seconds.
 const LINE_S: &str = "20";
-/// Extra run time of a program in a guest, in seconds. The regular limit is enforced outside the guest.
+/// Time that the guest adds to the limit of a program, in seconds. The caller outside the guest enforces
+/// the limit itself.
 const SLACK_S: f64 = 20.0;
 
 /// Pairs of guests that are booted and idle.
@@ -47,7 +48,7 @@ impl Pool {
     }
 }
 
-/// Boots two guests, and removes their cards from the bridges that would join them.
+/// Boots two guests. Removes the cards' other ends from the bridges that join them by default.
 fn boot() -> Result<Guest> {
     if let Some(what) = Guest::missing() {
         bail!("cannot boot a guest with the kernel's SCTP: {what} is missing");
@@ -76,7 +77,7 @@ impl GuestPair<'_> {
     }
 
     /// Returns a command that runs a program of this machine in a guest. The caller appends the program's
-    /// arguments. `before` are the words in front of the program, such as `withsctp`. The guest limits the
+    /// arguments. `before` contains words in front of the program, such as `withsctp`. The guest limits the
     /// run time to `limit_s` plus [`SLACK_S`].
     pub(super) fn program(&self, guest: &str, limit_s: f64, before: &[&str], program: &Path) -> Command {
         let limit = (limit_s + SLACK_S).ceil().to_string();

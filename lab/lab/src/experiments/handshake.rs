@@ -1,7 +1,7 @@
 //! `handshake`: duration and packet count of a short exchange.
 //!
-//! The exchange is carried over TCP, over a separate association, or over a stream of an established
-//! association. Other series use a native SCTP program.
+//! In three series, a TCP program has the exchange over TCP, over a separate association, or over a stream
+//! of an established association. In two series, a native SCTP program has the exchange.
 
 use super::exchange;
 use crate::experiment::{Cell, Environment, Experiment, Measures, Planned, Point};
@@ -14,7 +14,7 @@ use testbed::{Capture, DelayedLink, Lab, Link, Process};
 
 /// The SCTP port of the native server.
 const NATIVE_PORT: &str = "7";
-/// Approximate duration of one cell, in seconds. The capture takes most of it.
+/// Approximate duration of one cell, in seconds. Most of this time is spent on the capture.
 const SECONDS: f64 = 6.0;
 const TIME: &str = "time";
 const PACKETS: &str = "packets";
@@ -99,8 +99,9 @@ struct Client<'a> {
 }
 
 impl<'a> Client<'a> {
-    /// Runs one exchange in preparation, which resolves the link-layer addresses. If a shared association
-    /// will carry the measured exchange, the function also waits until that association is up.
+    /// Starts the server, and runs one exchange in preparation, which resolves the link-layer addresses. If
+    /// a shared association will carry the measured exchange, the function also waits until the shared
+    /// association is up.
     fn ready(
         environment: &'a Environment,
         pair: &'a Pair,
@@ -141,7 +142,8 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// Sends a message from the native program, and returns the time until the answer.
+    /// Sets up an association with the native program, and sends a message. Returns the time until the
+    /// answer.
     fn native(&self, flags: &[&str]) -> Result<Duration> {
         let (from, to) = (self.link.left_v4().to_string(), self.link.right_v4().to_string());
         let mut command = self.pair.alpha.command(self.environment.tools.programs.path("peer"));
@@ -150,7 +152,7 @@ impl<'a> Client<'a> {
         Ok(Duration::from_micros(output.trim().parse()?))
     }
 
-    /// Runs one exchange. Fails if another transport than the measured one carried it.
+    /// Runs one exchange. Fails if the exchange did not use the transport of the series.
     fn judged(&self) -> Result<Duration> {
         let counts = |daemons: &Daemons| anyhow::Ok((daemons.connects_sctp()?, daemons.connects_shared()?));
         let before = self.daemons.as_ref().map(counts).transpose()?;

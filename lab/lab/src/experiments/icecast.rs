@@ -1,4 +1,4 @@
-//! `icecast`: the gap in the audio that a listener receives when the path in use is cut.
+//! `icecast`: the gap in a listener's audio when the path in use fails.
 //!
 //! The experiment compares plain TCP, the kernel's MPTCP, and sctpify.
 
@@ -13,9 +13,9 @@ use std::time::Duration;
 use testbed::files::Growth;
 use testbed::programs::{Icecast, audio, icecast};
 
-/// Pause after the end of the source, in which the end of the stream reaches the listener.
+/// Pause after the source has ended. During the pause, the end of the stream reaches the listener.
 const END: Duration = Duration::from_secs(3);
-/// Extra time that the source may take beyond its playing time.
+/// Time that the source may take in addition to the playing time.
 const SOURCE_LATE: Duration = Duration::from_secs(20);
 const SERIES: [(&str, Transport); 3] =
     [("tcp", Transport::Tcp), ("mptcp", Transport::Mptcp), ("sctpify", Transport::Sctpify)];
@@ -31,7 +31,7 @@ const MPTCPIZE: &[&str] = &["mptcpize", "run"];
 pub(super) struct IcecastStream {
     /// Playing time, in seconds.
     play_s: u32,
-    /// Start of the cut, in seconds after the listener's start.
+    /// Time from the listener's start to the failure, in seconds.
     cut_s: u32,
     rtt_ms: u16,
     repetitions: u32,

@@ -1,11 +1,11 @@
 //! `shim-loss`: duration of file transfers over a slow link that loses packets (Figures 6 to 9 of the paper).
 //!
-//! TCP or the shim carries the file. Each size of file has three kinds of panel:
+//! TCP or the shim carries the file. There are three kinds of panel for each file size:
 //!
-//! - The panel that is named only after the size plays the dialogue of scp in virtual time ([`simulated`]).
-//! - The panel with the suffix "real" runs scp itself ([`real`]).
-//! - The panel with the suffix "bare" has one answer without ssh. It compares models in virtual time with the
-//!   kernel's TCP in real time, which checks the model of TCP.
+//! - The panel whose name is only the size: scp's dialogue in virtual time ([`simulated`]).
+//! - The panel with the suffix "real": scp itself ([`real`]).
+//! - The panel with the suffix "bare": one request and one answer without ssh. The panel compares models in
+//!   virtual time with the kernel's TCP in real time, to check the models of TCP.
 //!
 //! Begin at [`ShimLoss`].
 
@@ -22,13 +22,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-/// Limit on one transfer: ten times the time of the paper's slowest transfer.
+/// Limit on the duration of one transfer. It is ten times the duration of the paper's slowest transfer.
 const LIMIT: Duration = Duration::from_secs(36_000);
 /// Time to create hosts, daemons and keys, in seconds.
 const SETUP_S: f64 = 4.0;
 /// Maximum rate of user data over the link, in bit/s.
 const GOODPUT: f64 = 1.44e6;
-/// Bytes of the file in one SFTP packet.
+/// Number of bytes of the file that one SFTP packet carries.
 const SFTP_BYTES: u64 = 32_768;
 /// Bytes that ssh and SFTP add to each packet of the file.
 const SFTP_MORE: u64 = 36;
@@ -41,9 +41,10 @@ pub(super) struct ShimLoss {
     delay_ms: u64,
     queue_packets: usize,
     loss_percent: Vec<f64>,
-    /// Bytes that the client and the server send in each step before the file.
+    /// Steps before the file, each with the number of bytes that the client sends and then the number that
+    /// the server sends.
     dialogue: Vec<[u64; 2]>,
-    /// Bytes that the client and the server send in each step after the file.
+    /// Steps after the file, in the same form as `dialogue`.
     farewell: Vec<[u64; 2]>,
     sizes: BTreeMap<String, u64>,
     simulated: Plan,
@@ -57,10 +58,10 @@ pub(super) struct ShimLoss {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Plan {
-    /// Number of repetitions by size.
+    /// Number of repetitions for each size. A size with 0 repetitions is not measured.
     repetitions: BTreeMap<String, u32>,
     series: Vec<String>,
-    /// Loss rates of this kind, in percent. Without them, the rates of [`ShimLoss`] apply.
+    /// Loss rates for this kind of measurement, in percent. If absent, [`ShimLoss::loss_percent`] applies.
     #[serde(default)]
     loss_percent: Option<Vec<f64>>,
 }
@@ -101,9 +102,9 @@ enum Transport {
 /// An implementation of TCP.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Tcp {
-    /// TCP of FreeBSD 4.10, with which the papers compare the shim. It exists only as a model.
+    /// TCP of FreeBSD 4.10. The papers compare the shim with this TCP, which exists here only as a model.
     FreeBsd,
-    /// Linux with settings that make it similar to FreeBSD 4.10.
+    /// Linux's TCP with settings that make it similar to FreeBSD 4.10's TCP.
     WithoutSack,
     Reno,
     Cubic,
@@ -119,7 +120,8 @@ enum Control {
     LossTolerant,
 }
 
-/// Names of the series. In panels with models, series of the kernel's TCP also have the suffix [`KERNEL`].
+/// Names of the series. In the panels "bare", the series of the kernel's TCP also have the suffix
+/// [`KERNEL`].
 const TRANSPORTS: &[(&str, Transport)] = &[
     ("TCP of FreeBSD 4.10", Transport::Tcp(Tcp::FreeBsd)),
     ("TCP without SACK", Transport::Tcp(Tcp::WithoutSack)),
@@ -174,7 +176,7 @@ impl Experiment for ShimLoss {
             (Kind::Simulated, &self.simulated),
             (Kind::Bare, &self.bare),
         ];
-        // The longest cells come first, so the run does not wait for them at its end.
+        // The longest cells come first. Otherwise, the run could wait at its end for one long cell.
         let mut points: Vec<_> =
             plans.into_iter().flat_map(|(kind, plan)| self.planned(kind, plan)).collect();
         points.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
@@ -218,8 +220,8 @@ impl ShimLoss {
             .collect()
     }
 
-    /// Returns the approximate time of a transfer in seconds. The slopes come from earlier runs: at 10 %
-    /// loss, TCP has a fifth of its rate.
+    /// Returns the approximate duration of a transfer, in seconds. The slopes come from earlier runs. For
+    /// example, TCP at 10 % loss has a fifth of its rate without loss.
     fn expected_seconds(&self, kind: Kind, size: &str, series: &str, loss: f64) -> f64 {
         let least = self.sizes.get(size).map_or(0.0, |&bytes| bytes as f64 * 8.0 / GOODPUT);
         let slope = match series {

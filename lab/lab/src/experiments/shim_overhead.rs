@@ -1,4 +1,5 @@
-//! `shim-overhead`: times of connects, of transfers without loss, and of connects to hosts without SCTP.
+//! `shim-overhead`: durations of connect(), of transfers without loss, and of connect() to hosts without
+//! SCTP.
 //!
 //! The experiment compares TCP with the shim.
 
@@ -26,7 +27,7 @@ const SHARED: &str = "shared association";
 const REFUSES: f64 = 0.0;
 /// x value of a host that drops SCTP.
 const DROPS: f64 = 1.0;
-/// x value of a host that drops SCTP, after an earlier connect has failed over SCTP.
+/// x value of a host that drops SCTP, if an earlier connect() has already failed over SCTP.
 const LEARNED: f64 = 2.0;
 
 /// Parameters of the experiment.
@@ -34,7 +35,7 @@ const LEARNED: f64 = 2.0;
 #[serde(deny_unknown_fields)]
 pub(super) struct ShimOverhead {
     rtt_ms: Vec<u16>,
-    /// Number of connects in a cell. The measure is the median of their times.
+    /// Number of calls of connect() in a cell. The measure is the median of the calls' durations.
     connects: u32,
     /// Sizes of transfers, in units of 1,024 bytes.
     sizes_kb: Vec<u32>,

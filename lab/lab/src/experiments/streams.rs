@@ -1,7 +1,8 @@
-//! `streams`: many short connections as streams of one association, compared with TCP.
+//! `streams`: duration of many short connections as streams of one association, compared with TCP
+//! connections.
 //!
-//! The experiment also measures head-of-line blocking between two streams. It compares them with two TCP
-//! connections, and with one TCP connection that carries both.
+//! The experiment also measures head-of-line blocking between small messages and large messages. The two
+//! kinds of messages use two streams, two associations, two TCP connections, or one TCP connection.
 
 use super::exchange;
 use crate::experiment::{Cell, Environment, Experiment, Measures, Planned, Point};
@@ -24,7 +25,7 @@ const OF_BLOCKING: &[&str] = &["median_ms", "p95_ms", "max_ms"];
 const LIMIT: Duration = Duration::from_secs(120);
 /// Time of a cell in addition to its load, in seconds.
 const OVERHEAD_S: f64 = 2.0;
-/// Length that only packets with large messages exceed, in bytes.
+/// Packet length in bytes that only packets with large messages exceed.
 const LARGE_BYTES: &str = "800";
 
 /// The transport of connections.
@@ -69,11 +70,11 @@ struct Short {
     parallel: u32,
     /// Number of bytes that each connection fetches.
     bytes: u32,
-    /// Number of measured connects, one after another.
+    /// Number of measured calls of connect(), one after another.
     connects: u32,
 }
 
-/// Small messages next to large messages, of which some are lost.
+/// Small messages and large messages at the same time. Some of the large messages are lost.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Blocking {
@@ -154,12 +155,13 @@ impl<'a> Hosts<'a> {
         if self.transport == Transport::Shared { self.daemons.await_shared() } else { Ok(()) }
     }
 
-    /// Returns the number of connections over SCTP, and the number of these in a shared association.
+    /// Returns the number of connections over SCTP, and how many of them use a shared association.
     fn counts(&self) -> Result<(u64, u64)> {
         Ok((self.daemons.connects_sctp()?, self.daemons.connects_shared()?))
     }
 
-    /// Fails unless `count` connections since `before` used the expected transport.
+    /// Fails unless exactly `count` connections used the expected transport since the counters had the
+    /// values `before`.
     fn ensure_over_sctp(&self, before: (u64, u64), count: u64) -> Result<()> {
         let now = self.counts()?;
         let carried = (now.0 - before.0, now.1 - before.1);

@@ -1,10 +1,10 @@
-//! `transport-throughput`: throughput of each transport between two hosts by message size, and its processor
-//! time.
+//! `transport-throughput`: throughput and processor time of each transport between two hosts, by message
+//! size.
 //!
-//! The programs are similar to the paper's. ttcp measures UDP, TCP and, with the same flags, our SCTP. A
-//! program of the same kind measures libusrsctp. For the Linux kernel's SCTP, ttcp runs in two guests, where
-//! `withsctp` replaces its TCP socket with an SCTP socket. The throughput counts the bytes that the receiving
-//! program got.
+//! The programs are similar to the paper's programs. ttcp measures UDP, TCP, MPTCP and our SCTP, with the
+//! same flags. A similar program (`usrsctp_bench`) measures libusrsctp. For the Linux kernel's SCTP, ttcp
+//! runs in two guests, where `withsctp` replaces its TCP socket with an SCTP socket. The throughput counts
+//! only bytes that the receiving program has read.
 
 use super::guests::{self, ALPHA, BETA, BETAS, WIRES};
 use crate::experiment::{Cell, Environment, Experiment, Measures, Planned, Point};
@@ -19,24 +19,24 @@ use tempfile::TempDir;
 use testbed::pair::Pair;
 use testbed::{Emulator, Lab, Link, Offloads, Process, c_programs, cpu};
 
-/// Limit on the run time of a cell's programs. It is long because usrsctp still sends its queue after the
-/// measured time.
+/// Limit on the run time of a cell's programs. The limit is long, because usrsctp still sends queued data
+/// after the measured time.
 const LIMIT: Duration = Duration::from_secs(60);
-/// Time of a cell in addition to the transmission, in seconds.
+/// Time of a cell, not including the transmission, in seconds.
 const OVERHEAD_S: f64 = 1.0;
 const PORT: &str = "5001";
-/// Queue of a link with a rate, as arguments of tc-tbf(8). The bucket lets GSO trains pass, and the queue
-/// lasts 25 ms at 100 Mbit/s.
+/// Queue of a link with a rate, as arguments of tc-tbf(8). The bucket has room for many packets of a GSO
+/// train. The full queue lasts 25 ms at 100 Mbit/s.
 const QUEUE: &[&str] = &["burst", "32kb", "limit", "312kb"];
 
-/// Queue and delay of a link between guests, as arguments of `linkemu`. The queue has about as many bytes as
-/// [`QUEUE`], and the round-trip time is about the same.
+/// Queue and delay of a link between guests, as arguments of `linkemu`. The queue has about as many bytes
+/// as [`QUEUE`]. The round-trip time is about the round-trip time without guests.
 const GUESTS_QUEUE: [&str; 4] = ["--queue", "200", "--delay", "50us"];
 
 /// Names of the measures.
 const MEASURES: &[&str] = &["mbit_per_s", "cpu_s_per_gb"];
-/// Names of the measures in guests. Their processor time is left out, because it includes more than the
-/// programs.
+/// Names of the measures in guests. The processor time of a guest is not a measure, because it includes
+/// more than the programs.
 const GUESTS_MEASURES: &[&str] = &["mbit_per_s"];
 
 /// A transport, with the program that uses it.
@@ -46,8 +46,8 @@ enum Transport {
     Ttcp(&'static str),
     /// libusrsctp over UDP with this port, or over IP if the port is 0.
     Usrsctp(&'static str),
-    /// ttcp in guests, after these words of its command line. `withsctp` selects the kernel's SCTP in place
-    /// of its TCP.
+    /// ttcp in guests. These words precede `ttcp` in the command line. The word `withsctp` selects the
+    /// kernel's SCTP instead of the kernel's TCP.
     Guest(&'static [&'static str]),
 }
 
@@ -76,7 +76,7 @@ pub(super) struct TransportThroughput {
     /// The guests for the series in guests, booted when needed.
     #[serde(skip)]
     guests: guests::Pool,
-    /// The program that uses libusrsctp, after it was built.
+    /// The program that uses libusrsctp, once it is built.
     #[serde(skip)]
     usrsctp: Mutex<Option<(TempDir, PathBuf)>>,
 }
@@ -86,7 +86,7 @@ pub(super) struct TransportThroughput {
 #[serde(deny_unknown_fields)]
 struct LinkPlan {
     panel: String,
-    /// Rate in the notation of tc(8). Without it, the link has no limit.
+    /// Rate in the notation of tc(8). If absent, the link's rate has no limit.
     rate: Option<String>,
     /// Message sizes, in bytes.
     sizes: Vec<u32>,
@@ -180,7 +180,7 @@ impl TransportThroughput {
         }
     }
 
-    /// Does the same as [`Self::transfer`] between two guests.
+    /// Transfers messages between two guests. Returns the same values as [`Self::transfer`].
     fn transfer_in_guests(
         &self,
         environment: &Environment,

@@ -11,8 +11,8 @@ pub(crate) struct Claim {
     pub(crate) claim: String,
     /// Source of the claim: document and section.
     pub(crate) by: String,
-    /// Our answer, as one sentence that is true for any result. `{ID}` is replaced by the figure of that
-    /// expectation.
+    /// Our answer, as one sentence that is true for any result. The figure of the expectation ID replaces
+    /// `{ID}`.
     pub(crate) answer: String,
     /// IDs of the expectations that decide the claim.
     pub(crate) judged_by: Vec<String>,
@@ -22,7 +22,7 @@ pub(crate) struct Claim {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Piece<'a> {
     Text(&'a str),
-    /// The figure of this expectation.
+    /// ID of the expectation whose figure the answer contains.
     Figure(&'a str),
 }
 
@@ -40,7 +40,8 @@ impl Claim {
         pieces
     }
 
-    /// Returns the IDs of all expectations that decide the claim or that its answer names.
+    /// Returns the IDs of all expectations that decide the claim, then of all expectations that the answer
+    /// names.
     pub(super) fn named(&self) -> impl Iterator<Item = &str> {
         let figures = self.pieces().into_iter().filter_map(|piece| match piece {
             Piece::Figure(id) => Some(id),

@@ -1,9 +1,10 @@
-//! Values from other sources that a plot shows next to our values. Each has its source and its kind.
+//! Values from other sources, which a plot shows next to our measured values. Each series of values has a
+//! source and an origin.
 
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 
-/// Files with samples that others published, by their names in manifests.
+/// Files of published samples: name in manifests, and content.
 const FILES: &[(&str, &str)] =
     &[("sba-occupancy.csv", include_str!("../../experiments/data/sba-occupancy.csv"))];
 
@@ -30,8 +31,8 @@ impl Origin {
     }
 }
 
-/// A series from a paper, or a predicted one. It consists of single values, of ranges that contain a value,
-/// or of a file's samples.
+/// A series of published or predicted values. It consists of single values, of ranges in which values lie,
+/// or of samples from a file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Published {
@@ -43,7 +44,7 @@ pub(crate) struct Published {
     pub(crate) figure: Option<String>,
     #[serde(default)]
     pub(crate) page: Option<u32>,
-    /// Rule of the derivation, or basis of the prediction. Published values have none.
+    /// Rule of the derivation, or basis of the prediction. Absent for published values.
     #[serde(default)]
     pub(crate) rule: Option<String>,
     /// Single values: x and y.
@@ -73,9 +74,10 @@ impl Published {
     ///
     /// - The series has no values, or values of several kinds.
     /// - Its file is missing or unreadable.
-    /// - It has a rule although its values are published, or no rule although they are not.
+    /// - Its values are published, but it has a rule. Or its values are derived or predicted, but it has no
+    ///   rule.
     /// - A range is empty.
-    /// - An x is not one of the `categories` categories. With 0 categories, any x is valid.
+    /// - A plot with `categories` > 0 has categories, and an x is not the index of a category.
     pub(super) fn check(&self, categories: usize) -> Result<()> {
         let name = format!("series {:?} of panel {:?}", self.series, self.panel);
         let kinds = [!self.points.is_empty(), !self.ranges.is_empty(), self.samples.is_some()];
@@ -95,7 +97,7 @@ impl Published {
         Ok(())
     }
 
-    /// Returns the single values as pairs of x and y.
+    /// Returns the single values, or the file's samples, as pairs of x and y.
     ///
     /// # Errors
     /// Fails if the file or one of its columns is missing, or if a value is not a number.

@@ -1,4 +1,4 @@
-//! The answer to a claim: a verdict, and the text of our answer with its figures.
+//! The answer to a claim: a verdict, and a text with measured figures.
 
 use crate::judge::{Outcome, Verdict};
 use crate::manifest::{Claim, Piece};
@@ -26,7 +26,7 @@ impl Standing {
     }
 }
 
-/// A claim with the answer of one run.
+/// A claim, with the answer from the results of one run.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub(super) struct Answered {
     pub(super) claim: String,
@@ -62,8 +62,8 @@ pub(super) fn standing(verdicts: &[&Verdict]) -> Standing {
     verdicts.iter().map(one).max().unwrap_or(Standing::Open)
 }
 
-/// The reason why an answer has no figures. If one figure is missing, the answer consists of this reason
-/// only.
+/// The reason why an answer has no figures. If any figure is missing, this reason replaces the whole
+/// answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Gap {
     OtherForm,
@@ -79,7 +79,8 @@ impl Gap {
     }
 }
 
-/// Formats the figure of an expectation, or the range from its smallest to its greatest figure.
+/// Formats the figure of an expectation. If its points have different figures, formats the range from the
+/// smallest to the greatest figure.
 pub(super) fn figures(verdicts: &[&Verdict]) -> Result<String, Gap> {
     if verdicts.is_empty() {
         return Err(Gap::OtherForm);

@@ -130,7 +130,7 @@ fn panel_of(section: &Section, panel: &Panel) -> Result<Markup> {
     })
 }
 
-/// Renders the sources. All series with the same source are on one line.
+/// Renders the sources of published values. One line names all series that have the source.
 fn credits(published: &[&Published]) -> Markup {
     let mut lines: Vec<(String, Vec<&str>)> = Vec::new();
     for it in published {

@@ -9,12 +9,12 @@ use crate::manifest::{Panel, Statistic};
 use crate::results::Row;
 use pages::{Block, Origin, Table, origin};
 
-/// Maximum number of points that the row of a missed goal names.
+/// Maximum number of missed points that a row of the table of goals names.
 const NAMED: usize = 3;
 /// Limit on the rows of a plot's table. A plot with more rows has no table here, only in the report.
 const ROWS_MAX: usize = 40;
 
-/// Returns the experiment's part of its page. `planned` is the number of measurements in the whole form.
+/// Returns the experiment's part of its page. `planned` is the number of measurements in the full form.
 pub(super) fn block(section: &Section, planned: usize) -> Block {
     let mut block = Block::new(origin(section));
     block.table(claims(section));
@@ -44,7 +44,7 @@ pub(super) fn origin(section: &Section) -> Origin {
     }
 }
 
-/// Returns the command as a reader types it, without the directory of the program.
+/// Returns the command as a user types it in the repository: `./x lab` replaces the program's path.
 fn command(command: &str) -> String {
     let Some((before, rest)) = command.split_once("sctpify-lab ") else { return command.to_owned() };
     let priority = before.rfind(' ').map_or("", |end| &before[..=end]);
@@ -87,7 +87,8 @@ impl<'a> Points<'a> {
         self.0.iter().any(|it| it.value.is_none())
     }
 
-    /// Returns the common start of the points' names: the panel, and also x if there is one point.
+    /// Returns the common start of the points' names. The start is usually the panel. If the expectation
+    /// has only one point, it is the whole name.
     fn place(&self) -> String {
         let mut common: Vec<&str> = self.0.first().map_or(Vec::new(), |it| it.at.split(", ").collect());
         for it in &self.0 {
@@ -97,8 +98,8 @@ impl<'a> Points<'a> {
         common.join(", ")
     }
 
-    /// Returns the text of the verdict. It names points that miss the goal, or gives the number of measured
-    /// points.
+    /// Returns the text of the verdict. The text names the points that miss the goal. If none does and some
+    /// points were not measured, the text gives the number of measured points.
     fn verdict(&self) -> String {
         let place = self.place();
         let rest = |it: &&&Verdict| it.at[place.len()..].trim_start_matches(", ").to_owned();
@@ -117,8 +118,8 @@ impl<'a> Points<'a> {
     }
 }
 
-/// Returns the table of goals, with a row for each expectation that was measured. A row has the figures of
-/// all points.
+/// Returns the table of goals, with a row for each measured expectation. A row has the figure of the
+/// expectation, or the range of the figures at all its points.
 fn goals(verdicts: &[Verdict]) -> Table {
     let mut table = Table::new("Goals", ["figure", "at", "measured", "goal", "verdict"]);
     for id in ids(verdicts) {

@@ -12,10 +12,10 @@ use std::time::Duration;
 
 /// Maximum payload of a datagram over IPv4: 65,535 minus 20 for IP and 8 for UDP.
 pub(crate) const DATAGRAM_MAX: u32 = 65_507;
-/// Length of the datagrams that mark the start or the end of the data, in bytes. Datagrams with data are
-/// longer.
+/// Length in bytes of the datagrams that mark the start and the end of the data. Datagrams with data are
+/// longer than this.
 pub(super) const MARKER_BYTES: usize = 4;
-/// Number of end markers. Several are sent, because datagrams may be lost.
+/// Number of end markers. The transmitter sends several markers, because datagrams may be lost.
 const END_MARKERS: u32 = 5;
 /// Pause after each end marker.
 const MARKER_PAUSE: Duration = Duration::from_millis(20);
@@ -26,8 +26,8 @@ const BACKLOG: i32 = 1;
 
 /// A channel to or from the other end.
 pub(super) enum Channel {
-    /// A TCP or MPTCP connection. It holds the listener, because MPTCP's further paths arrive at a listening
-    /// socket.
+    /// A TCP or MPTCP connection. The variant also owns the listener, because further subflows of MPTCP
+    /// need a listening socket.
     Stream {
         stream: TcpStream,
         buffer: Vec<u8>,
@@ -186,7 +186,7 @@ impl Channel {
         Ok(true)
     }
 
-    /// Returns the next data, in the pieces of the transport. Empty data mark the end.
+    /// Returns the next data: a part of the stream, a datagram or a message. Empty data mark the end.
     ///
     /// # Errors
     /// Fails if the network fails.
@@ -210,7 +210,8 @@ impl Channel {
         }
     }
 
-    /// Closes the channel. Over TCP and SCTP, sent data still arrive. Over UDP, end markers follow the data.
+    /// Closes the channel. Over TCP and SCTP, data that were sent before still arrive. Over UDP, the
+    /// transmitter sends end markers.
     ///
     /// # Errors
     /// Fails if the network fails.
@@ -218,8 +219,8 @@ impl Channel {
         match self {
             Self::Stream { .. } => Ok(()),
             Self::Datagrams { socket, .. } => {
-                // A receiver's socket has no peer to notify. Errors are ignored, because a peer that has seen
-                // the end may be gone.
+                // A receiver's socket has no peer address, so a receiver sends no markers. Errors are
+                // ignored, because the receiver may have ended after the first marker.
                 for _ in 0..if socket.peer_addr().is_ok() { END_MARKERS } else { 0 } {
                     let _ = socket.send(&[0; MARKER_BYTES]);
                     std::thread::sleep(MARKER_PAUSE);

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 use std::time::Duration;
 
-/// Units of rates. As in ttcp, the factor between two units is 1,024, for bytes and for bits.
+/// Units of rates. As in ttcp, the prefixes k, m and g are powers of 1,024, for bytes and for bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Unit {
     /// Kbit

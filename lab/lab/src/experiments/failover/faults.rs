@@ -15,12 +15,12 @@ pub(in crate::experiments) enum Fault {
     Loss,
     Flap,
     NatRebinding,
-    /// No failure, as a baseline of the machine.
+    /// No failure. The figures show the silences that the machine itself causes.
     Nothing,
-    /// Only one link works at a time. The links alternate; each turn takes this number of milliseconds.
+    /// Only one link works at a time. The links alternate, and each works for this number of milliseconds.
     Turns(u16),
-    /// For a while, no packet passes either link. Meanwhile, the NAT on the first link answers packets to its
-    /// own address.
+    /// For a while, the NAT on the first link forwards no packets, and the second link drops all packets.
+    /// Meanwhile, the NAT answers packets to its own address.
     NatOutage,
     /// Both links drop packets longer than a reduced MTU, and send no ICMP message.
     SizeHole,
@@ -50,16 +50,17 @@ pub(in crate::experiments) fn named(name: &str) -> Option<Fault> {
     FAULTS.iter().find(|(it, _)| *it == name).map(|(_, fault)| *fault)
 }
 
-/// Durations of temporary failures, in seconds.
+/// Parameters of the durations of temporary failures.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::experiments) struct Spans {
-    /// Time that a flapping link stays down, and time that it stays up.
+    /// Time that a flapping link stays down, which is also the time that the link stays up between its
+    /// outages.
     pub(in crate::experiments) flap_s: f64,
-    /// Outage of a NAT.
+    /// Duration of a NAT's outage.
     pub(in crate::experiments) outage_s: f64,
     /// Time that a link is slow.
     pub(in crate::experiments) slow_s: f64,
-    /// Minimum time for which the links alternate.
+    /// Minimum duration of the failure in which the links alternate.
     pub(in crate::experiments) turns_s: f64,
 }
 
@@ -75,7 +76,7 @@ impl Fault {
     /// Returns the failure's duration in seconds, or `None` if the failure is permanent.
     pub(in crate::experiments) fn lasts_s(self, spans: Spans) -> Option<f64> {
         match self {
-            // The duration ends with the last outage.
+            // The last outage ends the failure, so the failure includes one up phase fewer than outages.
             Self::Flap => Some(spans.flap_s * f64::from(2 * FLAPS - 1)),
             Self::Turns(period_ms) => {
                 Some(f64::from(turns(period_ms, spans.turns_s)) * f64::from(period_ms) / 1e3)
@@ -98,8 +99,8 @@ impl Fault {
         matches!(self, Self::NatRebinding | Self::NatOutage)
     }
 
-    /// Triggers the failure. A failure of one link affects `link`, but a failure of the NAT affects the first
-    /// link.
+    /// Triggers the failure, and returns after a temporary failure has ended. A failure of one link affects
+    /// `link`. A failure of the NAT affects the first link.
     pub(in crate::experiments) fn happen(
         self,
         victim: &impl Victim,

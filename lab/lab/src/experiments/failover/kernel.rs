@@ -1,12 +1,13 @@
 //! The Linux kernel's SCTP, between two guests whose kernels support it.
 //!
-//! Each cell starts two `linkemu` processes: one joins the first cards of the guests, the other their second
-//! cards. The programs are the same as in the other series. The kernel has its default settings, except
-//! NODELAY. Where RFC 9260 recommends values, the defaults agree (RTO.Min 1 s, Path.Max.Retrans 5,
-//! HB.interval 30 s). ASCONF is off.
+//! Each cell starts two `linkemu` processes: one joins the first network cards of the guests, and the other
+//! joins the second cards. The programs are the same as in the other series of `failover`. The kernel has
+//! its default settings, and the sockets have NODELAY. The defaults of RTO.Min (1 s), Path.Max.Retrans (5)
+//! and HB.interval (30 s) are the values that RFC 9260 recommends. ASCONF is off.
 //!
-//! No cell has a NAT. All packets of a native SCTP association must have the same port. A host with two
-//! addresses therefore has no association if a NAT is on one of its paths. Begin with [`world`].
+//! No cell has a NAT. A host uses one SCTP port on all paths of an association, but a NAT changes the port
+//! on its path. The peer then finds no association for the packets of this path. Two addresses and a NAT on
+//! one path thus exclude each other. Begin with [`world`].
 
 use super::Load;
 use super::stage::{Stage, Victim};
@@ -23,7 +24,7 @@ use testbed::{Emulator, Host, Lab, Process};
 
 /// Names of the links in their emulators.
 const NAMES: [&str; 2] = ["first", "second"];
-/// Limit on the time until a server listens, and on the time until the association exists.
+/// Limit on two times: until the server listens, and until the association exists.
 const START_LIMIT: Duration = Duration::from_secs(20);
 
 /// Two guests and the links between them.
@@ -57,8 +58,8 @@ pub(super) fn world<'a>(pool: &'a Pool, tools: &Tools, one_way: Duration, seed: 
 }
 
 impl World<'_> {
-    /// Undoes the effects of the last failure on the sender. Then makes both ends of each link resolve each
-    /// other's link-layer address, as in [`super::world`].
+    /// Undoes the effects of the previous cell's failure on the sending guest. Then makes both ends of each
+    /// link resolve each other's link-layer address, as in [`super::world`].
     fn prepare(&self) -> Result<()> {
         for (number, (own, other)) in ALPHAS.into_iter().zip(BETAS).enumerate() {
             let metric = 10 * (number + 1);
@@ -144,7 +145,8 @@ impl Stage for World<'_> {
         Ok(())
     }
 
-    /// Always succeeds. Only SCTP can carry the stream here, and `ensure_second` has checked the association.
+    /// Always succeeds, because the programs in the guests use only SCTP, and `ensure_second` has checked
+    /// the association.
     fn ensure_over_sctp(&self) -> Result<()> {
         Ok(())
     }

@@ -1,11 +1,11 @@
 //! `failover`: the longest silence at a receiving program when the path in use fails.
 //!
-//! The experiment compares plain TCP, the kernel's MPTCP, the kernel's SCTP, and sctpify. It also measures
-//! the duration of a new connection while the first path is silently dead.
+//! The experiment compares plain TCP, the kernel's MPTCP, the kernel's SCTP, and sctpify. Another part
+//! measures the duration of a new connection while the first link drops all packets.
 //!
 //! A cell creates its hosts (`world`, or `kernel` with guests), and starts a stream of known bytes between
-//! them. It then triggers a failure (`faults`), and collects the results of both ends (`stage`). Missing
-//! bytes, wrong bytes and errors in programs are measures. They do not make the measurement fail.
+//! them. The cell then triggers a failure (`faults`), and collects the results of both ends (`stage`).
+//! Missing bytes, wrong bytes and errors in programs do not make the measurement fail: measures count them.
 
 pub(super) mod faults;
 mod kernel;
@@ -29,8 +29,8 @@ const AROUND_S: f64 = 1.0;
 const START_LIMIT: Duration = Duration::from_secs(10);
 /// The panel of new connections.
 const NEW_CONNECTION: &str = "new connection";
-/// Measure of the links: the 99th percentile of the lateness of packets, in the worst direction. A high value
-/// shows that concurrent cells disturb each other.
+/// Name of a measure of the links: the 99th percentile of the time by which `linkemu` forwards packets
+/// late, in the worst direction of all links. A high value shows that concurrent cells disturb each other.
 const LINK_LATE: &str = "link_late_ms";
 /// Measures of streams.
 const OF_STREAMS: &[&str] = &[
@@ -49,7 +49,7 @@ const OF_NEW_CONNECTIONS: &[&str] = &["first_byte_ms", "failed", LINK_LATE];
 /// Limit on the duration of a new connection, in seconds.
 const CONNECT_LIMIT_S: &str = "5";
 
-/// Time that the daemons have after a first connection to learn each other's addresses.
+/// Pause after the first connection, in which the daemons learn each other's addresses.
 const ACQUAINTANCE: Duration = Duration::from_secs(1);
 /// The series whose hosts have had no contact before the measured connection.
 const STRANGERS: &str = "sctpify, first contact";
@@ -57,7 +57,7 @@ const STRANGERS: &str = "sctpify, first contact";
 /// The series of the kernel's SCTP, between two guests.
 const KERNEL: &str = "kernel SCTP";
 
-/// The other series: name, transport, and whether a second link exists.
+/// All series except [`KERNEL`]: name, transport, and true if a second link exists.
 const SERIES: [(&str, Transport, bool); 6] = [
     ("tcp", Transport::Tcp, true),
     ("mptcp", Transport::Mptcp, true),
@@ -83,9 +83,9 @@ const LOADS: [(&str, Load); 2] =
 struct Watch {
     /// Duration of the stream.
     stream_s: f64,
-    /// Start of the failure.
+    /// Start of the failure, after the start of the stream.
     fault_s: f64,
-    /// Wait for late data after the stream.
+    /// Time after the end of the stream in which the receiver waits for late data.
     drain_s: f64,
     /// Durations of temporary failures.
     spans: Spans,
@@ -99,29 +99,31 @@ pub(super) struct Failover {
     loads: Vec<String>,
     faults: Vec<String>,
     series: Vec<String>,
-    /// Failures that last long and hardly depend on the round-trip time. They are measured only at
-    /// `long_rtt_ms`, for the series in `long_series`, `long_repetitions` times each.
+    /// Long failures whose effects hardly depend on the round-trip time. They are measured only at
+    /// `long_rtt_ms`, only for the series in `long_series`, and `long_repetitions` times each.
     long_faults: Vec<String>,
     long_rtt_ms: u16,
     long_series: Vec<String>,
     long_repetitions: u32,
-    /// Series that are measured only with the first load, the first round-trip time and the first failure.
+    /// Series that are measured only with the first load, the first round-trip time and the failure at x =
+    /// 0 (`silent-both`).
     controls: Vec<String>,
     /// Series for which new connections are measured.
     new_connections: Vec<String>,
     /// Start of the failure, in seconds after the start of the stream.
     fault_s: f64,
-    /// Duration of the stream after a permanent failure begins, or after a temporary one ends, in seconds.
+    /// Duration of the stream after a permanent failure begins, or after a temporary failure ends, in
+    /// seconds. With a flapping link, the stream ends with the last outage.
     after_s: f64,
-    /// Wait for late data after the stream, in seconds.
+    /// Time after the end of the stream in which the receiver waits for late data, in seconds.
     drain_s: f64,
-    /// Time that a flapping link stays down, and time that it stays up, in seconds.
+    /// Time that a flapping link stays down, which is also the time that the link stays up, in seconds.
     flap_s: f64,
-    /// Outage of a NAT, in seconds.
+    /// Duration of a NAT's outage, in seconds.
     outage_s: f64,
     /// Time that a link is slow, in seconds.
     slow_s: f64,
-    /// Minimum time for which the links alternate, in seconds.
+    /// Minimum duration of the failure in which the links alternate, in seconds.
     turns_s: f64,
     repetitions: u32,
     daemon: DaemonSettings,
@@ -152,8 +154,8 @@ impl Failover {
         Spans { flap_s, outage_s, slow_s, turns_s }
     }
 
-    /// Returns the duration of the stream for a failure, in seconds. After most temporary failures, the
-    /// stream continues, so that the recovery is visible.
+    /// Returns the duration of the stream for a failure, in seconds. After all temporary failures except a
+    /// flap, the stream continues for `after_s`, so the recovery is visible.
     fn stream_s(&self, fault: Fault) -> f64 {
         let rest_s = if fault == Fault::Flap { 0.0 } else { self.after_s };
         self.fault_s + fault.lasts_s(self.spans()).map_or(self.after_s, |lasts_s| lasts_s + rest_s)
@@ -212,7 +214,7 @@ impl Experiment for Failover {
         let often = self.repetitions;
         let at = |panel: &str, series: &str, x: f64| self.planned(Point::new(panel, series, x), often);
         let mut points = Vec::new();
-        // Alternates the loads, so that the heavy load rarely runs in all concurrent cells.
+        // Alternates the loads, because many concurrent cells with the heavy load could disturb each other.
         for (rtt_ms, fault) in self.rtt_ms.iter().flat_map(|rtt| self.faults.iter().map(move |it| (*rtt, it)))
         {
             for series in self.series.iter().filter(|it| is_measured(it, fault)) {
@@ -255,13 +257,13 @@ fn place_of(name: &str) -> f64 {
     FAULTS.iter().position(|(it, _)| *it == name).map_or(f64::NAN, |index| index as f64)
 }
 
-/// Reports whether a failure is measured for a series. The kernel's SCTP cannot use two paths if a NAT is on
-/// one of them (see `kernel`).
+/// Reports whether a failure is measured for a series. With a NAT on one path, the kernel's SCTP cannot use
+/// two paths (see `kernel`).
 fn is_measured(series: &str, fault: &str) -> bool {
     series != KERNEL || faults::named(fault).is_some_and(|fault| !fault.needs_nat())
 }
 
-/// Opens a new connection, sends a byte that the server returns, and returns the client's report.
+/// Opens a new connection, sends a byte, and waits for the server's echo. Returns the client's report.
 fn ask(world: &World) -> Result<BTreeMap<String, String>> {
     let mut ask = world.pair.alpha.command(&world.flow);
     let to = format!("{}:{}", world.server(), world.port());
@@ -286,8 +288,8 @@ fn number(report: &BTreeMap<String, String>, key: &str) -> Result<f64> {
     report.get(key).with_context(|| format!("no {key} in {report:?}"))?.parse().context("no number")
 }
 
-/// Computes the measures from the reports of the sender and the receiver. Bytes that do not arrive in time
-/// count as lost. An end other than `eof` or `late` counts as an error.
+/// Computes the measures from the reports of the sender and the receiver. Bytes that the receiver has not
+/// read at its end count as lost. A report whose `end` is neither `eof` nor `late` counts as an error.
 fn measures(sent: &BTreeMap<String, String>, received: &BTreeMap<String, String>) -> Result<Measures> {
     let is_error = |report: &BTreeMap<String, String>| {
         !matches!(report.get("end").map(String::as_str), Some("eof" | "late"))

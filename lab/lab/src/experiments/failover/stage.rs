@@ -1,5 +1,5 @@
-//! Interface of two hosts in an experiment, independent of the transport and of the place where the hosts
-//! run.
+//! Interface of two hosts in an experiment. The interface hides the transport, and whether the hosts are
+//! namespaces or guests.
 
 use super::faults::Fault;
 use super::{LINK_LATE, Load, Watch, measures, words_of};
@@ -13,7 +13,8 @@ use testbed::process::now;
 
 /// Extra time after the limit of a program. A program that takes longer counts as failed.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Observation time to determine the link in use. It is long enough for some messages of a sparse stream.
+/// Observation time to determine the link in use. During this time, even a sparse stream sends some
+/// messages.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// Target of a failure: the links, numbered from 0, and their ends at the sending host.
@@ -36,8 +37,8 @@ pub(in crate::experiments) trait Victim {
 
 /// Two hosts, and a stream between them that the experiment measures.
 pub(in crate::experiments) trait Stage: Victim {
-    /// Starts the receiver. It ends up to `limit_s` seconds after the first byte. It measures silence only
-    /// from `from_s` seconds on.
+    /// Starts the receiver. The receiver ends at the latest `limit_s` seconds after the first byte. It
+    /// ignores silence in the first `from_s` seconds.
     fn receive(&self, limit_s: f64, from_s: f64) -> Result<Process>;
 
     /// Starts the sender. Its stream begins approximately when this function returns.
@@ -46,7 +47,7 @@ pub(in crate::experiments) trait Stage: Victim {
     /// Fails if a second link exists but the connection could not use it.
     fn ensure_second(&self) -> Result<()>;
 
-    /// Fails if another transport than the expected one carried the stream.
+    /// Fails if the stream should use SCTP, but another transport carried it.
     fn ensure_over_sctp(&self) -> Result<()>;
 
     /// Returns the output of `linkemu show` for each link.
@@ -55,8 +56,8 @@ pub(in crate::experiments) trait Stage: Victim {
 
 /// Runs a stream with a failure in its middle, and returns the measures of both ends.
 ///
-/// The receiver ignores silence in the first half of the time before the failure. There, the first windows of
-/// the stream arrive a round trip apart, with silence between them.
+/// The receiver ignores silence in the first half of the time before the failure. In this half, the
+/// stream's first windows arrive one round trip apart, with silence between them.
 pub(super) fn watch(stage: &impl Stage, fault: Fault, load: Load, watch: Watch) -> Result<Measures> {
     let receiver = stage.receive(watch.stream_s + watch.drain_s, watch.fault_s / 2.0)?;
     let sender = stage.send(watch.stream_s, load)?;
@@ -76,8 +77,9 @@ pub(super) fn watch(stage: &impl Stage, fault: Fault, load: Load, watch: Watch) 
     Ok(measures)
 }
 
-/// Returns the number of the link that carries most packets of a stream. MPTCP begins on the first link. With
-/// equal round-trip times, it may continue on either link.
+/// Returns the number of the link that carries most packets of a stream. The link must be determined,
+/// because MPTCP begins on the first link, but may continue on either link if the round-trip times are
+/// equal.
 pub(in crate::experiments) fn link_in_use(stage: &impl Stage) -> Result<usize> {
     let before = carried(&stage.shown()?)?;
     std::thread::sleep(LOOK);
@@ -90,15 +92,15 @@ pub(in crate::experiments) fn link_in_use(stage: &impl Stage) -> Result<usize> {
         .map_or(0, |(link, _)| link))
 }
 
-/// Returns the number of packets that each link passed, over both directions. Bytes would mislead, because
-/// one MTU probe has more bytes than many messages.
+/// Returns the number of packets that each link passed, over both directions. Numbers of bytes would
+/// mislead, because one MTU probe on the idle link has more bytes than many messages.
 fn carried(shown: &[Value]) -> Result<Vec<u64>> {
     let passed = |direction: &Value| direction["packets"]["passed"].as_u64();
     let of = |link: &Value| directions(link)?.iter().map(passed).sum::<Option<u64>>().context("no packets");
     shown.iter().map(of).collect()
 }
 
-/// Returns the 99th percentile of the lateness of packets, in milliseconds, in the worst direction of all
+/// Returns the 99th percentile of the packets' lateness in milliseconds, for the worst direction of all
 /// links.
 pub(super) fn worst_late_ms(shown: &[Value]) -> Result<f64> {
     let mut worst_us = 0;

@@ -53,8 +53,8 @@ pub(in crate::experiments) struct World {
     _lab: Lab,
 }
 
-/// TCP congestion control on the links, regardless of this machine's setting. Linux and our stack both
-/// default to it.
+/// TCP congestion control on the links, regardless of this machine's setting. CUBIC is the default of Linux
+/// and of our stack.
 const TCP_CONTROL: &str = "cubic";
 /// The number of the link between alpha and the NAT.
 const INNER: u8 = 3;
@@ -100,7 +100,7 @@ impl Nat {
         Ok(Self(host))
     }
 
-    /// Forgets all connections, and translates later ones to other ports.
+    /// Forgets all connections, and translates later connections to other ports.
     pub(in crate::experiments) fn rebind(&self) -> Result<()> {
         self.0.tool("nft", &[&masquerade(PORTS_AFTER)])?;
         self.0.tool("python3", &["-c", FORGET]).map(drop)
@@ -111,7 +111,8 @@ impl Nat {
         self.0.tool("nft", &[&forward_chain(if is_silent { "drop" } else { "accept" })]).map(drop)
     }
 
-    /// Adds a route to beta's address on the second link, so the NAT can answer packets from this address.
+    /// Adds a route over the first link to beta's address of the second link. With the route, the NAT can
+    /// answer packets that beta sends from this address.
     fn learn(&self, second: &Link, by: &Link) -> Result<()> {
         self.0
             .ip(&["route", "add", &second.right_v4().to_string(), "via", &by.right_v4().to_string()])
@@ -271,16 +272,17 @@ impl Stage for World {
     }
 }
 
-/// Makes both ends of a link resolve each other's link-layer address. Distant hosts are not neighbours, so
-/// their connections do not wait for this resolution.
+/// Makes both ends of a link resolve each other's link-layer address. The link stands for a long path, on
+/// which connections do not wait for ARP.
 fn meet(host: &Host, link: &Link) -> Result<()> {
-    // Repeats the ping until one is answered, because a new link may lose the first packets.
+    // `ping` repeats its requests until the first answer, because a new link may lose the first packets.
     let patience = ["-q", "-c", "1", "-i", "0.2", "-w", "5"];
     let options = ["-I", &link.name(), &link.right_v4().to_string()];
     host.tool("ping", &[&patience[..], &options].concat()).map(drop)
 }
 
-/// Adds a default route over a link, so the host reaches all networks over each of its links.
+/// Adds a default route over a link. With one such route per link, the host reaches all networks over each
+/// link.
 fn route_by(host: &Host, link: &Link, metric: &str) -> Result<()> {
     let (via, name) = (link.right_v4().to_string(), link.name());
     let route =

@@ -1,4 +1,4 @@
-//! `sba-bandwidth`: size and similarity of the rates of many flows (Tables 4.1 and 4.2 of the 2016 report).
+//! `sba-bandwidth`: mean and spread of the rates of many flows (Tables 4.1 and 4.2 of the 2016 report).
 
 use super::{Dice, Setup, Sum, kbit_per_s};
 use crate::experiment::{Cell, Environment, Experiment, Measures, Planned, Point};
@@ -11,7 +11,8 @@ use testbed::process::now;
 
 /// Set-up time beyond which a flow counts as late, in seconds.
 const LATE_S: f64 = 5.0;
-/// Extra time of a run, in seconds. Late flows wait up to four minutes for their set-up.
+/// Time of a run in addition to the flows' time, in seconds. The set-up of a late flow may take up to four
+/// minutes.
 const PATIENCE_S: f64 = 400.0;
 
 /// Names of the measures.
@@ -42,7 +43,7 @@ pub(in crate::experiments) struct Bandwidth {
     round_trips_ms: BTreeMap<String, [f64; 2]>,
     flows: Vec<usize>,
     series: Vec<String>,
-    /// Time in which all flows begin, in seconds.
+    /// Length of the interval in which all flows begin, in seconds.
     spread_s: f64,
     /// Duration of each flow, in seconds.
     lasting_s: f64,
@@ -52,12 +53,12 @@ pub(in crate::experiments) struct Bandwidth {
     low: usize,
     /// Size of the send buffer, in bytes.
     buffer: usize,
-    /// Length of the queue, in packets, for policies without a customary length.
+    /// Length of LTF's queue, in packets. The other policies have fixed lengths.
     packets: usize,
 }
 
-/// Returns the list without its first and its last hundredth, as in the report's tables. The list stays in
-/// its order.
+/// Returns the list without the first hundredth and the last hundredth of its values, as in the report's
+/// tables. The function does not sort the list.
 fn trimmed(rates: &[f64]) -> &[f64] {
     let cut = rates.len() / 100;
     &rates[cut..rates.len() - cut]

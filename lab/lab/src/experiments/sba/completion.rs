@@ -12,7 +12,7 @@ use std::time::Duration;
 const PANEL: &str = "completion";
 /// Time from which long flows are measured, in seconds.
 const WARM_S: f64 = 10.0;
-/// Extra time of a run in which files may finish, in seconds.
+/// Time at the end of a run in which no files begin, but running files may finish, in seconds.
 const PATIENCE_S: f64 = 60.0;
 
 /// Measures of files.
@@ -36,24 +36,25 @@ pub(in crate::experiments) struct Completion {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Scenario {
-    /// Number of flows without end.
+    /// Number of long flows, which send until the end of the run.
     long: usize,
-    /// Load of the files, as a share of the link's rate.
+    /// Load of the files: their mean bytes per second, as a share (0 to 1) of the link's rate.
     load: f64,
     /// Smallest size of a file, in bytes.
     least: f64,
     /// Largest size of a file, in bytes.
     most: f64,
-    /// Exponent of the power law of the sizes. Without it, the sizes are uniformly distributed.
+    /// Exponent of the bounded Pareto distribution of the sizes. Without an exponent, the sizes are
+    /// uniformly distributed.
     power: Option<f64>,
-    /// Number of packets that a flow may send before the first acknowledgement. 0 stands for RFC 9260's first
-    /// window.
+    /// Initial congestion window, in packets. 0 selects RFC 9260's initial window.
     #[serde(default)]
     initial_packets: u8,
 }
 
 impl Scenario {
-    /// Returns the size in bytes below which this share (0 to 1) of the files lies.
+    /// Returns the quantile of the files' sizes, in bytes: the share `share` (0 to 1) of the files is
+    /// smaller.
     fn size(&self, share: f64) -> f64 {
         match self.power {
             None => self.least + share * (self.most - self.least),
@@ -101,8 +102,9 @@ impl Scenario {
     }
 }
 
-/// Returns the plan and the completion time in seconds of each file. The time runs from the start of the flow
-/// until the receiving program has the last byte. An unfinished file counts until the end of the run.
+/// Returns the plan and the completion time in seconds of each file. The completion time begins with the
+/// flow, and ends when the receiving program has the last byte. The time of an unfinished file ends with
+/// the run.
 pub(super) fn seconds_of_files(plan: &Dumbbell, report: &DumbbellReport) -> Vec<(FlowPlan, f64)> {
     let flows = plan.flows.iter().zip(&report.flows);
     let files = flows.filter(|(plan, _)| matches!(plan.load, Load::File(_)));
@@ -115,8 +117,8 @@ pub(super) fn seconds_of_files(plan: &Dumbbell, report: &DumbbellReport) -> Vec<
         .collect()
 }
 
-/// Returns the mean and the 99th percentile of the files' times. With long flows, also returns their mean
-/// rate.
+/// Returns the mean and the 99th percentile of the files' completion times. If the run has long flows, also
+/// returns the long flows' mean rate.
 pub(super) fn measures(plan: &Dumbbell, report: &DumbbellReport) -> Result<Measures> {
     let mut seconds: Vec<f64> = seconds_of_files(plan, report).into_iter().map(|it| it.1).collect();
     let unfinished = report.flows.iter().zip(&plan.flows);
@@ -137,7 +139,8 @@ pub(super) fn measures(plan: &Dumbbell, report: &DumbbellReport) -> Result<Measu
     Ok(measures)
 }
 
-/// Runs a scenario, and returns its measures. A given `advertisement` replaces the policy's own.
+/// Runs a scenario, and returns its measures. `advertisement`, if present, replaces the advertisement of
+/// `setup`.
 pub(super) fn measured(
     scenario: &Scenario,
     traffic: &Traffic,

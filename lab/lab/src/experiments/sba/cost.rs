@@ -1,7 +1,7 @@
 //! `sba-cost`: cost and benefit of each form of the advertisement.
 //!
-//! The cost is the share of the link that the advertisements of long flows take. The benefit is the shorter
-//! completion time of files.
+//! The cost appears in two measures of long flows: their goodput, and the percentage of packets that carry
+//! an advertisement. The benefit is the shorter completion time of files.
 
 use super::completion::{self, Scenario, measured};
 use super::{BACKLOG, Setup, Sum, Traffic, kbit_per_s};

@@ -14,7 +14,7 @@ const PANEL: &str = "lies";
 const WARM_S: u64 = 20;
 /// Advertisement of a send buffer that is always full.
 const FULL: Said = Said { occupancy: 100, backlog: Some(u32::MAX) };
-/// Advertisement of a flow that always has one byte left.
+/// Advertisement of a flow that always has one byte left to send.
 const DONE: Said = Said { occupancy: 1, backlog: Some(1) };
 
 /// Parameters of the experiment.
@@ -26,17 +26,17 @@ pub(in crate::experiments) struct Lies {
     series: Vec<String>,
     kinds: Vec<Kind>,
     chosen: Vec<usize>,
-    /// Files, of which some have lying senders.
+    /// The files' scenario. Some of the files have lying senders.
     files: Scenario,
 }
 
-/// One kind of lying senders.
+/// A lie, and the flows whose senders tell it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Kind {
-    /// Number of long flows. With 0, senders of files lie.
+    /// Number of long flows. If the number is 0, the flows are files instead.
     flows: usize,
-    /// Number of flows of which one lies.
+    /// Number of flows per lying flow: one flow of each `one_in` lies.
     one_in: usize,
     lie: Lie,
 }
@@ -46,7 +46,7 @@ struct Kind {
 enum Lie {
     Full,
     Done,
-    /// No sender lies. As a control, the same flows are compared.
+    /// No sender lies. As a control, the flows that otherwise lie are compared with the other flows.
     None,
 }
 
@@ -76,7 +76,7 @@ impl Experiment for Lies {
     }
 }
 
-/// Returns the mean of the lying senders and the mean of the honest senders.
+/// Returns the mean value of the lying senders and the mean value of the honest senders.
 fn means(values: impl Iterator<Item = (bool, f64)>) -> Result<(f64, f64)> {
     let (liars, honest): (Vec<_>, Vec<_>) = values.partition(|it| it.0);
     let mean = |of: &[(bool, f64)]| of.iter().map(|it| it.1).sum::<f64>() / of.len() as f64;
@@ -105,7 +105,8 @@ impl Lies {
     }
 
     /// Returns the gain: the mean slowdown of honest senders' files, divided by the mean slowdown of lying
-    /// senders' files. The slowdown of a file is its time, divided by its time on an idle link.
+    /// senders' files. The slowdown of a file is its completion time, divided by the file's shortest
+    /// possible time on an idle link.
     fn among_files(&self, setup: Setup, kind: &Kind, seed: u64) -> Result<f64> {
         let mut plan = self.files.plan(&self.traffic, setup, seed);
         let is_file = |flow: &FlowPlan| matches!(flow.load, Load::File(_));

@@ -1,6 +1,6 @@
-//! `sba-messages`: latency of messages from programs that send less than their share of the link.
+//! `sba-messages`: latency of messages. The sending programs use less than their share of the link.
 //!
-//! At the same time, other flows send as much as they can.
+//! At the same time, bulk flows send as much as they can.
 
 use super::{Setup, Sum, Traffic, kbit_per_s, p99};
 use crate::experiment::{Cell, Environment, Experiment, Measures, Planned, Point};

@@ -1,12 +1,12 @@
 //! Experiments with send-buffer advertisement, and with routers that use it.
 //!
-//! "The report" is "SCTP Sendbuffer Advertisement" (2016), whose results these experiments reproduce; names
-//! with `seed` refer to it. The experiments run in virtual time with our engine at all ends, except [`real`],
-//! which runs the programs themselves.
+//! "The report" is "SCTP Sendbuffer Advertisement" (2016). These experiments reproduce its results. Names
+//! with `seed` refer to the report. All experiments except [`real`] run in virtual time, with our engine at
+//! all ends. [`real`] runs real programs.
 //!
-//! This module has their common parts: the policies by their names in manifests, the bottleneck, and
-//! statistics over flows. The simulations leave out the hosts' own work, all links except the bottleneck, and
-//! the items that [`sim::dumbbell`] lists.
+//! This module has the common parts of the experiments: the policies by their names in manifests, the
+//! bottleneck, and statistics over flows. The simulations do not model the hosts' processing time, links
+//! other than the bottleneck, or the items that [`sim::dumbbell`] lists.
 
 pub(super) mod bandwidth;
 pub(super) mod completion;
@@ -34,11 +34,12 @@ const BACKLOG: SendBufferConfig =
     SendBufferConfig { cadence: SendBufferCadence::EveryPacket, ..SendBufferConfig::backlog() };
 
 /// Advertisement of the backlog in every eighth packet, in the first packet of a burst, and after a large
-/// change. In between, routers subtract the bytes that they have served.
+/// change. Between two advertisements, routers reduce the advertised backlog by the bytes that they have
+/// served.
 const SPARSE_BACKLOG: SendBufferConfig =
     SendBufferConfig { cadence: SendBufferCadence::Economical, ..BACKLOG };
 
-/// A router's policy, and the senders' advertisement.
+/// A router's queueing policy, and the senders' settings for it.
 #[derive(Clone, Copy, Debug)]
 struct Setup {
     policy: Policy,
@@ -47,7 +48,8 @@ struct Setup {
 }
 
 impl Setup {
-    /// Returns the setup of the series `name`. `packets` is the length of queues without a customary length.
+    /// Returns the setup of the series `name`. `packets` is the length of LTF's queue. The other policies
+    /// have fixed lengths.
     fn named(name: &str, packets: usize) -> Result<Setup> {
         let quiet = |policy| Setup { policy, advertisement: None, ecn: false };
         let served = ServedConfig { packets, ..ServedConfig::default() };
@@ -90,8 +92,8 @@ impl Setup {
         Ok(setup)
     }
 
-    /// Returns the settings of both ends, with a send buffer of `buffer` bytes. Timers and windows are RFC
-    /// 9260's, as in kernels of 2016.
+    /// Returns the settings of both ends, with a send buffer of `buffer` bytes. Timers and congestion
+    /// windows follow RFC 9260, as in kernels of 2016.
     fn association(&self, buffer: usize) -> AssociationConfig {
         let extensions = if self.ecn { Extensions::NONE.with(Extension::Ecn) } else { Extensions::NONE };
         AssociationConfig {
@@ -113,13 +115,14 @@ struct Traffic {
     rate: u64,
     round_trip_ms: u64,
     seconds: f64,
-    /// Length of the queue, in packets, for policies without a customary length.
+    /// Length of LTF's queue, in packets. The other policies have fixed lengths.
     packets: usize,
     buffer: usize,
 }
 
 impl Traffic {
-    /// Returns the plan of a run with these flows. They are measured from `warm_s` seconds until the end.
+    /// Returns the plan of a run with these flows. The flows are measured from `warm_s` seconds after the
+    /// start until the end of the run.
     fn dumbbell(&self, setup: Setup, flows: Vec<FlowPlan>, warm_s: u64, seed: u64) -> Dumbbell {
         let seconds = Duration::from_secs_f64(self.seconds);
         Dumbbell {
@@ -135,7 +138,7 @@ impl Traffic {
         }
     }
 
-    /// Returns a point for each series at each of these indices.
+    /// Returns the planned points: one for each series at each x value in `indices`.
     fn points(
         &self,
         panel: &str,
@@ -171,7 +174,8 @@ impl Dice {
         least + (most - least) * self.share()
     }
 
-    /// Returns a random pause between independent arrivals, of which `per_second` come per second on average.
+    /// Returns a random pause between two arrivals of a Poisson process. `per_second` is the mean number of
+    /// arrivals per second.
     fn pause(&mut self, per_second: f64) -> Duration {
         Duration::from_secs_f64(-(1.0 - self.share()).ln() / per_second)
     }

@@ -1,7 +1,8 @@
 //! `sba-occupancy`: the send buffers of two flows over a slow link (Figures 4.1 and 4.2 of the 2016 report).
 //!
-//! The experiment also shows under which conditions one of the flows stands still for a minute. It measures
-//! two senders: our engine, and a model of the kernel that the report's authors used ([`sim::kernel`]).
+//! The experiment also shows under which conditions one of the flows delivers nothing for a minute. It
+//! measures two implementations of the sender: our engine, and a model of the report's kernel
+//! ([`sim::kernel`]).
 
 use super::{Dice, Setup};
 use crate::experiment::{Cell, Environment, Experiment, Measures, Planned, Point};
@@ -20,18 +21,20 @@ const POLICIES: [&str; 2] = [TBF, SFQ];
 const SUMMARY: &str = "summary";
 /// Measures in the summary.
 const OF_ALL: &[&str] = &["rates_ratio", "least_percent", "most_percent", "mean_percent", "write_s"];
-/// The series of the unchanged model of the kernel. Other series are named after their differences from it.
+/// The series of the unchanged model of the kernel. The names of the other model series list the changes of
+/// the model.
 const KERNEL: &str = "Linux 4.6";
-/// The series with jitter: a packet is late by up to the time that it takes on the link. The jitter ends
-/// phase effects.
+/// The series with jitter: the link delays each packet by up to 12 ms, the transmission time of a full
+/// packet. The jitter ends phase effects.
 const JITTER: &str = "jitter of 12 ms";
 /// The series of our engine.
 const ENGINE: &str = "this project's engine";
-/// The panel over the length of the token bucket's queue.
+/// The panel whose x value is the length of the token bucket's queue.
 const BY_QUEUE: &str = "by queue";
 /// The panel with the buffers of one run of the kernel's model.
 const SHORT: &str = "short queue";
-/// Ratio of the two flows' rates in the report. The panel [`SHORT`] shows the run with the nearest ratio.
+/// Ratio of the two flows' rates in the report. The panel [`SHORT`] shows the run whose ratio is nearest to
+/// this ratio.
 const SEED_RATIO: f64 = 4.0;
 /// Measures in the panel [`BY_QUEUE`].
 const OF_QUEUE: &[&str] = &["rates_ratio", "longest_pause_s", "mean_percent", "used"];
@@ -39,7 +42,8 @@ const OF_QUEUE: &[&str] = &["rates_ratio", "longest_pause_s", "mean_percent", "u
 const HOST_RATE: u64 = 100_000_000;
 /// Length of a full packet with its IP header, in bytes.
 const PACKET: usize = 1500;
-/// Number of bytes that a kernel of 2016 counts for each waiting byte, including its own bookkeeping.
+/// Number of bytes that a kernel of 2016 counts as used for each waiting byte. The surplus is the kernel's
+/// bookkeeping.
 const KERNEL_FACTOR: f64 = 1.36;
 /// Interval at which buffers are sampled for the summary.
 const STEP: Duration = Duration::from_millis(100);
@@ -60,13 +64,13 @@ pub(in crate::experiments) struct Occupancy {
     low: usize,
     /// Size of the send buffer, in bytes.
     buffer: usize,
-    /// The receiver's window, in bytes. The kernel announces half of its buffer.
+    /// The receiver's window, in bytes. The kernel announces half of its receive buffer as the window.
     window: usize,
     /// Depth of the token bucket, in bytes.
     burst: usize,
     /// Length of the token bucket's queue, in packets.
     packets: usize,
-    /// Interval between shown samples of the buffers, in seconds.
+    /// Interval between two samples in the plots of the buffers, in seconds.
     every: usize,
     /// Lengths of the token bucket's queue in the panel [`BY_QUEUE`], in packets.
     queues: Vec<usize>,
@@ -76,11 +80,11 @@ pub(in crate::experiments) struct Occupancy {
     differs: Vec<String>,
     /// Length of the queue in the panel [`SHORT`], in packets.
     short: usize,
-    /// Result of each policy after its run. All points of a policy come from one run.
+    /// Report of each policy's run, after the run. All points of a policy come from this run.
     #[serde(skip)]
     runs: [OnceLock<DumbbellReport>; 2],
     #[serde(skip)]
-    /// The run in the panel [`SHORT`], after it was chosen.
+    /// The run that the panel [`SHORT`] shows, once the run is chosen.
     shown: OnceLock<Vec<KernelFlow>>,
 }
 
@@ -132,16 +136,16 @@ impl Experiment for Occupancy {
     }
 }
 
-/// Returns the occupancy in percent by the report's formula. The formula divides the bytes that exceed the
-/// smaller window by all bytes that the kernel counts as used. The receiver's window excludes the data in
-/// flight.
+/// Returns the occupancy in percent, from the report's formula. The formula takes the smaller of the
+/// congestion window and the receiver's window. It divides the bytes beyond this window by all bytes that
+/// the kernel counts as used. The receiver's window does not include the data in flight.
 fn percent(sample: &Sample) -> f64 {
     let held_back = sample.buffered.saturating_sub(sample.cwnd.min(sample.peer_rwnd));
     100.0 * held_back as f64 / (sample.buffered.max(1) as f64 * KERNEL_FACTOR)
 }
 
-/// Returns the same occupancy for the kernel's model. There, data that awaits retransmission counts as used,
-/// but neither as waiting nor as in flight.
+/// Returns the occupancy in percent from the same formula, for the kernel's model. In the model, data that
+/// awaits retransmission counts as used, but neither as unsent nor as in flight.
 fn percent_of_kernel(buffer: &Buffer) -> f64 {
     let has = buffer.unsent + buffer.flight;
     let held_back = has.saturating_sub(buffer.cwnd.min(buffer.peer_rwnd));
@@ -167,7 +171,7 @@ struct Kernels {
 }
 
 impl Kernels {
-    /// Applies the differences in the name of a series, which are separated by commas.
+    /// Applies the changes that the name of a series lists, separated by commas.
     fn differing(mut self, series: &str) -> Result<Kernels> {
         let (config, link) = (&mut self.config, &mut self.bottleneck);
         for difference in series.split(", ") {
@@ -198,7 +202,7 @@ impl Kernels {
 
 impl Occupancy {
     /// Returns the unchanged model of the kernel over a token bucket with room for `packets` packets. The
-    /// queue has one place less, because the first packet is in service.
+    /// simulated queue has room for one packet less, because the link holds one more packet.
     fn kernels(&self, packets: usize, seed: u64) -> Kernels {
         let config = KernelConfig {
             write: self.write,
@@ -217,8 +221,8 @@ impl Occupancy {
         Kernels { config, bottleneck, offset: self.offset(seed) }
     }
 
-    /// Returns the start of the second flow: 0.1 to 1.1 s after the first, as if a person starts both
-    /// programs.
+    /// Returns the start of the second flow: a random time from 0.1 to 1.1 s after the start of the first
+    /// flow, as if a person starts both programs.
     fn offset(&self, seed: u64) -> Duration {
         Duration::from_secs_f64(Dice::new(seed).between(0.1, 1.1))
     }
@@ -250,7 +254,7 @@ impl Occupancy {
     }
 
     /// Returns the run of the kernel's model whose ratio of rates is nearest to the report's ratio. The
-    /// candidates are as many runs as each length has, all with jitter and over the short queue.
+    /// candidates are `tries` runs with jitter and a queue of `short` packets.
     fn shown(&self) -> Result<&[KernelFlow]> {
         if let Some(shown) = self.shown.get() {
             return Ok(shown);
@@ -305,14 +309,14 @@ impl Occupancy {
         }
     }
 
-    /// Returns the ratio of the rates, the least, greatest and mean occupancy in percent, and the mean
-    /// duration of one write.
+    /// Returns the measures of a run: the ratio of the rates, the occupancy in percent (least, greatest,
+    /// mean), and the mean time between two writes of a flow.
     fn summary(&self, report: &DumbbellReport) -> Result<Measures> {
         let mut percents = Vec::new();
         let mut writes = 0;
         for flow in &report.flows {
             let late: Vec<_> = flow.samples.iter().filter(|it| it.at.as_millis() >= WARM_S * 1000).collect();
-            // Uses one sample per second, as the report does.
+            // Only one sample per second counts, as in the report.
             percents.extend(late.iter().filter(|it| it.at.as_millis() % 1000 == 0).map(|it| percent(it)));
             writes += late.windows(2).filter(|it| it[1].buffered > it[0].buffered + self.write / 2).count();
         }

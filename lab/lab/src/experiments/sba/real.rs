@@ -1,7 +1,7 @@
 //! `sba-router`: the report's tables in real time, with fewer flows.
 //!
-//! Unmodified programs send over the shim, through `sctpify-router run`. For comparison, other series have
-//! the same flows in virtual time.
+//! Unmodified programs send over the shim, through a router that runs `sctpify-router run`. For comparison,
+//! other series run the same flows in virtual time.
 
 use super::{Dice, Setup, Sum, kbit_per_s};
 use crate::experiment::{Cell, Environment, Experiment, Measures, Planned, Point};
@@ -18,7 +18,7 @@ use testbed::pair::{Daemons, Pair};
 use testbed::{Lab, Link, Process};
 
 const PANEL: &str = "rates";
-/// Suffix of a policy's name in series in virtual time.
+/// Suffix in the names of the series in virtual time.
 const VIRTUAL: &str = ", virtual time";
 /// The policies: the router's name, the name in virtual time, and the advertisement that the daemons send.
 const POLICIES: [(&str, &str, &str); 5] = [
@@ -28,20 +28,20 @@ const POLICIES: [(&str, &str, &str); 5] = [
     ("htb-seed", "seed's HTB", "seed-compat"),
     ("htb", "HTB, rising rates", "percent"),
 ];
-/// Length of the router's queue, in packets, for policies without a customary length.
+/// Length of LTF's queue in virtual time, in packets. The other policies have fixed lengths.
 const PACKETS: usize = 1000;
-/// Round-trip time between the hosts without the router's queue, for series in virtual time.
+/// Round-trip time in virtual time, not including the wait in the router's queue.
 const ROUND_TRIP: Duration = Duration::from_micros(400);
-/// Time in which all flows begin in virtual time, in seconds, as if the programs are started one after
-/// another.
+/// Length of the interval in which all flows begin in virtual time, in seconds. In real time, the programs
+/// are started one after another.
 const SPREAD_S: f64 = 1.0;
 /// Port of the first flow. The other flows have the ports after it.
 const FIRST_PORT: u16 = 5101;
 /// Number of bytes that a program writes at once.
 const WRITE_BYTES: &str = "65536";
-/// Time of a cell in addition to its load, in seconds.
+/// Time of a cell, not including its load, in seconds.
 const OVERHEAD_S: f64 = 4.0;
-/// Limit on the time of a cell in addition to its load.
+/// Limit on the time of a cell, not including its load.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Parameters of the experiment.
@@ -53,7 +53,8 @@ pub(in crate::experiments) struct Router {
     rate: u64,
     /// Time that each receiver reads, from its first byte, in seconds.
     seconds: f64,
-    /// Time that each receiver reads before it counts, in seconds. All flows have begun by then.
+    /// Part of `seconds`, at the start, in which a receiver does not count the bytes, in seconds. All flows
+    /// begin in this part.
     after: f64,
     flows: Vec<u16>,
     /// Policies by the router's names. In series in virtual time, the suffix [`VIRTUAL`] follows the name.
@@ -137,7 +138,7 @@ fn names(policy: &str) -> Result<(&'static str, &'static str, &'static str)> {
     found.with_context(|| format!("unknown policy {policy:?}"))
 }
 
-/// Returns the arguments that the sender and the receiver of a port share.
+/// Returns the common arguments of the sender and the receiver of a port.
 fn common(port: &str) -> [&str; 6] {
     ["-s", "-l", WRITE_BYTES, "-p", port, "--json"]
 }
@@ -169,8 +170,7 @@ impl Hosts {
         let mut router = middle.spawn("router", command)?;
         router.wait_until("running", PATIENCE, |it| it.stdout().contains("running"))?;
         let daemons = pair.start_daemons_with(&environment.tools, configuration)?;
-        // A connection that advertises has a separate association. The router sees each association as a
-        // flow.
+        // With advertisements, each connection has a separate association, which is a flow for the router.
         let ports = format!("{FIRST_PORT}:{}", FIRST_PORT + flows - 1);
         let (.., advertisement) = names(policy)?;
         for (daemon, chain) in [(&daemons.alphas, "remote"), (&daemons.betas, "local")] {
@@ -202,7 +202,7 @@ impl Hosts {
             let output = receiver.finish(Duration::from_secs_f64(seconds) + PATIENCE)?.good()?.stdout;
             let report: ttcp::Report =
                 serde_json::from_str(output.trim()).context("ttcp reported no figures")?;
-            // Divides by the whole time. Otherwise, a flow that stands still at the end would look faster.
+            // The divisor is the whole time, because a flow may deliver nothing at the end of it.
             Ok(kbit_per_s(report.bytes, seconds - after))
         });
         let rates = rates.collect();
@@ -210,7 +210,8 @@ impl Hosts {
         rates
     }
 
-    /// Fails unless SCTP carried all connections. With fewer, the router saw other flows than intended.
+    /// Fails unless SCTP carried all connections. A connection over TCP would change the flows that share
+    /// the router.
     fn ensure_over_sctp(&self, flows: u16) -> Result<()> {
         let over_sctp = self.daemons.connects_sctp()?;
         let why = || self.daemons.recent_fallbacks().unwrap_or_default();

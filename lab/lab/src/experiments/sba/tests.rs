@@ -1,4 +1,5 @@
-//! Tests of the common parts: all policies in manifests exist, and statistics and pauses are correct.
+//! Tests of the module's common parts: all policies in manifests exist, and statistics and pauses are
+//! correct.
 
 use super::*;
 use crate::experiments::one;

@@ -1,6 +1,7 @@
-//! Transfers in real time, between two namespaces over `linkemu`.
+//! Transfers in real time between two namespaces, which a `linkemu` link joins.
 //!
-//! The program is scp or `bulk`. The kernel's TCP or two daemons carry the bytes.
+//! The transferring program is scp or `bulk`. The kernel's TCP carries the bytes, or two daemons carry them
+//! over SCTP.
 
 use super::{Control, LIMIT, ShimLoss, Tcp, Transfer, Transport};
 use crate::experiment::{Environment, Measures};
@@ -14,7 +15,8 @@ use testbed::{DelayedLink, Host, Lab, files};
 const LINK: u8 = 1;
 /// The port of ssh.
 const SSH_PORT: u16 = 22;
-/// Sysctls that make Linux behave as in 2005: no SACK, no time-based loss detection, no tail-loss probe, no timestamps.
+/// Sysctls that make Linux's TCP similar to the TCP of FreeBSD 4.10: no SACK, no RACK, no tail-loss probe,
+/// no timestamps.
 const OLD: &[&str] = &["tcp_sack=0", "tcp_recovery=0", "tcp_early_retrans=0", "tcp_timestamps=0"];
 
 /// Two hosts and their link.
@@ -49,8 +51,8 @@ impl ShimLoss {
 
     /// Copies a file from beta to alpha with scp.
     ///
-    /// The daemon's race may end in plain TCP, as it may for users. The measure `connections_by_sctp` shows
-    /// this.
+    /// The daemon's race may end in plain TCP, so the cell includes fallbacks. The measure
+    /// `connections_by_sctp` is then 0.
     pub(super) fn scp(
         &self,
         environment: &Environment,
@@ -105,8 +107,8 @@ fn measures(elapsed: Duration, failed: bool) -> Measures {
     seconds.into_iter().chain([errors]).collect()
 }
 
-/// Makes a host's kernel use this TCP. The route selects the congestion control, because a namespace's
-/// default must be a control that the machine allows for all users.
+/// Configures a host's kernel for the implementation `tcp`. The route selects the congestion control,
+/// because a namespace accepts only an unrestricted congestion control as its default.
 fn make_it(tcp: Tcp, host: &Host, link: &DelayedLink) -> Result<()> {
     let control = match tcp {
         Tcp::WithoutSack | Tcp::Reno => "reno",

@@ -1,7 +1,8 @@
 //! Transfers in virtual time, with a model of TCP or with our engine.
 //!
-//! The engine has the settings that the daemon uses between shims. The simulation leaves out the hosts' own
-//! work, the daemon's copying and its local TCP connections, Nagle's algorithm, and the shim's race.
+//! The engine has most settings of an association between two daemons ([`association`]). The simulation
+//! does not model the hosts' processing time, the daemons' copying, the local TCP connections, Nagle's
+//! algorithm, or the shim's race.
 
 use super::{Control, LIMIT, ShimLoss, Tcp, Transfer, Transport};
 use crate::experiment::Measures;
@@ -113,8 +114,8 @@ impl Talk {
         self.exchange.is_over(received(world, HOSTS[0].1), received(world, HOSTS[1].1))
     }
 
-    /// Returns the total number of bytes that a side may have sent by now. Returns 0 before the conversation
-    /// exists.
+    /// Returns the total number of bytes that the exchange allows a side to send by now. Returns 0 before
+    /// the conversation exists.
     fn may_say(&self, world: &World, side: Side, host: HostId) -> u64 {
         let has_begun = !world.host(host).app.conversations.is_empty();
         if has_begun { self.exchange.may_have_sent(side, received(world, host)) } else { 0 }
@@ -157,8 +158,8 @@ mod tests {
 
     #[test]
     fn without_loss_tcp_and_the_shim_take_what_the_dialogues_round_trips_take() {
-        // TCP's handshake, the versions, and sixteen answers (one is the file) take 18 round trips of 70 ms.
-        // The file itself takes 0.3 s.
+        // TCP's handshake, the exchange of ssh versions, and sixteen answers, including the file, take 18
+        // round trips of 70 ms. The file itself takes 0.3 s.
         let tcp = seconds(Transport::Tcp(Tcp::Cubic), 0.0);
         let shim = seconds(Transport::Shim(Control::Default), 0.0);
         assert!((1.4..2.2).contains(&tcp), "{tcp} s");

@@ -21,7 +21,8 @@ impl AgentReport {
         found.with_context(|| format!("no {path} in {}", self.0))
     }
 
-    /// Returns measures from the report. Each pair in `wanted` has the name of a measure and its path.
+    /// Returns measures from the report. Each pair in `wanted` has the name of a measure, and the path of
+    /// its value in the report.
     pub(super) fn measures(&self, wanted: &[(&str, &str)]) -> Result<Measures> {
         wanted.iter().map(|(name, path)| Ok(((*name).to_owned(), self.number(path)?))).collect()
     }

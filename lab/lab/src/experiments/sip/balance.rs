@@ -8,12 +8,12 @@ use serde::Deserialize;
 use std::time::Duration;
 
 const PANEL: &str = "set-up";
-/// Time of a cell in addition to its calls, in seconds.
+/// Time of a cell, not including its calls, in seconds.
 const OVERHEAD_S: f64 = 4.0;
 
-/// The series. Two addresses at each end make four paths. Three of them use the second link, because the two
-/// paths between different subnets also leave over it. For equal shares, the path over the first link thus
-/// has weight 3.
+/// The series. Two addresses at each end make four paths. Three paths use the second link, because packets
+/// of the two paths between different subnets also leave over this link. For equal shares of the links, the
+/// only path over the first link thus has weight 3.
 const SERIES: [(&str, Between); 5] = [
     ("one link", Between::by("sctp")),
     ("two links, one at a time", Between { links: 2, ..Between::by("sctp") }),

@@ -1,5 +1,5 @@
-//! Packet diagrams of a registration, and of the set-up and the end of a call (Figures 5.5 to 5.7 of the
-//! thesis). They are drawn from a capture at the proxy.
+//! Packet diagrams of a registration, of a call's set-up, and of the call's end (Figures 5.5 to 5.7 of the
+//! thesis). The packets come from a capture at the proxy.
 
 use super::world::{LIMIT, Star, bob, stop};
 use crate::experiment::{Drawing, Environment};
@@ -37,7 +37,8 @@ struct Packet {
     label: String,
 }
 
-/// Captures an agent's registration on a new connection, and a call. Draws both.
+/// Captures an agent's registration on a new connection, and a call. Draws a diagram of the registration,
+/// of the call's set-up, and of the call's end.
 ///
 /// # Errors
 /// Fails if the capture or a program fails, or if a message is missing.
@@ -52,7 +53,7 @@ pub(super) fn drawn(environment: &Environment, star: &Star, series: &str) -> Res
     let caller = star.links[0].link.left_v4().to_string();
     let callee = star.links[1].link.right_v4().to_string();
     let mut packets: Vec<Packet> = output.lines().filter_map(|line| packet(line, &caller, &callee)).collect();
-    // Only the packets of a single interface are in order.
+    // The capture is ordered only within each interface.
     packets.sort_by(|a, b| a.time.total_cmp(&b.time));
     let titles = [
         ("5.5", "registration on a new connection", "REGISTER"),
@@ -69,8 +70,8 @@ pub(super) fn drawn(environment: &Environment, star: &Star, series: &str) -> Res
         .collect())
 }
 
-/// Splits the packets into three parts, which end before the INVITE, before the BYE, and before the next
-/// REGISTER.
+/// Splits the packets into three parts. The first part ends before the INVITE, the second before the BYE,
+/// and the third before the next REGISTER.
 fn parts(packets: &[Packet]) -> Result<[&[Packet]; 3]> {
     let first = |word: &str, start: usize| {
         let found = packets[start..].iter().position(|packet| packet.label.contains(word));
@@ -106,8 +107,8 @@ fn messages(methods: &str, statuses: &str, of: &str) -> Vec<String> {
         text.split(',').filter(|w| !w.is_empty()).map(str::to_owned).collect()
     };
     let (requests, of) = (words(methods), words(of));
-    // CSeq gives the method of every message, in order. The methods that belong to no request belong to
-    // responses.
+    // `of` has the CSeq method of every message of the packet, in order. After the requests' methods are
+    // removed, the responses' methods remain.
     let mut of_responses = of;
     for request in &requests {
         if let Some(environment) = of_responses.iter().position(|method| method == request) {
@@ -128,7 +129,7 @@ fn label(chunks: &str, flags: &str, messages: &[String]) -> String {
     if heartbeats && !chunks.is_empty() {
         return String::new();
     }
-    // The label names the messages in DATA instead.
+    // The label contains the names of the SIP messages instead of "DATA".
     parts.retain(|part| part != "DATA");
     parts.extend(messages.iter().cloned());
     parts.join(", ")

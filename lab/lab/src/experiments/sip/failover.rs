@@ -9,7 +9,7 @@ use serde::Deserialize;
 use std::time::Duration;
 
 const PANEL: &str = "longest set-up";
-/// Time of a cell in addition to its calls, in seconds.
+/// Time of a cell, not including its calls, in seconds.
 const OVERHEAD_S: f64 = 4.0;
 
 const SERIES: [(&str, Between); 5] = [
@@ -32,11 +32,11 @@ pub(in crate::experiments) struct Failover {
     rtt_ms: f64,
     /// Rates of calls, in calls per second.
     rate: Vec<f64>,
-    /// Time of calls before the cable is pulled, in seconds.
+    /// Time from the first call until the cable is pulled, in seconds.
     before_s: f64,
-    /// Time of calls without the cable, in seconds.
+    /// Time for which the cable is pulled during the calls, in seconds.
     pulled_s: f64,
-    /// Time of calls after the cable is back, in seconds.
+    /// Time from the return of the cable to the last call, in seconds.
     after_s: f64,
 }
 

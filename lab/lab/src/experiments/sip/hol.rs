@@ -1,5 +1,5 @@
-//! `sip-hol`: delay of calls between two proxies, over one connection that loses packets (chapter 6 of the
-//! thesis).
+//! `sip-hol`: set-up time of calls between two proxies, over one connection whose link loses packets
+//! (chapter 6 of the thesis).
 
 use super::agent_report::AgentReport;
 use super::world::{Between, Joined};
@@ -9,7 +9,7 @@ use serde::Deserialize;
 use std::time::Duration;
 
 const PANEL: &str = "mean set-up";
-/// Time of a cell in addition to its calls, in seconds.
+/// Time of a cell, not including its calls, in seconds.
 const OVERHEAD_S: f64 = 4.0;
 
 const SERIES: [(&str, Between); 6] = [

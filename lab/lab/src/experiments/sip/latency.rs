@@ -1,4 +1,4 @@
-//! `sip-latency`: duration of registrations, and of the set-up and the end of calls.
+//! `sip-latency`: durations of registrations, of calls' set-up, and of calls' end.
 //!
 //! The experiment compares UDP, TCP and SCTP, each with a new and with an established connection.
 
@@ -11,7 +11,7 @@ use serde::Deserialize;
 use std::time::Duration;
 
 const PANEL: &str = "registration on a new connection";
-/// Time of a cell in addition to its operations, in seconds.
+/// Time of a cell, not including its operations, in seconds.
 const OVERHEAD_S: f64 = 2.0;
 
 /// Names of the measures.
@@ -32,10 +32,10 @@ pub(in crate::experiments) struct Latency {
     repetitions: u32,
     /// Round-trip times between a user agent and the proxy, in milliseconds.
     rtt_ms: Vec<u16>,
-    /// Number of registrations by one agent, and of calls by another one. The first operation of each agent
-    /// opens its connection, and the others use it.
+    /// Number of registrations by one agent, which is also the number of calls by another agent. The first
+    /// operation of each agent opens a connection. The agent's other operations use this connection.
     operations: u32,
-    /// Round-trip time in the packet diagrams, in milliseconds. Without it, no diagrams are drawn.
+    /// Round-trip time in the packet diagrams, in milliseconds. If absent, no diagrams are drawn.
     drawn_rtt_ms: Option<u16>,
 }
 
@@ -64,7 +64,8 @@ impl Experiment for Latency {
         let limit = Duration::from_secs(60);
         let words = ["--registrations", &count];
         let registering = stop(star.caller(0).registered(environment, &words, self.operations)?)?;
-        // Caller 1 has another port than caller 0, so its first call needs a new connection.
+        // Caller 1 has a different port from caller 0, so the first call of caller 1 needs a new
+        // connection.
         let words =
             ["--no-register", "--call", &bob(0), "--calls", &count, "--rate", "4", "--duration", "0.1"];
         let calling = star.caller(1).run(environment, &words, limit)?;

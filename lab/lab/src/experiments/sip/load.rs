@@ -1,4 +1,4 @@
-//! `sip-load`: the highest rate that a proxy carries without a single failure (RFC 7502), over UDP, TCP and
+//! `sip-load`: the highest rate of operations at which a proxy has no failure (RFC 7502), over UDP, TCP and
 //! SCTP.
 //!
 //! The experiment compares our proxy with Kamailio. The proxy and emulated agents (`sctpify-ua`) share one
@@ -22,10 +22,11 @@ const PANEL: &str = "sessions";
 const ADDRESS: Ipv4Addr = Ipv4Addr::LOCALHOST;
 /// Port of the called agent. Without a proxy, the caller uses this agent as its proxy.
 const CALLED_PORT: u16 = 5072;
-/// RFC 7501's Establishment Threshold Time, in milliseconds. Over UDP, a lost message is repeated after the
-/// same time (RFC 3261 timer A).
+/// RFC 7501's Establishment Threshold Time, in milliseconds. Over UDP, RFC 3261's timer A also has this
+/// value, so an operation with a lost message has failed.
 const THRESHOLD_MS: f64 = 500.0;
-/// Minimum ratio of the achieved rate to the requested rate.
+/// Minimum ratio of the agents' achieved rate to the requested rate. With a lower ratio, a trial has
+/// failed.
 const KEPT: f64 = 0.9;
 /// Duration of a long trial, as a multiple of a short one: the RFC's N divided by its n.
 const LONG: f64 = 2.0;
@@ -38,10 +39,11 @@ const OURS: &str = "sctpify";
 const KAMAILIO: &str = "Kamailio";
 /// Series of the agents without a proxy (RFC 7502 section 6.1).
 const TESTBED: &str = "no proxy";
-/// Series of our proxy with a limit on requests, which makes the correct result known.
+/// Series of our proxy with a limit on requests. The limit bounds the correct result, so the series is a
+/// control.
 const LIMITED: &str = "limited";
-/// Limit on requests per second from one source in the series [`LIMITED`]. It is twice the resulting rate of
-/// sessions.
+/// Limit on requests per second from one source in the series [`LIMITED`]. A session has two requests. If
+/// sessions end as fast as they begin, the rate of sessions is thus half of the limit.
 const LIMITED_REQUESTS_PER_S: u32 = 300;
 
 /// The quantity that a search determines.
@@ -54,7 +56,7 @@ enum Metric {
     Registrations,
     /// Rate of repeated registrations (Section 6.8).
     Reregistrations,
-    /// Number of concurrent sessions, up to a bound.
+    /// Number of concurrent sessions, up to `capacity_max`.
     Capacity,
 }
 
@@ -97,7 +99,8 @@ impl Experiment for Load {
         let of = |series: &String| {
             let has = |transport: &str| transport != "sctp" || series != KAMAILIO;
             let xs = TRANSPORTS.iter().enumerate().filter(|(_, (_, transport))| has(transport));
-            // The proxy's limit does not depend on the transport, so one transport is enough.
+            // The limit of the series [`LIMITED`] does not depend on the transport, so one transport is
+            // enough.
             let xs = xs.filter(|(x, _)| series != LIMITED || *x == 0);
             let planned = xs.map(|(x, _)| Planned {
                 point: Point::new(PANEL, series, x as f64),
@@ -149,8 +152,8 @@ impl Load {
         (rate * seconds).round().max(OPERATIONS_MIN)
     }
 
-    /// Returns the largest number of concurrent sessions that the proxy holds, and the proxy's memory for
-    /// each. The number doubles from trial to trial, until a trial fails or the maximum is reached.
+    /// Returns the largest number of concurrent sessions in a successful trial, and the proxy's memory per
+    /// session. The number doubles from trial to trial, until a trial fails or `capacity_max` is reached.
     fn capacity(&self, bench: &Bench<'_>) -> Result<Measures> {
         let (mut sessions, mut found) = ((self.capacity_max / 8.0).floor().max(1.0), Measures::new());
         while let Some(bytes) = bench.holds(sessions)? {
@@ -197,7 +200,8 @@ impl<'a> Bench<'a> {
         let mut bob = bench.agent("bob", CALLED_PORT, &words)?;
         match bench.proxy {
             Some(_) => bob.wait_until("registration", LIMIT, |bob| bob.stderr().contains("Registered"))?,
-            // An agent without registration does not report that its socket is open, so a pause must suffice.
+            // An agent without registration does not report that its socket is open. A pause gives the
+            // agent time to open it.
             None => std::thread::sleep(Duration::from_millis(300)),
         }
         bench._running.push(bob);
@@ -233,7 +237,8 @@ impl<'a> Bench<'a> {
             && report.number("calls_per_s")? >= KEPT * rate)
     }
 
-    /// Reports whether all of `users` users can register at a rate, `rounds` times.
+    /// Reports whether `users` users can all register at a rate, in each of `rounds` rounds. The limits on
+    /// time and rate apply only to the last round.
     fn registers(&self, users: f64, rate: f64, rounds: u32) -> Result<bool> {
         let (users, rate_text, rounds_text) = (users.to_string(), format!("{rate:.3}"), rounds.to_string());
         let words = ["--users", &users, "--rate", &rate_text, "--registrations", &rounds_text];
@@ -246,10 +251,10 @@ impl<'a> Bench<'a> {
             && report.number(&format!("{last}registrations_per_s"))? >= KEPT * rate)
     }
 
-    /// Returns the proxy's memory for one session in bytes. Returns `None` if it cannot hold `sessions`
-    /// concurrent sessions.
+    /// Returns the proxy's memory per session, in bytes. Returns `None` if not all of `sessions` concurrent
+    /// sessions succeed.
     fn holds(&self, sessions: f64) -> Result<Option<f64>> {
-        // Every proxy under test can handle this rate.
+        // Calls begin at this rate, which every proxy under test can handle.
         let rate = 500.0_f64.min(sessions);
         let stand_s = sessions / rate + 1.0;
         let before = self.memory()?;

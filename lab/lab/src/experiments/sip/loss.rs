@@ -1,5 +1,5 @@
-//! `sip-loss`: number of calls that user agents complete through a proxy in a fixed time, while the links lose
-//! packets (Table 5.3 of the thesis).
+//! `sip-loss`: number of completed calls between user agents through a proxy, in a fixed time and over
+//! links that lose packets (Table 5.3 of the thesis).
 
 use super::agent_report::AgentReport;
 use super::world::{LIMIT, Star, bob, stop};
@@ -10,7 +10,7 @@ use serde::Deserialize;
 use std::time::Duration;
 
 const PANEL: &str = "calls completed";
-/// Estimated time of a cell in addition to the time of its calls, in seconds.
+/// Estimated time of a cell, not including its calls, in seconds.
 const OVERHEAD_S: f64 = 8.0;
 
 /// Names of the measures.
@@ -21,8 +21,8 @@ const MEASURES: &[&str] = &["calls", "failed", "calls_per_minute"];
 #[serde(deny_unknown_fields)]
 pub(in crate::experiments) struct Loss {
     repetitions: u32,
-    /// Number of user agents on each side of the proxy. Each caller repeatedly calls the agent with the same
-    /// number on the other side.
+    /// Number of user agents on each side of the proxy. Each caller repeatedly calls the agent that has the
+    /// caller's number on the other side.
     agents: u16,
     /// Loss rates of packets on each link in each direction, in percent.
     loss: Vec<u16>,
@@ -59,7 +59,8 @@ impl Experiment for Loss {
             .clone()
             .map(|n| star.callee(n).registered(environment, &ring, 1))
             .collect::<Result<Vec<_>>>()?;
-        // All agents register before the loss begins, so their connections to the proxy exist.
+        // All agents register before the loss begins, so the loss does not affect the set-up of their
+        // connections.
         let (hold, stop_after) = (self.hold_s.to_string(), self.seconds.to_string());
         let caller = |number| {
             let words = [

@@ -1,5 +1,5 @@
-//! Experiments with SIP over UDP, TCP and SCTP: the measurements of the thesis "SCTP Support in SIP Proxy
-//! Server", and its open questions.
+//! Experiments with SIP over UDP, TCP and SCTP. They repeat the measurements of the thesis "SCTP Support in
+//! SIP Proxy Server", and answer its open questions.
 //!
 //! `world` creates the hosts. [`world::Star`] has a proxy between two hosts of user agents. [`world::Joined`]
 //! has two proxies with one or two links between them. `load` creates its own host. All agents are

@@ -1,17 +1,20 @@
 //! Search for the highest rate without a failure, by the method of RFC 7502 section 4.10.
 //!
 //! The rate grows by half until a trial fails. From then on, the search tries the middle between the last
-//! rate that succeeded and the last rate that failed. In the end, a longer trial must confirm the rate. If
-//! this trial fails, the search reduces the rate in small steps.
+//! rate that succeeded and the last rate that failed. In the end, a longer trial must confirm the rate.
+//! After each failed long trial, the search reduces the rate by the fraction [`STEP_BACK`], and repeats the
+//! long trial.
 //!
-//! Two points differ from the RFC's listing. The granularity is a fraction of the rate, because rates here
-//! differ by two orders of magnitude. The search has a maximum rate.
+//! The search differs from the RFC's listing in two points. First, the granularity is a fraction of the
+//! rate, because the measured rates differ by two orders of magnitude. Second, the search has a maximum
+//! rate.
 
 use anyhow::Result;
 
 /// Fraction by which the rate is reduced after a failed long trial: the RFC's C.
 const STEP_BACK: f64 = 0.05;
-/// Maximum number of trials of each length. A search that needs more trials measures an unsteady quantity.
+/// Maximum number of trials of each length. A search would need more trials only if the measured quantity
+/// is unsteady.
 const TRIALS_MAX: usize = 60;
 
 /// Bounds of a search for a rate.
@@ -19,7 +22,8 @@ const TRIALS_MAX: usize = 60;
 pub(super) struct Search {
     /// The first rate: the RFC's s.
     pub(super) first: f64,
-    /// Distance between the result and a failure, as a fraction of the rate: the RFC's G.
+    /// The RFC's G, as a fraction of the rate. The search stops when the highest successful rate is below
+    /// the lowest failed rate by up to twice this fraction of the failed rate.
     pub(super) granularity: f64,
     /// The maximum rate to try.
     pub(super) most: f64,
@@ -28,15 +32,15 @@ pub(super) struct Search {
 /// Length of a trial.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Trial {
-    /// A trial during the search: the RFC's n.
+    /// A trial during the search. Its duration is the RFC's n.
     Short,
-    /// A trial that confirms the result: the RFC's N.
+    /// A trial that confirms the result. Its duration is the RFC's N.
     Long,
 }
 
 impl Search {
-    /// Returns the rate that was found, or 0 if no rate works. `works` reports whether all operations succeed
-    /// at a rate.
+    /// Returns the rate that was found, or 0 if no rate from one per second on works. `works` reports
+    /// whether all operations of a trial succeed at a rate.
     ///
     /// # Errors
     /// Returns the first error of `works`.
@@ -68,7 +72,7 @@ impl Search {
                 None if rate >= self.most => return Ok(rate),
                 None => (rate * 1.5).min(self.most),
             };
-            // Even a failing trial takes time, so rates below one per second are not tried.
+            // A trial at a low rate takes long, so rates below one per second are not tried.
             if rate < 1.0 {
                 return Ok(good);
             }

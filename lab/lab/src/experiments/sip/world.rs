@@ -9,15 +9,15 @@ use std::process::Command;
 use std::time::Duration;
 use testbed::{DelayedLink, Host, Lab, Process};
 
-/// Limit on a program's start, and on its end after a stop.
+/// Limit on the duration of a program's start, and on the duration of its end after a stop.
 pub(super) const LIMIT: Duration = Duration::from_secs(20);
-/// Domain of the users at the single proxy, or at the callers' proxy.
+/// Domain of the users in [`Star`], and of the callers in [`Joined`].
 pub(super) const DOMAIN: &str = "a.example";
-/// Domain of the called users, if there are two proxies.
+/// Domain of the called users in [`Joined`].
 const CALLED_DOMAIN: &str = "b.example";
 /// TCP's congestion control, regardless of the host's default.
 const TCP_CONTROL: &str = "cubic";
-/// Port of user agent 0. Agent n has the port n above it.
+/// Port of user agent 0. The port of agent n is higher by n.
 const AGENT_PORT: u16 = 5070;
 
 /// A user agent, before it is started.
@@ -40,7 +40,7 @@ impl Agent<'_> {
         command.args(["--local", &format!("{}:{port}", self.address)]);
         command.args(["--proxy", &format!("{}:5060", self.proxy), "--transport", self.transport]);
         command.args(["--user", &format!("{}{number}@{}", self.name, self.domain), "--log", "info"]);
-        // The lab parses the agent's log, which therefore must have no colours.
+        // The log must have no colours, because the lab parses it.
         command.env("NO_COLOR", "1").args(["--rtp-port", &(4000 + 2 * number).to_string()]).args(words);
         command
     }
@@ -85,7 +85,7 @@ pub(super) fn stop(agent: Process) -> Result<AgentReport> {
     AgentReport::of(&agent.finish(LIMIT)?)
 }
 
-/// Starts a proxy with this configuration, and waits until all `listeners` of its sockets listen.
+/// Starts a proxy with this configuration, and waits until its `listeners` sockets listen.
 pub(super) fn proxy(
     environment: &Environment,
     host: &Host,
@@ -185,7 +185,7 @@ pub(super) struct Between {
     pub(super) sctp: &'static str,
     /// TCP's congestion control.
     pub(super) tcp_control: &'static str,
-    /// Number of links between the proxies, 1 or 2. An association uses both links.
+    /// Number of links between the proxies, 1 or 2. An association has addresses on all links.
     pub(super) links: u8,
 }
 
@@ -196,8 +196,8 @@ impl Between {
     }
 }
 
-/// Two proxies joined by one or two links. Each user is on the host of its proxy, and reaches the proxy over
-/// UDP.
+/// Two proxies joined by one or two links. Each user agent runs on the host of its proxy, and reaches the
+/// proxy over UDP.
 pub(super) struct Joined {
     pub(super) links: Vec<DelayedLink>,
     callers: Host,
@@ -208,8 +208,8 @@ pub(super) struct Joined {
 }
 
 impl Joined {
-    /// Creates the proxies with the transport of the cell's series, which must be in `all`. A few calls have
-    /// passed the proxies when the function returns.
+    /// Creates the proxies with the transport of the cell's series. `all` must contain this series. Before
+    /// the function returns, a few calls set up the connection between the proxies.
     pub(super) fn of_cell(
         environment: &Environment,
         all: &[(&str, Between)],
@@ -289,7 +289,7 @@ impl Joined {
         self.links.iter().map(|link| link.link.left_sent_bytes()).collect()
     }
 
-    /// Returns the near proxy's number of path switches.
+    /// Returns the number of path switches that the near proxy has logged.
     pub(super) fn switches(&self) -> usize {
         self.proxies[0].stderr().matches("SCTP path switched").count()
     }

@@ -4,7 +4,7 @@ use pages::grouped;
 
 /// Approximate number of ticks on an axis.
 const TICKS: f64 = 5.0;
-/// Number of decades at which a logarithmic axis begins to show only powers of ten.
+/// Minimum length, in decades, of a logarithmic axis that shows only powers of ten.
 const DECADES: f64 = 3.0;
 
 /// A numeric axis.
@@ -18,7 +18,8 @@ pub(super) struct Axis {
 }
 
 impl Axis {
-    /// Creates an axis from `low` to `high`. It widens an empty range. A logarithmic axis begins above 0.
+    /// Creates an axis from `low` to `high`. An empty range is widened. A logarithmic axis begins above 0,
+    /// even if `low` is 0 or less.
     pub(super) fn new(low: f64, high: f64, is_log: bool, length: f64) -> Self {
         let low = if is_log { low.max(f64::MIN_POSITIVE) } else { low };
         let (low, high) = match (high > low, is_log) {
@@ -50,7 +51,8 @@ impl Axis {
     fn linear_ticks(&self) -> Vec<(f64, String)> {
         let least = (self.high - self.low) / TICKS;
         let decade = 10_f64.powf(least.log10().floor());
-        // The factor 10 is not compared, because rounding may make ten times `decade` slightly less than `least`.
+        // The comparison excludes the factor 10, because a rounding error may make ten times `decade`
+        // slightly less than `least`.
         let step = decade * [1.0, 2.0, 5.0].into_iter().find(|it| it * decade >= least).unwrap_or(10.0);
         let decimals = (-step.log10().floor()).max(0.0) as usize;
         let first = (self.low / step - 1e-9).ceil() as i64;

@@ -1,4 +1,5 @@
-//! A plot with horizontal bars over categories. The bars are horizontal so that long names fit on a phone.
+//! A plot with a horizontal bar for each value of a category. The bars are horizontal, so long names of
+//! categories fit on a phone.
 
 use super::{Curve, Kind, WIDTH, class, diamond, number, value_axis};
 use crate::manifest::Panel;

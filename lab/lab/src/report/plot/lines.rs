@@ -10,9 +10,10 @@ const LEFT: f64 = 54.0;
 const RIGHT: f64 = 20.0;
 const TOP: f64 = 28.0;
 const BOTTOM: f64 = 44.0;
-/// Maximum number of measured x values that have one tick each.
+/// Maximum number of x values for which each x value gets a tick.
 const OWN_TICKS: usize = 8;
-/// Minimum distance between two ticks of the x axis, in units of the picture. A text needs this room.
+/// Minimum distance between two ticks of the x axis, in units of the picture. The text of a tick needs this
+/// width.
 const TICK_ROOM: f64 = 30.0;
 
 /// Draws a panel with numeric x values.
@@ -46,8 +47,8 @@ pub(super) fn draw(panel: &Panel, curves: &[Curve]) -> Markup {
     }
 }
 
-/// Returns the ticks of the x axis. With few measured x values, each of them has a tick if there is room for
-/// it. With many, the ticks are at round numbers.
+/// Returns the ticks of the x axis. If the plot has up to [`OWN_TICKS`] x values, each x value gets a tick
+/// if its text has room. With more x values, the ticks are at round numbers.
 fn x_ticks(panel: &Panel, axis: &Axis, mut xs: Vec<f64>) -> Vec<(f64, String)> {
     xs.sort_by(f64::total_cmp);
     xs.dedup();

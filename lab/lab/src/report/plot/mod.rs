@@ -1,7 +1,8 @@
 //! A plot as SVG: [`lines`] over numbers, or [`bars`] over categories, with 95 % confidence intervals.
 //!
-//! The page's style sheet gives the SVG classes their colours, for light and dark screens. A published value
-//! is a single mark, or a bar if only its range is known. The legend is HTML text outside the picture.
+//! The page's style sheet gives the SVG classes their colours, for light and dark screens. A published
+//! value is drawn as a single mark, or as a bar if only the value's range is known. The legend is HTML text
+//! outside the picture.
 
 pub(super) mod axis;
 mod bars;
@@ -13,13 +14,13 @@ use crate::statistics::Figure;
 use anyhow::Result;
 use maud::{Markup, html};
 
-/// Width of all pictures. It is small enough that the text keeps its size on a phone.
+/// Width of all pictures. A phone can show a picture of this width without scaling its text.
 const WIDTH: f64 = 420.0;
 /// Factor for the space above the greatest value.
 const HEADROOM: f64 = 1.06;
 /// Number of colours in the style sheet.
 const COLOURS: usize = 8;
-/// Maximum number of values in a curve with marks.
+/// Maximum number of values in a curve for which marks are drawn.
 const MANY: usize = 40;
 
 /// The origin of a curve, which decides its drawing style.
@@ -32,14 +33,16 @@ enum Kind {
     Ranges(Origin),
 }
 
-/// A curve. In ranges, the interval of a figure is the known range, and its value is the middle.
+/// A curve. If its kind is [`Kind::Ranges`], the interval of a figure is the known range, and the value is
+/// the middle of the range.
 struct Curve {
     name: String,
     kind: Kind,
     points: Vec<(f64, Figure)>,
 }
 
-/// Draws a panel with its legend. Returns `None` if nothing was measured or the panel has no values.
+/// Draws a panel with its legend. Returns `None` if the panel's measure was not measured, or if the panel
+/// has no values.
 ///
 /// # Errors
 /// Fails if published values cannot be read.
@@ -115,7 +118,8 @@ fn class(n: usize) -> String {
     format!("c{}", n % COLOURS)
 }
 
-/// Renders the mark of a measured curve. Curves that share a colour have different shapes.
+/// Renders the mark of a measured curve. If several curves have the same colour, their marks have different
+/// shapes.
 fn mark(n: usize, x: f64, y: f64) -> Markup {
     match n / COLOURS {
         0 => html! { circle class="mark" cx=(number(x)) cy=(number(y)) r="3" {} },
@@ -190,7 +194,7 @@ mod tests {
         for categories in ["", "categories = [\"a\", \"b\"]"] {
             let panel = panel(&format!("measure = \"seconds\"\n{categories}"));
             let svg = drawn(&panel, &[&point, &range]);
-            // The legend contains one more of each.
+            // The plot and the legend contain one mark of each kind.
             assert_eq!(svg.matches("class=\"diamond\"").count(), 2, "{svg}");
             assert_eq!(svg.matches("class=\"range\"").count(), 2, "{svg}");
             assert!(svg.contains("theirs (published)") && svg.contains("theirs (derived)"), "{svg}");
