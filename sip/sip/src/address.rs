@@ -23,7 +23,7 @@ impl<'a> Address<'a> {
             cursor.skip_space();
             bracketed(&mut cursor)?
         } else if let Some(open) = cursor.rest.iter().position(|&b| b == b'<') {
-            // RFC 4475 section 3.1.2.15: an unquoted display name consists of tokens.
+            // An unquoted display name consists of tokens. RFC 4475 section 3.1.2.15 requires a rejection otherwise.
             if !cursor.rest[..open].iter().all(|&b| is_token(b) || is_space(b)) {
                 return Err(Fault::bad("Display Name Is Not Quoted"));
             }
@@ -68,8 +68,8 @@ fn bracketed<'a>(cursor: &mut Cursor<'a>) -> Result<&'a [u8], Fault> {
     if uri.iter().any(|&b| is_space(b)) { Err(Fault::bad("Space In URI")) } else { Ok(uri) }
 }
 
-/// Parses an address without brackets. Parameters after the URI belong to the field. The URI must not contain a comma or question mark
-/// (section 20).
+/// Parses an address without brackets. Parameters after the URI belong to the header field, not to the URI. The URI must not contain a
+/// comma or a question mark (section 20).
 fn bare<'a>(cursor: &mut Cursor<'a>) -> Result<&'a [u8], Fault> {
     let uri = cursor.take_while(|b| b != b';' && !is_space(b));
     match uri {

@@ -1,7 +1,7 @@
 //! Reads grammar elements of RFC 3261 section 25.1 from the front of a byte slice.
 //!
-//! A header field's value can still be folded. CR LF therefore counts as white space. The line parser has verified that a space or tab
-//! follows each CR LF.
+//! The value of a header field may contain folds (CR LF and white space). CR LF therefore counts as white space here. The line parser has
+//! verified that a space or a tab follows each CR LF.
 
 use crate::fault::Fault;
 
@@ -57,7 +57,7 @@ impl<'a> Params<'a> {
     }
 }
 
-/// A reader of a byte slice, which holds the bytes not yet read.
+/// A reader of a byte slice. It contains the bytes that were not read yet.
 #[derive(Clone, Copy)]
 pub(crate) struct Cursor<'a> {
     pub(crate) rest: &'a [u8],
@@ -79,7 +79,8 @@ impl<'a> Cursor<'a> {
         taken
     }
 
-    /// Consumes a separator and the white space around it (SLASH, SEMI, EQUAL and the like). Returns false if the separator is not next.
+    /// Consumes a separator, such as SLASH, SEMI or EQUAL, with the white space around it. Returns false if the next byte after white
+    /// space is not the separator.
     pub(crate) fn eat(&mut self, byte: u8) -> bool {
         let mut ahead = *self;
         ahead.skip_space();
@@ -103,7 +104,7 @@ impl<'a> Cursor<'a> {
         Some(token)
     }
 
-    /// Reads a quoted string, including its quotes. Returns `None` if no string begins here, or if its end is missing.
+    /// Reads a quoted string, including its quotes. Returns `None` if the next byte is not a quote, or if the closing quote is missing.
     pub(crate) fn quoted(&mut self) -> Option<&'a [u8]> {
         if self.rest.first() != Some(&b'"') {
             return None;

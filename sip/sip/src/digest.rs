@@ -1,6 +1,6 @@
 //! Digest authentication (RFC 3261 section 22, RFC 8760): challenges and their answers.
 //!
-//! This module computes the hashes, and reads and writes the fields. [`Nonces`] judges the nonce of an answer.
+//! This module computes the hashes, and reads and writes the header fields. [`Nonces`] decides whether the nonce of an answer is valid.
 
 mod nonces;
 
@@ -18,7 +18,7 @@ use crate::fault::Fault;
 pub enum Algorithm {
     /// SHA-256 (RFC 8760).
     Sha256,
-    /// MD5, for clients that support nothing better.
+    /// MD5, for clients that do not support SHA-256.
     Md5,
 }
 
@@ -115,7 +115,7 @@ impl<'a> Credentials<'a> {
         nc.map_or(1, |nc| u32::from_str_radix(nc, 16).unwrap_or(0))
     }
 
-    /// Reports whether the sender knew the password.
+    /// Reports whether the response in the credentials was computed with this password.
     pub fn is_by(&self, password: &[u8], method: &[u8]) -> bool {
         let hash = |parts: &[&[u8]]| self.algorithm.hash(parts);
         let a1 = hash(&[self.username, self.realm, password]);
@@ -150,7 +150,7 @@ fn digest_params(value: &[u8]) -> Option<Vec<(&[u8], &[u8])>> {
     }
 }
 
-/// Builds the answer to a challenge, which is the value of Authorization or Proxy-Authorization. Returns `None` if the scheme, the
+/// Builds the answer to a challenge. The answer is the value of Authorization or Proxy-Authorization. Returns `None` if the scheme, the
 /// algorithm or the qop of the challenge is unsupported. The caller then tries the next challenge (RFC 8760 section 2.4).
 pub fn answer(
     challenge: &[u8],
@@ -192,10 +192,10 @@ fn unquoted(value: &[u8]) -> &[u8] {
     value.strip_prefix(b"\"").and_then(|v| v.strip_suffix(b"\"")).unwrap_or(value)
 }
 
-/// The rejection of credentials that have the right password, but are for another request.
+/// The rejection of credentials that were computed with the right password, but for another URI.
 pub(crate) const OTHER_URI: Fault = Fault { status: 403, reason: "Credentials Are For Another URI" };
 
-/// The rejection of a user who has the right password, but is not authorized.
+/// The rejection of a user who sent valid credentials, but acts for another user.
 pub(crate) const FORBIDDEN: Fault = Fault { status: 403, reason: "Not Your Address" };
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use crate::via::Via;
 /// Max-Forwards of a message that does not have this field (RFC 3261 section 16.6, step 3).
 pub(crate) const MAX_FORWARDS: u8 = 70;
 
-/// Max-Breadth of a message that does not have this field, and upper limit for all other messages (RFC 5393 section 5.3.3).
+/// Max-Breadth of a message without this field (RFC 5393 section 5.3.3). Larger values in messages are reduced to this value.
 pub(crate) const MAX_BREADTH: u8 = 60;
 
 /// The CSeq field.
@@ -39,7 +39,7 @@ pub struct Essentials {
     pub to_tag: Option<Bytes>,
     /// Max-Forwards, or 70 if the field is absent.
     pub max_forwards: u8,
-    /// Max-Breadth, which limits concurrent copies. The value is 60 if the field is absent or larger.
+    /// Max-Breadth, which limits the concurrent copies of a request. If the field is absent or exceeds 60, the value is 60.
     pub max_breadth: u8,
 }
 
@@ -47,8 +47,8 @@ impl Essentials {
     /// Parses these fields of a message.
     ///
     /// # Errors
-    /// Returns [`Message::fault`] if the message has one. Otherwise returns 400 if a field is missing, repeated or malformed, or if CSeq
-    /// names another method.
+    /// Returns [`Message::fault`] if the message has one. Otherwise returns 400 if a field is missing, repeated or malformed, or if the
+    /// method in CSeq differs from the method of the request.
     pub fn of(message: &Message) -> Result<Essentials, Fault> {
         if let Some(fault) = message.fault {
             return Err(fault);
@@ -61,7 +61,7 @@ impl Essentials {
             return Err(Fault::bad("Call-ID Is Malformed"));
         }
         let cseq = CSeq::parse(single(message, Name::CSeq, "Missing Or Repeated CSeq")?)?;
-        // RFC 4475 sections 3.1.2.17 and 3.1.2.18 require this rejection.
+        // RFC 4475 sections 3.1.2.17 and 3.1.2.18 require a rejection if the methods differ.
         if message.method().is_some_and(|method| *method != cseq.method) {
             return Err(Fault::bad("CSeq Names Another Method"));
         }

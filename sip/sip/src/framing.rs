@@ -25,7 +25,7 @@ pub struct Framer {
     buffer: BytesMut,
     /// Number of bytes already searched for the end of the header.
     searched: usize,
-    /// Full length in bytes of the first message, once its header is complete.
+    /// Length in bytes of the first message, with its header. `None` until the header has fully arrived.
     length: Option<usize>,
 }
 
@@ -40,13 +40,13 @@ impl Framer {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// Reports whether the buffer contains no bytes of an incomplete message.
+    /// Reports whether the buffer is empty. Otherwise it contains a complete or an incomplete message.
     pub fn is_empty(&self) -> bool {
         self.buffer.is_empty()
     }
 
-    /// Removes a double CR LF from the front, and reports whether there was one. A double CR LF is a keep-alive, which must be answered
-    /// with CR LF (RFC 5626 section 4.4.1).
+    /// Removes a double CR LF from the front of the buffer. Returns false if the buffer does not begin with a double CR LF. A double CR
+    /// LF is a keep-alive. The driver must answer it with CR LF (RFC 5626 section 4.4.1).
     pub fn take_ping(&mut self) -> bool {
         let is_ping = self.length.is_none() && self.buffer.starts_with(b"\r\n\r\n");
         if is_ping {
@@ -59,7 +59,7 @@ impl Framer {
     /// Returns the next complete message, or `None` if it has not fully arrived.
     ///
     /// # Errors
-    /// Fails if the stream contains no further valid message.
+    /// Fails if the next message is malformed, too long, or has no valid Content-Length. The stream must then be closed.
     pub fn next_message(&mut self) -> Result<Option<Bytes>, FrameError> {
         let length = match self.length {
             Some(length) => length,
@@ -76,7 +76,7 @@ impl Framer {
     }
 
     fn find_length(&mut self) -> Result<Option<usize>, FrameError> {
-        // A single CR LF is the answer to our keep-alive, or precedes a message.
+        // A single CR LF is the answer to our keep-alive, or an empty line before a message. Both are skipped.
         while self.buffer.starts_with(b"\r\n")
             && !self.buffer.starts_with(b"\r\n\r\n")
             && self.buffer.len() > 2

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 macro_rules! names {
     ($($variant:ident $long:literal $short:literal $doc:literal,)*) => {
-        /// A header field name that this crate knows, or any other.
+        /// The name of a header field.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         pub enum Name {
             $(#[doc = $doc] $variant,)*
@@ -66,7 +66,7 @@ pub struct Header {
     pub name: Name,
     /// The whole field as received, including its name and CR LF.
     pub raw: Bytes,
-    /// The field's value, with folds but without white space at both ends.
+    /// The field's value as received, including folds. White space at both ends is removed.
     pub value: Bytes,
 }
 

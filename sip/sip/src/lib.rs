@@ -1,10 +1,10 @@
 //! SIP (RFC 3261): messages, transactions, a user agent, and a proxy with a registrar. The proxy can be stateful, stateless, or a
 //! redirect server. The crate has no sockets, clock or threads.
 //!
-//! [`Message`] keeps the received bytes. A forwarded message differs from the received one only where RFC 3261 section 16 requires a
-//! proxy to change it. Messages that RFC 4475 calls invalid are rejected with the status that the RFC gives ([`Fault`]). No input causes
-//! a panic. All state that grows with input has a limit ([`Limits`], [`proxy::ProxyLimits`]). Begin with [`Message::parse`], then
-//! [`proxy::Proxy`].
+//! [`Message`] keeps the received bytes. A forwarded message differs from the received message only where an RFC requires a proxy to
+//! change it (RFC 3261 section 16, RFC 5393). Messages that RFC 4475 calls invalid are rejected with the status in that RFC ([`Fault`]).
+//! No input causes a panic. All state that grows with input has a limit ([`Limits`], [`proxy::ProxyLimits`]). Begin with
+//! [`Message::parse`], then [`proxy::Proxy`].
 
 #![forbid(unsafe_code)]
 

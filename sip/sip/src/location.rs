@@ -1,8 +1,8 @@
 //! The location service: a registrar's bindings (RFC 3261 section 10), in memory.
 //!
 //! For persistence, the driver stores each [`Change`]. If several proxies share a store, this service is a cache of that store.
-//! [`Location::replace`] then replaces all bindings of a user, and records their version in the store. The registrar checks
-//! [`LocationLimits`] before it applies a change. [`Location::apply`] does not check them.
+//! [`Location::replace`] then replaces all bindings of a user, and records the version of the user's record in the store. The registrar
+//! checks [`LocationLimits`] before it applies a change. [`Location::apply`] does not check them.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -43,11 +43,12 @@ pub struct Binding {
     pub path: Vec<Box<[u8]>>,
     /// Values of `+sip.instance` and `reg-id` (RFC 5626), if both are present.
     pub instance: Option<Box<[u8]>>,
-    /// Preference among the user's contacts, in thousandths. The value is 1000 if `q` is absent.
+    /// Preference among the user's contacts: the parameter `q` in thousandths. If `q` is absent, the value is 1000.
     pub q: u16,
-    /// Source of the REGISTER. If `through` is set, the listener and connection of this hop are meaningless.
+    /// Source of the REGISTER. If `through` is set, the listener and the connection in this hop are not valid. The token in `through`
+    /// contains the valid ones.
     pub flow: Hop,
-    /// Route to `flow` through the proxy that accepted the REGISTER. Set if proxies share users.
+    /// Route to `flow` through the proxy that accepted the REGISTER. `None` if proxies do not share users.
     pub through: Option<Box<[u8]>>,
 }
 
@@ -125,7 +126,7 @@ impl Location {
         self.contacts
     }
 
-    /// Reports whether a REGISTER from this address made one of the bindings.
+    /// Reports whether one of the bindings was made by a REGISTER from this address.
     pub(crate) fn is_registered_from(&self, address: IpAddr) -> bool {
         self.sources.contains_key(&address)
     }
@@ -151,8 +152,8 @@ impl Location {
         self.users.get(user).map_or(0, |user| user.version)
     }
 
-    /// Replaces a user's bindings with those of a shared store. If there is no room for another user, no bindings are kept, and lookups
-    /// query the store.
+    /// Replaces a user's bindings with the bindings in a shared store. If the limit on users is reached, the new bindings are not kept.
+    /// Requests for this user then query the store.
     pub(crate) fn replace(&mut self, user: &str, version: u64, bindings: Vec<Binding>) {
         if let Some(old) = self.users.remove(user) {
             self.contacts -= old.bindings.len();
@@ -168,7 +169,7 @@ impl Location {
         self.users.insert(user.to_owned(), User { bindings, version, round: self.round });
     }
 
-    /// Records that the store's entry for this user still equals the local entry.
+    /// Records that the reload contained this user, and that the local entry is up to date.
     pub(crate) fn confirm(&mut self, user: &str) {
         if let Some(user) = self.users.get_mut(user) {
             user.round = self.round;
@@ -188,7 +189,7 @@ impl Location {
         gone.iter().for_each(|user| self.replace(user, 0, Vec::new()));
     }
 
-    /// Checks that a user may have this many bindings.
+    /// Checks that a user may have `contacts` bindings.
     pub(crate) fn has_room(&self, user: &str, contacts: usize) -> Result<(), Full> {
         if contacts > self.limits.contacts {
             return Err(Full::Contacts);
@@ -199,7 +200,7 @@ impl Location {
         Ok(())
     }
 
-    /// Applies a change that is new or was read from a store.
+    /// Applies a change. The change is the result of a REGISTER, or was read from a store.
     pub fn apply(&mut self, change: &Change) {
         match change {
             Change::Put { user, binding } => {
@@ -264,8 +265,8 @@ fn forget_source(sources: &mut BTreeMap<IpAddr, usize>, binding: &Binding) {
 }
 
 impl Binding {
-    /// Reports whether this binding replaces the other. Two bindings with an instance need the same instance and `reg-id` (RFC 5626
-    /// section 6). Other pairs need the same contact.
+    /// Reports whether this binding replaces `other`. If both bindings have an instance, the instance and the `reg-id` must be equal (RFC
+    /// 5626 section 6). Otherwise the contacts must be equal.
     pub fn is_same(&self, other: &Binding) -> bool {
         match (&self.instance, &other.instance) {
             (Some(one), Some(two)) => one == two,
@@ -274,8 +275,8 @@ impl Binding {
     }
 }
 
-/// Reports whether two contacts have the same scheme, user, host, port and transport. Of the parts in RFC 3261 section 19.1.4, these
-/// distinguish registered contacts. Other parameters do not.
+/// Reports whether two contacts have the same scheme, user, host, port and transport. RFC 3261 section 19.1.4 also compares other parts
+/// of URIs. This function ignores those parts.
 fn is_same_contact(one: &[u8], two: &[u8]) -> bool {
     if one == two {
         return true;

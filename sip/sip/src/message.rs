@@ -83,7 +83,7 @@ pub struct Message {
     pub headers: Vec<Header>,
     /// The body.
     pub body: Bytes,
-    /// A syntax fault that still allows a response, as found by [`Message::parse`].
+    /// A fault in the syntax of a request, found by [`Message::parse`]. The request can still be answered with a rejection.
     pub fault: Option<Fault>,
 }
 
@@ -127,7 +127,7 @@ impl Message {
         self.all(name).flat_map(|header| split_list(&header.value))
     }
 
-    /// Inserts a field before the first field of the same name. If there is no such field, inserts it before all others.
+    /// Inserts a field before the first field of the same name. If no field has this name, inserts the new field before all fields.
     pub fn push_front(&mut self, header: Header) {
         let at = self.headers.iter().position(|h| h.name == header.name).unwrap_or(0);
         self.headers.insert(at, header);
@@ -138,8 +138,8 @@ impl Message {
         self.headers.push(header);
     }
 
-    /// Replaces all fields of this name with one field, at the position of the first. If there is no such field, adds it after all
-    /// others.
+    /// Replaces all fields that have the name of `header` with `header`, at the position of the first of them. If no field has this name,
+    /// adds `header` after all fields.
     pub fn set(&mut self, header: Header) {
         match self.headers.iter().position(|h| h.name == header.name) {
             Some(at) => {

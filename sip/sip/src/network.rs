@@ -8,11 +8,11 @@ use std::str::FromStr;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Network {
     address: IpAddr,
-    /// Prefix length: up to 32 for IPv4, 128 for IPv6.
+    /// Length of the prefix in bits: up to 32 for IPv4, and up to 128 for IPv6.
     length: u8,
 }
 
-/// Text that is not a network.
+/// The error for a text that does not describe a network.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("invalid network `{0}`: expected an address, or ADDRESS/BITS")]
 pub struct NetworkError(String);

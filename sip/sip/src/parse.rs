@@ -1,7 +1,7 @@
 //! Parses bytes into a [`Message`]: the first line, the header fields, and the length of the body.
 //!
-//! A malformed request that can still be answered becomes a message with a [`Fault`]. Other malformed input is an error. Field values are
-//! not parsed, except Content-Length. Begin with [`Message::parse`].
+//! A malformed request that can still be answered becomes a message with a [`Fault`]. Other malformed input is an error. Of the field
+//! values, only Content-Length is parsed. The Request-URI is also checked. Begin with [`Message::parse`].
 
 use bytes::Bytes;
 
@@ -29,7 +29,7 @@ impl Default for Limits {
 /// The reason why bytes are not a message and cannot be answered with a rejection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ParseError {
-    /// Line ends without a message, which are a keep-alive (RFC 5626 section 4.4.1).
+    /// Input that consists of line ends only. Such input is a keep-alive (RFC 5626 section 4.4.1).
     #[error("no message, only line endings")]
     Empty,
     /// A message longer than [`Limits::message`].
@@ -44,12 +44,12 @@ pub enum ParseError {
     /// A header without an empty line at its end.
     #[error("the header does not end")]
     NoEnd,
-    /// A response that does not follow the grammar. No rejection is possible, because a response has no answer.
+    /// A response that does not follow the grammar. Responses are not answered, so a rejection is impossible.
     #[error("a response: {0}")]
     Response(Fault),
 }
 
-/// The source of the body's length.
+/// The end of the body: after the length in Content-Length, or at the end of the datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum End {
     Given(usize),
@@ -103,8 +103,8 @@ fn start_line(line: &Bytes) -> Result<(Start, Option<Fault>), ParseError> {
     Ok((Start::Request { method: Method::from_bytes(method), uri }, fault))
 }
 
-/// Checks a request line as RFC 4475 sections 3.1.2.7 to 3.1.2.11 and 3.1.2.16 require. One space must separate the parts. The URI must
-/// not contain brackets, white space or header fields. The version must be 2.0.
+/// Checks a request line as RFC 4475 sections 3.1.2.7 to 3.1.2.11 and 3.1.2.16 require. One space must separate method, URI and version.
+/// The URI must not contain brackets, white space or header fields. The version must be 2.0.
 fn request_line_fault(rest: &[u8], uri: &[u8], version: &[u8]) -> Result<Option<Fault>, ParseError> {
     if version.len() < 5 || !version[..4].eq_ignore_ascii_case(b"SIP/") {
         return Err(ParseError::StartLine);

@@ -1,4 +1,4 @@
-//! Transports, and hops, which are the sources and destinations of messages. Sockets belong to the driver.
+//! Transports and hops. A hop is the source or the destination of a message. Sockets belong to the driver.
 
 use std::net::SocketAddr;
 
@@ -68,6 +68,7 @@ pub struct Hop {
     pub transport: Transport,
     /// The peer's address.
     pub address: SocketAddr,
-    /// Connection of the message. If it is `None` or closed, the driver uses another connection to `address`.
+    /// Connection over which the message came, or should be sent. If the value is `None`, or the connection is closed, the driver sends
+    /// over another connection to `address`.
     pub connection: Option<ConnectionId>,
 }

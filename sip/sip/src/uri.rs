@@ -19,7 +19,7 @@ pub enum Scheme {
 pub struct Uri<'a> {
     /// The scheme.
     pub scheme: Scheme,
-    /// The part before the `@`, including a password, with its escapes.
+    /// The part before the `@`, with escapes. The part includes the password, if the URI has one.
     pub user: Option<&'a [u8]>,
     /// Host name or address. An IPv6 address includes its brackets.
     pub host: &'a [u8],
@@ -60,7 +60,8 @@ impl<'a> Uri<'a> {
     }
 
     fn parts(scheme: Scheme, rest: &'a [u8]) -> Result<Uri<'a>, Fault> {
-        // The user part may contain `;`, `?` and `/`, but not `@`. The first `@` therefore ends the user part.
+        // The user part may contain `;`, `?` and `/`, so these characters do not end the user part. The user part cannot contain `@`, so
+        // the first `@` ends it.
         let (user, rest) = match rest.iter().position(|&b| b == b'@') {
             Some(0) => return Err(Fault::bad("URI With Empty User")),
             Some(at) => (Some(&rest[..at]), &rest[at + 1..]),
@@ -109,12 +110,12 @@ impl<'a> Uri<'a> {
     }
 }
 
-/// Reports whether two URIs name the same resource. SIP and SIPS URIs must name the same user at the same host. Other URIs must be
-/// identical.
+/// Reports whether two URIs name the same resource. SIP and SIPS URIs must name the same user at the same host. URIs of other schemes
+/// must be identical, except for the case of the scheme.
 ///
-/// For SIP and SIPS, the comparison follows RFC 3261 section 19.1.4, but ignores the parts that proxies may change. These parts are
-/// parameters, headers, a password, a port in only one of the URIs, and SIP instead of SIPS. All hosts that `is_ours` accepts count as
-/// one host.
+/// For SIP and SIPS, the comparison follows RFC 3261 section 19.1.4, but ignores the parts that proxies may change. These parts are the
+/// parameters, the headers, the password, a port that only one of the URIs has, and the scheme (SIP or SIPS). All hosts that `is_ours`
+/// accepts count as one host.
 ///
 /// A telephone number in a `tel:` URI equals the same number in a SIP URI that has one of our hosts or `user=phone` (section 19.1.6).
 ///
@@ -144,8 +145,8 @@ fn user_of(user: &[u8]) -> Vec<u8> {
     unescape(user.split(|&b| b == b':').next().unwrap_or_default())
 }
 
-/// Returns the telephone number of a `tel:` URI, or of a SIP URI whose user is a number, and the number's context. Visual separators are
-/// removed (RFC 3966 section 5.1.1).
+/// Returns a telephone number and its `phone-context`. The number is from a `tel:` URI, or from a SIP URI with `user=phone` or one of our
+/// hosts. Visual separators are removed (RFC 3966 section 5.1.1).
 fn telephone_number(
     text: &[u8],
     uri: &Uri<'_>,

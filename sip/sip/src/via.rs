@@ -9,7 +9,7 @@ use crate::uri::host_port;
 /// Prefix of branches that follow RFC 3261.
 const COOKIE: &[u8] = b"z9hG4bK";
 
-/// One value of Via: a hop's address, and the branch of the message's transaction at that hop.
+/// One value of Via. It contains the address of a hop on the message's path, and the branch of the transaction at this hop.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Via<'a> {
     /// `UDP`, `TCP`, `SCTP`, or any other token.
@@ -59,7 +59,8 @@ impl<'a> Via<'a> {
         self.sent_by
     }
 
-    /// Reports whether `rport` is present, either as a request for the port or with the port (RFC 3581).
+    /// Reports whether `rport` is present (RFC 3581). The parameter can be without a value, which requests the source port, or contain
+    /// this port.
     pub fn has_rport(&self) -> bool {
         self.param("rport").is_some()
     }
@@ -79,8 +80,9 @@ impl<'a> Via<'a> {
         self.params.get(name)
     }
 
-    /// Returns the value with its real source in `received`. The real port is in `rport` if the client asked for it (RFC 3261
-    /// section 18.2.1, RFC 3581 section 4).
+    /// Returns the Via value with the source address of its message in `received`. If the client requested `rport`, `rport` has the
+    /// source port (RFC 3261 section 18.2.1, RFC 3581 section 4). If sent-by already has the source address, and `rport` was not
+    /// requested, nothing is added.
     pub fn with_source(&self, source: IpAddr, port: u16) -> Vec<u8> {
         let mut out = [b"SIP/2.0/", self.transport, b" ", self.sent_by].concat();
         let has_rport = self.has_rport();

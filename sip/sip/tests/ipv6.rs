@@ -79,7 +79,7 @@ fn hops_of_both_families_stand_beside_each_other() {
 
 #[test]
 fn the_three_colons_of_rfc_3261s_grammar_do_not_have_a_request_refused() {
-    // Section 4.10: the three colons follow from a fault in the grammar. A proxy forwards such a URI unchanged.
+    // Section 4.10: the grammar of RFC 3261 wrongly permits three colons. The parser must accept them.
     let uri = "sip:user@[2001:db8:::192.0.2.1]";
     assert_eq!(judged(uri), Ok(("[2001:db8:::192.0.2.1]".to_owned(), None)));
 }

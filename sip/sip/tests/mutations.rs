@@ -1,4 +1,5 @@
-//! Tests with messages of RFC 4475 whose octets are changed, removed, doubled or combined. No message causes a panic or unlimited growth.
+//! Tests with changed messages of RFC 4475: octets are changed, removed or doubled, and messages are combined. No such message may cause
+//! a panic or unlimited growth.
 
 use allocation_counter::measure;
 use base::Time;
@@ -10,7 +11,7 @@ use sip::transaction::Timers;
 use sip::{Framer, Hop, Limits, LocationLimits, Message, Transport};
 use std::time::Duration;
 
-/// Number of messages for each part.
+/// Number of changed messages in each test.
 const MESSAGES: usize = 30_000;
 
 fn hop() -> Hop {
@@ -66,7 +67,8 @@ fn a_proxy_lives_through_changed_messages_within_its_limits() {
     }
 }
 
-/// Sends 20,000 messages to a proxy at intervals of 250 µs. Then lets time pass until the proxy has dropped all temporary state.
+/// Sends 20,000 messages to a proxy at intervals of 250 µs. Then advances the time by 400 s, in which the proxy must drop all
+/// transactions and dialogs.
 fn storm(proxy: &mut Proxy, now: &mut Time, rng: &mut fastrand::Rng, corpus: &[Vec<u8>]) {
     for _ in 0..20_000 {
         proxy.handle_message(*now, hop(), changed(rng, corpus).into());
@@ -88,7 +90,7 @@ fn changed_messages_leave_nothing_behind_but_registrations() {
     let config = ProxyConfig {
         domains: vec!["example.com".to_owned()],
         listeners: vec![listener()],
-        // Small limits, which are soon reached.
+        // The limits are small, so the first storms reach them.
         location: LocationLimits { contacts: 3, users: 4 },
         timers: Timers { t1: Duration::from_millis(50), ..Timers::default() },
         ..ProxyConfig::default()

@@ -1,7 +1,7 @@
-//! The messages of RFC 4475, byte for byte from the archive in its appendix, each with the verdict of the RFC.
+//! Tests with the messages of RFC 4475, byte for byte from the archive in its appendix. Each message must get the verdict of the RFC.
 //!
-//! These tests cover the verdicts of the parser and of [`Essentials`] on the form of messages. The tests of the proxy cover well-formed
-//! messages that it cannot serve (sections 3.3.2 to 3.3.14).
+//! These tests cover the parser and [`Essentials`], which check the syntax of messages. The tests of the proxy cover well-formed messages
+//! that the proxy cannot serve (sections 3.3.2 to 3.3.14).
 
 use bytes::Bytes;
 use sip::{Essentials, Limits, Message, Name, ParseError, Uri, Via};
@@ -54,7 +54,7 @@ messages! {
     // "An element … that is interested in Date MAY reject". A proxy is not interested in Date, and must not check it (RFC 3261
     // section 16.3).
     "baddate" "3.1.2.12" Good,
-    // Only the registrar checks Contact, and rejects this message. The tests of the registrar cover it.
+    // Only the registrar checks Contact. The registrar rejects this message, and the tests of the registrar cover the rejection.
     "regbadct" "3.1.2.13" Good,
     "badaspec" "3.1.2.14" Refuse(400),
     "baddn" "3.1.2.15" Refuse(400),

@@ -86,7 +86,8 @@ impl Agent {
         response
     }
 
-    /// Answers a call whose ring time has elapsed. Retransmits the 200 of an answered call, or ends that call if no ACK arrives in time.
+    /// Handles the timer of an incoming call. A call whose ring time has elapsed is answered. If a call was answered, its 200 is
+    /// retransmitted. If no ACK arrives in time, the answered call ends.
     pub(super) fn wake_call(&mut self, now: Time, id: CallId) {
         let t2 = self.config.timers.t2;
         let Some(call) = self.calls.get_mut(&id) else { return };

@@ -51,8 +51,8 @@ impl Agent {
         Some(id)
     }
 
-    /// Ends an established call with BYE. An outgoing call without an answer ends as soon as it is answered. An incoming call before its
-    /// ACK is not ended.
+    /// Ends an established call with BYE. If an outgoing call is not answered yet, the agent sends BYE as soon as the call is answered.
+    /// If the ACK of an incoming call has not arrived, this function does nothing.
     pub fn hang_up(&mut self, now: Time, id: CallId) {
         let Some(call) = self.calls.get_mut(&id) else { return };
         match &mut call.state {
@@ -75,7 +75,7 @@ impl Agent {
             return;
         };
         let Some(call) = self.calls.get_mut(&id) else { return };
-        // A retransmitted 2xx means that our ACK was lost.
+        // A retransmitted 2xx means that our ACK was lost. The same ACK is then sent again.
         let is_first = call.ack.is_none();
         if is_first {
             call.learn(response, true);
@@ -134,8 +134,8 @@ impl Agent {
         }
     }
 
-    /// Returns the hop for requests in a dialog: the address in the first Route, or in the remote target if there is no Route. Returns
-    /// the proxy if the URI contains a name, or needs a transport other than ours.
+    /// Returns the hop for requests in a dialog. The first Route decides, or the remote target if no Route exists. If the deciding URI
+    /// contains an IP address and needs our transport, the hop has this address. Otherwise the hop is the proxy.
     pub(super) fn hop_in_dialog(&self, call: &Call) -> Hop {
         let route = call.routes.first().and_then(|route| Address::parse(route).ok());
         let uri = route.map_or(&call.target[..], |address| address.uri);

@@ -51,7 +51,7 @@ pub(super) struct Call {
     pub(super) local: Bytes,
     /// Value of To in our requests.
     pub(super) remote: Bytes,
-    /// Request-URI of our requests, which is the peer's Contact.
+    /// Request-URI of our requests: the URI in the peer's Contact.
     pub(super) target: Bytes,
     /// Route set, in the order in which our requests traverse it.
     pub(super) routes: Vec<Bytes>,
@@ -81,8 +81,8 @@ impl Call {
         super::request(method, self.target.clone(), headers, Bytes::new())
     }
 
-    /// Sets the remote target and the route set from a message (sections 12.1.1 and 12.1.2). A caller sets `backwards`, which reverses
-    /// the order of Record-Route.
+    /// Sets the remote target and the route set from a message (sections 12.1.1 and 12.1.2). `backwards` reverses the order of
+    /// Record-Route. A caller sets this parameter. A callee does not.
     pub(super) fn learn(&mut self, message: &Message, backwards: bool) {
         if let Some(uri) = contact_of(message) {
             self.target = uri;

@@ -1,7 +1,7 @@
 //! A user agent (RFC 3261 sections 8, 10, 12 to 15) that registers one user, makes calls and answers calls.
 //!
-//! The driver gives the agent commands and received messages, and takes [`AgentOutput`] from it. All requests outside of dialogs go to
-//! one proxy. The agent rejects re-INVITE with 488, and other methods that it does not support with 405. Each call ends once, with
+//! The driver passes commands and received messages to the agent, and polls the agent for [`AgentOutput`]. All requests outside of
+//! dialogs go to one proxy. The agent rejects a re-INVITE with 488, and unsupported methods with 405. Each call ends once, with
 //! [`AgentEvent::Ended`] or [`AgentEvent::Failed`]. There are never more calls than [`AgentConfig::calls_max`]. Begin with
 //! [`Agent::call`].
 
@@ -64,7 +64,7 @@ pub type CallId = u64;
 /// An event that the agent reports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AgentEvent {
-    /// The registrar has answered with 200.
+    /// The registrar has answered with 2xx.
     Registered {
         /// Time since [`Agent::register`].
         took: Duration,
@@ -73,7 +73,7 @@ pub enum AgentEvent {
     NotRegistered {
         /// Status of the response, or 408 or 503.
         status: u16,
-        /// True if the status is from a response.
+        /// True if a response had this status.
         is_answer: bool,
     },
     /// A call is established.
@@ -82,7 +82,8 @@ pub enum AgentEvent {
         call: CallId,
         /// True for an outgoing call.
         is_caller: bool,
-        /// Time from INVITE to 2xx for an outgoing call, and from INVITE to ACK for an incoming call.
+        /// For an outgoing call, the time from the first INVITE to the 2xx, including a challenge. For an incoming call, the time from
+        /// the INVITE to the ACK.
         took: Duration,
         /// The peer's address for RTP; `None` if the peer receives no audio.
         rtp: Option<SocketAddr>,
@@ -91,7 +92,7 @@ pub enum AgentEvent {
     Ended {
         /// The call.
         call: CallId,
-        /// Time from BYE to its response; `None` if the peer sent the BYE.
+        /// Time from our BYE to the response; `None` if the peer sent the BYE.
         took: Option<Duration>,
     },
     /// A call has ended before it was established.
@@ -160,7 +161,7 @@ pub struct Agent {
     servers: HashMap<u64, Server>,
     server_keys: HashMap<Box<[u8]>, u64>,
     calls: BTreeMap<CallId, Call>,
-    /// Incoming INVITEs that are not answered, or whose 200 is not acknowledged.
+    /// Incoming INVITEs without a 200, and INVITEs whose 200 was not acknowledged yet.
     ringing: BTreeMap<CallId, Message>,
     /// Numbers of calls by Call-ID and our tag.
     dialogs: HashMap<(Bytes, Bytes), CallId>,
@@ -217,7 +218,8 @@ impl Agent {
         }
     }
 
-    /// Handles a failure to send the request with number `on_failure`, as if a 503 had arrived.
+    /// Handles the driver's failure to send a request. The effect is the same as the arrival of a 503. `on_failure` is the number in
+    /// [`Outgoing`].
     pub fn handle_send_failure(&mut self, now: Time, on_failure: u64) {
         let Some(client) = self.clients.remove(&on_failure) else { return };
         self.on_final(now, client.purpose, 503, None);
@@ -286,8 +288,8 @@ impl Agent {
         }
     }
 
-    /// Repeats a request with an answer to its challenge (section 22.2), unless the request already had credentials. Returns true if the
-    /// request was repeated.
+    /// Repeats a challenged request with credentials (section 22.2). A request that already had credentials is not repeated. Returns true
+    /// if the request was repeated.
     fn try_with_password(&mut self, now: Time, id: u64, response: &Message) -> bool {
         let cnonce = self.token();
         let Some(client) = self.clients.get(&id).filter(|client| !client.has_credentials) else {

@@ -16,7 +16,7 @@ use crate::message::{Message, Method};
 pub(super) struct Registration {
     token: String,
     cseq: u32,
-    /// The requested lifetime. Zero removes the registration.
+    /// The requested lifetime. A lifetime of zero removes the registration.
     expires: Duration,
 }
 
@@ -32,7 +32,8 @@ impl Registration {
 }
 
 impl Agent {
-    /// Registers for `expires`, rounded down to seconds, and refreshes the registration before it expires. Zero removes the registration.
+    /// Registers for `expires`, rounded down to seconds, and refreshes the registration before its expiry. If `expires` is zero, removes
+    /// the registration.
     pub fn register(&mut self, now: Time, expires: Duration) {
         self.registration.expires = expires;
         let cseq = self.registration.next_cseq();

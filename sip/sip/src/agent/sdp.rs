@@ -4,7 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use bytes::Bytes;
 
-/// Builds a session description with one audio stream, which is PCMU in both directions. `rtp` is the address that receives.
+/// Builds a session description with one audio stream. The stream carries PCMU in both directions. `rtp` is our address for received
+/// packets.
 pub fn audio_session(rtp: SocketAddr) -> Bytes {
     let (family, ip, port) = (if rtp.is_ipv4() { "IP4" } else { "IP6" }, rtp.ip(), rtp.port());
     let text = format!(
@@ -24,8 +25,8 @@ pub(super) fn silent_session(host: IpAddr) -> Bytes {
     Bytes::from(text)
 }
 
-/// Returns the address for a session's first audio stream. Returns `None` without an audio stream, or if the stream is rejected (port 0)
-/// or does not receive.
+/// Returns the peer's address for the first audio stream of a session. Returns `None` if the session has no audio stream, or if the audio
+/// stream was rejected (port 0) or does not receive.
 pub fn audio_address(session: &[u8]) -> Option<SocketAddr> {
     let text = std::str::from_utf8(session).ok()?;
     let (mut ip, mut port) = (None, None);

@@ -1,5 +1,5 @@
-//! One heap of deadlines for all timers of the agent. When the deadline of a transaction or call changes, its old entry stays and has no
-//! effect. The new deadline has a separate entry.
+//! One heap of deadlines for all timers of the agent. When the deadline of a transaction or call changes, its old entry stays in the
+//! heap, and the new deadline gets a separate entry. When the old entry fires, nothing is due, so the entry has no effect.
 
 use std::cmp::Reverse;
 

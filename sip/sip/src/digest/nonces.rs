@@ -1,9 +1,10 @@
 //! Creates and recognizes nonces, and detects replays by the nonce count (RFC 7616 section 3.3, `nc`).
 //!
-//! A nonce consists of its creation time, its number, and a keyed hash of both. An unanswered challenge therefore needs no state. When a
-//! client uses a nonce with the right password, the nonce's count is recorded for [`NONCE_LIFETIME`]. Up to [`NONCES_MAX`] nonces have
-//! such a record. If the oldest record must be dropped, its nonce becomes stale, and so do all unrecorded nonces that are not newer. An
-//! observer of the traffic therefore cannot replay credentials.
+//! A nonce consists of its creation time, its number, and a keyed hash of both. The hash makes a nonce recognizable, so an unanswered
+//! challenge needs no state. When a client uses a nonce with the right password, the count of this use is recorded until the nonce
+//! expires. An observer of the traffic therefore cannot replay the credentials. A nonce expires [`NONCE_LIFETIME`] after its creation. Up
+//! to [`NONCES_MAX`] nonces have a record. Beyond that limit, the oldest record is dropped. Its nonce, and all older nonces without a
+//! record, are then stale.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -39,7 +40,7 @@ pub enum Nonce {
 #[derive(Debug)]
 pub struct Nonces {
     secret: [u8; 32],
-    /// The nonce clock's reading at [`Time::ZERO`] of this program.
+    /// Time of the clock that nonces use, at [`Time::ZERO`] of this program.
     origin: Duration,
     /// One less than the number of the first nonce.
     first: u64,
@@ -47,7 +48,8 @@ pub struct Nonces {
     made: u64,
     /// The highest count used with each nonce.
     used: BTreeMap<Stamp, u32>,
-    /// The newest nonce that was dropped for another one. Unrecorded nonces that are not newer count as used.
+    /// The newest nonce whose record was dropped because of [`NONCES_MAX`]. This nonce, and all older nonces without a record, count as
+    /// used.
     forgotten: Option<Stamp>,
 }
 
@@ -58,7 +60,7 @@ impl Nonces {
     }
 
     /// Creates a source of nonces with a secret that proxies share. The source also recognizes the nonces of the other proxies. `origin`
-    /// is the shared clock's reading at [`Time::ZERO`]. No other proxy may use the numbers from `first` on.
+    /// is the time of the shared clock at [`Time::ZERO`]. Nonces get the numbers after `first`, which no other proxy may use.
     pub fn shared(secret: [u8; 32], origin: Duration, first: u64) -> Nonces {
         Nonces { origin, first, made: first, ..Nonces::new(secret) }
     }
@@ -100,8 +102,8 @@ impl Nonces {
         if is_young && credentials.nonce_count() > highest { Nonce::Good } else { Nonce::Stale }
     }
 
-    /// Records credentials with the right password as used. The nonce count in these credentials, and all lower counts, are then no
-    /// longer valid.
+    /// Records credentials that have the right password as used. From then on, the nonce is valid only with a higher nonce count than in
+    /// these credentials.
     pub fn use_up(&mut self, now: Time, credentials: &Credentials<'_>) {
         let Some(stamp) = self.stamp_of(credentials.nonce) else { return };
         let now = now + self.origin;
@@ -117,7 +119,8 @@ impl Nonces {
         }
     }
 
-    /// Describes the use of one of our nonces, for other proxies that recognize it. Returns `None` for other nonces.
+    /// Describes the use of one of our nonces, so other proxies with the same secret can reject a replay. Returns `None` for other
+    /// nonces.
     pub(crate) fn proof(&self, credentials: &Credentials<'_>) -> Option<Proof> {
         let (_, number) = self.stamp_of(credentials.nonce)?;
         let nonce = String::from_utf8_lossy(&credentials.nonce[..32]).into_owned();
@@ -125,7 +128,7 @@ impl Nonces {
         Some(Proof { nonce, count: credentials.nonce_count(), is_own })
     }
 
-    /// Returns a challenge, which is a value for WWW-Authenticate or Proxy-Authenticate.
+    /// Returns a challenge: a value for WWW-Authenticate or Proxy-Authenticate.
     pub fn challenge(&mut self, now: Time, realm: &str, algorithm: Algorithm, is_stale: bool) -> String {
         let stale = if is_stale { ",stale=true" } else { "" };
         let (nonce, algorithm) = (self.make(now), algorithm.as_str());

@@ -1,13 +1,13 @@
 //! Access control: lists of networks, and a rate limit per source.
 //!
 //! A source is an IPv4 address, or the first 64 bits of an IPv6 address. All addresses with the same 64 bits belong to one subscriber.
-//! Requests beyond the rate get 503 with Retry-After, at up to the same rate. All further requests are dropped, because a proxy that
-//! answers all requests would be a reflector.
+//! Requests beyond the rate limit get 503 with Retry-After. The rate of these rejections has the same limit, and all further requests are
+//! dropped. A proxy that answered all requests could be used as a reflector.
 //!
-//! Invariant: no more than [`Access::sources`] sources are remembered. The sources that were silent longest are forgotten first, half of
-//! them at once.
+//! Invariant: no more than [`Access::sources`] sources are remembered. At the limit, the half of the sources that was silent longest is
+//! forgotten.
 //!
-//! ACKs and responses are not checked. They get no answer, and the transactions to which they belong were checked.
+//! ACKs and responses are not checked. They get no answer, and the request to which each of them belongs was checked before.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -20,7 +20,7 @@ use crate::network::Network;
 /// Access lists and the rate limit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Access {
-    /// Networks that may send requests. If the list is empty, all networks may.
+    /// Networks that may send requests. An empty list permits all networks.
     pub allow: Vec<Network>,
     /// Networks that may not send requests, even if `allow` contains them.
     pub deny: Vec<Network>,
@@ -28,7 +28,7 @@ pub struct Access {
     pub unlimited: Vec<Network>,
     /// Limit on requests per second from one source. 0 means no limit.
     pub rate: u32,
-    /// Number of requests that a source may send at once after silence, at least 1.
+    /// Number of requests that a source may send without delay after a silence. 0 counts as 1.
     pub burst: u32,
     /// Limit on remembered sources.
     pub sources: usize,
@@ -60,14 +60,16 @@ pub(super) enum Admission {
     Ignored,
 }
 
-/// The theoretical arrival times of the generic cell rate algorithm (ITU-T I.371), for granted and for rejected requests.
+/// The state of a source: two theoretical arrival times of the generic cell rate algorithm (ITU-T I.371). One is for granted requests,
+/// and one is for rejections.
 #[derive(Clone, Copy, Debug, Default)]
 struct Source {
     granted: Time,
     refused: Time,
 }
 
-/// The remembered sources. A new source enters `young`. When `young` has half of the permitted number, it replaces `old`.
+/// The remembered sources. A new source enters `young`. When `young` has half of [`Access::sources`], `young` replaces `old`, and a new
+/// `young` begins. A source in `old` that sends again moves to `young`.
 #[derive(Debug, Default)]
 pub(super) struct AccessControl {
     young: HashMap<u64, Source>,
@@ -124,7 +126,8 @@ fn take(taken: &mut Time, now: Time, access: &Access) -> bool {
     is_within
 }
 
-/// Returns the key of a source. The key of an IPv4 address begins with 32 one bits. No IPv6 unicast address begins with these bits.
+/// Returns the key of a source. The key of an IPv4 address begins with 32 one bits, which no IPv6 unicast address has. The keys of the
+/// two families therefore differ.
 fn key_of(from: IpAddr) -> u64 {
     match from.to_canonical() {
         IpAddr::V4(address) => 0xffff_ffff_0000_0000 | u64::from(address.to_bits()),

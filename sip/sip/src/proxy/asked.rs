@@ -9,18 +9,18 @@ use crate::transport::Hop;
 /// A request to forward.
 #[derive(Debug)]
 pub(super) struct Asked {
-    /// The request's server transaction.
+    /// Number of the request's server transaction.
     pub(super) server: Id,
     pub(super) from: Hop,
     pub(super) request: Message,
     pub(super) known: Essentials,
     /// Dialog that the mark in one of our own Routes identifies.
     pub(super) leg: Option<Leg>,
-    /// Loop mark in the branches of the request's copies. If the mark returns to this proxy, the request has looped.
+    /// Loop mark, which the branch of each copy contains. If a request arrives with this mark in one of our Vias, the request has looped.
     pub(super) mark: String,
 }
 
-/// An ACK to forward, which has no transaction.
+/// An ACK to forward. An ACK has no transaction.
 #[derive(Clone, Debug)]
 pub(super) struct Ack {
     pub(super) from: Hop,

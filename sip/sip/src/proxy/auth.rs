@@ -1,12 +1,12 @@
 //! Authentication of requests (RFC 3261 section 22): REGISTER with Authorization, other requests with Proxy-Authorization.
 //!
-//! The proxy challenges requests outside of dialogs if From names one of our users. In a REGISTER, To decides instead of From. The
+//! The proxy challenges a request outside of dialogs if From names one of our users. For a REGISTER, To takes the place of From. The
 //! credentials must have the name of that user, and must be for the request's target. RFC 7616 section 3.4.6: "the server MUST assure
 //! that the resource designated by the "uri" parameter is the same as the resource specified in the Request-Line".
 //!
-//! Otherwise a callee could forward our challenge to the caller as its own challenge, and use the answer for a call to another user.
-//! RFC 3261 section 22.4 (8) lets a server accept other URIs, because proxies may change the Request-URI. [`is_same_target`] defines the
-//! differences that we permit. CANCEL and ACK are never challenged.
+//! Without this check, a callee could pass our challenge on to a caller as the callee's own challenge. The callee could then use the
+//! caller's answer for a call to another user. RFC 3261 section 22.4 (8) lets a server accept other URIs, because proxies may change the
+//! Request-URI. [`is_same_target`] defines the differences that we permit. CANCEL and ACK are never challenged.
 
 use base::Time;
 
@@ -20,12 +20,12 @@ use crate::header::{Header, Name};
 use crate::message::{Message, Method};
 use crate::uri::{Uri, is_same_target};
 
-/// A correct answer to a challenge, which must not be accepted twice.
+/// The identity of a correct answer to a challenge. No proxy may accept the same answer twice.
 #[derive(Debug)]
 pub(crate) struct Proof {
     /// Time and number of the challenge's nonce, in hexadecimal.
     pub(crate) nonce: String,
-    /// Number of answers to the challenge, including this answer.
+    /// Nonce count of the answer: the number of requests for which the client has used the nonce, including this request.
     pub(crate) count: u32,
     /// True if this proxy issued the challenge.
     pub(crate) is_own: bool,
@@ -36,7 +36,7 @@ pub(crate) struct Proof {
 pub(super) enum Verdict {
     /// The request may continue.
     Passed,
-    /// The request may continue if no proxy has accepted this proof before.
+    /// The request may continue only if no proxy has accepted this answer before. The shared store decides.
     Unless(Proof),
 }
 
@@ -51,8 +51,8 @@ impl Authenticator {
         Authenticator { nonces }
     }
 
-    /// Decides whether a request may continue. A rejected request leaves no state. `asked_for` is the Request-URI as received, which
-    /// differs from the current Request-URI if the previous hop was a strict router.
+    /// Decides whether a request may continue. A rejected request leaves no state. `asked_for` is the Request-URI as received. If the
+    /// previous hop was a strict router, the current Request-URI differs from `asked_for`.
     pub(super) fn authenticate(
         &mut self,
         now: Time,
@@ -166,7 +166,7 @@ pub(super) fn forget_credentials(config: &ProxyConfig, request: &mut Message, is
 
 /// The result of checking a request's credentials.
 enum Check {
-    /// Authenticated as this user. A proof is present if other proxies must know of the authentication.
+    /// The request is from this user. The proof is present if proxies share users, because the other proxies must then reject a replay.
     By(String, Option<Proof>),
     Not {
         is_stale: bool,

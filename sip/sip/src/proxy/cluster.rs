@@ -1,10 +1,11 @@
 //! Liveness of the cluster members, which are proxies that share users. Each member sends a heartbeat every two seconds.
 //!
-//! A draining member announces its state. The users of a draining member are still called through it if no other way to them exists. A
-//! member that has announced its end is gone. The flows of such a member are not used, so no request waits for it.
+//! A draining member announces its state. If a user can be reached only through a draining member, requests still go through that member.
+//! A member that has announced its end counts as gone. Its flows are not used, so no request waits for a member that is gone.
 //!
-//! A silent member also counts as gone, but only while other heartbeats, including our own, arrive. If no heartbeats arrive, our own
-//! subscription is broken. Invariant: silent members are forgotten, and no more than [`MEMBERS_MAX`] members are known.
+//! A silent member also counts as gone if heartbeats of other members, or our own heartbeats, arrive. If no heartbeats arrive at all, the
+//! cause is our own broken subscription, so no member counts as gone. Invariant: silent members are forgotten, and no more than
+//! [`MEMBERS_MAX`] members are known.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -12,7 +13,7 @@ use std::time::Duration;
 
 use base::Time;
 
-/// Silence after which a member counts as gone: three missed heartbeats, and one second for delivery.
+/// Silence after which a member counts as gone: three intervals between heartbeats, and one second for delivery.
 const SILENCE_MAX: Duration = Duration::from_secs(7);
 /// Limit on known members.
 const MEMBERS_MAX: usize = 1000;
@@ -22,7 +23,7 @@ const MEMBERS_MAX: usize = 1000;
 pub enum Presence {
     /// The proxy is running.
     Here,
-    /// The proxy drains. It accepts new work only for users that no other proxy can reach.
+    /// The proxy drains. It accepts new requests only for users whom no other proxy can reach.
     Draining,
     /// The proxy is about to shut down, and accepts no requests.
     Gone,
@@ -37,7 +38,7 @@ pub(super) struct Cluster {
 }
 
 impl Cluster {
-    /// Records a heartbeat. Returns true if the member's state is new.
+    /// Records a heartbeat. Returns true if the member was unknown, or its state has changed.
     pub(super) fn note(&mut self, now: Time, address: SocketAddr, presence: Presence) -> bool {
         if !self.is_anybody_heard(now) {
             self.since = now;
@@ -102,7 +103,8 @@ mod tests {
         }
         here(&mut cluster, 115, ours);
         assert!(cluster.is_gone(second(115), other) && !cluster.is_gone(second(115), ours));
-        // Without any heartbeat, our own subscription must be broken. After heartbeats return, each member again has the full time.
+        // If no heartbeat arrives, our own subscription must be broken. After heartbeats arrive again, each member has the full
+        // [`SILENCE_MAX`] again.
         assert!(!cluster.is_gone(second(130), other));
         here(&mut cluster, 130, ours);
         assert!(!cluster.is_gone(second(130), other));

@@ -22,7 +22,7 @@ pub struct Listener {
     pub address: SocketAddr,
 }
 
-/// A name or address that replaces a listener's address in Record-Route. All proxies that share users can use the same replacement.
+/// A name or an address that Record-Route contains instead of a listener's address. Proxies that share users can all use the same name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RecordName {
     /// Name in lower case, or address.
@@ -56,8 +56,8 @@ pub struct Authentication {
     pub realm: String,
     /// Passwords by user name, without domain.
     pub passwords: BTreeMap<String, String>,
-    /// Hash algorithms of the challenges, the strongest first (RFC 8760 section 2.4). Some clients fail at an unsupported algorithm
-    /// instead of trying the next one.
+    /// Hash algorithms of the challenges, the strongest first (RFC 8760 section 2.4). For clients that fail at an unsupported first
+    /// algorithm, the list must not contain that algorithm.
     pub algorithms: Vec<Algorithm>,
 }
 
@@ -85,7 +85,7 @@ impl Default for Expiry {
 /// Settings of proxies that share users in a store. These proxies also need the same [`ProxyConfig::dialog_secret`].
 #[derive(Clone, Copy, Debug)]
 pub struct Shared {
-    /// The store clock's reading at [`base::Time::ZERO`].
+    /// Time of the store's clock at [`base::Time::ZERO`].
     pub origin: Duration,
 }
 
@@ -96,8 +96,8 @@ pub enum Mode {
     #[default]
     Stateful,
     /// The proxy forwards each request to one target, and keeps no state (section 16.11). This mode excludes authentication, because a
-    /// retransmission would be rejected. The mode also excludes [`ProxyConfig::names`] and [`ProxyConfig::shared`], because requests
-    /// would have to wait.
+    /// retransmission would repeat a nonce count and be rejected. The mode also excludes [`ProxyConfig::names`] and
+    /// [`ProxyConfig::shared`], because requests would have to wait for an answer.
     Stateless,
     /// The proxy redirects senders to the user's contacts (section 8.3).
     Redirect,
@@ -106,7 +106,7 @@ pub enum Mode {
 /// All settings of a proxy.
 #[derive(Clone, Debug, Default)]
 pub struct ProxyConfig {
-    /// The mode in which requests are served. Cannot be changed later.
+    /// The mode in which requests are served. [`Proxy::set_config`](super::Proxy::set_config) cannot change the mode.
     pub mode: Mode,
     /// Domains whose users are registered here, in lower case.
     pub domains: Vec<String>,
@@ -128,31 +128,32 @@ pub struct ProxyConfig {
     pub location: LocationLimits,
     /// Limits on concurrent activity.
     pub limits: ProxyLimits,
-    /// Key of the marks that identify requests within dialogs. With `None`, the key is random, and dialogs cannot continue through
-    /// another proxy or after a restart.
+    /// Key of the marks that identify requests within dialogs. With `None`, the key is random. Other proxies, and this proxy after a
+    /// restart, then do not recognize the requests of existing dialogs.
     pub dialog_secret: Option<[u8; 32]>,
-    /// Set if proxies share users. With `None`, this proxy has its own users.
+    /// Settings of the shared store. With `None`, this proxy shares no users with other proxies.
     pub shared: Option<Shared>,
     /// True if names of other domains are resolved ([`Output::Resolve`](super::Output::Resolve)). Otherwise requests to such names get
     /// 500.
     pub names: bool,
     /// Access lists and rate limit.
     pub access: Access,
-    /// Networks to which requests within dialogs may go, in addition to addresses of the dialog, of registered users and of next hops.
+    /// Networks to which requests within dialogs may go. The addresses of the dialog's own participants, of registered users and of next
+    /// hops are always permitted.
     pub relay_networks: Vec<Network>,
 }
 
 /// Limits on concurrent activity.
 #[derive(Clone, Copy, Debug)]
 pub struct ProxyLimits {
-    /// Limit on server transactions, including those that only wait to end. Beyond the limit, requests get 503.
+    /// Limit on server transactions, including transactions that only wait for retransmissions. Beyond the limit, requests get 503.
     pub transactions: usize,
     /// Limit on bytes of messages that all transactions keep. Beyond the limit, requests get 503, and responses are not kept for
     /// retransmission.
     pub kept_bytes: usize,
     /// Retry-After of these 503 responses, in seconds.
     pub retry_after: u32,
-    /// Limit on branches per request.
+    /// Limit on the contacts of a user to which one request is forwarded.
     pub branches: usize,
     /// Limit on known dialogs. Beyond the limit, the dialog that was silent longest is forgotten.
     pub dialogs: usize,

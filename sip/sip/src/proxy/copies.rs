@@ -13,8 +13,8 @@ use crate::transport::{Hop, Transport};
 use crate::uri::{Scheme, Uri};
 use crate::via::{Via, parse_ip};
 
-/// Limit in bytes on requests over UDP. Longer requests use TCP: "larger than 1300 bytes and the path MTU is unknown" (RFC 3261
-/// section 18.1.1).
+/// Maximum length in bytes of a request over UDP. Longer requests use TCP. RFC 3261 section 18.1.1 requires TCP for a request that is
+/// "larger than 1300 bytes and the path MTU is unknown".
 const UDP_MAX: usize = 1300;
 
 /// The builder of copies, with the settings and the key of dialog marks.
@@ -42,8 +42,8 @@ impl<'a> Copier<'a> {
         let Some(hop) = (copy.length() > UDP_MAX).then(|| self.without_udp(target)).flatten() else {
             return copy;
         };
-        // The target keeps its UDP hop as an alternate: if no TCP connection can be established, "the element SHOULD retry the
-        // request, using UDP" (section 18.1.1).
+        // The target keeps its UDP hop as an alternate. If no TCP connection can be established, "the element SHOULD retry the request,
+        // using UDP" (section 18.1.1).
         target.change_transport(hop);
         self.copy_for(request, known, from, target, branch)
     }
@@ -87,8 +87,8 @@ impl<'a> Copier<'a> {
         copy
     }
 
-    /// Adds Record-Route with our address on the outgoing side. If our address on the incoming side differs, also adds that address
-    /// (RFC 5658).
+    /// Adds a Record-Route with our address and transport on the outgoing side. If the address or the transport on the incoming side
+    /// differs, adds a second Record-Route for the incoming side (RFC 5658).
     fn record_route(
         &self,
         copy: &mut Message,
@@ -106,9 +106,9 @@ impl<'a> Copier<'a> {
         copy.push_front(record_of(&side_to, is_secure, &mark));
     }
 
-    /// Returns our address or name on the side of a hop, and our transport as the peer sees it. `named` is the transport in the peer's
-    /// Via or Contact. A shim on the path may translate TCP to SCTP. The peer then knows only the named transport, and can send requests
-    /// back only over that transport.
+    /// Returns our address or name on the side of a hop, and the transport that the peer must use to reach us. `named` is the transport
+    /// in the peer's Via or Contact. If a shim on the path translates TCP to SCTP, the peer uses TCP while we see SCTP. The peer can then
+    /// send requests only over TCP, so the result has the named transport.
     fn side(&self, hop: Hop, named: Option<Transport>) -> (String, Transport) {
         let listener = self.config.listeners[hop.listener];
         let name = self.config.record_names.get(&hop.listener);
@@ -146,7 +146,8 @@ fn named_by_via(known: &Essentials) -> Option<Transport> {
     Transport::from_bytes(Via::parse(&known.via).ok()?.transport)
 }
 
-/// Returns the transport that the callee's Contact names, if the copy goes directly to the callee. The Contact is now the Request-URI.
+/// Returns the transport in the callee's Contact, if the copy goes directly to the callee. The Contact has become the Request-URI of the
+/// copy. Returns `None` if the Contact contains a host name.
 fn named_by_contact(copy: &Message, target: &Target) -> Option<Transport> {
     let has_route = copy.first(Name::Route).is_some() || target.routes().next().is_some();
     let uri = Uri::parse(copy.request_uri()).ok().filter(|_| !has_route)?;
@@ -154,7 +155,8 @@ fn named_by_contact(copy: &Message, target: &Target) -> Option<Transport> {
     Transport::from_bytes(uri.transport()?)
 }
 
-/// Reports whether a request with this method can create a dialog or change its route set. Only such requests get Record-Route.
+/// Reports whether a request with this method can create a dialog or change its route set. Requests with other methods get no
+/// Record-Route.
 pub(super) fn may_make_dialog(method: &Method) -> bool {
     match method {
         Method::Invite => true,
@@ -163,8 +165,8 @@ pub(super) fn may_make_dialog(method: &Method) -> bool {
     }
 }
 
-/// If the first Route belongs to a strict router, moves the URI of that Route to the Request-URI. Moves the old Request-URI to the end of
-/// Route (section 16.6, step 6).
+/// Prepares a copy whose first Route names a strict router (section 16.6, step 6). The URI of this Route becomes the Request-URI, and the
+/// old Request-URI becomes the last Route. Other copies stay unchanged.
 fn route_strictly_if_needed(copy: &mut Message) {
     let Some(first) = copy.elements(Name::Route).next() else { return };
     let Ok(address) = Address::parse(first) else { return };

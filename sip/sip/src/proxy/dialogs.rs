@@ -1,18 +1,18 @@
 //! Table of the dialogs that were created through this proxy. `sctpify-sip dialogs` lists them. The table also limits the targets of
 //! requests within dialogs.
 //!
-//! A dialog is identified by its Call-ID and its caller's tag ([`Leg`]), which its mark in Record-Route covers. The dialog is recorded
-//! when the request that creates it is forwarded. The dialog is forgotten in these cases:
+//! The Call-ID and the caller's tag identify a dialog ([`Leg`]). The mark in our Record-Route authenticates both. A dialog is recorded
+//! when the request that creates it is forwarded. It is forgotten in these cases:
 //!
 //! - the request that created it is rejected;
-//! - a BYE was answered, or reached no user agent;
+//! - a BYE was answered with 2xx, 408 or 481, or reached no user agent;
 //! - the dialog was silent for [`IDLE_MAX`];
-//! - the limit [`super::ProxyLimits::dialogs`] is reached, and the dialog was silent longest.
+//! - the limit [`super::ProxyLimits::dialogs`] is reached, and all other dialogs were active more recently.
 //!
 //! Invariant: `order` contains each dialog once, with the most recently active dialog at its end.
 //!
-//! Each end may name any address as its Contact, and could thereby direct our messages to any host. A request within a dialog therefore
-//! goes only to these addresses:
+//! A user agent can put any address into its Contact, and could direct our messages to any host in this way. A request within a dialog
+//! therefore goes only to these addresses:
 //!
 //! - addresses that took part in creating the dialog;
 //! - addresses from which our users are registered;
@@ -38,11 +38,12 @@ use crate::transport::Hop;
 use crate::uri::Uri;
 use crate::via::parse_ip;
 
-/// Time after which a silent dialog is forgotten. By default, no registration is longer, and therefore no subscription.
+/// Time after which a silent dialog is forgotten. The value equals the default maximum lifetime of a registration. No subscription is
+/// expected to be silent for longer.
 const IDLE_MAX: Duration = Duration::from_secs(86_400);
-/// Limit on the callees' tags that are recorded for one forked request. The tags relate each BYE to its dialog.
+/// Limit on the callees' tags that are recorded for one forked request. The tag in a BYE shows which of the dialogs ends.
 const ANSWERS_MAX: usize = 16;
-/// The rejection of a request to an address that is unrelated to its dialog.
+/// The rejection of a request within a dialog to an address that is not permitted for this dialog.
 const NOT_OF_THIS_DIALOG: Fault = Fault { status: 403, reason: "Source Not Part Of This Dialog" };
 
 /// A user agent that exchanges messages with us directly, without another proxy in between.
@@ -55,8 +56,9 @@ struct End {
 }
 
 impl End {
-    /// Returns the hop to the user agent if it differs from the Contact. If the user agent is behind a NAT or asks for its source address
-    /// (`ob`, RFC 5626 section 5.3), the result is the flow. Otherwise the result is the existing connection, if any.
+    /// Returns the hop to the user agent, or `None` if requests must go to the address in its Contact. The result is the flow if the
+    /// Contact has another IP address than the source (NAT), or the parameter `ob` (RFC 5626 section 5.3). Otherwise, the result is the
+    /// existing connection with the Contact's port, if a connection exists.
     fn hop(&self) -> Option<Hop> {
         let uri = Uri::parse(&self.contact).ok()?;
         let is_elsewhere = parse_ip(uri.host).is_some_and(|ip| ip != self.flow.address.ip());
@@ -86,7 +88,7 @@ pub struct Dialog {
     pub callees: Vec<Hop>,
     /// Arrival time of the request that created the dialog.
     pub began: Time,
-    /// Arrival time of the first 2xx, or `None` if the call is still ringing.
+    /// Arrival time of the first 2xx, or `None` before that.
     pub answered: Option<Time>,
     /// Tags of the callees that answered.
     answers: Vec<Box<[u8]>>,
@@ -98,7 +100,8 @@ pub struct Dialog {
 }
 
 impl Dialog {
-    /// Returns the dialog's sequence number. The number exceeds the numbers of all dialogs whose last activity was earlier.
+    /// Returns the dialog's sequence number. A dialog gets a new, highest number with each request. Dialogs in the order of their numbers
+    /// are therefore in the order of their last activity.
     pub fn number(&self) -> u64 {
         self.number
     }
@@ -171,8 +174,8 @@ impl Dialogs {
         self.known.len()
     }
 
-    /// Records the destinations of a request that may create a dialog, and returns the dialog. Repeated requests add destinations up to
-    /// `callees_max`. Requests within a dialog add nothing.
+    /// Records the destinations of a request that may create a dialog, and returns the dialog. If the dialog is already known, the
+    /// destinations are added, up to `callees_max` in total. Returns `None` for a request within a dialog.
     pub(super) fn note(
         &mut self,
         now: Time,
@@ -187,7 +190,7 @@ impl Dialogs {
         }
         let leg = Leg::new(&known.call_id, known.from_tag.as_deref().unwrap_or_default());
         if let Some(dialog) = self.known.get_mut(&leg) {
-            // The same request has arrived again, either with credentials or as a spiral.
+            // The same request has arrived again, with credentials after a challenge, or from a proxy behind us (a spiral).
             dialog.callees.extend(to);
             dialog.callees.truncate(callees_max);
             self.touch(&leg, now);
@@ -225,8 +228,9 @@ impl Dialogs {
         }
     }
 
-    /// Returns the target of a request within a dialog. If the other end exchanges messages with us directly, the target is that end's
-    /// flow. Otherwise the target follows from Route or the Request-URI. Fails if the target is unrelated to the dialog.
+    /// Returns the target of a request within a dialog. The request may be for an end that exchanges messages with us directly: no Route
+    /// is left, and the Request-URI is the Contact of that end. [`End::hop`] then decides. Otherwise the target follows from Route or the
+    /// Request-URI. Fails if the target's address is not permitted for this dialog.
     pub(super) fn target_within(
         &mut self,
         routing: &Routing<'_>,
@@ -280,8 +284,8 @@ impl Dialogs {
         }
     }
 
-    /// Handles a response to a BYE that arrived at `came`. The statuses 2xx, 408 and 481 end the dialog (RFC 3261 section 15.1.1). Other
-    /// responses, such as a challenge, do not.
+    /// Handles a response to a BYE that arrived at `came`. The statuses 2xx, 408 and 481 end the dialog (RFC 3261 section 15.1.1). With
+    /// any other status, such as a challenge, the dialog continues.
     pub(super) fn on_bye_answer(
         &mut self,
         now: Time,
@@ -299,8 +303,8 @@ impl Dialogs {
         self.end_by_bye(now, known, end, performance);
     }
 
-    /// Handles a request that reached no user agent. A BYE then ends its dialog. The sender of a BYE considers the session ended, and
-    /// does not repeat the BYE. The cause is "no response at all" (section 15.1.1), or no route to the other end.
+    /// Handles a request that reached no user agent. If the request is a BYE, its dialog ends, because the sender of the BYE considers
+    /// the session ended and sends no further BYE. The cause is "no response at all" (section 15.1.1), or no route to the other end.
     pub(super) fn note_undelivered(&mut self, now: Time, request: &Message, performance: &mut Performance) {
         let bye = Some(request).filter(|request| request.method() == Some(&Method::Bye));
         if let Some(Ok(known)) = bye.map(Essentials::of) {
@@ -331,7 +335,7 @@ impl Dialogs {
     }
 }
 
-/// Returns the sender of a request that came through no other proxy, if the request has a Contact.
+/// Returns the sender of a request. Returns `None` if the request came through another proxy, or has no Contact.
 fn end_of(from: Hop, request: &Message) -> Option<End> {
     let is_direct = request.elements(Name::Via).count() == 1;
     contact_of(request).filter(|_| is_direct).map(|contact| End { contact, flow: from })

@@ -1,9 +1,9 @@
-//! Flows of proxies that share users (RFC 5626 section 5.2). A user who is connected to one proxy is reached by the other proxies through
-//! that proxy. The requests of the other proxies have a Route whose user part is a token of the flow.
+//! Flows of proxies that share users (RFC 5626 section 5.2). If a user is connected to one proxy, the other proxies send their requests
+//! for this user to that proxy. These requests have a Route whose user part is a token of the flow.
 //!
 //! A token encodes the source of the REGISTER. A MAC with a key that the proxies share prevents forgery. Only the proxy that issued a
-//! token uses its contents. A token is valid until its proxy restarts. A token for UDP remains valid after a restart, because UDP needs
-//! no connection. Begin with [`Flows::route`] and [`Flows::flow_of`].
+//! token uses its contents. A token for a connection is valid until its proxy restarts. A token for UDP remains valid after a restart,
+//! because UDP needs no connection. Begin with [`Flows::route`] and [`Flows::flow_of`].
 
 use std::net::SocketAddr;
 
@@ -16,7 +16,8 @@ use crate::message::Message;
 use crate::transport::{Hop, Transport};
 use crate::uri::Uri;
 
-/// URI parameter with the TLS address of the same proxy. No RFC defines this parameter. Only proxies that share users see it.
+/// URI parameter with the TLS address of the proxy that the URI names. No RFC defines this parameter. Only proxies that share users
+/// receive it.
 const SECURE: &str = "tls";
 
 /// The builder and reader of Routes to flows.
@@ -40,7 +41,7 @@ impl Flows {
         Some(format!("<sip:{token}@{address};transport={transport};lr{secure}>").into_bytes().into())
     }
 
-    /// Returns the flow to which one of our Routes leads. The flow must be from this run of the program, or need no connection.
+    /// Returns the flow to which one of our Routes leads. A flow with a connection must be from this run of the program.
     ///
     /// # Errors
     /// Returns 403 for a token that was not issued with our key, and 430 if the token's connection is from an earlier run.
@@ -57,7 +58,8 @@ impl Flows {
         })
     }
 
-    /// Returns the flow of a binding's `through`, or the fault of that Route. Returns `None` if the Route leads to another proxy.
+    /// Returns the flow to which the Route `through` of a binding leads, or the fault of its token. Returns `None` if the Route leads to
+    /// another proxy.
     pub(super) fn own_flow(&self, config: &ProxyConfig, through: &[u8]) -> Option<Result<Hop, Fault>> {
         let address = Address::parse(through).ok()?;
         let uri = Uri::parse(address.uri).ok()?;
@@ -76,7 +78,8 @@ pub(super) fn secure_route(config: &ProxyConfig, route: &[u8]) -> Option<(Box<[u
     Some((format!("<sips:{token}@{address};lr>").into_bytes().into(), hop))
 }
 
-/// Reports whether proxies share users and the user part of a Route has the length of a token.
+/// Reports whether a Route looks like a Route to a flow: its user part has the length of a token. Returns false if proxies share no
+/// users.
 pub(super) fn is_flow_route(config: &ProxyConfig, route: &Uri<'_>) -> bool {
     config.is_shared() && route.user.is_some_and(|user| user.len() == HopTokens::DIGITS)
 }

@@ -11,7 +11,7 @@ pub(crate) fn hop_request(request: &Message, method: Method, to: Option<Header>)
     let mut headers = Vec::with_capacity(8);
     for header in &request.headers {
         match header.name {
-            // Only the first Via is copied. Other fields may precede it.
+            // Only the first Via is copied. Fields of other names may precede this Via.
             Name::Via if headers.iter().all(|h: &Header| h.name != Name::Via) => headers.push(header.clone()),
             Name::From | Name::CallId | Name::Route => headers.push(header.clone()),
             Name::CSeq => {

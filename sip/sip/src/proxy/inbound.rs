@@ -40,7 +40,8 @@ impl Proxy {
         }
     }
 
-    /// Rejects a malformed request without keeping state (section 8.2.7), if its Via contains a return address.
+    /// Rejects a malformed request without keeping state (section 8.2.7), if its first Via is valid and therefore contains the address
+    /// for the response. An ACK gets no response.
     fn refuse_malformed(&mut self, from: Hop, message: &Message, fault: Fault) {
         self.outbox.count(Event::Dropped);
         let via = message.elements(Name::Via).next().map(Via::parse);
@@ -52,7 +53,7 @@ impl Proxy {
     }
 
     /// Handles a response. A response that matches no branch is dropped, except in stateless mode. RFC 6026 section 7.3 forbids stateful
-    /// proxies to forward it.
+    /// proxies to forward such a response.
     fn handle_response(&mut self, now: Time, response: Message, known: &Essentials) {
         let mut stateful = self.stateful(now);
         if let Some(id) = stateful.branch_of(known) {
@@ -62,21 +63,22 @@ impl Proxy {
         }
     }
 
-    /// Handles the driver's failure to send a request, as if 503 had arrived (section 16.9). An ACK goes to its next alternative hop.
+    /// Handles the driver's failure to send a request, as if 503 had arrived (section 16.9). If the request is an ACK, it goes to its
+    /// next alternative hop.
     pub fn handle_send_failure(&mut self, now: Time, on_failure: u64) {
         self.stateful(now).fail_branch(on_failure);
         self.send_ack_elsewhere(now, on_failure);
     }
 
-    /// Handles a request that the driver did not send because the queue of its next hop is full. If no alternative exists, the sender
-    /// gets 503 with Retry-After.
+    /// Handles a request that the driver did not send because the queue of its next hop is full. If the request has no alternative hop,
+    /// its sender gets 503 with Retry-After.
     pub fn handle_congestion(&mut self, now: Time, on_failure: u64) {
         self.stateful(now).handle_congestion(on_failure);
     }
 
-    /// Handles an ICMP report that a datagram to `address` cannot arrive: "inform the transport user of a failure in sending"
-    /// (section 18.4). `quoted` is the beginning of the datagram. The quotation must contain our unpredictable branch, because ICMP can
-    /// be forged. Shorter quotations are ignored.
+    /// Handles an ICMP report that a datagram to `address` cannot arrive: "inform the transport user of a failure in sending" (section
+    /// 18.4). `quoted` is the beginning of the datagram. Forged reports are possible, so a report counts only if `quoted` contains our
+    /// whole branch, which is unpredictable.
     pub fn handle_unreachable(&mut self, now: Time, address: SocketAddr, quoted: &[u8]) {
         let mut stateful = self.stateful(now);
         if let Some(id) = stateful.branch_quoted(address, quoted) {
@@ -140,7 +142,8 @@ impl Proxy {
             Err(refusal) if known.cseq.method == Method::Bye && refusal.fields.is_empty() => {
                 Err(refusal.fault)
             }
-            // Other rejections keep no state, so a flood of such requests costs no memory. A retransmission is checked again.
+            // The rejections of all other requests keep no state, so a flood of rejected requests costs no memory. A retransmission of
+            // such a request is checked again.
             Err(refusal) => {
                 let status = refusal.fault.status;
                 self.outbox.performance_mut().note_refused(now, &known, status);
@@ -151,11 +154,12 @@ impl Proxy {
         let id = self.transactions.start_server(now, timers, arrival, &mut self.outbox);
         let served = vetted.and_then(|vetted| self.serve_vetted(now, id, from, vetted, known));
         self.stateful(now).refuse_if_failed(id, served);
-        // If the request still waits, its sender may later need a 100.
+        // If the request has no response yet, the timer for a late 100 must run.
         self.transactions.schedule_server(id);
     }
 
-    /// Reports whether a request may be processed further. Otherwise it was rejected or dropped without keeping state.
+    /// Checks the source of a request against the access lists and the rate limit. Returns false if the request was rejected or dropped,
+    /// which keeps no state.
     fn admit(&mut self, now: Time, from: Hop, request: &Message, via: &Via<'_>) -> bool {
         let address = from.address.ip();
         let fault = match self.access_control.judge(now, &self.config.access, address) {
@@ -189,8 +193,8 @@ impl Proxy {
         begins && self.transactions.is_draining() && !self.flows.leads_by_flow(&self.config, request)
     }
 
-    /// Checks a request in the order of section 16.3, and removes our own Routes as 16.4 requires. An error rejects the request. No state
-    /// is kept yet.
+    /// Checks a request in the order of section 16.3, and removes our own Routes as section 16.4 requires. If the result is an error, the
+    /// caller must reject the request. This function keeps no state of the request.
     fn vet(&mut self, now: Time, request: &Message, known: &Essentials) -> Result<Vetted, Refusal> {
         if known.max_forwards == 0 {
             return Err(Fault { status: 483, reason: "Too Many Hops" }.into());
@@ -251,7 +255,7 @@ impl Proxy {
 struct Vetted {
     /// The request without the Routes that lead to this proxy. Accepted credentials are removed.
     request: Message,
-    /// Dialog that the mark in one of those Routes identifies.
+    /// Dialog that the mark in one of our Routes identifies.
     leg: Option<Leg>,
     /// Flow to which another proxy directs the request.
     flow: Option<Hop>,

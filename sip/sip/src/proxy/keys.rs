@@ -5,7 +5,8 @@ use sha2::Sha256;
 
 use crate::digest::hex;
 
-/// Returns a fingerprint of 16 hexadecimal digits, which permits a comparison of proxies' keys without revealing the keys.
+/// Returns a fingerprint of a key, in 16 hexadecimal digits. Operators can compare the fingerprints of proxies' keys without revealing
+/// the keys.
 pub fn fingerprint(secret: &[u8; 32]) -> String {
     hex(&derived(secret, "fingerprint")[..8])
 }

@@ -10,14 +10,15 @@ use crate::via::parse_ip;
 /// The fault of a name that is not resolved yet. This fault makes the request wait, and is not sent as a response.
 pub(super) const UNRESOLVED: Fault = Fault { status: 500, reason: "Name Not Looked Up" };
 
-/// A query for a URI's host, with the other inputs of RFC 3263 section 4.
+/// A query for the host of a URI, or for the host in its `maddr` parameter. The other fields are the further inputs of RFC 3263 section
+/// 4.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Lookup {
     /// The host, in lower case.
     pub name: String,
-    /// The port, if given. SRV records are then not used.
+    /// The port, if the URI has one. With a port, SRV records are not used.
     pub port: Option<u16>,
-    /// The transport, if given.
+    /// The transport, if the URI names one.
     pub transport: Option<Transport>,
     /// True if TLS is required (SIPS).
     pub is_secure: bool,

@@ -1,5 +1,5 @@
-//! Detection of loops (RFC 5393 section 4). A request that returns unchanged is a loop. A request that returns with another target is a
-//! spiral, which is permitted.
+//! Detection of loops (RFC 5393 section 4). A request that returns to this proxy unchanged has looped. A request that returns with
+//! another Request-URI is a spiral, which is permitted.
 
 use sha2::{Digest as _, Sha256};
 
@@ -20,13 +20,15 @@ impl Loops {
         Loops { secret }
     }
 
-    /// Hashes the parts of a received request that decide its route: "the Request-URI, … Route header fields, … Proxy-Require" and the
-    /// dialog (RFC 3261 section 16.6, step 8). A secret prevents others from faking a loop.
+    /// Hashes the parts of a received request that decide its route: "the Request-URI, … Route header fields, … Proxy-Require", the
+    /// fields that identify the dialog, and the CSeq number (RFC 3261 section 16.6, step 8). The hash includes a secret, so other hosts
+    /// cannot fake a loop.
     pub(super) fn mark(&self, request: &Message, known: &Essentials) -> String {
         self.mark_of(request, known, known.to_tag.as_deref().unwrap_or_default())
     }
 
-    /// Computes a mark that a request shares with the ACK for its rejection. The mark excludes the To tag, which only the ACK has.
+    /// Computes a mark without the To tag. The ACK for a rejection has a To tag, and its INVITE has none. With this function, both get
+    /// the same mark.
     pub(super) fn mark_without_to_tag(&self, request: &Message, known: &Essentials) -> String {
         self.mark_of(request, known, &[])
     }

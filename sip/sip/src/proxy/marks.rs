@@ -1,8 +1,9 @@
-//! Marks in our Record-Route. With them, only participants of a dialog through this proxy can send requests within that dialog.
+//! Marks in our Record-Route, which prove that a request belongs to a dialog through this proxy. Only the participants of the dialog know
+//! its mark.
 //!
-//! Any host can forge a To tag, and a Route with our address. A proxy that accepts such a request as proof of a dialog is an open relay.
-//! Our Record-Route URIs therefore contain a MAC over the dialog's Call-ID and its caller's tag. The user agents return the MAC in their
-//! Routes (RFC 3261 section 12.1). Requests without a valid mark are treated as outside of dialogs.
+//! Any host can forge a To tag, and a Route with our address. A proxy that takes a To tag or a Route as proof of a dialog is an open
+//! relay. Our Record-Route URIs therefore contain a MAC over the dialog's Call-ID and its caller's tag. The user agents return the MAC in
+//! their Routes (RFC 3261 section 12.1). Requests without a valid mark are treated as outside of dialogs.
 
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
@@ -16,7 +17,7 @@ use crate::uri::Uri;
 /// URI parameter that contains the mark. No RFC defines this parameter.
 pub(super) const PARAM: &str = "dialog";
 
-/// Length of the MAC in bytes: half of the hash, which is the minimum in RFC 2104 section 5.
+/// Length of the MAC in bytes: half of the hash's length. RFC 2104 section 5 recommends at least this half.
 const LENGTH: usize = 16;
 
 /// The maker and verifier of marks.

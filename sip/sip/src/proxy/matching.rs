@@ -5,7 +5,8 @@ use crate::message::{Message, Method};
 use crate::transport::{Hop, Transport};
 use crate::via::Via;
 
-/// Returns the hop for responses to a request (section 18.2.2, RFC 3581 section 4), and the Via value with the request's source added.
+/// Returns the hop for responses to a request (section 18.2.2, RFC 3581 section 4). Also returns the request's Via value, to which the
+/// request's source was added.
 pub(crate) fn response_hop(from: Hop, via: &Via<'_>) -> (Hop, Vec<u8>) {
     let value = via.with_source(from.address.ip(), from.address.port());
     let mut hop = from;
@@ -20,7 +21,8 @@ pub(crate) fn server_key(request: &Message, known: &Essentials, via: &Via<'_>, m
     let method = if *method == Method::Ack { Method::Invite } else { method.clone() };
     let parts: Vec<&[u8]> = match via.branch() {
         Some(branch) => vec![branch, via.sent_by(), method.as_bytes()],
-        // RFC 2543 clients send no such branch. The To tag is not part of the key, because the tags of an ACK and its INVITE differ.
+        // RFC 2543 clients send no branch that begins with the magic cookie. The To tag is not part of the key, because the tags of an
+        // ACK and its INVITE differ.
         None => vec![
             request.request_uri(),
             known.from_tag.as_deref().unwrap_or_default(),

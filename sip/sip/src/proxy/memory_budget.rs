@@ -1,11 +1,11 @@
 //! The memory budget for kept messages.
 //!
 //! Each transaction has a [`Charge`] for the bytes that it keeps: a request without an answer, copies, keys, and the last response for
-//! retransmission. If the budget is spent, new requests get 503. If half of the budget is spent, new long requests get 503. A response
-//! that does not fit is forwarded, but not kept.
+//! retransmission. If a new request does not fit into the budget, the request gets 503. A long request ([`LONG`]) must fit into the first
+//! half of the budget. A response that does not fit is forwarded, but not kept.
 //!
-//! Untrusted messages of any length therefore take no more than [`super::ProxyLimits::kept_bytes`] and the copies of one forked request.
-//! Begin with [`MemoryBudget::charge`].
+//! Copies of a request are charged even beyond the budget. The kept bytes therefore exceed [`super::ProxyLimits::kept_bytes`] by no more
+//! than the copies of one forked request. Begin with [`MemoryBudget::charge`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -26,7 +26,7 @@ pub(super) struct MemoryBudget {
 }
 
 impl MemoryBudget {
-    /// Charges this many bytes until the charge is dropped. The charge may exceed the budget.
+    /// Charges `bytes` until the returned charge is dropped. The budget's limit is not checked.
     pub(super) fn charge(&self, bytes: usize) -> Charge {
         self.used.fetch_add(bytes, Ordering::Relaxed);
         Charge { bytes, used: self.used.clone() }

@@ -1,15 +1,15 @@
 //! The core of a proxy and registrar (RFC 3261 sections 10 and 16, with RFC 6026, 5393, 3581, 3327 and 5658).
 //!
-//! The driver calls [`Proxy::handle_message`], [`Proxy::handle_timeout`] and [`Proxy::handle_send_failure`]. After each call, it takes
-//! actions from [`Proxy::poll_output`] until that returns `None`, and reads [`Proxy::next_timeout`]. Invariants: a server transaction
-//! gets one final response, a branch ends once, and [`ProxyLimits`] limits everything that is kept.
+//! The driver calls [`Proxy::handle_message`], [`Proxy::handle_timeout`] and [`Proxy::handle_send_failure`]. After each call, the driver
+//! polls [`Proxy::poll_output`] until the result is `None`. The driver then reads [`Proxy::next_timeout`]. Invariants: a server
+//! transaction gets one final response, a branch ends once, and [`ProxyLimits`] limits all state of requests and dialogs.
 //!
 //! [`Proxy`] mediates between parts that own their state:
 //!
 //! - `transactions`: requests in progress, their timers, and their memory;
 //! - `dialogs`, `names`, `cluster`, `registrar`: knowledge of dialogs, names, other proxies and users;
 //! - `access`, `auth`: the admission of requests;
-//! - `loops`, `marks`, `flows`, `tags`, `stateless_via`: a key in each, and the values that this key signs;
+//! - `loops`, `marks`, `flows`, `tags`, `stateless_via`: one secret key per module, and the values that are computed with this key;
 //! - `outbox`: actions for the driver, and counters.
 //!
 //! Two views borrow these parts for one event. `routing` reads them to find the next hop. `stateful` forwards requests and responses in
@@ -166,8 +166,9 @@ impl Proxy {
         self.registrar.restore(change);
     }
 
-    /// Changes the settings. Work in progress continues with the old settings. These settings cannot be changed: mode, listeners and
-    /// their names in Record-Route, dialog secret, limits on messages, and whether users are shared.
+    /// Changes the settings. Existing transactions keep their values of T1, T2 and T4. All other steps of pending requests use the new
+    /// settings. These settings cannot be changed: mode, listeners and their names in Record-Route, dialog secret, limits on messages,
+    /// and whether users are shared.
     pub fn set_config(&mut self, config: ProxyConfig) {
         let old = std::mem::take(&mut self.config);
         self.registrar.set_limits(config.location);
@@ -196,7 +197,7 @@ impl Proxy {
         self.outbox.performance()
     }
 
-    /// Returns the number of server and client transactions, including those that only wait to end.
+    /// Returns the number of server and client transactions, including transactions that only wait for retransmissions.
     pub fn transactions(&self) -> (usize, usize) {
         self.transactions.counts()
     }
@@ -233,7 +234,7 @@ impl Proxy {
         request: &Message,
         known: &Essentials,
     ) -> Result<Target, Fault> {
-        // [`Proxy::routing`] would also borrow `dialogs`.
+        // [`Proxy::routing`] would borrow all of `self`, and `dialogs` must be borrowed mutably.
         let routing = Routing::new(
             now,
             &self.config,
@@ -265,7 +266,8 @@ impl Proxy {
         self.registrar.on_record(user, record);
     }
 
-    /// Handles a heartbeat of a proxy. `address` is the proxy's first listener. Returns true if the proxy's state is new.
+    /// Handles a heartbeat of a proxy. `address` is the proxy's first listener. Returns true if the proxy was unknown, or its state has
+    /// changed.
     pub fn handle_presence(&mut self, now: Time, address: SocketAddr, presence: Presence) -> bool {
         self.cluster.note(now, address, presence)
     }
@@ -302,7 +304,7 @@ impl Proxy {
         }
     }
 
-    /// Begins draining. The proxy then accepts no new work.
+    /// Begins draining. The proxy then rejects new work with 503, except requests for our flows from proxies that share users.
     pub fn begin_drain(&mut self) {
         self.transactions.begin_drain();
     }
@@ -317,8 +319,8 @@ impl Proxy {
         self.transactions.left()
     }
 
-    /// Ends all pending work at once (RFC 3261 section 16.10). Requests get 503, and ringing is cancelled. Returns the number of these
-    /// requests.
+    /// Ends all pending work at once (RFC 3261 section 16.10). Requests without a final response get 503, and pending INVITEs at next
+    /// hops get CANCEL. Returns the number of requests that got 503.
     pub fn cut_off(&mut self, now: Time) -> usize {
         self.begin_drain();
         self.stateful(now).cut_off()

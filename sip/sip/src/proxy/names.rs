@@ -1,5 +1,5 @@
-//! Cache and queue for domain names that must be resolved (RFC 3263). The driver performs the lookups. This module keeps the answers with
-//! their lifetimes, and the requests that wait for answers.
+//! Cache and queue for domain names that must be resolved (RFC 3263). The driver performs the lookups. This module keeps the answers
+//! until they expire, and queues the requests that wait for an answer.
 //!
 //! Invariants: a name whose lookup is in progress is not queried again. No more than [`NAMES_MAX`] answers are kept, and no more than
 //! [`WAITING_MAX`] requests wait. Begin with [`Names::wait`] and [`Names::answer`].
@@ -50,7 +50,7 @@ impl Names {
         (*until > now).then_some(&targets[..])
     }
 
-    /// Returns a name that resolved to this address, over TLS.
+    /// Returns a name that has resolved to this address with the transport TLS. The answer may have expired since.
     pub(super) fn name_of(&self, address: SocketAddr) -> Option<&str> {
         let leads_there =
             |target: &ResolvedTarget| target.transport == Transport::Tls && target.address == address;
@@ -84,7 +84,7 @@ impl Names {
         next_uri(request).and_then(|uri| Lookup::of(&uri)).ok_or(UNRESOLVED)
     }
 
-    /// Queues a request until [`Names::answer`] is called for its query. The first request in a queue triggers the query.
+    /// Queues a request until [`Names::answer`] is called for `lookup`. The first request in the queue of a lookup triggers the query.
     pub(super) fn wait(&mut self, lookup: Lookup, waiting: Waiting, outbox: &mut Outbox) {
         let queue = self.waiting.entry(lookup.clone()).or_default();
         if queue.is_empty() {

@@ -15,7 +15,7 @@ impl ProxyConfig {
         self.shared.is_some()
     }
 
-    /// Reports whether a URI names this proxy: one of its domains, a listening address, or its name in Record-Route.
+    /// Reports whether the host of a URI is one of our domains, a listening address, or our name in Record-Route.
     pub(super) fn is_ours(&self, uri: &Uri<'_>) -> bool {
         if uri.scheme == Scheme::Other {
             return false;
@@ -59,7 +59,8 @@ impl ProxyConfig {
         }
     }
 
-    /// Returns 480 for a user with a password, and 404 for other users. Without authentication, no users are known, and all get 404.
+    /// Returns the fault for a request to a user without a binding. The fault is 480 if the user has a password, and otherwise 404.
+    /// Without authentication, no passwords exist, so the fault is always 404.
     pub(super) fn nobody_there(&self, user: &str) -> Fault {
         let name = user.split('@').next().unwrap_or_default();
         let is_known = self.authentication.as_ref().is_some_and(|a| a.passwords.contains_key(name));

@@ -26,15 +26,17 @@ pub struct Outgoing {
     pub on_failure: Option<u64>,
     /// Number that is common to all messages of a dialog. The number selects the stream if the transport has several streams.
     pub dialog: u32,
-    /// True if the message begins new work, as a request outside of dialogs does. If the queue of the next hop is full, the driver
-    /// rejects such messages first, with [`Proxy::handle_congestion`](super::Proxy::handle_congestion). Work in progress can then finish.
+    /// True if the message begins new work, as a request outside of dialogs does. If the queue of the next hop is almost full, the driver
+    /// refuses such messages and keeps room for work in progress. The driver then calls
+    /// [`Proxy::handle_congestion`](super::Proxy::handle_congestion). Work in progress can then finish.
     pub is_new: bool,
 }
 
 /// An action for the driver. The driver must execute actions in their order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Output {
-    /// A change to persist before any later message is sent. Occurs only without [`ProxyConfig::shared`](super::ProxyConfig::shared).
+    /// A change to persist. The driver must persist the change before it executes later actions. Occurs only without
+    /// [`ProxyConfig::shared`](super::ProxyConfig::shared).
     Store(Change),
     /// A query to the shared store. The driver passes the answer to [`Proxy::handle_found`](super::Proxy::handle_found). Occurs only with
     /// [`ProxyConfig::shared`](super::ProxyConfig::shared).
@@ -49,13 +51,14 @@ pub enum Output {
 /// Event counters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
-    /// Well-formed requests that are not retransmissions.
+    /// New requests that passed the checks of syntax, access, drain and memory. ACKs count only in stateless mode. In that mode, rejected
+    /// requests do not count.
     pub requests: u64,
     /// Retransmitted requests and responses.
     pub retransmissions: u64,
     /// Malformed messages, responses that match no transaction, and ACKs that cannot be forwarded.
     pub dropped: u64,
-    /// Requests rejected because a limit was reached, or the queue of the next hop was full.
+    /// Requests rejected because a limit was reached, and requests that were not sent because the queue of the next hop was full.
     pub overloads: u64,
     /// REGISTERs answered with 200.
     pub registrations: u64,
@@ -73,7 +76,8 @@ pub struct Counters {
     pub unanswered: u64,
     /// Requests rejected because the proxy drains.
     pub late: u64,
-    /// Responses by class, 1xx first. Stateless rejections that another counter includes are not counted.
+    /// Responses by class, 1xx first. The rejections that `dropped`, `denied`, `limited`, `late` or a memory limit causes are not counted
+    /// here.
     pub responses: [u64; 6],
 }
 
@@ -114,7 +118,7 @@ impl Outbox {
         self.outputs.push_back(output);
     }
 
-    /// Sends a message of work in progress to a next hop.
+    /// Sends a message to a next hop. The message belongs to existing work (`is_new` is false).
     pub(super) fn send(
         &mut self,
         (hop, domain): VerifiedHop,

@@ -25,8 +25,8 @@ pub(super) struct Taken {
 
 /// Removes the Routes that lead to this proxy (section 16.4), and returns their contents.
 ///
-/// If proxies share users, a request may arrive here although its Route names another of these proxies. That proxy may be gone, for
-/// example. Such a Route is also removed. The mark proves that the Route belongs to one of our proxies.
+/// If proxies share users, a request may arrive here although its Route names another of these proxies. An example is the failure of that
+/// other proxy. A Route with a valid mark is then also removed, because the mark proves that one of these proxies wrote the Route.
 pub(super) fn take_own_routes(
     config: &ProxyConfig,
     marks: &DialogMarks,
@@ -39,7 +39,8 @@ pub(super) fn take_own_routes(
     undo_strict_routing(config, request)?;
     // The host of the Route that was removed last.
     let mut host: Option<Vec<u8>> = None;
-    // Two of our Routes are adjacent if the transports of both sides differ (RFC 5658). A third one is a loop.
+    // Our Record-Route has two entries if the transports of the two sides differ (RFC 5658). No more than two adjacent Routes are
+    // therefore removed. A third Route of ours would be a loop.
     for _ in 0..2 {
         let Some(first) = request.elements(Name::Route).next() else { break };
         let address = Address::parse(first)?;

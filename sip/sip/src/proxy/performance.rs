@@ -1,7 +1,7 @@
 //! SIP performance metrics (RFC 6076) of the registrations and sessions that pass this proxy.
 //!
-//! The RFC defines the metrics for user agents. Here they cover the path from this proxy on. A delay begins when the first request
-//! arrives, even if that request is then challenged. The delay ends when the response is sent back. Invariant: no more than
+//! The RFC defines the metrics for user agents. Here, a delay begins when the request arrives at this proxy, and ends when the response
+//! is sent back. If the proxy or a next hop challenges a request, the delay begins with that first request. Invariant: no more than
 //! [`CHALLENGED_MAX`] challenged requests are remembered. Begin with [`Performance::note_final`].
 
 use std::collections::HashMap;
@@ -13,9 +13,11 @@ use super::dialog_number;
 use crate::essentials::Essentials;
 use crate::message::Method;
 
-/// Limit on requests remembered after a challenge. Beyond the limit, a delay begins with the authenticated request.
+/// Limit on challenged requests whose arrival times are remembered. For requests beyond the limit, a delay begins with the authenticated
+/// request.
 const CHALLENGED_MAX: usize = 100_000;
-/// Upper bounds of the delay buckets, in milliseconds. The bounds range from the delay of a nearby host to twice 64 × T1.
+/// Upper bounds of the delay buckets, in milliseconds. The lowest bound is above the round trip to a nearby host. The highest bound is
+/// twice the time-out 64 × T1 of 32 s.
 const DELAYS_MS: [u64; 14] = [5, 10, 20, 50, 100, 200, 500, 1000, 2000, 4000, 8000, 16_000, 32_000, 64_000];
 /// Upper bounds of the buckets for session durations, in milliseconds.
 const DURATIONS_MS: [u64; 12] = [
@@ -127,7 +129,7 @@ impl Histogram {
     }
 }
 
-/// Durations of successes and failures, which are never combined (RFC 6076 sections 4.3 to 4.5).
+/// Two histograms of a metric: durations of successes, and durations of failures. RFC 6076 sections 4.3 to 4.5 require separate results.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Times {
     /// Durations of successes.
@@ -151,11 +153,12 @@ pub struct Performance {
     pub sessions: Attempts,
     /// RRD (section 4.1): time from REGISTER to its 2xx.
     pub registration_request_delay: Histogram,
-    /// SRD (section 4.3): time from INVITE to the first provisional response other than 100, or else to the final response.
+    /// SRD (section 4.3): time from INVITE to the first provisional response other than 100. Without such a response, the time to the
+    /// final response.
     pub session_request_delay: Times,
-    /// SDD (section 4.4): time from BYE to its 2xx. For a failure, the time to the BYE's time-out.
+    /// SDD (section 4.4): time from BYE to its 2xx. For a failure, the time from BYE to its time-out.
     pub session_disconnect_delay: Times,
-    /// SDT (section 4.5): time from the 2xx of INVITE to BYE. For a failure, the time to the BYE's time-out.
+    /// SDT (section 4.5): time from the 2xx of INVITE to BYE. For a failure, the time from the 2xx to the time-out of the BYE.
     pub session_duration: Times,
     /// Arrival times of challenged requests, by dialog number.
     challenged: HashMap<u32, Time>,
@@ -202,7 +205,7 @@ impl Purpose {
 pub(super) enum SessionEnd {
     /// A BYE that arrived at this time and was answered.
     By(Time),
-    /// A BYE that was not answered.
+    /// A BYE that timed out, got 408, or could not be delivered.
     Unheard,
 }
 
@@ -210,7 +213,7 @@ pub(super) enum SessionEnd {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Measured {
     purpose: Purpose,
-    /// Arrival time of the request, or of the challenged request before it.
+    /// Arrival time of the request. If an earlier request of the same attempt was challenged, the arrival time of the earlier request.
     began: Time,
     /// Time of the first response other than 100.
     indicated: Option<Time>,
@@ -276,7 +279,7 @@ impl Performance {
         self.note_final(now, measured, dialog, status);
     }
 
-    /// Records that a request timed out. Such a request gets no response (RFC 4320).
+    /// Records that a non-INVITE request timed out. The proxy sends no response to such a request (RFC 4320).
     pub(super) fn note_silence(&mut self, now: Time, measured: Measured) {
         if measured.purpose == Purpose::Disconnect {
             self.session_disconnect_delay.failed.note(now.since(measured.began));
@@ -291,7 +294,7 @@ impl Performance {
         }
     }
 
-    /// Forgets challenged requests that arrived more than `patience` ago.
+    /// Forgets challenged requests that arrived at least `patience` ago.
     pub(super) fn forget(&mut self, now: Time, patience: Duration) {
         self.challenged.retain(|_, began| now.since(*began) < patience);
         if self.challenged.len() < self.challenged.capacity() / 4 {

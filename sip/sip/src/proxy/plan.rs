@@ -1,5 +1,6 @@
-//! The order of attempts for one request. Contacts of lower preference are tried after the contacts before them have rejected the request
-//! (RFC 3261 section 16.6, serial forking). Contacts that exceed the Max-Breadth also wait (RFC 5393 section 5.3.3).
+//! The order of attempts for one request. A contact is tried after all contacts of higher preference have rejected the request (RFC 3261
+//! section 16.6, serial forking). If a preference has more contacts than Max-Breadth permits, the excess contacts also wait (RFC 5393
+//! section 5.3.3).
 
 use std::collections::VecDeque;
 
@@ -24,7 +25,7 @@ impl Plan {
         &self.asked
     }
 
-    /// Takes the next group of targets, which share the request's Max-Breadth.
+    /// Takes the next group of targets. The request's Max-Breadth is divided among these targets.
     pub(super) fn next_group(&mut self) -> Vec<Target> {
         let mut targets = self.later.pop_front().unwrap_or_default();
         share(&mut targets, self.asked.known.max_breadth);

@@ -1,6 +1,7 @@
-//! A redirect server (RFC 3261 section 8.3). It returns a user's contacts, and the client sends its request to them.
+//! A redirect server (RFC 3261 section 8.3). The server answers with a user's contacts, and the client sends the request to these
+//! contacts itself.
 //!
-//! The server forwards nothing, so requests that are not for our users are rejected. Begin at [`open_contacts`].
+//! The server does not forward requests. It rejects requests that are not for our users. Begin at [`open_contacts`].
 
 use base::Time;
 
@@ -15,8 +16,8 @@ use crate::uri::{Scheme, Uri};
 /// Returns the Contact fields of a 302 to a request for `asked`. These fields name the contacts that the client can reach itself.
 ///
 /// # Errors
-/// Returns 404 or 480 if the user is not registered. Returns 480 if the client can reach no contact itself. A contact with its own
-/// connection or a Path, for example, is reached only through the registrar.
+/// Returns 404 or 480 if the user is not registered. Returns 480 if the client can reach none of the user's contacts itself. For example,
+/// a contact with a Path, or a contact behind a NAT, is reachable only through a proxy.
 pub(super) fn open_contacts(
     now: Time,
     config: &ProxyConfig,
@@ -33,8 +34,8 @@ pub(super) fn open_contacts(
 }
 
 /// Reports whether a client that requests `asked` can reach a contact itself. The contact must not be this proxy ("a redirect server MUST
-/// NOT redirect a request to a URI equal to the one in the Request-URI"). If `asked` is a SIPS URI, the contact must also be one
-/// (RFC 5630 section 5.4).
+/// NOT redirect a request to a URI equal to the one in the Request-URI"). If `asked` is a SIPS URI, the contact must also be a SIPS URI
+/// (RFC 5630 section 5.4). The contact must need no Path and no flow.
 fn is_open(config: &ProxyConfig, binding: &Binding, asked: &Uri<'_>) -> bool {
     let Ok(contact) = Uri::parse(&binding.uri) else { return false };
     let is_secure_enough = asked.scheme != Scheme::Sips || contact.scheme == Scheme::Sips;

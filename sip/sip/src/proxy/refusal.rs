@@ -4,7 +4,8 @@ use crate::fault::Fault;
 use crate::header::{Header, Name};
 use crate::message::Message;
 
-/// The rejection of a request that concerns neither our users nor our dialogs.
+/// The rejection of a request to another domain. The request is neither from one of our users nor within a dialog through this proxy, or
+/// the mode is [`super::Mode::Redirect`].
 pub(super) const RELAYING_DENIED: Fault = Fault { status: 403, reason: "Relaying Denied" };
 
 /// The rejection of a request for a user who is registered, but cannot be reached over any flow or contact.
@@ -14,7 +15,7 @@ pub(super) const CUT_OFF: Fault = Fault { status: 480, reason: "User Unreachable
 #[derive(Debug)]
 pub(super) struct Refusal {
     pub(super) fault: Fault,
-    /// Fields of the response in addition to the standard ones.
+    /// Fields of the response in addition to the fields that every response has.
     pub(super) fields: Vec<Header>,
 }
 
@@ -24,7 +25,7 @@ impl From<Fault> for Refusal {
     }
 }
 
-/// Rejects a request with Proxy-Require, because no such extension is supported (section 16.3, step 5).
+/// Returns the rejection of a request that contains Proxy-Require. This proxy supports none of these extensions (section 16.3, step 5).
 pub(super) fn bad_extensions(request: &Message) -> Refusal {
     let wanted: Vec<_> = request.elements(Name::ProxyRequire).collect();
     let unsupported = Header::of_bytes(Name::Unsupported, &wanted.join(&b","[..]));

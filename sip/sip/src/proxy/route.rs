@@ -1,6 +1,6 @@
-//! Routing of requests in transactions (RFC 3261 sections 16.5 and 16.6): to the registrar, to a user's contacts, within a dialog, or to
-//! other domains. A request may have to wait for a name, for the shared store, or for the check of its nonce. Begin with
-//! [`Proxy::route`].
+//! Routing of requests that have a server transaction (RFC 3261 sections 16.5 and 16.6). A request goes to the registrar, to a user's
+//! contacts, to the other end of its dialog, or to another domain. A request may have to wait for a DNS answer or for the shared store.
+//! Begin with [`Proxy::route`].
 
 use std::time::Duration;
 
@@ -111,7 +111,7 @@ impl Proxy {
         Ok(())
     }
 
-    /// Queues a request whose next hop is an unresolved name until [`Proxy::handle_resolved`] is called.
+    /// Queues a request until [`Proxy::handle_resolved`] is called. The next hop of the request is a name that must be looked up.
     fn wait_for_name(&mut self, now: Time, asked: Asked) -> Result<(), Fault> {
         let lookup = self.names.lookup_for(&asked.request)?;
         if asked.known.cseq.method == Method::Invite {
@@ -121,7 +121,7 @@ impl Proxy {
         Ok(())
     }
 
-    /// Queues a request for a user who is unknown to this proxy until the store has answered.
+    /// Queues a request until the store has answered. The user of the request is unknown to this proxy.
     fn wait_for_record(&mut self, now: Time, user: String, asked: Asked) -> Result<(), Fault> {
         let (server, is_invite) = (asked.server, asked.known.cseq.method == Method::Invite);
         let waiter = Waiter::Request { asked: Box::new(asked), user: user.clone() };
@@ -132,14 +132,15 @@ impl Proxy {
         Ok(())
     }
 
-    /// Queues a request with the right password. The request continues if no proxy has accepted this proof before.
+    /// Queues a request with the right password. The store then reports whether a proxy has accepted the answer in `proof` before.
     pub(super) fn wait_for_proof(&mut self, asked: Asked, proof: Proof) -> Result<(), Fault> {
         let Proof { nonce, count, is_own } = proof;
         let wanted = Wanted::Use { nonce, count, lifetime: NONCE_LIFETIME };
         self.registrar.ask(wanted, Waiter::Proof { asked: Box::new(asked), is_own }, &mut self.outbox)
     }
 
-    /// Handles the answer to a [`Lookup`]. `targets` has the addresses, the best first, or is empty. `good_for` is the answer's lifetime.
+    /// Handles the answer to a [`Lookup`]. `targets` contains the addresses in the order of preference. If the name has no address,
+    /// `targets` is empty. `good_for` is the answer's lifetime.
     pub fn handle_resolved(
         &mut self,
         now: Time,
@@ -194,8 +195,9 @@ impl Proxy {
         self.serve_at(now, asked, user, targets)
     }
 
-    /// Completes a request whose nonce the store has checked. If the store fails, our own nonces are valid, because this proxy has
-    /// checked them. Nonces of other proxies are challenged again, because they may have been used there.
+    /// Completes a request whose nonce the store has checked. If the store has failed, a request with a nonce from this proxy is
+    /// accepted, because this proxy has checked the nonce itself. A request with a nonce from another proxy is challenged again. That
+    /// other proxy may already have accepted the same answer.
     fn finish_proof(
         &mut self,
         now: Time,

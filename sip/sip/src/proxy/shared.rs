@@ -1,11 +1,11 @@
 //! Users that several proxies share in a store ([`ProxyConfig::shared`](super::ProxyConfig)): the queries to the store, and its answers.
 //!
 //! The store has one [`Record`] with a version for each user. [`Registrar`](super::registrar::Registrar) decides a REGISTER from the
-//! local copy. The result replaces the record if the record's version is unchanged. The rules of RFC 3261 section 10.3 (order, limits,
-//! instances) therefore hold for all proxies together.
+//! local copy of the record. The new bindings replace the record only if its version is still the version of the local copy. The rules of
+//! RFC 3261 section 10.3 (order, limits, instances) therefore hold for all proxies together.
 //!
-//! Requests for users are served from the local copy, which notifications keep current. An unknown user is looked up in the store before
-//! the request is rejected.
+//! Requests for users are served from the local copy, which notifications keep current. If a user has no local copy, the record is read
+//! from the store before a request for the user is rejected.
 
 use std::time::Duration;
 
@@ -37,13 +37,13 @@ pub enum Wanted {
         /// The user's address-of-record.
         user: String,
     },
-    /// Replaces a user's bindings if the record still has this version.
+    /// Replaces a user's bindings if the record still has the version in `version`.
     Replace {
         /// The user's address-of-record.
         user: String,
         /// The expected version. 0 means that no record exists.
         version: u64,
-        /// All bindings of the new record. If there are none, the record is removed.
+        /// All bindings of the new record. If the list is empty, the record is removed.
         bindings: Vec<Binding>,
     },
     /// Records the use of a nonce, unless a proxy has already recorded this count or a higher one.
@@ -62,10 +62,10 @@ pub enum Wanted {
 pub enum Finding {
     /// The current record, which answers [`Wanted::Read`], and also [`Wanted::Replace`] if the version differs.
     Is(Record),
-    /// Answer to [`Wanted::Use`]: true if the use was recorded, because it is the first.
+    /// Answer to [`Wanted::Use`]. True if the use was recorded. False if this nonce count, or a higher count, was recorded before.
     IsFirst(bool),
     /// The new version after a replacement. The write survives a crash of the store's process.
     Replaced(u64),
-    /// The store did not answer in time, or refused. It is unknown whether a replacement took place.
+    /// The store did not answer in time, or refused the query. A replacement may or may not have taken place.
     Failed,
 }

@@ -1,12 +1,13 @@
-//! Forwards messages without a transaction (RFC 3261 section 16.11). A stateless proxy handles all messages in this way. In the other
-//! modes, this module sends rejections that leave no state, and forwards the ACK for a 2xx.
+//! Forwards messages without a transaction (RFC 3261 section 16.11). In stateless mode, this module forwards all messages. In the
+//! stateful and redirect modes, this module sends the rejections that leave no state, and handles the ACK for a 2xx.
 //!
-//! The Via of a stateless proxy contains the state that a stateful proxy keeps ([`super::stateless_via`]). A request goes to one target,
-//! which depends only on the request and the registered bindings. If the request is lost, its sender retransmits it. REGISTER, and
-//! requests to the proxy itself, are answered as in the other modes. Begin at [`Proxy::pass_on`] and [`Proxy::pass_response`].
+//! The Via of a stateless proxy contains the source of the request, which a stateful proxy would keep ([`super::stateless_via`]). A
+//! request goes to one target, which depends only on the request and the registered bindings. If the request is lost, its sender
+//! retransmits it. A REGISTER, or another request to the proxy itself, is answered in a server transaction, as in the stateful mode.
+//! Begin at [`Proxy::pass_on`] and [`Proxy::pass_response`].
 //!
-//! The ACK for a 2xx (section 13.2.2.4) gets no response. The only feedback is a failure to send it. The ACK's alternative hops are kept
-//! while this failure is still possible. Begin at [`Proxy::forward_ack`].
+//! The ACK for a 2xx (section 13.2.2.4) gets no response. The only feedback is the driver's report that the ACK could not be sent. The
+//! ACK's alternative hops are kept while such a report can still arrive. Begin at [`Proxy::forward_ack`].
 
 use base::Time;
 
@@ -44,8 +45,8 @@ impl From<Fault> for Stays {
 }
 
 impl Proxy {
-    /// Forwards or rejects a request. Returns false if the request is for the proxy itself. Rejections leave no state. An ACK is never
-    /// rejected, so the result for an ACK is true.
+    /// Forwards or rejects a request. Returns false if the request is for the proxy itself. Rejections leave no state. An ACK that cannot
+    /// be forwarded is dropped, and the result is true.
     pub(super) fn pass_on(
         &mut self,
         now: Time,
@@ -134,8 +135,8 @@ impl Proxy {
         Ok((onward, target, mark))
     }
 
-    /// Returns the contact with the highest q. Among contacts with equal q, returns the first by URI. Section 16.11: "MUST choose one and
-    /// only one target from the target set". Each retransmission must get the same target.
+    /// Returns the contact with the highest q. Among contacts with equal q, returns the contact whose URI comes first in byte order.
+    /// Section 16.11: "MUST choose one and only one target from the target set". Each retransmission must get the same target.
     fn one_target(&self, now: Time, uri: &Uri<'_>) -> Result<Target, Fault> {
         let user = self.config.user_of(uri);
         let routing = self.routing(now);
@@ -144,8 +145,8 @@ impl Proxy {
         targets.into_iter().min_by_key(key).ok_or_else(|| self.config.nobody_there(&user))
     }
 
-    /// Forwards a response to the source of its request. Our Via, which is removed, contains that source. Returns false if the response
-    /// matches no forwarded request.
+    /// Forwards a response to the source of its request. Our Via contains this source, and is removed. Returns false if the first Via is
+    /// not ours, or no further Via exists.
     pub(super) fn pass_response(&mut self, mut response: Message, known: &Essentials) -> bool {
         let Ok(via) = Via::parse(&known.via) else { return false };
         let Some(hop) = self.stateless_via.source_of(&self.config, &via) else { return false };
@@ -178,7 +179,8 @@ impl Proxy {
         }
     }
 
-    /// Finds an ACK's targets and sends the ACK to them, or waits for a name lookup.
+    /// Finds the targets of an ACK, and sends the ACK to each of them. If the next hop is an unresolved name, the ACK waits for the
+    /// lookup.
     pub(super) fn route_ack(&mut self, now: Time, ack: Ack) {
         let gone = match self.ack_targets(now, &ack) {
             Ok(mut targets) => {
@@ -215,7 +217,7 @@ impl Proxy {
 
     fn send_ack(&mut self, now: Time, ack: &Ack, mut target: Target) {
         let branch = self.transactions.branch_of_ack(&ack.mark);
-        // An ACK creates no dialog, so the source hop has no effect on its copy.
+        // The source hop matters only for Record-Route. An ACK gets no Record-Route, so any hop can stand for its source.
         let copier = Copier::new(&self.config, &self.marks);
         let copy = copier.copy_within_udp_limit(&ack.request, &ack.known, target.hop(), &mut target, &branch);
         let hop = target.verified_hop();
@@ -226,7 +228,7 @@ impl Proxy {
         self.outbox.send(hop, copy.to_bytes(), id, dialog);
     }
 
-    /// Sends an ACK to its next alternative hop after a transport failure. Does nothing for other messages.
+    /// Sends an ACK to its next alternative hop after a failure to send it. Does nothing if `id` is not the number of a kept ACK.
     pub(super) fn send_ack_elsewhere(&mut self, now: Time, id: Id) {
         let Some((ack, mut target)) = self.transactions.take_ack(id) else { return };
         if target.move_on() {

@@ -1,6 +1,7 @@
-//! The state in the Via of a stateless proxy, which each response returns (RFC 3261 section 16.11). The parameter [`PARAM`] contains the
-//! source of the request, with a MAC. The branch is computed from fields that a request shares with its retransmissions, its CANCEL, and
-//! the ACK for its rejection. The next hop therefore recognizes these messages as one transaction.
+//! The state that a stateless proxy puts into its Via (RFC 3261 section 16.11). Each response contains the request's Via, and so returns
+//! this state. The parameter [`PARAM`] contains the source of the request, with a MAC. The branch is computed from fields that are equal
+//! in a request, its retransmissions, its CANCEL, and the ACK for its rejection. All these messages therefore have the same branch, by
+//! which the next hop matches them.
 
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
@@ -22,7 +23,7 @@ const PARAM: &str = "source";
 /// Length in bytes of the hash in a branch.
 const HASH: usize = 16;
 
-/// The writer and reader of Via values with this state.
+/// The writer and reader of the state in our Via values.
 #[derive(Debug)]
 pub(super) struct StatelessVia {
     mac: Hmac<Sha256>,
@@ -35,8 +36,9 @@ impl StatelessVia {
         StatelessVia { mac: keyed(&derived(dialog_secret, "branches")), sources }
     }
 
-    /// Returns the branch of our Via, and the parameter after it. All messages of a transaction get the same branch. Section 16.11
-    /// derives the branch from the received branch, if that is unique. `back` is the hop for responses.
+    /// Returns the branch of our Via, followed by `;` and the parameter [`PARAM`]. All messages of a transaction get the same branch.
+    /// Section 16.11 derives our branch from the branch in the received Via, if the received branch begins with the magic cookie. `back`
+    /// is the hop for responses.
     pub(super) fn branch(
         &self,
         via: &Via<'_>,

@@ -12,7 +12,7 @@ use crate::transport::{Hop, Transport};
 /// A hop, and the domain that its TLS certificate must name.
 pub(super) type VerifiedHop = (Hop, Option<Arc<str>>);
 
-/// A verified hop, and an optional Route for requests over it. The Route is a detour through the proxy that has the flow.
+/// A verified hop, and an optional Route to insert into requests to this hop. The Route leads through the proxy that has the user's flow.
 pub(super) type RoutedHop = (VerifiedHop, Option<Box<[u8]>>);
 
 /// One target of a request.
@@ -20,23 +20,24 @@ pub(super) type RoutedHop = (VerifiedHop, Option<Box<[u8]>>);
 pub(super) struct Target {
     /// The new Request-URI.
     uri: Bytes,
-    /// Routes to insert before the existing ones (RFC 3327).
+    /// Routes to insert before the request's own Routes (RFC 3327).
     path: Vec<Box<[u8]>>,
     /// The next hop.
     hop: Hop,
     /// Domain that the hop's TLS certificate must name, if any.
     domain: Option<Arc<str>>,
-    /// A Route through the proxy that has the flow.
+    /// A Route through the proxy that has the user's flow.
     detour: Option<Box<[u8]>>,
     /// Alternative hops if `hop` fails, in their order.
     alternates: Vec<Hop>,
-    /// Alternative if all these hops fail. The alternative has its own Route instead of `detour`, or none.
+    /// Hop to try after `hop` and all `alternates` have failed. The Route of this hop replaces `detour`. If this hop has no Route,
+    /// `detour` becomes `None`.
     fallback: Option<RoutedHop>,
     /// Preference among targets: a contact's q, in thousandths.
     preference: u16,
     /// The target's share of the request's Max-Breadth, set by [`share`].
     breadth: u8,
-    /// True if no other transport may be used, because the hop is a flow or the transport has already changed.
+    /// True if the target must keep its transport. The reason is that the hop is a flow, or that the transport has already changed.
     is_settled: bool,
 }
 
@@ -62,7 +63,7 @@ impl Target {
         Target::new(uri, (flow, None)).settled(true)
     }
 
-    /// Sets whether the transport of the hop is the only one that may be used.
+    /// Sets whether the target must keep the transport of its hop.
     pub(super) fn settled(self, is_settled: bool) -> Target {
         Target { is_settled, ..self }
     }
@@ -96,7 +97,7 @@ impl Target {
         &self.uri
     }
 
-    /// Returns the Routes to insert before the existing ones.
+    /// Returns the Routes to insert before the request's own Routes.
     pub(super) fn routes(&self) -> impl DoubleEndedIterator<Item = &[u8]> {
         self.detour.iter().chain(&self.path).map(|route| &route[..])
     }
@@ -131,12 +132,12 @@ impl Target {
         !self.is_settled
     }
 
-    /// Reports whether there are alternatives.
+    /// Reports whether the target has alternative hops.
     pub(super) fn has_more(&self) -> bool {
         !self.alternates.is_empty() || self.fallback.is_some()
     }
 
-    /// Advances to the next alternative. Returns false if there is none.
+    /// Advances to the next alternative hop. Returns false if no alternative exists.
     pub(super) fn move_on(&mut self) -> bool {
         if !self.alternates.is_empty() {
             self.hop = self.alternates.remove(0);
@@ -163,7 +164,8 @@ impl Target {
         self.alternates.retain(|hop| may_send(*hop));
     }
 
-    /// Restricts a target to TLS. Returns `None` if no hop remains. `secured` returns the TLS variant of a hop, if there is one.
+    /// Restricts a target to TLS. Returns `None` if no hop with TLS remains. `secured` returns a hop itself if it uses TLS, and otherwise
+    /// a hop over TLS to the same destination, if known.
     pub(super) fn secured(mut self, secured: impl Fn(RoutedHop) -> Option<RoutedHop>) -> Option<Target> {
         self.alternates.retain(is_secure);
         self.fallback = self.fallback.and_then(&secured);

@@ -1,4 +1,5 @@
-//! Tokens that encode a hop and the run of the program that knows the hop. A MAC prevents forgery when other hosts return a token.
+//! Tokens that encode a hop, and the run of the program in which the hop was known. Other hosts return our tokens to us. A MAC in each
+//! token prevents forgery.
 //!
 //! Begin with [`HopTokens::encode`].
 
@@ -13,9 +14,9 @@ use crate::digest::hex;
 use crate::fault::Fault;
 use crate::transport::{ConnectionId, Hop, Transport};
 
-/// Length in bytes of the encoded fields: listener, transport, address, port, connection, run.
+/// Length in bytes of the encoded fields, in their order: listener, transport, address, port, connection and run.
 const SAID: usize = 2 + 1 + 16 + 2 + 8 + 8;
-/// Length of the MAC in bytes: half of the hash, which is the minimum in RFC 2104 section 5.
+/// Length of the MAC in bytes: half of the hash's length. RFC 2104 section 5 recommends at least this half.
 const MAC: usize = 16;
 /// Length of a token in bytes: the encoded fields and the MAC.
 const LENGTH: usize = SAID + MAC;
@@ -23,7 +24,7 @@ const LENGTH: usize = SAID + MAC;
 const NO_CONNECTION: u64 = u64::MAX;
 /// The rejection of a request whose flow is gone, or belonged to an earlier run of the proxy (RFC 5626 section 5.3.1).
 pub(super) const FLOW_FAILED: Fault = Fault { status: 430, reason: "Flow Failed" };
-/// The rejection of a token that was not issued with our key: "the flow token … has been tampered with" (the same section).
+/// The rejection of a token that was not issued with our key: "the flow token … has been tampered with" (RFC 5626 section 5.3.1).
 const NO_TOKEN: Fault = Fault { status: 403, reason: "No Flow Of This Proxy" };
 
 /// The encoder and decoder of tokens with one key.
@@ -62,11 +63,11 @@ impl HopTokens {
         hex(&said) + &hex(&mac[..MAC])
     }
 
-    /// Decodes the hop of a token. The hop must be from this run of the program, or need no connection.
+    /// Decodes the hop of a token. A hop with a connection must be from this run of the program.
     ///
     /// # Errors
-    /// Returns 403 for a token that was not issued with this key. Returns 430 if the hop's connection is from an earlier run, or its
-    /// listener has changed.
+    /// Returns 403 for a token that was not issued with this key. Returns 430 if the hop's connection is from an earlier run, or if the
+    /// listener with the hop's number is missing or has another transport.
     pub(super) fn decode(&self, listeners: &[Listener], token: &[u8]) -> Result<Hop, Fault> {
         let token = bytes_of::<LENGTH>(token).ok_or(NO_TOKEN)?;
         let (said, mac) = token.split_at(SAID);

@@ -9,9 +9,9 @@ use super::{Kind, Timers};
 /// The actions that a response requires.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ClientVerdict {
-    /// True if the response must be passed to the user.
+    /// True if the response must be passed to the user of the transaction.
     pub pass: bool,
-    /// True if an ACK must be sent for the response, which may be a retransmission.
+    /// True if an ACK must be sent for the response. A retransmitted rejection also requires an ACK.
     pub ack: bool,
 }
 
@@ -86,12 +86,12 @@ impl Client {
                 (true, false)
             }
             (State::Waiting { .. } | State::Proceeding, _) => {
-                // Timer D: at least 32 s over unreliable transports.
+                // Timer D: at least 32 s over unreliable transports, and zero over reliable transports.
                 let until = now + self.kind.unless_reliable(self.timers.long());
                 self.state = State::Completed { until };
                 (true, true)
             }
-            // Retransmitted 2xx, and 2xx of other branches, are passed to the user (RFC 6026 section 7.2).
+            // Retransmitted 2xx, and 2xx from other callees of a forked INVITE, are passed to the user (RFC 6026 section 7.2).
             (State::Accepted { .. }, 200..=299) => (true, false),
             (State::Completed { .. }, 300..) => (false, true),
             (State::Accepted { .. } | State::Completed { .. } | State::Ended, _) => (false, false),
@@ -139,7 +139,7 @@ impl Client {
         }
     }
 
-    /// Reports whether a provisional response has arrived, but no final one. In this state CANCEL may be sent (section 9.1).
+    /// Reports whether a provisional response has arrived, but no final response. In this state, CANCEL may be sent (section 9.1).
     pub fn is_proceeding(&self) -> bool {
         matches!(self.state, State::Proceeding | State::Waiting { is_proceeding: true, .. })
     }
@@ -163,7 +163,7 @@ mod tests {
         Client::start(Kind { is_invite, is_reliable }, Timers::default(), Time::ZERO)
     }
 
-    /// Runs a transaction to its end. Returns the times of the retransmissions, the time of the end (both in ms), and the last result.
+    /// Runs a transaction to its end. Returns the times of the retransmissions in ms, the time of the end in ms, and the last result.
     fn run(client: &mut Client) -> (Vec<u64>, u64, ClientTimeout) {
         let mut resent = Vec::new();
         loop {

@@ -1,8 +1,9 @@
 //! The four transaction state machines of RFC 3261 section 17, with the Accepted states of RFC 6026. The machines handle times and status
-//! codes, not messages. The driver keeps the messages, sends them when a machine requests it, and observes [`Client::next_timeout`].
+//! codes, not messages. The user of a machine keeps the messages, and sends them when the result of a machine's function requests this.
+//! The user also calls `on_timeout` at the time from `next_timeout`.
 //!
-//! Invariant: each machine has a next time-out until it ends, except while it waits for its user. A server without a final response waits
-//! for its user. A client for INVITE in the state Proceeding also waits for its user.
+//! Invariant: each machine has a next time-out until it ends, with two exceptions. A server without a final response can wait for its
+//! user without a time-out. For a client for INVITE in the state Proceeding, the user runs timer C.
 
 mod client;
 mod server;
@@ -19,10 +20,10 @@ pub struct Timers {
     pub t1: Duration,
     /// T2: longest time between retransmissions of non-INVITE requests and of INVITE responses.
     pub t2: Duration,
-    /// T4: longest time that a message stays in the network.
+    /// T4: longest time for which the network can delay a message.
     pub t4: Duration,
-    /// Timer C: time that a proxy waits for a final response after the last provisional response. The value exceeds 3 minutes
-    /// (section 16.6, step 11).
+    /// Timer C: time that a proxy waits for a final response after the last provisional response. Timer C must exceed 3 minutes (section
+    /// 16.6, step 11).
     pub c: Duration,
 }
 
@@ -38,11 +39,11 @@ impl Default for Timers {
 }
 
 impl Timers {
-    /// Returns the time until timer E reaches T2, which is 3.5 s by default. A non-INVITE request that is unanswered at that time gets
-    /// 100 (RFC 4320 section 4.1).
+    /// Returns the time from the request until timer E reaches T2. With the default values, this time is 3.5 s. A non-INVITE request
+    /// without a response gets 100 at this time (RFC 4320 section 4.1).
     pub fn until_t2(&self) -> Duration {
         let (mut interval, mut all) = (self.t1, Duration::ZERO);
-        // After 64 × T1 the client has given up, so a longer time is useless.
+        // The client gives up after 64 × T1, so the sum stops there.
         while interval < self.t2 && all < self.long() {
             all += interval;
             interval *= 2;

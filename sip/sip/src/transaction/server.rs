@@ -11,7 +11,7 @@ use super::{Kind, Timers};
 pub enum ServerTimeout {
     /// No timer is due.
     Nothing,
-    /// No response was sent in time, so the user must send 100.
+    /// No response was sent until timer E of the client reached T2. The user of the transaction must now send 100.
     SayTrying,
     /// The last response must be retransmitted.
     Resend,
@@ -54,7 +54,7 @@ enum State {
 }
 
 impl Server {
-    /// Starts a transaction whose request arrived at `now`. For INVITE, the user sends 100 at once.
+    /// Starts a transaction whose request arrived at `now`. For INVITE, the user sends 100 at once, so no timer for a late 100 runs.
     pub fn start(kind: Kind, timers: Timers, now: Time) -> Server {
         let say_so = if kind.is_invite { Time::NEVER } else { now + timers.until_t2() };
         Server { kind, timers, state: State::Trying { say_so } }
@@ -77,7 +77,7 @@ impl Server {
         }
     }
 
-    /// Reports whether the user may send this response. If so, enters the state after it.
+    /// Reports whether the user may send a response with this status. If the result is true, the state has changed for this response.
     pub fn on_response(&mut self, now: Time, status: u16) -> bool {
         match (self.state, status) {
             (State::Trying { .. } | State::Proceeding, 100..=199) => self.state = State::Proceeding,
@@ -142,7 +142,8 @@ impl Server {
         matches!(self.state, State::Refused { .. })
     }
 
-    /// Reports whether an INVITE was accepted. This transaction ignores the ACK of an accepted INVITE (RFC 6026 section 7.1).
+    /// Reports whether the transaction is in the state Accepted: a 2xx to INVITE was sent. The ACK for a 2xx does not change this state
+    /// (RFC 6026 section 7.1).
     pub fn is_accepted(&self) -> bool {
         matches!(self.state, State::Accepted { .. })
     }

@@ -48,7 +48,7 @@ struct World {
     bob: Agent,
     proxy: Proxy,
     rng: fastrand::Rng,
-    /// Number of lost messages per 100.
+    /// Share of lost messages, in percent.
     lost: u32,
     flying: BinaryHeap<Reverse<Flying>>,
     sent: u64,
@@ -166,7 +166,8 @@ fn a_call_takes_its_round_trips_and_its_ring_and_both_ends_learn_of_its_end() {
         AgentEvent::Answered { took, rtp, .. } if *who == "alice" => Some((*took, rtp.is_some())),
         _ => None,
     });
-    // One round trip to the proxy for the challenge, two links in each direction, and one second of ringing.
+    // The time has three parts: 20 ms for the challenge (one link, both directions), 40 ms for the call (two links, both directions), and
+    // one second of ringing.
     assert_eq!(took, Some((Duration::from_millis(20 + 40 + 1000), true)));
     assert_eq!(world.count("bob", is_answered), 1);
     world.alice.hang_up(world.now, call);

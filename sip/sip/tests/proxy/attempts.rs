@@ -1,5 +1,5 @@
-//! Tests of successive attempts (RFC 3261 sections 16.6 and 18.1.1, RFC 3263 section 4.3). The tests cover serial forking by q, TCP for
-//! messages that are too long for UDP, and the targets of a name.
+//! Tests of successive attempts (RFC 3261 sections 16.6 and 18.1.1, RFC 3263 section 4.3). The tests cover serial forking by q, the
+//! change to TCP for messages that are too long for UDP, and the addresses to which a name resolves.
 
 use std::time::Duration;
 

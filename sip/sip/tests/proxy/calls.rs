@@ -47,7 +47,7 @@ fn when_one_branch_answers_the_other_is_cancelled() {
     assert_eq!(summary(&after), pairs(&[("200", ALICE), ("CANCEL", CAROL)]));
     assert_eq!(after[1].branch(), sent[2].branch());
     assert_eq!(after[1].value(Name::CSeq), "1 CANCEL");
-    // proxy -> ACK -> carol for the 487, which alice does not get.
+    // The proxy sends carol the ACK for her 487. Alice does not get the 487.
     assert!(world.put_message(udp(CAROL), &after[1].answer(200)).is_empty());
     let acked = world.put_message(udp(CAROL), &sent[2].answer(487));
     assert_eq!(summary(&acked), pairs(&[("ACK", CAROL)]));
@@ -149,7 +149,7 @@ fn a_callee_that_says_nothing_is_asked_seven_times_and_the_caller_gets_408() {
 
 #[test]
 fn a_slow_non_invite_request_gets_100_but_no_408() {
-    // RFC 4320 section 4.1 permits a late 100, but no 408.
+    // For non-INVITE requests, RFC 4320 section 4.1 permits a late 100, and forbids 408.
     let mut world = World::new(config());
     world.register("bob", udp(BOB), "");
     for (from, branch) in [(udp(ALICE), "o1"), (tcp(ALICE, 3), "o2")] {

@@ -16,8 +16,8 @@ fn guarded() -> World {
     world
 }
 
-/// Sends a request for `uri` with credentials that were made for `made_for`. Returns the status of the rejection, or the forwarded
-/// method.
+/// Sends a request for `uri` with credentials that were computed for the URI `made_for`. Returns the status of the rejection, or the
+/// forwarded method.
 fn asked(world: &mut World, method: &str, uri: &str, made_for: &str, more: &str) -> String {
     let challenge = world.put(udp(ALICE), &of_alice(method, uri, "x1", more)).remove(0);
     assert!(["401", "407"].contains(&&*challenge.what()), "{}", challenge.what());
@@ -40,7 +40,7 @@ fn an_answer_that_was_made_for_another_uri_calls_nobody() {
         for (uri, made_for) in leaks {
             let mut world = guarded();
             assert_eq!(asked(&mut world, method, uri, made_for, ""), "403", "{method} {uri} by {made_for}");
-            // Alice's own request is served after those transactions have ended.
+            // After the transactions of the rejected requests have ended, alice's own request is served.
             world.pass(std::time::Duration::from_secs(40));
             assert_eq!(asked(&mut world, method, uri, uri, ""), method, "{method} {uri}");
         }

@@ -7,7 +7,7 @@ use sip::{Hop, Name, Transport};
 
 use crate::world::*;
 
-/// Calls bob, who is at this hop, as alice. Returns the INVITE that bob got.
+/// Calls bob as alice. `bob` is the hop to bob's user agent. Returns the INVITE that bob got.
 fn called(world: &mut World, bob: sip::Hop) -> Sent {
     world.register("bob", bob, "");
     world.put(udp(ALICE), &invite(udp(ALICE), "")).pop().unwrap()
@@ -54,7 +54,7 @@ fn where_transports_differ_both_sides_are_recorded() {
     assert!(routes[0].starts_with(b"<sip:192.0.2.100:5060;transport=tcp;lr;"));
     assert!(routes[1].starts_with(b"<sip:192.0.2.100:5060;transport=udp;lr;"));
     assert_eq!((forwarded.hop.transport, forwarded.hop.connection), (Transport::Tcp, tcp(BOB, 9).connection));
-    // Both Routes are removed again.
+    // The proxy removes both of its Routes from a request within the dialog.
     let bye = within("BYE", &format!("sip:bob@{BOB};transport=tcp"), &callers_routes(&forwarded));
     let sent = world.put(udp(ALICE), &bye);
     assert_eq!(summary(&sent), pairs(&[("BYE", BOB)]));
@@ -247,7 +247,7 @@ fn bye_to(contact: &str) -> (World, Vec<Sent>) {
 #[test]
 fn a_dialog_is_over_when_its_bye_can_reach_nobody_but_not_when_it_may_come_again() {
     let there = format!("sip:bob@{BOB}");
-    // No listener has this transport, so the proxy itself rejects the BYE.
+    // The proxy has no listener for this transport, so the proxy itself rejects the BYE.
     assert_eq!(summary(&bye_to(&format!("{there};transport=sctp")).1), pairs(&[("500", ALICE)]));
     assert_eq!(summary(&bye_to("sip:bob@198.51.100.7").1), pairs(&[("403", ALICE)]));
     type Happens = fn(&mut World, &Sent);
@@ -291,7 +291,7 @@ fn record_route_says_a_listeners_name_and_what_comes_back_by_it_is_taken_off() {
     let routes = callers_routes(&forwarded).replace("sip.example.net;", "SIP.Example.NET;");
     let sent = world.put(udp(ALICE), &within("BYE", &format!("sip:bob@{BOB};transport=tcp"), &routes));
     assert_eq!((summary(&sent), sent[0].value(Name::Route)), (pairs(&[("BYE", BOB)]), String::new()));
-    // The same name with another port is not this proxy.
+    // A Route with the same name and another port does not lead to this proxy.
     let routes = routes.replace(":5080", ":5081");
     let sent = world.put(
         udp(ALICE),

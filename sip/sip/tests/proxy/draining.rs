@@ -1,4 +1,4 @@
-//! Tests of a draining proxy: the requests that it serves, the work that it waits for, and the end of unfinished work.
+//! Tests of a draining proxy: the requests that it serves, the work that delays its end, and the rejection of unfinished work.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ fn a_call_that_rings_is_answered_and_acknowledged_before_the_end() {
     assert_eq!(summary(&world.put(udp(ALICE), &invite(udp(ALICE), ""))), pairs(&[("180", ALICE)]));
     let sent = world.put_message(udp(BOB), &forwarded.answer(200));
     assert_eq!(summary(&sent), pairs(&[("200", ALICE)]));
-    // If the proxy shut down before the ACK, bob would retransmit his 200 in vain.
+    // If the proxy shut down before it forwarded the ACK, bob would retransmit his 200 and get no ACK.
     assert_eq!((world.proxy.is_drained(), world.proxy.transactions_left()), (false, Some(1)));
     let sent = world.put(udp(ALICE), &from_alice("ACK", 1, &forwarded));
     assert_eq!(summary(&sent), pairs(&[("ACK", BOB)]));

@@ -96,7 +96,7 @@ fn beyond_the_limit_requests_get_503_with_a_time_to_try_again() {
     let sent = world.put(udp(ALICE), &options("sip:example.com", "").replace("o1", "o2"));
     assert_eq!(summary(&sent), pairs(&[("503", ALICE)]));
     assert_eq!(sent[0].value(Name::RetryAfter), "9");
-    // After 32 s, the transaction has ended, and there is room again.
+    // After 32 s, the transaction has ended, and a new transaction is possible.
     world.pass(Duration::from_secs(33));
     assert_eq!(status_of(&mut world, &options("sip:example.com", "").replace("o1", "o3")), "200");
 }
@@ -144,7 +144,7 @@ fn a_denied_address_gets_403_and_a_flood_503_with_retry_after() {
 }
 
 /// Sends alice's INVITE, which the proxy rejects with this status, and her ACK after the time `later`. Returns the messages that the
-/// proxy sends for this ACK, and for an ACK with the To tag of another host.
+/// proxy sends for this ACK. Also returns the messages for the same ACK with a To tag that the proxy has not issued.
 fn after_refusal(world: &mut World, invite: &str, status: &str, later: Duration) -> [Vec<Sent>; 2] {
     let sent = world.put(udp(ALICE), invite);
     let refusal = sent.last().unwrap();
@@ -243,7 +243,7 @@ fn long_messages_take_no_more_than_the_budget_and_are_refused_beyond_it_until_it
     let sent = world.put(udp(ALICE), &invite(udp(ALICE), ""));
     assert_eq!(summary(&sent), pairs(&[("100", ALICE), ("INVITE", BOB)]));
     world.put_message(udp(BOB), &sent[1].answer(486));
-    // There is also no room for long answers, which are forwarded nevertheless.
+    // The budget also has no room for long answers. Such answers are forwarded, but not kept.
     for sent in &forwarded {
         let mut answer = sent.answer(486);
         answer.headers.push(sip::Header::new(Name::Unsupported, &"x".repeat(60_000)));

@@ -1,4 +1,4 @@
-//! Tests of the other modes: a redirect server (RFC 3261 section 8.3) and a stateless proxy (section 16.11).
+//! Tests of the modes other than the stateful proxy: the redirect server (RFC 3261 section 8.3) and the stateless proxy (section 16.11).
 
 use sip::proxy::{Mode, ProxyConfig};
 use sip::{Message, Name};
@@ -9,7 +9,8 @@ fn world(mode: Mode) -> World {
     World::new(ProxyConfig { mode, ..config() })
 }
 
-/// Returns an INVITE with another method and To tag. The result is its CANCEL, or the ACK for its rejection.
+/// Returns a copy of an INVITE in which the method and the To tag are replaced. The copy is the CANCEL of the INVITE, or the ACK for its
+/// rejection.
 fn like_invite(method: &str, invite: &str, to_tag: &str) -> String {
     let to = format!("To: <sip:bob@example.com>{to_tag}");
     invite.replace("INVITE", method).replace("To: <sip:bob@example.com>", &to)
@@ -180,7 +181,7 @@ fn a_request_that_comes_back_to_a_stateless_proxy_loops() {
     let mut world = world(Mode::Stateless);
     world.register("bob", udp(BOB), "");
     let sent = world.put(udp(ALICE), &invite(udp(ALICE), ""));
-    // Bob's host returns the request with its original Request-URI.
+    // Bob's host sends the request back to the proxy, with the original Request-URI.
     let mut back = sent[0].message.clone();
     if let sip::Start::Request { uri, .. } = &mut back.start {
         *uri = bytes::Bytes::from_static(b"sip:bob@example.com");

@@ -22,7 +22,7 @@ fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// Lets bob answer alice's call after 250 ms without ringing and 5 s of ringing. Returns the INVITE that bob got.
+/// Lets bob's phone ring 250 ms after alice's call, and lets bob answer after another 5 s. Returns the INVITE that bob got.
 fn answered() -> (World, Sent) {
     let mut world = World::new(config());
     world.register("bob", udp(BOB), "");

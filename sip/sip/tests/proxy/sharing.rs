@@ -1,4 +1,5 @@
-//! Tests of two proxies that share users in a store: their knowledge of each other's users, and a store that is slow, newer or gone.
+//! Tests of two proxies that share users in a store: the requests for each other's users, and a store that is slow, has newer records, or
+//! fails.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -60,7 +61,7 @@ impl Pair {
         match wanted {
             Wanted::Replace { user, version, mut bindings } if version == record(&user).version => {
                 self.version += 1;
-                // A store does not return the listener and the connection, which only this proxy knows.
+                // A store does not keep the listener and the connection of a flow, because only one proxy knows them.
                 bindings.iter_mut().for_each(|binding| {
                     (binding.flow.listener, binding.flow.connection) = (0, None);
                 });
@@ -195,7 +196,7 @@ fn a_user_with_a_connection_to_one_is_called_through_that_one() {
     assert_eq!(there[1].what(), "INVITE");
     assert_eq!(there[1].hop, tcp(BOB, 7));
     assert_eq!(there[1].value(Name::Route), "");
-    // The proxy that has the connection uses it, although the proxy's local copy came from the store.
+    // The proxy that has the connection uses it, although the record from the store does not contain the connection.
     let own = pair.put(0, udp(ALICE), &invite(udp(ALICE), "").replace("i1", "i2"));
     assert_eq!(own[1].hop, tcp(BOB, 7));
 }
@@ -220,7 +221,7 @@ fn a_sips_request_goes_to_the_proxy_that_has_the_connection_by_tls_and_else_nowh
     assert!(failed.iter().all(|sent| sent.what() != "INVITE" || sent.hop.transport == Transport::Tls));
     let carols = sips.replace("bob@", "carol@").replace("i1", "i2");
     assert_eq!(summary(&pair.put(1, tls(ALICE, 1), &carols)), pairs(&[("480", ALICE)]));
-    // Requests to SIP URIs use the first listener, as before.
+    // Requests to SIP URIs go to the first listener of the other proxy.
     let sent = pair.put(1, tls(ALICE, 1), &text.replace("i1", "i3"));
     assert_eq!(summary(&sent), pairs(&[("100", ALICE), ("INVITE", PROXIES[0])]));
 }
@@ -316,7 +317,7 @@ fn a_dialog_goes_on_through_the_other_proxy_in_the_stead_of_its_own() {
     let sent = pair.put(1, udp(ALICE), &in_dialog("BYE", &routes));
     assert_eq!(summary(&sent), pairs(&[("BYE", BOB)]));
     assert_eq!(sent[0].value(Name::Route), "");
-    // A forged Route of this kind is not accepted.
+    // A forged Route that names the other proxy is not removed.
     let forged = routes.replace("dialog=", "dialog=0");
     let sent = pair.put(1, udp(ALICE), &in_dialog("INFO", &forged).replace("b2", "b3"));
     assert_ne!(sent[0].value(Name::Route), "", "it is a Route of somebody else's: {sent:?}");
@@ -431,7 +432,7 @@ fn a_proxy_that_drains_is_called_through_only_to_those_who_are_there_by_its_conn
     pair.worlds[1].proxy.handle_presence(now, first, Presence::Draining);
     let sent = calls_to_all(&mut pair, 3);
     assert_eq!([&sent[0], &sent[1], &sent[2]].map(Sent::to), [PROXIES[0], PROXIES[0], BOB]);
-    // Users who need the draining proxy are served by it, and the drain waits for them.
+    // The draining proxy still serves users whom only it can reach, and the drain waits for their calls.
     let there = pair.pass(0, &sent[0]);
     assert_eq!((there[1].what().as_str(), there[1].hop), ("INVITE", tcp(CAROL, 8)));
     assert!(!pair.worlds[0].proxy.is_drained());

@@ -1,4 +1,4 @@
-//! A proxy for example.com with a virtual clock, and user agents that are represented by addresses.
+//! A proxy for example.com with a virtual clock. The tests send and receive the messages of user agents, each of which has an address.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -136,7 +136,7 @@ impl World {
                 Output::Ask(query) => self.queries.push(query),
                 Output::Send(out) => {
                     let message = Message::parse(out.bytes.clone(), &Limits::default()).unwrap();
-                    // The rejection of a malformed request repeats the malformed fields.
+                    // The rejection of a malformed request contains the malformed fields, so its required fields do not parse.
                     assert!(message.status() == 400 || Essentials::of(&message).is_ok(), "{message:?}");
                     let Outgoing { hop, domain, on_failure, is_new, .. } = out;
                     sent.push(Sent { hop, domain, message, on_failure, is_new });
@@ -229,7 +229,7 @@ pub(crate) fn answer_to(challenge: &Sent, user: &str, password: &str) -> String 
     answer_for(challenge, user, password, "REGISTER", "sip:example.com")
 }
 
-/// Returns such an answer for a request with this method and Request-URI.
+/// Returns an answer to a challenge, for a request with this method and Request-URI. Uses MD5, and no qop.
 pub(crate) fn answer_for(challenge: &Sent, user: &str, password: &str, method: &str, uri: &str) -> String {
     let (name, field) = match challenge.what().as_str() {
         "401" => (Name::WwwAuthenticate, "Authorization"),

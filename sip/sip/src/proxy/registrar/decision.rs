@@ -78,7 +78,7 @@ pub(in crate::proxy) struct Answer {
 pub(super) enum Decision {
     /// A 423 with the minimum lifetime.
     TooBrief(Answer),
-    /// The changes. A REGISTER that only queries has none.
+    /// The changes. A REGISTER without Contact only queries the bindings, and causes no changes.
     Changes(Vec<Change>),
 }
 
@@ -103,8 +103,8 @@ pub(super) fn decide(
     Ok(Decision::Changes(changes_for(location, user, bindings, wishes)?))
 }
 
-/// Returns a 200 with all contacts (step 8) and the accepted Path (RFC 3327 section 5.3). The response requires `outbound` if the
-/// connection is kept for calls (RFC 5626 section 6).
+/// Returns a 200 with all contacts (step 8) and the accepted Path (RFC 3327 section 5.3). If requests to the user agent will use the
+/// connection of the REGISTER, the response contains `Require: outbound` (RFC 5626 section 6).
 pub(super) fn accept<'a>(
     now: Time,
     asked: &Registration,
@@ -161,7 +161,7 @@ fn wishes(
     Ok(wishes)
 }
 
-/// Returns the minimum lifetime if a contact requests a shorter lifetime other than zero (step 7).
+/// Returns the minimum lifetime if a contact requests a lifetime below this minimum (step 7). A requested lifetime of zero is permitted.
 fn too_short(config: &ProxyConfig, wishes: &[Wish]) -> Option<Duration> {
     let min = config.expiry.min;
     wishes.iter().any(|wish| wish.lifetime < min && wish.lifetime > Duration::ZERO).then_some(min)
@@ -187,7 +187,8 @@ fn changes_for(
             }
             None if lifetime.is_zero() => {}
             Some(old) => {
-                // The instance has moved to another address. The store identifies bindings by URI, so the old binding must be removed.
+                // The user agent registers from another address. The store identifies bindings by URI, so the binding with the old URI
+                // must be removed.
                 if old.uri != binding.uri {
                     changes.push(Change::Remove { user: user.clone(), uri: old.uri.clone() });
                 }
@@ -224,7 +225,7 @@ fn remove_all(
     bindings.iter().map(removal).collect()
 }
 
-/// Checks that a request with the Call-ID of a binding is newer than the request that made the binding (step 7).
+/// Checks the order of requests (step 7). If a request has the same Call-ID as the binding `old`, its CSeq must be higher.
 fn check_order(old: &Binding, call_id: &[u8], cseq: u32) -> Result<(), Fault> {
     if *old.call_id == *call_id && cseq <= old.cseq {
         return Err(Fault { status: 500, reason: "Out Of Order" });
@@ -248,8 +249,9 @@ fn preference_of(contact: &Address<'_>) -> Result<u16, Fault> {
     }
 }
 
-/// Reports whether the response requires `outbound`. The user agent then keeps its flow alive, and registers again after the flow is
-/// lost. The user agent must support `outbound`, and have a direct connection. Over UDP it would need STUN, which we do not support.
+/// Reports whether the response requires `outbound`. With `outbound`, the user agent keeps its flow alive, and registers again after a
+/// loss of the flow. The response requires `outbound` if the user agent supports it and has a direct connection. Over UDP, keep-alives
+/// need STUN, which this proxy does not support.
 fn is_by_outbound(asked: &Registration) -> bool {
     let Registration { from, request, .. } = asked;
     let is_direct = from.connection.is_some() && request.elements(Name::Via).count() == 1;
@@ -260,7 +262,7 @@ fn is_by_outbound(asked: &Registration) -> bool {
         && contacts.any(|contact| instance_of(&contact).is_some())
 }
 
-/// Returns `+sip.instance` and `reg-id` together (RFC 5626 section 6). One without the other is ignored.
+/// Returns `+sip.instance` and `reg-id` together (RFC 5626 section 6). If one of the two parameters is missing, the other is ignored.
 fn instance_of(contact: &Address<'_>) -> Option<Box<[u8]>> {
     let (instance, flow) = (contact.param("+sip.instance").flatten()?, contact.param("reg-id").flatten()?);
     Some([instance, b";", flow].concat().into())

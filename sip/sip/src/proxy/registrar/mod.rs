@@ -1,9 +1,9 @@
 //! The registrar (RFC 3261 section 10.3): the users' bindings, and a store that proxies may share.
 //!
-//! [`decision`] has the rules for one REGISTER. Without a shared store, the changes are applied at once. With a shared store, the result
-//! replaces the user's record if the record's version is unchanged (optimistic locking). Otherwise the decision is repeated from the
-//! newer record. Invariant: an older version never replaces a user's local copy. A missing record (version 0) always does. Begin with
-//! [`Registrar::register`].
+//! [`decision`] has the rules for one REGISTER. Without a shared store, the changes are applied at once. With a shared store, the new
+//! bindings replace the user's record if its version is unchanged (optimistic locking). If another proxy has changed the record, the
+//! decision is repeated from the newer record. Invariant: an older version never replaces the local copy of a user's bindings. If the
+//! store answers that no record exists (version 0), the local copy is removed. Begin with [`Registrar::register`].
 
 mod decision;
 mod waiting;
@@ -22,7 +22,7 @@ use super::{Output, ProxyConfig};
 use crate::fault::Fault;
 use crate::location::{Binding, Change, Location, LocationLimits};
 
-/// Limit on the decisions on one REGISTER. A decision is repeated each time another proxy has changed the record first.
+/// Limit on the decisions on one REGISTER. A decision is repeated each time another proxy has changed the record in the meantime.
 const TRIES_MAX: u32 = 8;
 /// The rejection of a request that needs the store while the store does not answer.
 pub(super) const NO_STORE: Fault = Fault { status: 503, reason: "Location Store Unavailable" };
@@ -58,7 +58,7 @@ impl Registrar {
         note_expired(config, self.location.expire_all(now), outbox);
     }
 
-    /// Decides a REGISTER. Returns `None` if the request waits for the store. [`Registrar::finish`] then completes the decision.
+    /// Decides a REGISTER. Returns `None` if the request waits for the store. [`Registrar::finish`] then handles the answer of the store.
     pub(super) fn register(
         &mut self,
         now: Time,
@@ -165,7 +165,8 @@ impl Registrar {
         self.store.len()
     }
 
-    /// Updates the local copy from the store, unless a notification has already delivered a newer version.
+    /// Updates the local copy of a user's bindings from the store. An older version than the version of the local copy is ignored, except
+    /// version 0 (no record).
     pub(super) fn learn(&mut self, user: &str, version: u64, bindings: &[Binding]) {
         if version == 0 || version > self.location.version_of(user) {
             self.location.replace(user, version, bindings.to_vec());

@@ -1,5 +1,5 @@
-//! Requests that wait for the store that proxies share. Invariants: no more than [`WAITING_MAX`] requests wait. Each request is answered
-//! after the store has answered or failed.
+//! Requests that wait for the shared store. Invariants: no more than [`WAITING_MAX`] requests wait. A request leaves the queue when the
+//! driver reports the store's answer or failure.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ const WAITING_MAX: usize = 10_000;
 #[derive(Debug)]
 pub(in crate::proxy) struct Pending {
     pub(in crate::proxy) asked: Box<Registration>,
-    /// Number of decisions so far.
+    /// Number of decisions before the decision whose result waits for the store.
     pub(super) tries: u32,
     /// The new bindings, or `None` if the REGISTER changes nothing.
     pub(super) bindings: Option<Vec<Binding>>,
@@ -33,7 +33,8 @@ pub(in crate::proxy) enum Waiter {
         asked: Box<Asked>,
         user: String,
     },
-    /// A request with the right password. The request continues if its nonce was not used before.
+    /// A request with the right password. The request continues if no proxy has recorded this nonce count, or a higher count, for the
+    /// nonce.
     Proof {
         asked: Box<Asked>,
         is_own: bool,

@@ -1,4 +1,5 @@
-//! The targets of a registered user: the contact's address, the flow of the REGISTER, or the proxy that has the flow.
+//! The targets of a registered user. Each binding leads to the contact's address, to the flow of the REGISTER, or to the proxy that has
+//! this flow.
 
 use std::net::IpAddr;
 
@@ -28,8 +29,8 @@ impl Routing<'_> {
             .collect()
     }
 
-    /// Restricts the targets of a SIPS URI. Up to the URI's domain, "each hop … MUST be secured with TLS" (section 26.2.2). From the
-    /// domain to the user, RFC 5630 section 5.3 applies.
+    /// Restricts the targets of a SIPS URI. Between the caller and the URI's domain, "each hop … MUST be secured with TLS" (section
+    /// 26.2.2). RFC 5630 section 5.3 requires TLS for the hops between the domain and the user.
     pub(in crate::proxy) fn targets_for(&self, uri: &Uri<'_>, targets: Vec<Target>) -> Vec<Target> {
         if uri.scheme != Scheme::Sips {
             return targets;
@@ -42,7 +43,7 @@ impl Routing<'_> {
             return Some((hop, detour));
         }
         let (detour, hop) = secure_route(self.config, &detour?)?;
-        // Proxies that share users serve the same domains, and must prove one of them over TLS.
+        // Proxies that share users serve the same domains. The certificate of such a proxy must name the first of these domains.
         let domain = self.config.domains.first().map(|domain| domain.as_str().into());
         Some(((hop, domain), Some(detour)))
     }
@@ -68,11 +69,12 @@ impl Routing<'_> {
     /// Returns the target for a user who registered with a proxy that shares users:
     ///
     /// - the flow, if this proxy has it;
-    /// - the contact's address, if the user registered over UDP;
-    /// - otherwise the proxy that has the flow, with the contact's address as its alternative.
+    /// - the contact's address, if the user registered over UDP and is not behind a NAT;
+    /// - otherwise the proxy that has the flow. If no NAT requires the flow, the contact's address is the alternative to that proxy.
     ///
-    /// If the other proxy drains and no NAT seems to be between the user and us, the contact's address comes first. The Record-Route of a
-    /// call then does not name the draining proxy, which becomes the alternative. A proxy that is gone is not used.
+    /// If the other proxy drains and no NAT seems to be between the user and us, the contact's address is tried first. Then the
+    /// Record-Route of a call does not name the draining proxy. The draining proxy is the alternative to the contact's address. A proxy
+    /// that is gone is not used.
     fn target_through(&self, binding: &Binding, through: &[u8]) -> Result<Target, Fault> {
         let contact = || self.hop_of(&Uri::parse(&binding.uri)?);
         let has_address = !is_by_flow(binding);
@@ -100,8 +102,8 @@ impl Routing<'_> {
         })
     }
 
-    /// Returns the hop to the contact's address. The hop uses the connection of the REGISTER, if any. If the contact needs another
-    /// transport than that connection, the result is the flow of the REGISTER.
+    /// Returns the hop to the contact's address. If the REGISTER came over a connection of the contact's transport, the hop uses this
+    /// connection. If the transports differ, the result is the flow of the REGISTER.
     fn hop_of_contact(&self, binding: &Binding, flow: Hop) -> Result<VerifiedHop, Fault> {
         let (hop, domain) = self.hop_of(&Uri::parse(&binding.uri)?).unwrap_or((flow, None));
         let is_same = hop.transport == flow.transport;
@@ -113,8 +115,9 @@ impl Routing<'_> {
     }
 }
 
-/// Reports whether a user is reachable only over the flow of the REGISTER. The contact can request this (RFC 5626). Over UDP it also
-/// applies if the contact's address is private, but the source of the REGISTER is not.
+/// Reports whether a user is reachable only over the flow of the REGISTER. A contact requests the use of its flow with an instance (RFC
+/// 5626). A user who registered over UDP is also behind a NAT if the contact's address is private, and the source address of the REGISTER
+/// is not.
 pub(in crate::proxy) fn is_by_flow(binding: &Binding) -> bool {
     let contact = Uri::parse(&binding.uri).ok().and_then(|uri| parse_ip(uri.host));
     let is_behind_nat = contact.is_some_and(is_private) && !is_private(binding.flow.address.ip());

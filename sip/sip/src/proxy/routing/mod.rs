@@ -1,5 +1,5 @@
-//! Finds the next hop of a request. The next hop follows from an IP address, a configured route to another domain, a DNS answer
-//! (RFC 3263), or a user's registered contact (`contacts`). This module only reads state. Begin with [`Routing::hop_of`].
+//! Finds the next hop of a request. The source of a next hop is an IP address in a URI, a configured route to another domain, a DNS
+//! answer (RFC 3263), or a user's registered contact (`contacts`). This module only reads state. Begin with [`Routing::hop_of`].
 
 mod contacts;
 
@@ -66,7 +66,7 @@ impl<'a> Routing<'a> {
         Ok(Target::new(request.request_uri(), (hop, domain)).with_alternates(alternates))
     }
 
-    /// Returns the next hop for a URI. Names are looked up among the configured next hops, then among DNS answers.
+    /// Returns the next hop for a URI. For a host name, a configured next hop comes before DNS answers.
     pub(super) fn hop_of(&self, uri: &Uri<'_>) -> Result<VerifiedHop, Fault> {
         // RFC 4475 section 3.3.2 requires 416 for unknown schemes.
         if uri.scheme == Scheme::Other {
@@ -108,8 +108,8 @@ impl<'a> Routing<'a> {
         Ok((hop, (hop.transport == Transport::Tls).then(|| lookup.name.into())))
     }
 
-    /// Returns the hops to those DNS answers for a URI's name for which we have a listener. An IP address and a configured next hop have
-    /// no DNS answers.
+    /// Returns the hops that DNS answers give for a URI's host name. Answers without a suitable listener are left out. For an IP address
+    /// or a configured next hop, the result is empty.
     fn hops_of_name(&self, uri: &Uri<'_>) -> Vec<Hop> {
         let is_configured = |name: &str| self.config.next_hops.iter().any(|hop| hop.domain == name);
         let lookup = Lookup::of(uri).filter(|lookup| !is_configured(&lookup.name));
@@ -122,7 +122,8 @@ impl<'a> Routing<'a> {
         targets.iter().filter_map(hop).collect()
     }
 
-    /// Reports whether requests within any dialog may go to an address. The settings permit the address, or a user is registered from it.
+    /// Reports whether requests within any dialog may go to an address. The result is true if the settings permit the address, or a
+    /// REGISTER from this address made a binding.
     pub(super) fn is_known_address(&self, address: IpAddr) -> bool {
         self.config.relay_networks.iter().any(|network| network.contains(address))
             || self.config.next_hops.iter().any(|hop| hop.address.ip() == address)

@@ -5,7 +5,7 @@ use crate::proxy::Id;
 use crate::proxy::transactions::Departure;
 
 impl Stateful<'_> {
-    /// Handles a CANCEL. The proxy answers the CANCEL itself, and cancels all branches of its INVITE.
+    /// Handles a CANCEL. The proxy answers the CANCEL itself, and cancels all branches of the INVITE that has the key `invite_key`.
     pub(in crate::proxy) fn handle_cancel(&mut self, id: Id, invite_key: &[u8]) {
         let Some(invite) = self.transactions.find_server(invite_key) else {
             self.reply(id, 481, "No Such Transaction", Vec::new());
@@ -32,7 +32,7 @@ impl Stateful<'_> {
         self.send_due_cancel(id);
     }
 
-    /// Sends a pending CANCEL if it may be sent now.
+    /// Sends the requested CANCEL of a branch, if a provisional response permits the CANCEL.
     pub(super) fn send_due_cancel(&mut self, id: Id) {
         let Some(client) = self.transactions.client(id) else { return };
         let Some(cancel) = client.due_cancel() else { return };
@@ -52,8 +52,8 @@ impl Stateful<'_> {
         }
     }
 
-    /// Ends all pending work of a drain at once (section 16.10). Requests get 503, and ringing is cancelled. Returns the number of these
-    /// requests.
+    /// Ends all pending work of a drain at once (section 16.10). Requests without a final response get 503, and pending INVITEs at next
+    /// hops get CANCEL. Returns the number of requests that got 503.
     pub(in crate::proxy) fn cut_off(&mut self) -> usize {
         let left = self.transactions.cut_off();
         for id in &left {

@@ -1,6 +1,6 @@
-//! Forwards a request (RFC 3261 section 16.6). The most preferred targets come first. Other targets are tried after these targets have
-//! rejected the request. If a hop cannot be reached, the target's next hop is tried (RFC 3263 section 4.3; section 18.1.1 for a message
-//! that is too large for UDP).
+//! Forwards a request (RFC 3261 section 16.6). The most preferred targets are tried first, and less preferred targets after rejections by
+//! all of the former. If a hop cannot be reached, the target's next hop is tried (RFC 3263 section 4.3). For a message that is too large
+//! for UDP, RFC 3261 section 18.1.1 has the same rule.
 //!
 //! A server transaction keeps its [`Plan`] while it may need further attempts. Invariants: no attempt begins after a branch has
 //! succeeded, a 6xx has arrived, or the request was cancelled. No hop is tried twice. Begin with [`Stateful::forward`].
@@ -16,8 +16,8 @@ use crate::proxy::transactions::Departure;
 use crate::transport::Hop;
 
 impl Stateful<'_> {
-    /// Forwards a request to its most preferred targets in parallel, and to the other targets after all of those have rejected the
-    /// request. The sender of an INVITE gets 100 first.
+    /// Forwards a request to its most preferred targets in parallel. The other targets follow after the most preferred targets have all
+    /// rejected the request. Before the first copy of an INVITE, its sender gets 100.
     pub(in crate::proxy) fn forward(&mut self, asked: Asked, targets: Vec<Target>) {
         let Asked { server, from, request, known, .. } = &asked;
         // If the request waited for a name or for the store, 100 was already sent.
@@ -35,7 +35,8 @@ impl Stateful<'_> {
         self.attempt(Plan::new(asked, targets));
     }
 
-    /// Forwards a request to one of our flows, as another proxy has requested. That proxy has authenticated the caller where required.
+    /// Forwards a request to one of our flows, as another proxy has requested. The other proxy has authenticated the caller if its
+    /// settings require authentication.
     pub(in crate::proxy) fn follow_flow(&mut self, asked: Asked, flow: Hop) {
         if let Some(server) = self.transactions.server_mut(asked.server) {
             server.context_mut().note_flow();
@@ -56,7 +57,7 @@ impl Stateful<'_> {
         }
     }
 
-    /// Tries the next group after all attempts so far were rejected. Returns true if there is such a group.
+    /// Tries the next group of targets after all attempts so far were rejected. Returns false if no further group exists.
     pub(super) fn attempt_next(&mut self, id: Id) -> bool {
         let server = self.transactions.server_mut(id);
         let Some(plan) = server.and_then(|server| server.context_mut().take_plan_with_more()) else {
@@ -85,7 +86,8 @@ impl Stateful<'_> {
         has_more
     }
 
-    /// Restarts a branch that failed, at the next hop of its target. Returns true if there is such a hop.
+    /// Sends the request of a failed branch to the next hop of the branch's target, in a new branch. Returns false if no further hop
+    /// exists.
     pub(super) fn try_next_hop(&mut self, id: Id) -> bool {
         let Some(client) = self.transactions.client_mut(id) else { return false };
         let (Some(server), Some(mut target)) = (client.server(), client.take_target()) else { return false };

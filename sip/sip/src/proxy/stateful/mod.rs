@@ -1,4 +1,4 @@
-//! The stateful proxy core (RFC 3261 section 16). It answers requests, or forwards them in separate transactions.
+//! The stateful proxy core (RFC 3261 section 16). The core answers a request, or forwards copies of it in client transactions.
 //!
 //! [`Stateful`] borrows the tables that one event may change. Invariants: a server transaction gets one final response, and a branch ends
 //! once. Requests enter at [`Stateful::forward`], responses at [`Stateful::handle_response`].
@@ -20,7 +20,7 @@ use crate::fault::Fault;
 use crate::header::{Header, Name};
 use crate::message::Message;
 
-/// The rejection of new work while draining, and of work that did not finish in time.
+/// The rejection of new work while the proxy drains. Also the rejection of work that did not finish before the end of the drain.
 pub(super) const ENDING: Fault = Fault { status: 503, reason: "Proxy Is Stopping" };
 
 /// A view of the transactions, and of all other tables that one event may change.
@@ -44,7 +44,7 @@ impl Stateful<'_> {
         }
     }
 
-    /// Answers a request. The response has these fields in addition to the standard ones.
+    /// Answers a request. `fields` are added to the fields that every response has.
     pub(super) fn reply(&mut self, id: Id, status: u16, reason: &str, fields: Vec<Header>) {
         let Some(request) = self.transactions.server(id).and_then(|server| server.request()) else { return };
         let mut response = self.tags.response(request, status, reason);
@@ -54,7 +54,7 @@ impl Stateful<'_> {
 
     /// Rejects a request.
     fn refuse(&mut self, id: Id, fault: Fault) {
-        // These statuses mean that the recipient cannot be reached.
+        // These statuses mean that the request can reach no user agent.
         if matches!(fault.status, 404 | 416 | 430 | 480 | 500) {
             self.note_undelivered(id);
         }
@@ -63,7 +63,7 @@ impl Stateful<'_> {
         self.reply(id, fault.status, fault.reason, retry.into_iter().collect());
     }
 
-    /// Rejects a request that could not be served.
+    /// Rejects a request if `served` is an error.
     pub(super) fn refuse_if_failed(&mut self, id: Id, served: Result<(), Fault>) {
         if let Err(fault) = served {
             self.refuse(id, fault);
@@ -77,7 +77,7 @@ impl Stateful<'_> {
         }
     }
 
-    /// Fails if a request was cancelled while it waited.
+    /// Fails if a CANCEL for a request has arrived while the request waited for a name or for the store.
     pub(super) fn check_cancelled(&self, id: Id) -> Result<(), Fault> {
         let is_cancelled = self.transactions.server(id).is_some_and(|server| server.context().is_cancelled());
         if is_cancelled { Err(Fault { status: 487, reason: "Request Terminated" }) } else { Ok(()) }

@@ -1,5 +1,6 @@
-//! Handles responses (RFC 3261 section 16.7). A response is forwarded at once, or waits for the other branches until the best response is
-//! selected. A branch that ends without a response counts as a branch that answered 408 or 503.
+//! Handles responses (RFC 3261 section 16.7). A provisional response or a 2xx is forwarded at once. Any other final response waits until
+//! all branches have ended, and the best response is selected. A branch without a final response counts as a branch with a 408 (time-out)
+//! or a 503 (send failure).
 
 use std::net::SocketAddr;
 
@@ -49,7 +50,8 @@ impl Stateful<'_> {
         self.outbox.send(client.verified_hop(), client.bytes().clone(), None, client.dialog());
     }
 
-    /// Updates the dialog of a response. The response can end the dialog, or show where the callee is.
+    /// Updates the dialog to which a response belongs. A response to BYE can end the dialog. A response to the first request contains the
+    /// callee's Contact.
     fn note_in_dialog(&mut self, id: Id, response: &Message, known: &Essentials) {
         let Some(client) = self.transactions.client(id) else { return };
         let server = client.server().and_then(|server| self.transactions.server(server));
@@ -83,8 +85,8 @@ impl Stateful<'_> {
         let Some(client) = self.transactions.client_mut(id) else { return };
         let is_first = client.finish(status);
         let Some(server) = client.server() else { return };
-        // "If the SIP request fails … 503 …, the client SHOULD try" the next hop (RFC 3263 section 4.3). The same applies to 430. After a
-        // lost flow (RFC 5626 section 5.3.1), the Contact's address can still be reachable.
+        // "If the SIP request fails … 503 …, the client SHOULD try" the next hop (RFC 3263 section 4.3). After a 430, the next hop is
+        // also tried, because the Contact's address can be reachable without the lost flow (RFC 5626 section 5.3.1).
         let is_begun_anew = matches!(status, 430 | 503) && self.try_next_hop(id);
         if is_first {
             self.close_branch(server);
@@ -125,7 +127,8 @@ impl Stateful<'_> {
         self.end_branch_without_response(id, 408, "Request Timeout");
     }
 
-    /// Handles timer C (section 16.8). After a provisional response, sends CANCEL. Otherwise ends the branch as if 408 had arrived.
+    /// Handles timer C (section 16.8). If a provisional response has arrived, sends CANCEL. If no response has arrived, ends the branch
+    /// with the effect of a 408.
     pub(in crate::proxy) fn on_timer_c(&mut self, id: Id) {
         match self.transactions.client(id) {
             Some(client) if client.is_cancelled_by_timer_c() => self.cancel_branch(id),
@@ -134,16 +137,16 @@ impl Stateful<'_> {
         }
     }
 
-    /// Handles a failure to send the request of a branch, as if 503 had arrived (section 16.9).
+    /// Handles a failure to send the request of a branch. The effect is the same as the arrival of a 503 (section 16.9).
     pub(in crate::proxy) fn fail_branch(&mut self, id: Id) {
         if self.transactions.client(id).is_some_and(|client| client.is_pending()) {
             self.end_branch_without_response(id, 503, "Next Hop Cannot Be Reached");
         }
     }
 
-    /// Handles a request that was not sent because the queue of its next hop is full. If no alternative exists, the sender gets 503 with
-    /// Retry-After. For a broken next hop, the sender gets 500. A proxy may forward 503 if "it knows that any subsequent requests it
-    /// might proxy will also generate a 503" (section 16.7, step 6).
+    /// Handles a request that was not sent because the queue of its next hop is full. If the request has no alternative hop, its sender
+    /// gets 503 with Retry-After. If a next hop cannot be reached, the sender gets 500 instead. A proxy may forward 503 if "it knows that
+    /// any subsequent requests it might proxy will also generate a 503" (section 16.7, step 6).
     pub(in crate::proxy) fn handle_congestion(&mut self, id: Id) {
         let Some(client) = self.transactions.client(id).filter(|client| client.is_pending()) else { return };
         let server = client.server();
@@ -154,14 +157,14 @@ impl Stateful<'_> {
         self.end_branch_without_response(id, 503, "Send Queue Of The Next Hop Is Full");
     }
 
-    /// Returns the branch of the request to `address` that begins with `quoted`. The quotation must contain our unpredictable branch
-    /// parameter. Shorter quotations are ignored.
+    /// Returns the branch of the request to `address` that begins with `quoted`. Returns `None` if `quoted` does not contain our whole
+    /// branch parameter, which is unpredictable.
     pub(in crate::proxy) fn branch_quoted(&self, address: SocketAddr, quoted: &[u8]) -> Option<Id> {
         let (id, client) = self.transactions.client_with(branch_in(quoted)?)?;
         (client.hop().address == address).then_some(id)
     }
 
-    /// Ends a branch that has no final response, and will get none.
+    /// Ends a branch that will get no final response. `status` is the status that the branch counts as.
     fn end_branch_without_response(&mut self, id: Id, status: u16, reason: &str) {
         let is_begun_anew = self.try_next_hop(id);
         let Some(client) = self.transactions.end_client(id) else { return };
@@ -188,7 +191,8 @@ impl Stateful<'_> {
         }
     }
 
-    /// Returns the response. If there is no room to keep it, returns our own short response with the same status.
+    /// Returns the response if the memory budget has room for it. Otherwise returns our own short response with the status of the long
+    /// one.
     fn within_budget(&self, server: Id, response: Message) -> Message {
         if self.transactions.has_room(&self.config.limits, weight(&response)) {
             return response;

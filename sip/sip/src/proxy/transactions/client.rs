@@ -46,9 +46,9 @@ pub(in crate::proxy) struct Client {
     cancel: Option<Id>,
     /// True if CANCEL must be sent as soon as a provisional response has arrived (RFC 3261 section 9.1).
     wants_cancel: bool,
-    /// Deadline of timer C, for INVITEs.
+    /// Deadline of timer C. For requests other than INVITE, the deadline is never.
     timer_c: Time,
-    /// Time of the transaction's entry in the timer heap.
+    /// Time of the transaction's earliest entry in the timer heap.
     wake: Time,
     charge: Charge,
 }
@@ -123,7 +123,7 @@ impl Client {
     }
 
     /// Reports whether the transaction must be cancelled when timer C fires, because a provisional response has arrived (section 16.8).
-    /// Otherwise it ends as if 408 had arrived.
+    /// If no response has arrived, or CANCEL was already sent, the transaction ends with the effect of a 408.
     pub(in crate::proxy) fn is_cancelled_by_timer_c(&self) -> bool {
         self.machine.is_proceeding() && self.cancel.is_none()
     }
@@ -141,7 +141,7 @@ impl Client {
         }
     }
 
-    /// Records a final response. Returns false only for a 2xx after another 2xx.
+    /// Records a final response. Returns true for the first final response, and false for a further 2xx.
     pub(in crate::proxy) fn finish(&mut self, status: u16) -> bool {
         let is_first = self.request.take().is_some() || status >= 300;
         self.charge.set(self.weight());
@@ -170,7 +170,8 @@ impl Client {
         Some(hop_request(request, Method::Cancel, request.all(Name::To).next().cloned()))
     }
 
-    /// Records that CANCEL was sent. If the branch still gets no final response, it ends at `timer_c` (section 9.1, last paragraph).
+    /// Records that CANCEL was sent. If no final response arrives until `timer_c`, the branch ends at that time (section 9.1, last
+    /// paragraph).
     pub(in crate::proxy) fn note_cancel(&mut self, cancel: Id, timer_c: Time) {
         self.cancel = Some(cancel);
         self.timer_c = timer_c;
@@ -188,7 +189,8 @@ impl Client {
         (!is_timer_c).then(|| self.machine.on_timeout(now))
     }
 
-    /// Returns the time for a new entry in the timer heap, if the transaction needs an earlier entry than it has.
+    /// Returns the time of the next timer, if the timer heap needs a new entry for it. Returns `None` if the heap already has an entry at
+    /// or before this time.
     pub(super) fn next_wake(&mut self) -> Option<Time> {
         let mut next = self.machine.next_timeout();
         if self.machine.is_pending() {

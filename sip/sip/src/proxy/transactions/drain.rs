@@ -1,12 +1,12 @@
 //! Graceful shutdown of a proxy, which accepts no new work and lets pending work finish.
 //!
-//! While the proxy drains, requests outside of dialogs get 503 with Retry-After, and leave no state. Requests that belong to existing
-//! work are served as usual: requests within dialogs, ACK, CANCEL and retransmissions. Proxies that share our users may also send
-//! requests for one of our flows. Such requests are served, because only we can reach the user agent.
+//! While the proxy drains, REGISTERs and other requests outside of dialogs get 503 with Retry-After, and leave no state. Requests that
+//! belong to existing work are served as usual: requests within dialogs, ACK, CANCEL and retransmissions. Requests from other proxies for
+//! one of our flows are also served, because only this proxy can reach the user agent over the flow.
 //!
 //! Work is pending in these cases:
 //!
-//! - a request has no final response, here or at a next hop;
+//! - a request to this proxy, or its copy at a next hop, has no final response;
 //! - the ACK for a rejected INVITE has not arrived;
 //! - the ACK for an accepted INVITE was not forwarded.
 //!
@@ -42,7 +42,7 @@ impl Drain {
 }
 
 impl Transactions {
-    /// Begins draining. From now on, all current and later transactions count if their work is pending.
+    /// Begins draining. All existing transactions, and all transactions that begin later, are then watched for pending work.
     pub(in crate::proxy) fn begin_drain(&mut self) {
         if self.drain.is_none() {
             self.drain = Some(Drain::new(self.servers.keys().chain(self.clients.keys()).copied().collect()));

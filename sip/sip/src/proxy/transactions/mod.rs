@@ -1,8 +1,8 @@
 //! The server and client transactions of a proxy, and the ACKs that may have to be sent again: their tables, numbers and timers.
 //!
 //! Invariants: a server transaction gets one final response, and everything that is kept is charged to the memory budget. The module
-//! `stateful` decides about requests and responses. This module carries out the decisions. Begin with [`Transactions::start_server`] and
-//! [`Transactions::start_client`].
+//! `stateful` decides where requests and responses go. This module keeps the state for these decisions. Begin with
+//! [`Transactions::start_server`] and [`Transactions::start_client`].
 
 mod client;
 mod drain;
@@ -39,7 +39,7 @@ use crate::transaction::{ClientVerdict, Timers};
 /// The key that an ACK for a 2xx shares with its INVITE: the dialog number, and the number in CSeq.
 type AckKey = (u32, u32);
 
-/// An ACK that was sent and has alternative hops.
+/// An ACK that was sent, and can be sent again to an alternative hop.
 #[derive(Debug)]
 struct SentAck {
     ack: Ack,
@@ -53,12 +53,12 @@ struct SentAck {
 pub(super) struct Transactions {
     rng: ChaCha12Rng,
     next_id: Id,
-    /// Server transactions. The boxes here and in `clients` reduce the memory that spare capacity of the tables takes.
+    /// Server transactions. The values of this table and of `clients` are boxed, so spare capacity of the tables takes less memory.
     servers: HashMap<Id, Box<Server>>,
     server_keys: HashMap<Box<[u8]>, Id>,
     clients: HashMap<Id, Box<Client>>,
     acks: HashMap<Id, SentAck>,
-    /// Accepted INVITEs whose ACK was not forwarded. Each has a server transaction.
+    /// Keys of accepted INVITEs whose ACK was not forwarded. Each of these INVITEs still has a server transaction.
     unacknowledged: HashSet<AckKey>,
     drain: Option<Drain>,
     wakes: Wakes,
@@ -84,7 +84,7 @@ impl Transactions {
         }
     }
 
-    /// Returns the number of server and client transactions, including those that only wait to end.
+    /// Returns the number of server and client transactions, including transactions that only wait for retransmissions.
     pub(super) fn counts(&self) -> (usize, usize) {
         (self.servers.len(), self.clients.len())
     }
@@ -94,13 +94,13 @@ impl Transactions {
         self.memory_budget.used()
     }
 
-    /// Reports whether this many more bytes may be kept.
+    /// Reports whether `bytes` more bytes fit into the memory budget.
     pub(super) fn has_room(&self, limits: &ProxyLimits, bytes: usize) -> bool {
         self.memory_budget.has_room(limits.kept_bytes, bytes)
     }
 
-    /// Reports whether a new request of this many bytes may be kept. Long requests may fill only half of the budget. A flood of them then
-    /// leaves room for calls, whose messages are short.
+    /// Reports whether a new request with a weight of `request` bytes may be kept. Long requests may fill only half of the budget. A
+    /// flood of long requests then leaves room for the short messages of calls.
     pub(super) fn may_keep(&self, limits: &ProxyLimits, request: usize) -> bool {
         let half = if request > LONG { limits.kept_bytes / 2 } else { 0 };
         self.servers.len() < limits.transactions && self.has_room(limits, request.saturating_add(half))
@@ -146,7 +146,8 @@ impl Transactions {
         id
     }
 
-    /// Sends a request in a new client transaction, which is a branch of the server transaction in `departure`, if any.
+    /// Sends a request in a new client transaction. If `departure` names a server transaction, the client transaction becomes one of its
+    /// branches.
     pub(super) fn start_client(
         &mut self,
         now: Time,
@@ -277,7 +278,7 @@ impl Transactions {
         self.clients.remove(&id)
     }
 
-    /// Keeps an ACK that has alternative hops for 64 × T1, and returns its number. Returns `None` if the ACK is not kept.
+    /// Keeps an ACK for 64 × T1 if its target has alternative hops, and returns its number. Returns `None` if the ACK is not kept.
     pub(super) fn keep_ack(
         &mut self,
         now: Time,

@@ -15,7 +15,7 @@ use bytes::Bytes;
 pub(in crate::proxy) enum Conclusion {
     /// The request gets no response, because its client has already given up.
     Silence,
-    /// The request gets this response, without the first Via.
+    /// The request gets this response. The caller removes the first Via before sending.
     Response(Message),
 }
 
@@ -28,7 +28,7 @@ pub(in crate::proxy) struct ResponseContext {
     open: usize,
     /// Targets that are not yet tried.
     plan: Option<Box<Plan>>,
-    /// Best final response that was not forwarded.
+    /// Best final response so far, which was not forwarded yet.
     best: Option<Message>,
     /// True if CANCEL has arrived.
     is_cancelled: bool,
@@ -127,8 +127,8 @@ impl ResponseContext {
         self.best = Some(kept);
     }
 
-    /// Reports whether the best response means that the request reached no user agent. The result is false after congestion, because the
-    /// sender may retry.
+    /// Reports whether the best response means that the request reached no user agent. After congestion, the result is false, because the
+    /// sender gets Retry-After and may send the request again.
     pub(in crate::proxy) fn reached_nobody(&self) -> bool {
         let best = self.best.as_ref().filter(|_| !self.is_congested);
         best.is_some_and(|best| matches!(best.status(), 408 | 430 | 503))
@@ -138,14 +138,14 @@ impl ResponseContext {
     pub(in crate::proxy) fn conclude(&mut self, is_invite: bool, retry_after: u32) -> Option<Conclusion> {
         let mut best = self.best.take()?;
         let best = match best.status() {
-            // "MUST NOT send a 408 … to a non-INVITE" (RFC 4320 section 4.1). The client has also given up at that time.
+            // "MUST NOT send a 408 … to a non-INVITE" (RFC 4320 section 4.1). The client has also given up when our time-out fires.
             408 if !is_invite => return Some(Conclusion::Silence),
             503 if self.is_congested => {
                 best.set(Header::new(Name::RetryAfter, &retry_after.to_string()));
                 best
             }
             503 if self.is_by_flow => with_status(best, FLOW_FAILED),
-            // Step 6: 503 would mean that this proxy is overloaded.
+            // Step 6: a forwarded 503 would tell the sender that this proxy is overloaded.
             503 => {
                 best.remove(Name::RetryAfter);
                 with_status(best, Fault { status: 500, reason: "Next Hop Unavailable" })
@@ -164,8 +164,8 @@ fn with_status(response: Message, Fault { status, reason }: Fault) -> Message {
     Message { start: Start::Response { status, reason }, ..response }
 }
 
-/// Returns the rank of a status. A lower rank is better (step 6). 6xx is best, followed by the lowest class. Within 4xx, statuses that
-/// help the client to retry come first. Within 5xx, 503 comes last.
+/// Returns the rank of a status. A lower rank is better (step 6). 6xx has the lowest rank. The other classes follow in numerical order.
+/// Within 4xx, statuses that help the client to retry come first. Within 5xx, 503 comes last.
 fn rank(status: u16) -> u16 {
     match status {
         600.. => 0,

@@ -1,4 +1,4 @@
-//! A server transaction, with the request that is answered or forwarded.
+//! A server transaction, with its request and the state of the request's branches.
 
 use base::Time;
 use bytes::Bytes;
@@ -38,12 +38,12 @@ pub(in crate::proxy) struct Server {
     measured: Measured,
     /// The last response.
     last: Option<Bytes>,
-    /// The request, until it has its final response.
+    /// The request. `None` after the first final response.
     request: Option<Message>,
     context: ResponseContext,
     /// Dialog that the request may create.
     leg: Option<Leg>,
-    /// Time of the transaction's entry in the timer heap.
+    /// Time of the transaction's earliest entry in the timer heap.
     wake: Time,
     charge: Charge,
 }
@@ -108,7 +108,8 @@ impl Server {
         self.measured
     }
 
-    /// Returns the arrival time of the request, or of the challenged request before it.
+    /// Returns the arrival time of the request. If an earlier request of the same attempt was challenged, returns the arrival time of the
+    /// earlier request.
     pub(in crate::proxy) fn began(&self) -> Time {
         self.measured.began()
     }
@@ -175,14 +176,14 @@ impl Server {
         self.machine.on_ack(now);
     }
 
-    /// Enters the state after a response. Returns false if the response must not be sent.
+    /// Changes the state for a response to send. Returns false if the response must not be sent.
     pub(super) fn on_response(&mut self, now: Time, status: u16) -> bool {
         self.machine.on_response(now, status)
     }
 
-    /// Keeps a response that is sent, and drops state that its status makes unnecessary. `has_room` reports whether more bytes may be
-    /// kept. Without room, the response is not kept, and retransmitted requests get no response. Returns the measured request with its
-    /// first final response.
+    /// Keeps a sent response for retransmission, and drops the state that is no longer needed. `has_room` reports whether more bytes may
+    /// be kept. Without room, the response is not kept, and retransmitted requests get no response. For the first final response, returns
+    /// the state of the measured request.
     pub(super) fn keep_response(
         &mut self,
         now: Time,
@@ -214,7 +215,8 @@ impl Server {
         self.machine.on_timeout(now)
     }
 
-    /// Returns the time for a new entry in the timer heap, if the transaction needs an earlier entry than it has.
+    /// Returns the time of the next timer, if the timer heap needs a new entry for it. Returns `None` if the heap already has an entry at
+    /// or before this time.
     pub(super) fn next_wake(&mut self) -> Option<Time> {
         let next = self.machine.next_timeout();
         let is_earlier = next < self.wake;

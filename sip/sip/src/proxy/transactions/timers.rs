@@ -12,13 +12,13 @@ use crate::proxy::Id;
 use crate::proxy::outbox::Outbox;
 use crate::transaction::{ClientTimeout, ServerTimeout};
 
-/// Interval at which all expired bindings are removed. Lookups ignore expired bindings before that.
+/// Interval at which expired bindings and silent dialogs are removed. Lookups ignore expired bindings even before they are removed.
 pub(super) const SWEEP: Duration = Duration::from_secs(60);
 
 /// An event for the user of the transactions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::proxy) enum Due {
-    /// No response to this request was sent in time, so 100 must be sent.
+    /// No response to the request of this server transaction was sent in time, so 100 must be sent.
     SayTrying(Id),
     /// Timer C of this client transaction has fired (RFC 3261 section 16.8).
     TimerC(Id),
@@ -57,7 +57,7 @@ impl Transactions {
         None
     }
 
-    /// Shrinks tables after a burst of traffic. Otherwise each table would keep the capacity of its peak.
+    /// Shrinks tables after a burst of traffic. Without this function, each table would keep the capacity that it had at the peak.
     fn shrink(&mut self) {
         fn shrink<K: Eq + Hash, V>(table: &mut HashMap<K, V>) {
             if table.len() < table.capacity() / 4 {

@@ -1,5 +1,5 @@
-//! One timer heap for all transactions. Each sleeper has an entry that is not later than its deadline. An entry that fires too early is
-//! reinserted.
+//! One timer heap for all transactions. Each transaction with a deadline has an entry at or before this deadline. If an entry fires
+//! before the deadline, the transaction gets a new entry.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
