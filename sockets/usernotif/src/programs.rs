@@ -231,6 +231,17 @@ pub(crate) fn signalled(thread: i32) -> Signalled {
     }
 }
 
+/// Reports whether a thread has ended, or has a pending SIGKILL.
+pub(crate) fn is_killed(thread: i32) -> bool {
+    status(thread).map_or(true, |text| {
+        let pending = ["SigPnd:", "ShdPnd:"]
+            .iter()
+            .filter_map(|name| mask(&text, name))
+            .fold(0, |all, bits| all | bits);
+        pending & (1 << (libc::SIGKILL - 1)) != 0
+    })
+}
+
 fn mask(text: &str, name: &str) -> Option<u64> {
     u64::from_str_radix(field(text, name)?, 16).ok()
 }
@@ -284,6 +295,14 @@ mod tests {
         assert!((600..END_OF_SET).contains(&number));
         assert_eq!(programs.free_number(thread, 600), Ok(number - 1), "the next search begins below it");
         assert_eq!(programs.free_number(thread, u32::MAX), Err(libc::EINVAL));
+    }
+
+    #[test]
+    fn a_thread_that_has_ended_counts_as_killed() {
+        assert!(!is_killed(own_thread()));
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        assert!(is_killed(child.id().cast_signed()));
     }
 
     #[test]

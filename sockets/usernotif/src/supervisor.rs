@@ -11,7 +11,7 @@ use crate::call::{Verdict, Wait};
 use crate::calls::Calls;
 use crate::listener::Listener;
 use crate::memory::Outcome;
-use crate::programs::{Signalled, signalled};
+use crate::programs::{Signalled, is_killed, signalled};
 use crate::rounds::Rounds;
 
 /// Interval between checks of the waiting calls. A check finds signals, time limits that have passed, and threads that have ended.
@@ -98,9 +98,10 @@ impl Supervisor<'_> {
         Ok(())
     }
 
-    /// Continues a call. If the call's thread has ended, does nothing: a received message would be lost, because no program would get it.
+    /// Continues a call. If the call's thread has ended or was killed, does nothing: a received message would be lost, because no program
+    /// would get it. A killed thread still waits until it gets a processor.
     fn resume(&mut self, call: u64, parked: Parked) {
-        if self.listener.is_waiting(call) {
+        if self.listener.is_waiting(call) && !is_killed(parked.wait.call.notice.thread) {
             let verdict = self.calls.resume(*parked.wait);
             self.finish(call, verdict, Some(parked.deadline));
         }
