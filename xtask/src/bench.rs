@@ -1,12 +1,12 @@
 //! `./x bench NAME ... [--write]`: runs benchmarks. Begin with [`BENCHES`], which has one row per benchmark.
 //!
 //! - `shim`: one bulk stream through the shim, compared with plain TCP and with usrsctp ([`bulk`]). Then the latency of connects
-//!   ([`latency`]), without goals.
-//! - `connect`: the latency of connects ([`latency`], [`unnamed`], [`fallback`]). With `--against DIR`, the latency compared with another
-//!   build ([`against`]).
+//!   ([`latency`]), which has no goals.
+//! - `connect`: the latency of connects ([`latency`], [`unnamed`], [`fallback`]). With `--against DIR`, only the latency over SCTP,
+//!   compared with another build's latency ([`against`]).
 //! - `encryption`: the cost of encryption ([`encryption`]).
 //! - `unnamed`: connects to destinations without a matching rule ([`unnamed`]).
-//! - `race`: SCTP first, compared with SCTP and TCP started at once ([`race`]).
+//! - `race`: the duration of connects that start SCTP before TCP, compared with connects that start both at once ([`race`]).
 //! - `uplinks`: processor time at the rates of uplinks, and the latency of keystrokes ([`uplinks`]).
 //! - `streams`: connections that share an association, compared with plain TCP and with separate associations ([`streams`]).
 //! - `connections`: a daemon with many connections ([`many`]).
@@ -15,16 +15,16 @@
 //! - `router`: packets per second through our own router ([`router`]).
 //! - `sip`: our SIP proxy compared with Kamailio ([`sip`]).
 //! - `sip-memory`: the memory of our SIP proxy ([`sip::memory`]).
-//! - `sip-page`: the effect of viewers of our SIP proxy's page ([`sip::page`]).
+//! - `sip-page`: the effect on calls of browsers that show our SIP proxy's page ([`sip::page`]).
 //! - `sockets`: a program with SCTP sockets, compared with programs that are written for an SCTP stack ([`sockets`]).
 //! - `sctp`: our SCTP stack compared with others ([`sctp`]).
 //! - `instructions`: the engine's cost in instructions ([`instructions`]). It has no row in [`BENCHES`].
 //!
-//! Absolute figures from a shared machine mean little. Compare the ratios, which come from one run. The exit status is 0 only if all
-//! printed goals are met.
+//! Absolute figures from a shared machine mean little. Compare the ratios: both figures of a ratio come from the same run. The exit status
+//! is 0 only if all printed goals are met.
 //!
 //! With `--write`, a full run replaces the benchmark's part of its page in `docs/results`, whether or not the goals are met.
-//! [`Report::write`] lists the cases in which it refuses to write.
+//! [`Report::write`] lists the cases in which nothing is written.
 
 mod against;
 mod bulk;
@@ -65,7 +65,7 @@ const WRITE: &str = "--write";
 /// A benchmark in a lab.
 struct Bench {
     name: &'static str,
-    /// Arguments after the name, as the usage shows them. If empty, the benchmark accepts no arguments.
+    /// Arguments after the name, as the usage message shows them. If this text is empty, the benchmark accepts no arguments.
     options: &'static str,
     /// Name of the benchmark's page in `docs/results`, without `.md`.
     page: Option<&'static str>,
@@ -189,7 +189,7 @@ pub(crate) fn writers() -> Vec<(String, String)> {
 /// Benchmarks to run, one after the other.
 struct Plan<'a> {
     benches: Vec<&'static Bench>,
-    /// Arguments of the benchmark, if the plan has only one.
+    /// Arguments of the only benchmark. Empty if the plan has several benchmarks.
     words: Vec<&'a String>,
     is_written: bool,
 }
@@ -231,7 +231,7 @@ impl<'a> Plan<'a> {
                 std::env::var_os("SCTPIFY_BIN_DIR").is_none(),
                 "the programs in SCTPIFY_BIN_DIR are not those of this commit: unset it"
             );
-            // Find all places first, so a missing one does not waste a measurement.
+            // Find the parts of all pages first, so a missing part does not waste a measurement.
             self.benches.iter().try_for_each(|bench| bench.place().map(drop))?;
         }
         let mut outcome = Outcome::Good;

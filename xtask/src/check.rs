@@ -5,7 +5,7 @@
 //! - [`without_licences`] adds lints, the documentation of the published crates, the reference, the public API and the packages.
 //! - [`all`] adds the licences.
 //!
-//! Prints a line per part. Later parts run even after a fault in an earlier one.
+//! Prints a line per part. Later parts run even if an earlier part has a fault.
 
 use crate::tools::{cargo, has, root, succeeds};
 use crate::totals::Totals;
@@ -36,7 +36,7 @@ fn all() -> Result<Totals> {
     Ok(totals)
 }
 
-/// Runs the parts that need no tools except the compiler's.
+/// Runs the parts that need no tools except the compiler's tools.
 pub(crate) fn without_licences() -> Result<Totals> {
     let mut totals = fast()?;
     totals += part("lints", || {

@@ -1,10 +1,11 @@
-//! `./x compliance`: the requirements of RFCs, with the code that implements them and the tests that check this code.
+//! `./x compliance`: lists the requirements of RFCs, the code that implements each requirement, and the tests that check this code.
 //!
-//! Joins two sources: the requirements in `docs/compliance/rfc*.toml` (one line each, in our own words), and the citations in the code
-//! (`//= rfc9260#5.1-6`).
+//! The command joins two sources: the requirements in `docs/compliance/rfc*.toml` (one line each, in our own words), and the citations in
+//! the code (`//= rfc9260#5.1-6`).
 //!
-//! Writes `docs/compliance.md` and a table for each RFC, and reports faults. With `--check` it writes nothing, and also reports files that
-//! are out of date. It cannot judge whether a citation is true. Readers of the code must judge that.
+//! Writes `docs/compliance.md` and a table for each RFC, and reports faults. With `--check`, the command writes nothing, and also reports
+//! files that are out of date. The command cannot judge whether the code below a citation meets the requirement. Readers of the code must
+//! judge this.
 //!
 //! Begin with [`data::Document`] and [`citations::Citation`].
 
@@ -25,7 +26,7 @@ use std::path::Path;
 /// Folder of the requirements and of their tables.
 const FOLDER: &str = "docs/compliance";
 
-/// File of the test purposes, which are a second checklist.
+/// File of ETSI's test purposes, which are a second checklist.
 const PURPOSES: &str = "docs/compliance/etsi-ts-102-369.toml";
 
 /// All parsed input.
@@ -80,8 +81,8 @@ impl Compliance {
         faults
     }
 
-    /// Returns the fault of a citation if the list of its RFC lacks the cited requirement. Citations of an RFC without a list have no
-    /// fault.
+    /// Returns a citation's fault: its RFC has a list, and this list lacks the cited requirement. Citations of an RFC without a list have
+    /// no fault.
     fn dangling(&self, citation: &Citation) -> Option<String> {
         let document = self.documents.iter().find(|d| d.rfc == citation.rfc)?;
         let known = document.requirements.contains_key(&citation.id);
@@ -102,7 +103,7 @@ impl Compliance {
         reports
     }
 
-    /// Returns one sentence for each file that differs from its current report.
+    /// Returns one sentence for each written file that differs from the report of the current sources.
     fn stale(&self) -> Result<Vec<String>> {
         let mut stale = Vec::new();
         for (path, text) in self.reports() {

@@ -1,10 +1,10 @@
 //! `./x deb`: a Debian package of the programs, their manual pages, completions and systemd units, in `target/deb`.
 //!
-//! Builds optimised programs. With `--static`, it builds them for musl, so they need no libraries (run `rustup target add` first). With
-//! `--bins DIR`, it packages programs that are already built.
+//! Builds optimised programs. With `--static`, the command builds these programs for musl, so they need no libraries (run `rustup target
+//! add` first). With `--bins DIR`, the command builds nothing, and packages the programs in DIR.
 //!
-//! The installed package starts nothing. An administrator must first decide which connections may use SCTP. DEBFULLNAME and DEBEMAIL name
-//! the maintainer.
+//! The installed package starts no daemon, because an administrator must first decide which connections may use SCTP. The environment
+//! variables DEBFULLNAME and DEBEMAIL name the maintainer.
 
 use crate::Outcome;
 use crate::tools::{cargo, output, root, succeeds};
@@ -14,7 +14,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Each program that writes manual pages and completions, with the programs that its pages describe.
+/// Programs that write manual pages and completions, each with the programs that its pages and completions describe.
 const PROGRAMS: [(&str, &[&str]); 4] = [
     ("sctpify", &["sctpifyd", "sctpify", "shimrules"]),
     ("linkemu", &["linkemu"]),
@@ -26,7 +26,7 @@ const EXAMPLES: [&str; 3] = ["sctpify-alerts.yml", "sctpify-alerts.test.yml", "s
 /// Library that `sctpify run --sctp` preloads.
 const LIBRARY: &str = "libsctpify.so";
 const MUSL: &str = "x86_64-unknown-linux-musl";
-/// Each shell with the directory of its completions, and the prefix and suffix of their file names.
+/// Shells, each with the directory of its completions, and the prefix and suffix of the completions' file names.
 const SHELLS: [(&str, &str, &str, &str); 3] = [
     ("bash", "usr/share/bash-completion/completions", "", ""),
     ("zsh", "usr/share/zsh/vendor-completions", "_", ""),
@@ -122,7 +122,7 @@ fn programs() -> impl Iterator<Item = &'static str> {
     PROGRAMS.iter().flat_map(|(_, programs)| programs.iter().copied())
 }
 
-/// Installs our own documents, and those that every Debian package has.
+/// Installs our own documents, and the documents that every Debian package has.
 fn documents(dir: &Path, version: &str) -> Result<()> {
     for name in ["CHANGELOG.md", "README.md"] {
         copy(&root().join(name), &dir.join(name), 0o644)?;
@@ -224,7 +224,7 @@ fn control_files(tree: &Path, version: &str, architecture: &str, is_static: bool
     Ok(())
 }
 
-/// Returns the line `Depends`, with the libraries that the programs need, in the versions of the build.
+/// Returns the line `Depends`. It lists the libraries that the programs need, with the versions of the build.
 fn libraries(tree: &Path) -> Result<String> {
     let work = tree.with_file_name("shlibdeps");
     write(&work.join("debian/control"), "Source: sctpify\n\nPackage: sctpify\nArchitecture: any\n", 0o644)?;

@@ -1,8 +1,8 @@
-//! `./x demo`: two hosts, two links between them, a daemon in each host, and six steps with unmodified programs. Ends with a table. The
-//! exit status is 0 only if every verdict is right.
+//! `./x demo`: two hosts, two links between them, a daemon in each host, and six steps with unmodified programs. The demo ends with a table
+//! of verdicts. The exit status is 0 only if every verdict is right.
 //!
 //! Verdicts come from outside the daemons: hashes of files, exit statuses, the servers' logs, and `tshark` on captures of both links. The
-//! daemon's own counters are judged only in the output of `explain` and `shimrules -L`. Begin with [`STEPS`].
+//! daemon's own data is judged only in two places: the output of `explain`, and the hits of `shimrules -L`. Begin with [`STEPS`].
 
 mod picture;
 mod refusals;
@@ -20,7 +20,7 @@ use row::Row;
 use testbed::process::now;
 use world::World;
 
-/// Function that runs the programs of a step and returns rows. An error becomes a wrong row.
+/// Function that runs the programs of a step and returns rows. An error becomes a row with a wrong verdict.
 type Step = fn(&mut World) -> Result<Vec<Row>>;
 
 /// The steps in order: number, description for the user, function.

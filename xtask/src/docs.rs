@@ -1,8 +1,9 @@
 //! `./x docs`: builds a book of all documents with mdBook, in `target/book`.
 //!
 //! Some pages in `docs` link to pages outside of `docs`, which mdBook cannot include. So this command copies all documents to
-//! `target/book-src` with the same paths. The copied summary names them by their paths from the root. Links then need no change, except
-//! links to README.md. mdBook turns README.md into `index.html`, but keeps the links. So the copies are called `index.md`.
+//! `target/book-src` with the same paths. The copied summary names the documents by their paths from the root. Links then need no change,
+//! except links to README.md. mdBook would turn README.md into `index.html`, but would not change the links to it. So the copies of
+//! README.md are called `index.md`.
 //!
 //! The command refuses to build the book while a link is broken.
 

@@ -10,7 +10,7 @@ use std::process::Command;
 struct Finding {
     what: &'static str,
     is_there: bool,
-    /// False if the commands also work without the prerequisite, but with restrictions.
+    /// False if the commands work without the prerequisite, with restrictions.
     is_needed: bool,
     /// Advice that is printed if the prerequisite is missing.
     remedy: &'static str,
@@ -73,7 +73,7 @@ fn findings() -> Vec<Finding> {
     ]
 }
 
-/// Reports whether a part of netfilter is built in, loaded, or loadable as a module.
+/// Reports whether a part of netfilter is built into the kernel, loaded, or loadable as a module.
 fn kernel_has(module: &str) -> bool {
     let probe = match module {
         "nf_tables" => "/proc/sys/net/netfilter",

@@ -1,8 +1,8 @@
-//! `./x fuzz`: fuzzes the engine for a given time, guided by coverage, with cargo-fuzz and the nightly compiler.
+//! `./x fuzz`: fuzzes the SCTP and SIP engines for a given time, guided by coverage, with cargo-fuzz and the nightly compiler.
 //!
-//! New inputs go to a separate directory next to the builds. `./x fuzz keep` selects the best of them for `fuzz/corpus`, whose inputs the
-//! plain tests of `lab/fuzzing` replay. If an input fails, it is written to `fuzz/artifacts`, and the exit status is 1. The fuzzer runs as
-//! one job, at low priority. Begin with [`run`].
+//! New inputs go to a separate directory next to the builds. `./x fuzz keep` selects inputs for `fuzz/corpus` that together have the
+//! coverage of all inputs. The plain tests of `lab/fuzzing` replay the inputs of `fuzz/corpus`. If an input fails, it is written to
+//! `fuzz/artifacts`, and the exit status is 1. The fuzzer runs as one job, at low priority. Begin with [`run`].
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -62,7 +62,7 @@ fn kept(target: &str) -> PathBuf {
     root().join("fuzz/corpus").join(target)
 }
 
-/// Returns the directory of the fuzzer's builds, tools and new inputs, which is next to the builds of the sources.
+/// Returns the directory of the fuzzer's builds, tools and new inputs. This directory is next to the builds of the sources.
 fn scratch() -> Result<PathBuf> {
     let exe = std::env::current_exe().context("cannot determine this program's path")?;
     let target = exe.parent().and_then(Path::parent).context("this program's path has no directory")?;
@@ -95,7 +95,7 @@ fn install() -> Result<()> {
 }
 
 /// Returns the command that runs a target with these directories of inputs. The first directory receives new inputs. The command uses no
-/// sanitizer, because the engine has no unsafe code. The engine's assertions detect faults.
+/// sanitizer, because the engines have no unsafe code. The engines' assertions detect faults.
 fn cargo_fuzz(target: &str, inputs: &[&Path]) -> Result<Command> {
     let scratch = scratch()?;
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -108,8 +108,8 @@ fn cargo_fuzz(target: &str, inputs: &[&Path]) -> Result<Command> {
     Ok(command)
 }
 
-/// Replaces the committed inputs of a target by a set with the coverage of all inputs. If the set is too large, keeps the longest inputs,
-/// which are the most informative.
+/// Replaces the committed inputs of a target with a set that has the coverage of all inputs. If the set exceeds [`KEPT_MAX`], keeps only
+/// the longest inputs, because they are the most informative.
 fn keep(target: &str) -> Result<()> {
     let (kept, found) = (kept(target), found(target)?);
     let chosen = scratch()?.join("chosen").join(target);

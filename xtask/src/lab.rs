@@ -13,10 +13,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 const PROGRAM: &str = "sctpify-lab";
-/// Beginning of an experiment's name among the results of tests.
+/// Prefix of an experiment's name among the results of `./x test`.
 const EXPERIMENT: &str = "experiment ";
-/// Exit status for a missed expectation. A busy machine can cause such a miss, so tests do not count it as a failure. Tests only check that
-/// everything works and that the negative controls hold.
+/// Exit status for a missed expectation. A busy machine can cause such a miss, so `./x test` does not count it as a failure. `./x test`
+/// only checks that everything works, and that the negative controls are met.
 const MISSED: i32 = 3;
 
 /// Runs `./x lab WORDS`: executes `sctpify-lab WORDS` in place of this program.

@@ -1,6 +1,6 @@
 //! The layer of each crate, and the check that dependencies point only downwards. Also the table of crates in `ARCHITECTURE.md`.
 //!
-//! Judges normal and build dependencies from `cargo metadata`. A dev-dependency may point upwards: for example, an engine's tests may use
+//! Judges normal and build dependencies from `cargo metadata`. Dev-dependencies may point upwards. For example, an engine's tests may use
 //! the simulator. The descriptions in the table come from the crates' manifests. Begin with [`LAYERS`].
 
 use crate::Outcome;
@@ -57,12 +57,12 @@ const LAYERS: &[(&str, usize)] = &[
 const LAYER_NAMES: [&str; 7] =
     ["foundations", "engines", "simulation", "input and output", "programs", "test tools", "experiments"];
 
-/// The only dependencies allowed within a layer, for these reasons:
+/// The only allowed dependencies between crates of the same layer, for these reasons:
 ///
 /// - `wire` uses the types of `base`.
-/// - `control` transports the rules of the daemon.
+/// - `control` carries the daemon's rules, whose types are in `rules`.
 /// - `sockets` presents the engine's associations to programs.
-/// - `sockserver`, `sctp_tokio` and `bridge` send and receive packets or frames.
+/// - `sockserver`, `sctp_tokio` and `bridge` send and receive packets or frames with `netio`.
 /// - `usernotif` performs the same calls as the library `sockclient`.
 const SAME_LAYER: &[(&str, &str)] = &[
     ("wire", "base"),
@@ -74,7 +74,7 @@ const SAME_LAYER: &[(&str, &str)] = &[
     ("bridge", "netio"),
 ];
 
-/// Page with the table.
+/// Page with the table of crates.
 const PAGE: &str = "ARCHITECTURE.md";
 
 /// Runs `./x layers [--write]`.
@@ -99,7 +99,7 @@ pub(crate) fn run(args: &[String]) -> Result<Outcome> {
     Ok(if faults.is_empty() { Outcome::Good } else { Outcome::Bad })
 }
 
-/// Returns the table of all crates, from the highest layer.
+/// Returns the table of all crates, from the highest layer down.
 fn table(metadata: &Value) -> Result<String> {
     let mut rows = Vec::new();
     for package in packages(metadata)? {
@@ -121,7 +121,8 @@ fn table(metadata: &Value) -> Result<String> {
     Ok(text)
 }
 
-/// Returns a pair (crate, crate it depends on) for each dependency within this workspace, and each crate paired with itself.
+/// Returns a pair of crates for each dependency within this workspace: the dependent crate, then its dependency. Also returns each crate
+/// paired with itself, so a crate without dependencies is checked too.
 fn edges(metadata: &Value) -> Result<Vec<(String, String)>> {
     let mut edges = Vec::new();
     for package in packages(metadata)? {
@@ -149,7 +150,7 @@ fn crate_path(package: &Value) -> Result<&Path> {
     Path::new(manifest).parent().context("a manifest without folder")
 }
 
-/// Returns the name of a crate's folder, by which this project calls the crate. A published crate has another package name.
+/// Returns the name of a crate's folder. This project calls the crate by this name, but a published crate has another package name.
 fn folder(path: &Path) -> Option<&str> {
     path.file_name()?.to_str()
 }

@@ -2,7 +2,7 @@
 //! heading of that file.
 //!
 //! Reads Markdown line by line and ignores code. Links to other hosts are not followed. Reference-style links are not recognized, so write
-//! inline ones. Begin with [`faults`].
+//! inline links. Begin with [`faults`].
 
 use crate::tools::root;
 use anyhow::{Context, Result};
@@ -22,7 +22,7 @@ pub(crate) fn faults() -> Result<Vec<String>> {
     Ok(faults)
 }
 
-/// Returns the text of each document below `root`, by its path from there.
+/// Returns the text of each document below `root`, by the document's path from `root`.
 pub(crate) fn pages(root: &Path) -> Result<BTreeMap<PathBuf, String>> {
     let mut pages = BTreeMap::new();
     let mut dirs = vec![root.to_path_buf()];
@@ -101,7 +101,7 @@ pub(crate) fn links(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// Returns the anchors of a page's headings. The anchor of a repeated heading ends with a number.
+/// Returns the anchors of a page's headings. The anchor of a repeated heading ends with a number, from 1 on.
 fn anchors(text: &str) -> BTreeSet<String> {
     let mut counts = BTreeMap::<String, usize>::new();
     let headings = prose(text).filter(|(_, line)| line.starts_with('#')).map(|(_, line)| anchor(line));

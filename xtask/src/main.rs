@@ -1,6 +1,7 @@
 //! The project's commands, run through the `./x` wrapper: test, check, demo, bench, doctor and others.
 //!
-//! Runs other programs and judges their results, but contains no protocol. Begin with [`COMMANDS`], which has one row per command.
+//! The commands run other programs and judge their results. They contain no protocol. Begin with [`COMMANDS`], which has one row per
+//! command.
 
 #![forbid(unsafe_code)]
 
@@ -139,7 +140,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Programs that write manual and reference pages. Each one also writes the pages of the other programs of its package.
+/// Programs that write manual and reference pages. Each program also writes the pages of the other programs in its package.
 const WRITERS: [&str; 4] = ["sctpify", "linkemu", "sctpify-router", "sctpify-sip"];
 
 /// Runs `./x man`: makes the programs write their own manual pages.

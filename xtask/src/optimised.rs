@@ -1,4 +1,4 @@
-//! Optimised builds of the programs for the demo and the benchmarks, as a user would install them.
+//! Optimised builds of the programs for the demo and the benchmarks. A user would install the same builds.
 
 use crate::tools::{cargo, succeeds};
 use anyhow::{Context, Result, ensure};
@@ -14,7 +14,8 @@ pub(crate) fn daemon_and_commands() -> Result<Programs> {
     Programs::in_dir(&built(&["sctpifyd", "cli"])?)
 }
 
-/// Builds `sctpify` and the library that gives programs SCTP sockets, or uses those in SCTPIFY_BIN_DIR. Returns their directory.
+/// Builds `sctpify` and the library that gives programs SCTP sockets. If SCTPIFY_BIN_DIR is set, uses the files in that directory instead.
+/// Returns the directory.
 pub(crate) fn sockets() -> Result<PathBuf> {
     if let Some(dir) = std::env::var_os("SCTPIFY_BIN_DIR") {
         return Ok(PathBuf::from(dir));
@@ -81,7 +82,7 @@ pub(crate) fn rivals() -> Result<PathBuf> {
     Ok(built(&["rivals"])?.join("rivals"))
 }
 
-/// Builds the programs of some packages. Returns their directory, which is next to this program's directory.
+/// Builds the programs of some packages. Returns the programs' directory, which is next to this program's directory.
 fn built(packages: &[&str]) -> Result<PathBuf> {
     println!("building {} (the first time takes minutes)", packages.join(" and "));
     let mut command = cargo(&["build", "--quiet", "--release", "--bins"]);

@@ -1,8 +1,8 @@
 //! `./x planted`: plants bugs, one at a time, in a scratch copy of the sources. The engine's tests must catch each bug.
 //!
-//! Each bug is a patch in `tests/planted`, so the shipped code has no trace of it. The command prints a table with each bug and its first
-//! failing test. The exit status is 1 if a bug survives. A bug that does not apply, does not build or makes a test hang is an error,
-//! because it proves nothing. Begin with [`run`].
+//! Each bug is a patch in `tests/planted`, so the shipped code has no trace of it. The command prints a table with each bug and the first
+//! test that fails because of it. The exit status is 1 if a bug survives. A bug proves nothing if its patch does not apply, if it does not
+//! build, or if a test hangs. Such a bug is an error. Begin with [`run`].
 
 mod patch;
 mod tree;
@@ -17,7 +17,7 @@ use tree::{Tree, Verdict};
 use crate::Outcome;
 use crate::tools::root;
 
-/// Limit on one run of the engine's tests.
+/// Limit on the time of one run of the engine's tests.
 const RUN_MAX: Duration = Duration::from_mins(3);
 
 /// Minimum number of bugs. Fewer bugs prove too little.
@@ -79,7 +79,7 @@ fn patches() -> Result<Vec<Patch>> {
     paths.iter().map(|path| Patch::read(path)).collect()
 }
 
-/// Returns the directory of the sources' copy and its builds, which is next to the builds of the sources themselves.
+/// Returns the directory of the sources' copy and the copy's builds. This directory is next to the builds of the sources themselves.
 fn scratch() -> Result<PathBuf> {
     let exe = std::env::current_exe().context("cannot determine this program's path")?;
     let target = exe.parent().and_then(Path::parent).context("this program's path has no directory")?;

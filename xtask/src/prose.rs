@@ -19,7 +19,7 @@ const LONGEST: usize = 45;
 const MEAN: usize = 22;
 /// Minimum number of sentences for which a page's mean is judged.
 const FEWEST: usize = 5;
-/// Generated pages, which are not judged. Some of them have words of RFCs.
+/// Generated pages, which are not judged, because some of these pages quote RFCs.
 const LEFT_OUT: &[&str] = &["docs/compliance", "docs/compliance.md", "docs/reference"];
 const GLOSSARY: &str = "GLOSSARY.md";
 /// Pages that list the replaced words, and therefore may contain them.
@@ -32,7 +32,7 @@ const GENERATED: &str = ": written by `";
 
 /// A sentence of a page.
 struct Sentence {
-    /// Line on which the sentence's block begins, counted from 1.
+    /// Line on which the sentence's paragraph, list item or cell begins, counted from 1.
     line: usize,
     is_cell: bool,
     text: String,
@@ -96,7 +96,7 @@ fn words(sentence: &str) -> usize {
     sentence.split_whitespace().filter(|word| word.contains(char::is_alphanumeric)).count()
 }
 
-/// Returns the sentences of a page. A code span counts as one word. A sentence may begin with it.
+/// Returns the sentences of a page. A code span counts as one word. A sentence may begin with a code span.
 fn sentences(text: &str) -> Vec<Sentence> {
     let (mut found, mut block, mut begin, mut is_read) = (Vec::new(), String::new(), 0, true);
     let mut is_generated = false;

@@ -1,4 +1,4 @@
-//! The published crates as their users get them: their documentation, their packages and their public API.
+//! Checks of the published crates, as users get them: documentation, packages and public API.
 //!
 //! Builds offline, and never uploads. A warning of rustdoc counts as a fault. Begin with [`CRATES`].
 
@@ -18,11 +18,11 @@ struct Published {
     package: &'static str,
     /// Name in code, and name of the crate's folder in `engine`.
     name: &'static str,
-    /// Features that the crate's pages on docs.rs show (`package.metadata.docs.rs`).
+    /// Features with which docs.rs builds the crate's pages (`package.metadata.docs.rs`).
     features: &'static str,
 }
 
-/// The published crates. Each one depends only on crates above it.
+/// The published crates. Each crate depends only on crates above it in this list.
 const CRATES: [Published; 5] = [
     Published { package: "sctp-engine-base", name: "base", features: "serde" },
     Published { package: "sctp-engine-wire", name: "wire", features: "" },

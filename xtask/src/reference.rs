@@ -1,7 +1,7 @@
 //! `./x reference [--write]`: compares the pages of `docs/reference` with the sources that they describe, or writes these pages.
 //!
-//! Each program writes the pages of its command line, settings and metrics. The examples of JSON and the reasons for a fallback come from
-//! the golden files of `control`. The log messages come from the sources of the daemon. Begin with [`run`].
+//! The programs themselves write the pages of their command lines, settings and metrics. The examples of JSON and the reasons for a
+//! fallback come from the golden files of `control`. The log messages come from the sources of the daemon. Begin with [`run`].
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -18,7 +18,7 @@ use crate::{Outcome, WRITERS};
 /// Directory of the pages.
 const PAGES: &str = "docs/reference";
 const GOLDEN: &str = "daemon/control/tests/golden";
-/// Sources of the daemon. The page of the log lists their messages.
+/// Sources of the daemon. The page of the log lists the messages in these sources.
 const DAEMON: &str = "daemon/sctpifyd/src";
 
 /// Runs `./x reference [--write]`.
@@ -40,7 +40,7 @@ pub(crate) fn run(words: &[String]) -> Result<Outcome> {
     Ok(if faults.is_empty() { Outcome::Good } else { Outcome::Bad })
 }
 
-/// Returns one sentence for each page that differs from its sources, and for each page that no source writes.
+/// Returns one sentence for each page that differs from the text of its sources, and for each page without a source.
 pub(crate) fn faults() -> Result<Vec<String>> {
     let dir = root().join(PAGES);
     let wanted = wanted()?;
@@ -77,7 +77,7 @@ fn of_programs() -> Result<BTreeMap<String, String>> {
     let programs = built_programs()?;
     for program in WRITERS {
         let mut command = Command::new(programs.join(program));
-        // Help shows the values of environment variables, so the program gets none.
+        // The help text would show the values of environment variables, so the program gets no such variables.
         command.arg("reference").arg(dir.path()).env_clear();
         ensure!(succeeds(&mut command)?, "no pages by {program}");
     }
@@ -175,7 +175,7 @@ impl<'a> Visit<'a> for Messages {
         if let [tracing, level] = &names[..]
             && tracing == "tracing"
             && let Some((message, fields)) = message(call)
-            // Skip a message that is only a variable, because its text is made elsewhere.
+            // Skip a message that is only a variable, because another place makes the variable's text.
             && !(message.starts_with('{') && message.ends_with('}') && !message.contains(' '))
         {
             self.found.push((level.clone(), message, fields));
@@ -184,8 +184,8 @@ impl<'a> Visit<'a> for Messages {
     }
 }
 
-/// Returns the message of a call and the names of the call's fields. The message is the literal that stands first or directly after a
-/// comma.
+/// Returns the message of a call and the names of the call's fields. The message is the first string literal that opens the call or
+/// directly follows a comma.
 fn message(call: &syn::Macro) -> Option<(String, Vec<String>)> {
     let (mut fields, mut part) = (Vec::new(), String::new());
     for token in call.tokens.clone() {

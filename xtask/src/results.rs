@@ -1,8 +1,8 @@
 //! Checks the pages of `docs/results`. Each part that a command writes must be on its page, with the origin of its figures. The front page
 //! must link to each page that has figures.
 //!
-//! Benchmarks name their pages in `xtask/src/bench.rs`, experiments in their manifests. A part without text waits for its first run. Until
-//! then, the other tables of the page are valid. Begin with [`faults`].
+//! Benchmarks name their pages in `xtask/src/bench.rs`, experiments in their manifests. A part may be empty until the first run of its
+//! command. The other parts of the page are valid without it. Begin with [`faults`].
 
 use crate::bench;
 use crate::links::links;
@@ -63,8 +63,8 @@ fn experiment(manifest: &str) -> Result<(String, String)> {
     Ok((format!("{}.md", text("page")?), format!("./x lab report {} --write", text("id")?)))
 }
 
-/// Returns one sentence for each fault of the pages. `pages` has their texts by file name. A writer is a page and the command that writes a
-/// part of this page.
+/// Returns one sentence for each fault of the pages. `pages` has the pages' texts by file name. An item of `writers` is a page's file name,
+/// and the command that writes a part of this page.
 fn page_faults(pages: &BTreeMap<String, String>, writers: &[(String, String)]) -> Vec<String> {
     let front = pages.get(FRONT).map_or("", String::as_str);
     let linked: BTreeSet<&str> = links(front).filter_map(|(_, target)| target.split('#').next()).collect();

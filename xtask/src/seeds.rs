@@ -1,4 +1,4 @@
-//! `./x seeds`: runs further seeds of the engine's random worlds. The tests always use the same seeds. This command uses others.
+//! `./x seeds`: runs further seeds of the engine's random worlds. Without this command, the tests always use the same seeds.
 
 use crate::Outcome;
 use crate::tools::{cargo, succeeds};
@@ -13,7 +13,7 @@ const WORLDS: [&str; 4] = [
     "partial::bad_links_deliver_a_part",
 ];
 
-/// Runs the worlds, one after the other. Prints each failure with the variables that reproduce it.
+/// Runs the worlds, one after the other. Prints each failure with the environment variables that reproduce it.
 pub(crate) fn run(words: &[String]) -> Result<Outcome> {
     let number = |word: &String| word.parse::<u64>().with_context(|| format!("invalid number {word:?}"));
     let (count, first) = match words {

@@ -1,4 +1,4 @@
-//! Tests and experiments that a program reports as skipped ([`testbed::skip`]). They are shown by name, and counted.
+//! Tests and experiments that a program reports as skipped ([`testbed::skip`]). The names are printed, and the skipped tests are counted.
 
 use anyhow::{Context, Result};
 use std::process::Command;

@@ -1,5 +1,5 @@
 //! Rules about source text that no lint covers: module docs, first words of comments and of test names, allowed places of `unsafe`, and
-//! crates that forbid it.
+//! crates that must forbid `unsafe`.
 //!
 //! Works on lines, not on syntax trees. So the word `unsafe` in a multi-line string counts as code.
 
@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The only crates that may contain `unsafe`. They make system calls, or stand in for the C library.
+/// The only crates that may contain `unsafe`. These crates make system calls, or replace functions of the C library.
 const UNSAFE_CRATES: &[&str] =
     &["engine/netio", "daemon/intercept", "sockets/sockclient", "sockets/libsctpify", "sockets/usernotif"];
 /// Maximum number of lines between an `unsafe` and the start of its `SAFETY:` comment above.
@@ -27,7 +27,7 @@ pub(crate) fn module_docs() -> Result<Vec<String>> {
     })
 }
 
-/// Checks that `unsafe` occurs only in [`UNSAFE_CRATES`], each time with its reason, and that every other crate forbids it.
+/// Checks that `unsafe` occurs only in [`UNSAFE_CRATES`], each time with a reason, and that every other crate forbids `unsafe`.
 pub(crate) fn unsafe_code() -> Result<Vec<String>> {
     judge(|path, text| {
         if UNSAFE_CRATES.iter().any(|name| path.starts_with(&format!("{name}/"))) {
@@ -50,8 +50,8 @@ fn misplaced(path: &str, text: &str) -> Vec<String> {
         .collect()
 }
 
-/// Finds each `unsafe` without a reason. Declarations need none here. Clippy requires a section `# Safety` of each function that is unsafe
-/// to call. `#[unsafe(no_mangle)]` only gives a function the name that the C library also has.
+/// Finds each `unsafe` without a reason. Declarations need no reason here, because Clippy requires a section `# Safety` in the docs of each
+/// public unsafe function. `#[unsafe(no_mangle)]` only gives a function the name that the C library also has.
 fn without_reason(path: &str, text: &str) -> Vec<String> {
     let lines: Vec<&str> = text.lines().collect();
     let has_reason =
@@ -78,10 +78,11 @@ fn has_unsafe(line: &str) -> bool {
 const RELATIVES: [&str; 7] = ["What", "Whatever", "Who", "Whoever", "Whom", "Whose", "Whomever"];
 /// Attributes of items whose comments are `--help` text.
 const HELP: [&str; 3] = ["#[arg", "#[command", "#[derive("];
-/// Number of lines below a comment in which such an attribute can stand.
+/// Number of lines below a comment that are searched for an attribute of [`HELP`].
 const HELP_LINES: usize = 4;
 
-/// Checks that no sentence of a comment and no name of a test opens with a free relative clause. Questions and `--help` text may.
+/// Checks that no sentence of a comment and no name of a test opens with a free relative clause. Questions and `--help` text may open this
+/// way.
 pub(crate) fn comments() -> Result<Vec<String>> {
     judge(|path, text| {
         let lines: Vec<&str> = text.lines().collect();
@@ -115,7 +116,7 @@ fn opens_with_relative(line: &str) -> bool {
     let Some(comment) = line.trim_start().strip_prefix("//") else { return false };
     let comment = comment.trim_start_matches(['/', '!']);
     let Some(comment) = comment.strip_prefix(' ') else { return false };
-    // A quotation of an RFC begins with a quotation mark, so it is not found here.
+    // A quotation of an RFC begins with a quotation mark, so its first word is not in [`RELATIVES`].
     comment.split(". ").any(|sentence| {
         let first = sentence.split(' ').next().unwrap_or_default();
         RELATIVES.contains(&first) && !sentence.contains('?')

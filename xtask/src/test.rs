@@ -1,16 +1,16 @@
-//! `./x test`: runs all checks and tests. Each part starts with a line that reports the time so far. The last line has the counts of all
-//! parts.
+//! `./x test`: runs all checks and tests. Each part starts with a line that reports the time so far. The last line has the total counts of
+//! all parts.
 //!
 //! 1. The checks ([`check`]).
 //! 2. The engine's instruction counts ([`instructions`]).
 //! 3. Every test of the workspace that needs no root.
 //! 4. The engine's worlds once more, with sealed packets ([`sealed`]).
-//! 5. With root only: the tests that create network namespaces, which are marked `#[ignore]` in the sources ([`in_namespaces`]).
-//! 6. With root only: some third-party suites ([`transparency`]).
+//! 5. With root only: the tests that create network namespaces ([`in_namespaces`]). The sources mark these tests with `#[ignore]`.
+//! 6. With root only: the quick test suites of other projects ([`transparency`]).
 //! 7. With root only: the lab's experiments in their quick form ([`lab`]).
 //!
-//! The packages that the tests need are installed during the checks and the build ([`packages`]). Namespace tests mostly wait, so up to
-//! four of them run at a time. Failed tests get a second attempt ([`again`]).
+//! The packages that the tests need are installed during the checks and the build ([`packages`]). Tests with namespaces mostly wait, so up
+//! to four of these tests run at a time. Failed tests of parts 5 to 7 get a second attempt ([`again`]).
 
 pub(crate) mod again;
 mod packages;
@@ -25,8 +25,8 @@ use packages::Packages;
 use run::counted;
 use testbed::process::now;
 
-/// Modules of the engine's tests that do not run with sealed packets. These modules mostly examine packets, seal packets themselves, or
-/// take long and test little of sealing.
+/// Modules of the engine's tests that do not run with sealed packets. A module is listed for one of these reasons: it examines packets, it
+/// seals packets itself, or it takes long and tests little of sealing.
 const NOT_SEALED: [&str; 14] = [
     "addresses::",
     "advertising::",
@@ -44,7 +44,7 @@ const NOT_SEALED: [&str; 14] = [
     "takeover::",
 ];
 
-/// Cargo's arguments for the tests that create network namespaces. The choice of packages follows.
+/// Cargo's arguments for the tests that create network namespaces. The caller adds the choice of packages.
 const IN_NAMESPACES: [&str; 5] = ["test", "--no-fail-fast", "--lib", "--bins", "--tests"];
 
 /// Runs `./x test`.
@@ -84,8 +84,8 @@ pub(crate) fn run(words: &[String]) -> Result<Outcome> {
     Ok(totals.close())
 }
 
-/// Runs the tests that create network namespaces. The tests of `testbed` run at the same time as most others. The tests with guests run
-/// afterwards, because a guest's clock needs a processor.
+/// Runs the tests that create network namespaces. The tests of `testbed` run at the same time as the tests of most other packages. The
+/// tests with guests (`peer`, `linkemu`) run afterwards, because a guest's clock is late while no processor is free.
 fn in_namespaces() -> Result<Totals> {
     let group = |packages: &[&str]| {
         let words = [&IN_NAMESPACES[..], packages, &["--", "--ignored", "--test-threads=2"]].concat();

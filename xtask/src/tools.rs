@@ -1,4 +1,4 @@
-//! Runs other programs, and locates the project. Callers judge the exit status.
+//! Functions that run other programs, and that locate the project.
 
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
@@ -13,14 +13,14 @@ pub(crate) fn root() -> PathBuf {
     here.parent().unwrap_or(here).to_path_buf()
 }
 
-/// Returns a command for the cargo that built this program. Its working directory is the workspace's root.
+/// Returns a command that runs the cargo which built this program, in the workspace's root.
 pub(crate) fn cargo(args: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(args).current_dir(root()).stdin(Stdio::null());
     command
 }
 
-/// Runs a program to its end. The program writes to our own output. Returns true for exit status 0.
+/// Runs a program to its end, with our own standard output and error. Returns true for exit status 0.
 pub(crate) fn succeeds(command: &mut Command) -> Result<bool> {
     let status = command.status().with_context(|| format!("cannot start {:?}", command.get_program()))?;
     Ok(status.success())

@@ -13,22 +13,22 @@ pub(crate) struct Totals {
     pub(crate) failed: u64,
     /// Number of checks and tests that did not run on this host.
     pub(crate) skipped: u64,
-    /// Number of tests that passed only at a second attempt. They count as passed too.
+    /// Number of tests that passed only at a second attempt. `passed` includes these tests.
     pub(crate) flaky: u64,
-    /// Names of the failed ones, if known.
+    /// Names of the failed checks and tests, as far as known.
     pub(crate) failures: Vec<String>,
-    /// Last lines that each failed or flaky test printed, with a heading.
+    /// Last lines that each failed or flaky test printed, below a heading for each test.
     pub(crate) details: Vec<String>,
 }
 
 impl Totals {
-    /// Counts one judgement of the check or part `name`.
+    /// Returns the totals of the single check or part `name`: one passed if `good` is true, one failed otherwise.
     pub(crate) fn of(name: &str, good: bool) -> Self {
         let failures = if good { Vec::new() } else { vec![name.to_owned()] };
         Self { passed: u64::from(good), failed: u64::from(!good), failures, ..Self::default() }
     }
 
-    /// Prints the details, the names of the failed ones and then the counts. Returns the outcome of the command.
+    /// Prints the details, then the names of failed checks and tests, then the counts. Returns the outcome of the command.
     pub(crate) fn close(&self) -> Outcome {
         self.details.iter().for_each(|line| println!("{line}"));
         for name in &self.failures {
@@ -38,12 +38,12 @@ impl Totals {
         if self.failed == 0 { Outcome::Good } else { Outcome::Bad }
     }
 
-    /// Reports whether the name of each failed one is known. A test program that died reports no failed test.
+    /// Reports whether the name of each failed check and test is known. A test program that died reports no names.
     pub(crate) fn has_all_names(&self) -> bool {
         self.failures.len() as u64 == self.failed
     }
 
-    /// Counts up to `count` of the passed ones as skipped instead.
+    /// Moves `count` from the passed to the skipped checks and tests, or all passed ones if they are fewer.
     pub(crate) fn skip(&mut self, count: u64) {
         let count = count.min(self.passed);
         self.passed -= count;

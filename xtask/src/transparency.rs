@@ -1,13 +1,14 @@
 //! `./x test --transparency`: runs third-party test suites once over plain TCP, and once with every connection forced over SCTP. Both runs
 //! must have the same result, test by test.
 //!
-//! There are two kinds of worlds. Suites that talk to 127.0.0.1 run in a single namespace. Its daemon carries the host's connections to
-//! itself (setting `loopback`), so each connection crosses the daemon twice. Suites of programs and servers run between two hosts with a
-//! daemon each. The two runs, control and trial, differ only in the daemons.
+//! There are two kinds of worlds. Suites that talk to 127.0.0.1 run on a single host, in one namespace. The host's daemon carries
+//! connections from the host to itself (setting `loopback`), so each connection crosses this daemon twice. Suites of clients and servers
+//! run between two hosts with a daemon each. The first run, the control, has no daemons. The second run, the trial, has daemons. The runs
+//! differ in nothing else.
 //!
-//! The daemons' own counters prove that the connections used SCTP. Each difference must be in `tests/transparency/exceptions.toml` with its
-//! reason. An entry whose test passes in both runs is a fault, unless the entry allows it (`passes_sometimes`). An entry without a test is
-//! a fault too.
+//! The daemons' own counters prove that the connections used SCTP. Each test whose results differ must be in
+//! `tests/transparency/exceptions.toml` with a reason. An entry whose test passes in both runs is a fault, unless the entry allows it
+//! (`passes_sometimes`). An entry without a test is a fault too.
 //!
 //! Begin with [`suites::SUITES`], then [`judge`].
 
@@ -28,7 +29,8 @@ use suites::{SUITES, Suite};
 use testbed::Programs;
 use testbed::process::now;
 
-/// Number of suites that `./x test` runs at once. The suites consist of servers and clients that mostly wait for each other.
+/// Number of suites that `./x test` runs at once. Suites can run concurrently, because their servers and clients mostly wait for each
+/// other.
 const QUICK_AT_ONCE: usize = 2;
 
 /// Runs `./x test --transparency [SUITE ...]`: all suites, or those whose names contain one of the words.
@@ -75,7 +77,7 @@ fn judged(chosen: &[&Suite], programs: &Programs, at_once: usize) -> Result<Tota
     })
 }
 
-/// Judges a suite. Prints everything about the suite at its end.
+/// Judges a suite. Prints all messages about the suite when it has ended.
 fn judge_and_print(suite: &Suite, programs: &Programs, exceptions: &Exceptions) -> Totals {
     if let Some(missing) = suite.missing() {
         println!("skipped {}: {missing} is missing (scripts/setup.sh)", suite.name);
@@ -119,8 +121,8 @@ fn passed(results: &Results) -> usize {
     results.values().filter(|verdict| **verdict == Verdict::Passed).count()
 }
 
-/// Returns a message for each fault: too few tests passed over TCP, a test ended differently without an exception, or an exception is not
-/// needed or has no test.
+/// Returns a message for each fault. These are the faults: too few tests passed over TCP, a test without an exception ended differently
+/// over SCTP, an exception is not needed, or an exception has no test.
 fn differences(
     suite: &Suite,
     control: &Results,

@@ -1,8 +1,8 @@
-//! The Debian package of `./x deb`, unpacked and inspected with the tools that will process it.
+//! Unpacks the Debian package of `./x deb`, and checks it with the tools that use such a package: lintian, the shells and systemd.
 //!
-//! Needs the programs `sctpifyd`, `sctpify`, `shimrules`, `linkemu`, `sctpify-router`, `sctpify-sip` and `sctpify-ua`, and the library
-//! `libsctpify.so`. They must be next to this test, where `./x test` builds them, or in SCTPIFY_BIN_DIR. Also needs the packages in
-//! scripts/packages.txt.
+//! The tests need the programs `sctpifyd`, `sctpify`, `shimrules`, `linkemu`, `sctpify-router`, `sctpify-sip` and `sctpify-ua`, and the
+//! library `libsctpify.so`. These files must be next to this test, where `./x test` builds them, or in SCTPIFY_BIN_DIR. The tests also need
+//! the packages in scripts/packages.txt.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -89,7 +89,7 @@ fn programs_pages_and_documents_lie_where_debian_has_them_and_lintian_finds_no_f
 #[ignore = "needs the programs built, and Debian's tools"]
 fn completions_load_in_bash_zsh_and_fish() {
     let package = &*PACKAGE;
-    // A program, one of its subcommands, the start of a word, and the completion of this word.
+    // Cells: a program, one of its subcommands or nothing, the start of a word, and the whole word.
     for (program, command, begin, whole) in [
         ("sctpify", "", "cap", "capture"),
         ("sctpify-sip", "", "conn", "connections"),
@@ -130,7 +130,7 @@ fn systemd_takes_the_units_and_finds_their_exposure_low() {
     judged("sctpify-sip.service", "25");
 }
 
-/// Returns the text of a unit. Checks that systemd finds no fault in the unit, and that its security exposure is at most
+/// Returns the text of a unit. Checks that systemd finds no fault in the unit, and that the unit's security exposure does not exceed
 /// `exposure_tenths_max`, in tenths.
 fn judged(name: &str, exposure_tenths_max: &str) -> String {
     let package = &*PACKAGE;

@@ -1,7 +1,8 @@
-//! Duration of connect() over SCTP with this build, compared with another build in the same run.
+//! Duration of connect() over SCTP with this build, compared with the duration with another build in the same run.
 //!
-//! Three pairs of hosts take turns: one pair with this build, and two pairs with the other build. The difference between the last two shows
-//! the noise. On the left host of a pair, the programs and the daemon run on processor 0, and on the right host on processor 1.
+//! Three pairs of hosts take turns: one pair with this build, and two pairs with the other build. The difference between the two pairs with
+//! the other build shows the noise. All processes of a pair's left host run on processor 0. All processes of its right host run on
+//! processor 1.
 
 use crate::tools::output;
 use anyhow::{Context, Result, ensure};
@@ -20,8 +21,8 @@ const COUNT: u32 = 200;
 /// Number of connections of each pair before the first measurement.
 const WARM_UP: u32 = 50;
 
-/// Time that the daemons get to open a shared association. It is fixed, because another build may report the association under another
-/// name.
+/// Time that the daemons get to open a shared association. The benchmark does not wait for a status instead, because another build may
+/// report the association under another name.
 const SETTLE: Duration = Duration::from_secs(2);
 
 /// A pair of hosts with both daemons and a server.
@@ -32,7 +33,7 @@ struct Contestant {
     tools: Tools,
     daemons: Daemons,
     server: Process,
-    /// Median of each round, in microseconds.
+    /// Median connect time of each round, in microseconds.
     medians: Vec<f64>,
 }
 
@@ -84,8 +85,8 @@ fn bulk(host: &Host, tools: &Tools, processor: u8) -> Command {
     command
 }
 
-/// Measures, and prints the rows. Returns this build's time divided by the other build's, as the median of all rounds. `other` is the
-/// directory of the other build's programs.
+/// Measures, and prints the rows. A round's ratio is this build's median time divided by the other build's. Returns the median of all
+/// rounds' ratios. `other` is the directory of the other build's programs.
 pub(crate) fn run(lab: &Lab, tools: &Tools, other: &Path) -> Result<f64> {
     let others = Tools { programs: Programs::in_dir(other)?, ..tools.clone() };
     let mut contestants = Vec::new();
@@ -95,7 +96,7 @@ pub(crate) fn run(lab: &Lab, tools: &Tools, other: &Path) -> Result<f64> {
         contestants.push(Contestant::start(lab, name, number, tools.clone())?);
     }
     for round in 0..ROUNDS {
-        // Rotate the order, so the pairs take turns in going first.
+        // Rotate the order, so each pair goes first in every third round.
         let count = contestants.len();
         for turn in 0..count {
             let contestant = &mut contestants[(round + turn) % count];

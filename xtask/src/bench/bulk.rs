@@ -1,11 +1,11 @@
 //! Throughput and processor time of one bulk stream over plain TCP, the shim and usrsctp.
 //!
-//! [`ROADS`] lists the links: one as fast as the host allows, with its offloads and without, and a slow one. Without offloads, the stream
-//! also runs with bbr as the programs' congestion control.
+//! [`ROADS`] lists the runs. One link is as fast as the host allows, with its offloads or without them. The other link is slow. Without
+//! offloads, the stream runs a second time, with bbr as the programs' congestion control.
 //!
-//! Runs are interleaved, so a busy neighbour on the machine affects all carriers alike. Throughput is measured at the receiver, from its
-//! first to its last byte. Processor time is the kernel's account of the sender, the receiver and both daemons. Interrupt work that the
-//! kernel charges to no process is in no column.
+//! Runs are interleaved, so a busy neighbour on the machine affects all carriers alike. The receiver measures the throughput, from the
+//! first byte that arrives to the last. Processor time is the sum that the kernel charges to the sender, the receiver and both daemons. The
+//! kernel charges some interrupt work to no process. No column includes this work.
 
 use super::report::Report;
 use anyhow::{Context, Result, ensure};
@@ -19,12 +19,13 @@ use std::time::Duration;
 use testbed::pair::{Daemons, Pair, SHIM_PORT, TCP_PORT, Tools};
 use testbed::{Capture, DelayedLink, Lab, Link, Offloads, Process, c_programs, cpu};
 
-/// Sizes of writes and messages, in bytes. Goals apply to the last one.
+/// Sizes of writes and messages, in bytes. Goals apply to the last size.
 const SIZES: [usize; 2] = [1_024, 65_536];
-/// Required throughput of the shim, as a multiple of usrsctp's, with offloads.
+/// Required throughput of the shim on the link with offloads, as a multiple of usrsctp's throughput.
 const USRSCTP_GOAL: f64 = 4.0;
 /// Congestion control of all programs' TCP in judged runs: Linux's own default, regardless of this machine's setting. It also applies to
-/// the local halves of the shim's connections. With bbr, a program sets a timer for each 64 KiB, even on a connection to the local daemon.
+/// the connections between the programs and their local daemons. With bbr, the kernel sets a pacing timer for each 64 KiB, even on these
+/// local connections.
 const TCP_CONTROL: &str = "cubic";
 /// Links to measure, in this order.
 const ROADS: [Road; 4] = [
@@ -39,7 +40,8 @@ const SLOW: [&str; 6] = ["--rate", "100mbit", "--delay", "10ms", "--queue", "200
 const REPETITIONS: usize = 5;
 /// Sending time, in seconds.
 const SECONDS: &str = "2";
-/// Limit on the total time of a run. usrsctp still sends its queue after the sending time has ended.
+/// Limit on the total time of a run. It is much longer than [`SECONDS`], because usrsctp still sends its queue after the sending time has
+/// ended.
 const LIMIT: Duration = Duration::from_secs(30);
 /// UDP port of usrsctp. The daemons use 9899.
 const USRSCTP_UDP_PORT: &str = "9900";
@@ -70,7 +72,7 @@ pub(super) struct Samples {
 struct Road {
     kind: Kind,
     control: &'static str,
-    /// Required throughput of the shim, as a share of plain TCP's.
+    /// Required throughput of the shim, as a share of plain TCP's throughput.
     tcp_goal: Option<f64>,
 }
 
@@ -78,7 +80,7 @@ struct Road {
 enum Kind {
     /// A link as fast as the host allows.
     Open(Offloads),
-    /// A link with the rate of an uplink, on which to compare the processor time.
+    /// A link with the rate of an uplink, for a comparison of processor time.
     Slow,
 }
 
@@ -97,7 +99,7 @@ struct Bench<'a> {
     usrsctp: &'a Path,
 }
 
-/// Throughput of the shim, as a multiple of each other carrier's.
+/// Throughput of the shim, as a multiple of the other carriers' throughputs.
 #[derive(Debug, Clone, Copy)]
 struct Ratios {
     tcp: f64,
@@ -121,7 +123,8 @@ pub(crate) fn run(lab: &Lab, tools: &Tools, report: &mut Report) -> Result<()> {
 }
 
 impl Road {
-    /// Measures both sizes. Returns the ratios at the last size, or `None` if the kernel lacks a congestion control that is not judged.
+    /// Measures both sizes. Returns the ratios at the last size. If the kernel lacks a congestion control other than [`TCP_CONTROL`],
+    /// leaves the link out and returns `None`.
     fn measured(
         &self,
         lab: &Lab,
@@ -191,15 +194,15 @@ impl TestLink {
 }
 
 impl Samples {
-    /// Measures one run of `stream`, which returns bytes and seconds. The processor time of the processes named `daemon` on both hosts
-    /// counts too.
+    /// Runs `stream`, which returns bytes and seconds, and adds a sample of its throughput and of its processor time. The processor time
+    /// includes the processes with the name `daemon` on both hosts.
     pub(super) fn take(
         &mut self,
         pair: &Pair,
         daemon: &str,
         stream: impl FnOnce() -> Result<(f64, f64)>,
     ) -> Result<()> {
-        // Processor time of programs that have ended, and of the daemons so far.
+        // Processor time so far of the daemons, and of programs that have ended.
         let cpu = || -> Result<Duration> {
             let daemons = cpu::of_processes(&pair.alpha, daemon)? + cpu::of_processes(&pair.beta, daemon)?;
             Ok(cpu::of_ended_children()? + daemons)
@@ -213,7 +216,8 @@ impl Samples {
     }
 }
 
-/// Transfers bytes over a program's TCP for `seconds`, in writes of `size` bytes. Returns the bytes and seconds that the receiver reports.
+/// Transfers bytes for `seconds` between two programs that use TCP, in writes of `size` bytes. Returns the bytes and seconds that the
+/// receiver reports.
 pub(super) fn by_tcp(
     pair: &Pair,
     tools: &Tools,
@@ -261,7 +265,7 @@ impl Bench<'_> {
         Ok(Ratios { tcp: medians[1] / medians[0], usrsctp: medians[1] / medians[2] })
     }
 
-    /// Measures one run. Checks that the daemons carried one connection over SCTP for the shim, and none for another carrier.
+    /// Measures one run. Checks that the daemons carried one connection over SCTP for the shim, and no connection for another carrier.
     fn measure(&self, carrier: Carrier, size: usize, samples: &mut Samples) -> Result<()> {
         let connects_before = self.daemons.connects_sctp()?;
         samples.take(&self.pair, DAEMON, || self.stream(carrier, SECONDS, size))?;

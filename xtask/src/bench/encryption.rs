@@ -1,5 +1,5 @@
-//! Cost of encryption: one bulk stream and many connects, with encryption and without, in turn. The same bulk stream also runs through
-//! WireGuard in user space.
+//! Cost of encryption: one bulk stream and many connects. Runs with encryption and without encryption alternate. The same bulk stream also
+//! runs through WireGuard in user space.
 //!
 //! WireGuard is `wireguard-go`, which encrypts plain TCP between two separate hosts. If it is not installed, its row is left out.
 
@@ -25,20 +25,20 @@ const REPETITIONS: usize = 5;
 const SECONDS: &str = "2";
 /// Size of writes, in bytes.
 const SIZE: usize = 65_536;
-/// Number of connects per run without delay. Runs on a link with delay have a tenth of them.
+/// Number of connects per run without delay. A run on a link with delay has a tenth of this number.
 const CONNECTS: u32 = 200;
 /// Round trips of the links for connects, in milliseconds.
 const ROUND_TRIPS_MS: [u64; 3] = [0, 20, 100];
 
-/// Minimum throughput with encryption, as a share of the throughput without.
+/// Minimum throughput with encryption, as a share of the throughput without encryption.
 const BULK_GOAL: f64 = 0.75;
-/// Limit on the extra processor time with encryption, in seconds per GB.
+/// Limit on the extra processor time of an encrypted stream, compared with an unencrypted stream, in seconds per GB.
 const CPU_GOAL_S_PER_GB: f64 = 0.5;
-/// Minimum throughput with encryption, as a multiple of WireGuard's.
+/// Minimum throughput with encryption, as a multiple of WireGuard's throughput.
 const WIREGUARD_GOAL: f64 = 1.5;
-/// Limit on the extra time of an encrypted connect without delay, in milliseconds.
+/// Limit on the extra time of an encrypted connect, compared with an unencrypted connect, on a link without delay, in milliseconds.
 const CONNECT_GOAL_MS: f64 = 0.2;
-/// Limit on the extra time of an encrypted connect on a link with delay, in milliseconds.
+/// Limit on the extra time of an encrypted connect, compared with an unencrypted connect, on a link with delay, in milliseconds.
 const DELAYED_GOAL_MS: f64 = 2.0;
 /// Minimum number of handshakes that a server completes per second of processor time.
 const HANDSHAKES_GOAL: f64 = 1_000.0;
@@ -137,7 +137,7 @@ fn ensure_is_sealed(side: &Side, tools: &Tools) -> Result<()> {
     Ok(())
 }
 
-/// Measures connects that each open an association, on links with several delays.
+/// Measures connects on links with different delays. Each connect opens its own association.
 fn connects(lab: &Lab, tools: &Tools, report: &mut Report) -> Result<()> {
     let mut table = Table::new(
         "Connects with an association each: p50, median of the runs (least-greatest)",
@@ -214,7 +214,7 @@ impl Tunnel {
     }
 }
 
-/// Creates a key pair. Returns the file of the private key, which is in the host's directory, and the public key.
+/// Creates a key pair. Returns the path of the private key's file, and the public key. The file is in the host's directory.
 fn keys(host: &Host) -> Result<(String, String)> {
     let file = host.dir()?.join("wg.key");
     let private = host.run("wg", command(host, "wg", &["genkey"]), START_LIMIT)?.good()?.stdout;
@@ -233,7 +233,8 @@ fn start(
     [here, there]: [&str; 2],
     outside: &str,
 ) -> Result<Process> {
-    // All hosts share the directory of wireguard-go's sockets. A socket has the name of its interface, so these names must differ.
+    // All hosts share the directory of wireguard-go's sockets. A socket has the name of its interface, so the interfaces of all hosts must
+    // have different names.
     let number = here.rsplit('.').next().unwrap_or_default();
     let name = &format!("wg{}-{number}", std::process::id());
     let process = host.spawn("wireguard", command(host, "wireguard-go", &["-f", name]))?;

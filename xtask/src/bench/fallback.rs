@@ -1,5 +1,5 @@
-//! Duration of the first connect() to a host without SCTP, about which the daemon has learned nothing yet. Also the share of connections to
-//! a host with SCTP that fall back because the link loses packets.
+//! Duration of the first connect() to a host without SCTP, before the daemon has cached that the host has no SCTP. Also the share of
+//! fallbacks among connections to a host with SCTP, on a link that loses packets.
 //!
 //! There are two kinds of hosts without SCTP:
 //!
@@ -16,7 +16,7 @@ use std::time::Duration;
 use testbed::pair::{Pair, SHIM_PORT, Tools};
 use testbed::{DelayedLink, Lab, Offloads};
 
-/// Number of first connects to each kind of host. The daemon forgets the destination before each.
+/// Number of first connects to each kind of host. The daemon forgets the destination before each connect.
 const COUNT: usize = 9;
 /// The default of the setting `race_timer_ms`.
 const RACE_TIMER_MS: f64 = 250.0;
@@ -32,7 +32,7 @@ const LOSSY_GOAL_PERCENT: f64 = 0.5;
 const SILENT_GOAL_MS: f64 = 5.0;
 
 /// Judges the percentage of first contacts that fall back when each packet is lost with a probability of ten percent. Each connection has
-/// its own association, and the daemon learns nothing, so each one is a first contact.
+/// its own association, and the daemon learns nothing, so each connection is a first contact.
 pub(crate) fn lossy(lab: &Lab, tools: &Tools, report: &mut Report) -> Result<()> {
     let pair = Pair::new(lab, "-loss")?;
     let one_way = Duration::from_millis(5);
@@ -54,7 +54,7 @@ pub(crate) fn lossy(lab: &Lab, tools: &Tools, report: &mut Report) -> Result<()>
     Ok(())
 }
 
-/// Measures both kinds of hosts. Judges the median for the silent host, beyond the race timer.
+/// Measures both kinds of hosts. For the silent host, judges the median of the times beyond the race timer.
 pub(crate) fn run(lab: &Lab, tools: &Tools, report: &mut Report) -> Result<()> {
     let pair = Pair::new(lab, "-fall")?;
     let link = lab.join(&pair.alpha, &pair.beta, 1, Offloads::On)?;

@@ -1,7 +1,8 @@
 //! Monthly traffic of an idle link, without a policy and as a backup link. Heartbeats cause this traffic.
 //!
 //! A client has two uplinks, and one idle connection with its own association to a server with one address. The benchmark counts all IP
-//! packets that the interface of the second uplink sends and receives. Several such pairs of hosts run at once, because they mostly wait.
+//! packets that the interface of the second uplink sends and receives. One such pair of hosts runs for each policy. The pairs run at once,
+//! because they mostly wait.
 
 use super::report::Report;
 use anyhow::{Context, Result, ensure};

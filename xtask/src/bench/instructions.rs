@@ -2,8 +2,8 @@
 //!
 //! Unlike times, counts do not depend on other activity of the machine. Valgrind executes the same instructions in each run, and shows the
 //! program the same processor (with AVX2) on every machine. Counts do depend on the compiler, which `rust-toolchain.toml` pins, and
-//! slightly on the C library. Each count is the difference of two runs, one with twice as many units of work as the other. So the
-//! instructions of start and warm-up cancel out. `--update` stores the counts.
+//! slightly on the C library. Each count is the difference between two runs. The second run has twice as many units of work as the first
+//! run. So the instructions of start and warm-up cancel out. `--update` stores the counts.
 
 use crate::tools::{cargo, has, root, succeeds};
 use crate::totals::Totals;
@@ -15,9 +15,9 @@ use std::thread::ScopedJoinHandle;
 
 /// The file of stored counts, relative to the root.
 const KEPT_IN: &str = "engine/sctp/benches/instructions.toml";
-/// Tolerated difference between a count and the stored one, in percent.
+/// Tolerated difference between a count and the stored count, in percent of the stored count.
 const TOLERANCE: f64 = 3.0;
-/// Rows: name, number of units of work in the shorter run, and description of a unit. The counts include both ends.
+/// Rows: name, number of units of work in the shorter run, and description of a unit. The counts include both ends of an association.
 const ROWS: &[(&str, u64, &str)] = &[
     ("bulk-1100", 5_000, "a packet with one message of 1,100 bytes, acknowledgements included"),
     ("bulk-65536", 5_060, "a packet of a message of 65,536 bytes, acknowledgements included"),
@@ -58,7 +58,7 @@ pub(crate) fn judged() -> Result<Totals> {
     compared(&count_all()?, &root().join(KEPT_IN))
 }
 
-/// Counts all rows concurrently, which does not affect the counts.
+/// Counts all rows concurrently. Concurrency does not affect the counts.
 fn count_all() -> Result<Vec<(&'static str, u64)>> {
     let program = &workloads()?;
     std::thread::scope(|scope| {

@@ -1,7 +1,8 @@
-//! `./x bench linkemu`: accuracy of the link emulator, judged from outside by the kernel's time stamps on both sides, and by iperf3.
+//! `./x bench linkemu`: accuracy of the link emulator, judged from outside. The kernel's time stamps on both sides give the delay, and
+//! iperf3 gives the rate.
 //!
 //! The emulator runs on a host between two others. A ping packet's delay is the difference of the kernel's time stamps at the sender's and
-//! the receiver's interface (tcpdump). So the delay excludes the lateness of processes, but includes the two virtual interfaces.
+//! the receiver's interface (tcpdump). So the delay excludes the waits of the ping processes, but includes the two virtual interfaces.
 
 use super::report::Report;
 use crate::optimised;
@@ -14,11 +15,11 @@ use testbed::{Host, Lab, Process};
 
 /// One-way delay that the measured pings must have.
 const ONE_WAY: Duration = Duration::from_millis(20);
-/// Limit on the 99th percentile of the lateness beyond the delay on an idle link, in microseconds.
+/// Limit on the 99th percentile of the pings' lateness on an idle link, in microseconds. Lateness is the measured delay minus [`ONE_WAY`].
 const IDLE_GOAL_US: f64 = 300.0;
-/// Limit on the 99th percentile of the lateness beyond the delay under load, in microseconds.
+/// Limit on the 99th percentile of the pings' lateness under load, in microseconds.
 const LOAD_GOAL_US: f64 = 1000.0;
-/// Tolerance of measured rates, as a fraction.
+/// Tolerated deviation of a measured rate, as a fraction of the set rate.
 const RATE_GOAL: f64 = 0.03;
 /// Number of measured pings.
 const PINGS: &str = "2000";
@@ -31,11 +32,11 @@ const RATES: [(f64, &str, &str, &str); 3] =
     [(1.5e6, "50", "12", "3"), (100e6, "200", "8", "2"), (1e9, "1000", "8", "2")];
 /// Payload share of a 1,500-byte IP packet that carries TCP with time stamps.
 const PAYLOAD_SHARE: f64 = 1448.0 / 1500.0;
-/// Arguments of nice(1). Without a high priority, a busy machine would limit iperf3's rate instead of the link.
+/// Arguments of nice(1). Without a high priority, the machine's other load, instead of the link, could limit iperf3's rate.
 const PRIORITY: [&str; 2] = ["-n", "-19"];
 /// Beta's address.
 const TO: &str = "10.9.0.2";
-/// Limit on any single step.
+/// Limit on the duration of each command.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Measures and judges everything.
@@ -77,7 +78,8 @@ struct Setup<'a> {
 }
 
 impl<'a> Setup<'a> {
-    /// Creates the hosts and starts the emulator. The interfaces keep their defaults, so hosts do not split segments that exceed the MTU.
+    /// Creates the hosts and starts the emulator. The interfaces keep their default offloads, so hosts do not split segments that exceed
+    /// the MTU.
     fn new(lab: &Lab, linkemu: &'a Path) -> Result<Setup<'a>> {
         let (alpha, beta, middle) = (lab.host("alpha")?, lab.host("beta")?, lab.host("middle")?);
         for (host, far, address) in [(&alpha, "left", "10.9.0.1/24"), (&beta, "right", "10.9.0.2/24")] {
@@ -103,7 +105,8 @@ impl<'a> Setup<'a> {
         Ok(self.middle.run("linkemu", command, LIMIT)?.good()?.stdout)
     }
 
-    /// Returns the lateness of each ping beyond [`ONE_WAY`], in microseconds. With `load`, the traffic of [`LOAD`] shares the link.
+    /// Returns the lateness of each ping: its delay minus [`ONE_WAY`], in microseconds. With `load`, the traffic of [`LOAD`] shares the
+    /// link.
     fn delay_errors(&self, lab: &Lab, load: bool) -> Result<Vec<f64>> {
         let (out, arrived) = (self.capture(lab, &self.alpha)?, self.capture(lab, &self.beta)?);
         let server = self.serve()?;
@@ -178,7 +181,7 @@ struct Stamps {
 }
 
 impl Stamps {
-    /// Ends the capture. Returns the sequence number of each request, with its time in seconds modulo 100,000.
+    /// Ends the capture. Returns the sequence number of each request, with the request's time in seconds modulo 100,000.
     fn stop(self) -> Result<Vec<(u16, f64)>> {
         // tcpdump reads the kernel's ring once a second, so wait for the last packets.
         std::thread::sleep(Duration::from_millis(1500));

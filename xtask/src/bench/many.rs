@@ -13,8 +13,8 @@ const AT_ONCE: u64 = 5_000;
 const AT_ONCE_GOAL_MIB: f64 = 400.0;
 /// Number of sequential connections in a round.
 const IN_A_ROW: u64 = 10_000;
-/// Number of rounds. The last one is judged. The other rounds use up the client's 28,232 ports. The daemon remembers a connection by its
-/// port for a minute after its end (TIME-WAIT). So its memory grows until all ports have been used.
+/// Number of rounds. Only the last round is judged. The earlier rounds use up the client's 28,232 ports. The daemon remembers an ended
+/// connection under its client port for a minute (TIME-WAIT). So the daemon's memory grows until all ports have been used.
 const ROUNDS: usize = 4;
 /// Limit on the memory growth in the last round, in percent.
 const GROWTH_GOAL: f64 = 5.0;
@@ -40,7 +40,7 @@ pub(crate) fn run(lab: &Lab, tools: &Tools, report: &mut Report) -> Result<()> {
     let all = ROUNDS as u64 * IN_A_ROW;
     let figure = format!("growth of memory by the last {IN_A_ROW} of {all} connections in a row, %");
     report.judge(figure, &[growth], Limit::Below(GROWTH_GOAL));
-    // Other activity of the machine causes some long turns too.
+    // Other activity of the machine causes some long turns too, so fewer than half of the queries may have one.
     let figure = format!(
         "questions about {ASKED_ABOUT} connections with a turn longer than {TURN_GOAL:?}, of {QUESTIONS}"
     );

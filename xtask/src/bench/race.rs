@@ -1,10 +1,10 @@
-//! Duration of connect() and the resulting transport: SCTP first, with several race timers, compared with SCTP and TCP started at once.
+//! Duration of connect(), and the resulting transport, for two strategies: *SCTP first*, with several race timers, and *both at once*.
 //!
 //! The other host has SCTP, rejects SCTP with ICMP, or drops SCTP silently. Each connection is a first contact: it has its own association,
 //! and the daemon learns nothing. In the last rows (`shared`), the hosts already have a shared association.
 //!
 //! *Both at once* models a program that opens two connections and keeps the first one that is up. One connection is plain TCP. The daemon
-//! holds the other one until its association is up. No daemon can do better for a program whose kernel takes the first answer.
+//! holds the other connection until its association is up. The result is a lower bound for a daemon that starts SCTP and TCP at once.
 
 use anyhow::{Context, Result, ensure};
 use pages::stats::percentile;
@@ -16,7 +16,7 @@ use testbed::{Daemon, DelayedLink, Lab, Process};
 
 /// Round-trip times, in milliseconds.
 const ROUND_TRIPS_MS: [u64; 3] = [1, 20, 100];
-/// Race timers of *SCTP first*, in milliseconds. The first one is the setting's minimum.
+/// Race timers of *SCTP first*, in milliseconds. The first timer is the minimum of the setting `race_timer_ms`.
 const RACE_TIMERS_MS: [u64; 4] = [10, 50, 100, 250];
 /// Race timer of *both at once* if the other host has SCTP, in milliseconds. It is long, so the daemon's connections do not fall back.
 const RACING_MS: u64 = 3000;
@@ -29,7 +29,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 const FIRST_CONTACTS: &str = "carriers = \"udp\"\nlearn = false\nstreams = \"own\"\n";
 const SHARING: &str = "carriers = \"udp\"\nlearn = false\n";
 
-/// Two hosts on a link, with servers on the right one.
+/// Two hosts on a link, with servers on the right host.
 struct World<'a> {
     pair: &'a Pair,
     tools: &'a Tools,
@@ -112,7 +112,8 @@ impl Racer<'_> {
         }
         self.set(racing_ms)?;
         let (millis, won) = self.both_at_once()?;
-        // If the other host has no SCTP, a winning connection of the daemon has already fallen back to plain TCP.
+        // If the other host has no SCTP, a winning connection of the daemon has already fallen back to plain TCP. So the printed number of
+        // connections over SCTP is 0.
         self.print("both at once", &millis, if racing_ms == RACING_MS { won } else { 0 });
         Ok(())
     }
@@ -138,8 +139,8 @@ impl Racer<'_> {
         Ok((millis, self.connects_sctp()? - before))
     }
 
-    /// Opens a plain connection and one through the daemon at once, [`COUNT`] times. Returns the durations until the first one was up, in
-    /// milliseconds, and how often the daemon's was first.
+    /// Opens a plain connection and a connection through the daemon at once, [`COUNT`] times. Returns the durations until the first of the
+    /// two was up, in milliseconds. Also returns the number of times that the daemon's connection was first.
     fn both_at_once(&self) -> Result<(Vec<f64>, u64)> {
         let World { pair: Pair { alpha, .. }, tools, to, .. } = self.world;
         let mut command = alpha.command(&tools.bulk);

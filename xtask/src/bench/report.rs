@@ -26,7 +26,7 @@ impl Report {
         self.remarks.push(text);
     }
 
-    /// Judges the median of a figure, whose name includes the unit, against a limit.
+    /// Judges the median of a figure's samples against a limit. The figure's name includes the unit.
     pub(crate) fn judge(&mut self, figure: impl Into<String>, samples: &[f64], limit: Limit) {
         self.goals.judge(figure, samples, limit);
     }

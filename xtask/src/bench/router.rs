@@ -1,11 +1,12 @@
 //! `./x bench router`: packets per second through our own router on one core, compared with the kernel's
 //! forwarding of the same load.
 //!
-//! A host in the middle forwards small SCTP packets of many flows, in UDP, with the advertisement chunk. The interface of the receiving
-//! host counts the arrivals. The maximum rate of one core is this count divided by the processor time of our program.
+//! A host in the middle forwards small SCTP packets of 64 flows. Each packet is carried in UDP and has an advertisement chunk. The
+//! interface of the receiving host counts the arrivals. The maximum rate of one core is this count divided by the processor time of our
+//! program.
 //!
-//! The kernel forwards within the processor time of the sender. So the kernel's cost is the extra time of the sender, compared with a
-//! middle host that discards.
+//! The kernel forwards within the processor time of the sender. So the kernel's cost is the extra time of the sender, compared with the
+//! sender's time if the middle host discards the packets.
 
 use super::report::Report;
 use crate::optimised;
@@ -26,7 +27,7 @@ const POLICIES: [&str; 4] = ["fifo", "fq-codel", "ltf", "finish"];
 const TO: &str = "10.99.0.9";
 
 /// Python program that sends trains of 60 SCTP packets in UDP, from 64 flows in turn. Each packet has an advertisement and a DATA chunk
-/// with 128 bytes of data. Prints the number of packets, and its processor time in microseconds.
+/// with 128 bytes of data. The program prints the number of packets, and its own processor time in microseconds.
 const SENDER: &str = "
 import resource, socket, struct, sys, time
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -95,7 +96,7 @@ impl Passed {
 }
 
 impl Setup {
-    /// Creates hosts where the middle host's kernel forwards, or discards if `forwards` is false.
+    /// Creates hosts where the middle host's kernel forwards packets. If `forwards` is false, this kernel discards the packets.
     fn routed(lab: &Lab, number: u8, forwards: bool) -> Result<Setup> {
         let [alpha, beta, middle] = Setup::hosts(lab, number)?;
         let first = lab.join(&alpha, &middle, number, Offloads::Off)?;

@@ -1,7 +1,8 @@
 //! `./x bench sctp`: our engine in a plain SCTP program, compared with other stacks on the same link in one run.
 //!
-//! Runs of the contenders are interleaved, so a busy neighbour on the machine affects all alike. Only ratios of medians count. The exit
-//! status is 0 only if every goal is met. Begin with [`table::EXPERIMENTS`], which lists the measurements and the goals.
+//! Runs of the contenders are interleaved, so a busy neighbour on the machine affects all contenders alike. Goals apply to ratios of
+//! medians, except in the fairness experiment. The exit status is 0 only if every goal is met. Begin with [`table::EXPERIMENTS`], which
+//! lists the measurements and the goals.
 
 mod contender;
 mod fairness;
@@ -26,7 +27,8 @@ use verdict::Verdict;
 const REPETITIONS: usize = 5;
 /// Niceness of the contenders' programs.
 const NICENESS: &str = "-15";
-/// Limit on the total time of a run. usrsctp still sends its queue after the sending time has ended.
+/// Limit on the total time of a run. It is much longer than the sending time, because usrsctp still sends its queue after the sending time
+/// has ended.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Amount of work in a run.
@@ -51,7 +53,7 @@ struct Setup {
 
 /// The environment of the runs.
 struct Bench {
-    /// The hosts on a link with offloads, then those on a link without.
+    /// The hosts on a link with offloads, then the hosts on a link without offloads.
     setups: [Setup; 2],
     programs: Programs,
     effort: Effort,
@@ -100,7 +102,7 @@ impl Setup {
 }
 
 /// Lets programs on alpha connect from nearly all ports. Each closed connection occupies its port for a minute. The kernel prefers every
-/// other port, and its search slows down when few of these are free.
+/// second port. Its search slows down when few of the preferred ports are free.
 fn widen_ports(pair: &Pair) -> Result<()> {
     let mut command = pair.alpha.command("sysctl");
     command.args(["-qw", "net.ipv4.ip_local_port_range=10000 65535"]);
@@ -146,7 +148,7 @@ impl Bench {
         })
     }
 
-    /// Starts a server, and runs a client to its end. Returns the output of the one that measures.
+    /// Starts a server, and runs a client to its end. Returns the output of the program that measures: the server or the client.
     fn exchange(&self, setup: &Setup, experiment: &Experiment, contender: Contender) -> Result<String> {
         let on = contender::LinkUse { link: &setup.link, carrier: experiment.carrier };
         let server = match self.programs.server(contender, experiment.job, &on) {

@@ -1,13 +1,14 @@
-//! `./x bench sip [--quick]`: our SIP proxy compared with Kamailio on this machine. Each has one worker, keeps its bindings in memory, and
-//! gets the same calls from the same generator (`sctpify-ua`).
+//! `./x bench sip [--quick]`: our SIP proxy compared with Kamailio on this machine. Each proxy has one worker, keeps its bindings in
+//! memory, and gets the same calls from the same generator (`sctpify-ua`).
 //!
 //! A round measures every contender over each transport, one after the other:
 //!
 //! - concurrent registrations of many users,
-//! - calls of several tasks, which each place one call after the other,
-//! - calls at half of the lower of the contenders' rates, for the percentiles of their set-up time.
+//! - up to 16 concurrent calls, as fast as the proxy answers,
+//! - calls at half of the slower contender's rate, for the percentiles of the calls' set-up time.
 //!
-//! Ratios are within one round, and their medians are judged. A contender's cost is the processor time of all its processes.
+//! A ratio compares two figures of the same round. The medians of the ratios are judged. A contender's cost is the processor time of all
+//! its processes.
 
 mod contender;
 pub(super) mod memory;
@@ -33,7 +34,7 @@ struct Size {
     rounds: usize,
     users: u32,
     calls: u32,
-    /// Duration of the calls at half of the lower rate, in seconds.
+    /// Time in which calls are placed at half of the slower contender's rate, in seconds.
     half_s: f64,
 }
 
@@ -49,14 +50,14 @@ struct Figures {
     user_bytes: f64,
     calls_per_s: f64,
     call_us: f64,
-    /// Median set-up time at half of the lower rate, in ms.
+    /// Median set-up time at half of the slower contender's rate, in ms.
     half_p50_ms: f64,
-    /// 99th percentile of the set-up time at half of the lower rate, in ms.
+    /// 99th percentile of the set-up time at half of the slower contender's rate, in ms.
     half_p99_ms: f64,
     failed: f64,
 }
 
-/// Figures of all contenders over one transport in one round: ours, and Kamailio's if it has the transport.
+/// Figures of all contenders over one transport in one round: ours, and Kamailio's if Kamailio has the transport.
 #[derive(Clone, Copy, Debug)]
 struct Row {
     transport: &'static str,

@@ -1,5 +1,5 @@
-//! Measures an unmodified program with SCTP sockets, once with the preloaded library and once under the seccomp supervisor. Compares it
-//! with programs that are written for our stack and for usrsctp.
+//! Measures an unmodified program with SCTP sockets, once with the preloaded library and once under the seccomp supervisor. Compares this
+//! program with two others: one is written for our stack, and one is written for usrsctp.
 //!
 //! Two hosts share one link with offloads. All contenders use SCTP over UDP, and take turns.
 
@@ -18,7 +18,7 @@ use testbed::{Host, Lab, Link, Offloads, c_programs};
 
 const PORT: &str = "5001";
 const UDP_PORT: &str = "9899";
-/// UDP port of the socket servers. The servers outlive their programs, so they need a port that no other contender uses.
+/// UDP port of the socket servers. A socket server outlives its programs, so it needs a port that no other contender uses.
 const OWN_UDP_PORT: &str = "9900";
 /// Number of runs of each contender.
 const REPETITIONS: usize = 5;
@@ -34,16 +34,16 @@ const LIMIT: Duration = Duration::from_secs(60);
 const LIBRARY_MESSAGES: f64 = 150_000.0;
 /// Minimum rate of messages of 64 octets under the supervisor, per second.
 const SUPERVISED_MESSAGES: f64 = 20_000.0;
-/// Minimum throughput with the library in messages of 64 KiB, as a share of the throughput of `peer`.
+/// Minimum throughput with the library in messages of 64 KiB, as a share of the throughput of the program `peer`.
 const BULK_BY_PEER: f64 = 0.8;
-/// Minimum rate of messages of 1,024 octets with the library, as a multiple of usrsctp's.
+/// Minimum rate of messages of 1,024 octets with the library, as a multiple of usrsctp's rate.
 const MESSAGES_BY_USRSCTP: f64 = 10.0;
 /// Minimum rate of connects with the library, per second.
 const CONNECTS_PER_SECOND: f64 = 2_000.0;
 /// Limit on the time that the library adds at each host in each direction, in microseconds.
 const ADDED_US: f64 = 10.0;
 
-/// Program, and its access to SCTP.
+/// A program together with its access to SCTP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Contender {
     Library,

@@ -1,12 +1,12 @@
 //! `./x bench streams`: connections that share an association, compared with plain TCP on the same link in the
 //! same run.
 //!
-//! At a round trip of 50 ms, it measures the duration of connect() from the second connection on, and the total duration of a thousand
-//! short connections. Without delay, it measures one bulk stream on the shared association, compared with plain TCP and with a stream on
-//! its own association.
+//! At a round trip of 50 ms, the benchmark measures the duration of connect() from the second connection on. It also measures the total
+//! duration of a thousand short connections. Without delay, the benchmark measures one bulk stream on the shared association, on a separate
+//! association, and over plain TCP.
 //!
-//! The exit status is 0 only if both goals are met. connect() must not take longer than [`CONNECT_GOAL`] times TCP's time. The thousand
-//! connections with the last of [`SIZES`] must take less time than over TCP.
+//! The exit status is 0 only if both goals are met. connect() must not take longer than [`CONNECT_GOAL`] times TCP's time. A thousand
+//! connections that each request the last of [`SIZES`] must take less time than over TCP.
 
 use super::report::Report;
 use anyhow::{Context, Result, bail, ensure};
@@ -18,7 +18,7 @@ use testbed::pair::{Daemons, Pair, SHIM_PORT, TCP_PORT, Tools};
 use testbed::{DelayedLink, Lab, Offloads};
 
 const ROUND_TRIP: Duration = Duration::from_millis(50);
-/// Limit on the duration of connect() on a shared association, as a multiple of plain TCP's.
+/// Limit on the duration of connect() on a shared association, as a multiple of plain TCP's duration.
 const CONNECT_GOAL: f64 = 1.05;
 /// Number of sequential connections whose connect() is timed.
 const CONNECTS: u32 = 200;
@@ -26,7 +26,8 @@ const CONNECTS: u32 = 200;
 const SHORT: u32 = 1_000;
 /// Number of short connections at a time.
 const PARALLEL: u32 = 10;
-/// Bytes that each short connection requests. Two sizes are below TCP's initial window, and the last one is above. The last one is judged.
+/// Bytes that each short connection requests. Two sizes are below TCP's initial window, and the last size is above. Only the last size is
+/// judged.
 const SIZES: [u32; 3] = [100, 14_000, 65_536];
 /// Number of runs of each bulk stream.
 const BULK_RUNS: usize = 5;
@@ -49,7 +50,8 @@ fn warm_up(pair: &Pair, to: IpAddr, tools: &Tools, daemons: &Daemons) -> Result<
     daemons.await_shared()
 }
 
-/// Measures on the link with delay. Judges connect(), and the short connections of the last size, as multiples of TCP's times.
+/// Measures on the link with delay. Judges the times of connect() and of the short connections with the last size, as multiples of TCP's
+/// times.
 fn delayed(lab: &Lab, tools: &Tools, report: &mut Report) -> Result<()> {
     let pair = Pair::new(lab, "-50ms")?;
     let delayed = DelayedLink::between(lab, &pair.alpha, &pair.beta, 50, ROUND_TRIP / 2, &tools.linkemu)?;
@@ -106,7 +108,7 @@ fn fetch(pair: &Pair, to: IpAddr, tools: &Tools, port: u16, size: u32) -> Result
     Ok(micros.parse::<f64>()? / 1e6)
 }
 
-/// Measures one bulk stream, in turn as plain TCP, on its own association and on the shared one.
+/// Measures one bulk stream in turn over plain TCP, on a separate association and on the shared association.
 fn bulk(lab: &Lab, tools: &Tools, report: &mut Report) -> Result<()> {
     let pair = Pair::new(lab, "-bulk")?;
     let link = lab.join(&pair.alpha, &pair.beta, 1, Offloads::On)?;

@@ -1,6 +1,7 @@
 //! Duration of connect() to a destination without a matching rule, with a daemon and without.
 //!
-//! Client and server run on one processor, because a wakeup on another processor takes 1.5 times as long, with a daemon or without.
+//! Client and server run on one processor, because a wakeup on another processor takes 1.5 times as long as on the same processor, with a
+//! daemon or without.
 
 use super::report::Report;
 use anyhow::{Result, ensure};
@@ -12,13 +13,13 @@ use std::time::Duration;
 use testbed::pair::{Pair, TCP_PORT, Tools};
 use testbed::{Host, Lab, Offloads, cpu};
 
-/// Number of rounds. Each one has a new pair of hosts, measured with a daemon and without.
+/// Number of rounds. Each round has a new pair of hosts, which is measured with a daemon and without a daemon.
 const ROUNDS: u8 = 9;
 /// Number of connections in a round, with a daemon and again without.
 const COUNT: u32 = 5_000;
 /// Limit on the total time of [`COUNT`] connections.
 const LIMIT: Duration = Duration::from_secs(60);
-/// Time until the daemon has put the destinations that rules name into the kernel. Afterwards, SYNs to other destinations are not held.
+/// Time that the daemon gets to write the rules' destinations into the kernel. Afterwards, the kernel holds no SYNs to other destinations.
 const SETTLE: Duration = Duration::from_secs(1);
 
 /// Limit on the time of a connect with a daemon, as a multiple of the time without a daemon.
@@ -59,7 +60,7 @@ pub(crate) fn run(lab: &Lab, tools: &Tools, report: &mut Report) -> Result<()> {
             daemon.stop();
             Ok((took, spent))
         };
-        // Alternate the order, so both sides take turns in going first.
+        // Alternate the order, so each of the two measurements goes first in every second round.
         let (without, (with, spent)) = if round % 2 == 0 {
             (connect()?, with_daemon()?)
         } else {

@@ -1,10 +1,11 @@
 //! Processor time at the rates of uplinks, and the latency of a keystroke during a transfer.
 //!
 //! The first part runs one bulk stream over an emulated link with a round trip of 20 ms, with plain TCP and with the daemons in turn.
-//! Processor time includes the sender and the receiver, once connected, and both daemons.
+//! Processor time is the sum over the sender, the receiver and both daemons. The time of the sender and of the receiver counts from their
+//! connection on.
 //!
-//! The second part sends 64 bytes there and back every 50 ms, alone and next to a stream that leaves spare capacity. With spare capacity,
-//! the queue does not hide the daemons' latency.
+//! The second part sends 64 bytes there and back every 50 ms, alone and next to a stream that leaves spare capacity. On a full link, the
+//! delay in the queue would hide the daemons' latency.
 
 use super::report::Report;
 use anyhow::{Context, Result, ensure};
@@ -35,20 +36,20 @@ const WRITE: &str = "65536";
 const TYPED_RATE: u32 = 100;
 /// Stream next to the keystrokes: bytes per write, and microseconds between writes (10 Mbit/s).
 const STREAM: [&str; 2] = ["12500", "10000"];
-/// Duration of the stream next to the keystrokes, in seconds. It is longer than the keystrokes take.
+/// Duration of the stream next to the keystrokes, in seconds. The stream lasts longer than the keystrokes, which take 10 s.
 const STREAM_SECONDS: &str = "14";
 /// Number of keystrokes, and microseconds between them.
 const KEYSTROKES: [&str; 2] = ["200", "50000"];
 /// Ports of the keystrokes: plain TCP, and with a rule. The stream next to them uses [`PORTS`].
 const TYPED_PORTS: [u16; 2] = [TCP_PORT + 100, SHIM_PORT + 100];
-/// Limit on a run.
+/// Limit on the time of one program's run.
 const LIMIT: Duration = Duration::from_secs(60);
 const DAEMON: &str = "sctpifyd";
 
 /// Ports of a stream: plain TCP, and with a rule.
 const PORTS: [u16; 2] = [TCP_PORT, SHIM_PORT];
 
-/// Measures and judges everything, or only the rates that `only` lists.
+/// Measures and judges everything. If `only` lists rates, measures only these rates, and no keystrokes.
 pub(crate) fn run(lab: &Lab, only: &[String], tools: &Tools, report: &mut Report) -> Result<()> {
     let is_meant = |rate: &u32| only.is_empty() || only.contains(&rate.to_string());
     let rates: Vec<(u32, f64)> = RATES.into_iter().filter(|(rate, _)| is_meant(rate)).collect();

@@ -1,11 +1,11 @@
 //! Citations in the sources: `//= rfc9260#5.1-6`, or several ids of one RFC: `//= rfc9260#5.1-6 5.1.3-1`.
 //!
-//! A citation stands above the line that implements the requirement, or above the function that implements it. In test code, a citation
-//! claims that the test would fail if the code did not comply. Test code is in a `tests` folder, in a file `tests.rs`, or below
-//! `#[cfg(test)]` with a `mod` on the next line.
+//! A citation stands directly above the line or the function that implements the requirement. In test code, a citation claims that the test
+//! would fail if the code did not comply. Test code is in a `tests` folder, in a file `tests.rs`, or below `#[cfg(test)]` with a `mod` on
+//! the next line.
 //!
-//! The parser works on lines, not on syntax trees. It ignores the form `#section-5.1`, which has a quotation below it. Any other citation
-//! without a valid id is an error. Begin at [`Sources::read`].
+//! The parser works on lines, not on syntax trees. It ignores citations in the form `#section-5.1`, which have a quotation of the RFC below
+//! them. Any other citation without a valid id is an error. Begin at [`Sources::read`].
 
 use super::data::Id;
 use crate::sources::{each_file, function};
@@ -20,7 +20,7 @@ pub(super) struct Citation {
     /// Path from the workspace's root.
     pub(super) path: String,
     pub(super) line: usize,
-    /// Name of the function directly below the citation. If there is no such function, the name of the last function above.
+    /// Name of the function directly below the citation. If no function is there, the name of the last function above the citation.
     pub(super) function: String,
     pub(super) is_test: bool,
 }

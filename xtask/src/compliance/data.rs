@@ -10,11 +10,11 @@
 //! "6.2-3" = { level = "SHOULD", text = "...", not = "why we do otherwise" }
 //! ```
 //!
-//! An id consists of the section and an ordinal, which counts the section's sentences with a requirement word. A line has at most one of
-//! these fields:
+//! An id consists of the section and an ordinal, which counts the section's sentences with a requirement word. A line has one of these
+//! fields or none:
 //!
 //! - `not`: we deviate, for the given reason.
-//! - `gap`: we should comply, and do not yet.
+//! - `gap`: we should comply and do not yet, for the given reason.
 //! - `na`: the sentence asks nothing of an implementation like this one.
 //! - `same`: the sentence repeats the requirement with the given id.
 
@@ -25,7 +25,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-/// Section numbers, then the ordinal. Requirements are sorted in this order.
+/// Section numbers, then the ordinal. Requirements are sorted by section, then by ordinal.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Id {
     pub(super) section: Vec<u32>,
@@ -87,7 +87,7 @@ pub(super) struct Document {
 pub(super) enum Status {
     /// At least one test cites the requirement.
     Tested,
-    /// Code cites the requirement, and no test does.
+    /// Code cites the requirement, and no test cites it.
     Done,
     /// We deviate from the requirement, for a given reason.
     Not,
@@ -113,8 +113,8 @@ impl Document {
         Ok(Document { rfc, title, open: file.open, untested: file.untested, requirements })
     }
 
-    /// Returns the requirement with this id. If the requirement repeats another one (`same`), returns the other one. Returns `None` if an
-    /// id is unknown, or if the other requirement is a repetition too.
+    /// Returns the requirement with this id. If the requirement repeats another requirement (`same`), returns the repeated requirement.
+    /// Returns `None` if an id is unknown, or if the repeated requirement is itself a repetition.
     fn resolve<'a>(&'a self, id: &Id) -> Option<(Id, &'a Requirement)> {
         let requirement = self.requirements.get(id)?;
         match &requirement.same {
@@ -127,7 +127,7 @@ impl Document {
         }
     }
 
-    /// Returns the citations of a requirement, and of the requirement that it repeats.
+    /// Returns the citations of a requirement, and of the requirement that it repeats, if any.
     pub(super) fn citations<'a>(&self, id: &Id, all: &'a [Citation]) -> Vec<&'a Citation> {
         let target = self.resolve(id).map(|(target, _)| target);
         let is_of = |c: &&Citation| c.rfc == self.rfc && (c.id == *id || Some(&c.id) == target.as_ref());
@@ -180,7 +180,8 @@ impl Document {
         faults
     }
 
-    /// Returns a message for each count above its limit in the file. Prints a hint for each count below its limit.
+    /// Compares the counts of open and untested requirements with their limits in the file. Returns a message for each count above its
+    /// limit. Prints a hint for each count below its limit.
     pub(super) fn ratchet(&self, all: &[Citation]) -> Vec<String> {
         let mut faults = Vec::new();
         let marks = [(Status::Open, self.open, "open"), (Status::Done, self.untested, "untested")];

@@ -1,6 +1,6 @@
 //! The test purposes of ETSI TS 102 369, with the tests that implement them: `docs/compliance/etsi-ts-102-369.toml`.
 //!
-//! Each purpose names test functions, or gives the reason why it has none. The check verifies that the functions exist.
+//! Each purpose names test functions, or gives the reason why no test implements it. The check verifies that the functions exist.
 
 use anyhow::Result;
 use serde::Deserialize;
@@ -30,7 +30,7 @@ impl Purposes {
         Ok(toml::from_str(text)?)
     }
 
-    /// Returns a message for each purpose without a test or a reason, and for each test that does not exist.
+    /// Returns a message for each purpose that has neither a test nor a reason, and for each named test that does not exist.
     pub(super) fn faults(&self, functions: &BTreeSet<String>) -> Vec<String> {
         let mut faults = Vec::new();
         for (id, purpose) in &self.purposes {

@@ -1,4 +1,5 @@
-//! The tables: `docs/compliance.md` and one for each RFC. They name functions and not line numbers, so they stay valid when lines move.
+//! The tables: `docs/compliance.md` and one for each RFC. The tables name functions instead of line numbers, so they stay valid when lines
+//! move.
 
 use super::citations::Citation;
 use super::data::{Document, Id, Requirement, Status};
@@ -41,7 +42,7 @@ pub(super) fn overview(documents: &[Document], citations: &[Citation]) -> String
         let _ = writeln!(out, "\n## {title}\n");
         let mut any = false;
         for d in documents {
-            // Leave out lines that only repeat another one.
+            // Leave out requirements that only repeat another requirement.
             let own = d.requirements.iter().filter(|(_, r)| r.same.is_none());
             for (id, r) in own.filter(|(id, _)| d.status(id, citations) == status) {
                 let reason = d.reason(id).unwrap_or_default();
@@ -81,7 +82,7 @@ fn row(document: &Document, id: &Id, requirement: &Requirement, citations: &[Cit
     format!("| {id} | {level} | {text} | {status} | {code} | {} |", why.join("; "))
 }
 
-/// Returns the path below the folder of its product.
+/// Returns a path without the folder of its product.
 fn below_product(path: &str) -> &str {
     let below = |product| path.strip_prefix(product)?.strip_prefix('/');
     PRODUCTS.into_iter().find_map(below).unwrap_or(path)

@@ -16,7 +16,7 @@ const INTERVAL: f64 = 0.02;
 const BEFORE: f64 = 0.2;
 /// Time drawn after the death of path 1, in seconds.
 const AFTER: f64 = 0.6;
-/// Filter of the packets that count: those with the file's bytes.
+/// Filter of the packets that count towards the rates: packets with the file's bytes.
 const DATA: &str = "sctp && frame.len > 500";
 /// Width of the picture, in units of SVG. All sizes below have the same unit.
 const WIDTH: f64 = 720.0;
@@ -73,7 +73,7 @@ fn rates(packets: &str, died: f64, paths: &[String; 2]) -> Result<Rates> {
     Ok(rates)
 }
 
-/// Returns the picture as SVG. It shows the rates of both paths over time, one stacked on the other.
+/// Returns the picture as SVG. The picture shows the rates of both paths over time, with path 2's rate stacked on path 1's.
 fn svg(rates: &Rates, silence_ms: u128) -> String {
     let greatest = rates.iter().map(|[one, two]| one + two).fold(1.0, f64::max);
     let x = |interval: usize| LEFT + PLOT_WIDTH * interval as f64 / rates.len() as f64;

@@ -1,4 +1,4 @@
-//! Step 5: connections that stay TCP or are refused, and the reasons that the user gets.
+//! Step 5: connections that stay TCP or are refused, and the reasons that `sctpify explain` shows.
 
 use super::row::Row;
 use super::world::{CLOSED_PORT, FILE_BYTES, LIMIT, World};

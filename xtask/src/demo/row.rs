@@ -54,8 +54,8 @@ impl Row {
         self.notes.push(note.into());
     }
 
-    /// Requires that SCTP carried the bytes, and that no TCP packet and no faulty packet was captured. Does not judge the bytes if the
-    /// capture missed packets.
+    /// Requires that SCTP carried the bytes, and that no TCP packet and no faulty packet was captured. If the capture missed packets, does
+    /// not judge the number of bytes.
     pub(crate) fn require_sctp(&mut self, seen: &Seen) {
         self.carrier = seen.carrier().to_owned();
         let carried = seen.sctp_ip_bytes + seen.sctp_udp_bytes;
@@ -65,7 +65,8 @@ impl Row {
         self.no_faulty(seen);
     }
 
-    /// Requires that TCP carried the bytes, and that no faulty packet was captured. Does not judge the bytes if the capture missed packets.
+    /// Requires that TCP carried the bytes, and that no faulty packet was captured. If the capture missed packets, does not judge the
+    /// number of bytes.
     pub(crate) fn require_tcp(&mut self, seen: &Seen) {
         self.carrier = seen.carrier().to_owned();
         let least = self.bytes.unwrap_or(1);

@@ -7,13 +7,13 @@ use serde_json::Value;
 
 /// Ports that steps 1 to 5 use.
 const PORTS: [u16; 4] = [22, 80, ROUNDTRIP_PORT, CLOSED_PORT];
-/// Networks of path 1, in which beta has its addresses.
+/// Networks of path 1. The steps use beta's addresses in these networks.
 const NETWORKS: [&str; 2] = ["10.77.1.0/24", "fd77:1::/64"];
 
 /// Number of alpha's rules that the steps use: each port over IPv4, and port 80 (nginx) over IPv6.
 const RULES_USED: usize = PORTS.len() + 1;
 
-/// Builds the rules before the other steps. The rules let alpha try SCTP to [`PORTS`] of beta, and let beta accept SCTP there.
+/// Builds the rules before the other steps. The rules let alpha try SCTP to [`PORTS`] of beta, and let beta accept SCTP on these ports.
 pub(crate) fn built(world: &mut World) -> Result<Vec<Row>> {
     println!("demo: building the rules with shimrules");
     let mut row = Row::new("6", "shimrules -A");

@@ -13,11 +13,11 @@ use testbed::{Finished, Seen};
 
 /// Bytes that each roundtrip client sends and gets back.
 const ROUNDTRIP_BYTES: u64 = 16 << 20;
-/// Bytes that scp transfers while path 1 dies. The number is so large that scp is still running at that time.
+/// Bytes that scp transfers while path 1 dies. The number is so large that scp is still running when path 1 dies.
 pub(super) const SILENT_BYTES: u64 = 128 << 20;
 /// Limit on the time of scp until path 1 dies, and again on the time afterwards.
 const SILENT_LIMIT: Duration = Duration::from_secs(30);
-/// Bytes that have arrived when path 1 dies.
+/// Minimum number of bytes that have arrived when path 1 dies.
 const SILENT_AFTER_BYTES: u64 = 8 << 20;
 
 /// Runs step 1.
@@ -47,8 +47,8 @@ pub(crate) fn ssh_and_scp(world: &mut World) -> Result<Vec<Row>> {
     Ok(vec![ssh_command(world)?, scp(world, "scp to beta", true)?, scp(world, "scp from beta", false)?])
 }
 
-/// Runs a command over ssh, and checks the client's address. `SSH_CONNECTION` shows the result of the server's getpeername(). The server's
-/// log shows the address to its administrator.
+/// Runs a command over ssh, and checks the client's address. `SSH_CONNECTION` shows the address that the server's getpeername() returned.
+/// The server's log shows the address that an administrator would see.
 fn ssh_command(world: &mut World) -> Result<Row> {
     let to = world.beta_v4();
     let (finished, seen) = world

@@ -1,4 +1,4 @@
-//! The demo's world: hosts, links, servers and daemons. Also runs one program at a time under a capture.
+//! The demo's world: hosts, links, servers and daemons. The world also runs programs, one at a time, while both links are captured.
 
 use anyhow::{Context, Result};
 use std::net::{IpAddr, SocketAddr};
@@ -35,7 +35,7 @@ pub(crate) struct World {
     server: Process,
     /// File of [`FILE_BYTES`] that nginx serves.
     pub(crate) file: PathBuf,
-    /// SHA-256 hash of that file.
+    /// SHA-256 hash of [`World::file`].
     pub(crate) hash: String,
     captures: u32,
     lab: Lab,
@@ -76,8 +76,8 @@ impl World {
         })
     }
 
-    /// Runs one program on alpha while both links are captured. Then waits for the packets that close a connection, and evaluates the
-    /// capture.
+    /// Runs one program on alpha while both links are captured. Then waits for the packets that close the program's connections, and
+    /// evaluates the capture.
     pub(crate) fn observe<T>(
         &mut self,
         name: &str,

@@ -7,7 +7,7 @@ use crate::tools::PRODUCTS;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Folder of the tests with real hosts. The page names these tests without their crate.
+/// Folder of the tests with real hosts. The page names these tests without the path of their crate.
 const HOST_TESTS: &str = "lab/testbed/tests";
 
 /// Folder of the experiments' manifests.

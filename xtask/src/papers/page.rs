@@ -1,4 +1,4 @@
-//! The page as text: names in their forms, links, and the rows of its tables.
+//! Parses the page: names in the forms below, links, and the rows of the tables.
 //!
 //! | form | means |
 //! |---|---|
@@ -8,14 +8,14 @@
 //! | code span of a relative path with a `/` | a file or folder |
 //! | `[text](target)` | a document, or a heading of one |
 //!
-//! Other code spans count as plain words. Code blocks are skipped. In a table with the header [`COLUMNS`] each row has a verdict.
+//! Other code spans count as plain words. Code blocks are skipped. In a table with the header [`COLUMNS`], each row must have a verdict.
 
 use std::fmt::Write;
 
 /// Header of a table of items.
 const COLUMNS: [&str; 4] = ["item", "here", "shown by", "how it differs"];
 
-/// Verdicts. The last cell of a row begins with one of them, in bold.
+/// Verdicts. The last cell of a row begins with one of these words, in bold.
 const VERDICTS: [&str; 6] = ["same", "more", "differs", "part", "missing", "background"];
 
 /// Verdicts of rows that need no evidence.
@@ -34,7 +34,7 @@ pub(super) enum Mention {
     Setting(String),
     /// A file or folder.
     Path(String),
-    /// A document, and optionally one of its headings. An empty name of the document means the page itself.
+    /// A document, and optionally one of its headings. An empty `document` means the page itself.
     Link { document: String, heading: Option<String> },
 }
 
@@ -165,7 +165,7 @@ fn named(code: &str) -> Option<Mention> {
     is_path.then(|| Mention::Path(code.to_owned()))
 }
 
-/// Parses a link from its target on. Returns `None` if the target is outside of the project.
+/// Parses a text that begins with the target of a link. Returns `None` if the target is outside of the project.
 fn link(text: &str) -> Option<Mention> {
     let target = text.split(')').next()?;
     if target.contains("://") {

@@ -1,9 +1,9 @@
 //! One planted bug: a unified diff with a head.
 //!
-//! The first line of the head describes the bug. A line `Caught by:` names the tests that should catch the bug, by parts of their names.
+//! The first line of the head describes the bug. A line `Caught by:` has parts of the names of the tests that should catch the bug.
 //!
-//! Line numbers are ignored. Instead, the lines that a hunk removes, with their context, must occur exactly once in the file. So the patch
-//! follows the code and never applies in the wrong place. Begin at [`Patch::applied`].
+//! Line numbers are ignored. Instead, a hunk's removed lines and context must occur exactly once in the file. So a patch still applies
+//! after its code has moved, and never applies in the wrong place. Begin at [`Patch::applied`].
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail, ensure};
 /// A planted bug.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Patch {
-    /// Name of the file without its extension.
+    /// Name of the patch file without its extension.
     pub(crate) name: String,
     /// Parts of the names of the tests that should catch the bug.
     pub(crate) filters: Vec<String>,
@@ -57,7 +57,7 @@ impl Patch {
         Ok(Patch { name: name.to_owned(), filters, hunks })
     }
 
-    /// Returns the files that the bug changes in the tree under `root`, with their new text.
+    /// Returns the files that the bug changes in the tree under `root`, each with its new text.
     pub(crate) fn applied(&self, root: &Path) -> Result<BTreeMap<PathBuf, String>> {
         let mut files = BTreeMap::new();
         for hunk in &self.hunks {
@@ -74,7 +74,7 @@ impl Patch {
     }
 }
 
-/// Removes RFC citations, because citations are added and removed between lines of code. Patches omit them.
+/// Removes RFC citations. Patches omit citations, so a patch still applies after a citation is added or removed.
 fn without_citations(text: &str) -> String {
     let is_citation =
         |line: &&str| line.trim_start().starts_with("//= ") || line.trim_start().starts_with("//# ");

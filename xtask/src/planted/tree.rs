@@ -27,9 +27,9 @@ pub(crate) enum Verdict {
     AllPassed,
     /// The first test that failed.
     Failed(String),
-    /// The test program died with this exit status.
+    /// The test program ended with this bad exit status, and reported no failed test.
     Died(String),
-    /// The tests did not end within the limit.
+    /// The tests did not end within the time limit.
     Endless,
 }
 
@@ -148,7 +148,7 @@ impl Tree {
 enum Seen {
     /// This test failed. More output may follow.
     Failure(String),
-    /// The test program ended, with this number of passed tests.
+    /// The output ended, with this number of passed tests.
     Ended { passed: usize },
 }
 

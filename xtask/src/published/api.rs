@@ -1,11 +1,11 @@
-//! `./x api`: compares the public API of the published crates with the listing in each crate's folder. So a review shows every change of
-//! the API.
+//! `./x api`: compares the public API of the published crates with the listing in each crate's folder. So a reviewer of a change sees every
+//! change of the API.
 //!
-//! The listing is made from rustdoc's JSON, whose format is unstable. The compiler that `rust-toolchain.toml` names writes this format only
-//! if the variable `RUSTC_BOOTSTRAP` is set. The dependency `public-api` of xtask must know the format's version.
+//! The listing is made from rustdoc's JSON, whose format is unstable. `rust-toolchain.toml` names a stable compiler, which writes this
+//! format only if the variable `RUSTC_BOOTSTRAP` is set. The dependency `public-api` of xtask must know the format's version.
 //!
-//! Hidden items are not listed. A derived trait is listed as an impl only, without its items. An auto trait (`Send`) is listed only if a
-//! type lacks it. Begin with [`listing`].
+//! Hidden items are not listed. For a derived trait, only the impl is listed, without the trait's items. An auto trait (`Send`) is listed
+//! only if a type lacks it. Begin with [`listing`].
 
 use super::{CRATES, Published, scratch};
 use crate::Outcome;
@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Trait that the compiler derives together with `PartialEq`.
+/// Trait that the compiler derives together with `PartialEq`. The listing omits it.
 const COMPILERS_OWN: &str = "core::marker::StructuralPartialEq";
 
 /// Runs `./x api [--write]`.
@@ -40,7 +40,7 @@ pub(crate) fn run(words: &[String]) -> Result<Outcome> {
     }
 }
 
-/// Returns a line for each item that a listing lacks or has in excess.
+/// Returns a line for each item that is new or gone since a listing was written.
 pub(crate) fn faults() -> Result<Vec<String>> {
     let mut faults = Vec::new();
     for one in &CRATES {
@@ -92,7 +92,8 @@ fn listing(one: &Published) -> Result<String> {
     Ok(text)
 }
 
-/// Returns the items in rustdoc's JSON, in the order of their paths. The flags leave out derived impls and impls of auto traits.
+/// Returns the items in rustdoc's JSON, in the order of their paths. `omits_derived` leaves out derived impls, and `omits_auto` leaves out
+/// impls of auto traits.
 fn items(json: &Path, omits_derived: bool, omits_auto: bool) -> Result<Vec<String>> {
     let builder = Builder::from_rustdoc_json(json)
         .omit_blanket_impls(true)

@@ -1,7 +1,7 @@
-//! The packages as they would be uploaded, and a program that uses them. The program consists of the examples of `sctp-engine` and
-//! `sctp-engine-tokio`. Its only other dependencies are `rand` and `tokio`.
+//! Creates the packages as they would be uploaded, and checks a program that uses them. The program consists of the examples of
+//! `sctp-engine` and `sctp-engine-tokio`. Its only other dependencies are `rand` and `tokio`.
 //!
-//! The program shows three properties:
+//! If the program compiles, it shows three properties:
 //!
 //! - Each package has all of its files.
 //! - The engine re-exports the items that its API needs.
@@ -17,7 +17,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Examples in the packages, with their common module.
+/// Examples in the packages, and the module that they share. Each row has a package, and a file in the package's folder `examples`.
 const SOURCES: [(&str, &str); 5] = [
     ("sctp-engine", "echo_udp.rs"),
     ("sctp-engine", "file_transfer.rs"),
@@ -26,7 +26,8 @@ const SOURCES: [(&str, &str); 5] = [
     ("sctp-engine-tokio", "echo.rs"),
 ];
 
-/// Creates the packages, and checks the program against them. Returns false if one of these steps fails.
+/// Creates the packages, and checks the program against them. Returns false if cargo cannot create the packages or cannot compile the
+/// program.
 pub(crate) fn packages_serve_a_user() -> Result<bool> {
     let scratch = scratch()?;
     let target = scratch.to_string_lossy();

@@ -1,8 +1,9 @@
-//! A second attempt, alone, for failed tests and experiments with real packets. They use namespaces, guests and real time, which depend on
-//! other activity of the machine. A test that passes at the second attempt is flaky: it has a fault, or reveals one.
+//! A second attempt, alone, for failed tests and experiments with real packets. Such tests use namespaces, guests and real time, so their
+//! results depend on other activity of the machine. A test that passes at the second attempt is flaky: the test has a fault, or it reveals
+//! a fault of the code.
 //!
-//! `tests/flaky.txt` lists the tests that have been flaky once. A run adds newly flaky tests to this list. A flaky test that is already
-//! listed counts as failed. Remove its line with the change that mends the test.
+//! `tests/flaky.txt` lists the tests that have been flaky in an earlier run. A run adds newly flaky tests to this list. A flaky test that
+//! is already listed counts as failed. Remove its line with the change that mends the test.
 
 use super::run::counted;
 use crate::tools::{cargo, root};
@@ -12,9 +13,10 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// List of the tests that were flaky once.
+/// List of the tests that have been flaky in an earlier run.
 const LEDGER: &str = "tests/flaky.txt";
-/// Maximum number of failures that get a second attempt. More failures are not a coincidence.
+/// Maximum number of failures in a run with second attempts. With more failures, no test gets a second attempt, because chance does not
+/// explain so many failures.
 const MOST: usize = 5;
 
 /// Returns the counts of a run of `cargo WORDS`, after a second attempt for each failed test.

@@ -6,11 +6,11 @@ use anyhow::{Context, Result};
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-/// Number of lines that the end of `./x test` shows of each failed test: the last ones.
+/// Limit on the lines of each failed test's output that the end of `./x test` shows. These are the last lines of the output.
 const DETAILS_MAX: usize = 20;
 
-/// Runs a cargo command and displays its output live. Returns the sums of cargo's result lines, and the names of failed tests. A bad exit
-/// status without a failed test counts as one failure.
+/// Runs a cargo command and displays its output live. Returns the sums of the counts in cargo's result lines, and the names of failed
+/// tests. If no test failed, a bad exit status counts as one failure.
 pub(crate) fn counted(command: &mut Command) -> Result<Totals> {
     let skipped = Skipped::of(command)?;
     let mut child = command.stdout(Stdio::piped()).spawn().context("cannot start cargo")?;
@@ -45,7 +45,7 @@ fn failed(line: &str) -> Option<&str> {
 struct Details {
     /// The headings, each with the last lines of its output.
     lines: Vec<String>,
-    /// Number of lines kept of the current output, or `None` outside of an output.
+    /// Number of lines that are kept of the current test's output, or `None` outside of such an output.
     length: Option<usize>,
 }
 

@@ -20,7 +20,7 @@ struct Exception {
     suite: String,
     test: String,
     reason: String,
-    /// True if the test depends on time and passes in some runs.
+    /// True if the test depends on timing, and passes over SCTP in some runs.
     #[serde(default)]
     passes_sometimes: bool,
 }
@@ -37,13 +37,13 @@ impl Exceptions {
         Ok(list)
     }
 
-    /// Returns the reason why this test of this suite may end differently, and whether the test may also pass.
+    /// Returns the reason why a test of a suite may end differently over SCTP, and whether the test may also pass.
     pub(crate) fn reason(&self, suite: &str, test: &str) -> Option<(&str, bool)> {
         let found = self.exception.iter().find(|one| one.suite == suite && one.test == test);
         found.map(|one| (one.reason.as_str(), one.passes_sometimes))
     }
 
-    /// Returns the listed tests of this suite that are not among its results.
+    /// Returns the listed tests of a suite that are not among the suite's results.
     pub(crate) fn unknown<'a>(
         &'a self,
         suite: &'a str,

@@ -6,7 +6,8 @@ use serde_json::Value;
 use std::fmt;
 use testbed::{Daemon, Host, Lab, Link, Offloads, Programs};
 
-/// Configuration that makes all connections of the host use SCTP, however long that takes on a busy machine.
+/// Configuration that makes all connections of the host use SCTP. The race timer and the number of INITs have their maximum values, because
+/// a handshake can take long on a busy machine.
 const CONFIGURATION: &str = "default_local_enable = true
 default_remote_enable = true
 race_timer_ms = 3000
@@ -75,9 +76,10 @@ impl Field {
 #[derive(Default)]
 pub(crate) struct ConnectionCounts {
     over_sctp: u64,
-    /// Connections that remain plain TCP. Their destination is `::1` or the sending socket itself, or their sender no longer waits.
+    /// Connections that remain plain TCP by a rule. Their destination is `::1` or the connecting socket itself, or their client no longer
+    /// waits.
     by_rule: u64,
-    /// Connections that the server's host refused, as it would over TCP.
+    /// Connections that the server's host refused. This host would also refuse them over TCP.
     refused: u64,
     /// Connections that fell back to TCP for another reason.
     strayed: u64,
@@ -97,7 +99,7 @@ impl ConnectionCounts {
         self.why.extend(others.iter().map(|fallback| fallback.to_string()));
     }
 
-    /// Returns the fault in the counts, if any: too few connections over SCTP, or fallbacks without a refusal.
+    /// Returns the fault in the counts, if any: too few connections over SCTP, or fallbacks that no refusal caused.
     pub(crate) fn fault(&self, connections_min: u64) -> Option<String> {
         if self.over_sctp < connections_min {
             return Some(format!("{} connections over SCTP, fewer than {connections_min}", self.over_sctp));

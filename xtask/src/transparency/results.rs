@@ -10,7 +10,7 @@ pub(crate) enum Verdict {
     Passed,
     Failed,
     Skipped,
-    /// The test started and never ended, or only the control run has it.
+    /// The test started and never ended, or the trial run lacks the test.
     Missing,
 }
 
@@ -48,7 +48,8 @@ struct GoEvent {
     test: Option<String>,
 }
 
-/// Parses the output of `go test -json`. A subtest is not listed, because its name can differ from run to run. It counts with its test.
+/// Parses the output of `go test -json`. Subtests are not listed, because their names can differ from run to run. The result of a test
+/// includes the results of its subtests.
 pub(crate) fn of_go(text: &str) -> Results {
     let mut results = Results::new();
     for event in text.lines().filter_map(|line| serde_json::from_str::<GoEvent>(line).ok()) {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// Limit on one run of a suite.
 const LIMIT: Duration = Duration::from_secs(600);
-/// The distribution's Python, which has Python's own tests. Other versions in PATH may not have them.
+/// The distribution's Python, which has Python's own tests. Another Python in PATH may lack these tests.
 const PYTHON: &str = "/usr/bin/python3";
 
 /// One suite.
@@ -20,9 +20,9 @@ pub(crate) struct Suite {
     pub(crate) is_quick: bool,
     /// Programs of scripts/packages-optional.txt that the suite needs.
     programs: &'static [&'static str],
-    /// Minimum number of tests that pass over plain TCP. With fewer, the suite is not the expected one.
+    /// Minimum number of tests that pass over plain TCP. If fewer tests pass, the suite may not work on this host.
     pub(crate) passed_min: usize,
-    /// Minimum number of connections over SCTP.
+    /// Minimum number of connections over SCTP in the run with daemons.
     pub(crate) connections_min: u64,
     kind: Kind,
 }
@@ -31,9 +31,9 @@ pub(crate) struct Suite {
 enum Kind {
     /// `go test` with these arguments.
     Go(&'static [&'static str]),
-    /// `tests/transparency/unittest_by_name.py` with these arguments, in the form of `python3 -m unittest`.
+    /// `tests/transparency/unittest_by_name.py` with these arguments, which have the form of `python3 -m unittest`'s arguments.
     Python(&'static [&'static str]),
-    /// A script of `tests/transparency`, which runs outside of the hosts.
+    /// A script in `tests/transparency`. The script runs outside of the hosts' namespaces.
     Script(&'static str),
 }
 

@@ -44,7 +44,7 @@ pub(crate) struct Programs {
     pub(crate) ours: PathBuf,
     pub(crate) usrsctp: PathBuf,
     pub(crate) tcp: PathBuf,
-    /// Program that runs an engine alone: ours or another one.
+    /// Program that runs one engine without sockets: ours or another contender's.
     pub(crate) rivals: PathBuf,
 }
 
@@ -131,7 +131,7 @@ impl Programs {
     }
 }
 
-/// Returns the client's mode, and its amounts in the form that all programs accept.
+/// Returns the client's mode, and its arguments for the amount of work. All programs accept these arguments.
 fn amounts(job: Job, effort: Effort) -> (&'static str, Vec<String>) {
     match job {
         Job::Bulk { size } | Job::Messages { size } | Job::Alone { size } => {

@@ -1,8 +1,8 @@
 //! Fairness: ten of our flows and ten of the kernel's TCP flows, all with CUBIC, share a link of 100 Mbit/s.
 //!
-//! The round trip is 20 ms. The link has a tail-drop queue of one bandwidth-delay product. Each receiver counts for a fixed time from its
-//! first byte on. The queue belongs to a host in the middle. In a queue of the sending host, TCP would hold back because of the other
-//! flows' packets.
+//! The round trip is 20 ms. The link has a tail-drop queue of one bandwidth-delay product. The queue belongs to a host in the middle,
+//! because TCP would hold back if a queue of its own host held other flows' packets. Each receiver counts bytes for a fixed time, from its
+//! first byte on.
 
 use super::contender::{PORT, Programs};
 use super::verdict::row;
@@ -21,14 +21,14 @@ const FLOWS: u16 = 10;
 const FIRST_PORT: u16 = 9_901;
 /// Counting time of the receivers, in seconds.
 const SECONDS: &str = "10";
-/// Sending time of the senders, in seconds. The senders are stopped earlier.
+/// Maximum sending time of the senders, in seconds. The benchmark stops the senders earlier, when all receivers have ended.
 const SENDERS_SECONDS: &str = "60";
-/// Size of messages and writes, in octets. All flows send packets of full size, because short ones fit more easily into a queue limited in
-/// octets.
+/// Size of messages and writes, in octets. All flows send packets of full size, because short packets fit more easily into a queue limited
+/// in octets.
 const SIZE: &str = "65536";
 /// Arguments of `tc`: rate, bucket depth in bytes (just more than a packet), and queue limit in octets (20 ms).
 const TBF: [&str; 7] = ["tbf", "rate", "100mbit", "burst", "1600", "limit", "250000"];
-/// Minimum throughput of each kind of flow, as a share of its fair share.
+/// Minimum total throughput of the flows of a kind, as a fraction of half of all flows' throughput.
 const SHARE_MIN: f64 = 0.7;
 /// Minimum of Jain's index over our flows.
 const JAIN_MIN: f64 = 0.95;

@@ -29,7 +29,7 @@ pub(crate) enum Job {
 }
 
 impl Job {
-    /// Reports whether the server's output has the figures, and not the client's.
+    /// Reports whether the server's output has the figures. If not, the client's output has them.
     pub(crate) fn is_measured_by_server(self) -> bool {
         matches!(self, Job::Bulk { .. } | Job::Messages { .. })
     }

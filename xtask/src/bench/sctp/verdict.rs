@@ -11,7 +11,7 @@ use pages::{Limit, Table};
 struct Row {
     contender: Contender,
     samples: Vec<f64>,
-    /// Our median as a multiple of this contender's.
+    /// Our median as a multiple of this contender's median.
     ratio: f64,
     goal: Option<Goal>,
 }

@@ -3,8 +3,8 @@
 //! The first part measures the core with its store (`examples/standing` of `sipproxy`). It covers an hour of virtual time with 100,000
 //! users and 10,000 standing calls.
 //!
-//! The second part sends 1,000,000 mutated messages of RFC 4475 to the running program, over UDP, TCP and SCTP (`examples/strangers`). The
-//! program must answer throughout, keep its size in memory, and carry calls at the end.
+//! The second part sends 1,000,000 mutations of the messages of RFC 4475 to the running program, over UDP, TCP and SCTP
+//! (`examples/strangers`). The program must answer throughout, and must carry calls at the end. Its memory must not grow beyond [`GROWTH_GOAL`].
 
 use super::super::report::Report;
 use crate::optimised;
@@ -20,11 +20,12 @@ use std::time::Duration;
 use testbed::pair::Tools;
 use testbed::{Host, Lab, Link, Offloads, Process, cpu};
 
-/// Limit on the median memory of the last quarter, as a multiple of the second quarter's.
+/// Limit on the median memory in the last quarter of a run, as a multiple of the median memory in the second quarter.
 const GROWTH_GOAL: f64 = 1.02;
 /// Returns the configuration. Timers have a tenth of their default values, so the state of a message (RFC 3261 timer J) expires after 3.2 s
-/// instead of 32 s. Registrations last for a minute, and a user has few contacts. Otherwise made-up users would accumulate contacts during
-/// the whole run. Each request to such a user would be in progress to all of these contacts for 3.2 s.
+/// instead of 32 s. Registrations last for a minute, and a user has up to three contacts. Without these limits, the users in mutated
+/// messages would accumulate contacts during the whole run. A request to such a user would then stay in progress for 3.2 s at all of these
+/// contacts.
 fn configuration(address: Ipv4Addr) -> String {
     let listen =
         |transport: &&str| format!("[[listen]]\ntransport = \"{transport}\"\naddress = \"{address}:5060\"\n");

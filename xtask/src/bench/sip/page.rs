@@ -1,9 +1,10 @@
-//! `./x bench sip-page [--quick]`: the effect of viewers of our SIP proxy's page on calls, with 100,000 users
-//! and 1,000 standing calls.
+//! `./x bench sip-page [--quick]`: the effect on calls of browsers that show our SIP proxy's page, with 100,000 users and 1,000 standing
+//! calls.
 //!
 //! The first part measures the lengths of the answers to the page's requests, and their durations compared with `/status.json`. The second
-//! part measures calls at a fixed rate without viewers, then with three browsers that search for a missing entry. A third measurement has a
-//! program that repeatedly requests the whole list of contacts. Ratios of set-up times are within one round, and their medians are judged.
+//! part measures calls at a fixed rate without viewers, then with three browsers that search for a missing entry. Then the second part
+//! measures calls while a program repeatedly requests the whole list of contacts. A ratio compares two set-up times of the same round. The
+//! medians of the ratios are judged.
 
 use super::super::report::Report;
 use super::contender::{CALLED, Contender, Running};

@@ -12,8 +12,8 @@ struct Kind {
     more_is_better: bool,
 }
 
-/// Name of the figure for memory per user. It is judged only over TCP. Over UDP, the proxy keeps the transaction of a registration for 32 s
-/// (RFC 3261 timer J), and this memory does not belong to the user.
+/// Name of the figure for memory per user. This figure is shown and judged only over TCP. Over UDP, the proxy keeps the transaction of a
+/// registration for 32 s (RFC 3261 timer J), and this memory does not belong to the user.
 const USER_BYTES: &str = "bytes for a registered user";
 
 const KINDS: [Kind; 6] = [
