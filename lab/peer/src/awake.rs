@@ -2,9 +2,10 @@
 //! to answer.
 //!
 //! Busy polling saves time if the peer runs on another processor. It costs time if the peer needs this
-//! processor. The kernel does not report which case applies, so [`Awake`] tries. After each failed try, the
-//! number of waits that sleep before the next try grows sixteenfold. Failed tries must stay below one wait in
-//! a hundred, otherwise they raise the 99th percentile of round trips. Begin with [`Awake::is_worth_it`].
+//! processor. The kernel does not report which case applies, so [`Awake`] busy-polls now and then. Such a
+//! wait is a try. A try fails if no packet arrives. The waits before the next try sleep, and each failed try
+//! multiplies their number by 16, up to 1024. If more than one wait in a hundred were a failed try, failed
+//! tries would raise the 99th percentile of round trips. Begin with [`Awake::is_worth_it`].
 
 use std::time::Duration;
 
@@ -12,8 +13,8 @@ use std::time::Duration;
 pub(crate) const AWAKE: Duration = Duration::from_micros(50);
 /// Number of sleeping waits after the first failed try.
 const PAUSE_MIN: u32 = 16;
-/// Maximum number of sleeping waits between two tries. While both ends sleep, a try at one end often fails, so
-/// tries must stay frequent.
+/// Maximum number of sleeping waits between two tries. While the peer sleeps, it answers too late for a try,
+/// so most tries fail. A longer pause would therefore keep both ends asleep for too long.
 const PAUSE_MAX: u32 = 1 << 10;
 /// Factor by which each failed try lengthens the pause between tries, and each successful one shortens it.
 const FACTOR: u32 = 16;
@@ -28,7 +29,7 @@ pub(crate) struct Awake {
 }
 
 impl Awake {
-    /// Reports whether this wait must busy-poll. The caller calls it once per wait.
+    /// Reports whether this wait must busy-poll. The caller calls this function once per wait.
     pub(crate) fn is_worth_it(&mut self) -> bool {
         let is_due = self.left == 0;
         self.left = self.left.saturating_sub(1);

@@ -1,8 +1,8 @@
 //! Bookkeeping of an echo client: the next message to send, and the messages that the peer must return. It
 //! uses no socket, no clock and no SCTP.
 //!
-//! Invariant: each message is sent once and must return once. Ordered messages must return in the order of
-//! their stream. Begin with [`Client::new`].
+//! Invariant: each message is sent once and must return once. The ordered messages of a stream must return in
+//! the order in which they were sent. Begin with [`Client::new`].
 
 use crate::content;
 use crate::options::Load;
@@ -17,7 +17,7 @@ pub enum Mismatch {
     /// A message was sent ordered and returned unordered, or the reverse.
     #[error("a message of stream {0} returned with another order flag than it was sent")]
     Ordering(u16),
-    /// The message is not due on its stream, or its content differs.
+    /// The stream's next message is another one, or the content differs from the sent content.
     #[error("a message of stream {0} returned changed or out of order")]
     Content(u16),
 }
@@ -55,8 +55,8 @@ impl Client {
             .then(|| (self.next_stream(), content(self.sent, self.load.size)))
     }
 
-    /// Returns the time from which [`next`](Client::next) returns a message even if no message returns until
-    /// then.
+    /// Returns the time at which [`next`](Client::next) has a message to send. Returns [`Time::NEVER`] if all
+    /// messages are sent, or if a message must return first.
     pub fn wakes_at(&self) -> Time {
         if self.is_willing() { self.next_at } else { Time::NEVER }
     }
@@ -71,7 +71,7 @@ impl Client {
     /// Records a returned message.
     ///
     /// # Errors
-    /// When the message was not due, or differs from the sent one.
+    /// When the returned message is not the expected one of its stream, or differs from the sent message.
     pub fn on_back(
         &mut self,
         stream: u16,
@@ -103,8 +103,8 @@ impl Client {
         self.back
     }
 
-    /// Returns the longest time between the returns of two messages. The time before the first return counts
-    /// from the start.
+    /// Returns the longest time between two successive returns of messages. The time from the start to the
+    /// first return also counts.
     pub fn longest_silence(&self) -> Duration {
         self.longest_silence
     }

@@ -22,8 +22,9 @@ use std::net::IpAddr;
 use std::num::NonZeroU8;
 use std::time::{Duration, Instant};
 
-/// Limit on the packets between two waits, in both directions. More packets indicate a bulk transfer, during which the
-/// host sleeps instead of busy-polling, because batches cost less.
+/// Limit on the packets between two waits, sent and received together. More packets indicate a bulk transfer. During a
+/// bulk transfer, the host sleeps instead of busy-polling: one turn then handles many packets, which costs less per
+/// packet.
 const FEW_PACKETS: usize = 4;
 
 /// Error detection method "SCTP over DTLS" (RFC 9653 section 4), the only one that the RFC defines.
@@ -46,7 +47,7 @@ pub struct Host {
     /// Packets sent and received since the last wait began.
     packets: usize,
     awake: Awake,
-    /// Set if the kernel delivers packets one at a time, as it does over IP.
+    /// Set if the kernel delivers packets one at a time, as it does with the carrier IP.
     come_singly: bool,
     keys: Option<Keys>,
 }
@@ -94,11 +95,11 @@ impl Host {
     }
 
     /// Opens `count` hosts on one UDP port, one for each thread. Each host serves its share of the associations. It
-    /// forwards packets of other associations to their hosts.
+    /// forwards a packet of another host's association to that host.
     ///
     /// # Errors
-    /// Those of [`Host::open`]. Also if `options` select another carrier than UDP, a trace, or protection without a
-    /// host key file.
+    /// Those of [`Host::open`]. Also when `options` select a carrier other than UDP, select a trace, or select
+    /// protection without a host key file.
     pub fn open_shards(options: &Options, port: u16, count: NonZeroU8) -> Result<Vec<Host>> {
         ensure!(options.carrier == CarrierKind::Udp, "shards need --carrier udp");
         ensure!(options.trace.is_none(), "shards cannot share the file of --trace");
@@ -166,7 +167,7 @@ impl Host {
         Some((id, event))
     }
 
-    /// Begins the key management of a new association, if packets are protected.
+    /// Begins the key management of a new association if `--protect` was given. Otherwise, does nothing.
     ///
     /// # Errors
     /// When TLS reports an error.
@@ -183,8 +184,8 @@ impl Host {
         since(self.start)
     }
 
-    /// Sends the engine's packets, waits for packets or timers until `wake` at the latest, and hands both to the
-    /// engine.
+    /// Sends the engine's packets, waits for packets or timers until `wake` at the latest, and hands the packets and
+    /// the expired timers to the engine.
     ///
     /// # Errors
     /// Those of epoll_wait(2) and recvmmsg(2), and of write(2) to the trace.

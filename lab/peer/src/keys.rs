@@ -7,7 +7,7 @@ use base::Time;
 use keying::{HostKey, KeyManager, Keyring, Outcome, PublicKey};
 use sctp::{AbortCause, AssociationId, Endpoint, Event};
 
-/// Key management of one end.
+/// Key management of this end's associations.
 pub(crate) struct Keys {
     manager: KeyManager,
     /// Key that the other end must have; any key if `None`.

@@ -1,9 +1,9 @@
 //! SCTP peer for tests and measurements on the project's own stack: echo server, client, bulk transfer, pings.
 //!
-//! Except in measurements, [`content`] defines each octet of its messages. The other end, and the script that compares
-//! the results, therefore know the expected octets. The peers on other stacks (`tests/kernel-sctp/kernel_peer.py` and
-//! `usrsctp_peer.c`) send the same content and print the same digest. By default, this peer rejects messages of more
-//! than 4 MiB. Begin with [`modes::run`]. Another program may use a [`talk::Talk`].
+//! Except in measurements, function [`content`] defines each octet of this peer's messages. The other end can therefore
+//! check every octet, and a script can check the digests. The peers on other stacks (`tests/kernel-sctp/kernel_peer.py`
+//! and `usrsctp_peer.c`) send messages with the same content, and print the same digest. By default, this peer rejects
+//! messages of more than 4 MiB. Begin with [`modes::run`]. Another program may use a [`talk::Talk`].
 
 #![forbid(unsafe_code)]
 

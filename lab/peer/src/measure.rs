@@ -19,9 +19,9 @@ use std::net::IpAddr;
 use std::num::NonZeroU8;
 use std::time::Duration;
 
-/// Accepts one association and counts its bytes until the association ends. Prints "BYTES MICROSECONDS", where
-/// the time runs from the first message to the last. With `seconds`, it stops that time after the first
-/// message, without a SHUTDOWN or ABORT.
+/// Accepts one association and counts its bytes until the association ends. Prints "BYTES MICROSECONDS". The time runs
+/// from the first message to the last. If `seconds` is given, the mode ends that long after the first message, and
+/// sends neither SHUTDOWN nor ABORT.
 ///
 /// # Errors
 /// When sockets fail, or the association does not end by SHUTDOWN.
@@ -50,8 +50,8 @@ pub(crate) fn receive(options: &Options, port: u16, seconds: Option<f64>) -> Res
     Ok(())
 }
 
-/// Sends messages of `size` bytes for `seconds`, as fast as the association accepts them. Then it shuts the
-/// association down.
+/// Sends messages of `size` bytes for `seconds`, as fast as the association accepts them. Then shuts the association
+/// down.
 ///
 /// # Errors
 /// When sockets fail, or the association does not end by SHUTDOWN.
@@ -132,8 +132,8 @@ fn answer_all(mut host: Host) -> Result<()> {
     }
 }
 
-/// Sends received messages back until the send buffer is full. Drops messages that cannot be sent for other
-/// reasons: usually the peer has ended this association, while others continue.
+/// Sends received messages back until the send buffer is full. Drops a message that cannot be sent for another reason.
+/// Usually, the peer has ended this association. The program must continue, because it serves other associations too.
 fn answer(host: &mut Host, id: AssociationId, talk: &mut Talk) {
     while let Some(message) = talk.held.take().or_else(|| talk.inbox.next(host, id)) {
         if try_send(host, id, &message) == Err(SendError::WouldBlock) {
@@ -143,8 +143,7 @@ fn answer(host: &mut Host, id: AssociationId, talk: &mut Talk) {
     }
 }
 
-/// Sends `count` messages, each after the return of the previous one. Then it prints each round trip in
-/// microseconds.
+/// Sends `count` messages, each after the return of the previous one. Then prints each round trip in microseconds.
 ///
 /// # Errors
 /// When sockets fail, or the association ends early.
@@ -202,9 +201,8 @@ pub(crate) fn first(options: &Options, to: (IpAddr, u16), size: usize, with_cook
     Ok(())
 }
 
-/// Sets up `count` associations in sequence. Like connect(2) and close(2), it shuts each down without waiting
-/// for the end of the shutdown. Prints "COUNT MICROSECONDS", where the time ends when the last association is
-/// established.
+/// Sets up `count` associations in sequence. Like connect(2) and close(2), it shuts each down without waiting for the
+/// end of the shutdown. Prints "COUNT MICROSECONDS". The time ends when the last association is established.
 ///
 /// # Errors
 /// When sockets fail, or an association is not established.

@@ -22,14 +22,15 @@ use std::time::Duration;
 const EPHEMERAL_PORTS: RangeInclusive<u16> = 49_152..=65_535;
 /// Number of source ports to try.
 const PORTS_TRIED: usize = 64;
-/// Time to run after the end of an association. If the answer to the peer's last packet was lost, the peer
-/// retransmits the packet in this time.
+/// Time for which the program still runs after the end of an association. If the answer to the peer's last packet was
+/// lost, the peer retransmits that packet, and the program answers again.
 const LINGER: Duration = Duration::from_millis(200);
 
-/// Runs the mode that the command line selects, until it ends.
+/// Runs the mode that the command line selects. Returns when the mode has ended.
 ///
 /// # Errors
-/// When sockets fail, the association does not end by SHUTDOWN, or returned messages differ from the sent ones.
+/// When sockets fail, when the association does not end by SHUTDOWN, or when returned messages differ from the sent
+/// messages.
 pub fn run(options: &Options) -> Result<()> {
     match options.mode {
         Mode::Echo { port } => echo(options, port),
@@ -211,7 +212,7 @@ pub(crate) fn connect_with(
             None => host.engine.connect(now, connect),
         };
         match outcome {
-            // An earlier association from this port still exists.
+            // An earlier association still uses this port, so the loop tries another port.
             Err(ConnectError::Exists) => {}
             outcome => {
                 let id = outcome?;
@@ -258,7 +259,8 @@ fn client(options: &Options, remote: IpAddr, port: u16, load: Load) -> Result<()
     Ok(())
 }
 
-/// Resets and adds streams, then resets the association. Each step begins after the previous one has completed.
+/// Resets streams, adds streams, and then resets the association. Each step begins after the previous step has
+/// completed.
 fn reset(host: &mut Host, id: AssociationId) -> Result<()> {
     let streams = [StreamId(0), StreamId(1)];
     for direction in [StreamDirection::Outgoing, StreamDirection::Incoming] {
@@ -327,7 +329,7 @@ fn change_address(host: &mut Host, id: AssociationId, change: AddressChange) -> 
     Ok(())
 }
 
-/// Runs the host until a wanted event arrives. If the association ends before, returns an error.
+/// Runs the host until a wanted event arrives. If the association ends before that event, returns an error.
 pub(crate) fn await_event(host: &mut Host, is_wanted: impl Fn(&Event) -> bool) -> Result<()> {
     loop {
         while let Some((_, event)) = host.poll_event() {

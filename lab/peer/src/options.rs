@@ -32,8 +32,8 @@ pub struct Options {
     /// Local address to offer to the peer; repeatable. A client connects from the first one.
     #[arg(long, required = true)]
     pub local: Vec<IpAddr>,
-    /// Send all packets of IP protocol 132 through the kernel's IP layer, even if no filter or policy needs to see
-    /// them.
+    /// Send all packets of IP protocol 132 through the kernel's IP layer, even if no filter or policy must see the
+    /// packets.
     #[arg(long)]
     pub no_shortcuts: bool,
     /// Scheduler for the concurrent use of several paths.
@@ -72,7 +72,8 @@ pub struct Options {
     /// Seal all packets in DTLS chunks, refuse a peer without support for them, and print the public keys of both ends.
     #[arg(long)]
     pub protect: bool,
-    /// With --protect: file of this end's private key (PKCS #8), created if it is missing. Without it, each run has a new key.
+    /// With --protect: file of this end's private key (PKCS #8), created if it is missing. Without this option, each
+    /// run has a new key.
     #[arg(long, value_name = "FILE", requires = "protect")]
     pub host_key: Option<PathBuf>,
     /// With --protect: public key that the peer must have.
@@ -144,7 +145,7 @@ impl From<MultipathKind> for Multipath {
 pub enum SbaKind {
     /// Occupancy in percent, in every packet with DATA.
     Percent,
-    /// Occupancy in steps of 10 percent, when the step changes and in every 8th packet.
+    /// Occupancy in steps of 10 percent, in every 8th packet with DATA, and at once when the step changes.
     Economical,
     /// Occupancy in percent, and the backlog in bytes, in every packet with DATA.
     Backlog,
@@ -183,8 +184,8 @@ pub enum CarrierKind {
     Udp,
     /// IP, protocol 132.
     Ip,
-    /// UDP and IP. A server answers with the encapsulation of the INIT. A client sends its INIT with both, and uses the
-    /// one that is answered first.
+    /// UDP and IP. A server answers with the encapsulation of the INIT. A client sends an INIT with each encapsulation,
+    /// and uses the encapsulation of the first answer.
     Both,
 }
 
@@ -307,7 +308,7 @@ pub enum Mode {
 #[derive(Clone, Copy, Debug, Args)]
 #[group(required = true, multiple = false)]
 pub struct Limit {
-    /// Abandon a message after this time, in seconds.
+    /// Time after which a message is abandoned, in seconds.
     #[arg(long)]
     pub lifetime: Option<f64>,
     /// Limit on the retransmissions of a message.

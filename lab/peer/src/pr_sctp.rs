@@ -1,9 +1,9 @@
 //! Modes for messages that may be abandoned (RFC 3758, RFC 7496). One end sends the messages, and the other
 //! reports the messages that arrived.
 //!
-//! [`content`] generates each message, so the first octet reveals its number modulo 256. A modified message
-//! is an error. A missing message is not an error: the caller of both ends decides how many may be missing.
-//! Begin with [`post`] and [`sink`].
+//! [`content`] generates each message, so a message's first octet reveals the message's number modulo 256. A
+//! modified message is an error. A missing message is not an error. The test that runs both ends decides how
+//! many messages may be missing. Begin with [`post`] and [`sink`].
 
 use crate::content;
 use crate::host::{Host, association_config};
@@ -50,7 +50,8 @@ pub(crate) fn post(options: &Options, to: (IpAddr, u16), load: &Load, limit: Lim
             given_up += events(&mut host)?;
         }
         while !offer(&mut host, id, number, load.size, reliability(limit, number)?)? {
-            // An unimportant message that waits would block the more important messages behind it.
+            // If an unimportant message waited for room in the buffer, it would block the more important
+            // messages behind it.
             if limit.priority && is_unimportant(number) {
                 given_up += 1;
                 break;
@@ -75,7 +76,7 @@ pub(crate) fn post(options: &Options, to: (IpAddr, u16), load: &Load, limit: Lim
 }
 
 /// Returns the reliability of message `number`. With abandonment by priority, every second message is more
-/// important, which a lower value expresses (RFC 7496).
+/// important than the others. A lower value means a higher importance (RFC 7496).
 fn reliability(limit: Limit, number: usize) -> Result<Reliability> {
     if let Some(seconds) = limit.lifetime {
         return Ok(Reliability::Lifetime(Duration::try_from_secs_f64(seconds)?));

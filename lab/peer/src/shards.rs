@@ -13,7 +13,7 @@ use wire::{Steer, steer};
 /// Maximum number of packets queued for one shard.
 const WAITING: usize = 1024;
 
-/// A packet that arrived on another shard's socket.
+/// Packet that arrived at the socket of a shard other than the addressee.
 pub(crate) struct Mail {
     pub(crate) route: Route,
     pub(crate) ecn: Ecn,
@@ -36,8 +36,8 @@ pub(crate) struct Post {
 }
 
 impl Post {
-    /// Creates a `Post` for each shard. Mail for a shard wakes the poll at the shard's index in `polls`, with
-    /// `token`.
+    /// Creates a `Post` for each shard. `polls` has the poll of each shard, in shard order. Mail for a shard
+    /// wakes the shard's poll with `token`.
     pub(crate) fn between(shards: &[Shard], polls: &[Poll], token: Token) -> io::Result<Vec<Post>> {
         let (mut addresses, mut inboxes) = (Vec::new(), Vec::new());
         for poll in polls {
@@ -49,8 +49,8 @@ impl Post {
         Ok(shards.iter().zip(inboxes).map(post).collect())
     }
 
-    /// Reports whether the packet is for this shard. Forwards a packet for another shard to it, and a packet
-    /// for all shards to all others.
+    /// Returns true if this shard must handle the packet. Forwards a packet of another shard to that shard.
+    /// Forwards a packet that concerns all shards to all other shards.
     pub(crate) fn keeps(&self, route: &Route, ecn: Ecn, packet: &[u8]) -> bool {
         match steer(packet, route.remote, self.shard) {
             Steer::To(shard) if shard == self.shard => true,
@@ -70,7 +70,7 @@ impl Post {
         let Some(address) = self.addresses.get(usize::from(shard.index())) else { return };
         let mail = Mail { route: *route, ecn, packet: packet.into() };
         match address.mailbox.try_send(mail) {
-            // A shard that cannot be woken reads its mail at its next packet or timer.
+            // If the wakeup fails, the shard reads its mail at its next packet or timer.
             Ok(()) => drop(address.waker.wake()),
             Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {}
         }

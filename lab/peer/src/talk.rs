@@ -1,7 +1,7 @@
 //! One association as a blocking socket, for sequential programs.
 //!
-//! Packets and timers are handled only during calls of [`Talk`] and [`Listening`]. If the program makes no
-//! call for a long time, the peer gets no answers. Begin with [`Talk::connect`] and [`Listening::open`].
+//! Packets and timers are handled only during calls of [`Talk`] and [`Listening`]. While the program makes no
+//! call, the peer gets no answers. Begin with [`Talk::connect`] and [`Listening::open`].
 
 use crate::host::Host;
 use crate::modes::{Guest, Inbox, Whole, await_event, connect, is_over, linger, offer};
@@ -26,7 +26,7 @@ pub struct Talk {
 }
 
 impl Listening {
-    /// Opens the carriers of `options`. From then on, a peer can connect to SCTP port `port`.
+    /// Opens the carriers of `options`. After this call, a peer can connect to SCTP port `port`.
     ///
     /// # Errors
     /// Those of [`Host::open`].
@@ -37,7 +37,7 @@ impl Listening {
     /// Waits for the first incoming association.
     ///
     /// # Errors
-    /// When sockets fail, or the association ends at once and otherwise than by SHUTDOWN.
+    /// When sockets fail, or when the association ends at once without a SHUTDOWN.
     pub fn accept(mut self) -> Result<Talk> {
         let mut guest = Guest::default();
         loop {

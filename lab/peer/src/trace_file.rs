@@ -1,7 +1,8 @@
 //! Writes the engine's trace to a file (`--trace FILE`) as JSON, with one record per line, for `jq` and plots.
 //!
-//! Each line has `us` (microseconds since the start), `association` (its number, if the record concerns one),
-//! `event`, and the fields that `sctp::TraceEvent` documents.
+//! Each line has `us` (microseconds since the start), `event`, and the fields that `sctp::TraceEvent`
+//! documents. If the record concerns an association, the line also has `association` (the association's
+//! number).
 
 use std::fs::File;
 use std::io::{BufWriter, Write};

@@ -1,6 +1,6 @@
 //! Tests over real paths between network namespaces: routers with small links, closed ports, unsupported
-//! protocols. In one test, clients reach one endpoint over UDP, over raw IP and through a NAT at the same
-//! time.
+//! protocols. In one test, three clients use one endpoint at the same time: over UDP, over raw IP, and
+//! through a NAT.
 //!
 //! Host alpha is the client, host beta the server, and a router connects them. The tests need root.
 
@@ -14,12 +14,12 @@ const LIMIT: Duration = Duration::from_secs(30);
 const PORT: &str = "5000";
 /// Time from a transfer's start to the change of the network.
 const BEFORE: Duration = Duration::from_millis(400);
-/// Limit on the silence after a change that ICMP reports, in seconds. Timers alone need a second or more to
-/// detect the change.
+/// Limit on the silence after a change of the network that ICMP reports, in seconds. Without ICMP, timers
+/// need a second or more to detect the change.
 const SILENCE_MAX: f64 = 0.6;
 
-/// Limit on the life of an association after the peer's host reports a closed port. Timers alone end it after
-/// a minute.
+/// Limit on the life of an association after the peer's host reports a closed port. Without this report,
+/// timers end the association after a minute.
 const SOON: Duration = Duration::from_secs(5);
 
 /// Hosts alpha and beta, the router between them, and the two links.
@@ -140,15 +140,15 @@ fn a_transfer_outlives_a_smaller_link_whose_router_says_nothing() {
             let (client, server) = under_way(&world, carrier, &from, &to);
             world.set_far_mtu("1300");
             let text = all_came_back(client.finish(LIMIT).unwrap());
-            // The silence lasts one timeout, although some data was segmented for the larger link.
+            // One timeout is the longest silence, although some data was segmented for the larger MTU.
             assert!(longest_silence(&text) < 2.0, "{text}");
             server.finish(LIMIT).unwrap().good().unwrap();
         }
     }
 }
 
-/// Kills the server without notice, and checks that the client ends soon. Beta's kernel reports the closed
-/// port, or the unsupported protocol, over ICMP.
+/// Kills the server with SIGKILL, and checks that the client ends soon. Beta's kernel then reports over ICMP
+/// that the port is closed, or that the protocol is unsupported.
 fn ends_when_nobody_listens(carrier: &str) {
     let world = Routed::new();
     for (from, to) in world.families() {
@@ -171,10 +171,10 @@ fn an_association_ends_soon_when_the_peer_does_not_speak_sctp_any_more() {
     ends_when_nobody_listens("ip");
 }
 
-/// Makes the router translate UDP port 9898 of a client to `port`, towards beta and back. The router counts
-/// the translated packets.
+/// Makes the router translate a client's UDP port 9898 to `port` in packets towards beta, and back in packets
+/// towards the client. The router counts the translated packets of each direction.
 fn translate(router: &Host, far: &str, port: u16) {
-    // The table's name need not be unique, because the router belongs to the lab.
+    // The table's name need not be unique, because this lab alone uses the router.
     let table = "table inet nat_by_hand";
     let rules = format!(
         "{table} {{}}; delete {table}; {table} {{ \

@@ -1,5 +1,5 @@
-//! Tests of two peers on loopback with sealed packets: each prints its key, and accepts only the expected
-//! key.
+//! Tests of two peers on loopback with sealed packets. Each peer prints its own key, and accepts only a peer
+//! with the expected key.
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;
@@ -89,7 +89,7 @@ fn a_peer_is_the_key_that_it_holds() {
         let output = client(&ports, &["--protect", "--host-key", &of_client, "--peer-key", &known]);
         assert!(output.status.success(), "{output:?}");
     }
-    // A peer with another key is refused, and learns the reason.
+    // A peer with an unexpected key is refused, and gets the reason.
     let server = Server::start(&ports, &["--protect"]);
     let refused = client(&ports, &["--protect", "--peer-key", &known]);
     assert!(!refused.status.success(), "{refused:?}");

@@ -1,4 +1,5 @@
-//! Test of one host with several shards, on loopback: every association reaches its shard and stays there.
+//! Test of one host with several shards, on loopback. Each association must stay with one shard from
+//! beginning to end.
 
 use base::Time;
 use bytes::Bytes;
@@ -28,7 +29,8 @@ fn free_port() -> u16 {
 }
 
 /// Accepts and answers associations until all [`ASSOCIATIONS`] have ended, in this shard and in others.
-/// `done` counts them. Returns the number of associations that began in this shard.
+/// `done` counts the ended associations of all shards. Returns the number of associations that began in this
+/// shard.
 fn serve(mut host: Host, done: &AtomicUsize) -> usize {
     let mut began = 0;
     while done.load(Ordering::Relaxed) < usize::from(ASSOCIATIONS) {

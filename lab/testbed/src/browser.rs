@@ -9,7 +9,7 @@ use anyhow::{Result, ensure};
 use crate::host::Host;
 
 const CHROMIUM: &str = "/usr/bin/chromium";
-/// Virtual time for a page: 4 s, during which it refreshes itself once per second.
+/// Virtual time for a page: 4 s. The page refreshes itself once per second.
 const PAGE_TIME: &str = "--virtual-time-budget=4000";
 /// Limit on the run time of the browser.
 const LIMIT: Duration = Duration::from_secs(90);
@@ -24,7 +24,7 @@ pub struct Browser<'a> {
 }
 
 impl<'a> Browser<'a> {
-    /// Finds the browser, which will keep its files in a directory of the host. If it is not installed,
+    /// Finds the browser. It keeps its files in a directory of the host. If the browser is not installed,
     /// reports a skipped test and returns `None`.
     ///
     /// # Errors

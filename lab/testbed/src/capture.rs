@@ -1,9 +1,9 @@
-//! Captures packets in a host, and evaluates them with `tshark`: which carrier is in use, and which packets
-//! are faulty.
+//! Captures packets in a host, and evaluates the packets with `tshark`. The result shows the carrier and the
+//! faulty packets.
 //!
 //! `tshark` checks SCTP checksums only with the preferences in this module. A test with planted bad packets
-//! verifies that. Capture links with [`crate::Offloads::Off`], because a large segment that a card splits
-//! later is not a packet.
+//! verifies that `tshark` finds them. Capture links with [`crate::Offloads::Off`]. Otherwise, captures show
+//! large segments instead of the packets into which a card splits them.
 
 use crate::host::{Host, output_of};
 use crate::process::{Finished, Process};
@@ -15,10 +15,11 @@ use std::time::Duration;
 
 /// Time after which a capture file that does not grow is complete.
 const RING_PAUSE: Duration = Duration::from_millis(300);
-/// Maximum number of such pauses, because endless traffic must not block the verdict.
+/// Maximum number of pauses before a capture file counts as complete, because endless traffic must not block
+/// the verdict.
 const RING_ROUNDS_MAX: usize = 20;
-/// Preferences of `tshark`: check checksums, and do not reassemble user data, which takes minutes for a large
-/// file.
+/// Preferences of `tshark`: check checksums, and do not reassemble user data. Reassembly takes minutes for a
+/// large file.
 const PREFERENCES: &[&str] = &[
     "sctp.checksum:CRC 32c",
     "sctp.reassembly:FALSE",
@@ -27,7 +28,7 @@ const PREFERENCES: &[&str] = &[
 ];
 /// Fields read from every packet.
 const PACKET_FIELDS: &[&str] = &["frame.number", "frame.len", "frame.interface_name", "frame.protocols"];
-/// Fields whose presence in a packet makes a capture bad.
+/// Fields whose presence marks a packet as faulty.
 const FAULT_FIELDS: &[&str] = &[
     "sctp.checksum_bad.expert",
     "_ws.malformed",
@@ -41,7 +42,8 @@ const FAULT_FIELDS: &[&str] = &[
 const FAULTS_TOLD_MAX: usize = 10;
 /// Size of the kernel's ring for each interface, in MiB.
 const RING_MIB: &str = "128";
-/// Limit on the bytes that `dumpcap` buffers in memory while the disk is slow. Its default is 1,000 packets.
+/// Limit on the bytes that `dumpcap` buffers in memory while the disk is slow. The default limit of 1,000
+/// packets is too small.
 const QUEUE_BYTES: &str = "536870912";
 /// Limit on the time for the start, or for the end, of `dumpcap`.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -69,7 +71,7 @@ pub struct Seen {
     pub sctp_ip_bytes: u64,
     /// Bytes of frames with SCTP inside UDP.
     pub sctp_udp_bytes: u64,
-    /// Bytes of frames with SCTP by interface.
+    /// Bytes of frames with SCTP, for each interface.
     pub sctp_bytes_by_interface: BTreeMap<String, u64>,
     /// Number of packets with a fault.
     pub faulty: u64,
@@ -80,7 +82,8 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// Returns the carrier of the most bytes: "tcp", "sctp-udp", "sctp" (IP protocol 132), or "none".
+    /// Returns the protocol that carried the most bytes: "tcp", "sctp-udp", "sctp" (IP protocol 132), or
+    /// "none".
     pub fn carrier(&self) -> &'static str {
         let sums = [(self.tcp_bytes, "tcp"), (self.sctp_udp_bytes, "sctp-udp"), (self.sctp_ip_bytes, "sctp")];
         let most = sums.into_iter().max_by_key(|(bytes, _)| *bytes);
@@ -116,8 +119,8 @@ impl Capture {
         Ok(seen)
     }
 
-    /// Ends the capture, and removes its file. Returns the output of `tshark` for the file, and the result of
-    /// `dumpcap`.
+    /// Ends the capture, runs `tshark` on its file, and removes the file. Returns the output of `tshark` and
+    /// the result of `dumpcap`.
     fn end(self, tshark: impl FnOnce(&Path) -> Command) -> Result<(String, Finished)> {
         self.wait_for_the_ring();
         self.process.signal(nix::sys::signal::Signal::SIGINT)?;
@@ -141,7 +144,7 @@ impl Capture {
         Ok(self.end(command)?.0)
     }
 
-    /// Waits until the file stops growing, because packets in the kernel's ring reach it late.
+    /// Waits until the file stops growing, because packets in the kernel's ring reach the file late.
     fn wait_for_the_ring(&self) {
         let length = || std::fs::metadata(&self.file).map_or(0, |file| file.len());
         let mut before = length();
@@ -205,8 +208,8 @@ fn count(seen: &mut Seen, line: &str) -> Result<()> {
     Ok(())
 }
 
-/// Counts a packet by the layer after its first IP header, because a packet that ICMP quotes was not on the
-/// wire.
+/// Counts a packet by the layer after its first IP header. An ICMP packet may quote another packet, which
+/// must not count.
 fn count_carrier(seen: &mut Seen, bytes: u64, interface: &str, protocols: &str) {
     let layers: Vec<&str> = protocols.split(':').collect();
     let network = layers.iter().position(|layer| matches!(*layer, "ip" | "ipv6"));
@@ -225,16 +228,16 @@ fn count_carrier(seen: &mut Seen, bytes: u64, interface: &str, protocols: &str) 
     *seen.sctp_bytes_by_interface.entry(interface.to_owned()).or_default() += bytes;
 }
 
-/// Reports whether a field is a fault. User data may look malformed to the dissector of its port, which is not
-/// a fault of the packet.
+/// Reports whether a field is a fault. A malformed layer counts only if it is SCTP, UDP or IP. User data may
+/// look malformed, because the dissector of the port may expect another protocol.
 fn is_fault(name: &str, value: &str) -> bool {
     !value.is_empty()
         && (name != "_ws.malformed"
             || ["SCTP", "UDP", "IP"].iter().any(|layer| value.contains(&format!(": {layer}"))))
 }
 
-/// Returns the number of packets that `dumpcap` reports as dropped, on all interfaces. It prints "Packets
-/// received/dropped on interface 'x': 5/0 (...)".
+/// Returns the number of packets that `dumpcap` reports as dropped, on all interfaces. For each interface,
+/// `dumpcap` prints "Packets received/dropped on interface 'x': 5/0 (...)".
 fn missed(stderr: &str) -> u64 {
     let lines = stderr.lines().filter(|line| line.contains("received/dropped on interface"));
     let counts = lines.filter_map(|line| {

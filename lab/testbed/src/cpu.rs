@@ -1,7 +1,7 @@
 //! Processor time and memory of programs, as the kernel charges them to processes.
 //!
-//! The kernel charges the interrupt work for packets to the process that it interrupts, or to no process. No
-//! figure of this module includes all of that work.
+//! The kernel charges the interrupt work for packets to the interrupted process, or to no process. No figure
+//! of this module includes all interrupt work.
 
 use crate::host::Host;
 use anyhow::{Context, Result};
@@ -15,7 +15,8 @@ use std::time::Duration;
 /// Length in bytes to which the kernel truncates a process's name.
 const COMM_BYTES_MAX: usize = 15;
 
-/// Returns the user and system time of all child processes that have ended and been waited for.
+/// Returns the user and system time of all child processes of this process that have ended and that it has
+/// reaped.
 ///
 /// # Errors
 /// When the kernel does not report the time.
@@ -49,8 +50,8 @@ pub fn memory_kib(host: &Host, name: &str) -> Result<u64> {
     of_rollups(host, name, "Pss:")
 }
 
-/// Like [`memory_kib`], but counts only anonymous memory. Shared pages would distort growth: when a process
-/// with the same program ends elsewhere, the other processes' share grows.
+/// Like [`memory_kib`], but counts only anonymous memory. A share of shared pages would distort the growth,
+/// because the share also grows when another process with the same program ends.
 ///
 /// # Errors
 /// When the host is gone.
@@ -58,7 +59,7 @@ pub fn anonymous_memory_kib(host: &Host, name: &str) -> Result<u64> {
     of_rollups(host, name, "Pss_Anon:")
 }
 
-/// Returns the sum of this line of /proc/PID/smaps_rollup over the processes, in KiB.
+/// Returns the number in this line of /proc/PID/smaps_rollup, summed over the processes, in KiB.
 fn of_rollups(host: &Host, name: &str, line: &str) -> Result<u64> {
     let rollups = processes(host, name)?
         .into_iter()

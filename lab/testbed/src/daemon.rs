@@ -21,7 +21,7 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// Returns the location `dir`, which must have `sctpifyd`, `sctpify` and `shimrules`.
+    /// Returns `dir` as the location. The directory must contain `sctpifyd`, `sctpify` and `shimrules`.
     ///
     /// # Errors
     /// When a program is missing.
@@ -169,7 +169,8 @@ impl Daemon {
         self.host.run(program, command, COMMAND_LIMIT)
     }
 
-    /// Returns the id of the started process, which leads the process group of all processes of the daemon.
+    /// Returns the id of the started process. All processes of the daemon are in the process group with this
+    /// id.
     pub fn id(&self) -> u32 {
         self.process.id()
     }
@@ -182,7 +183,7 @@ impl Daemon {
         self.process.signal(signal)
     }
 
-    /// Returns true until the first process has ended.
+    /// Returns true until the started process has ended.
     pub fn is_running(&mut self) -> bool {
         self.process.is_running()
     }

@@ -1,5 +1,5 @@
-//! Links with a delay, a rate or loss. The frames of such a [`Link`] pass through a host between its ends,
-//! which applies these properties.
+//! Links with a delay, a rate or loss. The frames of such a [`Link`] pass through a host in the middle, which
+//! applies the delay, the rate or the loss.
 //!
 //! Not every kernel has netem, so the project's `linkemu` emulates the link. Its flags describe the link, and
 //! can be changed while frames pass. Begin with [`DelayedLink::emulated`], or, if both interfaces already
@@ -20,7 +20,8 @@ const START_LIMIT: Duration = Duration::from_secs(10);
 /// Name of the link within `linkemu`.
 const NAME: &str = "delay";
 
-/// Running `linkemu` that passes frames between two interfaces of one host. It ends when dropped.
+/// Running `linkemu` that passes frames between two interfaces of one host. The program ends when this is
+/// dropped.
 #[derive(Debug)]
 pub struct Emulator {
     middle: Host,
@@ -38,8 +39,9 @@ pub struct DelayedLink {
 }
 
 impl Emulator {
-    /// Joins two interfaces of a host, which must be up. Frames that arrive on one leave on the other, as the
-    /// flags in `settings` describe. `name` must be unique within the host. `linkemu` is the program's path.
+    /// Joins two interfaces of a host. Both must be up. A frame that arrives on one interface leaves on the
+    /// other. The flags in `settings` describe delay, rate and loss. `name` must be unique within the host.
+    /// `linkemu` is the program's path.
     ///
     /// # Errors
     /// When the program is missing, or rejects the flags.
@@ -100,9 +102,9 @@ impl DelayedLink {
         Self::emulated(lab, left, right, number, &["--delay", &delay], linkemu)
     }
 
-    /// Joins two hosts with link `number`, and passes flags to `linkemu` such as `["--rate", "10mbit", "--ab",
-    /// "loss=3%"]`. Flags with `ab` apply from left to right, those with `ba` from right to left. `linkemu` is
-    /// the program's path.
+    /// Joins two hosts with link `number`, and passes flags to `linkemu` such as `["--rate", "10mbit",
+    /// "--ab", "loss=3%"]`. Flags with `ab` apply from left to right, flags with `ba` from right to left.
+    /// `linkemu` is the program's path.
     ///
     /// # Errors
     /// When a tool fails, or the program is missing or rejects the flags.
@@ -136,9 +138,9 @@ impl DelayedLink {
         self.emulator.show()
     }
 
-    /// Sets a queueing discipline for frames to the right, in the notation of tc(8), at the host between the
-    /// ends. A queue at the left end would not be a realistic bottleneck. There, TCP Small Queues limits each
-    /// connection to two frames, and TCP notices drops at once.
+    /// Sets a queueing discipline for frames from left to right, in the notation of tc(8), at the host in the
+    /// middle. A queue at the left host would not be a realistic bottleneck. At the sending host, TCP Small
+    /// Queues limits each connection to two frames, and TCP notices drops at once.
     ///
     /// # Errors
     /// When tc(8) fails.
@@ -150,8 +152,8 @@ impl DelayedLink {
     }
 }
 
-/// Sets up link `number` of two hosts as two separate pairs of interfaces. Each pair leads to the host in the
-/// middle, to its interfaces `left` and `right`.
+/// Sets up link `number` of two hosts as two separate pairs of interfaces. The left host's pair ends at
+/// interface `left` of the host in the middle, the right host's pair at its interface `right`.
 ///
 /// # Errors
 /// When a tool fails.

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Interval at which [`Growth`] polls its file, which is the resolution of the reported silence.
+/// Interval at which [`Growth`] polls its file. The interval is also the resolution of the reported silence.
 const GROWTH_POLL: Duration = Duration::from_millis(5);
 
 /// Creates a file of `bytes` random bytes.
@@ -61,8 +61,8 @@ impl Growth {
         Self { done, thread }
     }
 
-    /// Returns the longest time without a new byte between the first and the last byte, with a resolution of
-    /// 5 ms.
+    /// Returns the longest silence: the longest time without a new byte, between the first byte and the last
+    /// byte. The resolution is 5 ms.
     pub fn longest_silence(self) -> Duration {
         self.done.store(true, Ordering::Relaxed);
         self.thread.join().unwrap_or(Duration::MAX)

@@ -1,9 +1,9 @@
-//! A guest with the Linux kernel's own SCTP, and two namespaces of this machine next to it. The scripts in
-//! `tests/kernel-sctp` manage both.
+//! A guest with the Linux kernel's own SCTP, and two namespaces of this machine with links to the guest. The
+//! scripts in `tests/kernel-sctp` create and remove the guest and the namespaces.
 //!
-//! The names are unique to this process, so concurrent runs do not collide. A small shell process reads a pipe
-//! from this process. It removes everything when the pipe closes, no matter how this process ends. Begin with
-//! [`Guest::up`].
+//! The names are unique to this process, so concurrent runs do not collide. A small shell process reads a
+//! pipe from this process. When the pipe closes, the shell process removes the guest and the namespaces. The
+//! pipe closes in every case when this process ends. Begin with [`Guest::up`].
 
 use crate::host::output_of;
 use anyhow::{Context, Result};
@@ -45,8 +45,8 @@ impl Guest {
         NEEDED.iter().find(|path| !Path::new(path).exists()).copied()
     }
 
-    /// Boots a guest, which takes 5 s, or a minute the first time on a machine. All names start with `word`
-    /// and this process's id.
+    /// Boots a guest. The boot takes about 5 s. On a machine's first run, it takes a minute. All names start
+    /// with `word` and this process's id.
     ///
     /// # Errors
     /// Without root, `/dev/net/tun` or Debian's packages. The error has the output of `boot.sh`.
@@ -123,8 +123,8 @@ impl Guest {
         &self.dir
     }
 
-    /// Returns the path under which the guest sees a file of this machine. It also works for files that the
-    /// guest's own `/tmp` would hide.
+    /// Returns the path under which the guest sees a file of this machine. This path also works for files
+    /// below `/tmp`, which the guest's own `/tmp` hides.
     pub fn path_inside(file: &Path) -> PathBuf {
         Path::new("/run/host").join(file.strip_prefix("/").unwrap_or(file))
     }
@@ -133,7 +133,8 @@ impl Guest {
 impl Drop for Guest {
     fn drop(&mut self) {
         drop(self.undertaker.stdin.take());
-        // The exit status has no meaning. The wait ensures that everything is removed before the tests end.
+        // The exit status has no meaning. The wait ensures that the guest and the namespaces are removed
+        // before the tests end.
         let _ = self.undertaker.wait();
     }
 }

@@ -25,7 +25,7 @@ impl Host {
         Self { name: name.to_owned(), namespace, shared }
     }
 
-    /// Returns the short name that the host was created with.
+    /// Returns the short name that was given when the host was created.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -35,7 +35,8 @@ impl Host {
         &self.namespace
     }
 
-    /// Returns the directory of this host below the lab's directory. Creates it if it is missing.
+    /// Returns this host's directory, which is below the lab's directory. Creates the directory if it is
+    /// missing.
     ///
     /// # Errors
     /// When the directory cannot be created.
@@ -65,8 +66,8 @@ impl Host {
     /// Runs a command until it ends, for up to `limit`.
     ///
     /// # Errors
-    /// When the command cannot be started, or takes longer. A nonzero exit status is not an error: see
-    /// [`Finished`].
+    /// When the command cannot be started, or takes longer than `limit`. A nonzero exit status is not an
+    /// error: see [`Finished`].
     pub fn run(&self, name: &str, command: Command, limit: Duration) -> Result<Finished> {
         self.spawn(name, command)?.finish(limit)
     }
@@ -79,7 +80,7 @@ impl Host {
         run_tool("ip", &[&["-n", self.namespace.as_str()], args].concat())
     }
 
-    /// Drops incoming SCTP in UDP silently, like a firewall that lets only TCP pass.
+    /// Makes this host drop incoming SCTP over UDP silently, like a firewall that lets only TCP pass.
     ///
     /// # Errors
     /// When nft(8) fails.
@@ -96,7 +97,7 @@ impl Host {
         self.tool("nft", &["delete", "table", "inet", FIREWALL]).map(drop)
     }
 
-    /// Runs another tool in this host, and returns its standard output.
+    /// Runs any tool in this host, and returns its standard output.
     ///
     /// # Errors
     /// When the tool fails, with its output.

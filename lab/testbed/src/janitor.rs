@@ -1,9 +1,9 @@
 //! Cleans up after a lab, even if SIGKILL ends its owner.
 //!
-//! A small shell process holds the read end of a pipe. The owner reports each namespace, directory and process
-//! group over the pipe. When the pipe closes for any reason, the shell process ends the processes, deletes the
-//! namespaces and directories, and exits. Every exit takes this path: [`Janitor::dismiss`] only closes the pipe
-//! and waits. SIGINT, SIGTERM and SIGHUP first dismiss every janitor of the process, and then end the process.
+//! A small shell process holds the read end of a pipe. The owner reports each namespace, directory and process group
+//! over the pipe. When the pipe closes for any reason, the shell process ends the processes, deletes the namespaces and
+//! directories, and exits. Every cleanup happens in this way: [`Janitor::dismiss`] only closes the pipe and waits.
+//! SIGINT, SIGTERM and SIGHUP first dismiss every janitor of the process, and then end the process.
 
 use anyhow::{Context, Result};
 use std::io::Write;
@@ -70,8 +70,8 @@ impl Janitor {
         Ok(janitor)
     }
 
-    /// Reports a line to the shell process. The lines "namespace NAME", "directory PATH" and "group PGID" add
-    /// something to clean up. The line "ended PGID" reports the end of a process group.
+    /// Reports a line to the shell process. The lines "namespace NAME", "directory PATH" and "group PGID" name a
+    /// namespace, a directory or a process group to clean up. The line "ended PGID" reports the end of a process group.
     ///
     /// # Errors
     /// When the shell process has died.
@@ -82,9 +82,9 @@ impl Janitor {
         writeln!(stdin, "{line}").context("the process that cleans up after a lab has died")
     }
 
-    /// Cleans everything up, and waits until that is done. Concurrent callers of this function and of
-    /// [`Janitor::note`] wait too. After a signal, that blocks the lab's owner until the process ends. A second
-    /// call does nothing.
+    /// Closes the pipe, and waits until the shell process has cleaned up. Concurrent callers of this function and of
+    /// [`Janitor::note`] wait too. After a signal, this wait keeps the lab's owner from creating anything new before
+    /// the process ends. A second call does nothing.
     pub fn dismiss(&self) {
         let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(mut child) = child.take() {

@@ -1,5 +1,5 @@
-//! Runs Kamailio for comparison, with the minimal configuration of a stateful proxy. Its registrar keeps
-//! bindings in memory.
+//! Runs Kamailio as a SIP proxy for comparison with ours, with the minimal configuration of a stateful proxy.
+//! Kamailio's registrar keeps bindings in memory.
 
 use crate::Host;
 use anyhow::{Context, Result};
@@ -10,8 +10,8 @@ pub const PROGRAM: &str = "kamailio";
 /// Location of Kamailio's modules in Debian.
 const MODULES: &str = "/usr/lib/x86_64-linux-gnu/kamailio/modules/";
 
-/// Returns the command that runs Kamailio in the foreground, on port 5060 of an address of `host`. It serves
-/// UDP and TCP with one worker each.
+/// Returns the command that runs Kamailio in the foreground, on port 5060 of an address of `host`. One worker
+/// of Kamailio serves UDP, and one serves TCP.
 ///
 /// # Errors
 /// When the configuration cannot be written.

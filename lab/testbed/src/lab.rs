@@ -17,7 +17,8 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Returns the next process number. It makes the names of log files unique and puts them in order.
+    /// Returns the next process number. The number makes the names of log files unique, and gives their
+    /// order.
     pub(crate) fn next_number(&self) -> u32 {
         self.processes.fetch_add(1, Ordering::Relaxed)
     }
@@ -34,7 +35,7 @@ impl Lab {
     /// Creates an empty lab: a directory under the temporary directory, and a janitor.
     ///
     /// # Errors
-    /// Without root, or when the directory or the janitor cannot be created.
+    /// When the user is not root, or when the directory or the janitor cannot be created.
     pub fn new() -> Result<Self> {
         ensure!(crate::is_root(), "creating network namespaces requires root");
         let janitor = Janitor::hire()?;
@@ -73,8 +74,8 @@ impl Lab {
         Host::new(name, namespace, Arc::clone(&self.shared))
     }
 
-    /// Joins two hosts with link `number` (1 to 250). Module [`link`](crate::link) describes its names and
-    /// addresses.
+    /// Joins two hosts with link `number` (1 to 250). Module [`link`](crate::link) describes the names and
+    /// addresses of links.
     ///
     /// # Errors
     /// When the link already exists, or a tool fails.

@@ -1,13 +1,12 @@
 //! Test bed for tests, the demo and benchmarks: hosts in network namespaces, unmodified programs, and
-//! captures with verdicts.
+//! captures that `tshark` checks.
 //!
 //! Everything is inside a [`Lab`], which has its own namespaces, directory and processes. The machine's own
 //! network namespace is never changed. Concurrent labs do not collide.
 //!
-//! Invariant: the lab's namespaces, processes and files are removed after every end of the owner: return,
-//! error, panic, Ctrl-C or SIGKILL (see [`janitor`]). Begin with [`Lab::new`], [`Lab::host`] and
-//! [`Lab::join`], then [`Host::command`] and [`Host::spawn`]. Verdicts about packets come from `tshark` (see
-//! [`Capture`]).
+//! Invariant: the lab's namespaces, processes and files are removed however the owner ends: return, error,
+//! panic, Ctrl-C or SIGKILL (see [`janitor`]). Begin with [`Lab::new`], [`Lab::host`] and [`Lab::join`], then
+//! [`Host::command`] and [`Host::spawn`]. Verdicts about packets come from `tshark` (see [`Capture`]).
 
 #![forbid(unsafe_code)]
 

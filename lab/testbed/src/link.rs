@@ -70,7 +70,8 @@ impl Link {
     }
 
     /// Enters each end's link-layer address permanently into the other end's neighbour table. The link represents a
-    /// path between distant hosts, where no packet waits for address resolution with the other end.
+    /// path between distant hosts. On such a path, no packet waits until the distant host's link-layer address is
+    /// resolved.
     ///
     /// # Errors
     /// When ip(8) fails.
@@ -113,8 +114,8 @@ impl Link {
     }
 
     /// Sets the congestion control of TCP over IPv4 from the left host over this link, regardless of the host's
-    /// default. It is set as an attribute of the route. As a namespace's default, the kernel accepts only a control
-    /// that the machine allows for all users.
+    /// default. The congestion control is set as an attribute of the route. The kernel would not accept every
+    /// congestion control as the namespace's default: the machine must allow it for all users.
     ///
     /// # Errors
     /// When the kernel has no such control.
@@ -158,7 +159,8 @@ impl Link {
     /// interface.
     ///
     /// Frames are dropped on arrival, because a rule on departure would make the sender's system call fail. Segments
-    /// with the firewall mark of a daemon's deliveries pass, because they use this interface without crossing the link.
+    /// with the firewall mark of a daemon's deliveries are not dropped: they are local segments that the daemon sends
+    /// through this interface, and do not cross the link.
     ///
     /// # Errors
     /// When nft(8) fails.

@@ -1,8 +1,8 @@
 //! Limits the memory of processes with a control group, in version 1 or 2.
 //!
-//! The kernel enforces the limit. Invariant: when its owner is dropped, the group is removed, and its remaining
-//! processes return to the root group. Memory that a process allocated before it joined stays charged to its
-//! previous group.
+//! The kernel enforces the limit. Invariant: when the [`MemoryGroup`] is dropped, the group is removed, and the
+//! processes that remain in the group return to the root group. Memory that a process allocated before it joined the
+//! group stays charged to the process's previous group.
 
 use anyhow::{Context, Result};
 use std::fs;
@@ -25,8 +25,8 @@ pub struct MemoryGroup {
 }
 
 impl MemoryGroup {
-    /// Creates a group whose processes together may allocate `bytes`. Memory from before they joined does not
-    /// count. Returns `None` if the kernel does not limit memory.
+    /// Creates a group whose processes together may allocate `bytes`. Memory that a process allocated before it joined
+    /// does not count. Returns `None` if the kernel does not limit memory.
     ///
     /// # Errors
     /// When the group cannot be created, for example by a user other than root.
@@ -38,14 +38,15 @@ impl MemoryGroup {
             if !root.join(MEMBERS).exists() {
                 continue;
             }
-            // Version 2 needs this write. Under systemd, it is already done.
+            // Version 2 needs this write, except under systemd, which has already enabled the controller.
             let _ = fs::write(root.join("cgroup.subtree_control"), "+memory");
             let dir = root.join(format!("sctpify-{name}-{}", std::process::id()));
             fs::create_dir(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
             let group = Self { root: root.to_owned(), kills: dir.join(kills), dir };
             if group.kills.exists() {
                 group.write(limit, bytes)?;
-                // With swap, the kernel would not kill. Each version has one of these two files.
+                // With swap, the kernel would swap out memory instead of killing a process. Each version has one of
+                // these two files.
                 let _ = fs::write(group.dir.join("memory.swap.max"), "0");
                 let _ = fs::write(group.dir.join("memory.swappiness"), "0");
                 return Ok(Some(group));
@@ -54,7 +55,7 @@ impl MemoryGroup {
         Ok(None)
     }
 
-    /// Adds a process to the group. Its later allocations count.
+    /// Adds a process to the group. The process's later allocations count.
     ///
     /// # Errors
     /// When the process has ended.

@@ -1,7 +1,7 @@
 //! Two hosts, each with a daemon, and the programs for measurements.
 //!
-//! The daemons carry connections to [`SHIM_PORT`] over SCTP, and ignore [`TCP_PORT`]. Plain TCP and the shim
-//! are therefore measured on the same link, while the same processes run.
+//! The daemons carry connections to [`SHIM_PORT`] over SCTP, and ignore connections to [`TCP_PORT`]. A
+//! measurement can therefore compare plain TCP and the shim on the same link, while the same processes run.
 
 use crate::process::wait_for;
 use crate::{Daemon, Host, Lab, Process, Programs};
@@ -14,7 +14,8 @@ use std::time::Duration;
 
 /// Port whose connections the daemons carry over SCTP.
 pub const SHIM_PORT: u16 = 5002;
-/// Port that alpha's rules enable and beta's rules do not. Alpha caches the port as not supporting SCTP.
+/// Port that alpha's rules enable, and that beta's rules do not enable. Alpha caches the port as not
+/// supporting SCTP.
 pub const LEARNED_PORT: u16 = 5003;
 /// Port whose connections stay plain TCP.
 pub const TCP_PORT: u16 = 5001;
@@ -66,7 +67,7 @@ pub struct Daemons {
 }
 
 impl Pair {
-    /// Creates two hosts whose names end in `name`, not joined yet.
+    /// Creates two hosts whose names end in `name`. The hosts have no link yet.
     ///
     /// # Errors
     /// When a namespace cannot be created.
@@ -74,7 +75,8 @@ impl Pair {
         Ok(Self { alpha: lab.host(&format!("alpha{name}"))?, beta: lab.host(&format!("beta{name}"))? })
     }
 
-    /// Starts a daemon on alpha only. It uses UDP, and carries connections to [`SHIM_PORT`] over SCTP.
+    /// Starts a daemon on alpha only. The daemon uses the carrier UDP, and carries connections to
+    /// [`SHIM_PORT`] over SCTP.
     ///
     /// # Errors
     /// When the daemon does not start, or rejects the rule.
@@ -93,8 +95,8 @@ impl Pair {
         Ok(daemon)
     }
 
-    /// Starts daemons that use UDP. Both have a rule for [`SHIM_PORT`], and alpha also has one for
-    /// [`LEARNED_PORT`]. The hosts must already be joined.
+    /// Starts daemons that use the carrier UDP. Both daemons have a rule for [`SHIM_PORT`]. Alpha's daemon
+    /// also has a rule for [`LEARNED_PORT`]. The hosts must already be joined.
     ///
     /// # Errors
     /// When a daemon does not start, or rejects a rule.
@@ -179,7 +181,8 @@ impl Daemons {
         number(&status, "connects_sctp").context("sctpify status --json reports no connects_sctp")
     }
 
-    /// Returns the number of turns of alpha's daemon so far that took longer than `limit`, from its status.
+    /// Returns the number of turns of alpha's daemon that took longer than `limit`. The daemon's status has
+    /// this number, counted from the daemon's start.
     ///
     /// # Errors
     /// When the daemon does not answer, or `limit` is not a bound of its histogram of turns.
@@ -196,7 +199,7 @@ impl Daemons {
     /// Changes a setting of alpha's daemon.
     ///
     /// # Errors
-    /// When the daemon rejects it.
+    /// When the daemon rejects the setting.
     pub fn set(&self, assignment: &str) -> Result<()> {
         self.alphas.sctpify(&["set", assignment])?.good().map(drop)
     }
@@ -220,7 +223,8 @@ impl Daemons {
         Ok(has(&self.alphas)? && has(&self.betas)?)
     }
 
-    /// Waits until both daemons have a shared association. The first connection makes them open it.
+    /// Waits until both daemons have a shared association. The daemons open the shared association when the
+    /// first connection begins.
     ///
     /// # Errors
     /// When a daemon does not answer, or has no shared association after 10 s.

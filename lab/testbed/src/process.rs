@@ -1,7 +1,8 @@
-//! A process of a lab. It has its own process group, its output goes to files, and it is ended when dropped.
+//! A process of a lab. It has its own process group, and its output goes to files. When a [`Process`] is dropped, the
+//! process group is ended.
 //!
-//! An ended process stays in the process table until it is dropped or finished. Otherwise the kernel could give its id
-//! to another process or group, which would then be ended in its place.
+//! An ended process stays in the process table until the [`Process`] is dropped or finished. Otherwise the kernel could
+//! give the id to another process or group, and this module would end that process or group.
 
 use crate::lab::Shared;
 use anyhow::{Context, Result, bail};
@@ -28,7 +29,7 @@ pub struct Process {
     log: PathBuf,
     started: Instant,
     shared: Arc<Shared>,
-    /// Set once the process is reaped; another process may then have its id.
+    /// Set once the process is reaped. From then on, another process may have its id.
     is_reaped: bool,
 }
 
@@ -129,7 +130,7 @@ impl Process {
     /// Waits for up to `limit` until the process ends.
     ///
     /// # Errors
-    /// When the process takes longer. It is then killed.
+    /// When the process does not end within `limit`. The process is then killed.
     pub fn finish(mut self, limit: Duration) -> Result<Finished> {
         let start = now();
         while self.is_running() {
@@ -212,8 +213,8 @@ fn text_of(path: &Path) -> String {
     String::from_utf8_lossy(&std::fs::read(path).unwrap_or_default()).into_owned()
 }
 
-/// Returns up to four first and eight last lines of a program's output, for an error message. The first lines often
-/// name the error, and its context follows.
+/// Returns the first four and the last eight lines of a program's output, for an error message. The first lines often
+/// name the error, and the last lines show its context.
 fn ends(text: &str) -> String {
     let lines: Vec<&str> = text.lines().collect();
     let last = lines.len().saturating_sub(8).max(lines.len().min(4));

@@ -1,7 +1,7 @@
 //! Unmodified programs for tests: servers, clients and tools, such as nginx, OpenSSH, a static Go program and
 //! Python's asyncio.
 //!
-//! Each program uses its own configuration below its host's directory, never the system's configuration.
+//! Each program uses a configuration in its host's directory, never the machine's configuration.
 
 pub mod audio;
 pub mod diameter;

@@ -1,7 +1,7 @@
 //! Test of the cleanup after SIGKILL has ended the owner of a lab. It needs root.
 //!
-//! The test starts a second process of itself as the owner. That process creates a lab with a running
-//! program, prints the lab's location, and waits to be killed.
+//! The test starts its own executable a second time as the owner. The owner creates a lab with a running
+//! program, prints the lab's location, and waits until the test kills it.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;

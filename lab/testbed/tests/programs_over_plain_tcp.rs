@@ -120,7 +120,7 @@ fn a_delayed_link_adds_its_delay_to_every_round_trip() {
     let delayed = DelayedLink::between(&lab, &alpha, &beta, 1, Duration::from_millis(25), &linkemu).unwrap();
     let to = delayed.link.right_v6().to_string();
     let output = alpha.tool("ping", &["-c", "10", "-i", "0.02", "-q", &to]).unwrap();
-    // The minimum counts, because other programs on the machine delay some round trips.
+    // The test checks the minimum round trip, because other programs on the machine delay some round trips.
     let min = output.split("= ").last().and_then(|times| times.split('/').next()?.parse::<f64>().ok());
     assert!(min.is_some_and(|min| (50.0..60.0).contains(&min)), "{output}");
 }

@@ -1,5 +1,5 @@
-//! Tests of `sctpify run` by an unprivileged user, on a host without a daemon. The far end has a daemon with
-//! a rule for [`PORT`].
+//! Tests of `sctpify run` by an unprivileged user, on a host without a daemon. The server's host has a daemon
+//! with a rule for [`PORT`].
 //!
 //! The tests need root to create the two hosts. They also need the programs, built next to the tests or in
 //! SCTPIFY_BIN_DIR.
@@ -43,8 +43,8 @@ while True:
     s.sendto(datagram.upper(), peer)
 ";
 
-/// Connects to argv[1]:argv[2], sends 1 MiB, shuts down its sending side, and prints the answer. Prints the
-/// error if a call fails.
+/// Connects to argv[1]:argv[2], sends 1 MiB, shuts down its sending side, and prints the answer. If a call
+/// fails, prints the error instead.
 const CLIENT: &str = "
 import errno, socket, sys
 try:
@@ -97,7 +97,8 @@ impl World {
     }
 
     /// Runs a command with `sctpify run` on alpha, as an unprivileged user, and returns its result. `before`
-    /// are environment variables, or a command that runs `sctpify`.
+    /// has environment variables, or a command that runs `sctpify`. It precedes `sctpify` on the command
+    /// line.
     fn run(&self, before: &[&str], words: &[&str]) -> Finished {
         let mut command = self.alpha.command("setpriv");
         command.args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups", "--no-new-privs", "env"]);
@@ -197,7 +198,7 @@ fn is_of_nobody(name: &std::ffi::OsStr) -> bool {
 }
 
 /// Connects to argv[1]:argv[2] twelve times. Prints the number of connections over SCTP, and whether more
-/// than five used a shared association.
+/// than five of them used a shared association.
 const TWELVE: &str = "
 import json, socket, subprocess, sys, time
 for n in range(12):
@@ -221,7 +222,7 @@ fn connections_of_a_command_share_an_association() {
     assert_eq!(world.accepts(), 12);
 }
 
-/// Connects to argv[1]:argv[2]. During the connection, prints the number of different peer keys of its
+/// Connects to argv[1]:argv[2]. While the connection is open, prints the number of different peer keys of the
 /// associations, these keys, and the user's own key.
 const ENCRYPTED: &str = "
 import json, socket, subprocess, sys
@@ -262,7 +263,8 @@ fn a_command_of_a_user_encrypts_with_a_key_of_that_user() {
     assert!(peers.contains(found[1]), "{peers}");
 }
 
-/// The daemon of a command runs as that user, and reads packets that any host may send.
+/// The daemon that `sctpify run` starts runs as the user of the command. It reads packets that any host may
+/// send, so an attacker may take control of it.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn the_daemon_of_a_command_can_run_no_program_and_reach_no_other_file() {
@@ -300,7 +302,7 @@ fn a_command_can_ask_its_daemon_for_advice_and_for_packets() {
 #[ignore = "needs root: makes network namespaces"]
 fn where_user_namespaces_are_forbidden_nothing_runs_and_the_remedy_is_told() {
     let mut world = World::new();
-    // The command runs in a separate user namespace, which allows no further one.
+    // `sctpify run` runs in a user namespace that forbids further user namespaces.
     let output = world.run(
         &[
             "unshare",

@@ -1,9 +1,9 @@
-//! Waits for packets without epoll: in a receiving call, by busy polling, or with a short sleep. It serves hosts with
-//! one socket, while packets keep arriving.
+//! Waits for packets without epoll: in a receiving call, by busy polling, or with a short sleep. This module serves
+//! only hosts with one socket, and only while packets keep arriving.
 //!
-//! Over IP, the kernel delivers packets one at a time. Each would wake this program, which costs both ends more time
-//! than its reception. During a bulk transfer, the host therefore sleeps briefly before it receives. More packets then
-//! share a turn and a SACK.
+//! With the carrier IP, the kernel delivers packets one at a time. Without a pause, each packet would wake this
+//! program. A wakeup costs more processor time than the reception of a packet. During a bulk transfer, the host
+//! therefore sleeps briefly before it receives. Several packets then arrive in one turn, and share a SACK.
 //!
 //! Begin with [`Host::may_wait_in_receiving`].
 
@@ -14,21 +14,21 @@ use base::{Ecn, Route, Time};
 use netio::PATIENCE;
 use std::time::Duration;
 
-/// Duration of the short sleep, which the kernel may double. It is small compared with the 200 ms within which a SACK
-/// is due (RFC 9260 section 6.2).
+/// Duration of the short sleep. The kernel may double it. It is small compared with the 200 ms within which a SACK is
+/// due (RFC 9260 section 6.2).
 const PAUSE: Duration = Duration::from_micros(50);
 
 impl Host {
-    /// Reports whether a receiving call may replace the poll. A packet must be likely to arrive soon, nothing else may
-    /// be due to end the wait, and no timer may expire before the call gives up.
+    /// Reports whether a receiving call may replace the poll. Three conditions must hold: a packet is likely to arrive
+    /// soon, only packets of the socket can end the wait, and no timer expires before the receiving call times out.
     pub(super) fn may_wait_in_receiving(&self, until: Time) -> bool {
         let is_idle = !self.io.is_blocked() && self.post.is_none() && !self.io.has_unread();
         self.is_lively && is_idle && until.since(self.now()) > 2 * PATIENCE
     }
 
-    /// Waits in a receiving call if the host has only one socket. Returns false at once if it has more. With few
-    /// packets (`is_sparse`), it may busy-poll first. With many packets that arrive one at a time, it first sleeps
-    /// briefly.
+    /// Waits in a receiving call if the host has only one socket. Returns false at once if it has more. If few packets
+    /// passed since the last wait (`is_sparse`), may busy-poll first. If many packets passed and the kernel delivers
+    /// them one at a time, first sleeps briefly.
     pub(super) fn receive_waiting(&mut self, is_sparse: bool) -> Result<bool> {
         if !self.io.is_lone() {
             return Ok(false);

@@ -26,7 +26,8 @@ pub(crate) enum Stack {
     Pion,
     /// SCTP of aiortc, in Python, as WebRTC uses it.
     Aiortc,
-    /// Judge of sealed packets: SCTP in Python, with OpenSSL's TLS.
+    /// SCTP in Python, with OpenSSL's TLS, which checks sealed packets. The tests call it "the judge of sealed
+    /// packets".
     Openssl,
 }
 
@@ -54,10 +55,11 @@ pub(crate) enum Paths {
     Interleaved,
     /// One path; the client adds its second address and later removes it. AUTH protects all DATA and ASCONF chunks.
     SecondAdded,
-    /// One path, which delivers no packets for a while. The client abandons messages, and the server receives later
-    /// ones.
+    /// One path, which delivers no packets for a while. The client abandons messages. The server must receive later
+    /// messages.
     GivenUp(Limit),
-    /// One path; our end advertises its send buffer in every packet with DATA. The other end does not know this chunk.
+    /// One path; our end advertises its send buffer in every packet with DATA. The other end does not know the
+    /// advertisement chunk.
     Advertised(Form),
     /// One path; packets are sealed in DTLS chunks. Used only with [`Stack::Openssl`].
     Sealed,
@@ -90,11 +92,12 @@ pub(crate) enum Form {
 pub(crate) enum Limit {
     /// The lifetime of the message has expired.
     Lifetime,
-    /// The lifetime of the message has expired; I-DATA carries the messages.
+    /// The lifetime of the message has expired. I-DATA chunks carry the messages, so I-FORWARD-TSN reports the
+    /// abandoned ones.
     InterleavedLifetime,
     /// The message would need a retransmission.
     Retransmissions,
-    /// More important messages need its buffer space.
+    /// More important messages need the message's space in the send buffer.
     Priority,
 }
 
@@ -139,8 +142,8 @@ const LOADS: &[Load] = &[
 const UNCHECKED: Load = Load { count: 200, size: 3000, streams: 3, window: 20, ..ORDERED };
 /// Load under AUTH.
 const SIGNED: Load = Load { count: 60, size: 3000, streams: 2, window: 6, ..ORDERED };
-/// Loads in sealed packets: one with all checks of the judge, and two with other cipher suites and key exchanges. The
-/// last load makes a server request another key share (HelloRetryRequest).
+/// Loads in sealed packets: one load with all checks of the judge, and two loads with other cipher suites and key
+/// exchanges. With the last load, the server requests another key share (HelloRetryRequest).
 const SEALED: &[Load] = &[
     Load { judge: &["--replay", "--renew"], ..SIGNED },
     Load { judge: &["--suite", "TLS_AES_256_GCM_SHA384", "--groups", "X25519"], ..SIGNED },
@@ -148,17 +151,19 @@ const SEALED: &[Load] = &[
 ];
 /// Load that must not arrive, because the judge alters a bit of the INIT.
 const ALTERED: Load = Load { count: 1, size: 100, judge: &["--alter-init"], ..ORDERED };
-/// Load around a stream reset.
+/// Load in which the client resets streams after half of the messages.
 const RESET: Load = Load { count: 60, size: 3000, streams: 3, window: 6, ..ORDERED };
-/// Load in I-DATA with the kernel: no message is fragmented, because Linux numbers fragments differently from RFC 8260.
+/// Load in I-DATA, if the other end is the kernel. No message is fragmented, because Linux numbers fragments
+/// differently from RFC 8260.
 const WHOLE: Load = Load { count: 200, size: 1000, streams: 4, window: 20, ..ORDERED };
-/// Load in I-DATA without the kernel: each message is fragmented.
+/// Load in I-DATA, if the other end is not the kernel. Each message is fragmented.
 const PIECES: Load = Load { count: 40, size: 100_000, streams: 4, window: 8, ..ORDERED };
-/// Load of 2.4 s, during which the path falls silent. Even on a slow machine, some messages follow the silence.
+/// Load of 2.4 s. The path falls silent for [`SILENCE`] in this time. Even on a slow machine, some messages follow the
+/// silence.
 const POSTED: Load = Load { count: 240, size: 1000, gap: "0.01", ..ORDERED };
-/// Like [`POSTED`], but too large for the short send buffer of abandonment by priority.
+/// Like [`POSTED`], but with more data than the short send buffer holds. The client then abandons messages by priority.
 const POSTED_LONG: Load = Load { count: 240, size: 8000, gap: "0.01", ..ORDERED };
-/// Duration of the path's silence, and of the time before it.
+/// Duration of the path's silence, and time from the connection to the silence.
 const SILENCE: Duration = Duration::from_millis(400);
 /// Load for marked packets, and for two concurrent paths.
 const MARKED: Load = Load { count: 60, size: 20_000, streams: 2, window: 6, ..ORDERED };
@@ -300,14 +305,14 @@ impl Cell {
         Ok(())
     }
 
-    /// Configures the guest, if its kernel takes part. Returns a guard for the host whose ports are captured and cut.
-    /// The guard restores the host's first path.
+    /// Configures the guest, if its kernel takes part. Returns a guard for one host. The test captures packets at the
+    /// bridge ports of this host, and cuts its first path. The guard restores that path.
     fn prepare<'a>(&self, world: &'a World) -> Result<Mend<'a>> {
         if self.stacks().contains(&Stack::Kernel) {
             self.prepare_guest(world)?;
         }
-        // The capture is never at our own host. On the way to the other end, large segments have been split, and
-        // deferred checksums computed.
+        // The capture is at the port of the other end's host. When packets of our stack arrive there, large segments
+        // have been split, and deferred checksums have been computed.
         let other = if self.client == Stack::Ours { self.server } else { self.client };
         Ok(Mend(other.host(), world))
     }
@@ -365,7 +370,7 @@ impl Cell {
         Ok(remark.to_owned())
     }
 
-    /// Transfers each load in sealed packets. Then it checks that no message arrives after the INIT was altered.
+    /// Transfers each load in sealed packets. Then checks that no message arrives if the judge alters the INIT.
     fn sealed(&self, world: &World) -> Result<String> {
         for load in SEALED {
             let (client, server) = self.start(world, load)?;
@@ -394,8 +399,9 @@ impl Cell {
         Ok(format!("longest silence {}", silence.context("the client did not print its longest silence")?))
     }
 
-    /// Sends messages while the path falls silent for a while. Checks that messages of that time are abandoned, and
-    /// that earlier and later messages arrive in order.
+    /// Sends messages while the path falls silent for a while. Checks that some messages are missing, that the first
+    /// and the last message arrive, and that messages arrive in order. With abandonment by priority, also checks that
+    /// all important messages arrive.
     fn posted(&self, world: &World, limit: Limit, host: TestHost) -> Result<String> {
         let load = if limit == Limit::Priority { &POSTED_LONG } else { &POSTED };
         let (client, server) = self.start(world, load)?;
@@ -456,7 +462,8 @@ fn verdict(load: &Load, client: Running, server: Running) -> Result<(String, Str
     Ok((text, echoed))
 }
 
-/// Returns the public key that a program printed as its "own" key or its "peer" key, as `whose` selects.
+/// Returns a public key that a program printed: its own key if `whose` is "own", the other end's key if `whose` is
+/// "peer".
 fn said_key<'a>(text: &'a str, whose: &str) -> Option<&'a str> {
     text.lines().find_map(|line| line.strip_prefix(whose)?.strip_prefix(" key "))
 }

@@ -1,5 +1,5 @@
-//! Builds the command line of each stack's program for a cell: the same options in each program's syntax.
-//! Begin with [`Cell::command`].
+//! Builds the command lines of a cell: the cell's options in the syntax of each stack's program. Begin with
+//! [`Cell::command`].
 
 use crate::cell::{Carrier, Cell, Form, LIMIT, Limit, Load, Paths, Sharing, Stack};
 use crate::stacks::BROUGHT;
@@ -7,7 +7,8 @@ use crate::world::World;
 use std::process::Command;
 
 impl Cell {
-    /// Returns the command of a stack's program with its options; `words` are the mode and its arguments.
+    /// Returns the command of a stack's program with the program's options. `words` are the program's mode
+    /// and the mode's arguments.
     pub(crate) fn command(&self, world: &World, stack: Stack, load: &Load, words: &[&str]) -> Command {
         let host = stack.host();
         let mut command = world.command(host, &stack.program(world.dir()), LIMIT);
@@ -100,8 +101,8 @@ impl Cell {
         }
     }
 
-    /// Returns the HMAC identifier: SHA-1 with libusrsctp, which supports nothing else, or SHA-256 with the
-    /// kernel.
+    /// Returns the HMAC identifier. With libusrsctp, it is SHA-1, because libusrsctp supports no other. With
+    /// the kernel, it is SHA-256.
     fn hmac(&self) -> &'static str {
         if self.stacks().iter().any(|stack| stack.is_usrsctp()) { "1" } else { "3" }
     }

@@ -3,8 +3,8 @@
 //! Each cell of the matrix is one test. It combines a client stack, a server stack, a carrier, and the paths
 //! with the feature under test. The verdict comes from exit statuses, from hashes, and from tshark, which
 //! examines the packets. If a stack is not available, its cells are ignored, and the output names the missing
-//! part. Linux and libusrsctp also exchange messages with each other. If such a control fails, the test itself
-//! is wrong.
+//! part. In two control cells, Linux and libusrsctp exchange messages with each other. If a control fails,
+//! the fault is in the test, not in our stack.
 //!
 //! The tests need root and Debian; elsewhere they count as ignored. Run them with `./x test`, or with `cargo
 //! test -p peer --test interop -- --ignored [PART OF A NAME]`. Begin with [`matrix`].
@@ -21,13 +21,14 @@ use cell::{Carrier, Cell, Form, Limit, Paths, Sharing, Stack};
 
 /// Returns all tests:
 ///
-/// - our stack with the kernel and with libusrsctp, in both roles: over one path, and over two of which the
-///   first is cut
-/// - the same pairs with AUTH and ASCONF, RE-CONFIG, I-DATA, abandoned messages, and advertised send buffers
+/// - our stack with the kernel and with libusrsctp, in both roles: over one path, and over two paths, the
+///   first of which is cut
+/// - our stack with the kernel and with libusrsctp, in both roles, with one feature: AUTH and ASCONF,
+///   RE-CONFIG, I-DATA, abandoned messages, or an advertised send buffer
 /// - our client with the kernel and with libusrsctp: over two paths at once, and with abandonment by priority
 /// - our stack with the kernel, in both roles, with ECN
-/// - our stack with the optional stacks, in both roles, over UDP: with zero checksums and I-DATA if they
-///   support these
+/// - our stack with the optional stacks, in both roles, over UDP: with zero checksums and with I-DATA, if the
+///   optional stack supports the feature
 /// - our stack with the judge of sealed packets, in both roles
 /// - two controls without our stack
 fn matrix() -> Vec<Cell> {

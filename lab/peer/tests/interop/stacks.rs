@@ -1,5 +1,5 @@
-//! Programs of the stacks: their locations, their builds, and their missing parts. `scripts/setup.sh` installs
-//! the optional stacks, which some hosts cannot have. Begin with [`Stack::lacks`].
+//! Programs of the stacks: locations, builds, and missing parts. `scripts/setup.sh` installs the optional
+//! stacks, if the host can run them. Begin with [`Stack::lacks`].
 
 use crate::cell::Stack;
 use crate::world::output;
@@ -9,7 +9,7 @@ use std::process::Command;
 
 /// Installation directory of setup.sh.
 pub(crate) const BROUGHT: &str = "/usr/local/lib/sctpify-tests";
-/// Directory of the newer usrsctp, which a Rust crate bundles.
+/// Directory of the newer usrsctp. Its source comes from a Rust crate that bundles it.
 const USRSCTP: &str = "/usr/local/lib/sctpify-tests/usrsctp-0.23.0";
 const KERNEL_SCTP: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/kernel-sctp");
 const INTEROP: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/interop");

@@ -1,4 +1,5 @@
-//! A guest with the Linux kernel's SCTP, two namespaces next to it, and two paths between all three.
+//! A guest with the Linux kernel's SCTP, two namespaces of this machine, and two paths that connect all
+//! three.
 //!
 //! [`testbed::Guest`] creates and removes the guest and the namespaces. Begin with [`World::up`].
 
@@ -60,12 +61,12 @@ impl TestHost {
 pub(crate) enum Rule {
     /// All checksums are correct.
     Checksum,
-    /// Both ends send DATA with a zero checksum. Any other checksum must be correct. INIT, COOKIE ECHO and
-    /// ASCONF must have a correct one.
+    /// Both ends send DATA with a zero checksum. Every nonzero checksum must be correct. Packets with INIT,
+    /// COOKIE ECHO or ASCONF must have a correct checksum.
     ZeroChecksum,
 }
 
-/// Guest, namespaces and paths, which exist until dropped.
+/// Guest, namespaces and paths. All are removed when this is dropped.
 pub(crate) struct World {
     guest: Guest,
 }
@@ -89,8 +90,8 @@ pub(crate) fn missing() -> Option<String> {
 }
 
 impl World {
-    /// Boots the guest, and builds the programs of these stacks. The boot takes 5 s, or a minute the first
-    /// time on a machine.
+    /// Boots the guest, and builds the programs of these stacks. The boot takes about 5 s. On a machine's
+    /// first run, it takes a minute.
     pub(crate) fn up(stacks: &BTreeSet<Stack>) -> Result<Self> {
         let world = Self { guest: Guest::up("interop")? };
         stacks.iter().try_for_each(|stack| stack.make(world.dir()))?;
@@ -168,8 +169,8 @@ impl World {
         output(self.in_net("ip").args(["link", "set", port]).args(words)).map(drop)
     }
 
-    /// Sets the CE mark (RFC 3168) on every seventh ECN-capable packet to and from our stack, until the
-    /// result is dropped.
+    /// Sets the CE mark (RFC 3168) on every seventh ECN-capable packet to our stack, and on every seventh
+    /// from our stack. The marking ends when the result is dropped.
     pub(crate) fn mark_packets_of_ours(&self) -> Result<Marks<'_>> {
         let rule = "ip protocol 132 ip ecn ect0 numgen inc mod 7 == 0 ip ecn set ce";
         let rules = format!(
@@ -200,7 +201,7 @@ impl World {
 
     /// Ends a capture, evaluates it with tshark, and returns the observed chunk types.
     pub(crate) fn judge(&self, capture: Running, port: &str, rule: Rule) -> Result<String> {
-        // The last packets are still passing through the kernel.
+        // During this pause, the last packets pass through the kernel to the capture.
         std::thread::sleep(Duration::from_millis(100));
         capture.terminate()?;
         let file = self.dir().join(format!("{port}.pcap"));
@@ -264,7 +265,7 @@ impl Running {
     /// Returns the output of the process so far.
     pub(crate) fn text(&self) -> String {
         let mut text = Vec::new();
-        // Reading this file fails only if the disk fails. The output is then incomplete.
+        // Only a failed disk makes this read fail. The returned output is then incomplete.
         let _ = std::fs::File::open(&self.log).and_then(|mut file| file.read_to_end(&mut text));
         String::from_utf8_lossy(&text).into_owned()
     }
@@ -299,8 +300,8 @@ impl Running {
 }
 
 impl Drop for Running {
-    /// Sends SIGTERM first: `timeout` forwards it to its program, which would otherwise survive and keep its
-    /// ports.
+    /// Sends SIGTERM first, because `timeout` forwards SIGTERM to its program. After a SIGKILL of `timeout`,
+    /// the program would survive and keep its ports.
     fn drop(&mut self) {
         // An error means that the process has already ended, as desired.
         if self.is_running() {

@@ -20,8 +20,8 @@
 //!     bulk fetch ADDRESS:PORT COUNT SIZE PARALLEL  makes COUNT connections, PARALLEL at a time, and requests SIZE
 //!                                            bytes on each; prints "COUNT MICROSECONDS"
 //!
-//! The receiver's time runs from its first to its last byte. Its processor time counts from the accepted connection on.
-//! The program does not use SCTP.
+//! The receiver's time runs from its first to its last byte. The receiver's processor time counts from the accept of
+//! the connection. The program does not use SCTP.
 
 #![forbid(unsafe_code)]
 
@@ -86,7 +86,8 @@ fn main() -> Result<()> {
 fn listen(port: u16) -> Result<TcpListener> {
     let listener = TcpListener::bind((Ipv6Addr::UNSPECIFIED, port))
         .with_context(|| format!("cannot listen on {port}"))?;
-    // With Rust's default of 128, a server that the scheduler delays by 5 ms loses SYNs, and each loss costs a second.
+    // With Rust's default of 128, the queue overflows if the scheduler delays the server by 5 ms. The kernel then drops
+    // SYNs, and each lost SYN costs a second.
     socket::listen(&listener, Backlog::new(BACKLOG)?)?;
     println!("listening");
     Ok(listener)
@@ -125,7 +126,7 @@ fn connected(to: SocketAddr) -> Result<TcpStream> {
     TcpStream::connect(to).with_context(|| format!("cannot connect to {to}"))
 }
 
-/// Connects. If all ports of this host are in TIME-WAIT, waits until one is free, which takes up to a minute.
+/// Connects. If all ports of this host are in TIME-WAIT, waits for up to a minute until a port is free.
 fn connected_with_port(to: SocketAddr) -> Result<TcpStream> {
     loop {
         match TcpStream::connect(to) {
@@ -236,7 +237,7 @@ fn give(port: u16) -> Result<()> {
     }
 }
 
-/// Reads a number of eight bytes, and sends that number of bytes.
+/// Reads eight bytes that encode a number, and sends that number of bytes.
 fn give_one(mut stream: TcpStream) -> Result<()> {
     let mut size = [0; 8];
     stream.read_exact(&mut size)?;

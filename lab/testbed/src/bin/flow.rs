@@ -6,20 +6,20 @@
 //!     flow answer PORT                 prints "listening"; answers the first byte of each connection, forever
 //!     flow ask ADDRESS:PORT SECONDS    connects, sends a byte, waits for the answer
 //!
-//! One more word may select the protocol: `mptcp`, or `sctp` for the kernel's own SCTP over IPv4. With `sctp`,
-//! the program must run under `withsctp` of lksctp-tools, which maps TCP's NODELAY option to SCTP's.
+//! A further argument may select the protocol: `mptcp`, or `sctp` for the kernel's own SCTP over IPv4. With `sctp`, the
+//! program must run under `withsctp` of lksctp-tools, which maps TCP's NODELAY option to SCTP's.
 //!
 //! The receiver ends with the stream, or SECONDS after the first byte. The programs print these words, each
 //! followed by its value:
 //!
 //! - `bytes`: bytes received, or bytes that the sender's kernel accepted
-//! - `gap_us` (receiver): longest time without a byte. It counts from FROM seconds after the first byte on. If
-//!   the stream does not end, it counts up to SECONDS.
+//! - `gap_us` (receiver): longest time without a byte, beginning at least FROM seconds after the first byte. If the
+//!   stream does not end, the time up to SECONDS counts too.
 //! - `gap_at_us` (receiver): start of that gap, relative to the first byte
 //! - `wrong` (receiver): number of bytes that differ from the sent ones
 //! - `longest_write_us` (sender): longest time of a write
 //! - `first_byte_us` (asker): time until the answer
-//! - `end`: `eof` after an orderly end, `late` if no byte arrived in time, otherwise an error
+//! - `end`: `eof` after an orderly end, `late` after a timeout, otherwise an error
 //!
 //! The stream consists of successive numbers from 0 on, of eight bytes each. The program does not use sctpify.
 
@@ -34,8 +34,8 @@ use testbed::process::now;
 
 /// Size of the receiver's reads, in bytes.
 const READ_BYTES: usize = 1 << 16;
-/// Time that the sender waits, after its last write, for the receiver to close. A single write may take as long
-/// as the whole stream.
+/// Time that the sender waits, after its last write, for the receiver's close. The limit on a single write is longer:
+/// the duration of the whole stream.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Minimum socket timeout, because a timeout of zero would mean no timeout.
 const LEAST_WAIT: Duration = Duration::from_millis(1);
@@ -65,7 +65,7 @@ fn main() -> Result<()> {
     }
 }
 
-/// Returns the protocol of this name, if the word is one.
+/// Returns the protocol that the word names; `None` if it names none.
 fn named(word: &str) -> Option<Protocol> {
     match word {
         "mptcp" => Some(Protocol::MPTCP),
@@ -90,15 +90,15 @@ impl Count {
         into.iter_mut().for_each(|byte| *byte = self.next());
     }
 
-    /// Returns the number of bytes that differ from the next expected ones.
+    /// Compares the bytes with the next bytes of the stream. Returns the number of differences.
     fn differences(&mut self, bytes: &[u8]) -> u64 {
         bytes.iter().filter(|byte| **byte != self.next()).count() as u64
     }
 }
 
 fn listen(port: u16, protocol: Protocol) -> Result<TcpListener> {
-    // SCTP announces all addresses of a socket's family to the peer. With IPv4 alone, no unused address is
-    // announced.
+    // SCTP announces all addresses of a socket's family to the peer. With an IPv4 socket, only addresses that the test
+    // uses are announced.
     let any = if protocol == Protocol::from(SCTP) {
         IpAddr::from(Ipv4Addr::UNSPECIFIED)
     } else {
@@ -133,8 +133,8 @@ fn end_of(outcome: &io::Result<()>) -> String {
     }
 }
 
-/// Returns `Ok` for the orderly end of a kernel association: after our shutdown, it reports "not connected". An
-/// aborted association reports a reset.
+/// Returns `Ok` if the error means the orderly end of a kernel association. After our shutdown, the kernel reports "not
+/// connected". After an ABORT, it reports a reset.
 fn is_over(error: io::Error) -> io::Result<()> {
     if error.kind() == io::ErrorKind::NotConnected { Ok(()) } else { Err(error) }
 }
@@ -168,7 +168,7 @@ impl Seen {
 }
 
 fn receive(port: u16, limit: Duration, from: Duration, protocol: Protocol) -> Result<()> {
-    // The listener stays open, because without it further MPTCP subflows are refused.
+    // The listener stays open, because without the listener the kernel refuses further MPTCP subflows.
     let listener = listen(port, protocol)?;
     let (mut stream, _) = listener.accept()?;
     let mut buffer = vec![0; READ_BYTES];
@@ -234,7 +234,7 @@ fn send(to: SocketAddr, time: Duration, size: usize, pause: Duration, protocol: 
     Ok(())
 }
 
-/// Writes on schedule. After a slow write, the next one follows at once, and missed writes are not made up.
+/// Writes on schedule. After a late write, the next write follows at once. Writes whose time has passed are left out.
 fn write_paced(
     stream: &mut TcpStream,
     count: &mut Count,

@@ -6,8 +6,8 @@
 //!                                                    two connections, one for each kind
 //!
 //! A small message has 64 bytes, and a large one has 1,200. Every 20 ms, the sender sends one of each, 10 ms apart.
-//! Both ends use the same clock, so they must run on one machine. The latency counts from the time at which the message
-//! was due, even if a full socket accepted it later. The program does not use SCTP.
+//! Both ends use the same clock, so both must run on one machine. The latency counts from the time at which the message
+//! was due, even if a full socket buffer delayed the write. The program does not use SCTP.
 
 #![forbid(unsafe_code)]
 
@@ -17,11 +17,11 @@ use std::io::{BufReader, Read, Write};
 use std::net::{Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-/// Length in bytes, including the header, and interval of small messages.
+/// Small messages: length in bytes, including the header, and interval.
 const SMALL: (usize, Duration) = (64, Duration::from_millis(20));
-/// Length in bytes, including the header, and interval of large messages.
+/// Large messages: length in bytes, including the header, and interval.
 const LARGE: (usize, Duration) = (1_200, Duration::from_millis(20));
-/// Length of the header: the message's length in two bytes, and its due time in eight, in nanoseconds.
+/// Length of the header in bytes: two bytes for the message's length, and eight bytes for its due time in nanoseconds.
 const HEAD_BYTES: usize = 10;
 
 fn main() -> Result<()> {

@@ -9,19 +9,19 @@ use std::time::Duration;
 pub const FFMPEG: &str = "/usr/bin/ffmpeg";
 /// Limit on the run time of ffmpeg.
 const LIMIT: Duration = Duration::from_secs(60);
-/// Sample rate in samples per second, of one channel of 16 bits.
+/// Sample rate, in samples per second. The audio has one channel with 16 bits per sample.
 const RATE: usize = 44_100;
 /// Number of samples after which a decoder's output no longer depends on its starting point.
 const WARM_UP: usize = 8192;
 
-/// Part of the played audio that a listener heard.
+/// Comparison of the heard audio with the played audio.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Heard {
-    /// Seconds that were heard in one piece, with identical samples.
+    /// Seconds of heard audio with the same samples as the played audio, up to the first difference.
     pub seconds: f64,
-    /// Seconds that follow this piece, from the first different sample on.
+    /// Seconds of heard audio from the first different sample to the end.
     pub other: f64,
-    /// Seconds from the end of the heard audio to the end of the played audio.
+    /// Seconds of played audio after the end of the heard audio.
     pub missing: f64,
 }
 
@@ -50,7 +50,8 @@ pub fn decode(host: &Host, file: &Path) -> Result<Vec<u8>> {
     std::fs::read(&into).with_context(|| format!("cannot read {}", into.display()))
 }
 
-/// Locates `heard`, without its first samples, in `played`, and compares the two from there.
+/// Drops the first samples of `heard` (see `WARM_UP`), locates the rest in `played`, and compares both from
+/// that position on.
 ///
 /// # Errors
 /// When too little was heard to decide, or the heard audio was not played.

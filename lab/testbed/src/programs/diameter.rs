@@ -42,8 +42,8 @@ impl Diameter {
         Ok(Diameter { dir: dir.to_owned() })
     }
 
-    /// Writes the configuration of node `own`, which listens on `addresses` and connects to node `other` at `to`.
-    /// Returns the configuration file.
+    /// Writes the configuration of node `own`. The node listens on `addresses`, and connects to node `other` at `to`.
+    /// Returns the path of the configuration file.
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -61,7 +61,7 @@ impl Diameter {
         Ok(file)
     }
 
-    /// Starts a node through `runner`, a command that runs the program that its further arguments name.
+    /// Starts a node through `runner`. This command runs the program that its last arguments name.
     ///
     /// # Errors
     /// When the command cannot be started.
@@ -76,7 +76,7 @@ pub fn is_open(node: &Process) -> bool {
     node.stdout().contains("-> 'STATE_OPEN'")
 }
 
-/// Returns the number of state changes of the peer that the node has reported.
+/// Returns the number of changes of the peer's state that the node has printed.
 pub fn changes(node: &Process) -> usize {
     node.stdout().matches("'STATE_").count()
 }

@@ -1,4 +1,4 @@
-//! Icecast, a streaming server. ffmpeg is the source that plays a file to it in real time.
+//! Icecast, a streaming server for audio. ffmpeg is the source: it plays a file to Icecast in real time.
 
 use crate::host::Host;
 use crate::process::Process;
@@ -38,7 +38,8 @@ impl Icecast {
         let dir = host.dir()?.join("icecast");
         std::fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
         std::fs::write(dir.join("icecast.xml"), configuration(&dir, ports))?;
-        // Icecast refuses to run as root. It uses only its own directory.
+        // Icecast refuses to run as root. An unprivileged user suffices, because Icecast uses only its own
+        // directory.
         let mut command = host.command("unshare");
         command
             .args(["--user", "--map-user=65534"])
@@ -55,8 +56,8 @@ impl Icecast {
         Ok(icecast)
     }
 
-    /// Plays an Ogg file in real time to the server, on the server's host, as `/play.ogg`. Returns once the
-    /// stream is audible.
+    /// Plays an Ogg file in real time to the server, as `/play.ogg`. ffmpeg runs on the server's host.
+    /// Returns once the stream is audible.
     ///
     /// # Errors
     /// When ffmpeg is missing, or nothing is audible within 10 s.
@@ -86,7 +87,7 @@ impl Icecast {
     }
 }
 
-/// Returns a `curl` command that fetches the stream of Icecast at `to` into a file, which grows as bytes
+/// Returns a `curl` command that writes the stream of Icecast at `to` to a file. The file grows as bytes
 /// arrive.
 pub fn listen(host: &Host, to: IpAddr, port: u16, into: &Path) -> Command {
     listen_by(host, to, port, into, &[])

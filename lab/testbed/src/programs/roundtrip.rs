@@ -1,5 +1,5 @@
 //! Roundtrip programs: a static Go server and client, and a Python asyncio client. The header of
-//! `programs/go/roundtrip.go` describes them.
+//! `programs/go/roundtrip.go` describes the programs.
 
 use crate::host::Host;
 use crate::process::{Finished, Process};
@@ -80,7 +80,7 @@ pub fn python_client(host: &Host, to: SocketAddr, bytes: u64) -> Command {
     command
 }
 
-/// Reports whether the server saw the address and port that the client itself has.
+/// Reports whether the server saw the client's own address and port.
 pub fn saw_the_client(finished: &Finished) -> bool {
     let ends = finished
         .stdout

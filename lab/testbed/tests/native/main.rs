@@ -1,9 +1,10 @@
-//! Tests of programs that use TCP only, over the shim, with native SCTP programs on a Linux kernel, in both
-//! directions.
+//! Tests of connections through the shim between programs that use TCP only and native SCTP programs on a
+//! Linux kernel. In some tests the native program is the server, in others the client.
 //!
 //! The native programs run on the kernel of a guest ([`testbed::Guest`]). The daemon and the TCP program run
-//! in the namespace next to it. The tests need root, Debian and /dev/net/tun. They also need `sctpifyd`,
-//! `sctpify` and `shimrules`, built next to the tests or in SCTPIFY_BIN_DIR. Begin with [`World`].
+//! in a namespace with links to the guest. The tests need root, Debian and /dev/net/tun. They also need
+//! `sctpifyd`, `sctpify` and `shimrules`, built next to the tests or in SCTPIFY_BIN_DIR. Begin with
+//! [`World`].
 
 use serde_json::Value;
 use std::path::PathBuf;
@@ -15,18 +16,18 @@ use testbed::{Browser, Daemon, Guest, Host, Lab, Process, Programs, files};
 const LIMIT: Duration = Duration::from_secs(60);
 /// The guest's address on the first path.
 const GUEST: &str = "10.60.0.11";
-/// The address on the first path of the host next to the guest.
+/// The address of the daemon's host on the first path.
 const OURS: &str = "10.60.0.1";
 /// Port of native servers, which programs reach through the shim.
 const PORT: u16 = 7000;
 /// Port of nginx, which native clients reach.
 const HTTP_PORT: u16 = 80;
 const FILE_BYTES: u64 = 4 << 20;
-/// Configuration with a long race timer. A guest answers slowly on a busy machine, and plain TCP does not
-/// reach its servers.
+/// Configuration with a long race timer. On a busy machine, a guest answers slowly. A fallback to plain TCP
+/// would fail, because the guest's servers use SCTP only.
 const CONFIGURATION: &str = "race_timer_ms = 3000\n";
 
-/// A guest, the host next to it, and a daemon on that host.
+/// A guest, a host with links to the guest, and a daemon on that host.
 struct World {
     // The fields are dropped in this order: the daemon, the lab's content, the guest and its namespaces.
     daemon: Daemon,
@@ -69,15 +70,16 @@ impl World {
         self.ours.spawn("native", command).unwrap()
     }
 
-    /// Starts a native server in the guest on [`PORT`], with further arguments, and waits until it listens.
+    /// Starts a native server in the guest, and waits until it listens. Its first argument is [`PORT`], and
+    /// `words` are the further arguments.
     fn serve_inside(&self, program: &str, words: &[&str]) -> Process {
         let mut server = self.start_inside(program, &[&[PORT.to_string().as_str()], words].concat());
         server.wait_until("listening", LIMIT, |server| server.stdout().contains("listening")).unwrap();
         server
     }
 
-    /// Serves a directory with nginx in the guest on [`PORT`]. `withsctp` makes nginx native, and TCP does
-    /// not reach it.
+    /// Serves a directory with nginx in the guest on [`PORT`]. `withsctp` makes nginx listen on SCTP instead
+    /// of TCP.
     fn serve_by_nginx(&self, directory: &str) {
         self.guest.run(&NGINX.replace("DIRECTORY", directory)).unwrap();
         assert!(!self.guest.run("ss -Hltn").unwrap().contains("7000"), "it listens by TCP, too");
@@ -89,7 +91,7 @@ impl World {
         client.finish(LIMIT).unwrap().good().unwrap().stdout.trim().to_owned()
     }
 
-    /// Runs a Python program on the host, where it has only TCP, and returns its output.
+    /// Runs a Python program, which uses TCP only, on the daemon's host. Returns its output.
     fn python(&self, program: &str, words: &[&str]) -> String {
         let mut command = self.ours.command("python3");
         command.args(["-c", program]).args(words);
@@ -211,8 +213,8 @@ fn native_clients_fetch_from_nginx_which_knows_tcp_alone() {
     assert!(wait_for(LIMIT, seen), "nginx saw other clients: {}", nginx.access_log());
 }
 
-/// Accepts a connection on a native SCTP socket on port argv[1]. Reads to the end, answers, and prints the
-/// outcome of the answer.
+/// Accepts a connection on a native SCTP socket on port argv[1]. Reads to the end of file, sends an answer,
+/// and prints whether the send succeeded.
 const ANSWERS_AT_THE_END: &str = "
 import errno, socket, sys
 listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_SCTP)
@@ -246,7 +248,8 @@ fn a_client_that_ends_its_sending_has_all_of_it_read_by_a_native_server_which_ca
     let server = world.serve_inside(ANSWERS_AT_THE_END, &[]);
     assert_eq!(world.python(ENDS_ITS_SENDING, &[GUEST, &PORT.to_string()]), "b''");
     let output = server.finish(LIMIT).unwrap().good().unwrap().stdout;
-    // The error depends on whether SHUTDOWN COMPLETE has arrived.
+    // The native program gets one of two errors. The error depends on whether SHUTDOWN COMPLETE has arrived
+    // at its kernel.
     assert!(
         ["EPIPE 100000", "ESHUTDOWN 100000"].contains(&output.trim_start_matches("listening").trim()),
         "{output}"

@@ -1,5 +1,5 @@
-//! Tests of send-buffer advertisement for unmodified programs: through a rule, through a setting, and not by
-//! default.
+//! Tests of send-buffer advertisement for unmodified programs. A rule or a setting turns the advertisement on. By
+//! default, it is off.
 
 use crate::tap::Tap;
 use crate::world::{BULK, LIMIT, PORT, World};
@@ -14,13 +14,13 @@ const ADVERTISEMENT: &str = "150";
 /// Number of bytes that a program sends.
 const SIZE: &str = "4000000";
 
-/// Counts one host's packets with DATA. Returns how many begin with an advertisement, and how many do not. Handshake packets,
-/// which begin with a cookie chunk, do not count.
+/// Counts the packets with DATA that `sender` sent. Returns the number that begin with an advertisement, and the number
+/// that do not. Handshake packets do not count: they begin with a cookie chunk.
 fn count(world: &World, tap: Tap, sender: std::net::IpAddr) -> (usize, usize) {
     count_of(ADVERTISEMENT, world, tap, sender)
 }
 
-/// Like [`count`], for advertisements of another chunk type.
+/// Like [`count`], for advertisements with chunk type `chunk_type`.
 fn count_of(chunk_type: &str, world: &World, tap: Tap, sender: std::net::IpAddr) -> (usize, usize) {
     let filter = format!("sctp && ip.src == {sender} && !(ip.dst == {sender})");
     let packets = tap.fields(world, &filter, &["sctp.chunk_type"]);
@@ -103,7 +103,7 @@ fn by_the_setting_a_shared_association_advertises_too() {
     fetch(&world);
     let shared = world.betas.as_ref().map(crate::world::status).unwrap();
     let (with, without) = count(&world, tap, world.link.right_v4().into());
-    // Each train advertises at least once, and has up to 64 packets.
+    // Each train has up to 64 packets, and at least one of them has an advertisement.
     assert!(with > without / 64 && with < without / 4, "{with} {without}");
     assert!(shared["associations"].as_array().unwrap().iter().any(|a| !a["shared_by"].is_null()), "{shared}");
 }

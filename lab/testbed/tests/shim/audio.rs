@@ -1,4 +1,4 @@
-//! Tests that an audio stream of Icecast continues when the path in use is cut.
+//! Tests that an audio stream of Icecast continues when the path that carries the data is cut.
 
 use crate::cases::PLAIN_PORT;
 use crate::world::{LIMIT, PORT, World};
@@ -12,12 +12,12 @@ use testbed::{Host, Offloads};
 
 /// Playing time, in seconds.
 const PLAY_S: u32 = 14;
-/// Time for both daemons to confirm a second link, and listening time before the cut.
+/// Pause in which both daemons confirm the path over the second link. Also the listening time before the cut.
 const PAUSE: Duration = Duration::from_secs(3);
-/// Minimum buffer of players; a longer gap is audible.
+/// Duration of the audio that players buffer at least. A longer gap in the stream is audible.
 const BUFFERED: Duration = Duration::from_secs(1);
-/// Interval between the pieces that Icecast sends. A longer gap on Icecast's own host means that the machine
-/// is too slow.
+/// Upper limit on the interval between the pieces that Icecast sends. A longer gap at a listener on Icecast's
+/// own host means that the machine is too slow.
 const PIECE: Duration = Duration::from_millis(600);
 
 /// Listener that writes the audio to a file.

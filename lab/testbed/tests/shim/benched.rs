@@ -35,7 +35,8 @@ fn transports_are_measured_one_by_one_and_the_report_says_what_carried_the_bytes
         assert_eq!(over_sctp, row["transport"] == "sctp", "{row}");
         assert!(row["connect_us"].as_u64() > Some(0) && row["bytes_per_s"].as_u64() > Some(100_000), "{row}");
     }
-    // Seven connections: a first one, five timed ones, and one for the transfer.
+    // Seven connections: one to open the association, five with a measured duration, and one for the
+    // transfer.
     assert_eq!(world.connects_sctp(), 7, "{}", world.fallbacks());
     server.stop();
     let output = measure(&world, &[]);

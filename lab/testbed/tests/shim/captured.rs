@@ -56,7 +56,7 @@ fn the_first_packet_after_a_switch_of_paths_says_so() {
     let send = world.client(BULK, &["send", &world.target(), "60", "1000"]);
     let _sender = world.alpha.spawn("sender", send).unwrap();
     assert!(wait_for(LIMIT, || world.connects_sctp() == 1));
-    // After this time, both paths are known and confirmed.
+    // During this pause, both hosts confirm both paths.
     std::thread::sleep(Duration::from_secs(2));
     let (process, file) = capture(&world);
     world.link.silence().unwrap();

@@ -7,16 +7,16 @@ use std::time::Duration;
 use testbed::c_programs;
 use testbed::process::wait_for;
 
-/// Port that no rule names, so its connections are plain TCP.
+/// Port that no rule names. Its connections therefore use plain TCP.
 pub(crate) const PLAIN_PORT: u16 = 7001;
 /// Port on which nothing listens, and which no rule names.
 const PLAIN_CLOSED_PORT: u16 = 81;
 
-/// Limit on the time for the server's last case after the client has ended. It is longer than a case's own
-/// limit.
+/// Limit on the time for the server's last case after the client has ended. It is longer than the time limit
+/// of a case.
 const SERVER_LIMIT: Duration = Duration::from_secs(25);
 
-/// Output line that differs over SCTP, with the reason.
+/// Output line that differs between TCP and SCTP, with the reason.
 pub(crate) struct Difference {
     /// Case and end: "NAME connecting" or "NAME accepting", or "NAME" for both ends.
     pub(crate) case: &'static str,
@@ -29,12 +29,13 @@ pub(crate) struct Difference {
 /// Output line of each case at each end, by "NAME connecting" or "NAME accepting".
 type Lines = BTreeMap<String, String>;
 
-/// Runs `program` over plain TCP and over SCTP. The connecting host has this `configuration`. Fails if:
+/// Runs `program` over plain TCP and over SCTP. `configuration` is the configuration of the connecting host's
+/// daemon. Panics if:
 ///
 /// - the output differs in a way that `differences` does not list
-/// - a case fails over TCP already
+/// - a case fails over plain TCP
 /// - a connection did not use SCTP although it should have
-/// - the serving host still diverts packets of ended connections
+/// - the serving host still diverts packets of connections that have ended
 pub(crate) fn compare(configuration: &str, program: &str, libraries: &[&str], differences: &[Difference]) {
     let world = World::with(configuration, true);
     let binary = c_programs::build(program, world.lab.dir(), libraries).unwrap();

@@ -1,5 +1,5 @@
-//! Tests in which the wall clock is set, or the machine sleeps. The daemon's timers use a clock that cannot
-//! be set.
+//! Tests in which the wall clock is set, or the machine sleeps. Neither may disturb connections, because the
+//! daemon's timers use a clock that cannot be set.
 
 use crate::roaming::Transfer;
 use crate::world::{BULK, LIMIT, PORT, World};
@@ -13,10 +13,10 @@ use testbed::{Daemon, Host, Programs, c_programs};
 const DAY_S: i64 = 86_400;
 const YEAR_S: i64 = 365 * DAY_S;
 const PAUSE: Duration = Duration::from_secs(1);
-/// Duration for which the daemon is stopped. Both watchdogs tolerate less.
+/// Duration for which the daemon's processes are stopped. It is longer than both watchdogs tolerate.
 const SLEEP: Duration = Duration::from_secs(8);
 
-/// Wall clock of a host, which can be set without a change of the machine's clock.
+/// Wall clock of a host's daemon. The test can set it, and the machine's clock does not change.
 struct WallClock {
     file: PathBuf,
 }
@@ -33,9 +33,9 @@ impl WallClock {
         (clock, daemon)
     }
 
-    /// Sets the offset from the machine's clock, in seconds.
+    /// Sets this clock's offset from the machine's clock, in seconds.
     fn set(&self, offset_s: i64) {
-        // The file is written in place, because the daemon has mapped it.
+        // The file is overwritten, not replaced, because the daemon has mapped it.
         use std::os::unix::fs::FileExt;
         let file = fs::OpenOptions::new().create(true).write(true).truncate(false).open(&self.file).unwrap();
         file.write_all_at(&offset_s.to_ne_bytes(), 0).unwrap();
@@ -58,8 +58,8 @@ fn world() -> (World, [WallClock; 2]) {
     (world, [alpha_clock, beta_clock])
 }
 
-/// Returns the time of the latest connection according to alpha's daemon, in seconds relative to the
-/// machine's clock.
+/// Returns the time that alpha's daemon recorded for its latest connection, minus the current time of the
+/// machine's clock, in seconds.
 fn age_of_latest_s(world: &World) -> i64 {
     let output = world.alphas.sctpify(&["explain", &world.target(), "--json"]).unwrap().good().unwrap();
     let output: Value = serde_json::from_str(&output.stdout).unwrap();
@@ -94,7 +94,8 @@ fn a_clock_that_is_set_forwards_and_backwards_by_years_is_not_felt() {
     assert!((age_of_latest_s(&world) - YEAR_S).abs() < DAY_S, "the daemon did not see its clock set");
 }
 
-/// Simulates a sleeping machine: its processes stop, and the wall clock is hours later when they continue.
+/// Simulates a machine that sleeps. The daemon's processes stop. When they continue, the wall clock is eight
+/// hours ahead.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn a_host_that_slept_for_hours_goes_on_where_it_was() {

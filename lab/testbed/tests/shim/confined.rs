@@ -14,7 +14,7 @@ const OF_SUPERVISOR: &str = "0000000000001021";
 /// Capabilities of the worker: CAP_NET_ADMIN and CAP_NET_RAW.
 const NET_ADMIN_AND_RAW: &str = "0000000000003000";
 
-/// Returns the different values of this line of /proc/PID/status over all threads of a process.
+/// Returns the distinct values that this line of /proc/PID/task/TID/status has in the threads of a process.
 fn of_threads(process: u32, line: &str) -> BTreeSet<String> {
     let tasks = fs::read_dir(Path::new("/proc").join(process.to_string()).join("task")).unwrap();
     let value = |task: fs::DirEntry| {
@@ -70,8 +70,8 @@ fn settings_turn_each_of_them_off() {
     assert!(doctor.contains("sctpify set worker_user=,"), "{doctor}");
 }
 
-/// Returns the user id of a process. Its real, effective, saved and file system ids must be equal in all
-/// threads.
+/// Returns the user id of a process. Panics unless the real, effective, saved and file system ids of all
+/// threads are equal.
 fn uid_of(process: u32) -> u32 {
     let report = of_threads(process, "Uid");
     let all: BTreeSet<&str> = report.iter().flat_map(|line| line.split_whitespace()).collect();
@@ -93,7 +93,8 @@ fn the_worker_is_a_user_who_has_nothing_else_and_so_are_its_sockets() {
     assert!(output.contains(&format!("uid {uid}")), "{output}");
     let doctor = world.alphas.sctpify(&["doctor"]).unwrap().stdout;
     assert!(doctor.contains(&format!("uid {uid}")), "{doctor}");
-    // The socket must belong to the worker's user, because later sockets that share the port do.
+    // The socket must belong to the worker's user. The sockets that the worker opens later belong to this
+    // user, and only sockets of one user can share a port.
     for table in ["udp", "udp6"] {
         let sockets = world.alpha.tool("cat", &[&format!("/proc/net/{table}")]).unwrap();
         let of_sctp = sockets.lines().find(|line| line.contains(":26AB ")).unwrap();
@@ -104,7 +105,8 @@ fn the_worker_is_a_user_who_has_nothing_else_and_so_are_its_sockets() {
     assert_eq!(fs::metadata(format!("/proc/{worker}/mem")).unwrap().uid(), 0);
 }
 
-/// Starts a server of root on a UNIX socket with this mode. The server prints the user id of each peer.
+/// Starts a server of root on a UNIX socket with this mode. The server prints the user id of each process
+/// that connects.
 fn root_server(host: &Host, socket: &Path, mode: &str) -> Process {
     let tell = "
 import os, socket, struct, sys
@@ -124,8 +126,8 @@ while True:
     process
 }
 
-/// Runs a daemon whose store is a socket of root with this mode. Returns the user id that the server saw, and
-/// the daemon's log.
+/// Runs a daemon whose store is a server of root, on a UNIX socket with this mode. Returns the user id that
+/// this server saw, and the daemon's log.
 fn connect_to_a_socket_of_roots(mode: &str, more: &str) -> (Option<u32>, String) {
     // The daemon checks the store and the rules every five seconds.
     const LIMIT: Duration = Duration::from_secs(20);
@@ -151,10 +153,10 @@ fn connect_to_a_socket_of_roots(mode: &str, more: &str) -> (Option<u32>, String)
 fn a_socket_that_is_roots_alone_is_out_of_the_workers_reach() {
     let (seen, log) = connect_to_a_socket_of_roots("600", "");
     assert!(seen.is_none() && log.contains("Permission denied"), "{seen:?}: {log}");
-    // The worker reaches a socket that all users may connect to, but not as root.
+    // The worker can connect to a socket that all users may use. The server sees the worker's user, not root.
     let (seen, log) = connect_to_a_socket_of_roots("666", "");
     assert!(seen.is_some_and(|uid| uid != 0), "{seen:?}: {log}");
-    // The control: a worker that stays root reaches the socket.
+    // The control: a worker with root as its user can connect to the socket.
     let (seen, log) = connect_to_a_socket_of_roots("600", "worker_user = \"root\"\n");
     assert_eq!(seen, Some(0), "{log}");
 }
@@ -190,7 +192,7 @@ print(s.makefile().readline())
     let output = world.alpha.run("ask", command, LIMIT).unwrap().good().unwrap().stdout;
     assert!(output.contains("changed only by root"), "{output}");
     assert!(!fs::read_to_string(&file).unwrap().contains("confine_files"));
-    // A program of root writes the setting, and makes the daemon reload it.
+    // `sctpify`, run by root, writes the setting to the file, and makes the daemon reload the file.
     world.alphas.sctpify(&["set", "confine_files=0"]).unwrap().good().unwrap();
     assert!(fs::read_to_string(&file).unwrap().contains("confine_files = false"));
     assert_eq!(of_file(&file), (0o600, 0));
@@ -224,15 +226,16 @@ fn without_a_supervisor_it_stays_who_it_is_and_says_so() {
     assert_eq!(uid_of(daemon.id()), 0);
     is_everywhere(daemon.id(), "Seccomp", "2");
     assert!(daemon.stderr().contains("no supervisor writes its files"), "{}", daemon.stderr());
-    // The daemon writes its files itself.
+    // Without a supervisor, the daemon itself writes its files.
     let mut set = alpha.command(programs.path("sctpify"));
     set.args(["set", "race_timer_ms=200"]).env("SCTPIFY_CONTROL", &socket);
     alpha.run("set", set, LIMIT).unwrap().good().unwrap();
     assert_eq!(of_file(&dir.join("sctpify.toml")), (0o600, 0));
 }
 
-/// Replaces the rules file by a link to a file outside the state directory, as an intruder would to read that
-/// file. Then reloads the rules. Returns the success of the reload and its output.
+/// Replaces the rules file by a symbolic link to a file outside the state directory. An intruder could try to
+/// read that file in this way. Then reloads the rules. Returns true if the reload succeeded, and the reload's
+/// output.
 fn reload_of_a_rules_file_elsewhere(configuration: &str) -> (bool, String) {
     let world = World::with(configuration, false);
     let (rules, elsewhere) =
@@ -252,8 +255,8 @@ fn a_file_that_is_not_its_own_is_out_of_the_daemons_reach() {
     assert!(could, "{text}");
 }
 
-/// The daemon cannot bind ports below 1024, which are reserved for root. If the client has such a port, the
-/// daemon still shows it to the server.
+/// The daemon lacks the privilege to bind ports below 1024. If the client has such a port, the server must
+/// still see this port as the connection's source port.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn a_clients_port_below_1024_is_kept() {

@@ -14,8 +14,8 @@ const NOBODY: u32 = 65534;
 const START: &str = "mount --bind \"$1\" /etc/group && shift && exec \"$@\"";
 const START_LIMIT: Duration = Duration::from_secs(10);
 
-/// Daemon that creates the directory of its control socket itself, below a directory that all users may
-/// enter.
+/// Daemon and its control socket. The daemon itself creates the socket's directory. All users may enter the
+/// parent directory.
 struct Controlled {
     alpha: Host,
     programs: Programs,
@@ -26,7 +26,7 @@ struct Controlled {
 }
 
 impl Controlled {
-    /// Starts the daemon on a host with these groups, in the format of /etc/group.
+    /// Starts the daemon on a host. `groups` is the content of the /etc/group that the daemon sees.
     fn start(groups: &str) -> Controlled {
         let (programs, lab) = (Programs::find().unwrap(), Lab::new().unwrap());
         let alpha = lab.host("alpha").unwrap();

@@ -1,4 +1,4 @@
-//! Tests in which SIGKILL ends a daemon during a transfer. Live connections get an error at both ends, never a
+//! Tests in which SIGKILL ends a daemon during a transfer. Established connections get an error at both ends, never a
 //! clean end of file. New connections use plain TCP at once.
 
 use crate::world::{BULK, LIMIT, PORT, World};
@@ -10,7 +10,7 @@ use testbed::{Daemon, Host, cpu};
 
 /// Time after a daemon's death within which new connections may fail.
 const RECOVERY_LIMIT: Duration = Duration::from_millis(1_500);
-/// Time within which both ends of a live connection must get their error.
+/// Time within which both ends of an established connection must get an error.
 const ERROR_LIMIT: Duration = Duration::from_secs(20);
 
 /// Processes of the daemon that a test kills.
@@ -35,7 +35,8 @@ pub(crate) fn kill_processes(host: &Host, daemon: &Daemon, victims: Victims) {
     }
 }
 
-/// Kills the processes during a transfer. Checks the ends of the transfer, and new connections.
+/// Kills the processes during a transfer. Checks that both ends of the transfer get an error, and that new connections
+/// work.
 fn a_death_is_an_error_for_live_connections_and_tcp_for_new_ones(is_at_alpha: bool, victims: Victims) {
     after_a_death(is_at_alpha, |world| {
         let (host, daemon) = victim(world, is_at_alpha);
@@ -47,8 +48,8 @@ pub(crate) fn victim(world: &World, is_at_alpha: bool) -> (&Host, &Daemon) {
     if is_at_alpha { (&world.alpha, &world.alphas) } else { (&world.beta, world.betas.as_ref().unwrap()) }
 }
 
-/// Calls `cause`, which makes a daemon die, during a transfer. Checks the ends of the transfer and new
-/// connections, and returns the world.
+/// Calls `cause` during a transfer. `cause` must make a daemon die. Checks that new connections work soon, and that
+/// both ends of the transfer get an error. Returns the world.
 pub(crate) fn after_a_death(is_at_alpha: bool, cause: impl FnOnce(&World)) -> World {
     let world = World::new();
     let port = PORT.to_string();
@@ -110,8 +111,8 @@ fn the_servers_supervisor_dies_and_its_worker_with_it() {
     a_death_is_an_error_for_live_connections_and_tcp_for_new_ones(false, Victims::First);
 }
 
-/// Times from a transfer's start to the kill: during the handshake, early and late in the stream, and after its
-/// end.
+/// Times from a transfer's start to the kill. The daemon dies during the handshake, early in the stream, late in the
+/// stream, or after the stream's end.
 const MOMENTS_MS: [u64; 7] = [0, 1, 3, 20, 60, 150, 400];
 
 /// Sends argv[2] bytes to each client on port argv[1], and closes the connection.
@@ -135,7 +136,8 @@ while piece := stream.recv(65536): count += len(piece)
 print(count)
 ";
 
-/// The end of file is the only end mark of the stream, so a stream that is cut cleanly would look complete.
+/// Only the end of file marks the end of the stream. If a death caused a clean end of file, the reader would take a
+/// part of the stream for the whole.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn at_any_moment_a_death_means_the_whole_file_or_an_error() {

@@ -1,5 +1,5 @@
-//! Tests with a full disk under the state directory. Changes are rejected without effect, and everything else
-//! continues.
+//! Tests with a full disk under the state directory. Changes of rules and settings are rejected without
+//! effect. Connections and reports continue.
 
 use crate::world::LIMIT;
 use std::path::PathBuf;
@@ -8,8 +8,8 @@ use std::time::Duration;
 use testbed::{Finished, Host, Lab, Process, Programs};
 
 const START_LIMIT: Duration = Duration::from_secs(10);
-/// Script that executes the daemon with a separate small disk. $1 is the state directory, and the other
-/// arguments are the command.
+/// Script that mounts a small disk as the state directory, and then executes the daemon. $1 is the state
+/// directory, and the other arguments are the command.
 const START: &str = "mount -t tmpfs -o size=64k tmpfs \"$1\" && shift && exec \"$@\"";
 
 struct SmallDisk {
@@ -77,7 +77,7 @@ fn a_rule_that_cannot_be_written_is_refused_and_not_in_force_until_there_is_room
     assert!(host.rules().contains("7002"));
 }
 
-/// The disk has room for only the beginning of the new file. That beginning must not replace the old file.
+/// The disk has room for only a part of the new rules file. An incomplete file must not replace the old file.
 #[test]
 #[ignore = "needs root: makes network and mount namespaces"]
 fn a_disk_that_fills_while_the_rules_are_written_keeps_those_of_before() {

@@ -47,8 +47,8 @@ while True:
 print(count)
 ";
 
-/// Begins 300 handshakes per second, each from another port, and offers encryption in each, but sends no key. Prints
-/// "enough" after 700 associations, and runs until it is ended.
+/// Begins 300 handshakes per second, each from a new port. Each handshake offers encryption, but no key management
+/// follows. Prints "enough" after 700 associations, and runs until the test ends it.
 const HANDSHAKES_WITHOUT_KEYS: &str = "
 bound = udp()
 peer, port, kind = (sys.argv[1], PORT), int(sys.argv[2]), sys.argv[3]
@@ -71,10 +71,10 @@ for n in range(10 ** 6):
                 made += 1
                 if made == 700: print('enough', flush=True)";
 
-/// Time during which packets get lost. It is longer than a client waits for COOKIE ACK.
+/// Time during which packets get lost. It is longer than the time that a client waits for COOKIE ACK.
 const LOSSES: Duration = Duration::from_secs(4);
-/// Limit on the time until a program gets its error after the peer's daemon has died. No process can send a sealed
-/// report of the death.
+/// Limit on the time until a program gets its error after the peer's daemon has died. No other process has the keys to
+/// seal an ABORT, so the far end must detect the death by its timers.
 const NOTICED: Duration = Duration::from_secs(40);
 
 /// Starts a server of the secret text on beta.
@@ -87,7 +87,7 @@ fn read(world: &World) -> bool {
     read_by(world, READ)
 }
 
-/// Like [`read`], with a short timeout, for connections that are expected to be dropped.
+/// Like [`read`], but with a short timeout. It suits connections that should fail by a timeout.
 fn read_in_vain(world: &World) -> bool {
     read_by(world, &READ.replace("timeout=30", "timeout=4"))
 }
@@ -99,8 +99,8 @@ fn read_by(world: &World, reader: &str) -> bool {
     output.stdout.trim() == (SECRET.len() * 1000).to_string()
 }
 
-/// Makes two connections over SCTP, one on its own association and one on a shared association. Returns the captured
-/// packets.
+/// Makes two connections over SCTP: the first on its own association, the second on a shared association. Returns the
+/// captured packets.
 fn captured_transfers(world: &World) -> Vec<u8> {
     let _server = teller(world);
     let file = world.beta.dir().unwrap().join("transfers.pcap");
@@ -143,7 +143,7 @@ fn peers(daemon: &Daemon) -> Vec<Value> {
     report["peers"].as_array().unwrap().clone()
 }
 
-/// Stops a host's daemon, calls `change`, which may change its files, and starts the daemon again.
+/// Stops a host's daemon, calls `change`, and starts the daemon again. `change` may change the daemon's files.
 fn restart(host: &Host, daemon: &mut Option<Daemon>, change: impl FnOnce()) {
     daemon.take().unwrap().stop();
     change();
@@ -153,7 +153,7 @@ fn restart(host: &Host, daemon: &mut Option<Daemon>, change: impl FnOnce()) {
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn an_encrypted_transfer_arrives_and_no_packet_shows_it() {
-    // The control: in an unencrypted transfer, the search finds the text.
+    // The control: without encryption, the search finds the text in the packets.
     assert!(shows_text(&captured_transfers(&World::of_each(TRY, Some(UNENCRYPTED)))));
     let world = World::of_each(TRY, Some(TRY));
     let betas = world.betas.as_ref().unwrap();
@@ -206,7 +206,7 @@ fn where_one_host_requires_encryption_and_the_other_has_none_both_say_why() {
         assert!(world.alphas.log().contains("encryption"), "{}", world.alphas.log());
         let learned = world.alphas.shimrules(&["-L"]).unwrap().stdout;
         assert!(!learned.contains("probed"), "nothing is learned: {learned}");
-        // A rule that requires SCTP refuses the connection instead.
+        // If the rule requires SCTP, the connection is refused instead of using plain TCP.
         let rule = ["-A", "-c", "remote", "-p", "enable", "-P", &PORT.to_string(), "--require"];
         world.alphas.shimrules(&["-D", "-c", "remote", "-p", "enable", "-P", &PORT.to_string()]).unwrap();
         world.alphas.shimrules(&rule).unwrap().good().unwrap();
@@ -221,7 +221,7 @@ fn secure(daemon: &Daemon, chain: &str, mode: &str) {
     daemon.shimrules(&rule).unwrap().good().unwrap();
 }
 
-/// Makes a connection that alpha must refuse, and returns the fault that alpha reports.
+/// Makes a connection that alpha's daemon must refuse. Returns the fault that the daemon reports.
 fn refused_for(world: &World) -> String {
     assert!(!read_in_vain(world));
     let mut reason = world.fallbacks()[0]["reason"].take();
@@ -249,7 +249,7 @@ fn a_rule_requires_encryption_with_one_peer_where_the_setting_requires_none() {
     // The second connection may use a shared association.
     assert!(read(&world) && read(&world));
     assert_eq!((world.connects_sctp(), counter(alphas, "changed_peers")), (2, 0), "{:?}", world.fallbacks());
-    // A shared association may exist now, but its peer is not gamma.
+    // A shared association may exist now. It must not be used, because its peer is not gamma.
     secure(alphas, "remote", "require=gamma");
     assert_eq!(refused_for(&world), "not_the_peer");
     let told = alphas.sctpify(&["explain", &world.target()]).unwrap().stdout;
@@ -299,7 +299,8 @@ fn a_rule_for_a_listener_refuses_associations_of_other_peers_and_in_the_clear() 
     assert!(read(&world) && read(&world));
     assert_eq!(world.connects_sctp(), 2, "{:?}", world.fallbacks());
     drop(server);
-    // The connection is refused on a shared association and on a separate one, and the program sees neither attempt.
+    // Beta refuses the connection on the shared association, and then on a separate association. The server program
+    // sees neither attempt.
     let told = TELL.replace("listener.accept()", "listener.accept(); print('accepted', flush=True)");
     let server = world.serve("python3", &["-c", &told, &PORT.to_string(), SECRET]);
     secure(betas, "local", "require=alpha");
@@ -314,7 +315,7 @@ fn a_rule_for_a_listener_refuses_associations_of_other_peers_and_in_the_clear() 
 fn a_connection_that_is_opened_while_its_rule_changes_is_as_the_new_rule_requires() {
     let world = World::of_each(TRY, Some(UNENCRYPTED));
     let _server = teller(&world);
-    // Drops COOKIE ACK for a while.
+    // Until the table is removed, alpha drops COOKIE ACKs.
     let chain = "{ chain in { type filter hook input priority 0; udp sport 9899 udp length < 32 drop; }; }";
     world.alpha.tool("nft", &[&format!("table inet short {chain}")]).unwrap();
     let reader = READ.replace("timeout=30", "timeout=4");
@@ -425,7 +426,8 @@ fn where_encryption_is_required_a_known_host_without_it_or_without_sctp_is_refus
         (&"required".into(), &"key_gone".into())
     );
     assert_eq!(counter(&world.alphas, "changed_peers"), 1);
-    // An attacker that blocks SCTP must not cause plain TCP, neither now nor later through the learned table.
+    // An attacker that blocks SCTP must not cause a fallback to plain TCP: not for this connection, and not for later
+    // connections through the learned table.
     world.betas.take().unwrap().stop();
     for _ in 0..2 {
         assert!(!read_in_vain(&world));
@@ -522,7 +524,8 @@ fn an_encrypted_connection_ends_with_an_error_when_the_peers_worker_dies() {
     }
 }
 
-/// Drops the server's first message of the key management, which is longer than INIT ACK and COOKIE ACK.
+/// Makes alpha drop the server's first message of the key management. The filter drops packets over 1000 bytes: this
+/// message is longer, and INIT ACK and COOKIE ACK are shorter.
 fn drop_keys(world: &World) {
     let chain = "{ chain in { type filter hook input priority 0; udp sport 9899 udp length > 1000 drop; }; }";
     world.alpha.tool("nft", &[&format!("table inet long {chain}")]).unwrap();
@@ -557,7 +560,7 @@ fn keys_are_awaited_for_longer_than_cookies_while_packets_get_lost() {
     let command = world.client("python3", &["-c", READ, &target, &PORT.to_string()]);
     let reader = world.alpha.spawn("read", command).unwrap();
     thread::sleep(LOSSES);
-    // The removal of the table also makes the kernel drop the held SYN.
+    // The removal of the table also makes the kernel drop the held SYN, which the client's kernel then retransmits.
     world.alpha.tool("nft", &["delete", "table", "inet", "long"]).unwrap();
     let output = reader.finish(LIMIT).unwrap().good().unwrap();
     assert_eq!(output.stdout.trim(), (SECRET.len() * 1000).to_string());
@@ -573,7 +576,8 @@ fn hosts_that_share_a_key_encrypt_with_it() {
         let betas = world.betas.as_ref().unwrap();
         give_key(&world.alpha, &world.alphas, Some(KEY));
         give_key(&world.beta, betas, Some(KEY));
-        // While a key is introduced, one host requires it before the other host does.
+        // An operator who introduces a key makes it required on one host after the other. For a while, only beta
+        // requires it.
         if !is_required {
             world.alphas.sctpify(&["set", "peer_key_required=0"]).unwrap().good().unwrap();
         }
@@ -642,7 +646,8 @@ fn hosts_whose_people_compare_the_words_of_a_connection_are_paired() {
         let known = peers(daemon);
         assert_eq!((&known[0]["by"], &known[0]["name"]), (&"paired".into(), &name.into()), "{known:?}");
     }
-    // The words prove no address, because beta has never connected to alpha.
+    // The compared words prove only the key. Beta records no address for alpha, because beta has never connected to
+    // alpha.
     assert_eq!(peers(betas)[0]["addresses"], Value::from(Vec::<Value>::new()));
     transfer.end(&world);
 }

@@ -22,14 +22,14 @@ impl Story {
         let receiver = world.serve(BULK, &["receive", &PORT.to_string()]);
         let send = world.client(BULK, &["send-paced", &world.target(), "100", "1000", "20000"]);
         let sender = world.alpha.spawn("sender", send).unwrap();
-        // The story begins once both links are confirmed.
+        // The test begins once the paths over both links are confirmed.
         let is_ready = || links(&world.alphas).len() == 2;
         assert!(wait_for(LIMIT, is_ready), "{:?}", world.alphas.sctpify(&["paths"]));
         let mut command = world.alpha.command(Programs::find().unwrap().path("sctpify"));
         command.args(["watch", "--events", "--interval", "50"]);
         command.env("SCTPIFY_CONTROL", world.alpha.dir().unwrap().join("sctpifyd/control.sock"));
         let watcher = world.alpha.spawn("watcher", command).unwrap();
-        // During this pause, the watcher sends its first query. It reports only events after that query.
+        // During this pause, the watcher sends its first query. The watcher reports only events after its first query.
         std::thread::sleep(std::time::Duration::from_millis(500));
         Story { world, second, watcher, _programs: [receiver, sender] }
     }

@@ -1,4 +1,4 @@
-//! Tests of the promises in docs/faults.md for failures outside the network: a process is stopped, or another
+//! Tests of the promises in docs/faults.md for faults on the host itself: a process is stopped, or another
 //! program changes the firewall.
 
 use crate::confined::worker_of;
@@ -11,11 +11,11 @@ use testbed::Host;
 use testbed::process::{now, wait_for};
 
 /// Limit on a connect while the worker is stopped. The supervisor kills the worker after two and a half
-/// seconds. The client's kernel retransmits the SYN up to a second later.
+/// seconds. After the kill, the client's kernel retransmits the SYN within a second.
 const HANG_LIMIT: Duration = Duration::from_secs(5);
 /// Time after which a connect counts as hanging.
 const CONNECT_LIMIT: Duration = Duration::from_secs(20);
-/// Time after which the kernel itself has noticed that no process handles held SYNs.
+/// Time after which the kernel itself lets new connections pass, because no process has handled held SYNs.
 const LAPSE: Duration = Duration::from_millis(2_300);
 /// Limit on a connect over plain TCP, including the program's start.
 const PLAIN_LIMIT: Duration = Duration::from_millis(500);
@@ -63,7 +63,8 @@ fn a_supervisor_that_stands_still_is_not_felt() {
     assert_eq!(world.connects_sctp(), 2);
 }
 
-/// A debugger or a frozen cgroup has this effect: no process is left that could kill the worker.
+/// The supervisor and the worker are stopped, as by a frozen cgroup. No running process could kill the
+/// worker.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn where_both_stand_still_the_kernel_lets_new_connections_pass_and_later_all_goes_on() {
@@ -92,8 +93,8 @@ fn a_transfer_outlives_a_standstill_of_the_daemon() {
     transfer.end(&world);
 }
 
-/// Runs a transfer, and calls `what` for both hosts meanwhile. The transfer must arrive complete, and the next
-/// connection must also use SCTP.
+/// Runs a transfer, and calls `what` for each of the two hosts during the transfer. The transfer must arrive
+/// completely, and the next connection must also use SCTP.
 fn nothing_is_felt_of(what: impl Fn(&World, &Host)) {
     let world = World::new();
     let transfer = Transfer::begin(&world);
@@ -114,7 +115,7 @@ fn a_flush_of_all_nftables_rules_is_not_felt() {
     });
 }
 
-/// Ruleset that replaces all rules in one transaction, as firewalld and nftables.service do.
+/// Ruleset that replaces all nftables rules of the host in one transaction, as nftables.service does.
 const RELOADED: &str = "
 flush ruleset
 table inet firewall {
@@ -170,7 +171,7 @@ fn an_interface_that_goes_down_for_a_second_is_survived() {
     });
 }
 
-/// Connects 50 times from one port, and gives up at once each time.
+/// Connects 50 times from the same source port. Each time, closes the socket at once, before an answer.
 const GIVE_UP: &str = "
 import socket, sys
 for _ in range(50):

@@ -1,5 +1,5 @@
-//! Tests of the state transitions in Figure 4 of the first paper, with the states from `sctpify status` of running
-//! daemons. Also tests of the users that may request SCTP manually.
+//! Tests of the state transitions in Figure 4 of the first shim paper ("Transparent TCP-to-SCTP Translation Shim
+//! Layer"). `sctpify status` of running daemons reports the states. Also tests which users may request SCTP manually.
 //!
 //! | from | to | here |
 //! |---|---|---|
@@ -28,7 +28,7 @@ const BOB: u32 = 4202;
 /// Id of a group with access to the control socket.
 const LOOKERS: u32 = 4200;
 
-/// Listens on port argv[1] until SIGTERM. If argv[2] is given, requests SCTP on that control socket.
+/// Listens on port argv[1] until SIGTERM. If argv[2] is given, requests SCTP for this port on control socket argv[2].
 const SERVER: &str = "
 import json, signal, socket, sys
 listener = socket.create_server(('', int(sys.argv[1])), backlog=8)
@@ -41,7 +41,8 @@ print('listening', flush=True)
 signal.pause()
 ";
 
-/// Gives the group [`LOOKERS`] access to the daemon's control socket, as on a host with a group `sctpify`.
+/// Gives the group [`LOOKERS`] access to the daemon's control socket. A real host gives the group `sctpify` this
+/// access.
 fn open_to_group(daemon: &Daemon) {
     let socket = daemon.control_socket();
     for file in [socket.parent().unwrap(), &socket] {

@@ -1,8 +1,9 @@
-//! Tests of firewalls on a host with a served port. They must treat a connection over SCTP like the client's TCP. This
-//! holds for any kind of match, and for any author of rules: nft, iptables, firewalld, ufw, dockerd.
+//! Tests of firewalls on a host with a server. A firewall must treat a connection over SCTP like the same connection
+//! over TCP. The tests use several kinds of matches, and rules of several programs: nft, iptables, firewalld, ufw,
+//! dockerd.
 //!
-//! For each closing rule, the test shows that the port is closed. As a control, a rule that differs only in the
-//! interface leaves the port open. The program is then reached over SCTP.
+//! For each rule that closes the port, the test shows that the port is closed. As a control, the same rule for another
+//! interface leaves the port open, and the client reaches the server over SCTP.
 
 use crate::keys::{KEY, give_key};
 use crate::promises::{ask, serve};
@@ -28,7 +29,7 @@ while True:
 const UPLINK: &str = "path1";
 /// Interface without traffic.
 const OTHER: &str = "path9";
-/// Limit on a connection: the race timer, and the start of programs.
+/// Limit on a connection, for the race timer and the start of programs.
 const IN_TIME: Duration = Duration::from_secs(2);
 
 /// World with a greeting server on beta.
@@ -39,7 +40,7 @@ struct Site {
 
 impl Site {
     fn new() -> Site {
-        // With learning, a connection after the opening of the port would still use plain TCP.
+        // With the learned table, a connection would still use plain TCP after a rule has opened the port.
         let world = World::with("learn = false\n", true);
         let server = serve(&world, "python3", &["-c", GREETER, &PORT.to_string()], "", "in");
         Site { world, _server: server }
@@ -53,7 +54,7 @@ impl Site {
         ask(&self.world.alpha, &server.to_string(), "")
     }
 
-    /// Asserts that alpha reaches beta's program over SCTP, at once, and that the program sees alpha's own address.
+    /// Asserts that alpha reaches beta's program at once over SCTP, and that the program sees alpha's own address.
     fn is_open(&self, server: IpAddr) {
         let (before, begin) = (self.world.connects_sctp(), now());
         let own: IpAddr = match server {
@@ -65,7 +66,8 @@ impl Site {
         assert!(begin.elapsed() < IN_TIME, "{:?}", begin.elapsed());
     }
 
-    /// Asserts that alpha does not reach beta's program, and gets `outcome`, as over plain TCP.
+    /// Asserts that alpha does not reach beta's program. The connection must end with `outcome`, as it would over plain
+    /// TCP.
     fn is_closed(&self, server: IpAddr, outcome: &str) {
         let before = self.world.connects_sctp();
         assert_eq!(self.ask(server), outcome, "{}", self.log());
@@ -91,8 +93,8 @@ impl Site {
         ));
     }
 
-    /// Tests a rule over IPv4 and IPv6, with an interface in place of `{}`. A rule for the packets' interface must
-    /// close the port. A rule for another interface must leave it open.
+    /// Tests a rule over IPv4 and IPv6. An interface's name replaces `{}` in the rule. With the interface on which the
+    /// packets arrive, the rule must close the port. With another interface, the rule must leave the port open.
     fn goes_by_interface(&self, hook: &str, rule: &str, outcome: &str) {
         for server in self.servers() {
             self.chain(hook, &rule.replace("{}", OTHER));
@@ -140,7 +142,8 @@ fn a_drop_where_the_interface_receives_holds() {
     }
 }
 
-/// Tests the usual form of a firewall. The rules do not name the daemon's interface, and need not.
+/// Tests the usual form of a firewall: it drops packets by default, and accepts them by interface. It needs no rule for
+/// the daemon's own interface.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn a_default_drop_that_accepts_by_interface_needs_no_rule_of_its_own_for_sctp() {
@@ -177,8 +180,8 @@ fn a_drop_by_destination_or_by_source_holds() {
     }
 }
 
-/// The client connects to an address of one interface through another interface, as Linux allows. The interface on
-/// which the packets arrive decides.
+/// The client connects to an address of one interface of the server, and the packets arrive on another interface. Linux
+/// allows this. The rules for the interface on which the packets arrive must apply.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn a_connection_to_another_interfaces_address_arrives_by_the_one_its_packets_come_by() {
@@ -198,7 +201,7 @@ fn a_connection_to_another_interfaces_address_arrives_by_the_one_its_packets_com
     site.is_closed(server, "TimeoutError");
 }
 
-/// Tests strict reverse path filters, with the setting `src_valid_mark`, which VPNs use.
+/// Tests strict reverse path filters together with the kernel's setting `src_valid_mark`. VPNs use this setting.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn reverse_path_filters_let_it_pass() {
@@ -214,7 +217,8 @@ fn reverse_path_filters_let_it_pass() {
     }
 }
 
-/// Later connections use the shared association.
+/// The first connection opens a shared association. A firewall must also apply to the later connections in this
+/// association.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn a_drop_by_interface_holds_for_connections_that_share_an_association() {
@@ -232,7 +236,8 @@ fn a_drop_by_interface_holds_for_connections_that_share_an_association() {
     assert!(fallback["held_us"].as_u64().unwrap() < 1_000_000, "{fallback}");
 }
 
-/// The client's plain TCP does not wait. The log gives the reason, and `doctor` gives the address and the interface.
+/// The fallback to plain TCP begins within a second. The log gives the reason. `sctpify doctor` gives the address and
+/// the interface.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn a_connection_that_a_firewall_drops_falls_back_in_time_and_is_logged() {
@@ -251,8 +256,9 @@ fn a_connection_that_a_firewall_drops_falls_back_in_time_and_is_logged() {
     );
 }
 
-/// With a required key, the association is established before the server's kernel answers, so the client's program sees
-/// a reset. After two refusals, connections use plain TCP. Refusals within a second count as one.
+/// If a key is required, the association is established before the server's kernel answers. When the firewall then
+/// drops the connection, it is too late for plain TCP, so the client's program sees a reset. After two such refusals,
+/// connections use plain TCP. Refusals within one second count as one refusal.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn only_two_keyed_connections_that_a_firewall_drops_are_reset() {
@@ -262,7 +268,8 @@ fn only_two_keyed_connections_that_a_firewall_drops_are_reset() {
     give_key(&site.world.beta, site.world.betas.as_ref().unwrap(), Some(KEY));
     site.is_open(server);
     site.chain("input priority filter", &format!("iifname {UPLINK} tcp dport 7000 drop"));
-    // Otherwise, later connections to the host would share an association, whose channels wait for the server's kernel.
+    // Without this setting, later connections would share an association. A channel opens only after the server's
+    // kernel has answered, so no reset would occur.
     site.world.alphas.sctpify(&["set", "streams=own"]).unwrap().good().unwrap();
     for _ in 0..2 {
         assert_eq!(site.ask(server), "ConnectionResetError");
@@ -316,7 +323,8 @@ fn a_kernel_that_cannot_lead_by_interface_refuses_peers_unless_the_setting_lets_
     assert!(doctor().contains("Peers' connections arrive through shim0"), "{}", doctor());
 }
 
-/// A program that accepts slowly fills its backlog, and its kernel then drops SYNs, too. These SYNs are retransmitted.
+/// If a program accepts slowly, its backlog fills up. Its kernel then drops SYNs, as a firewall does. The client must
+/// wait for the retransmitted SYNs.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn a_program_with_a_full_backlog_is_waited_for() {
@@ -364,7 +372,7 @@ fn iptables_by_interface_holds() {
     }
 }
 
-/// Runs the real ufw with its own configuration. It writes iptables rules.
+/// Runs the real ufw with its own configuration. ufw writes iptables rules.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn ufw_by_interface_holds() {
@@ -456,8 +464,8 @@ fn firewalld_by_zone_holds() {
     }
 }
 
-/// Tests a port that docker publishes. dockerd's rules redirect it to the container. The user's own rule, which matches
-/// the interface, precedes them.
+/// Tests a port that docker publishes. dockerd's rules redirect the port to the container. Before dockerd's rules, the
+/// user's own rule matches the interface and drops the packets.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn a_drop_in_dockers_chain_for_users_holds() {

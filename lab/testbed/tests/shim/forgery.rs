@@ -1,13 +1,14 @@
-//! Test of an off-path attacker that knows addresses and ports, and claims that the server has no SCTP.
+//! Test of an off-path attacker that knows addresses and ports. It forges packets that claim that the server
+//! has no SCTP.
 
 use crate::world::{LIMIT, PORT};
 use std::time::Duration;
 use testbed::{Daemon, DelayedLink, Lab, Offloads, Programs};
 
-/// Source ports of connections. The forger knows them, and must guess only the tag.
+/// Source ports of connections. The forger knows these ports. It must guess only the verification tag.
 const FROM: [u16; 3] = [40_000, 40_001, 40_002];
-/// One-way delay of the link. It leaves time for many forged packets before the INIT ACK, and is short enough
-/// for the race timer.
+/// One-way delay of the link. During this delay, the forger can send many packets before the INIT ACK
+/// arrives. The round trip is shorter than the race timer.
 const ONE_WAY: Duration = Duration::from_millis(50);
 
 /// Forges packets without end. argv[1] is the client's address, argv[2] the server's address, argv[3] the

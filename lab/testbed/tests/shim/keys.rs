@@ -1,4 +1,4 @@
-//! Tests of hosts with a shared key, and of hosts without it.
+//! Tests of two hosts that share a key, and of pairs in which one host lacks the key.
 
 use crate::deaths::{Victims, kill_processes};
 use crate::tap::Tap;
@@ -19,8 +19,8 @@ const AUTH: &str = "15";
 /// Limit on a connect to a peer with another key. The client gives up a second after the INIT ACK.
 const MISMATCH_LIMIT: Duration = Duration::from_secs(3);
 
-/// Limit on the time until a program gets its error after the peer's daemon has died. Unsigned reports of the
-/// death are verified for about a second.
+/// Limit on the time until a program gets its error after the peer's daemon has died. The unsigned reports of
+/// the death are hearsay, which the engine verifies for about a second.
 const NOTICED: Duration = Duration::from_secs(4);
 
 pub(crate) fn give_key(host: &Host, daemon: &Daemon, key: Option<&str>) {
@@ -47,7 +47,8 @@ fn connect(world: &World) {
     assert!(output.elapsed < MISMATCH_LIMIT, "{:?}", output.elapsed);
 }
 
-/// Waits until beta counts a peer without its key, and returns true if it also logs that.
+/// Waits until beta's daemon counts a peer without beta's key. Returns true if the daemon has also logged
+/// this peer.
 fn wrong_keys(world: &World) -> bool {
     let betas = world.betas.as_ref().unwrap();
     let counted = || status(betas)["counters"]["wrong_keys"].as_u64().unwrap() > 0;
@@ -141,8 +142,8 @@ fn a_file_of_keys_that_others_may_read_is_refused() {
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn a_peer_whose_daemon_dies_is_noticed_in_seconds_although_nobody_can_sign_that() {
-    // In both cases, beta's kernel soon reports that no program receives the packets. If only the worker
-    // dies, the supervisor cleans up and ends.
+    // In both cases, beta's kernel soon reports over ICMP that no program receives the packets. With
+    // `AllButFirst`, the supervisor survives, but it cleans up and ends.
     for victims in [Victims::All, Victims::AllButFirst] {
         let (world, server) = world(Some(KEY), Some(KEY));
         server.stop();

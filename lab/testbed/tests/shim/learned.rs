@@ -1,5 +1,6 @@
-//! Tests of the learned table. The first connection detects a destination without SCTP. Later ones use TCP at
-//! once and cost no SCTP packet. A background probe detects when SCTP works again.
+//! Tests of the learned table. The first connection to a destination detects that the destination has no
+//! SCTP. Later connections use TCP at once, and send no SCTP packet. A background probe detects when SCTP
+//! works again.
 
 use crate::streams::warm_up;
 use crate::world::{BULK, LIMIT, PORT, World, drop_sctp};
@@ -9,10 +10,10 @@ use testbed::{Capture, Daemon, Programs, Seen};
 
 /// Default of the race timer.
 const RACE: Duration = Duration::from_millis(250);
-/// Limit on a connect that does not wait, on a busy machine.
+/// Limit on a connect that does not wait for the race timer. It allows for a busy machine.
 const AT_ONCE: Duration = Duration::from_millis(200);
-/// Time that a connect may take beyond the race timer on a busy machine. TCP's retransmission of its SYN
-/// after a second would exceed it.
+/// Time that a connect may take in addition to the race timer, on a busy machine. The time is shorter than a
+/// second, after which TCP would retransmit its SYN.
 const SLACK: Duration = Duration::from_millis(600);
 /// Limit on the time until a probe detects SCTP.
 const PROBE_LIMIT: Duration = Duration::from_secs(15);
@@ -106,7 +107,7 @@ fn a_learned_entry_survives_a_restart_until_it_is_forgotten() {
     assert!(connect_captured(&world).1.sctp > 0, "with -B what was learned is not heeded");
 }
 
-/// Accepts connections on port argv[1], and prints their number after each.
+/// Accepts connections on port argv[1]. After each one, prints the number of connections so far.
 const COUNT: &str = "
 import socket, sys
 listener, count = socket.create_server(('', int(sys.argv[1]))), 0

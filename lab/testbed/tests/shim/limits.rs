@@ -1,5 +1,5 @@
-//! Tests that `sctpify explain` reports the bottleneck of live connections: their program, their receiver or
-//! the network.
+//! Tests that `sctpify explain` reports the bottleneck of an established connection: the sending program, the
+//! receiving program, or the network.
 
 use crate::world::{BULK, LIMIT, PORT, World};
 use serde_json::Value;
@@ -64,8 +64,8 @@ fn a_connection_whose_receiver_does_not_read_is_limited_by_that() {
 fn a_connection_over_a_slow_link_is_limited_by_the_network() {
     let world = World::without_offloads();
     let link = world.link.name();
-    // The queue is short. A queue of thousands of packets would delay answers for longer than the engine waits
-    // for them.
+    // The queue is short. In a queue of thousands of packets, packets would wait for longer than the engine's
+    // retransmission timeout.
     for words in [
         &["qdisc", "add", "dev", &link, "root", "handle", "1:", "htb", "default", "1"][..],
         &["class", "add", "dev", &link, "parent", "1:", "classid", "1:1", "htb", "rate", "5mbit"],

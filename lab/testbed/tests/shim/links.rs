@@ -1,4 +1,4 @@
-//! Tests of the policies of links (`[[link]]`), and of the links of each peer in reports.
+//! Tests of the policies of links (`[[link]]`), and of reports about the links to each peer.
 
 use serde_json::Value;
 use testbed::process::wait_for;
@@ -29,7 +29,7 @@ impl Story {
         story(world, second)
     }
 
-    /// Waits until both hosts know at least two links, and send their data over this one only.
+    /// Waits until both hosts know at least two links, and send all data over `link`.
     fn await_data_by(&self, link: &Link) {
         let betas = self.world.betas.as_ref().unwrap();
         let name = link.name();
@@ -114,7 +114,7 @@ fn policies_are_tables_of_the_file_and_a_faulty_one_is_refused_with_its_line() {
     assert!(refused.good().is_err());
 }
 
-/// Returns the report of `sctpify doctor`, and true if it found no fault.
+/// Returns the report of `sctpify doctor`, and true if `doctor` found no fault.
 fn doctor(world: &TwoUplinks, destination: &str) -> (Value, bool) {
     let output = world.alphas.sctpify(&["--json", "doctor", destination]).unwrap();
     (serde_json::from_str(&output.stdout).unwrap(), output.status.success())
@@ -140,7 +140,7 @@ fn doctor_tests_each_uplink_and_names_those_that_fail_first() {
         assert_eq!((&test["mtu"], &test["nat"]), (&1500.into(), &false.into()), "{test}");
         assert!(test["rtt"]["min_us"].as_u64().unwrap() > 0, "{test}");
     }
-    // The kernel's route uses the first uplink.
+    // The kernel's route to the server uses the first uplink.
     first.silence().unwrap();
     let (report, is_good) = doctor(&world, &world.server());
     assert!(is_good, "{report}");

@@ -1,5 +1,5 @@
-//! Test of a bottleneck on the sending host itself. Its interface has a queue of a thousand packets, and each
-//! may be a train of 64 KiB.
+//! Test of a bottleneck on the sending host itself. The interface's queue has room for a thousand packets,
+//! and each packet in it may be a train of 64 KiB.
 
 use crate::world::{BULK, LIMIT, PORT, World, status};
 use serde_json::Value;
@@ -12,8 +12,8 @@ use testbed::process::wait_for;
 const RATE: &str = "2mbit";
 /// Number of queue samples, one per second.
 const LOOKS: u32 = 40;
-/// Limit on the queue, in bytes. It leaves room for the burst of slow start, which must drain before the
-/// reduced window takes effect.
+/// Limit on the backlog of the queue, in bytes. It leaves room for the burst of slow start: this burst must
+/// drain before the reduced congestion window shortens the queue.
 const BACKLOG_MAX: u64 = 512 << 10;
 
 fn slow_down(host: &Host, link: &str) {

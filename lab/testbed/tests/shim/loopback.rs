@@ -8,7 +8,7 @@ use std::time::Duration;
 use testbed::cpu;
 use testbed::process::wait_for;
 
-/// Sends each client on port argv[1] the client's address and port as the server sees them.
+/// Sends each client on port argv[1] the address and port that the server sees as the client's.
 const SERVER: &str = "
 import socket, sys
 listener = socket.create_server(('', int(sys.argv[1])), family=socket.AF_INET6, dualstack_ipv6=True)
@@ -19,7 +19,8 @@ while True:
     connection.close()
 ";
 
-/// Connects to argv[1]:argv[2]. Prints its own address and port, then those that the server sees.
+/// Connects to argv[1]:argv[2]. Prints its own address and port, and then the address and port that the
+/// server sees.
 const CLIENT: &str = "
 import socket, sys
 connection = socket.create_connection((sys.argv[1], int(sys.argv[2])), 10)

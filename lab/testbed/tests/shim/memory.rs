@@ -1,18 +1,20 @@
-//! Tests of a daemon that needs more memory than its service may have. The kernel kills its worker, and
-//! nothing hangs.
+//! Tests of a daemon that needs more memory than its control group allows. The kernel kills the daemon's
+//! worker, and no connection hangs.
 
 use crate::deaths::after_a_death;
 use crate::world::{BULK, HTTP_PORT, LIMIT, PORT, World, status};
 use testbed::process::wait_for;
 use testbed::{Daemon, MemoryGroup, Programs, cpu};
 
-/// Memory in bytes that the daemon may allocate after it joined the control group. By default, the setting
-/// `memory_mib` allows half a gigabyte.
+/// Memory in bytes that the daemon may allocate after it has joined the control group. The setting
+/// `memory_mib` allows 512 MiB by default, so the daemon does not limit itself before the kernel kills the
+/// worker.
 const LIMIT_BYTES: u64 = 8 << 20;
 /// Number of concurrent connections, which need more memory than [`LIMIT_BYTES`].
 const MANY: &str = "4000";
 
-/// Opens connections until they fill a daemon's allowed memory, and the kernel has killed its worker.
+/// Opens connections until a daemon needs more memory than its group allows, and the kernel has killed the
+/// daemon's worker.
 fn fill(world: &World, is_at_alpha: bool, group: &MemoryGroup) {
     let host = if is_at_alpha { &world.alpha } else { &world.beta };
     for id in cpu::processes(host, "sctpifyd").unwrap() {

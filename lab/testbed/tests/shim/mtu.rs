@@ -1,5 +1,5 @@
-//! Test of an MTU that shrinks during a transfer. Data that was segmented for the larger MTU must still
-//! arrive.
+//! Test of an MTU that shrinks during a transfer. Data that was segmented for the former, larger MTU must
+//! still arrive.
 
 use crate::world::{BULK, LIMIT, PORT, World};
 use std::time::Duration;

@@ -7,11 +7,13 @@ use testbed::process::now;
 use testbed::programs::ssh::Sshd;
 use testbed::{Offloads, files};
 
-/// Traffic shaping of each link. The bucket of 32 kB lets GSO trains pass. The queue holds 50 ms of data.
+/// Traffic shaping of each link. The bucket of 32 kB lets GSO trains pass. The queue has room for 50 ms of
+/// data at the shaped rate.
 const SHAPE: &[&str] = &["root", "tbf", "rate", "30mbit", "burst", "32kb", "limit", "190kb"];
 const FILE_BYTES: u64 = 16 << 20;
 
-/// Copies a file with scp from alpha to beta over one or two shaped links, and returns the duration.
+/// Copies a file with scp from alpha to beta over `links` shaped links, one or two. Returns the duration of
+/// the copy.
 fn scp(configuration: &str, links: u8) -> Duration {
     let world = World::with(configuration, true);
     if links == 2 {

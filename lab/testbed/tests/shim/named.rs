@@ -1,5 +1,5 @@
-//! Tests that the kernel holds only SYNs that a rule can match. They count the packets in the queue while
-//! rules change in all ways.
+//! Tests that the kernel holds only SYNs that a rule can match. The tests count the packets that enter the
+//! queue, while all kinds of rule changes happen.
 
 use crate::world::{BULK, LIMIT, PORT, World, status};
 use serde_json::Value;
@@ -10,7 +10,7 @@ use testbed::{Host, Offloads, Process};
 
 /// Port that no rule of [`World`] names.
 const OTHER: u16 = 7001;
-/// Limit on the time of rule changes until enough connections have been made.
+/// Limit on the time until the clients have made enough connections while rules change.
 const CHANGES_LIMIT: Duration = Duration::from_secs(60);
 
 /// Connects once if argv[5] is "once", otherwise repeatedly until its input ends. Prints each outcome and its
@@ -56,8 +56,8 @@ fn connect(world: &World, to: &str, port: u16) -> String {
     connect_with(&world.alpha, to, port, 0, 0).0
 }
 
-/// Connects once with a program that starts quickly, before the kernel's sets follow a rule change. Returns
-/// `None` on success, otherwise the error.
+/// Connects once with a program that starts quickly. After a rule change, this connect comes before the
+/// update of the kernel's sets. Returns `None` on success, otherwise the error.
 fn connect_at_once(world: &World, to: &str, port: u16) -> Option<String> {
     let to = if to.contains(':') { format!("[{to}]:{port}") } else { format!("{to}:{port}") };
     let output = world.alpha.run("connect", world.client(BULK, &["connect", &to, "1"]), LIMIT).unwrap();
@@ -89,7 +89,7 @@ fn queued(world: &World) -> u64 {
     ours[7].parse().unwrap()
 }
 
-/// Waits until the kernel holds only the SYNs that its sets name.
+/// Waits until the kernel's sets are in use: only SYNs that the sets name enter the queue.
 fn wait_named(world: &World) {
     let rules = || world.alpha.tool("nft", &["list", "chain", "inet", "shim", "held"]).unwrap();
     assert!(wait_for(LIMIT, || rules().contains("@named4")), "{}", rules());
@@ -173,7 +173,7 @@ fn a_rule_that_comes_or_goes_counts_from_the_next_connect_on() {
     world.betas.as_ref().unwrap().shimrules(&local).unwrap().good().unwrap();
     let server = world.link.right_v4().to_string();
     for round in 0..6 {
-        // In every second round, the change waits until the kernel's sets follow the rules.
+        // In every second round, the test waits before the change until the kernel's sets follow the rules.
         if round % 2 == 0 {
             wait_named(&world);
         }
@@ -210,7 +210,7 @@ fn networks_and_ranges_of_ports_are_queued_to_their_edges() {
     rule(&world, "-A", "enable", &["-d", "10.77.1.2/31", "-P", "7001:7003"]);
     rule(&world, "-A", "enable", &["-d", "10.77.1.0/24", "-P", "7003:7004"]);
     rule(&world, "-A", "enable", &["-d", "fd77:1::2"]);
-    // The daemon ignores this rule while the default is to disable.
+    // While the default is to disable, this rule has no effect, and the kernel's sets do not have it.
     rule(&world, "-A", "disable", &["-P", "7002"]);
     wait_named(&world);
     let [v4, v6] = servers(&world);
@@ -306,8 +306,8 @@ fn numbers_carried_over_sctp_are_a_plain_connections_when_the_rule_has_gone() {
     world.wait_quiet();
     rule(&world, "-D", "enable", &["-P", &PORT.to_string()]);
     wait_named(&world);
-    // For a minute, the kernel diverts packets with these ports to the daemon, unless a SYN ends the
-    // diversion.
+    // The kernel still diverts packets with the first connection's ports to the daemon, for up to a minute.
+    // Only a new SYN ends this diversion earlier.
     let (how, took) = connect_with(&world.alpha, &server, PORT, 0, SOURCE);
     assert_eq!((how.as_str(), took < 0.5), ("connected", true), "{took}");
 }
@@ -336,7 +336,7 @@ fn a_syn_that_is_held_goes_on_when_its_rule_goes() {
     assert!(status(&world.alphas)["connections"].as_array().unwrap().is_empty());
 }
 
-/// Changes the rules in a loop, in all possible ways.
+/// Changes rules and settings repeatedly, with all kinds of changes.
 fn change_rules(world: &World, rounds: usize) {
     for round in 0..rounds {
         rule(world, "-A", "enable", &["-d", "10.77.0.0/16", "-P", "8000:9000"]);
@@ -366,7 +366,7 @@ fn required_sctp_never_becomes_plain_tcp_while_rules_change() {
         count_syns(&world, PORT);
         let four = servers(&world).into_iter().cycle().take(4);
         let clients: Vec<Process> = four.map(|server| keep_connecting(&world, &server, PORT)).collect();
-        // Without an answer, each attempt waits for the race timer.
+        // Without a daemon on beta, each attempt waits for the race timer, so fewer connections suffice.
         let (expected, least) = if at_beta { ("connected", 50) } else { ("EHOSTUNREACH", 4) };
         let began = now();
         while clients.iter().any(|client| outcomes(client).len() < least) {

@@ -30,8 +30,8 @@ fn options_of_a_connection_that_shares_its_association_do_what_they_do_by_tcp() 
     compare("streams = \"shared\"\n", "options", &[], DIFFERENCES);
 }
 
-/// Listens on port argv[1] in mode argv[2]. Returns each client's word, followed by True if data was readable
-/// when the connection was accepted. Prints the number of served connections.
+/// Listens on port argv[1] in mode argv[2]. Sends each client's word back, followed by "True" if data was
+/// readable at the accept, otherwise by "False". Prints the number of served connections.
 const LISTENER: &str = "
 import select, socket, sys
 listener = socket.socket()
@@ -93,7 +93,8 @@ fn two_servers_that_share_a_port_share_its_connections() {
     let servers = [(); 2].map(|()| world.serve("python3", &["-c", LISTENER, &PORT.to_string(), "share"]));
     assert_eq!(speak_late(&world, 24).lines().count(), 24);
     let served = servers.each_ref().map(|server| server.stdout().matches("served").count());
-    // The probability that one of the servers gets none of the 24 connections is 1 in 8 million.
+    // Each connection goes to one of two servers at random. The probability that one server gets none of the
+    // 24 connections is 1 in 8 million.
     assert!(served[0] > 0 && served[1] > 0 && served[0] + served[1] == 24, "{served:?}");
     assert_eq!(world.connects_sctp(), 24, "{:?}", world.fallbacks());
 }
@@ -150,11 +151,12 @@ connection.sendall(b'x')
 time.sleep(1000)
 ";
 
-/// Duration of the silence: longer than the program's limit, shorter than the server's delay.
+/// Duration of the link's silence. It is longer than the client's limit on silence, and shorter than the
+/// server's delay.
 const SILENCE: Duration = Duration::from_secs(5);
 
-/// The program's keepalive probes reach the shim on its own host, which always answers. Heartbeats probe the
-/// peer instead, and tolerate a longer silence.
+/// The program's keepalive probes reach only the shim on the same host, which always answers them. Between
+/// the hosts, heartbeats probe the peer, and tolerate a longer silence than the program's limit.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn a_silence_that_keepalive_and_user_timeout_end_by_tcp_is_survived_by_sctp() {

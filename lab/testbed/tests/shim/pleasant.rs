@@ -1,5 +1,5 @@
-//! Tests of the daemon's page, metrics and `sctpify doctor`, of draining, and of settings that wait for a
-//! restart.
+//! Tests of the daemon's web page, its metrics, `sctpify doctor`, draining, and settings that take effect at
+//! a restart.
 
 use crate::world::{BULK, LIMIT, PORT, World};
 use serde_json::Value;

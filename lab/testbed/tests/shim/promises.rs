@@ -1,5 +1,5 @@
-//! Tests that protections by client address also work for connections over SCTP. They use real programs, which
-//! would admit a client from 127.0.0.1, or a client that bypassed the firewall.
+//! Tests that protections by client address also work for connections over SCTP. The tests use real programs. These
+//! programs would admit the client if it seemed to come from 127.0.0.1, or if its connection bypassed the firewall.
 
 use crate::world::{LIMIT, PORT, World};
 use std::fs;
@@ -30,7 +30,7 @@ pub(crate) fn ask(host: &Host, server: &str, question: &str) -> String {
     host.run("ask", command, LIMIT).unwrap().good().unwrap().stdout.trim().to_owned()
 }
 
-/// Asks beta's server from alpha over SCTP, and from beta's loopback. Returns both answers.
+/// Sends a question to beta's server twice: from alpha over SCTP, and from beta over loopback. Returns both answers.
 fn answers(world: &World, question: &str) -> (String, String) {
     let before = world.connects_sctp();
     let stranger = ask(&world.alpha, &world.link.right_v4().to_string(), question);
@@ -55,7 +55,7 @@ fn redis_in_protected_mode_serves_nobody_but_its_own_host() {
     let port = PORT.to_string();
     let args = ["--port", &port, "--protected-mode", "yes", "--bind", "*", "-::*", "--save", ""];
     let _redis = serve(&world, "redis-server", &args, "PING", "PONG");
-    // The server reports the refusal before any request.
+    // The server reports the refusal without a request, so the question is empty.
     let stranger = ask(&world.alpha, &world.link.right_v4().to_string(), "");
     assert!(stranger.starts_with("-DENIED"), "{stranger}");
     assert_eq!(world.connects_sctp(), 1, "{:?}", world.fallbacks());
@@ -121,7 +121,8 @@ fn postgresql_trusts_127_0_0_1_and_not_who_comes_through_sctp() {
     postgres.finish(LIMIT).unwrap();
 }
 
-/// Returns a function that gives the path of a PostgreSQL program. Debian installs these programs outside PATH.
+/// Returns a function that returns the path of a PostgreSQL program. Debian installs PostgreSQL's programs outside
+/// PATH.
 fn postgresql() -> impl Fn(&str) -> String {
     let versions =
         fs::read_dir("/usr/lib/postgresql").expect("PostgreSQL: `./x doctor` tells which package has it");
@@ -152,8 +153,8 @@ fn sshd_matches_the_clients_own_address() {
     assert_eq!(world.connects_sctp(), 1, "{:?}", world.fallbacks());
 }
 
-/// Starts a server on beta, loads a firewall there, and connects from alpha. Returns the world, and the outcome
-/// at alpha.
+/// Starts a server on beta, loads a firewall on beta, and connects from alpha. Returns the world, and the outcome of
+/// the connect.
 fn behind(firewall: &str) -> (World, String) {
     let world = World::new();
     let echo = "

@@ -1,5 +1,5 @@
-//! Tests of connection racing: a connection begins while its first path is dead. The path's link is up, but
-//! loses every packet.
+//! Tests of connection racing: a connection begins while its first path has failed. The path's link is up,
+//! but loses every packet.
 
 use crate::world::{BULK, LIMIT, PORT, TwoUplinks, World};
 use std::time::Duration;

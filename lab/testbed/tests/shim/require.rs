@@ -1,5 +1,5 @@
-//! Tests of destinations that must be reached over SCTP. If they cannot be, a connect fails soon, whatever
-//! the cause.
+//! Tests of destinations to which a rule requires SCTP. If SCTP does not reach the destination, a connect
+//! must fail soon, whatever the cause.
 
 use crate::world::{BULK, LIMIT, PORT, World, status};
 use nix::sys::signal::Signal;
@@ -31,8 +31,8 @@ fn connect_from(host: &Host, server: &str, port: u16) -> String {
     output.stdout.trim().to_owned()
 }
 
-/// Creates a world in which beta has a listener, and a daemon if `at_beta` is set. Alpha's rule for the
-/// listener requires SCTP.
+/// Creates a world in which beta has a listener. Beta also has a daemon if `at_beta` is set. Alpha's rule for
+/// the listener's port requires SCTP.
 fn requiring(at_beta: bool) -> (World, testbed::Process) {
     let world = World::with("", at_beta);
     let server = world.serve(BULK, &["accept", &PORT.to_string()]);
@@ -90,8 +90,8 @@ while tried:
     let log = world.alphas.log();
     let lines = log.lines().filter(|line| line.contains(" refused ")).count();
     let periods = 1 + tried.elapsed.as_secs() as usize / 10;
-    // The log has up to twenty lines in ten seconds for each of two reasons: no answer, and the resulting
-    // entry in the learned table.
+    // For each reason, the log gets up to twenty lines in ten seconds. Two reasons occur: no answer, and the
+    // entry in the learned table that follows from it.
     assert!((20..=2 * 20 * (periods + 1)).contains(&lines), "{lines} lines in {:?}", tried.elapsed);
 }
 
@@ -175,8 +175,8 @@ fn as_many_rules_as_there_may_be_are_all_refused_by_the_kernel() {
     assert_eq!(connect(&world, &server), "EHOSTUNREACH");
 }
 
-/// Forwarded traffic comes from a container, a guest or a routed host. The daemon carries none of it over
-/// SCTP.
+/// Forwarded traffic comes from a container, a guest or a routed host. The daemon does not carry forwarded
+/// traffic over SCTP.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn forwarded_traffic_cannot_reach_a_required_port_even_without_the_daemon() {

@@ -1,4 +1,5 @@
-//! Tests in which hosts lose and gain addresses during a program's connection. The program must not notice.
+//! Tests in which hosts lose and gain addresses during a program's connection. The connection must continue,
+//! and the program must see no error.
 
 use crate::keys::{KEY, give_key};
 use crate::world::{BULK, LIMIT, PORT, UNENCRYPTED, World};
@@ -6,7 +7,7 @@ use std::time::Duration;
 use testbed::process::wait_for;
 use testbed::{Host, Offloads, Process};
 
-/// Time within which a change is announced to the peer and confirmed.
+/// Time within which a host announces a change of its addresses, and the peer confirms it.
 const PAUSE: Duration = Duration::from_secs(2);
 
 /// Running transfer of 8 s, during which addresses may change.
@@ -24,8 +25,8 @@ impl Transfer {
         Transfer { receiver, sender }
     }
 
-    /// Asserts that both programs ended successfully, that SCTP carried the connection, and that data arrived
-    /// until the end.
+    /// Waits for the end of both programs. Asserts that both succeeded, that SCTP carried the connection, and
+    /// that data arrived until the end of the transfer.
     pub(crate) fn end(self, world: &World) {
         self.sender.finish(LIMIT).unwrap().good().unwrap();
         let output = self.receiver.finish(LIMIT).unwrap().good().unwrap().stdout;
@@ -35,7 +36,8 @@ impl Transfer {
     }
 }
 
-/// Gives both hosts a shared key. With the key, each host accepts a change of the other host's only address.
+/// Gives both hosts a shared key. With the key, each host accepts that the other host replaces its only
+/// address.
 pub(crate) fn share_key(world: &World) {
     give_key(&world.alpha, &world.alphas, Some(KEY));
     give_key(&world.beta, world.betas.as_ref().unwrap(), Some(KEY));
@@ -80,8 +82,9 @@ fn goes_on_from_the_next_address(world: &World) {
     transfer.end(world);
 }
 
-/// Without a key, any observer of the handshake could claim a change of address. As with TCP, the connection
-/// resumes when the old address is back.
+/// Without a key, any observer of the handshake could claim that a host has a new address, so the peer does
+/// not believe the claim. When the host has its old address again, the connection continues, as a TCP
+/// connection would.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn without_a_key_a_host_that_loses_its_only_address_is_not_believed_at_another_and_goes_on_at_the_old_one() {

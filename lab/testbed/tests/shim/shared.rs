@@ -36,7 +36,7 @@ print('heard all')";
 #[ignore = "needs root: makes network namespaces"]
 fn channels_go_on_when_their_host_gets_another_address_and_new_connections_show_that() {
     let world = World::new();
-    // Without a key, beta does not accept a change of alpha's only address.
+    // Without a key, beta would not accept that alpha replaces its only address.
     share_key(&world);
     let (world, _server) = serving_in(world);
     let talk = start(&world, SPEAK);
@@ -74,7 +74,8 @@ fn behind_nat() -> World {
     World { alpha, beta, link, alphas, betas: Some(betas), lab }
 }
 
-/// Behind a NAT, the client's own address differs from the address that the peer has confirmed.
+/// Behind a NAT, the client's own address differs from the address that the server's host has confirmed. A
+/// connection can use a channel only if these addresses are equal.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn a_client_address_that_the_peer_has_not_proven_gets_no_channel_but_an_association_of_its_own() {
@@ -141,7 +142,7 @@ fn hosts_that_begin_to_share_with_each_other_at_once_serve_all_connections() {
     world.wait_quiet();
 }
 
-/// Runs twenty transfers whose only end mark is the end of file, and prints each outcome.
+/// Runs twenty transfers, and prints the outcome of each. Only the end of file marks a transfer's end.
 const FETCH: &str = "
 def fetch(n):
     got = 0

@@ -1,5 +1,5 @@
-//! Tests of the papers' shim states in `sctpify status`, of servers with TCP and SCTP clients at once, and of
-//! the papers' settings. The settings change while the daemon runs.
+//! Tests of the shim papers' states in `sctpify status`, and of servers with TCP and SCTP clients at the same
+//! time. Also tests of the papers' settings, which change while the daemon runs.
 
 use crate::world::{LIMIT, PORT, World, drop_sctp, status};
 use nix::sys::signal::Signal;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use testbed::process::wait_for;
 use testbed::{Daemon, Lab, Link, Offloads, Process, Programs};
 
-/// Limit on the time until the daemon shows a change, on a busy machine.
+/// Limit on the time until the daemon's status shows a change, on a busy machine.
 pub(crate) const SHOWN_LIMIT: Duration = Duration::from_secs(10);
 /// Port that no rule names.
 const UNNAMED_PORT: u16 = 7001;
@@ -102,8 +102,8 @@ pub(crate) fn betas(world: &World) -> &Daemon {
     world.betas.as_ref().unwrap()
 }
 
-/// Creates a world in which another program occupies beta's UDP port, and beta's daemon uses no other
-/// carrier. Returns the world and that program.
+/// Creates a world in which another program occupies beta's UDP port, and beta's daemon has only the carrier
+/// UDP. Returns the world and that program.
 pub(crate) fn with_taken_port(configuration: &str) -> (World, Process) {
     let (lab, programs) = (Lab::new().unwrap(), Programs::find().unwrap());
     let (alpha, beta) = (lab.host("alpha").unwrap(), lab.host("beta").unwrap());

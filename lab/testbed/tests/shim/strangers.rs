@@ -23,8 +23,7 @@ struct Three {
 }
 
 impl Three {
-    /// Creates the hosts. Beta serves [`PORT`]. Rules enable SCTP for this port from alpha and from beta, to
-    /// each other and to the third host.
+    /// Creates the hosts. Beta serves [`PORT`]. The rules of alpha and of beta enable SCTP for this port to every host.
     fn new() -> Three {
         let world = World::new();
         let mallory = world.lab.host("mallory").unwrap();
@@ -66,7 +65,7 @@ fn python(host: &Host, body: &str, args: &[&str]) -> Command {
     command
 }
 
-/// Like [`python`], as an unprivileged user.
+/// Like [`python`], but the program runs as an unprivileged user.
 pub(crate) fn unprivileged(host: &Host, body: &str, args: &[&str]) -> Command {
     python(host, &format!("{AS_NOBODY}\n{body}"), args)
 }
@@ -81,8 +80,8 @@ pub(crate) fn begin(host: &Host, command: Command, word: &str) -> Process {
     process
 }
 
-/// Opens a shareable association with host argv[1]. Requests on it a connection from argv[2], port argv[3], to
-/// argv[4], port argv[5], and prints the outcome.
+/// Opens a shareable association with host argv[1]. On this association, requests a connection from port argv[3] of
+/// argv[2] to port argv[5] of argv[4]. Prints the outcome.
 const OPEN: &str = "
 association, answer = connect_shared(udp(), (sys.argv[1], PORT), 61000 + os.getpid() % 4000)
 if not association: sys.exit('no association: %s' % answer)
@@ -102,7 +101,7 @@ fn a_connection_is_taken_only_from_the_clients_own_address_to_one_that_it_reache
     let open =
         |client: &str, server: &str| three.mallory_says(OPEN, &[&beta, client, "40001", server, &port]);
     assert_eq!(open(&mallory, &beta), "accepted", "the control");
-    // Gives beta another address, in a network to which the client has no route.
+    // Gives beta another address. The client has no route to the network of this address.
     three.world.beta.ip(&["link", "add", "lan", "type", "veth", "peer", "name", "lanpeer"]).unwrap();
     three.world.beta.ip(&["addr", "add", "10.99.0.1/24", "dev", "lan"]).unwrap();
     three.world.beta.ip(&["link", "set", "lan", "up"]).unwrap();
@@ -113,9 +112,9 @@ fn a_connection_is_taken_only_from_the_clients_own_address_to_one_that_it_reache
     three.serves_the_honest();
 }
 
-/// Mirrors ports and tags, so two daemons accept each other's packets on their associations with the attacker.
-/// Then it requests a connection from the serving daemon in the victim's name. It also accepts requests that
-/// one daemon sends to the other.
+/// Opens associations with two daemons, with mirrored ports and verification tags. Each daemon then accepts the other
+/// daemon's packets as the attacker's. Requests a connection from the serving daemon in the victim's name, and accepts
+/// each request that one daemon sends to the other.
 ///
 /// argv[1] is the serving daemon's address, argv[2] the victim's address, argv[3] the victim's address towards
 /// the attacker, argv[4] the port.
@@ -190,7 +189,7 @@ fn a_stranger_between_two_daemons_is_neither_served_nor_dialled_as_the_other() {
     let talk = three.world.client("python3", &["-c", &talk, &to_mallory, &PORT.to_string()]);
     let _talk = three.world.alpha.spawn("client", talk).unwrap();
     splice.wait_until("the attack", LIMIT, |process| process.stdout().contains("asked")).unwrap();
-    // Meanwhile, beta connects to alpha's true address.
+    // During the attack, beta connects to alpha's true address.
     let ask = format!("{CLIENT}\nprint(ended(connect(b'n')).decode().split()[0])");
     for _ in 0..3 {
         let mut honest = three.world.beta.command("python3");
@@ -204,8 +203,8 @@ fn a_stranger_between_two_daemons_is_neither_served_nor_dialled_as_the_other() {
     three.serves_the_honest();
 }
 
-/// Opens a shareable association from an arbitrary UDP port, and prints the connection requests that arrive on
-/// it.
+/// Opens a shareable association from an arbitrary UDP port. Prints the connection requests that arrive on this
+/// association.
 const LURK: &str = "
 association, answer = connect_shared(udp(), (sys.argv[1], PORT), 62000)
 print('up', bool(association), answer if not association else '', flush=True)
@@ -237,8 +236,8 @@ fn an_association_that_a_peer_opens_gets_no_connections_of_this_host() {
     three.serves_the_honest();
 }
 
-/// Opens argv[2] shareable associations with argv[1], and prints the number that are still established after a
-/// second.
+/// Opens argv[2] shareable associations with host argv[1]. Prints the number of associations that are still established
+/// after a second.
 const MANY: &str = "
 bound, peer, count = udp(), (sys.argv[1], PORT), int(sys.argv[2])
 made, refused = [], 0
@@ -264,8 +263,8 @@ fn one_peer_opens_four_associations_to_be_shared_at_most_and_none_where_nothing_
     assert_eq!(three.mallory_says(MANY, &[&alpha, "2"]), "0", "alpha has no local rule");
 }
 
-/// Gets a cookie for a shareable association from argv[1], and waits for argv[2] seconds. Then returns the
-/// cookie, and prints the response.
+/// Gets a cookie for a shareable association from host argv[1], and waits for argv[2] seconds. Then sends the cookie
+/// back, and prints the response.
 const LATE_COOKIE: &str = "
 bound, peer, answer = udp(), (sys.argv[1], PORT), None
 init = packet(61001, PORT, 0, chunk(INIT, init_value(0x77, 1, shared_parameters(), STREAMS)))
@@ -315,7 +314,8 @@ fn no_program_gets_a_clients_port_below_1024_over_udp() {
     assert_eq!(claim("600"), "ABORT");
     let mallory = three.to_beta.left_v4().to_string();
     assert!(three.mallory_says(OPEN, &[&beta, &mallory, "600", &beta, &port]).starts_with("refused"));
-    // Alpha's daemon connects over IP, so the server sees the low port of a privileged program on alpha.
+    // Alpha's daemon uses the carrier IP, which needs root. Beta's daemon therefore accepts a source port below 1024,
+    // and the server sees the port of the privileged program on alpha.
     let bound = "
 c = socket.socket(); c.bind(('', 601)); c.connect(to); c.sendall(b'n')
 print(c.recv(100).decode())";
@@ -323,8 +323,8 @@ print(c.recv(100).decode())";
     assert_eq!(three.world.connects_sctp(), 1, "{}", three.world.fallbacks());
 }
 
-/// An attacker at the client's address requests exactly the connection of another program. That connection must
-/// survive.
+/// A program of another user has the same address as the client. It requests a connection with the addresses and ports
+/// of the client's connection. The client's connection must survive.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn a_neighbour_at_the_same_address_ends_nobodys_connection() {
@@ -348,8 +348,8 @@ fn a_neighbour_at_the_same_address_ends_nobodys_connection() {
     assert!(output.contains("lives"), "{output}");
 }
 
-/// Sends an INIT for a shareable association to argv[1] that lists the addresses argv[2..], and prints the
-/// addresses in the INIT ACK. If argv[2] is 'alone', the INIT is for a connection to port argv[3].
+/// Sends host argv[1] an INIT for a shareable association. The INIT lists the addresses argv[2..]. Prints the addresses
+/// in the INIT ACK. If argv[2] is 'alone', the INIT is for a connection to port argv[3].
 const ASK_ADDRESSES: &str = "
 bound = udp()
 said = shared_parameters(sys.argv[2:]) if sys.argv[2:3] != ['alone'] else own_parameters()
@@ -382,11 +382,11 @@ fn a_stranger_is_told_of_no_address_that_has_no_way_to_it() {
     assert_eq!(answer(&[]), asked);
     assert_eq!(answer(&["alone", &port]), asked);
     assert_eq!(answer(&["alone", "7001"]), "refused", "no rule serves it");
-    // A peer with an address in another network of beta also gets beta's address in that network, for a second
-    // path.
+    // If the peer lists an address in another network of beta, the INIT ACK also has beta's address in that network.
+    // The peer can use it for a second path.
     assert_eq!(answer(&["10.77.1.77"]), [&*other, &*asked].join(" "));
     wait();
-    // Two default routes both count, regardless of their metrics.
+    // Each interface with a default route is an uplink, regardless of the routes' metrics.
     beta.ip(&["route", "add", "default", "via", &three.to_beta.left_v4().to_string()]).unwrap();
     beta.ip(&["route", "add", "default", "via", &three.world.link.left_v4().to_string(), "metric", "900"])
         .unwrap();
@@ -432,9 +432,9 @@ fn the_setting_interfaces_says_what_is_used_and_told() {
     assert!(world.fallbacks().to_string().contains("interface_left_out"), "{}", world.fallbacks());
 }
 
-/// Opens a shareable association with argv[1] from argv[2], and lists argv[3] as a second address. Then
-/// requests each of the two as primary in turn. It sends 40 ASCONFs with 32 requests each, signed with the
-/// empty key.
+/// Opens a shareable association with argv[1] from argv[2], and lists argv[3] as a second address. Then alternately
+/// requests each of the two addresses as the primary one. Sends 40 ASCONFs with 32 requests each, signed with the empty
+/// key.
 const WISHES: &str = "
 import hashlib, hmac
 beta, one, other = sys.argv[1:4]
@@ -488,7 +488,8 @@ fn a_thousand_wishes_of_a_stranger_leave_few_lines_in_the_log() {
     let log = log();
     let lines: Vec<&str> = log.lines().skip(before).collect();
     let switches = lines.iter().filter(|line| line.contains("path switched")).count();
-    // The log gets up to twenty lines in ten seconds, and twenty more if the attack takes longer.
+    // The log gets up to twenty lines about switches in ten seconds, and up to twenty more if the attack takes longer
+    // than ten seconds.
     assert!((20..=40).contains(&switches) && lines.len() < 60, "{} lines, {switches} switches", lines.len());
     three.serves_the_honest();
 }

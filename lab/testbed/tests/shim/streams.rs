@@ -1,5 +1,5 @@
-//! Tests of connections to one host that share an association. Its streams must carry each connection exactly
-//! as a separate association would.
+//! Tests of connections to one host that share an association. A connection in a shared association must behave exactly
+//! like a connection with a separate association.
 
 use crate::world::{BULK, HTTP_PORT, LIMIT, PORT, World, status};
 use nix::sys::signal::{Signal, kill};
@@ -11,7 +11,7 @@ use testbed::programs::{Nginx, curl};
 
 const PARALLEL: usize = 100;
 
-/// Makes a first connection with this command, and waits for the association that later connections share.
+/// Makes a first connection with this command. Waits until the association that later connections share is established.
 pub(crate) fn warm_up(world: &World, command: std::process::Command) {
     world.alpha.run("first", command, LIMIT).unwrap().good().unwrap();
     let is_there = || {
@@ -79,8 +79,8 @@ while True:
     threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
 ";
 
-/// Prelude of clients of a server at argv[1]:argv[2]. It defines `connect()`, and `ended()`, which reads to the
-/// end.
+/// Prelude of clients of a server at argv[1]:argv[2]. It defines two functions. `connect()` connects, and `ended()`
+/// reads to the end of file.
 pub(crate) const CLIENT: &str = "
 import errno, socket, struct, sys, threading, time
 to = (sys.argv[1], int(sys.argv[2]))

@@ -1,5 +1,5 @@
-//! Tests that the confined supervisor can stop its worker, and can kill a worker that hangs. Also tests that
-//! both processes have priority over programs.
+//! Tests that the supervisor can stop its worker, and can kill a worker that hangs. Its reduced privileges
+//! must suffice. Also tests that supervisor and worker run with a higher priority than programs.
 
 use crate::world::World;
 use nix::sys::signal::{Signal, kill};
@@ -39,7 +39,8 @@ fn a_worker_that_stands_still_is_killed() {
 #[ignore = "needs root: makes network namespaces"]
 fn a_daemon_comes_before_programs_and_keeps_a_higher_priority_that_it_was_given() {
     for (given, kept) in [(0, -10), (-15, -15)] {
-        // The niceness applies to this thread only (setpriority(2), NOTES). Its child processes inherit it.
+        // setpriority(2) changes the niceness of this thread only (see its NOTES). Child processes of the
+        // thread inherit its niceness.
         setpriority_process(None, given).unwrap();
         let world = World::with("", false);
         let processes = cpu::processes(&world.alpha, "sctpifyd").unwrap();

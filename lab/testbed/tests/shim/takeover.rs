@@ -9,13 +9,14 @@ use testbed::{Host, Offloads, Process};
 
 /// Source port of the victim, which the attacker knows.
 const FROM: u16 = 45_678;
-/// Duration of an attack. It leaves time for ten INITs, or for many HEARTBEATs.
+/// Duration of an attack. In this time, the attacker can send ten INITs, or answer many HEARTBEATs.
 const ATTACK: Duration = Duration::from_secs(4);
 
-/// Time for which a victim listens during forgeries, in seconds.
+/// Time for which a victim reads from its server during forgeries, in seconds.
 const FORGED_FOR: u64 = 12;
 
-/// Configuration that uses UDP only. UDP needs no privilege, so other users can send it.
+/// Configuration that uses UDP only. UDP needs no privilege, so a program of another user can send SCTP
+/// packets.
 const BY_UDP: &str = "carriers = \"udp\"";
 
 /// Prelude of the attacks: builds and parses packets of SCTP over UDP.
@@ -96,9 +97,9 @@ while len(seen) < 2:
 print('seen ' + json.dumps(seen), flush=True)
 ";
 
-/// Requests the addition of its own address, in an ASCONF that is signed with the empty key, and answers
-/// every HEARTBEAT. The arguments are the observation, the addresses of the client, the server and the
-/// attacker, and the duration in seconds.
+/// Requests the addition of the attacker's address, in an ASCONF that is signed with the empty key. Answers
+/// every HEARTBEAT. The arguments are the output of [`OBSERVE`], the addresses of the client, the server and
+/// the attacker, and the duration in seconds.
 const ASCONF: &str = "
 seen, (client, server, own), end = json.loads(sys.argv[1]), sys.argv[2:5], time.time() + float(sys.argv[5])
 sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -124,8 +125,9 @@ while time.time() < end:
 print('answered', count, 'HEARTBEATs; kinds of chunks', sorted(kinds))
 ";
 
-/// Forges packets from the client to the server, as an observer of the path can. The arguments are the
-/// observation, the addresses of the client and the server, the kind of forgery, and the duration in seconds.
+/// Forges packets from the client to the server, as an observer of the path can. The arguments are the output
+/// of [`OBSERVE`], the addresses of the client and the server, the kind of forgery, and the duration in
+/// seconds.
 const FORGE: &str = "
 seen, (client, server, what), end = json.loads(sys.argv[1]), sys.argv[2:5], time.time() + float(sys.argv[5])
 out = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
@@ -172,7 +174,7 @@ while True:
     threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
 ";
 
-/// Connects to argv[1]:argv[2] from port argv[3], and listens for argv[4] seconds. Prints the number of
+/// Connects to argv[1]:argv[2] from port argv[3], and reads for argv[4] seconds. Prints the number of
 /// received words.
 const CLIENT: &str = "
 import socket, sys, time
@@ -192,7 +194,8 @@ fn python(host: &Host, program: &str, args: &[String]) -> std::process::Command 
     command
 }
 
-/// Starts a server on beta, and a client on alpha that listens to it for `seconds`. Returns both.
+/// Starts a server on beta, and a client on alpha that reads from this server for `seconds`. Returns both
+/// processes.
 fn victim(world: &World, seconds: u64) -> (Process, Process) {
     let server = world.serve("python3", &["-u", "-c", SERVER, &PORT.to_string()]);
     let args = [world.link.right_v4().to_string(), PORT.to_string(), FROM.to_string(), seconds.to_string()];
@@ -201,7 +204,7 @@ fn victim(world: &World, seconds: u64) -> (Process, Process) {
     (server, client)
 }
 
-/// Like [`victim`], but also returns an observer's record of the handshake.
+/// Like [`victim`], but also returns the output of [`OBSERVE`].
 fn observed_victim(world: &World, seconds: u64) -> (Process, Process, String) {
     let args = [world.link.name(), PORT.to_string()];
     let mut observer =
@@ -213,7 +216,7 @@ fn observed_victim(world: &World, seconds: u64) -> (Process, Process, String) {
     (server, client, seen)
 }
 
-/// Asserts that the victim was served over SCTP without an interruption.
+/// Asserts that the victim's connection used SCTP, and that its server sent without an interruption.
 fn was_left_alone(world: &World, client: Process, seconds: u64) {
     let output = client.finish(LIMIT).unwrap().good().unwrap().stdout;
     let heard: u64 = output.split_whitespace().next_back().unwrap().parse().unwrap();
@@ -260,10 +263,11 @@ fn an_observer_of_the_handshake_moves_no_association_to_its_address() {
     assert!(wait_for(LIMIT, || status(betas)["connections"].as_array().is_some_and(Vec::is_empty)));
 }
 
-/// Runs an on-path forger with each of these forgeries in turn, against a victim. Returns the world, and the
-/// victim's server and client.
+/// Attacks a victim as an observer on the path, with each of these forgeries in turn. Returns the world, and
+/// the victim's server and client.
 fn forged(configuration: &str, key: Option<&str>, what: &[&str]) -> (World, Process, Process) {
-    // The association has one path, so an ICMP error about the path affects the whole association.
+    // With these settings, the association has only one path. An ICMP error about this path then affects the
+    // whole association.
     let world = World::with(&format!("{configuration}{BY_UDP}\ninterfaces = \"10.77.0.0/16\""), true);
     for (host, daemon) in [(&world.alpha, &world.alphas), (&world.beta, world.betas.as_ref().unwrap())] {
         give_key(host, daemon, key);

@@ -23,7 +23,8 @@ impl Tap {
         Tap { file, tcpdump }
     }
 
-    /// Ends the capture. Returns these fields of the packets that match the filter, one packet per line.
+    /// Ends the capture. Returns the values of `fields` in the packets that match `filter`, one packet per
+    /// line.
     pub(crate) fn fields(self, world: &World, filter: &str, fields: &[&str]) -> String {
         self.tcpdump.signal(Signal::SIGINT).unwrap();
         self.tcpdump.finish(LIMIT).unwrap();

@@ -1,14 +1,16 @@
-//! Test of a peer without a key that opens many associations, and fills them with tiny fragments.
+//! Test of an attack by a peer without a key: it opens many associations, and fills their receive buffers with tiny
+//! fragments.
 
 use crate::world::{BULK, LIMIT, PORT, World};
 use testbed::{Offloads, cpu};
 
 /// Number of associations.
 const ASSOCIATIONS: &str = "40";
-/// Number of pieces in each association. All pieces together take at least 17 MB in packets.
+/// Number of pieces, that is, I-DATA chunks, in each association. The chunks of all associations together have at least
+/// 17 MB.
 const PIECES: &str = "18000";
-/// Payload of a piece in octets, and limit on the daemon's memory growth in KiB. The receive window does not
-/// grow for pieces of one octet. For longer pieces it grows, up to the share of one host.
+/// Payload of a piece in octets, and limit on the daemon's memory growth in KiB. With pieces of one octet, the receive
+/// window does not grow. With longer pieces, the window grows up to one host's share of the memory.
 const CASES: [(&str, u64); 2] = [("1", 32 << 10), ("16", 128 << 10)];
 /// Adaptation code of a shared association (`relay::SHARED_ADAPTATION`).
 const ADAPTATION: &str = "0x73637474";

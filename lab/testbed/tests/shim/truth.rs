@@ -31,8 +31,7 @@ except OSError as error:
     print(errno.errorcode.get(error.errno, error))
 ";
 
-/// Connects to argv[1]:argv[2]. Prints the number of bytes that it can write before a write blocks for more
-/// than 2 s.
+/// Connects to argv[1]:argv[2]. Writes until a write blocks for more than 2 s. Prints the number of written bytes.
 const WRITER: &str = "
 import socket, sys
 connection = socket.create_connection((sys.argv[1], int(sys.argv[2])), 2)
@@ -46,12 +45,12 @@ except TimeoutError:
 print(written)
 ";
 
-/// Limit on the bytes that the shims of both hosts hold in one direction:
+/// Limit on the bytes in one direction of a connection that the shims of both hosts hold:
 ///
 /// - at the writer's host: 2 MiB in a socket, and 16 MiB in the send buffer of an association
 /// - at the reader's host: 16 MiB in the receive buffer of the association, and 1 MiB in a socket
 ///
-/// Buffers adapt to the path's throughput, so the shims usually hold a fifth of that.
+/// Buffers adapt to the path's throughput, so the shims usually hold a fifth of this limit.
 const SHIM_MAX: u64 = 35 << 20;
 /// Limit on the bytes in the programs' own sockets, each of which requests buffers of 128 KiB.
 const PROGRAMS_MAX: u64 = 1 << 20;
@@ -128,7 +127,7 @@ for number in range(300):
 print(count)
 ";
 
-/// The server's end of file may precede the end of the handshake.
+/// The server's end of file may reach the client's host before the connection is established there.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn a_server_that_speaks_and_closes_at_once_is_heard_to_its_end() {
@@ -168,11 +167,11 @@ endings = [read(connection).decode() for connection in connections]
 print(endings.count('enough reset'), set(endings) - {'enough reset', ' reset'})
 ";
 
-/// More than this number of the 30 words must arrive. If data written before a reset is discarded, none
-/// arrives. If the ABORT does not wait for that data, half of the words arrive.
+/// Of the 30 words, more than this number must arrive. If a reset discarded the data written before it, no word would
+/// arrive. If the ABORT did not wait until this data is sent, 15 words would arrive.
 const LEAST: u32 = 25;
 
-/// A reset may overtake data that was written before it. TCP has the same effect when packets are lost.
+/// A reset may overtake data that was written before the reset. Over TCP, a reset overtakes data if packets are lost.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn data_written_before_a_reset_mostly_arrives_before_it() {
@@ -210,7 +209,7 @@ connection.send(b'ABOR!', socket.MSG_OOB)
 print(connection.recv(100).decode())
 ";
 
-/// SCTP has no urgent data. The byte arrives at its place in the stream, without the urgent mark.
+/// SCTP has no urgent data. An urgent byte arrives at its place in the stream, without the urgent mark.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn an_urgent_byte_comes_in_its_place_in_the_stream() {

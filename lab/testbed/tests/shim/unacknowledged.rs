@@ -1,5 +1,5 @@
-//! Test of a local program that sends to a peer that acknowledges nothing. It limits the data that the program
-//! can write, and the growth of the local daemon.
+//! Test of a program that sends to a peer that acknowledges nothing. The test checks limits on the data that
+//! the program can write, and on the memory growth of the program's daemon.
 
 use crate::world::{LIMIT, PORT, World};
 use nix::sys::signal::Signal;
@@ -8,14 +8,15 @@ use testbed::cpu;
 const CONNECTIONS: usize = 100;
 /// Port of beta that no rule names.
 const PLAIN_PORT: u16 = PORT + 1;
-/// Limit on the bytes that a program can write in addition to those over plain TCP. The daemon's sockets hold
-/// these bytes.
+/// Limit on the bytes that a program can write on a connection over SCTP, in addition to the bytes that it
+/// can write over plain TCP. The daemon's sockets hold the additional bytes.
 const MORE: u64 = 512 << 10;
-/// Limit on the growth of the daemon for each connection, in KiB: a message, and the connection's state.
+/// Limit on the memory growth of the daemon for each connection, in KiB. The daemon stores a message and the
+/// connection's state.
 const DAEMON_KIB: u64 = 16;
 
-/// Accepts argv[2] connections on port argv[1], and waits for a byte on the first one. Then writes to all of
-/// them until none accepts data for two seconds. Prints the total number of written bytes.
+/// Accepts argv[2] connections on port argv[1], and waits for a byte on the first one. Then writes to all
+/// connections until no connection accepts data for two seconds. Prints the total number of written bytes.
 const WRITER: &str = "
 import socket, sys, time
 listener = socket.create_server(('', int(sys.argv[1])), backlog=1024)
@@ -44,8 +45,8 @@ print('connected', flush=True)
 time.sleep(60)
 ";
 
-/// Returns the number of bytes that the program on beta could write on each connection, and the growth of
-/// beta's daemon in KiB. The program on alpha reads nothing. If `port` is [`PORT`], alpha's daemon is also
+/// Returns the average number of bytes that the program on beta could write on a connection, and the growth
+/// of beta's daemon in KiB. The program on alpha reads nothing. If `port` is [`PORT`], alpha's daemon is also
 /// stopped once all connections are established.
 fn sent(port: u16) -> (u64, u64) {
     let world = World::new();

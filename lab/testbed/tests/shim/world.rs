@@ -1,4 +1,5 @@
-//! Two hosts on one link, daemons with rules for [`PORT`] and [`HTTP_PORT`], and the daemons' reports.
+//! Two hosts on one link. Their daemons have rules for [`PORT`] and [`HTTP_PORT`]. Functions of this module read the
+//! daemons' reports.
 
 use serde_json::Value;
 use std::path::Path;
@@ -12,11 +13,11 @@ pub(crate) const PORT: u16 = 7000;
 /// Port of nginx on beta, whose connections also use SCTP.
 pub(crate) const HTTP_PORT: u16 = 80;
 pub(crate) const LIMIT: Duration = Duration::from_secs(120);
-/// Limit on the time until the daemons forget ended connections.
+/// Limit on the time until the daemons have no ended connections any more.
 const QUIET_LIMIT: Duration = Duration::from_secs(20);
 /// Number of IPv6 send sockets that a daemon opens for one link: one for each carrier.
 const LASTING_SENDERS: usize = 2;
-/// Path of the program that measures throughput and connects repeatedly.
+/// Path of the program `bulk`, which measures throughput and connects repeatedly.
 pub(crate) const BULK: &str = env!("CARGO_BIN_EXE_bulk");
 
 /// Configuration that offers no encryption.
@@ -55,7 +56,8 @@ impl World {
         Self::over(Offloads::On, alphas, betas)
     }
 
-    /// Creates a world with daemons on both hosts. Captures of its link show each packet separately.
+    /// Creates a world with daemons on both hosts. Segmentation offloads are off, so captures of the link show each
+    /// packet separately.
     pub(crate) fn without_offloads() -> Self {
         Self::over(Offloads::Off, "", Some(""))
     }
@@ -102,7 +104,7 @@ impl World {
         command
     }
 
-    /// Waits until neither daemon has a connection, and each of their associations is shared and idle. Fails after
+    /// Waits until neither daemon has a connection, and until only shared, idle associations remain. Fails after
     /// [`QUIET_LIMIT`].
     pub(crate) fn wait_quiet(&self) {
         let is_quiet = |daemon: &Daemon| {
@@ -116,8 +118,8 @@ impl World {
         assert!(quiet, "alpha, beta: {:?}", daemons().map(status).collect::<Vec<_>>());
     }
 
-    /// Makes a first connection, which opens all descriptors that later connections share. Returns the number of open
-    /// descriptors of the daemons on alpha and on beta.
+    /// Makes a first connection. It makes the daemons open all descriptors that later connections share. Returns the
+    /// number of open descriptors of the daemons on alpha and on beta.
     pub(crate) fn descriptors_after(&self, first: Command) -> (usize, usize) {
         self.alpha.run("first", first, LIMIT).unwrap().good().unwrap();
         self.wait_quiet();
@@ -129,8 +131,9 @@ impl World {
         (descriptors(&self.alpha), descriptors(&self.beta))
     }
 
-    /// Waits until no more descriptors are open than `before`, except [`LASTING_SENDERS`]. The socket of the last query
-    /// closes a little later. The first IPv6 packet of each carrier may open a send socket for the link at any time.
+    /// Waits until each daemon has no more open descriptors than `before`, plus [`LASTING_SENDERS`]. The daemon closes
+    /// the socket of the latest status query a little later. The first IPv6 packet of each carrier may open a send
+    /// socket for the link at any time.
     pub(crate) fn wait_descriptors(&self, before: (usize, usize)) {
         let is_back =
             |now: (usize, usize)| now.0 <= before.0 + LASTING_SENDERS && now.1 <= before.1 + LASTING_SENDERS;
@@ -163,7 +166,7 @@ fn descriptors(host: &Host) -> usize {
     ids.into_iter().map(count).sum()
 }
 
-/// A client and a server, each with a daemon whose rules select [`PORT`]. The client has two uplinks to a router, two
+/// A client and a server. The rules of both daemons enable [`PORT`]. The client has two uplinks to a router, two
 /// default routes and no policy routing. The server is behind the router, and has one address.
 pub(crate) struct TwoUplinks {
     pub(crate) alpha: Host,
@@ -182,7 +185,7 @@ impl TwoUplinks {
         TwoUplinks::with("")
     }
 
-    /// Makes these hosts with this configuration of the client's daemon.
+    /// Creates these hosts. `alphas_config` is the configuration of the client's daemon.
     pub(crate) fn with(alphas_config: &str) -> TwoUplinks {
         let programs = Programs::find().unwrap();
         let lab = Lab::new().unwrap();

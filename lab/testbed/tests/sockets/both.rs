@@ -1,4 +1,4 @@
-//! Scenarios that must pass both with the preloaded library and under the seccomp supervisor.
+//! Test scenarios that must succeed with the preloaded library, and also under the seccomp supervisor.
 
 use std::path::Path;
 
@@ -46,8 +46,8 @@ both! {
     each_message_that_was_taken_arrives_although_the_peer_shuts_down;
 }
 
-/// Reads a message in parts. For each part, prints whether the message ends there, and whether poll(2) reports the
-/// rest. A child process reads the last part.
+/// Reads a message in parts. For each part, prints whether the message ends with this part, and whether poll(2) reports
+/// more to read. A child process reads the last part.
 const PARTS: &str = "
 s, _ = listen(sys.argv[1]).accept()
 p = select.poll(); p.register(s, select.POLLIN)
@@ -61,8 +61,9 @@ print(s.recv(100), flush=True)
 s.send(b'read')
 ";
 
-/// Serves clients on a one-to-many socket, and selects the association of an answer by its identifier. The association
-/// that sends PEEL is peeled off to a one-to-one socket, which also gets its unread messages.
+/// Serves clients on a one-to-many socket, and selects the association of an answer by its identifier. When an
+/// association sends PEEL, the server peels it off to a one-to-one socket. The association's unread messages must move
+/// to this socket.
 const MANY_SERVER: &str = "
 import ctypes, struct
 s = socket.socket(socket.AF_INET, socket.SOCK_SEQPACKET, 132)
@@ -91,7 +92,7 @@ print('gone:', error(answer, 'x', id), 'left:', read()[0], error(s.recv, 1), flu
 peeled.recv(1)
 ";
 
-/// Uses two one-to-many sockets that send without a connect(2). The server peels off the association of the second one.
+/// Uses two one-to-many sockets that send without a connect(2). The server peels off the second socket's association.
 const MANY_CLIENT: &str = "
 to = (sys.argv[1], int(sys.argv[2]))
 def client(): return socket.socket(socket.AF_INET, socket.SOCK_SEQPACKET, 132)
@@ -107,7 +108,7 @@ print(b.recv(100).decode())
 ";
 
 /// Fills the buffers towards a peer that does not read, and peels off the association. Prints the number of octets that
-/// the socket accepted.
+/// the sends accepted.
 const FILLER: &str = "
 import ctypes, struct
 s = socket.socket(socket.AF_INET, socket.SOCK_SEQPACKET, 132)
@@ -137,7 +138,8 @@ while message := s.recv(65536): total, last = total + len(message), message
 print(total, last[-4:], flush=True)
 ";
 
-/// On each of five connections, sends until the peer shuts down. Prints the number of octets that the socket accepted.
+/// On each of five connections, sends until the peer shuts down. For each connection, prints the number of octets that
+/// the sends accepted.
 const BULK: &str = "
 for _ in range(5):
     s = sctp(); s.connect((sys.argv[1], int(sys.argv[2])))
@@ -147,7 +149,7 @@ for _ in range(5):
     except BrokenPipeError: print(sent)
 ";
 
-/// Shuts down each of five connections while the peer sends. Prints the number of octets that each received.
+/// Shuts down each of five connections while the peer sends. Prints the number of octets that each connection received.
 const SHUTTER: &str = "
 listener = listen(sys.argv[1])
 for n in range(5):
@@ -158,7 +160,8 @@ for n in range(5):
     print(total, flush=True)
 ";
 
-/// Runs Python's own tests of SCTP. Without `sctpify`, they are skipped on a kernel without SCTP.
+/// Runs Python's own tests of SCTP. On a kernel without SCTP, Python skips these tests, unless `sctpify` provides SCTP
+/// sockets.
 fn pythons_tests_of_sctp_pass(world: &World) {
     if !Path::new("/usr/lib/python3.11/test/test_socket.py").exists() {
         return testbed::skip("Python's own tests are not installed (libpython3.11-testsuite)");
@@ -311,8 +314,8 @@ fn several_messages_by_one_call_wait_for_each_other(world: &World) {
     assert_eq!(told, expected);
 }
 
-/// Sends messages on sockets that are closed at once. Then connects to an address of this host, and sends to the peer
-/// and to other destinations on that connection.
+/// Sends messages on sockets that are closed at once. Then connects to an address of this host. On this connection,
+/// sends to the peer, and to other destinations.
 const AT_ONCE: &str = "
 import ctypes, struct
 storage = struct.pack('=H', socket.AF_INET) + struct.pack('>H', int(sys.argv[2])) + socket.inet_aton(sys.argv[1]) + bytes(120)
@@ -341,7 +344,8 @@ print(sum(s.recv(100) == b'at once' for _ in range(20)), flush=True)
     assert!(wait_for(LIMIT, || server.stdout().contains("20")), "{}", server.stdout());
 }
 
-/// Three hundred threads wait for a peer that does not answer. A user may have only 256 requests in progress.
+/// Three hundred threads wait for a peer that does not answer. These are more than the 256 requests that a user may
+/// have in progress.
 const WAITING: &str = "
 import threading
 def wait(): error(sctp().connect, (sys.argv[1], int(sys.argv[2])))

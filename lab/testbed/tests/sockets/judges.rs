@@ -12,7 +12,7 @@ use testbed::{Guest, Host, Link, Programs};
 
 use crate::world::{LIMIT, PORT, World, server_in};
 
-/// Program of this machine in the namespace next to the guest.
+/// Program of this machine that runs in the namespace `peer`, which has links to the guest.
 struct Beside {
     child: Child,
     output: PathBuf,
@@ -71,7 +71,7 @@ fn files_pass_to_and_from_a_kernel_with_sctp_over_udp_and_over_ip() {
         let there = there.stdout(Stdio::piped()).spawn().unwrap();
         assert!(wait_for(LIMIT, || guest.run("cat /proc/net/sctp/eps").is_ok_and(|eps| eps.contains(PORT))));
         let to = format!("SCTP:{}:{PORT}", GUESTS[0]);
-        // A socket server with the other carrier must end first.
+        // The socket server of the previous carrier must end first.
         assert!(wait_for(LIMIT, || server_in(&guest.namespace("peer")).is_none()));
         let mut here = Beside::start(&guest, &programs, carriers, &["socat", "-u", &from, &to]);
         assert!(here.ends(), "{carriers}: {}", here.text());

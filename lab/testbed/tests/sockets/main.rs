@@ -1,5 +1,5 @@
-//! Tests of `sctpify run --sctp`: unmodified SCTP programs on a kernel without SCTP. Their peers are on another such
-//! host, or in a guest whose kernel has SCTP.
+//! Tests of `sctpify run --sctp`: unmodified SCTP programs on a kernel without SCTP. Their peers run on another host
+//! whose kernel lacks SCTP, or in a guest whose kernel has SCTP.
 //!
 //! The tests need root to create the hosts. They also need the programs, built next to the tests or in SCTPIFY_BIN_DIR.
 

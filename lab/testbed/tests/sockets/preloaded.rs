@@ -1,4 +1,4 @@
-//! Tests of programs with the preloaded library.
+//! Tests of programs that get SCTP sockets from the preloaded library.
 
 use std::fs;
 use std::process::Command;
@@ -29,7 +29,7 @@ for n in range(int(sys.argv[3]) // 8192):
 s.send(b'END')
 print(s.recv(100).decode())
 ";
-/// Pause after each message, in milliseconds, in a transfer that lasts some seconds.
+/// Pause after each message, in milliseconds. With it, a transfer lasts some seconds.
 const PACED: &str = "5";
 
 #[test]
@@ -179,8 +179,9 @@ print(4 << 20 < sent < 64 << 20, b.recv(100))
     assert_eq!(world.ask(client, &[]).good().unwrap().stdout, "True b'echo'\n");
 }
 
-/// Passes sockets to the socket server argv[1] whose last close takes a minute. It passes one socket in a request,
-/// one in each of two requests of a connection, and 200 in a request, which are more than fit.
+/// Passes sockets to the socket server argv[1]. The last close of each of these sockets takes a minute. One connection
+/// passes one socket in a request. Another passes one socket in each of two requests. A third passes 200 descriptors of
+/// a socket in one request, which are too many.
 const LINGERING: &str = "
 import array, struct, threading
 def lingering():
@@ -221,7 +222,8 @@ fn descriptors_that_do_not_close_keep_no_server_from_other_users() {
     assert_eq!(world.ask(client, &[]).good().unwrap().stdout, "None\n", "{}", server.stderr());
 }
 
-/// Connects to the socket server argv[1] and closes, as fast as possible, in eight processes.
+/// In eight processes, connects to the socket server argv[1] and closes the connection, repeatedly and as fast as
+/// possible.
 const FLOOD: &str = "
 print('ready', flush=True)
 for _ in range(3): os.fork()
@@ -291,7 +293,7 @@ fn silent_connections_and_descriptors_that_do_not_close_cost_the_server_few_desc
     assert!(open < 800, "{open} descriptors; 256 silent connections and 403 that were passed are allowed");
 }
 
-/// Opens a socket, and waits until file argv[2] exists. Sends the stopped socket server a hand-made request for port
+/// Opens a socket, and waits until file argv[2] exists. Sends the stopped socket server a handmade request to bind port
 /// 80, and then executes the program argv[1]. A child process prints the answer.
 const BECOMES_ANOTHER: &str = "
 import array, signal, struct
@@ -321,7 +323,8 @@ fn a_program_that_becomes_one_with_more_rights_gets_no_privileged_port() {
     fs::copy("/usr/bin/sleep", &privileged).unwrap();
     let capability = Command::new("python3").args(["-c", GIVE_CAPABILITY]).arg(&privileged).status();
     assert!(capability.unwrap().success());
-    // Returns a command of an unprivileged user of root's socket server, with these options of setpriv(1).
+    // Returns a command that runs a program as an unprivileged user, with these options of setpriv(1). The program uses
+    // root's socket server.
     let python = |rights: &[&str], program: &str| {
         let mut command = world.beta.command("setpriv");
         command
@@ -358,7 +361,7 @@ fn a_program_that_becomes_one_with_more_rights_gets_no_privileged_port() {
     assert_eq!(process.stdout(), format!("asked\n{}\n", nix::errno::Errno::EACCES as i32));
 }
 
-/// Lengths of messages in Figure 5.2 of the thesis, in octets.
+/// Lengths of messages in Figure 5.2 of the thesis "SCTP Support in SIP Proxy Server" (docs/papers.md), in octets.
 const THESIS_LENGTHS: [usize; 4] = [64, 512, 1400, 8192];
 /// Number of messages of each length.
 const THESIS_COUNT: usize = 2000;

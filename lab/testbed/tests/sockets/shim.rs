@@ -1,4 +1,4 @@
-//! Test of a program that uses TCP only, through the shim, with a server on SCTP sockets.
+//! Test of a program that uses TCP only, and that connects through the shim to a server with SCTP sockets.
 
 use testbed::Daemon;
 use testbed::programs::curl;

@@ -1,4 +1,5 @@
-//! Tests of programs without the library, whose SCTP calls the seccomp supervisor performs (`--seccomp`).
+//! Tests of programs without the preloaded library. The seccomp supervisor performs the SCTP calls of these programs
+//! (`--seccomp`).
 
 use std::path::Path;
 use std::process::Command;
@@ -29,8 +30,8 @@ fn the_tests_of_a_go_package_for_sctp_pass() {
     let names = String::from_utf8(list.args(["-test.list", "."]).output().unwrap().stdout).unwrap();
     assert_eq!(names.lines().count(), 14);
     for name in names.lines() {
-        // The tests run one by one. One of them leaves a descriptor to the garbage collector, which could close a
-        // descriptor of another test.
+        // The tests run one by one. One test leaves a descriptor to Go's garbage collector. If tests ran concurrently,
+        // the late close could hit a reused descriptor of another test.
         let mut command = world.sctp(&world.alpha);
         command.arg(&binary).args(["-test.v", "-test.run", &format!("^{name}$")]);
         let output = world.alpha.run(name, command, LIMIT).unwrap();
@@ -79,7 +80,7 @@ fn signals_reach_a_thread_that_waits_and_harm_no_message() {
 }
 
 /// Checks that copies of a descriptor are SCTP sockets, too. A copy to a number below 512 is refused, because the
-/// supervisor does not see calls on such descriptors.
+/// supervisor does not see calls on descriptors below 512.
 const COPIES: &str = "
 import fcntl
 s = sctp(); s.connect((sys.argv[1], int(sys.argv[2])))
@@ -99,7 +100,7 @@ fn copies_of_a_descriptor_are_sockets_too() {
     assert_eq!(client.stdout, expected, "{}", client.stderr);
 }
 
-/// A program ends, while a program that it has started continues to use SCTP.
+/// A program starts a second program and ends. The second program must still be able to use SCTP.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn the_supervisor_stays_for_a_program_whose_parent_has_ended() {
@@ -131,8 +132,8 @@ fn a_supervisor_inside_another_one_is_refused_with_the_reason() {
     assert!(output.good().is_err());
 }
 
-/// Starts 1100 threads in sequence, each for one message. That is more than the default limit on a process's
-/// descriptors. Each thread sets a name, which the kernel cuts at 15 bytes.
+/// Starts 1100 threads in sequence, each for one message. The number of threads exceeds the default limit on a
+/// process's descriptors. The kernel cuts each thread's name at 15 bytes, within a character.
 const THREADS: &str = "
 import ctypes, threading
 s = sctp(); s.connect((sys.argv[1], int(sys.argv[2])))
@@ -185,8 +186,8 @@ fn a_signal_for_a_process_harms_no_thread_of_it() {
     assert_eq!(client.stdout, "[b'x', b'x', b'x', b'x'] True\n", "{}", client.stderr);
 }
 
-/// Kills a child process that waits for a message, twenty times. Each time, the message arrives immediately afterwards,
-/// and the parent process must get it.
+/// Kills a child process that waits for a message, twenty times. Each time, the message arrives immediately after the
+/// kill, and the parent process must get the message.
 const WORKERS: &str = "
 import signal
 s, _ = listen(sys.argv[1]).accept()
@@ -213,7 +214,7 @@ while s.recv(100) == b'now': s.send(b'here')
     server.wait_until("all", LIMIT, |server| server.stdout().contains("all came")).unwrap();
 }
 
-/// Makes 300 attempts to connect that a signal ends. They must leave no resources in use.
+/// Makes 300 attempts to connect. A signal ends each attempt. The attempts must leave no resources in use.
 const INTERRUPTED: &str = "
 import signal
 class Stop(Exception): pass
@@ -239,8 +240,8 @@ fn attempts_that_end_early_cost_nothing_that_stays() {
     assert_eq!(client.stdout, "300 True\n", "{}", client.stderr);
 }
 
-/// Checks that the kernel handles calls on descriptors above 511 that are not SCTP sockets. Then checks that a program
-/// gets no SCTP sockets after it has entered another network namespace.
+/// Checks that calls on a descriptor above 511 work if the descriptor is not an SCTP socket: the kernel must handle
+/// them. Then checks that a program gets no SCTP sockets after it has entered another network namespace.
 const NAMESPACE: &str = "
 import ctypes
 a, b = socket.socketpair()

@@ -93,7 +93,8 @@ impl World {
         self.links[0].right_v4().to_string()
     }
 
-    /// Runs a Python program on alpha until it ends. The server's address and port precede `arguments`.
+    /// Runs a Python program on alpha until it ends. The program's arguments are the server's address, the server's
+    /// port, and then `arguments`.
     pub(crate) fn ask(&self, program: &str, arguments: &[&str]) -> Finished {
         let to = self.to();
         let all = [&[to.as_str(), PORT], arguments].concat();
@@ -129,8 +130,8 @@ pub(crate) fn as_user(user: &str, host: &Host, command: &Command) -> Command {
     let words = command.get_args().map(|word| word.to_owned()).collect::<Vec<_>>();
     let mut other = host.command("setpriv");
     other.args(["--reuid", user, "--regid", user, "--clear-groups", "--no-new-privs", "--"]);
-    // The arguments of `command` up to the first "--" belong to `nsenter`. They are skipped, because the returned command has its
-    // own.
+    // The arguments of `command` up to the first "--" belong to `nsenter`. These arguments are skipped, because the
+    // returned command has its own `nsenter`.
     let program = words.iter().position(|word| word == "--").map_or(0, |at| at + 1);
     other.args(&words[program..]);
     other
