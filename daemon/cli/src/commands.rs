@@ -75,7 +75,8 @@ fn rhythm(args: &WatchArgs) -> live::Rhythm {
     live::Rhythm { interval_ms: args.interval, count: args.count }
 }
 
-fn ask_and_show(session: Session<'_>, request: &Request) -> Result<(), CliError> {
+/// Sends a request, and prints the answer.
+pub(crate) fn ask_and_show(session: Session<'_>, request: &Request) -> Result<(), CliError> {
     let answer = session.ask(request)?;
     session.print(&answer, show::answer)
 }

@@ -12,9 +12,9 @@ use rules::{
 };
 
 use crate::CliError;
+use crate::commands::{addresses_of, ask_and_show};
 use crate::session::{Session, unexpected};
 use crate::shimrules::show_rules;
-use crate::{commands, show};
 
 /// File with the names of services.
 const SERVICES_FILE: &str = "/etc/services";
@@ -117,7 +117,7 @@ pub struct Treatment {
     /// Connections use SCTP or fail; they never fall back to TCP
     #[arg(long)]
     require: bool,
-    /// Each connection has its own association
+    /// With `to`: each connection has its own association
     #[arg(long)]
     own: bool,
     /// Encryption instead of the setting `encryption`: off, try, require, or require=PEER for one known peer
@@ -151,27 +151,27 @@ pub(crate) fn run(session: Session<'_>, command: &RuleCommand) -> Result<(), Cli
         RuleCommand::Add { matches, treatment } => add(session, matches, treatment),
         RuleCommand::Delete { words, tcp } => delete(session, words, *tcp),
         RuleCommand::Default { side, policy } => {
-            order(session, &Request::DefaultSet { chain: side.chain(), policy: *policy })
+            ask_and_show(session, &Request::DefaultSet { chain: side.chain(), policy: *policy })
         }
-        RuleCommand::Flush => order(session, &Request::RulesFlush),
+        RuleCommand::Flush => ask_and_show(session, &Request::RulesFlush),
         RuleCommand::Save => save(session),
-        RuleCommand::Restore { file } => order(session, &Request::RulesRestore { text: text_of(file)? }),
+        RuleCommand::Restore { file } => {
+            ask_and_show(session, &Request::RulesRestore { text: text_of(file)? })
+        }
     }
 }
 
 const ALL_RULES: Request = Request::RulesList { chain: None, policy: None };
 
-fn order(session: Session<'_>, request: &Request) -> Result<(), CliError> {
-    let answer = session.ask(request)?;
-    session.print(&answer, show::answer)
-}
-
 /// Adds the rules one by one, once all of them are known to be well-formed.
 fn add(session: Session<'_>, matches: &Match, treatment: &Treatment) -> Result<(), CliError> {
+    if treatment.own && matches.side == Side::At {
+        return Err(usage("--own goes with `to`: the connecting host chooses the association"));
+    }
     let rules = matches.rules()?.into_iter().map(|rule| treatment.apply_to(rule)).collect::<Vec<_>>();
     rules.iter().try_for_each(Rule::check).map_err(usage)?;
     let (chain, policy) = (matches.side.chain(), Policy::from_enabled(!treatment.tcp));
-    rules.into_iter().try_for_each(|rule| order(session, &Request::RulesAdd { chain, policy, rule }))
+    rules.into_iter().try_for_each(|rule| ask_and_show(session, &Request::RulesAdd { chain, policy, rule }))
 }
 
 fn delete(session: Session<'_>, words: &[String], tcp: bool) -> Result<(), CliError> {
@@ -183,7 +183,10 @@ fn delete(session: Session<'_>, words: &[String], tcp: bool) -> Result<(), CliEr
         })?;
         let (chain, policy) = (chain.parse().map_err(usage)?, policy.parse().map_err(usage)?);
         let number = number.parse().map_err(|_| usage(format!("`{number}` is no number of a rule")))?;
-        return order(session, &Request::RulesDelete { chain, policy, which: RuleSelector::Number(number) });
+        return ask_and_show(
+            session,
+            &Request::RulesDelete { chain, policy, which: RuleSelector::Number(number) },
+        );
     }
     let [services, side, hosts] = words else { return Err(usage("give services, `to` or `at`, and hosts")) };
     let side =
@@ -191,8 +194,9 @@ fn delete(session: Session<'_>, words: &[String], tcp: bool) -> Result<(), CliEr
     let matches = Match { services: services.clone(), side, hosts: hosts.clone() };
     let (chain, policy) = (side.chain(), Policy::from_enabled(!tcp));
     // A missing rule does not keep the others.
-    let delete =
-        |rule| order(session, &Request::RulesDelete { chain, policy, which: RuleSelector::Match(rule) });
+    let delete = |rule| {
+        ask_and_show(session, &Request::RulesDelete { chain, policy, which: RuleSelector::Match(rule) })
+    };
     let failed: Vec<CliError> = matches.rules()?.into_iter().filter_map(|rule| delete(rule).err()).collect();
     failed.into_iter().next().map_or(Ok(()), Err)
 }
@@ -270,7 +274,7 @@ fn addresses(list: &str) -> Result<Vec<Option<IpNet>>, CliError> {
             ANY => found.push(None),
             network if network.contains('/') => found.push(Some(network.parse().map_err(usage)?)),
             host => {
-                let addresses: BTreeSet<_> = commands::addresses_of(host)?.collect();
+                let addresses: BTreeSet<_> = addresses_of(host)?.collect();
                 found.extend(addresses.into_iter().map(|address| Some(IpNet::host(address))));
             }
         }

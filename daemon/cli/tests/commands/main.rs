@@ -109,6 +109,8 @@ fn rules_are_added_saved_and_restored_in_words() {
     std::fs::write(&file, saved + "-A -c nowhere\n").unwrap();
     let refused = daemon.run(SCTPIFY, &format!("rule restore {}", file.display()));
     assert!(refused.code == 1 && refused.err.contains("line 4"), "{}", refused.err);
+    let own = daemon.run(SCTPIFY, "rule add 22 at any --own");
+    assert!(own.code == 2 && own.err.contains("--own goes with `to`"), "{} {}", own.code, own.err);
     let wrong = daemon.run(SCTPIFY, "rule delete remote-enabled x");
     assert!(wrong.code == 2 && wrong.err.contains("did you mean `enable`?"), "{} {}", wrong.code, wrong.err);
 }
