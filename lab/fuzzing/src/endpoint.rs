@@ -228,7 +228,7 @@ impl Attack {
         _ = self.side.endpoint.send(self.now, self.id, stream, Ppid(1), message, options);
     }
 
-    /// Advances time to the end of `duration`, and handles each timer on the way.
+    /// Advances time by `duration`, and handles each timer when it is due.
     fn wait(&mut self, duration: Duration) {
         let end = self.now + duration;
         for _ in 0..1000 {

@@ -1,9 +1,9 @@
 //! Fuzz target: a hostile peer on a shared association.
 //!
 //! The peer sends messages of any content on any stream, including well-formed messages at the wrong time.
-//! Meanwhile the driver accepts, refuses, opens, reads, sends and releases channels. The multiplexer must
-//! not panic, and its counts must stay consistent. A channel must not deliver more bytes than the host has
-//! granted to the peer. Begin at [`run`].
+//! Meanwhile the driver accepts, refuses, opens and releases channels. It also reads from channels and sends
+//! over them. The multiplexer must not panic, and its counts must stay consistent. A channel must not deliver
+//! more bytes than the host has granted to the peer. Begin at [`run`].
 
 use bytes::Bytes;
 use relay::mux::{ChannelEvent, ChannelId, Generation, Message, Mux, Received, Refusal, Side};

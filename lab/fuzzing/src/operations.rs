@@ -1,9 +1,9 @@
 //! Fuzz target: calls of the engine's API in any order.
 //!
-//! Two engines communicate over a network that loses packets when the input requests it. A call may fail,
-//! but it must not panic or stall. A call with an unknown id has no effect. The received messages consist
-//! of sent bytes. After the release of all associations, no association and no timer remains. Begin at
-//! [`run`].
+//! Two engines communicate over a network that loses packets when the input requests it. A call may fail, but
+//! the engine must not panic or stall. A call with an unknown id has no effect. No received message mixes
+//! bytes of two messages. A message that is delivered as a whole has the length that was sent. After the
+//! release of all associations, no association and no timer remains. Begin at [`run`].
 
 use std::collections::VecDeque;
 use std::num::NonZeroU16;

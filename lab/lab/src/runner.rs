@@ -186,7 +186,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let point = Point::new("p", "s", 1.0);
         let points = [Planned { point, repetitions: 40, seconds: 1.0, measures: Vec::new() }];
-        // One cell in four succeeds. From the 21st cell on, all cells fail.
+        // Of the first 20 cells, one in four succeeds. All later cells fail.
         let measure = |cell: &Cell| -> Result<Measures> {
             anyhow::ensure!(cell.repetition.is_multiple_of(4) && cell.repetition < 20, "no such thing");
             Ok(Measures::new())

@@ -287,7 +287,7 @@ fn receive(args: &Ttcp) -> Result<Report> {
 /// A receiver's counters, with the time limits of counting.
 struct Meter {
     count: Count,
-    /// Time before counting starts, or `None` once it has started.
+    /// Time before counting starts, or `None` once counting has started.
     not_before: Option<Duration>,
     /// Limit on the duration of counting.
     limit: Option<Duration>,

@@ -13,8 +13,8 @@ use crate::stack::{Effort, End, Features, Message, Now, Stack, Who};
 /// One-way delay.
 const DELAY: Duration = Duration::from_millis(20);
 
-/// Maximum number of rounds at one moment of virtual time. If more rounds follow, an engine's timer does
-/// not advance.
+/// Maximum number of rounds at one moment of virtual time. An engine that never advances a due timer exceeds
+/// this number.
 const ROUNDS_AT_ONCE: usize = 100_000;
 
 /// Rates of faults: numbers of affected packets per thousand packets.
@@ -111,7 +111,8 @@ impl Network {
         self.run_until(Duration::from_mins(5), |sides| sides.iter().all(|s| s.stack.end() == End::Up))
     }
 
-    /// Runs until both associations have ended, for up to 20 minutes. Reports whether they have ended.
+    /// Runs until the association has ended at both ends, for up to 20 minutes. Reports whether it has ended
+    /// at both ends.
     pub(crate) fn run_to_end(&mut self) -> bool {
         let over = |s: &Side| matches!(s.stack.end(), End::Graceful | End::Broken);
         self.run_until(Duration::from_mins(20), |sides| sides.iter().all(over))

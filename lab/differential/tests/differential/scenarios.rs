@@ -170,7 +170,7 @@ fn kind_of_messages(kind: Kind, count: usize) -> Vec<Message> {
     }
 }
 
-/// Sends messages in both directions, then shuts down at the opener.
+/// Sends messages in both directions. Then the opener shuts the association down.
 fn transfer(who: [Who; 2], kind: Kind, faults: Faults) -> String {
     let network = Network::new(who, PLAIN);
     talk(network, kind, faults)

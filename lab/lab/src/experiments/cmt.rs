@@ -1,8 +1,8 @@
 //! `cmt`: goodput of one connection over two paths at once, compared with the goodput of each path alone.
 //!
 //! The connection uses sctpify or MPTCP. With sctpify, SCTP carries the connection of an unmodified TCP
-//! program, with the daemon's setting `multipath = "lowest-rtt"`. The first seconds do not count, because
-//! the congestion windows still grow. Goodput counts the bytes that the receiving program reads later.
+//! program, with the daemon's setting `multipath = "lowest-rtt"`. Goodput counts the bytes that the receiving
+//! program reads after the first seconds, in which the congestion windows still grow.
 
 use crate::experiment::{Cell, Environment, Experiment, Measures, Planned, Point};
 use crate::settings::{DaemonSettings, FellBack};
@@ -42,7 +42,7 @@ pub(super) struct Cmt {
     repetitions: u32,
     /// Time that the receiver reads, in seconds.
     seconds: f64,
-    /// Part of `seconds`, at the start, in which the receiver does not count the bytes, in seconds.
+    /// Initial part of `seconds` whose bytes the receiver does not count, in seconds.
     after: f64,
     series: Vec<String>,
     /// Indices of the measured pairs in `pairs`. The indices are also the x values.
@@ -208,8 +208,8 @@ impl Hosts {
     }
 }
 
-/// Makes MPTCP use all paths. The server announces its other addresses, and the client opens subflows to
-/// them.
+/// Makes MPTCP use all paths. The server announces its addresses on all links except the first, and the
+/// client opens subflows to these addresses.
 fn use_all_paths(pair: &Pair, links: &[DelayedLink]) -> Result<()> {
     for host in [&pair.alpha, &pair.beta] {
         host.ip(&["mptcp", "limits", "set", "subflows", "4", "add_addr_accepted", "4"])?;

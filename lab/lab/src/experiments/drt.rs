@@ -1,6 +1,7 @@
-//! `drt`: the duration of connections to a destination without SCTP, with two kinds of rules table.
+//! `drt`: the duration of a client's connections to a destination without SCTP.
 //!
-//! The experiment compares the static rules table of the first shim paper with the learned table.
+//! The experiment compares two rules tables of the client: the static table of the first shim paper, and the
+//! learned table.
 
 use super::exchange;
 use crate::experiment::{Cell, Environment, Experiment, Measures, Planned, Point};
@@ -195,8 +196,8 @@ impl<'a> Changing<'a> {
         exchange::once(&self.pair, self.link.right_v4(), SHIM_PORT, &self.environment.tools)
     }
 
-    /// Opens connections that fail over SCTP. After the last of them, the client caches the server as not
-    /// supporting SCTP.
+    /// Opens connections whose attempts over SCTP fail. After the last of these connections, the client
+    /// caches the server as not supporting SCTP.
     fn learn_again(&self) -> Result<()> {
         self.connection()?;
         for _ in 1..FAILURES {

@@ -23,8 +23,8 @@ pub(super) const BETAS: [&str; 2] = ["10.60.0.12", "10.60.1.12"];
 pub(super) const WIRES: [[&str; 2]; 2] = [["t1.0", "t2.0"], ["t1.1", "t2.1"]];
 /// Limit on the run time of a shell line in a guest, in seconds.
 const LINE_S: &str = "20";
-/// Time that the guest adds to the limit of a program, in seconds. The caller outside the guest enforces
-/// the limit itself.
+/// Time that the guest adds to the limit of a program, in seconds. The caller outside the guest enforces the
+/// limit without this time.
 const SLACK_S: f64 = 20.0;
 
 /// Pairs of guests that are booted and idle.

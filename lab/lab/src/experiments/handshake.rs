@@ -14,7 +14,8 @@ use testbed::{Capture, DelayedLink, Lab, Link, Process};
 
 /// The SCTP port of the native server.
 const NATIVE_PORT: &str = "7";
-/// Approximate duration of one cell, in seconds. Most of this time is spent on the capture.
+/// Approximate duration of one cell with a capture, in seconds. The capture takes most of this time. Cells
+/// without a capture have the same estimate.
 const SECONDS: f64 = 6.0;
 const TIME: &str = "time";
 const PACKETS: &str = "packets";
@@ -93,7 +94,7 @@ struct Client<'a> {
     pair: &'a Pair,
     link: &'a Link,
     transport: Transport,
-    /// Both hosts' daemons, if the experiment measures the shim.
+    /// Both hosts' daemons, if the shim carries the connection.
     daemons: Option<Daemons>,
     _server: Process,
 }
@@ -142,8 +143,8 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// Sets up an association with the native program, and sends a message. Returns the time until the
-    /// answer.
+    /// Sets up an association from the native client to the native server, and sends a message. Returns the
+    /// time from the start of the handshake to the answer.
     fn native(&self, flags: &[&str]) -> Result<Duration> {
         let (from, to) = (self.link.left_v4().to_string(), self.link.right_v4().to_string());
         let mut command = self.pair.alpha.command(self.environment.tools.programs.path("peer"));

@@ -41,8 +41,8 @@ pub(super) struct ShimLoss {
     delay_ms: u64,
     queue_packets: usize,
     loss_percent: Vec<f64>,
-    /// Steps before the file, each with the number of bytes that the client sends and then the number that
-    /// the server sends.
+    /// Steps before the file. Each step has the number of bytes that the client sends, and the number of
+    /// bytes that the server sends in answer.
     dialogue: Vec<[u64; 2]>,
     /// Steps after the file, in the same form as `dialogue`.
     farewell: Vec<[u64; 2]>,
@@ -220,8 +220,9 @@ impl ShimLoss {
             .collect()
     }
 
-    /// Returns the approximate duration of a transfer, in seconds. The slopes come from earlier runs. For
-    /// example, TCP at 10 % loss has a fifth of its rate without loss.
+    /// Returns the approximate duration of a transfer, in seconds. Each slope is the growth of the duration
+    /// per percent of loss, as a multiple of the duration without loss. The slopes come from earlier runs.
+    /// For example, TCP at 10 % loss has a fifth of its rate without loss.
     fn expected_seconds(&self, kind: Kind, size: &str, series: &str, loss: f64) -> f64 {
         let least = self.sizes.get(size).map_or(0.0, |&bytes| bytes as f64 * 8.0 / GOODPUT);
         let slope = match series {

@@ -16,7 +16,7 @@ use testbed::{DelayedLink, Lab, Link, Offloads};
 
 /// The link of the papers.
 const PAPERS_LINK: [&str; 6] = ["--rate", "1.5mbit", "--delay", "35ms", "--queue", "50"];
-/// Limit on a transfer or a preparation.
+/// Limit on the duration of a transfer.
 const LIMIT: Duration = Duration::from_secs(120);
 const CONNECT: &str = "connect";
 const TRANSFER: &str = "transfer";
@@ -27,7 +27,7 @@ const SHARED: &str = "shared association";
 const REFUSES: f64 = 0.0;
 /// x value of a host that drops SCTP.
 const DROPS: f64 = 1.0;
-/// x value of a host that drops SCTP, if an earlier connect() has already failed over SCTP.
+/// x value of a host that drops SCTP, after an earlier attempt over SCTP has failed.
 const LEARNED: f64 = 2.0;
 
 /// Parameters of the experiment.

@@ -160,8 +160,9 @@ impl<'a> Hosts<'a> {
         Ok((self.daemons.connects_sctp()?, self.daemons.connects_shared()?))
     }
 
-    /// Fails unless exactly `count` connections used the expected transport since the counters had the
-    /// values `before`.
+    /// Checks the transport of the connections since `before`, an earlier result of [`Self::counts`]. With an
+    /// SCTP transport, fails unless exactly `count` connections used it. With a TCP transport, fails if a
+    /// connection used SCTP.
     fn ensure_over_sctp(&self, before: (u64, u64), count: u64) -> Result<()> {
         let now = self.counts()?;
         let carried = (now.0 - before.0, now.1 - before.1);

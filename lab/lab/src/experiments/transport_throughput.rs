@@ -1,8 +1,8 @@
 //! `transport-throughput`: throughput and processor time of each transport between two hosts, by message
 //! size.
 //!
-//! The programs are similar to the paper's programs. ttcp measures UDP, TCP, MPTCP and our SCTP, with the
-//! same flags. A similar program (`usrsctp_bench`) measures libusrsctp. For the Linux kernel's SCTP, ttcp
+//! The paper's measuring program is ttcp. Our implementation of ttcp measures UDP, TCP, MPTCP and our SCTP.
+//! The program `usrsctp_bench` measures libusrsctp in the same way as ttcp. For the Linux kernel's SCTP, ttcp
 //! runs in two guests, where `withsctp` replaces its TCP socket with an SCTP socket. The throughput counts
 //! only bytes that the receiving program has read.
 

@@ -1,6 +1,6 @@
 //! Settings of an association between daemons, for engines in virtual time. They repeat the buffers, the
-//! initial window and the first RTO of `sctpifyd::timing`. They omit the shorter interval between INITs,
-//! and the extensions.
+//! initial window and the first RTO of `sctpifyd::timing`. They omit the separate interval between INITs. Of
+//! the daemon's extensions, they include only ECN.
 
 use sctp::{AssociationConfig, CongestionAlgorithm, Timing};
 use std::time::Duration;

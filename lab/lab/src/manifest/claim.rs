@@ -11,8 +11,8 @@ pub(crate) struct Claim {
     pub(crate) claim: String,
     /// Source of the claim: document and section.
     pub(crate) by: String,
-    /// Our answer, as one sentence that is true for any result. The figure of the expectation ID replaces
-    /// `{ID}`.
+    /// Our answer, as one sentence that is true for any result. In the answer, `{ID}` stands for the figure
+    /// of the expectation with this ID.
     pub(crate) answer: String,
     /// IDs of the expectations that decide the claim.
     pub(crate) judged_by: Vec<String>,

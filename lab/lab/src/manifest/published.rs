@@ -77,7 +77,8 @@ impl Published {
     /// - Its values are published, but it has a rule. Or its values are derived or predicted, but it has no
     ///   rule.
     /// - A range is empty.
-    /// - A plot with `categories` > 0 has categories, and an x is not the index of a category.
+    /// - `categories`, the number of the plot's categories, is not 0, and an x is not the index of a
+    ///   category.
     pub(super) fn check(&self, categories: usize) -> Result<()> {
         let name = format!("series {:?} of panel {:?}", self.series, self.panel);
         let kinds = [!self.points.is_empty(), !self.ranges.is_empty(), self.samples.is_some()];

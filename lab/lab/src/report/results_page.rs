@@ -87,8 +87,8 @@ impl<'a> Points<'a> {
         self.0.iter().any(|it| it.value.is_none())
     }
 
-    /// Returns the common start of the points' names. The start is usually the panel. If the expectation
-    /// has only one point, it is the whole name.
+    /// Returns the common start of the points' names. The start is usually the panel. If the expectation has
+    /// only one point, the start is the whole name.
     fn place(&self) -> String {
         let mut common: Vec<&str> = self.0.first().map_or(Vec::new(), |it| it.at.split(", ").collect());
         for it in &self.0 {
@@ -98,8 +98,8 @@ impl<'a> Points<'a> {
         common.join(", ")
     }
 
-    /// Returns the text of the verdict. The text names the points that miss the goal. If none does and some
-    /// points were not measured, the text gives the number of measured points.
+    /// Returns the text of the verdict. The text names the points that miss the goal. If no point misses the
+    /// goal and some points were not measured, the text gives the number of measured points.
     fn verdict(&self) -> String {
         let place = self.place();
         let rest = |it: &&&Verdict| it.at[place.len()..].trim_start_matches(", ").to_owned();

@@ -1,4 +1,4 @@
-//! The transports of ttcp: code that opens, sends and receives.
+//! The transports of ttcp: code that opens channels, sends data, and receives data.
 
 use super::{Over, Ttcp};
 use anyhow::{Context, Result, bail, ensure};

@@ -1,4 +1,5 @@
-//! The metrics for other hosts, and the alert rules and the dashboard of `packaging/prometheus` in a real Prometheus.
+//! Tests of the metrics that a daemon gives to other hosts. A real Prometheus collects the metrics, and
+//! evaluates the alert rules and the dashboard of `packaging/prometheus`.
 
 use crate::world::{BULK, LIMIT, PORT, TwoUplinks};
 use serde_json::Value;
@@ -27,7 +28,7 @@ impl Watched {
         Watched { world: TwoUplinks::with(&config), token, _dir: dir }
     }
 
-    /// The client's metrics, by the address of its second uplink.
+    /// Returns the address and port of the client's metrics, on the client's second uplink.
     fn target(&self) -> String {
         format!("{}:{METRICS_PORT}", self.world.uplinks[1].left_v4())
     }
@@ -40,7 +41,7 @@ impl Watched {
     }
 }
 
-/// Creates a directory with a file that has the token, and returns both.
+/// Creates a directory with a token file. Returns the directory and the path of the file.
 fn token_file() -> (tempfile::TempDir, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     let token = dir.path().join("token");
@@ -58,14 +59,15 @@ fn read(name: &str) -> String {
     std::fs::read_to_string(packaged(name)).unwrap()
 }
 
-/// The names of metrics in a text, without the suffixes of a histogram's series.
+/// Returns the names of metrics in a text, without the suffix `_bucket` of a histogram's series.
 fn names_in(text: &str) -> BTreeSet<String> {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
     let names = words.filter(|word| word.starts_with("sctpify_"));
     names.map(|name| name.strip_suffix("_bucket").unwrap_or(name).to_owned()).collect()
 }
 
-/// The expressions of all panels, for all hosts and peers.
+/// Returns the expressions of all panels of the dashboard. The dashboard's variables have values that select
+/// all hosts and all peers.
 fn expressions() -> Vec<String> {
     let dashboard: Value = serde_json::from_str(&read("sctpify-dashboard.json")).unwrap();
     let panels = dashboard["panels"].as_array().unwrap();
@@ -77,14 +79,14 @@ fn expressions() -> Vec<String> {
         .collect()
 }
 
-/// A Prometheus at the server's host that collects the client's metrics each second.
+/// A Prometheus on the server's host. It collects the client's metrics each second.
 struct Prometheus<'a> {
     host: &'a Host,
     _process: Process,
 }
 
 impl<'a> Prometheus<'a> {
-    /// Starts it with these alert rules. Returns none if Prometheus is missing, which counts as a skipped test.
+    /// Starts Prometheus with these alert rules. If Prometheus is missing, skips the test and returns `None`.
     fn start(watched: &'a Watched, alerts: &str) -> Option<Prometheus<'a>> {
         let host = &watched.world.beta;
         if host.tool("prometheus", &["--version"]).is_err() {
@@ -118,7 +120,8 @@ impl<'a> Prometheus<'a> {
         serde_json::from_str(&self.host.tool("curl", &curl).unwrap()).unwrap()
     }
 
-    /// The value of an expression with a single series, if it has one now.
+    /// Returns the current value of an expression, or `None` if the expression has no series. The expression
+    /// must not have several series.
     fn value(&self, expression: &str) -> Option<String> {
         self.query(expression)["data"]["result"][0]["value"][1].as_str().map(str::to_owned)
     }
@@ -195,7 +198,7 @@ fn without_a_token_no_other_host_gets_metrics_and_doctor_names_the_remedy() {
 #[ignore = "needs root: makes network namespaces"]
 fn prometheus_reports_a_lost_link_and_draws_the_dashboard() {
     let watched = Watched::new();
-    // An alert waits one second here instead of a minute.
+    // In this test, an alert's condition must hold for one second instead of a minute before the alert fires.
     let alerts = read("sctpify-alerts.yml").replace("for: 1m", "for: 1s");
     let Some(prometheus) = Prometheus::start(&watched, &alerts) else { return };
     let world = &watched.world;
@@ -227,7 +230,7 @@ fn prometheus_reports_a_lost_link_and_draws_the_dashboard() {
         assert_eq!(answer["status"], "success", "{expression}: {answer}");
         drawn += usize::from(!answer["data"]["result"].as_array().unwrap().is_empty());
     }
-    // Only fallbacks have no series here.
+    // No connection falls back in this test, so only the panel of fallbacks has no data.
     assert_eq!(drawn + 1, expressions.len(), "panels without data");
 }
 

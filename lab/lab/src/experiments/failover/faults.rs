@@ -50,7 +50,7 @@ pub(in crate::experiments) fn named(name: &str) -> Option<Fault> {
     FAULTS.iter().find(|(it, _)| *it == name).map(|(_, fault)| *fault)
 }
 
-/// Parameters of the durations of temporary failures.
+/// Durations of temporary failures.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::experiments) struct Spans {
     /// Time that a flapping link stays down, which is also the time that the link stays up between its
@@ -76,7 +76,7 @@ impl Fault {
     /// Returns the failure's duration in seconds, or `None` if the failure is permanent.
     pub(in crate::experiments) fn lasts_s(self, spans: Spans) -> Option<f64> {
         match self {
-            // The last outage ends the failure, so the failure includes one up phase fewer than outages.
+            // The failure consists of [`FLAPS`] outages and of the up phases between them.
             Self::Flap => Some(spans.flap_s * f64::from(2 * FLAPS - 1)),
             Self::Turns(period_ms) => {
                 Some(f64::from(turns(period_ms, spans.turns_s)) * f64::from(period_ms) / 1e3)
@@ -99,8 +99,8 @@ impl Fault {
         matches!(self, Self::NatRebinding | Self::NatOutage)
     }
 
-    /// Triggers the failure, and returns after a temporary failure has ended. A failure of one link affects
-    /// `link`. A failure of the NAT affects the first link.
+    /// Triggers the failure. If the failure is temporary, the function returns after the failure has ended. A
+    /// failure of one link affects `link`. A failure of the NAT affects the first link.
     pub(in crate::experiments) fn happen(
         self,
         victim: &impl Victim,

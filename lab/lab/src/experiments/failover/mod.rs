@@ -1,7 +1,8 @@
 //! `failover`: the longest silence at a receiving program when the path in use fails.
 //!
 //! The experiment compares plain TCP, the kernel's MPTCP, the kernel's SCTP, and sctpify. Another part
-//! measures the duration of a new connection while the first link drops all packets.
+//! measures the time from connect() to the first byte of the answer on a new connection, while the first link
+//! drops all packets.
 //!
 //! A cell creates its hosts (`world`, or `kernel` with guests), and starts a stream of known bytes between
 //! them. The cell then triggers a failure (`faults`), and collects the results of both ends (`stage`).
@@ -46,7 +47,7 @@ const OF_STREAMS: &[&str] = &[
 ];
 /// Measures of new connections.
 const OF_NEW_CONNECTIONS: &[&str] = &["first_byte_ms", "failed", LINK_LATE];
-/// Limit on the duration of a new connection, in seconds.
+/// Limit on the time from connect() to the answer on a new connection, in seconds.
 const CONNECT_LIMIT_S: &str = "5";
 
 /// Pause after the first connection, in which the daemons learn each other's addresses.
@@ -289,7 +290,7 @@ fn number(report: &BTreeMap<String, String>, key: &str) -> Result<f64> {
 }
 
 /// Computes the measures from the reports of the sender and the receiver. Bytes that the receiver has not
-/// read at its end count as lost. A report whose `end` is neither `eof` nor `late` counts as an error.
+/// read before it ends count as lost. A report whose `end` is neither `eof` nor `late` counts as an error.
 fn measures(sent: &BTreeMap<String, String>, received: &BTreeMap<String, String>) -> Result<Measures> {
     let is_error = |report: &BTreeMap<String, String>| {
         !matches!(report.get("end").map(String::as_str), Some("eof" | "late"))

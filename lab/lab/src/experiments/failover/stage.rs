@@ -11,7 +11,8 @@ use std::time::Duration;
 use testbed::Process;
 use testbed::process::now;
 
-/// Extra time after the limit of a program. A program that takes longer counts as failed.
+/// Extra time that a program gets after its limit. If the program still runs after the extra time, the
+/// measurement fails.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Observation time to determine the link in use. During this time, even a sparse stream sends some
 /// messages.
@@ -38,7 +39,7 @@ pub(in crate::experiments) trait Victim {
 /// Two hosts, and a stream between them that the experiment measures.
 pub(in crate::experiments) trait Stage: Victim {
     /// Starts the receiver. The receiver ends at the latest `limit_s` seconds after the first byte. It
-    /// ignores silence in the first `from_s` seconds.
+    /// ignores silence that begins in the first `from_s` seconds after the first byte.
     fn receive(&self, limit_s: f64, from_s: f64) -> Result<Process>;
 
     /// Starts the sender. Its stream begins approximately when this function returns.
@@ -56,8 +57,8 @@ pub(in crate::experiments) trait Stage: Victim {
 
 /// Runs a stream with a failure in its middle, and returns the measures of both ends.
 ///
-/// The receiver ignores silence in the first half of the time before the failure. In this half, the
-/// stream's first windows arrive one round trip apart, with silence between them.
+/// The receiver ignores silence that begins in the first half of the time before the failure. In this half,
+/// the stream's first windows arrive one round trip apart, with silence between them.
 pub(super) fn watch(stage: &impl Stage, fault: Fault, load: Load, watch: Watch) -> Result<Measures> {
     let receiver = stage.receive(watch.stream_s + watch.drain_s, watch.fault_s / 2.0)?;
     let sender = stage.send(watch.stream_s, load)?;

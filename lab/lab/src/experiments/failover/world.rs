@@ -111,8 +111,8 @@ impl Nat {
         self.0.tool("nft", &[&forward_chain(if is_silent { "drop" } else { "accept" })]).map(drop)
     }
 
-    /// Adds a route over the first link to beta's address of the second link. With the route, the NAT can
-    /// answer packets that beta sends from this address.
+    /// Adds a route to beta's address on the second link; the route uses the first link. With the route, the
+    /// NAT can answer packets that beta sends from this address.
     fn learn(&self, second: &Link, by: &Link) -> Result<()> {
         self.0
             .ip(&["route", "add", &second.right_v4().to_string(), "via", &by.right_v4().to_string()])

@@ -53,8 +53,8 @@ pub(super) struct Scenario {
 }
 
 impl Scenario {
-    /// Returns the quantile of the files' sizes, in bytes: the share `share` (0 to 1) of the files is
-    /// smaller.
+    /// Returns a quantile of the files' sizes, in bytes: the size below which the share `share` (0 to 1) of
+    /// the files lies.
     fn size(&self, share: f64) -> f64 {
         match self.power {
             None => self.least + share * (self.most - self.least),

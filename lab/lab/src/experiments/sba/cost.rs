@@ -1,7 +1,8 @@
 //! `sba-cost`: cost and benefit of each form of the advertisement.
 //!
-//! The cost appears in two measures of long flows: their goodput, and the percentage of packets that carry
-//! an advertisement. The benefit is the shorter completion time of files.
+//! The cost appears in two measures of long flows: their goodput, and the percentage of packets that carry an
+//! advertisement. The benefit appears in the completion times of files, compared with a run without
+//! advertisements.
 
 use super::completion::{self, Scenario, measured};
 use super::{BACKLOG, Setup, Sum, Traffic, kbit_per_s};

@@ -36,7 +36,7 @@ pub(in crate::experiments) struct Lies {
 struct Kind {
     /// Number of long flows. If the number is 0, the flows are files instead.
     flows: usize,
-    /// Number of flows per lying flow: one flow of each `one_in` lies.
+    /// Number of flows per lying flow: in each group of `one_in` flows, the sender of one flow lies.
     one_in: usize,
     lie: Lie,
 }
@@ -46,7 +46,8 @@ struct Kind {
 enum Lie {
     Full,
     Done,
-    /// No sender lies. As a control, the flows that otherwise lie are compared with the other flows.
+    /// No sender lies. As a control, the flows that lie under the other variants are compared with the
+    /// remaining flows.
     None,
 }
 

@@ -2,11 +2,11 @@
 //!
 //! "The report" is "SCTP Sendbuffer Advertisement" (2016). These experiments reproduce its results. Names
 //! with `seed` refer to the report. All experiments except [`real`] run in virtual time, with our engine at
-//! all ends. [`real`] runs real programs.
+//! all ends. In addition, [`occupancy`] runs a model of the report's kernel. [`real`] runs real programs.
 //!
 //! This module has the common parts of the experiments: the policies by their names in manifests, the
-//! bottleneck, and statistics over flows. The simulations do not model the hosts' processing time, links
-//! other than the bottleneck, or the items that [`sim::dumbbell`] lists.
+//! bottleneck, and statistics over flows. [`sim::dumbbell`] lists the items that the simulations of our
+//! engine leave out, such as the hosts' processing time.
 
 pub(super) mod bandwidth;
 pub(super) mod completion;
@@ -33,9 +33,9 @@ use std::time::Duration;
 const BACKLOG: SendBufferConfig =
     SendBufferConfig { cadence: SendBufferCadence::EveryPacket, ..SendBufferConfig::backlog() };
 
-/// Advertisement of the backlog in every eighth packet, in the first packet of a burst, and after a large
-/// change. Between two advertisements, routers reduce the advertised backlog by the bytes that they have
-/// served.
+/// Advertisement of the backlog in every eighth packet, and in the first packet of a burst. A change of the
+/// occupancy by 10 percentage points or more also causes an advertisement. Between two advertisements,
+/// routers reduce the advertised backlog by the bytes that they have served.
 const SPARSE_BACKLOG: SendBufferConfig =
     SendBufferConfig { cadence: SendBufferCadence::Economical, ..BACKLOG };
 

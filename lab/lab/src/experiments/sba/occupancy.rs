@@ -144,8 +144,8 @@ fn percent(sample: &Sample) -> f64 {
     100.0 * held_back as f64 / (sample.buffered.max(1) as f64 * KERNEL_FACTOR)
 }
 
-/// Returns the occupancy in percent from the same formula, for the kernel's model. In the model, data that
-/// awaits retransmission counts as used, but neither as unsent nor as in flight.
+/// Returns the occupancy in percent for the kernel's model, from the formula of [`percent`]. In the model,
+/// data that awaits retransmission counts as used, but neither as unsent nor as in flight.
 fn percent_of_kernel(buffer: &Buffer) -> f64 {
     let has = buffer.unsent + buffer.flight;
     let held_back = has.saturating_sub(buffer.cwnd.min(buffer.peer_rwnd));
@@ -202,7 +202,8 @@ impl Kernels {
 
 impl Occupancy {
     /// Returns the unchanged model of the kernel over a token bucket with room for `packets` packets. The
-    /// simulated queue has room for one packet less, because the link holds one more packet.
+    /// simulated queue has room for one packet less than the token bucket, because the simulated link itself
+    /// holds one packet.
     fn kernels(&self, packets: usize, seed: u64) -> Kernels {
         let config = KernelConfig {
             write: self.write,

@@ -1,4 +1,4 @@
-//! `sba-router`: the report's tables in real time, with fewer flows.
+//! `sba-router`: the report's tables in real time, with fewer flows than in the report.
 //!
 //! Unmodified programs send over the shim, through a router that runs `sctpify-router run`. For comparison,
 //! other series run the same flows in virtual time.
@@ -20,7 +20,8 @@ use testbed::{Lab, Link, Process};
 const PANEL: &str = "rates";
 /// Suffix in the names of the series in virtual time.
 const VIRTUAL: &str = ", virtual time";
-/// The policies: the router's name, the name in virtual time, and the advertisement that the daemons send.
+/// The policies. Each entry has the policy's name in `sctpify-router`, its name in virtual time, and the
+/// advertisement that the daemons send.
 const POLICIES: [(&str, &str, &str); 5] = [
     ("sfq", "SFQ", "economical"),
     ("fq-codel", "fq_codel", "economical"),
@@ -53,11 +54,12 @@ pub(in crate::experiments) struct Router {
     rate: u64,
     /// Time that each receiver reads, from its first byte, in seconds.
     seconds: f64,
-    /// Part of `seconds`, at the start, in which a receiver does not count the bytes, in seconds. All flows
-    /// begin in this part.
+    /// Initial part of `seconds` whose bytes a receiver does not count, in seconds. All flows begin in this
+    /// part.
     after: f64,
     flows: Vec<u16>,
-    /// Policies by the router's names. In series in virtual time, the suffix [`VIRTUAL`] follows the name.
+    /// Policies, by their names in `sctpify-router`. A series in virtual time has the suffix [`VIRTUAL`]
+    /// after the name.
     series: Vec<String>,
     daemon: DaemonSettings,
 }
@@ -202,7 +204,8 @@ impl Hosts {
             let output = receiver.finish(Duration::from_secs_f64(seconds) + PATIENCE)?.good()?.stdout;
             let report: ttcp::Report =
                 serde_json::from_str(output.trim()).context("ttcp reported no figures")?;
-            // The divisor is the whole time, because a flow may deliver nothing at the end of it.
+            // The divisor is the planned time of counting. If a flow delivers nothing at the end of this
+            // time, its receiver stops the clock later.
             Ok(kbit_per_s(report.bytes, seconds - after))
         });
         let rates = rates.collect();

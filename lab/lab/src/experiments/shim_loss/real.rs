@@ -51,8 +51,8 @@ impl ShimLoss {
 
     /// Copies a file from beta to alpha with scp.
     ///
-    /// The daemon's race may end in plain TCP, so the cell includes fallbacks. The measure
-    /// `connections_by_sctp` is then 0.
+    /// The daemon's race may end in plain TCP. The measurement keeps such a transfer over TCP, with 0 in the
+    /// measure `connections_by_sctp`.
     pub(super) fn scp(
         &self,
         environment: &Environment,

@@ -37,8 +37,8 @@ struct Packet {
     label: String,
 }
 
-/// Captures an agent's registration on a new connection, and a call. Draws a diagram of the registration,
-/// of the call's set-up, and of the call's end.
+/// Captures an agent's registration on a new connection, and a call. Draws three diagrams: the registration,
+/// the call's set-up, and the call's end.
 ///
 /// # Errors
 /// Fails if the capture or a program fails, or if a message is missing.

@@ -3,8 +3,8 @@
 //!
 //! The experiment compares our proxy with Kamailio. The proxy and emulated agents (`sctpify-ua`) share one
 //! host and its processors. A session is an INVITE, its answer, ACK and BYE through the proxy. An operation
-//! that takes longer than [`THRESHOLD_MS`] has failed. A trial also fails if the agents cannot send at the
-//! given rate.
+//! that takes longer than [`THRESHOLD_MS`] has failed. A trial fails if one of its operations fails, or if
+//! the agents cannot send at the given rate.
 
 use super::agent_report::AgentReport;
 use super::search::{Search, Trial};

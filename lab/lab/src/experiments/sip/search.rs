@@ -1,9 +1,9 @@
 //! Search for the highest rate without a failure, by the method of RFC 7502 section 4.10.
 //!
 //! The rate grows by half until a trial fails. From then on, the search tries the middle between the last
-//! rate that succeeded and the last rate that failed. In the end, a longer trial must confirm the rate.
-//! After each failed long trial, the search reduces the rate by the fraction [`STEP_BACK`], and repeats the
-//! long trial.
+//! rate that succeeded and the last rate that failed. In the end, a long trial must confirm the rate that the
+//! short trials have found. After each failed long trial, the search reduces the rate by the fraction
+//! [`STEP_BACK`], and repeats the long trial.
 //!
 //! The search differs from the RFC's listing in two points. First, the granularity is a fraction of the
 //! rate, because the measured rates differ by two orders of magnitude. Second, the search has a maximum
@@ -22,8 +22,8 @@ const TRIALS_MAX: usize = 60;
 pub(super) struct Search {
     /// The first rate: the RFC's s.
     pub(super) first: f64,
-    /// The RFC's G, as a fraction of the rate. The search stops when the highest successful rate is below
-    /// the lowest failed rate by up to twice this fraction of the failed rate.
+    /// The RFC's G, as a fraction of the rate. The search stops when the lowest failed rate exceeds the
+    /// highest successful rate by up to twice this fraction of the failed rate.
     pub(super) granularity: f64,
     /// The maximum rate to try.
     pub(super) most: f64,
@@ -39,8 +39,8 @@ pub(super) enum Trial {
 }
 
 impl Search {
-    /// Returns the rate that was found, or 0 if no rate from one per second on works. `works` reports
-    /// whether all operations of a trial succeed at a rate.
+    /// Returns the rate that was found, or 0 if no rate of one operation per second or more works. `works`
+    /// reports whether all operations of a trial succeed at a rate.
     ///
     /// # Errors
     /// Returns the first error of `works`.

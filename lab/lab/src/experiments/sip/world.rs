@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::Duration;
 use testbed::{DelayedLink, Host, Lab, Process};
 
-/// Limit on the duration of a program's start, and on the duration of its end after a stop.
+/// Limit on the time until a started program is ready, and on the time until a stopped program ends.
 pub(super) const LIMIT: Duration = Duration::from_secs(20);
 /// Domain of the users in [`Star`], and of the callers in [`Joined`].
 pub(super) const DOMAIN: &str = "a.example";

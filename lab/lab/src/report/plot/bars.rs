@@ -8,7 +8,7 @@ use crate::statistics::Figure;
 use maud::{Markup, html};
 
 const LEFT: f64 = 10.0;
-/// Width of the space for the value after the longest bar.
+/// Width of the space after the longest bar, for the text of the bar's value.
 const RIGHT: f64 = 62.0;
 const TOP: f64 = 6.0;
 const BOTTOM: f64 = 42.0;
