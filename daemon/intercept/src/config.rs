@@ -60,7 +60,7 @@ pub struct Marks {
     /// sockets in the host's namespace.
     pub own: u32,
     /// Mark of packets that come from the private namespace and that a filter redirects to a client's interface. No routing rule
-    /// matches this mark. A reverse-path lookup (`rp_filter` with `src_valid_mark`) therefore finds the same interface.
+    /// matches this mark. A reverse-path lookup (`rp_filter` with `src_valid_mark`) therefore finds the client's interface.
     pub served: u32,
     /// Marks of denied SYNs in an enclosed namespace. Each mark selects the answer to the SYN. The first mark selects "refused",
     /// the second mark "host unreachable", and the third mark "network unreachable".

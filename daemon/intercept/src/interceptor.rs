@@ -172,7 +172,7 @@ impl Interceptor {
         self.holding.hold_all(&mut self.owner).map_err(|refusal| refusal.error)
     }
 
-    /// Forgets all names of [`Interceptor::name`], and holds all SYNs.
+    /// Holds all SYNs, and forgets all destinations that [`Interceptor::name`] has named.
     ///
     /// # Errors
     /// The errors of nf_tables.
@@ -180,8 +180,8 @@ impl Interceptor {
         self.holding.forget_names(&mut self.owner).map_err(|refusal| refusal.error)
     }
 
-    /// Adds names, which are ranges of destinations, for [`Interceptor::hold_by_name`]. Holds all SYNs. Names must not overlap.
-    /// The kernel needs about 20 ms for a thousand names.
+    /// Holds all SYNs, and names further destinations for [`Interceptor::hold_by_name`]. The ranges must not overlap. The kernel
+    /// needs about 20 ms for a thousand ranges.
     ///
     /// # Errors
     /// The errors of nf_tables.
@@ -189,8 +189,8 @@ impl Interceptor {
         self.holding.name(&mut self.owner, destinations, named).map_err(|refusal| refusal.error)
     }
 
-    /// With [`Named::Held`], holds only SYNs to named destinations. With [`Named::Passed`], holds only SYNs to all other
-    /// destinations. In both cases, the kernel also holds SYNs of diverted connections, and SYNs whose whole mark is `mark`.
+    /// With [`Named::Held`], holds only SYNs to named destinations. With [`Named::Passed`], holds only SYNs to destinations that
+    /// are not named. In both cases, the kernel also holds SYNs of diverted connections, and SYNs whose whole mark is `mark`.
     ///
     /// # Errors
     /// The errors of nf_tables; the previous rules then stay. `Unsupported` in an enclosed namespace, where no SYN may pass.
@@ -201,8 +201,8 @@ impl Interceptor {
         self.holding.hold_by_name(&mut self.owner, named, mark).map_err(|refusal| refusal.error)
     }
 
-    /// Returns how many SYNs the rules of [`Interceptor::hold_by_name`] let pass since the last call. Counts of forgotten names
-    /// are lost.
+    /// Returns how many SYNs the rules of [`Interceptor::hold_by_name`] let pass since the last call. Counts of forgotten
+    /// destinations are lost.
     ///
     /// # Errors
     /// The errors of nf_tables.
@@ -373,7 +373,8 @@ impl Interceptor {
 
 impl Drop for Interceptor {
     fn drop(&mut self) {
-        // The release needs two fields at once. The drop of each field does the rest. An error cannot be reported here.
+        // The release uses two fields together, so it happens before the fields are dropped. The drops of the fields remove
+        // everything else. An error cannot be reported here.
         let _ = self.release();
     }
 }

@@ -1,4 +1,4 @@
-//! Interception of TCP connections: diverts connections to the daemon, and releases the others as plain TCP.
+//! Interception of TCP connections: diverts some connections to the daemon, and releases all others as plain TCP.
 //!
 //! An application's kernel socket is never replaced. The kernel holds the socket's SYN in an NFQUEUE ([`SynQueue`]) while the daemon
 //! tries SCTP:
@@ -10,7 +10,7 @@
 //!
 //! On the server's side, [`Interceptor::connect_as`] opens the connection to the local program from inside the private namespace,
 //! with the client's own address and port. The connection arrives on the interface on which the client's packets arrived
-//! (`uplinks`). The host's rules apply to it as to a packet from outside.
+//! (`uplinks`). The host's firewall treats this connection like a connection from outside.
 //!
 //! This crate makes no decisions. The caller decides which connections are tried, when a SYN is released, and when a diverted
 //! connection is forgotten. Sockets with the mark [`Marks::own`] are never held. Connections over the loopback interface are held

@@ -11,9 +11,9 @@ use std::sync::Arc;
 
 const ROOT: &str = "/proc/sys/net";
 
-/// Sysctls that interception needs, without the sysctls of its own interfaces. With `fwmark_reflect`, the RST of a closed port
-/// goes back to the private namespace, not to the real client. With `tcp_fwmark_accept`, an accepted connection keeps the mark of
-/// its SYN, so replies go back to the private namespace.
+/// Sysctls that interception needs, except the sysctls of the veth's ends. With `fwmark_reflect`, the RST of a closed port goes
+/// back to the private namespace, not to the real client. With `tcp_fwmark_accept`, an accepted connection keeps the mark of its
+/// SYN, so replies go back to the private namespace.
 const NEEDED: [&str; 3] = ["ipv4/tcp_fwmark_accept", "ipv4/fwmark_reflect", "ipv6/fwmark_reflect"];
 
 /// The original values of the sysctls that an interceptor changes.

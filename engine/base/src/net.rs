@@ -3,8 +3,8 @@
 use std::fmt;
 use std::net::IpAddr;
 
-/// Encapsulation of SCTP packets: IP or UDP (RFC 6951). A driver must know how to send the packets of each variant. A `match` may therefore
-/// list all variants without a wildcard. A new variant will require a breaking release.
+/// Encapsulation of SCTP packets: IP or UDP (RFC 6951). The enum is exhaustive, because a driver must be able to send the packets of every
+/// variant. A new variant will therefore require a breaking release.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Carrier {
     /// IP protocol 132, as native SCTP peers use it.

@@ -40,8 +40,9 @@ impl Shard {
     }
 
     /// Returns the shard of an association that is not set up yet. The peer's INIT goes to this shard, and a local attempt to connect
-    /// should begin in it. A peer may restart from another of its addresses, and its INIT may then go to another shard. In that case the
-    /// peer's ABORT ends the earlier association, and the rules of restart do not apply.
+    /// should begin in this shard. A peer that restarts may send its INIT from another of its addresses, so the INIT may go to another
+    /// shard. In that case, the rules of restart do not apply. The earlier association ends when its packets get no answer: the peer
+    /// discards packets with the earlier tag (RFC 9260 section 8.5).
     #[must_use]
     pub fn of_peer(self, ports: (u16, u16), peer: IpAddr) -> Shard {
         let address = match peer.to_canonical() {

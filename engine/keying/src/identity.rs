@@ -126,10 +126,11 @@ pub struct Binding(Zeroizing<[u8; 32]>);
 impl Binding {
     /// Returns six words that people at both ends compare.
     ///
-    /// The words encode 66 bits. 66 bits are enough, although neither end commits to its key share before the handshake. An attacker
-    /// between two hosts takes part in two handshakes. In one handshake the attacker is the client, and the server chooses its key share
-    /// last. In the other handshake the attacker is the server, and must find a key share that gives the same words at both hosts. This
-    /// search takes 2^66 attempts on average. The time limit of a handshake does not allow so many attempts.
+    /// The words encode 66 bits of the secret. This number suffices, although neither end commits to its key share before the handshake.
+    /// An attacker between two hosts takes part in two handshakes. In one handshake the attacker is the client, and the server chooses
+    /// its key share last, so the attacker cannot choose the words. In the other handshake the attacker is the server, and must find a
+    /// key share that gives the same words at both hosts. This search takes 2^66 attempts on average. The time limit of a handshake does
+    /// not allow so many attempts.
     pub fn words(&self) -> [String; 6] {
         words(&self.0)
     }

@@ -1,4 +1,5 @@
-//! The handshakes of all associations of an endpoint, in the endpoint's thread. [`KeyManager`] applies the steps of [`Sessions`] at once.
+//! The handshakes of all associations of an endpoint, in the endpoint's thread. [`KeyManager`] performs the cryptography of [`Sessions`]
+//! inside each call, and immediately applies the resulting steps to the endpoint.
 //!
 //! When the caller gets [`Outcome::Peer`], it decides whether to accept the peer. Begin at [`KeyManager::begin`] and
 //! [`KeyManager::on_event`].

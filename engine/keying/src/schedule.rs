@@ -65,7 +65,7 @@ impl std::fmt::Debug for PresharedKey {
     }
 }
 
-/// Use of a derived key. The value is a field of the exporter's context, with the draft's numbers.
+/// Use of a derived key. The number of each use is an octet of the exporter's context. The numbers 0 to 2 come from the draft.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Purpose {
     Record = 0,
@@ -171,8 +171,8 @@ pub(crate) fn keys(
     Some(RecordKeys { send: cipher(role)?, receive: cipher(other)? })
 }
 
-/// Returns the octets that prove to the client that the server has the same keys, transcript and pre-shared key. `client_has_psk` is true
-/// if the client has reported a pre-shared key.
+/// Returns the octets that prove to the client that the server has the client's keys, transcript and pre-shared key. `client_has_psk` is
+/// true if the client has reported a pre-shared key.
 pub(crate) fn confirmation(
     exporter: &Exporter,
     psk: Option<&PresharedKey>,

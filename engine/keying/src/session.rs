@@ -134,7 +134,7 @@ pub struct Session {
     psk: Option<PresharedKey>,
     /// True if the client's first message reports that it has a pre-shared key.
     client_has_psk: bool,
-    /// The key from the association's first handshake. `None` in the first handshake.
+    /// The peer's key from the association's first handshake. `None` during the first handshake.
     known: Option<PublicKey>,
     received: usize,
     has_keys: bool,
@@ -343,7 +343,8 @@ impl Session {
                 .filter(|_| self.connection.is_handshaking())
                 .ok_or(KeyingError::Unexpected)?;
             while !record.is_empty() {
-                // After an alert that ends the connection, `read_tls` reads nothing, and this loop would not end.
+                // After an alert that ends the connection, `read_tls` reads nothing. Without the check of `read`, this loop would then not
+                // end.
                 let read = self.connection.read_tls(&mut record).map_err(|_| KeyingError::Unexpected)?;
                 let state = self.connection.process_new_packets()?;
                 if read == 0 || state.peer_has_closed() || state.plaintext_bytes_to_read() > 0 {

@@ -123,7 +123,7 @@ impl Signer for RemoteSigner {
     }
 }
 
-/// Verifier that accepts any Ed25519 key whose holder has signed. The caller decides later whether to accept the key.
+/// Verifier that accepts any Ed25519 key with which the peer has signed the handshake. The caller decides later whether to accept the key.
 #[derive(Debug)]
 struct AnyKey(WebPkiSupportedAlgorithms);
 

@@ -2,9 +2,9 @@
 //! that does not lead to the peer.
 //!
 //! A train names the interface that owns its source address ([`Train::source_ifindex`]). The peer's packets to this address may
-//! arrive on another interface. One reason is that the peer's path to the owning interface is dead. The other reason is that no
-//! link to peers has the address. In both cases, the kernel's routes choose the interface of the train, as they do for TCP. Begin
-//! at [`Arrivals::towards`].
+//! arrive on another interface. One reason is that the peer's path to the owning interface is dead. The other reason is that the
+//! owning interface leads to no peer. In both cases, the kernel's routes choose the interface of the train, as they do for TCP.
+//! Begin at [`Arrivals::towards`].
 //!
 //! A caller that delivers data to a local program asks [`Arrivals::came_by`]. The caller's connection to the program can then
 //! arrive on the same interface as the peer's packets.

@@ -175,8 +175,8 @@ impl Carriers {
         })
     }
 
-    /// Closes each carrier's socket of the family whose argument is false, if the other argument is true and the carrier has a
-    /// socket of that family.
+    /// Closes each carrier's IPv4 socket if only `v6` is true, and each carrier's IPv6 socket if only `v4` is true. The only
+    /// socket of a carrier stays open.
     pub fn keep_families(&mut self, v4: bool, v6: bool) {
         for pair in self.pairs() {
             match (&pair.v4, &pair.v6) {

@@ -10,9 +10,10 @@
 //! The main socket and the connected sockets share the port through SO_REUSEPORT only. For this option, the kernel requires that
 //! the same user created all sockets. SO_REUSEADDR would also give the port to any program that sets this option. The kernel
 //! never chooses a connected socket for a datagram from another peer. The reason is that connected sockets and the main socket
-//! belong to different reuseport groups. Within a group, the kernel distributes no datagrams to connected sockets. Between
-//! bind(2) and connect(2), a connected socket receives datagrams to its address from any sender. These datagrams stay in its
-//! queue with their source addresses, and are delivered like datagrams of the main socket.
+//! belong to different reuseport groups. Within a group, the kernel distributes datagrams only among unconnected sockets. A
+//! connected socket gets only the datagrams of its peer. Only between bind(2) and connect(2), the new socket receives datagrams
+//! to its address from any sender. These datagrams stay in its queue with their source addresses, and are delivered like
+//! datagrams of the main socket.
 //!
 //! Invariants:
 //! - Up to [`CONNECTED_RX_MAX`] connected sockets receive, each from one peer that has an association.
@@ -46,8 +47,8 @@ const CALLS_BEHIND_MAX: u8 = 16;
 /// The discard port, from which this host sends nothing. A socket that is connected to this port receives nothing more.
 const SILENT_PORT: u16 = 9;
 
-/// The owner of a received packet, as known to the receiver. Only packets of an association make their sender a busy peer
-/// ([`UdpCarrier::open_connected_rx`](crate::UdpCarrier::open_connected_rx)).
+/// The owner of a received packet, as known to the receiver. Only packets of an association count for the choice of the peers
+/// that get connected sockets ([`UdpCarrier::open_connected_rx`](crate::UdpCarrier::open_connected_rx)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Owner {
     /// The owner is not known.

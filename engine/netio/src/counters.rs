@@ -42,9 +42,9 @@ pub struct Counters {
 pub struct SendErrors {
     /// The send buffer was full.
     pub full: u64,
-    /// The queue of the local interface was full and dropped the packet or train (ENOBUFS). The send call reports success,
-    /// although the packets are lost. For IPv6 packets that are sent through a given interface, the kernel does not report such
-    /// losses.
+    /// The queue of the local interface was full and dropped the packet or train (ENOBUFS). The carrier's `send` nevertheless
+    /// returns success, although the packets are lost. For IPv6 packets that are sent through a given interface, the kernel
+    /// does not report such losses.
     pub dropped: u64,
     /// The packet was longer than the interface's MTU.
     pub too_large: u64,

@@ -37,7 +37,8 @@ impl Refusals {
     }
 }
 
-/// Returns the maximum bytes of a train of packets of `segment_size` bytes: whole packets, at least one.
+/// Returns the maximum length in bytes of a train whose packets have `segment_size` bytes. The train holds one or more whole
+/// packets.
 pub(crate) fn max_batch(segment_size: usize) -> usize {
     let segment_size = segment_size.max(1);
     segment_size * (TRAIN_BYTES_MAX / segment_size).clamp(1, SEGMENTS_MAX)

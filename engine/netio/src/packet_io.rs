@@ -163,8 +163,8 @@ impl PacketIo {
             transmitted.packets += (transmit.len - start).div_ceil(transmit.segment_size);
             let is_to_this_host = self.is_of_this_host(transmit.route.remote);
             transmitted.to_this_host |= is_to_this_host;
-            // The send socket of an interface is connected to a local address, so this socket would receive packets to this host.
-            // Trains to this host therefore name no interface.
+            // The IPv6 send socket of an interface is connected to a local address. The kernel would deliver a packet from this
+            // host to itself to this send socket, and not to the main socket. Trains to this host therefore name no interface.
             let owner = self.owner_of(transmit.route.local).filter(|_| !is_to_this_host);
             let train = Train::of(&transmit, &self.batch, start, owner.map(|address| address.ifindex));
             let Err(error) = self.carriers.send(&train) else { continue };

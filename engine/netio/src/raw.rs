@@ -37,7 +37,7 @@ impl RawCarrier {
     /// Lets long trains bypass most of the kernel's IP stack from now on, through a packet socket. A train takes this shortcut
     /// only if the kernel would send it without further work:
     ///
-    /// - Only chains of `own_table` exist in nftables for IP.
+    /// - In nftables, all base chains for IP belong to the table `own_table`.
     /// - iptables is not in use, and IPsec has no policy.
     /// - A plain route leads to a neighbour that the kernel knows.
     ///

@@ -1,7 +1,7 @@
 //! Hands trains of the raw carrier directly to the interface, through a packet socket. The condition is that the kernel would
 //! neither filter nor change the packets.
 //!
-//! For each packet of a raw socket, the kernel looks up the route, walks the filters, and copies the data with a checksum. This
+//! For each packet of a raw socket, the kernel looks up the route, walks the filters, and copies and checksums the data. This
 //! work takes half of the time of a send. A packet socket (AF_PACKET) needs only the neighbour's address, and avoids this work.
 //! The packet still passes through the interface's queue, so tc and nftables' netdev family see each packet.
 //!

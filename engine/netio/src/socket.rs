@@ -156,7 +156,7 @@ impl Socket {
     }
 
     /// Makes the kernel choose among the sockets of this port by the contents of the SCTP packets. A kernel without this feature
-    /// chooses by addresses and ports. With such a kernel, shards must hand more packets on to other shards.
+    /// chooses by addresses and ports. With such a kernel, many packets arrive at the wrong shard, which must hand them on.
     pub(crate) fn steer(&self, shards: NonZeroU8) {
         let _ = sys::steer(self.tx_sockets.main(), &steering::program(shards, self.is_v4));
     }

@@ -59,12 +59,12 @@ impl UdpCarrier {
         self.pair.port()
     }
 
-    /// From now on, opens separate receive sockets for peers that send much. The limit is
+    /// From now on, opens separate receive sockets for busy peers, which send most of the packets. The limit is
     /// [`CONNECTED_RX_MAX`](crate::CONNECTED_RX_MAX) sockets for each family. For packets of such a socket, the kernel need not
-    /// look up routes. Only packets that the callback of a `recv` assigns to an association ([`Owner`]) make their sender a busy
-    /// peer. The poll that watches the carrier also watches these sockets.
-    /// [`Carriers::recv_waiting`](crate::Carriers::recv_waiting) does not wait for packets of these sockets. The socket of a
-    /// silent peer stays open until a further busy peer would exceed the limit.
+    /// look up routes. Only packets that the callback of a `recv` assigns to an association ([`Owner`]) count for this choice.
+    /// The poll that watches the carrier also watches these sockets. [`Carriers::recv_waiting`](crate::Carriers::recv_waiting)
+    /// does not wait for packets of these sockets. If a further busy peer would exceed the limit, the oldest of these sockets is
+    /// closed. Until then, the socket of a silent peer stays open.
     pub fn open_connected_rx(&mut self) {
         self.pair.sockets().for_each(Socket::open_connected_rx);
     }

@@ -75,7 +75,7 @@ impl End {
     }
 }
 
-/// Sends enough packets to make the peer with the source port `port` a busy peer.
+/// Sends enough packets from the source port `port` to get a connected socket at the receiver.
 fn send_from(sender: &mut UdpCarrier, receiver: &mut End, from: &str, to: &str, port: u16) {
     for _ in 0..TRAINS {
         let bytes = [0; PACKETS * LENGTH];

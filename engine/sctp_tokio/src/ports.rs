@@ -14,7 +14,7 @@ use crate::wakers::{Wait, Wakers};
 
 /// Range of ephemeral ports (RFC 6335 section 6).
 const EPHEMERAL: std::ops::RangeInclusive<u16> = 49_152..=65_535;
-/// Limit on the host's addresses that INIT and INIT ACK list, because these chunks must fit into a packet.
+/// Limit on the addresses of this host in an INIT or INIT ACK, which must fit into one packet.
 const ADDRESSES_MAX: usize = 32;
 /// Number of random ports that are tried before all ports are tried in order.
 const ATTEMPTS: usize = 16;
@@ -45,7 +45,8 @@ impl Port {
 /// Purpose of a port.
 #[derive(Debug)]
 pub(crate) enum Role {
-    /// Streams that connected from this port, or whose listener or one-to-many socket was closed.
+    /// No socket. Only associations use the port: streams that connected from it, or associations of a listener or one-to-many socket that
+    /// was closed.
     Streams,
     /// A listener, whose associations become streams.
     Listener(Backlog),
@@ -108,7 +109,7 @@ impl Backlog {
 /// Messages and events of a one-to-many socket that its program has not read.
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
-    /// Map from the peer's address and port during the set-up to the association.
+    /// Association of each peer. The key is the address and port that the peer had during the set-up.
     by_peer: BTreeMap<SocketAddr, AssociationId>,
     /// Events that report established associations.
     begun: VecDeque<SocketEvent>,
@@ -210,8 +211,8 @@ impl Ports {
         self.of_host = of_host;
     }
 
-    /// Returns the local address for packets to a peer. If the program allows `by_kernel`, the kernel's choice, returns this address.
-    /// Otherwise, returns the first named address of the family of `by_kernel`.
+    /// Returns the local address for packets to a peer. `by_kernel` is the address that the kernel would choose. If the program has named
+    /// this address, or has named no address, returns it. Otherwise, returns the first named address of the same family.
     pub(crate) fn source(&self, by_kernel: IpAddr) -> Option<IpAddr> {
         let is_of_family = |address: &&IpAddr| address.is_ipv4() == by_kernel.is_ipv4();
         match self.named.contains(&by_kernel) || self.named.is_empty() {

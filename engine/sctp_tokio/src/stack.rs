@@ -13,7 +13,7 @@ use crate::shared::{Shared, WaitsOn};
 use crate::state::{State, check};
 use crate::{SctpListener, SctpSocket, SctpStream};
 
-/// Default limit on the associations of a listener that wait for acceptance ([`Stack::listen`]).
+/// Default limit on the associations that wait for acceptance at a listener ([`Stack::listen`]).
 const BACKLOG: usize = 128;
 
 /// Settings of a [`Stack`].
@@ -57,8 +57,8 @@ impl Default for StackConfig {
 /// Settings of a connection attempt.
 #[derive(Clone, Debug, Default)]
 pub struct ConnectOptions {
-    /// Local SCTP port. 0 selects any free port. The port may belong to a listener. Connections in both directions can then use one
-    /// association.
+    /// Local SCTP port. 0 selects any free port. The port may belong to a listener. If two hosts connect between the ports of their
+    /// listeners at the same time, both attempts result in one association (RFC 9260 section 5.2.1).
     pub local_port: u16,
     /// UDP port of the peer. `None` selects the port of the stack's settings.
     pub peer_udp_port: Option<u16>,

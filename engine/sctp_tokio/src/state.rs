@@ -23,7 +23,8 @@ use crate::shared::WaitsOn;
 use crate::stack::ConnectOptions;
 use crate::wakers::{Wait, Wakers};
 
-/// Delay before the driver sends again after a socket's send buffer was full. If the poll reports room earlier, the driver sends then.
+/// Delay before the driver sends again after the send buffer of a UDP or raw socket was full. If the poll reports room before this delay
+/// ends, the driver sends at that time.
 const RETRY: Duration = Duration::from_millis(1);
 /// Minimum interval between checks of this host's addresses.
 const ADDRESS_LOOK: Duration = Duration::from_secs(1);
@@ -571,8 +572,8 @@ impl State {
         }
     }
 
-    /// Aborts associations without a socket whose peer has acknowledged nothing, or has not completed the shutdown, for
-    /// [`ABANDONED_LIMIT`].
+    /// Aborts each association that has no socket, if the peer has acknowledged nothing for [`ABANDONED_LIMIT`], or has not completed the
+    /// shutdown in this time.
     fn end_abandoned(&mut self, now: Time) {
         while let Some((_, id, before)) = self.abandoned.pop_front_if(|(due, ..)| *due <= now) {
             let left = self.engine.unacknowledged(id);

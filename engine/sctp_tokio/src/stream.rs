@@ -211,8 +211,8 @@ impl AsyncWrite for SctpStream {
         }
         let id = self.id;
         self.shared.poll(context, Wait::WRITE, |state, wait| {
-            // The message fills the free space of the send buffer, up to `WRITE_MAX`. If the buffer is full, a message of one byte is
-            // tried, and the engine later reports free space.
+            // The message fills the free space of the send buffer, up to `WRITE_MAX`. If the buffer is full, this function tries a message
+            // of one byte. The engine refuses this message, and later reports free space.
             let room = state.send_capacity(id).clamp(1, WRITE_MAX);
             let length = buf.len().min(room);
             let message = Bytes::copy_from_slice(&buf[..length]);

@@ -10,8 +10,9 @@
 //! +---------------------------------------------------------------+
 //! ```
 //!
-//! This module handles only the layout. The caller has the cipher and the record numbers. A record is refused if its header has another
-//! form, or if its R bit reports a restart context. Begin with [`Record::parse`] and [`PacketWriter::seal`](crate::PacketWriter::seal).
+//! This module handles only the layout. The caller has the cipher and the record numbers. A record is refused if the form of its header
+//! differs from the diagram, or if its R bit reports a restart context. Begin with [`Record::parse`] and
+//! [`PacketWriter::seal`](crate::PacketWriter::seal).
 
 use crate::chunk::ChunkType;
 use crate::packet::RawChunk;
@@ -46,7 +47,8 @@ pub struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
-    /// Reads a DTLS chunk. Returns `None` for another chunk or for a record with another form.
+    /// Reads a DTLS chunk. Returns `None` if the chunk is not a DTLS chunk, or if the form of the record's header differs from the
+    /// diagram above.
     pub fn parse(raw: &RawChunk<'a>) -> Option<Record<'a>> {
         let (&[_, unified, n0, n1], ciphertext) = raw.value.split_first_chunk()?;
         let is_good = raw.chunk_type == ChunkType::DTLS

@@ -43,8 +43,9 @@ pub(crate) fn assert_reads_back(chunk: Chunk<'_>) {
     assert_eq!(chunk.write(&mut Writer::new(&mut short)), Err(NoRoom));
 }
 
-/// Asserts that each shortened form of `golden` is refused, with the original length field. Also asserts
-/// that forms shorter than `minimum` are refused if the length field matches.
+/// Asserts that `golden` is refused if octets are cut off its end and the length field stays unchanged.
+/// Also asserts that `golden` is refused if it is cut below `minimum` octets and the length field is
+/// adjusted.
 pub(crate) fn assert_refused_below(minimum: usize, golden: &str) {
     let golden = hex(golden);
     for len in 1..golden.len() {

@@ -16,8 +16,8 @@ pub fn now() -> Time {
     Time::from_nanos(nanos(ClockId::CLOCK_MONOTONIC))
 }
 
-/// Converts the time of day at which the kernel saw a frame to the monotonic clock. Returns the current time
-/// if the time stamp is missing, in the future, or a second old or older.
+/// Converts `seen_at`, the time of day at which the kernel saw a frame, to the time of the monotonic clock.
+/// Returns the current time if the time stamp is missing, in the future, or a second old or older.
 pub fn time_of(seen_at: Option<Duration>) -> Time {
     let now = now();
     let today = Duration::from_nanos(nanos(ClockId::CLOCK_REALTIME));

@@ -60,7 +60,7 @@ fn fill(frame: &mut [u8], start: usize, offset: usize) -> Option<()> {
         return Some(());
     }
     let checksum = match !checksum::sum(covered, 0) {
-        // RFC 768: a computed checksum of zero is sent as all ones. For TCP, the two values are equivalent.
+        // RFC 768: a computed checksum of zero is sent as all ones. For TCP, zero and all ones are equivalent.
         0 => 0xffff,
         other => other,
     };

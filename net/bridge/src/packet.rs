@@ -1,5 +1,5 @@
-//! Parser of Ethernet frames. It finds the IP packet, and accesses the few fields that a link reads or
-//! changes.
+//! Parser of Ethernet frames. It finds the IP packet, and accesses the few fields that a link emulator or a
+//! router reads or changes.
 //!
 //! It refuses no frame. A frame without an IP packet has the kind [`Kind::Other`]. Begin at [`Layout::of`].
 

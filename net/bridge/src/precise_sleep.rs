@@ -1,5 +1,5 @@
-//! A sleep until a packet is due, with a precision of a few microseconds. The kernel's sleep ends a little early, and then this module
-//! polls the clock.
+//! A sleep until a packet is due, with a precision of a few microseconds. This module requests that the kernel's sleep ends 200 µs early,
+//! and then polls the clock.
 //!
 //! The kernel wakes a thread about a hundred microseconds after the requested time. In a virtual machine, the delay is longer. Polling the
 //! clock occupies a whole processor, so polling is limited to 2 ms in each window of 10 ms. If a link would need more polling, its packets

@@ -47,8 +47,8 @@ impl Netlink {
         &self.socket
     }
 
-    /// Enlarges the socket's receive buffer. Without privilege outside the process's user namespace, the system's limit
-    /// (rmem_max) applies.
+    /// Enlarges the socket's receive buffer. Without CAP_NET_ADMIN in the initial user namespace, the system's limit (rmem_max)
+    /// applies.
     pub(crate) fn enlarge_receive_buffer(&self, bytes: usize) -> io::Result<()> {
         match setsockopt(&self.socket, sockopt::RcvBufForce, &bytes) {
             Err(Errno::EPERM) => Ok(setsockopt(&self.socket, sockopt::RcvBuf, &bytes)?),
@@ -56,7 +56,7 @@ impl Netlink {
         }
     }
 
-    /// Enlarges the socket's send buffer. Without privilege outside the process's user namespace, the system's limit (wmem_max)
+    /// Enlarges the socket's send buffer. Without CAP_NET_ADMIN in the initial user namespace, the system's limit (wmem_max)
     /// applies.
     pub(crate) fn enlarge_send_buffer(&self, bytes: usize) -> io::Result<()> {
         match setsockopt(&self.socket, sockopt::SndBufForce, &bytes) {

@@ -1,4 +1,5 @@
-//! Controls which SYNs are held: all SYNs, or SYNs that the sets `named4` and `named6` select.
+//! Controls which SYNs are held: all SYNs, or SYNs that the sets `named4` and `named6` select. Each element of these sets is a
+//! *name*: a range of addresses with a range of ports.
 //!
 //! Chain `q` has one rule, which jumps to chain `held`. To hold a selection, chain `held` tests packets in the following order.
 //! The chain queues packets of these kinds, and lets other packets pass:
@@ -112,7 +113,7 @@ const NAMES: [NameSet; 2] = [
     },
 ];
 
-/// Lengths in bytes: of a port in a key, where it is padded to a register, and of the port itself.
+/// Length of a port in a key, where the port is padded to a register, and length of the port itself, in bytes.
 const PORT_REGISTER: u32 = 4;
 const PORT_LENGTH: u32 = 2;
 

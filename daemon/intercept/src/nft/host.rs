@@ -2,8 +2,9 @@
 //! [`create_host_table`].
 //!
 //! - Chain `q` (output, −155) sends each first SYN to chain `held` while the daemon renews its sign of life (`pulse`). SYNs with
-//!   [`Marks::own`] are exempt. SYNs that leave through `lo` are exempt too, unless `Config::loopback` is set. `q` is a separate
-//!   chain because an accepted packet continues at the *next* base chain. `holding` decides which SYNs are held.
+//!   [`Marks::own`] are exempt. SYNs that leave through `lo` are exempt too, unless `Config::loopback` is set. A packet that a
+//!   verdict accepts continues at the *next* base chain, so the diversion rules are in another chain than `q`. `holding` decides
+//!   which SYNs are held.
 //! - Chain `out` (output, −150, type route) adds each SYN that was released with [`Marks::shim`] to the set of diverted
 //!   connections. It sets this mark on later packets of these connections, which reroutes them. If another program rejects a
 //!   packet with [`Marks::served`] before chain `in`, the answer carries this mark, and is also rerouted. Every leaving packet
@@ -13,8 +14,8 @@
 //! - Chain `pre` (prerouting, −310) sets [`Marks::shim`] on packets from the veth, because packets lose their marks when they
 //!   cross the veth. A packet that a filter of `uplinks` redirects to a client's interface has [`Marks::served`] from that
 //!   filter. For the SYN of a connection to a local program, the chain adds the flow of the program's replies to a set. Chain
-//!   `out` also diverts packets of the flows in this set, because a mark that the program sets on its socket replaces the SYN's
-//!   mark.
+//!   `out` also diverts packets of the flows in this set, because the program may set another mark on its socket, in place of the
+//!   mark that the socket got from the SYN.
 //! - Chain `in` (input, −310) replaces [`Marks::served`] with [`Marks::shim`]. The reverse-path lookup has ended by then. Replies
 //!   need the route to the private namespace, even if the host has another route to the client.
 //! - Chain `deny` (output, −140), in an enclosed namespace only, answers denied SYNs.

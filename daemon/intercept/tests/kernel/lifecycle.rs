@@ -217,7 +217,7 @@ enum Role {
     Hold,
     /// Diverts and keeps every connection.
     Divert,
-    /// Tries to set up and prints the error.
+    /// Tries to set up an interceptor, and prints the error.
     Try,
 }
 

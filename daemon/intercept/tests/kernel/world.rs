@@ -154,7 +154,7 @@ pub(crate) fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     panic!("not within {PATIENCE:?}: {what}");
 }
 
-/// Returns the result of a client's connect.
+/// Waits until a client is connected, and returns its connection.
 pub(crate) fn connected(client: JoinHandle<io::Result<TcpStream>>) -> TcpStream {
     client.join().expect("a client that does not panic").expect("a connection")
 }

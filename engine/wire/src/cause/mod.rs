@@ -66,7 +66,7 @@ pub enum Cause<'a> {
     RestartWithNewAddresses(&'a [u8]),
     /// 12: the program of the sender aborted the association. The value is the program's reason (section 3.3.10.12).
     UserInitiatedAbort(&'a [u8]),
-    /// 13: a violation of the protocol. The value may hold more information (section 3.3.10.13).
+    /// 13: a violation of the protocol. The value may hold additional information (section 3.3.10.13).
     ProtocolViolation(&'a [u8]),
     /// 100: the sender requires protection by DTLS chunks (draft-ietf-tsvwg-sctp-dtls-chunk section 4.3.1).
     MissingDtlsSupport,
@@ -78,9 +78,9 @@ pub enum Cause<'a> {
     IncompatibleKeyRoles,
     /// 0xa0: a request to delete the last address, quoted as a whole parameter (RFC 5061 section 4.3.1).
     DeleteLastRemainingAddress(&'a [u8]),
-    /// 0xa1: a request for a change for which the receiver lacks resources, quoted as a whole parameter (RFC 5061 section 4.3.2).
+    /// 0xa1: a request that the receiver refuses because it lacks resources, quoted as a whole parameter (RFC 5061 section 4.3.2).
     RefusedDueToResourceShortage(&'a [u8]),
-    /// 0xa2: a request to delete the source address of the packet with the request, quoted as a whole parameter (RFC 5061 section 4.3.3).
+    /// 0xa2: a request to delete the address from which the request itself was sent, quoted as a whole parameter (RFC 5061 section 4.3.3).
     DeleteSourceAddress(&'a [u8]),
     /// 0xa3: an ASCONF-ACK without a matching request (RFC 5061 section 4.3.4).
     IllegalAsconfAck,

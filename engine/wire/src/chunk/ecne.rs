@@ -14,7 +14,8 @@ use crate::packet::RawChunk;
 use crate::reader::Reader;
 use crate::writer::{NoRoom, WriteChunk, Writer};
 
-/// A report to the sender of data that one of its packets met congestion (RFC 4960 appendix A).
+/// A report from a receiver to a sender: one of the sender's packets met congestion (RFC 4960
+/// appendix A).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ecne {
     /// The lowest TSN in the marked packet.

@@ -22,8 +22,8 @@ use crate::writer::{NoRoom, Writer};
 /// Content of a HEARTBEAT or HEARTBEAT ACK.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Heartbeat<'a> {
-    /// Information of the HEARTBEAT's sender, which the HEARTBEAT ACK returns unchanged. The information is also empty if the chunk has no
-    /// parameter, as in chunks of the WebRTC implementation pion.
+    /// Information of the HEARTBEAT's sender, which the HEARTBEAT ACK returns unchanged. If the chunk has no parameter, the information is
+    /// empty, as in chunks of the WebRTC implementation pion.
     pub info: &'a [u8],
 }
 

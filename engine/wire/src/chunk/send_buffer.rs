@@ -10,8 +10,8 @@
 //! ```
 //!
 //! The occupancy is the share of the send buffer that holds waiting data, in percent from 0 to 100. With the engine's form
-//! `SendBufferForm::SeedTenths`, the field instead holds the share of the used buffer that cannot leave now, in tenths from 0 to 10.
-//! Because of the two highest bits of the type, a receiver that does not know the chunk skips it without a report.
+//! `SendBufferForm::SeedTenths`, the field instead has a value from 0 to 10. It shows how many tenths of the used buffer hold data that
+//! cannot be sent now. Because of the two highest bits of the type, a receiver that does not know the chunk skips it without a report.
 
 use super::ChunkType;
 use crate::packet::RawChunk;

@@ -63,7 +63,7 @@ pub enum Parameter<'a> {
         /// Number of this request.
         request: RequestSn,
         /// Number of the peer's Incoming SSN Reset that this request answers. If this request answers no
-        /// other request, the field is the next expected number minus one.
+        /// other request, the field is the number of the peer's next expected request, minus one.
         response: RequestSn,
         /// The last TSN sent before the reset.
         last_tsn: Tsn,

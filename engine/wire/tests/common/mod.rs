@@ -1,6 +1,7 @@
 //! Conversion of a received chunk into values, and of these values into a new chunk.
 
-//! A test can thus check the writer with values. A parsed chunk would only copy the received octets.
+//! A parsed chunk holds its lists as received octets, which the writer only copies. The new chunk holds
+//! its lists as values, so the writer must encode them.
 
 use wire::*;
 
