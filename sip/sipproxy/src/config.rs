@@ -30,7 +30,7 @@ pub(crate) struct Config {
     pub(crate) control: Option<PathBuf>,
     /// Port on 127.0.0.1 for the page and the metrics; 0 disables them.
     pub(crate) page_port: u16,
-    /// Limit on connections per transport.
+    /// Limit on connections and associations per listener.
     pub(crate) connections: usize,
     /// Settings of SCTP.
     pub(crate) sctp: SctpConfig,

@@ -1,9 +1,9 @@
 //! The control socket, which the commands of `sctpify-sip` query, such as `status`, `contacts`, `dialogs` and `trace`.
 //!
 //! The socket carries lines of JSON, as sctpifyd's control socket does (`ops::write_line`). [`crate::words`] defines the contents of the
-//! lines. The socket has the proxy's owner and group, and mode 0660 from the start, because a umask is set before bind. Each client that
-//! may open the socket can read numbers and lists. Only root and the proxy's own user can trace messages, because messages contain private
-//! communication. The kernel reports the client's user (SO_PEERCRED).
+//! lines. The socket belongs to the user and the group of the proxy's process. Its mode is 0660 from the start, because a umask is set
+//! before bind. Each client that may open the socket can read counts and lists. Only root and the proxy's own user can trace messages,
+//! because messages contain private communication. The kernel reports the client's user (SO_PEERCRED).
 //!
 //! Each client has a thread, and up to [`SERVED_MAX`] clients are served at once. The thread waits up to [`CLIENT_LIMIT`] for each line.
 //! The event loop answers questions between two turns. Begin with [`ControlSocket::open`] for the proxy and [`ask`] for the commands.
@@ -71,7 +71,7 @@ impl Desk {
     /// Returns the loop's answer to a read-only question. A whole list is assembled from several answers.
     ///
     /// # Errors
-    /// If the proxy is stopping, or does not answer within [`CLIENT_LIMIT`].
+    /// If the proxy is stopping, if [`ASKED_MAX`] questions already wait, or if an answer takes longer than [`CLIENT_LIMIT`].
     pub(crate) fn look(&self, question: Question) -> io::Result<Answer> {
         let (kind, part): (fn(Part) -> Question, &Part) = match &question {
             Question::Contacts(part) => (Question::Contacts, part),

@@ -1,10 +1,10 @@
-//! Errors of the programs. The text of an error names the fault, its place and usually a remedy.
+//! Errors of `sctpify-sip` and `sctpify-ua`. The text of an error names the fault, its place and usually a remedy.
 
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// An error of `sctpify-sip`.
+/// An error of `sctpify-sip` or `sctpify-ua`.
 #[derive(Debug, thiserror::Error)]
 pub enum SipError {
     /// A configuration file that cannot be read.
@@ -43,7 +43,7 @@ pub enum SipError {
         /// The kernel's error.
         source: io::Error,
     },
-    /// An address on the user agent's command line that cannot be bound.
+    /// A failure to bind an address that the user agent's command line names.
     #[error("cannot listen at {transport} {address}: {source}; see {flag}")]
     Flag {
         /// The transport.
@@ -80,7 +80,7 @@ pub enum SipError {
         /// The error of the kernel or of the other side.
         source: io::Error,
     },
-    /// A port for the page and the metrics that cannot be bound.
+    /// A failure to bind the port for the page and the metrics.
     #[error("port {port} of 127.0.0.1: {source}; see `page_port` in the configuration")]
     Page {
         /// The port.
@@ -91,7 +91,7 @@ pub enum SipError {
     /// Invalid use of the user agent's command line.
     #[error("{0}")]
     Usage(String),
-    /// Calls or registrations of the user agent that failed.
+    /// Failed calls or registrations of the user agent.
     #[error("{0}")]
     Calls(String),
     /// Another operation that the kernel refused.

@@ -1,8 +1,8 @@
 //! Limits the rate of questions from the control socket and the page, so the event loop keeps time for messages.
 //!
 //! After an answer, the next question waits [`REST`] times as long as the answer took. All clients together therefore get up to a tenth of
-//! the loop's time. Invariant: the loop answers one question per turn, after the messages of the turn. Begin with [`Questions::look`] and
-//! [`Questions::next`].
+//! the loop's time. Invariant: the loop answers up to one question per turn, after the messages of the turn. Begin with [`Questions::look`]
+//! and [`Questions::next`].
 
 use std::sync::mpsc::Receiver;
 use std::time::Duration;

@@ -16,7 +16,7 @@ use crate::words::{Answer, Question, Status};
 pub(crate) struct StoreReport {
     /// The store's name and state, for people. Empty without a store.
     text: String,
-    /// True if the store's server is reachable, and the number of failures. `None` if the store is not on a server.
+    /// Reachability of the store's server, and the number of failures. `None` if the store is not on a server.
     server: Option<(bool, u64)>,
 }
 

@@ -108,7 +108,7 @@ impl Resolver {
     }
 }
 
-/// Targets of a lookup, and the lowest TTL in seconds of the records that led to them.
+/// Targets of a lookup, and the lowest TTL, in seconds, of the records that led to the targets.
 #[derive(Debug, Default)]
 struct Found {
     targets: Vec<ResolvedTarget>,
@@ -175,8 +175,8 @@ impl Dns {
         known
     }
 
-    /// Returns the transports that the NAPTR records offer, each with the name of its SRV records, by order and preference. Transports
-    /// without a listener are left out.
+    /// Returns the transports that the NAPTR records offer, each with the name of its SRV records. The transports are sorted by order and
+    /// preference. Transports without a listener are left out.
     fn naptr(&self, name: &str, found: &mut Found) -> Vec<(Transport, String)> {
         let ours = self.transports();
         let mut services = Vec::new();
@@ -317,7 +317,7 @@ fn ask_by_udp(server: SocketAddr, bytes: &[u8], question: &Message) -> io::Resul
     socket.set_read_timeout(Some(ANSWER_LIMIT))?;
     socket.send(bytes)?;
     let mut buffer = [0; 4096];
-    // Datagrams that do not answer the question are skipped, but no more than eight are read.
+    // Reads up to eight datagrams, and skips datagrams that do not answer the question.
     for _ in 0..8 {
         let length = socket.recv(&mut buffer)?;
         if let Some(answer) = answer_to(question, &buffer[..length]) {

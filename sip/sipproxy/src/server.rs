@@ -276,7 +276,8 @@ impl Server {
         self.questions.answered(now, self.clock.now());
     }
 
-    /// Returns free memory to the kernel. After a burst of messages the heap is fragmented, and the allocator would keep most of it.
+    /// Returns free memory to the kernel. After a burst of messages the heap is fragmented, and the allocator would keep most of the free
+    /// memory.
     fn give_back_memory(&mut self, now: Time) {
         if now >= self.give_back_at {
             self.give_back_at = now + GIVE_BACK_EVERY;
@@ -305,7 +306,7 @@ impl Server {
         plugins.chain(own).min().unwrap_or(Time::NEVER)
     }
 
-    /// Runs one turn: timers, then messages, then the consequences of both.
+    /// Runs one turn: handles timers, and then up to [`ROUNDS_MAX`] rounds of messages and failures.
     fn turn(&mut self, now: Time) -> Result<(), SipError> {
         for plugin in &mut self.plugins {
             if plugin.next_timeout() <= now {

@@ -45,7 +45,7 @@ impl Stage {
         Stage::Leaving { until: now + LEAVE_LIMIT }
     }
 
-    /// Returns the time limit of this stage.
+    /// Returns the time at which this stage ends, even if work is still pending.
     pub(crate) fn next_timeout(self) -> Time {
         match self {
             Stage::Running => Time::NEVER,

@@ -1,8 +1,8 @@
 //! Live traces of messages, for `sctpify-sip trace`: as text, or as a pcapng file.
 //!
-//! The loop copies messages into queues ([`Taps`]). A thread per tracer writes the selected messages to its control connection ([`Ear`]).
-//! The loop never waits: it counts the messages that do not fit in a queue, and the next message in the queue reports the count. Without a
-//! tracer, nothing is copied.
+//! Each client that traces messages (a tracer) has a queue and a thread. The loop copies messages into the queues ([`Taps`]). The threads
+//! write the selected messages to the clients ([`Ear`]). The loop never waits: it counts the messages that do not fit in a queue, and the
+//! next message in the queue reports the count. Without a tracer, nothing is copied.
 //!
 //! Text output omits the values of Authorization and Proxy-Authorization fields, but a pcapng file contains everything. In a pcapng file,
 //! each message is a synthetic UDP datagram. Wireshark therefore also shows messages over TLS and SCTP. A comment of the datagram names the
@@ -73,7 +73,7 @@ pub(crate) struct Ear {
 }
 
 impl Taps {
-    /// Adds a tracer. Returns `None` if there are too many.
+    /// Adds a tracer. Returns `None` if [`EARS_MAX`] tracers already exist.
     pub(crate) fn open(&mut self) -> Option<Ear> {
         self.0.retain(|tap| tap.ear.strong_count() > 0);
         if self.0.len() >= EARS_MAX {

@@ -10,7 +10,8 @@ use serde::Serialize;
 
 use crate::words::Answer;
 
-/// Limit on the size of all rows as JSON, in bytes. It is half of [`ops::MAX_RESPONSE_BYTES`], the limit for readers of the control socket.
+/// Limit on the size of all rows as JSON, in bytes. It is half of [`ops::MAX_RESPONSE_BYTES`], the limit on an answer over the control
+/// socket.
 const BYTES_MAX: usize = 32 << 20;
 
 /// Returns the whole list that `part` requests. `ask` makes the loop answer one piece.

@@ -98,7 +98,7 @@ pub(crate) struct Status {
     pub(crate) version: String,
     /// Seconds since the start.
     pub(crate) uptime_s: u64,
-    /// `running`, `draining` after SIGTERM while work is pending, or `leaving` after that.
+    /// `running`, `draining` after SIGTERM while work is pending, or `leaving` while connections are closed.
     #[serde(default)]
     pub(crate) state: String,
     /// Pending transactions; `None` unless the proxy drains.
@@ -129,7 +129,7 @@ pub(crate) struct Status {
     pub(crate) registrations: u64,
     /// INVITEs answered with 2xx.
     pub(crate) calls: u64,
-    /// Client transactions that received no response.
+    /// Client transactions that received no final response.
     pub(crate) timeouts: u64,
     /// Requests rejected because of their source address.
     #[serde(default)]
@@ -139,7 +139,8 @@ pub(crate) struct Status {
     pub(crate) limited: u64,
     /// New INVITEs outside of dialogs.
     pub(crate) invites: u64,
-    /// Responses to new requests by class, 1xx first.
+    /// Responses by class, 1xx first. The rejections that `dropped`, `denied`, `limited` and `late` count are not included. Rejections
+    /// because of a memory limit are not included either.
     pub(crate) responses: [u64; 6],
     /// Known calls and subscriptions.
     pub(crate) dialogs: usize,
@@ -301,7 +302,7 @@ impl Answer {
 }
 
 impl Status {
-    /// Formats a line for each number, with its name in JSON.
+    /// Formats a line for each field. The label is the field's name in JSON, with spaces instead of underscores.
     fn to_text(&self) -> String {
         let labelled = |names: &[String], counts: &[u64]| -> String {
             let pairs = names.iter().zip(counts).map(|(name, count)| format!("{name}: {count}"));

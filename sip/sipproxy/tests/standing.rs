@@ -1,5 +1,5 @@
-//! The small form of `examples/standing`: nothing grows in an hour of registrations and calls, and nothing is left when all phones have
-//! gone.
+//! The small form of `examples/standing`: memory does not grow in an hour of registrations and calls, and no state is left when all phones
+//! have gone. The hour passes in virtual time.
 
 #[path = "../examples/standing/calls.rs"]
 mod calls;

@@ -1,4 +1,4 @@
-//! A notified system call, and its possible outcomes.
+//! A program's system call of which the kernel notifies the supervisor, and the possible outcomes of the call.
 
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::memory::{Memory, Outcome, Span};
 pub(crate) struct Call {
     pub(crate) notice: Notice,
     pub(crate) memory: Memory,
-    /// True if the thread may bind privileged ports.
+    /// True if the call can bind a privileged port, and the thread has the right to bind privileged ports.
     pub(crate) may_bind_low: bool,
 }
 
@@ -51,7 +51,7 @@ pub(crate) enum Verdict {
     Answer(Outcome),
     /// The kernel executes the call.
     Pass,
-    /// The call ends with a new descriptor of this number.
+    /// The program gets descriptor `number`, and the call ends with this number as its result.
     Give { fd: OwnedFd, number: u32, is_cloexec: bool },
     /// The call waits.
     Park(Box<Wait>),
@@ -67,8 +67,8 @@ impl From<Outcome<Verdict>> for Verdict {
 #[derive(Debug)]
 pub(crate) struct Wait {
     pub(crate) call: Call,
-    /// Copy of the socket's descriptor, or the connection to the server. The copy keeps the socket open while the call waits. The kernel's
-    /// own calls also hold a reference to their socket.
+    /// Copy of the socket's descriptor, or the connection to the server. The copy keeps the socket open while the call waits. The kernel
+    /// does the same for the calls that it executes: it holds a reference to the socket.
     pub(crate) fd: OwnedFd,
     /// Inode of the socket; 0 for a connection to the server.
     pub(crate) inode: u64,
@@ -106,14 +106,14 @@ pub(crate) enum Then {
 }
 
 impl Then {
-    /// Step of a call that begins.
+    /// Step of a call that has not waited yet.
     pub(crate) const BEGIN: Then = Then::Again { done: 0 };
 }
 
 /// Way in which a program learns the identifier of an association.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Tell {
-    /// The program does not learn it: connect(2).
+    /// The program does not learn the identifier: connect(2).
     Nothing,
     /// As the result (`SCTP_SOCKOPT_CONNECTX`).
     Result,

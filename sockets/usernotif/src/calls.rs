@@ -1,4 +1,4 @@
-//! Execution of the notified system calls, on behalf of their programs.
+//! Execution of the system calls of which the kernel notifies the supervisor, on behalf of the programs that make the calls.
 
 use std::io::Write;
 
@@ -73,7 +73,7 @@ impl Calls {
             self.warn_of(error);
             libc::EPROTONOSUPPORT
         })?;
-        // The server creates sockets in its own network namespace.
+        // The server creates sockets in its own network namespace, so a thread in another network namespace gets no socket.
         if !is_in_own_network(notice.thread) {
             return Err(libc::ENETDOWN);
         }
@@ -83,7 +83,8 @@ impl Calls {
         Ok(Verdict::Give { fd, number, is_cloexec: kind & libc::SOCK_CLOEXEC != 0 })
     }
 
-    /// Warns once that a program cannot be accessed. A thread writes the warning, because the reader of standard error may have stopped.
+    /// Warns once that a program cannot be accessed. A separate thread writes the warning, because a write to standard error may wait for
+    /// its reader.
     fn warn_of(&mut self, error: i32) {
         if error == libc::EPERM && !std::mem::replace(&mut self.has_warned, true) {
             // If the thread cannot be started, the warning is lost.

@@ -1,7 +1,7 @@
 //! The seccomp filter, which selects the system calls that the supervisor is notified of.
 //!
-//! A filter sees descriptor numbers, not files. The supervisor's sockets therefore have descriptors from [`FIRST_DESCRIPTOR`] on, where
-//! programs seldom have other files. Calls on lower descriptors run at full speed.
+//! A filter sees descriptor numbers, not files. The sockets that the supervisor provides therefore have descriptors from
+//! [`FIRST_DESCRIPTOR`] on, where programs seldom have other files. Calls on lower descriptors run at full speed.
 
 use std::collections::HashMap;
 
@@ -74,7 +74,7 @@ enum Label {
 #[derive(Default)]
 struct Program {
     instructions: Vec<sock_filter>,
-    /// Positions of the instructions that jump if their comparison is true, with the labels.
+    /// Positions of the instructions that jump if their comparison is true, with the labels of the targets.
     jumps: Vec<(usize, Label)>,
     places: HashMap<Label, usize>,
 }
@@ -113,7 +113,8 @@ impl Program {
         self.places.insert(label, self.instructions.len());
     }
 
-    /// Adds a notification for an argument that may be the descriptor of an SCTP socket. For other arguments, the filter continues.
+    /// Adds a check of argument `number`. If the argument may be the descriptor of an SCTP socket, the supervisor is notified of the call.
+    /// Otherwise the filter continues with the next instruction.
     fn notify_of(&mut self, number: u32, next: u8) {
         self.load(argument(number));
         // Negative numbers are not descriptors.

@@ -2,11 +2,11 @@
 //!
 //! A seccomp filter ([`Listener::install`]) notifies the supervisor ([`supervise`]) of the program's calls on SCTP sockets, before the
 //! kernel executes them (seccomp_unotify(2)). The supervisor executes each call on a copy of the program's descriptor, and copies data from
-//! and to the program's memory. It uses the same functions as the preloaded library ([`sockclient`]), and answers in the kernel's place.
-//! All other calls run at full speed.
+//! and to the program's memory. Like the preloaded library, the supervisor uses the functions of [`sockclient`], which query the socket
+//! server ("the server" in this crate). It answers in the kernel's place. All other calls run at full speed.
 //!
-//! The filter sees numbers, not files, so the sockets have descriptors from 512 on. A socket that another process passed may have a lower
-//! number. The supervisor is not notified of calls on such a socket.
+//! The filter sees numbers, not files, so the sockets have descriptors from 512 on. A socket that another process has passed to the program
+//! may have a lower number. The supervisor is not notified of calls on such a socket.
 //!
 //! This is no sandbox. A program can bypass the filter, but it only harms its own sockets. The supervisor uses the memory and descriptors
 //! of the thread that waits for the answer, even if another program takes the thread's number meanwhile.

@@ -91,7 +91,7 @@ impl Listener {
         Ok(listener)
     }
 
-    /// Receives the next call. Returns `None` if the call has ended meanwhile.
+    /// Receives the next call. Returns `None` if the call has ended meanwhile, or if a signal interrupts this function.
     pub(crate) fn receive(&self) -> io::Result<Option<Notice>> {
         // SAFETY: a structure of zeroes is valid, and the kernel requires zeroes.
         let mut notice: seccomp_notif = unsafe { MaybeUninit::zeroed().assume_init() };
@@ -126,7 +126,7 @@ impl Listener {
 
     /// Lets the kernel execute a call as if there were no filter.
     pub(crate) fn pass(&self, id: u64) {
-        // The constant's type differs from the field's.
+        // The constant's type differs from the field's type.
         let flags = u32::try_from(libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE).unwrap_or(0);
         self.send(seccomp_notif_resp { id, val: 0, error: 0, flags });
     }

@@ -101,7 +101,7 @@ pub(crate) fn total(spans: &[Span]) -> usize {
     spans.iter().fold(0, |total, span| total.saturating_add(span.length))
 }
 
-/// Converts an error to `EFAULT`. At an address without memory the file reports `EIO`, but a system call reports `EFAULT`.
+/// Converts an error to `EFAULT`. At an address without memory, `/proc/…/mem` reports `EIO`, but a system call reports `EFAULT`.
 fn fault(_: io::Error) -> i32 {
     libc::EFAULT
 }

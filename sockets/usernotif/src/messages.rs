@@ -68,7 +68,7 @@ fn buffers(call: &Call) -> Outcome<Vec<Span>> {
     }
 }
 
-/// Addresses for a received message's name and control data.
+/// Places in the program's memory for a received message's name (the sender's address) and control data.
 #[derive(Clone, Copy, Default)]
 struct Ancillary {
     name: u64,
@@ -80,7 +80,7 @@ struct Ancillary {
 
 /// Receives one message into a program's buffers.
 fn take(call: &Call, fd: c_int, buffers: &[Span], ancillary: Ancillary, flags: c_int) -> Outcome<Taken> {
-    // The message is no longer than `PART_MAX`, but the program's buffers may be.
+    // The server returns up to `PART_MAX` bytes, even if the program's buffers are longer.
     let mut room = vec![0; total(buffers).min(PART_MAX)];
     let mut control = vec![0; ancillary.control_length.min(CONTROL_MAX)];
     let mut address = [0; SOCKADDR_MAX];
@@ -115,7 +115,7 @@ fn take_message(call: &Call, fd: c_int, at: u64, flags: c_int) -> Outcome {
     Ok(count(taken.length))
 }
 
-/// Continues with a list of `struct mmsghdr` after the messages that are done, and returns the number of messages that are done. An error
+/// Calls `one` for each `struct mmsghdr` of a call's list, from number `done` on. Returns the number of messages that are done. An error
 /// ends the list. The error is returned only if no message is done, or if the next message has to wait (`EAGAIN`).
 fn several(call: &Call, done: &mut u64, mut one: impl FnMut(u64, u64) -> Outcome) -> Outcome {
     while *done < u64::from(call.unsigned(2)).min(MESSAGES_MAX) {

@@ -13,8 +13,8 @@ use crate::filter::FIRST_DESCRIPTOR;
 use crate::memory::Outcome;
 use crate::sockets::{Copied, Sockets, inode_of};
 
-/// End of the descriptors that fit `fd_set`. Higher descriptors are given only if no descriptor from [`FIRST_DESCRIPTOR`] to this end is
-/// free.
+/// End of the descriptors that fit `fd_set`. Higher descriptors are given only if all descriptors from [`FIRST_DESCRIPTOR`] to this end are
+/// in use, or were in use within the last [`SKIPS`] searches.
 const END_OF_SET: u32 = 1024;
 /// End of the descriptors that are given. The limit is necessary, because a process's descriptor table is as long as its highest
 /// descriptor.
@@ -44,10 +44,11 @@ struct Hints {
 }
 
 impl Programs {
-    /// Returns a free descriptor number for a socket, `least` or higher. Errors: `EMFILE`, and `EINVAL` if `least` reaches the limit.
+    /// Returns a free descriptor number for a socket, `least` or higher. Errors: `EMFILE`, and `EINVAL` if `least` reaches the program's
+    /// limit on descriptors.
     ///
-    /// The highest numbers come first, because the kernel gives a program the lowest ones. If the program opens a file under the returned
-    /// number meanwhile, it loses this file.
+    /// The search begins with the highest numbers, because the kernel gives a program the lowest free numbers. If the program opens a file
+    /// under the returned number meanwhile, it loses this file.
     pub(crate) fn free_number(&mut self, thread: i32, least: u32) -> Outcome<u32> {
         let limit = descriptor_limit(thread)?;
         if least >= limit {
@@ -84,7 +85,7 @@ impl Programs {
 /// Copies the descriptor of a socket that the supervisor has provided. Returns `None` for any other file. Errors: `EPERM` if this process
 /// lacks the permission, `EMFILE` and others.
 ///
-/// Other files are not copied, because closing a copy may take as long as the program wants (`SO_LINGER`).
+/// Other files are not copied, because the program determines the time that closing a copy takes (`SO_LINGER`).
 pub(crate) fn copy_socket(sockets: &Sockets, thread: i32, fd: u32) -> Outcome<Option<Copied>> {
     if inode(thread, fd)?.is_none_or(|inode| !sockets.has(inode)) {
         return Ok(None);
@@ -102,8 +103,8 @@ pub(crate) fn copy_socket(sockets: &Sockets, thread: i32, fd: u32) -> Outcome<Op
     Ok(None)
 }
 
-/// Closes a file in another thread, because closing may take as long as a program wants. While the thread closes one file, later files
-/// wait.
+/// Closes a file in another thread, because a program may determine the time that closing takes. While the thread closes one file, later
+/// files wait.
 fn close_elsewhere(file: OwnedFd) {
     static CLOSER: LazyLock<Sender<OwnedFd>> = LazyLock::new(|| {
         let (sender, receiver) = channel::<OwnedFd>();

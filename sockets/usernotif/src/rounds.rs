@@ -24,7 +24,7 @@ impl<T> Rounds<T> {
         self.all.is_empty()
     }
 
-    /// Inserts an item. A removed item that is inserted again keeps its turn.
+    /// Inserts an item. A removed item that is inserted again keeps its place in the order.
     pub(crate) fn insert(&mut self, number: u64, it: T) {
         self.all.insert(number, it);
         if self.queued.insert(number) {

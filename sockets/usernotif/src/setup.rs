@@ -197,7 +197,8 @@ pub(crate) fn option(call: &Call, socket: Socket<'_>, programs: &mut Programs) -
     Verdict::Answer(told.map(|()| 0))
 }
 
-/// Executes `sctp_connectx` of libsctp. `struct sctp_getaddrs_old` holds the length and the address of a list, and receives the identifier.
+/// Executes `sctp_connectx` of libsctp. `struct sctp_getaddrs_old` holds the length and the location of a list of addresses, and receives
+/// the association's identifier.
 fn connect_list(call: &Call, socket: Socket<'_>, list: &[u8]) -> Verdict {
     if list.len() < 16 {
         return Verdict::Answer(Err(libc::EINVAL));
@@ -209,7 +210,7 @@ fn connect_list(call: &Call, socket: Socket<'_>, list: &[u8]) -> Verdict {
     }
 }
 
-/// Executes `sctp_peeloff`. The structure receives the new socket's descriptor, and the call returns it.
+/// Executes `sctp_peeloff`. The structure receives the new socket's descriptor, and the call also returns this descriptor.
 fn peel_off(call: &Call, mut socket: Socket<'_>, programs: &mut Programs, value: &[u8]) -> Outcome<Verdict> {
     let number = programs.free_number(call.notice.thread, 0)?;
     let int = |at: usize| {
@@ -224,7 +225,7 @@ fn peel_off(call: &Call, mut socket: Socket<'_>, programs: &mut Programs, value:
     Ok(Verdict::Give { fd, number, is_cloexec: flags & libc::SOCK_CLOEXEC != 0 })
 }
 
-/// Executes `dup(2)`, and `fcntl(2)` with `F_DUPFD`. The copy also has a high number.
+/// Executes `dup(2)`, and `fcntl(2)` with `F_DUPFD`. The copy's number is also at least [`filter::FIRST_DESCRIPTOR`].
 pub(crate) fn duplicate(call: &Call, socket: &Socket<'_>, programs: &mut Programs) -> Verdict {
     let is_fcntl = call.notice.call == libc::SYS_fcntl;
     let least = if is_fcntl { call.unsigned(2) } else { 0 };
@@ -235,7 +236,8 @@ pub(crate) fn duplicate(call: &Call, socket: &Socket<'_>, programs: &mut Program
     copied.into()
 }
 
-/// Executes `dup2(2)` and `dup3(2)`, but only onto a high number. The supervisor would not be notified of calls on a lower number.
+/// Executes `dup2(2)` and `dup3(2)`. A number below [`filter::FIRST_DESCRIPTOR`] is refused, because the supervisor would not be notified
+/// of calls on this number.
 pub(crate) fn replace(call: &Call, socket: &Socket<'_>) -> Verdict {
     let number = call.unsigned(1);
     let is_dup3 = call.notice.call == libc::SYS_dup3;

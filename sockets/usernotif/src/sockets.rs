@@ -30,7 +30,7 @@ pub(crate) struct Sockets {
     peers: HashSet<(u64, Vec<u8>)>,
     /// Number of sockets at which the supervisor next looks for closed sockets.
     look_at: usize,
-    /// Number of the latest socket; it wraps around.
+    /// Number given to the latest socket ([`Facts::numbered`]); it wraps around.
     next: u16,
 }
 
@@ -72,7 +72,7 @@ impl Sockets {
     }
 }
 
-/// Returns the inode of an open socket. Returns `None` for any other file, whose inode may have the same number.
+/// Returns the inode of an open socket. Returns `None` for any other file, because its inode may have the number of a socket's inode.
 pub(crate) fn inode_of(file: impl AsFd) -> Option<u64> {
     let status =
         fstat(file).ok().filter(|status| FileType::from_raw_mode(status.st_mode) == FileType::Socket)?;
@@ -144,7 +144,7 @@ impl<'a> Socket<'a> {
         let Ok(peer) = SockAddr::read(peer) else { return Verdict::Answer(Ok(length)) };
         let peer = peer.as_bytes();
         if self.sockets.peers.len() >= LOOK_AT {
-            // The next call to each known peer then asks the server once more.
+            // The next call that sends to a known peer then asks the server once more.
             self.sockets.peers.clear();
         }
         let is_new = table::is_one_to_many(fd)

@@ -27,7 +27,7 @@ const LISTENER: u64 = 0;
 /// (`SA_RESTART`).
 const RESTART: i32 = 512;
 
-/// Number of consecutive checks after which a call ends, if each of them found that its thread may have a signal.
+/// Number of consecutive checks after which a call ends, if each check finds that the call's thread may have a signal.
 const DOUBTS: u8 = 3;
 /// Time limit for a request to the server.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);

@@ -48,7 +48,7 @@ pub(crate) struct Call {
     invite: Option<Message>,
     /// Branch of the last INVITE. The CANCEL and the ACK of a rejection repeat this branch.
     branch: String,
-    /// Request-URI and Route fields: first for the caller's requests, then for the callee's.
+    /// Request-URI and Route fields. Element 0 is for the caller's requests, and element 1 for the callee's requests.
     remotes: [(String, String); 2],
 }
 
@@ -111,7 +111,7 @@ impl World {
         self.send_within(id, "INVITE", true, &more);
     }
 
-    /// Sends a request from one side. `more` holds further header fields, each with its line end.
+    /// Sends a request from the caller or from the callee. `more` holds further header fields, each with its line end.
     fn send_within(&mut self, id: u64, method: &str, is_caller: bool, more: &str) {
         let Some(call) = self.calls.get_mut(&id) else { return };
         let side = usize::from(!is_caller);
@@ -137,7 +137,7 @@ impl World {
         self.send(hop, text.into());
     }
 
-    /// Handles a call's request at a phone.
+    /// Handles a call's request that arrives at phone `to`.
     pub(crate) fn handle_call_request(&mut self, to: u32, request: Message) {
         let method = request.method().map(|method| method.as_bytes().to_vec()).unwrap_or_default();
         let known = id_of(&request).filter(|id| self.calls.contains_key(id));
@@ -222,7 +222,7 @@ impl World {
         }
     }
 
-    /// Handles a response at one of a call's phones.
+    /// Handles a response that one of a call's phones has received.
     pub(crate) fn handle_call_response(&mut self, response: &Message) {
         let cseq = text_of(response, Name::CSeq);
         let Some(call) = id_of(response).and_then(|id| Some((id, self.calls.get_mut(&id)?))) else { return };
@@ -288,7 +288,7 @@ impl World {
         }
     }
 
-    /// Ends a call, and schedules a new one to take its place.
+    /// Removes a call, and schedules the start of another call.
     fn end_call(&mut self, id: u64) {
         if let Some(call) = self.calls.remove(&id) {
             self.up -= u32::from(call.state == State::Up);

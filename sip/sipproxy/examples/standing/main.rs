@@ -2,8 +2,8 @@
 //!
 //! `cargo run --release -p sipproxy --example standing` drives the proxy core with its SQLite store. Phones register with a password again
 //! and again, and some restart or disappear. They call, ring, reject, cancel, refresh sessions and hang up. Every minute the program
-//! samples allocated memory, resident memory and disk space. For each of these figures, the program compares the means over the second and
-//! the last quarter of the samples. The exit status is 1 if one ratio exceeds its limit in `GOALS`.
+//! samples allocated memory, resident memory and disk space. For each of these figures, the program divides the mean over the last quarter
+//! of the samples by the mean over the second quarter. The exit status is 1 if a quotient exceeds the figure's limit in `GOALS`.
 
 mod calls;
 mod phone;
@@ -39,7 +39,7 @@ struct Args {
     #[arg(long, default_value_t = 10_500, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     calls: u32,
 
-    /// Mean duration of a call, in seconds
+    /// Mean duration of a call after its first second, in seconds
     #[arg(long, default_value_t = 180.0)]
     talk: f64,
 

@@ -158,7 +158,7 @@ impl Phone {
         response.to_bytes()
     }
 
-    /// Builds the header field that answers a challenge, with its line end.
+    /// Builds the header field that answers a challenge, including the line end.
     pub(crate) fn credentials(&self, challenged: &Message, method: &str, uri: &str) -> String {
         let (asked, answered) = match challenged.status() {
             401 => (Name::WwwAuthenticate, Name::Authorization),

@@ -1,4 +1,4 @@
-//! Samples of a world's memory, and the ratio that measures the growth of a figure.
+//! Samples of a world's memory and disk space, and the ratio that shows whether they grow.
 
 use std::fmt;
 

@@ -9,11 +9,11 @@ use sipproxy::Sqlite;
 use super::samples::Sample;
 use super::world::{Size, World};
 
-/// Minutes before the first sample. Meanwhile phones register, calls begin, and the first transactions end.
+/// Number of minutes at the beginning without samples. In these minutes, phones register, calls begin, and the first transactions end.
 const SETTLING: u32 = 15;
 
-/// Runs a world for [`SETTLING`] minutes, then samples it for `minutes` more. Returns the world and the samples. `each_minute` runs at the
-/// end of every minute, and its allocations count as the world's.
+/// Runs a world for [`SETTLING`] minutes without samples, and then for `minutes` minutes with a sample at the end of each minute. Returns
+/// the world and the samples. `each_minute` runs at the end of every minute, and its allocations are counted with the world's allocations.
 pub(crate) fn watch(
     size: Size,
     seed: u64,

@@ -22,7 +22,7 @@ const DELAY: Duration = Duration::from_millis(10);
 const EXPIRES_S: u32 = 3600;
 /// Time span over which the phones register for the first time.
 const ARRIVAL: Duration = Duration::from_secs(240);
-/// Mean number of messages to the proxy per message that is sent twice.
+/// Reciprocal of the probability that a message to the proxy is sent twice.
 const REPEATED: u32 = 100;
 
 /// The size of a world.
@@ -191,8 +191,8 @@ impl World {
             200 if is_removal => self.after(Duration::from_secs(60), Event::Register(to)),
             200 => {
                 let half = u64::from(EXPIRES_S) / 2;
-                // A phone's first refresh is due at a random time within half of the lifetime, so the refreshes of all phones are spread
-                // evenly.
+                // A phone's first refresh is due at a random time within the first half of the registration's lifetime, so the refreshes of
+                // all phones are spread evenly.
                 let from = if self.now < Time::ZERO + 2 * ARRIVAL { 1 } else { half - 60 };
                 let wait = Duration::from_secs(self.rng.u64(from..half));
                 self.after(wait, Event::Register(to));

@@ -90,7 +90,7 @@ impl Door for UdpDoor {
     }
 }
 
-/// The TCP transport, with a new connection for every few messages.
+/// The TCP transport, with a new connection for every [`OF_A_CONNECTION`] messages.
 pub(crate) struct TcpDoor {
     proxy: SocketAddr,
 }
@@ -100,11 +100,12 @@ impl TcpDoor {
         TcpDoor { proxy }
     }
 
-    /// Sends messages on a new connection, and waits until the proxy closes it. If sending fails, the proxy has closed it already.
+    /// Sends messages on a new connection, and waits until the proxy closes it. If sending fails, the proxy has already closed the
+    /// connection.
     fn connection(&self, messages: &[Vec<u8>]) -> Result<()> {
         let mut stream = TcpStream::connect(self.proxy)?;
         stream.set_read_timeout(Some(PATIENCE * QUESTIONS_MAX))?;
-        // The proxy may close the connection after a malformed message, before it has read the rest.
+        // The proxy may close the connection after a malformed message, before it has read the later messages.
         let told = messages.iter().try_for_each(|message| stream.write_all(message));
         if told.and_then(|()| stream.shutdown(Shutdown::Write)).is_err() {
             return Ok(());

@@ -106,8 +106,8 @@ impl Default for NameServers {
 }
 
 impl NameServers {
-    /// Returns the configured servers, or up to three of the system's servers if none are configured. If lookups are disabled, returns
-    /// none.
+    /// Returns the configured name servers. If no name servers are configured, returns up to three of the system's name servers. If lookups
+    /// are disabled, returns an empty list.
     fn of_system(self) -> Vec<SocketAddr> {
         if !self.enabled || !self.servers.is_empty() {
             return if self.enabled { self.servers } else { Vec::new() };
@@ -194,8 +194,8 @@ impl Users {
 
 /// Default limit on the requests per second of one source. It suffices for thousands of telephones behind one address.
 const REQUESTS_PER_S: u32 = 200;
-/// Default burst, in requests. After a power failure, 500 telephones behind one address can register at once, with two requests each
-/// because of the challenge.
+/// Default burst: the number of requests that one source can send at once after silence. After a power failure, 500 telephones behind one
+/// address can register at once, with two requests each because of the challenge.
 const BURST: u32 = 1000;
 
 /// The table `[access]`.

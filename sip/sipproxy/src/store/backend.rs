@@ -1,4 +1,4 @@
-//! The interface of the servers through which proxies share users. Each kind of server has its own module.
+//! The interface to the servers through which proxies share users. Each kind of server has its own module.
 //!
 //! A backend transfers texts and makes no decisions. `record` defines the contents of the texts. `shared` decides when to query the server,
 //! and how to handle failures. Each request to the server has the time limit [`LIMIT`]. A call makes a few requests, except
@@ -55,7 +55,7 @@ pub(super) enum Reply {
 /// A notification from the server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Event {
-    /// The new version of a record, and its text as in [`Command::Replace`].
+    /// The new version of a record, and the `text` of the [`Command::Replace`] that created this version.
     Changed(u64, String),
     /// A proxy's announcement of its state.
     Presence(String),

@@ -147,8 +147,8 @@ impl Store {
         }
     }
 
-    /// Loads the whole store into a proxy without bindings. `listeners` is the number of the proxy's listeners. Returns the number of
-    /// bindings.
+    /// Loads the whole store into a proxy that has no bindings yet. `listeners` is the number of the proxy's listeners. Returns the number
+    /// of loaded bindings.
     ///
     /// # Errors
     /// If the store cannot be read.

@@ -388,7 +388,7 @@ impl News for PostgresNews {
 
 impl PostgresNews {
     /// Reads a record that was too long for its notification. If the record has been deleted meanwhile, returns an event without effect,
-    /// because another notification follows.
+    /// because the notification of the deletion follows.
     fn read(&self, key: &str) -> Result<Option<Event>, Failure> {
         let rows = self.records.query(&self.read, &[&key])?;
         let Some(row) = rows.first() else { return Ok(Some(Event::Presence(String::new()))) };

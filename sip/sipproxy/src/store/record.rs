@@ -1,6 +1,6 @@
 //! Encoding of a user's bindings in a store that several proxies share. All proxies use the same JSON.
 //!
-//! The bytes of a SIP message need not be valid text. They are stored as ISO 8859-1 characters, which loses nothing and keeps ASCII
+//! The bytes of a SIP message need not be valid text. Each byte is stored as one ISO 8859-1 character, which loses nothing and keeps ASCII
 //! readable. Times are milliseconds since 1970 by the store's clock. Unknown fields are ignored, so a later version of the program can add
 //! fields. Begin with [`encode`] and [`decode`].
 

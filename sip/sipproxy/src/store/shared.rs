@@ -1,9 +1,9 @@
 //! The event loop's access to a store that several proxies share: asynchronous queries and results.
 //!
 //! One thread has a connection for commands. It sends all waiting queries to the server together. It announces this proxy's state every two
-//! seconds, and at once when the state changes. Another thread has a connection for notifications. It delivers each record that changes,
-//! and all records after a reconnection. Both threads reconnect by themselves, with a delay that doubles from 100 ms to 5 s. Without a
-//! connection for commands, queries fail at once.
+//! seconds, and at once when the state changes. Another thread has a connection for notifications. It delivers each changed record to the
+//! loop, and all records after a reconnection. Both threads reconnect by themselves, with a delay that doubles from 100 ms to 5 s. Without
+//! a connection for commands, queries fail at once.
 //!
 //! Invariants:
 //!
@@ -39,7 +39,8 @@ const BATCH_MAX: usize = 128;
 const TURN_MAX: usize = 1000;
 /// Interval between this proxy's heartbeats, which announce its state.
 const BEAT: Duration = Duration::from_secs(2);
-/// Time without any notification, including this proxy's own heartbeats, after which the connection counts as dead.
+/// Limit on the time without notifications. After this time, the connection counts as dead. This proxy's own heartbeats are notifications
+/// too.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 /// Delay before the next attempt to connect: its initial value and its maximum.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
@@ -118,7 +119,7 @@ impl Connection {
     }
 }
 
-/// A result or notification for the event loop, from the threads.
+/// A message from a thread to the event loop: a result or a notification.
 enum Told {
     Found(u64, Finding),
     /// Start of a transfer of all records.
@@ -161,7 +162,7 @@ enum Errand {
     Beat,
 }
 
-/// State that both threads share.
+/// State that the command thread and the notification thread share.
 struct Common {
     backend: Box<dyn Backend>,
     /// Name of the store, without secrets.
@@ -290,7 +291,8 @@ impl Shared {
         let _ = self.errands.try_send(Errand::Beat);
     }
 
-    /// Reports whether shutdown need not wait for the store: this proxy's end has been announced, or could not be announced.
+    /// Reports whether this proxy's end has been announced to the other proxies, or could not be announced. Shutdown waits until this
+    /// function returns true.
     pub(crate) fn has_left(&self) -> bool {
         self.common.has_left.load(Ordering::Relaxed)
     }

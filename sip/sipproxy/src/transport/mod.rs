@@ -33,7 +33,7 @@ use tcp::Tcp;
 pub(crate) use tls::{TlsContext, TlsFiles};
 use udp::Udp;
 
-/// Limit on bytes that wait for one connection, applied to messages that begin new work.
+/// Limit on bytes that wait for one connection. It applies to messages that begin new work.
 const WAITING_MAX_NEW: usize = 1 << 20;
 /// Limit on bytes that wait for one connection.
 const WAITING_MAX: usize = 4 * WAITING_MAX_NEW;
@@ -80,7 +80,7 @@ pub(crate) struct Inbox {
     turned_away: u64,
     /// Reason for the most recent end of an association.
     pub(crate) ended: Option<&'static str>,
-    /// Datagrams that ICMP reports as undeliverable: the destination and the beginning of each.
+    /// Datagrams that ICMP reports as undeliverable: the destination and the beginning of each datagram.
     pub(crate) unreachable: Vec<(SocketAddr, Bytes)>,
 }
 
@@ -93,7 +93,7 @@ impl Inbox {
             && self.unreachable.is_empty()
     }
 
-    /// Takes the failures and the rejected messages.
+    /// Takes the values of [`Inbox::failures`] and [`Inbox::refused`].
     pub(crate) fn take_failures(&mut self) -> Vec<u64> {
         let mut all = std::mem::take(&mut self.failures);
         all.append(&mut self.refused);
@@ -180,7 +180,7 @@ pub(crate) struct Bounds {
 /// Opens the plug-in of a listener.
 ///
 /// # Errors
-/// If the address is not local or is in use, privileges are missing, or the kernel's SCTP interferes.
+/// If the address is not local or is in use, privileges are missing, a TLS listener has no certificate, or the kernel's SCTP interferes.
 pub(crate) fn open(
     index: ListenerIndex,
     listener: Listener,

@@ -111,7 +111,7 @@ impl Sctp {
         Some(())
     }
 
-    /// Returns the association that a message belongs to, or otherwise an association with the message's destination address.
+    /// Returns the association that `hop` names. If that association no longer exists, returns an association with the address of `hop`.
     fn association_for(&self, hop: &Hop) -> Option<usize> {
         let own = hop.connection.and_then(|connection| self.index.number_of(connection));
         let own = own.filter(|number| self.associations.contains_key(number));
@@ -195,8 +195,8 @@ impl Sctp {
         }
     }
 
-    /// Handles the end of a handshake. All addresses of the peer now lead to this association, except addresses that lead to another
-    /// association.
+    /// Handles the end of a handshake. All addresses of the peer now lead to this association, except addresses that already lead to
+    /// another association.
     fn on_established(
         &mut self,
         now: Time,
@@ -228,7 +228,7 @@ impl Sctp {
             connection: Some(self.index.connection(number)),
         };
         while let Some(message) = self.host.engine.recv(now, id) {
-            // A fragment is dropped. Its message exceeds the receive buffer, and the buffer is larger than the limit on SIP messages.
+            // A fragment is dropped. Its message exceeds the receive buffer of 1 MiB, which is also the highest limit on SIP messages.
             if message.begin && message.end {
                 inbox.messages.push((hop, copy_of(message)));
             }
@@ -248,7 +248,7 @@ impl Sctp {
     }
 }
 
-/// Copies a message, because its SIP transaction may need the bytes longer than the engine keeps its buffers.
+/// Copies a message out of the engine's buffers, because its SIP transaction may keep the bytes for a long time.
 fn copy_of(message: Message) -> Bytes {
     Bytes::from(message.pieces.concat())
 }

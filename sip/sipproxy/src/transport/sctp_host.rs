@@ -16,7 +16,7 @@ use crate::config::{SctpCarrier, SctpConfig, SctpCongestion};
 
 /// Initial congestion window in packets, as in TCP (RFC 6928).
 const INITIAL_PACKETS: u8 = 10;
-/// Delay before the next attempt to send after a send buffer was full, unless the poll reports room earlier.
+/// Delay of the next attempt to send if a send buffer was full. The poll may report room earlier.
 const RETRY: Duration = Duration::from_millis(1);
 
 /// The engine and its sockets.
@@ -24,7 +24,7 @@ pub(super) struct SctpHost {
     pub(super) engine: Endpoint,
     io: PacketIo,
     door: Door,
-    /// Time of the next attempt to send the packets for which a send buffer was full.
+    /// Time of the next attempt to send the packets for which a send buffer had no room.
     retry: Time,
 }
 
@@ -56,9 +56,9 @@ impl Listener for Door {
     }
 }
 
-/// Returns the settings of associations. Signalling is sparse and must not wait. A silent path is therefore suspected at once, and fails
-/// after a few timeouts. An idle path is probed about every five seconds. RFC 9260 section 16 leaves all of these values to the
-/// application.
+/// Returns the settings of associations. SIP messages are rare and must not wait. If another path is active, a path with data in flight is
+/// therefore doubted after about two round trips of silence. A silent path fails after a few timeouts. An idle path is probed about every
+/// five seconds. RFC 9260 section 16 lets applications change such values.
 pub(super) fn association_config(config: &SctpConfig) -> AssociationConfig {
     AssociationConfig {
         timing: Timing {

@@ -51,7 +51,7 @@ pub(crate) struct Tcp {
     registry: Registry,
     limits: Limits,
     connections_max: usize,
-    /// Connections by number. Number 0 is the listener.
+    /// Connections by number. Number 0 denotes the listener, and is not in the map.
     connections: BTreeMap<usize, Connection>,
     /// Numbers of connections, by the peer's address and, with TLS, the domain that the peer has proven.
     by_address: BTreeMap<Peer, usize>,
@@ -65,8 +65,8 @@ pub(crate) struct Tcp {
     deadlines: VecDeque<(Time, usize)>,
     /// Times by which incoming connections must have delivered a message, in ascending order.
     silent: VecDeque<(Time, usize)>,
-    /// Time of the next attempt to accept connections, after a failure such as too many open files; `NEVER` without a failure. The poll
-    /// does not report the waiting connections again.
+    /// Time of the next attempt to accept connections, after a failure such as too many open files; `NEVER` without a failure. Connections
+    /// that already wait need this attempt, because the poll does not report them again.
     accept_again: Time,
 }
 
@@ -124,7 +124,7 @@ impl Tcp {
         self.accept_again = Time::NEVER;
         loop {
             match self.listener.accept() {
-                // Above the limit, a connection is closed at once. The client notices this and tries elsewhere.
+                // Above the limit, a connection is closed at once. The client notices the end, and can try another server.
                 Ok(_) if self.connections.len() >= self.connections_max => {
                     tracing::warn!(
                         limit = self.connections_max,
@@ -214,8 +214,8 @@ impl Tcp {
         }
     }
 
-    /// Returns the connection that a message belongs to, or otherwise a connection to the message's destination. Opens a connection if
-    /// there is none.
+    /// Returns the connection that `hop` names. If that connection no longer exists, returns a connection to the address of `hop` and, with
+    /// TLS, to `domain`. Opens such a connection if necessary.
     fn connection_for(&mut self, now: Time, hop: &Hop, domain: Option<Arc<str>>) -> io::Result<usize> {
         let own = hop.connection.and_then(|connection| self.index.number_of(connection));
         let own = own.filter(|number| self.connections.contains_key(number));

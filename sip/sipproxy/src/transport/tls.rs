@@ -1,8 +1,8 @@
 //! TLS for SIP: this program's certificate, and the identity that a peer must prove (RFC 5922).
 //!
-//! The files are PEM, and are read again at SIGHUP. The peer of an outgoing connection must prove the domain that the message is meant for.
-//! The subjectAltName of its certificate must have a `sip:` URI with this domain. If the certificate has no `sip:` URIs, a DNS name
-//! suffices. Names are compared exactly and without wildcards (RFC 5922 section 7).
+//! The files are PEM, and are read again at SIGHUP. The peer of an outgoing connection must prove the domain to which the first message is
+//! addressed. The subjectAltName of its certificate must have a `sip:` URI with this domain. If the certificate has no `sip:` URIs, a DNS
+//! name suffices. Names are compared without regard to case, and wildcards are not supported (RFC 5922 section 7).
 //!
 //! TLS 1.2 and 1.3 are supported. Clients need no certificate, because users have passwords. A certificate of a client has no effect. Begin
 //! with [`TlsContext::load`].
@@ -37,7 +37,7 @@ pub(crate) struct TlsFiles {
 pub(crate) struct TlsContext {
     server: Option<Arc<ServerConfig>>,
     client: Arc<ClientConfig>,
-    /// Domain that peers must prove if the message names no domain.
+    /// Domain that the peer of an outgoing connection must prove if the message names no domain.
     pub(crate) domain: Option<Arc<str>>,
 }
 

@@ -1,4 +1,4 @@
-//! SIP over UDP: one message per datagram. Nothing is queued. A datagram that the kernel does not accept is lost, as on the wire.
+//! SIP over UDP: one message per datagram. Nothing is queued. If the kernel's send buffer is full, the datagram is lost, as on the wire.
 
 use std::io;
 use std::net::SocketAddr;

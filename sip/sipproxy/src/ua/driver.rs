@@ -64,7 +64,7 @@ pub(super) struct Driver<'a> {
     up: BTreeMap<CallId, Time>,
     next_call: Time,
     phase: Phase,
-    /// Time limit for the end of the program, once the end has begun.
+    /// Time at which the program ends, even if calls are still pending; `NEVER` before the end has begun.
     end_at: Time,
     statistics: Statistics,
 }

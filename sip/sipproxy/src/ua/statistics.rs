@@ -22,7 +22,7 @@ pub(super) struct Statistics {
     answered: Vec<Duration>,
     taken: u64,
     ended: u64,
-    /// Start of the first outgoing call, and end of the last one.
+    /// Start of the first outgoing call, and end of the last call that has ended.
     pub(super) calling: Option<(Time, Time)>,
     /// Calls that have ended, except calls that ended because the program stopped.
     pub(super) completed: u64,
@@ -109,7 +109,7 @@ impl Statistics {
     }
 }
 
-/// Formats the number of the times, and their statistics in ms.
+/// Formats the count, the mean, the percentiles and the maximum of durations. The durations are in ms.
 pub(super) fn times(times: &[Duration]) -> Value {
     let mut ms: Vec<f64> = times.iter().map(|time| time.as_secs_f64() * 1e3).collect();
     ms.sort_by(f64::total_cmp);

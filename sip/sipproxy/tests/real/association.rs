@@ -1,4 +1,4 @@
-//! Tests of two proxies that share one association (RFC 4168), which the thesis left open in its chapter 6.
+//! Tests of two proxies that share one association (RFC 4168). The thesis that added SCTP to Partysip leaves such sharing open (chapter 6).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use testbed::{Capture, DelayedLink, Host, Lab, Link, Offloads, Process};
 use crate::framed::{Message, messages};
 use crate::world::{LIMIT, Site};
 
-/// Two sites joined by two links. SIPp and the proxies use the addresses of the first link.
+/// Two sites joined by two links. SIPp and the proxies' listeners use the addresses of the first link.
 struct Pair {
     a: Site,
     b: Site,
@@ -29,7 +29,7 @@ impl Pair {
         })
     }
 
-    /// Creates a pair whose links have a delay, as is usual between proxies.
+    /// Creates a pair whose links have a delay, like links between real proxies.
     fn apart() -> Pair {
         let linkemu = Tools::find().unwrap().linkemu;
         Pair::joined(|lab, a, b| {
@@ -123,7 +123,7 @@ fn calls_cross_one_association_in_udp_in_both_directions() {
 fn calls_go_through_unordered_on_stream_zero_too() {
     let seen = calls_both_ways("order = \"none\"\n", "sctp");
     let is_as_told = |message: &Message| message.is_unordered && message.stream == "0x0000";
-    // The first message is excluded, because it is bundled with the COOKIE ECHO.
+    // The first message is excluded, because it is bundled with the COOKIE ECHO, and such a message is ordered.
     assert!(seen.len() > 1000 && seen[1..].iter().all(is_as_told), "{seen:?}");
 }
 
@@ -190,7 +190,7 @@ fn a_dead_path_costs_no_call() {
     let [a, _b] = pair.proxies("");
     let _callee = pair.b.callee("udp");
     pair.b.register("bob", "udp");
-    // The callee's answers and the caller's requests stay on their hosts. Only SCTP crosses the links.
+    // The caller and the callee exchange UDP datagrams only with the proxy on their own host. Only SCTP crosses the links.
     let command = pair.a.caller("bob", pair.b.domain, "udp", 500, 50);
     let caller = pair.a.host.spawn("caller", command).unwrap();
     assert!(wait_for(LIMIT, || associations(&a) == 1), "an association");

@@ -72,7 +72,7 @@ pub(crate) fn messages(capture: Capture) -> Vec<Message> {
     told.lines().flat_map(|line| messages_of(line, &mut seen)).collect()
 }
 
-/// Returns the messages of a packet whose TSNs are not in `seen` yet.
+/// Returns a packet's messages, except messages whose TSN is already in `seen`. `line` is tshark's output for the packet.
 fn messages_of(line: &str, seen: &mut BTreeSet<(String, String)>) -> Vec<Message> {
     let (chunks, source) = line.rsplit_once('\t').unwrap();
     let columns: Vec<Vec<&str>> = chunks.split('\t').map(|column| column.split(',').collect()).collect();

@@ -18,7 +18,7 @@ const MODULE: &str = "/usr/lib/x86_64-linux-gnu/kamailio/modules/sctp.so";
 /// Time limit of a program in the guest, in seconds.
 const RUN_S: u64 = 120;
 
-/// Kamailio's configuration. It is the registrar of `k.example`, and forwards requests for our domain to our proxy.
+/// Kamailio's configuration. Kamailio is the registrar of `k.example`, and forwards requests for our domain to our proxy.
 const CONFIGURATION: &str = r#"#!KAMAILIO
 debug=2
 log_stderror=yes
@@ -67,7 +67,7 @@ struct World {
 }
 
 impl World {
-    /// Starts the guest, Kamailio and the proxy. Returns `None` if there is no guest, or no Kamailio for it.
+    /// Starts the guest, Kamailio and the proxy. Returns `None` if the guest or Kamailio is not installed.
     fn new() -> Option<World> {
         let missing = Guest::missing().or_else(|| (!Path::new(MODULE).exists()).then_some(MODULE));
         if let Some(what) = missing {
@@ -92,7 +92,7 @@ impl World {
         Some(World { ours, lab, _proxy: proxy, kamailio, guest })
     }
 
-    /// Returns the shell command for SIPp in the guest, over one association.
+    /// Returns the shell command for SIPp in the guest. SIPp uses one association for all calls.
     fn sipp(&self, name: &str, words: &str) -> String {
         let file = self.guest.dir().join(name);
         std::fs::copy(scenario(name), &file).unwrap();

@@ -9,7 +9,7 @@ use crate::world::{LIMIT, Site};
 const PAGE: &str = "http://127.0.0.1:9898/";
 /// Number of users. It exceeds the number of rows in one part of a list.
 const USERS: usize = 60;
-/// Number of users. It exceeds the number of rows in several pieces of a whole list.
+/// Number of users. The proxy assembles a whole list of this length from several pieces.
 const MANY_USERS: usize = 600;
 /// A caller's display name that contains HTML and a script.
 const HOSTILE: &str = "<img src=x onerror=document.title='owned'><script>document.title='owned'</script>";
@@ -33,7 +33,7 @@ while True:
     print(s.recv(65536).split(b"\r\n")[0].decode(), flush=True)
 "#;
 
-/// Two proxies joined by an association over two links, and an established call through both.
+/// Two proxies joined by an association over two links, and an established call through both proxies.
 struct World {
     a: Site,
     _running: [Process; 4],

@@ -1,5 +1,5 @@
-//! Tests the network of figure 5.9 of the thesis. A proxy with two network cards and a proxy with one card share a hub and a subnet. A
-//! cable is pulled at the hub.
+//! Tests the network of figure 5.9 of the thesis that added SCTP to Partysip. A proxy with two network cards and a proxy with one card
+//! share a hub and a subnet. A cable is pulled at the hub.
 
 use std::time::Duration;
 
@@ -58,8 +58,8 @@ impl World {
         site.proxy(&[site.listen("udp"), site.listen("sctp"), next_hop, sctp])
     }
 
-    /// Makes calls through both proxies, and pulls the first card's cable during the calls. Returns whether all calls succeeded, and the
-    /// log of the first proxy.
+    /// Makes calls through both proxies, and pulls the cable of the first proxy's first card during the calls. `addresses` are further SCTP
+    /// addresses of the first proxy. Returns whether all calls succeeded, and the log of the first proxy.
     fn calls_while_a_cable_is_pulled(&self, addresses: &[&str]) -> (bool, String) {
         let a = self.proxy(&self.two_cards, &self.one_card, addresses);
         let _b = self.proxy(&self.one_card, &self.two_cards, &[]);

@@ -128,7 +128,7 @@ fn the_socket_lets_others_than_its_owner_and_group_see_nothing() {
     assert!(told.stderr.contains("may not trace messages"), "{told:?}");
 }
 
-/// Parses the chunks of a HEP 3 datagram from hexadecimal digits, by their types.
+/// Parses a HEP 3 datagram from hexadecimal digits. Returns its chunks by type.
 fn chunks(hex: &str) -> BTreeMap<u16, Vec<u8>> {
     let bytes: Vec<u8> =
         (0..hex.len() / 2).map(|at| u8::from_str_radix(&hex[2 * at..2 * at + 2], 16).unwrap()).collect();

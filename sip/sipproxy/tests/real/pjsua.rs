@@ -1,5 +1,5 @@
-//! Tests with telephones made of PJSUA, PJSIP's user agent library. They use UDP and TCP. The shim
-//! also carries their TCP over SCTP, without their knowledge.
+//! Tests with telephones made of PJSUA, PJSIP's user agent library. The telephones use UDP and TCP. In one test, the shim carries a
+//! telephone's TCP connection over SCTP, which the telephone does not notice.
 
 use testbed::process::wait_for;
 use testbed::{Capture, Host, Lab, Offloads, Process};
@@ -30,7 +30,7 @@ fn is_there(host: &Host) -> bool {
     is_there
 }
 
-/// Starts a user's telephone at this address. It answers calls, and calls another user if one is named.
+/// Starts a user's telephone at this address. It answers calls, and calls the user `callee` if `callee` is given.
 fn phone(
     host: &Host,
     (user, password): (&str, &str),

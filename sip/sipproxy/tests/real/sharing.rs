@@ -54,7 +54,7 @@ impl World {
         self.proxies[at].as_ref().unwrap().stderr()
     }
 
-    /// Checks that the proxy confirms no registration without the store.
+    /// Checks that the first proxy confirms no registration without the store.
     fn refuses_registrations(&self) {
         let refused = self.sites[0].sipsak(&["-C", "sip:alice@127.0.0.1:6666", "-x", "120", "-U", "-v"]);
         assert!(refused.contains("503 Location Store Unavailable"), "{refused}");
@@ -78,7 +78,8 @@ impl World {
         }
     }
 
-    /// Sends a signal to the store's process and to its children. PostgreSQL's children are in their own process groups.
+    /// Sends a signal to the store's process and to its children. The children get the signal separately, because PostgreSQL's children are
+    /// in their own process groups.
     fn signal_store(&self, signal: Signal) {
         let process = self.process.as_ref().unwrap();
         let id = process.id();
@@ -113,7 +114,7 @@ impl World {
         self.sites[0].host.run("register", command, LIMIT).unwrap().good().unwrap().stdout
     }
 
-    /// Starts a user agent of this project. It registers with one of the proxies, and answers calls after `ring` seconds.
+    /// Starts a user agent of this project. It registers with proxy `at`, and answers calls after `ring` seconds.
     fn agent(&self, at: usize, user: &str, port: u16, transport: &str, ring: &str) -> Process {
         let site = &self.sites[at];
         let local = format!("{}:{port}", site.address);
@@ -144,7 +145,7 @@ fn call_users_of_the_other(kind: Kind) {
     let world = World::new(kind);
     let _callee = world.sites[0].callee("udp");
     world.sites[0].register("bob", "udp");
-    // The call is made at once, whether or not the notification has arrived.
+    // The call begins at once, even if the second proxy has not yet been notified of the registration.
     world.sites[1].call("bob", "example.com", "udp", 50);
     // The call reaches Carol over a connection that only the first proxy has.
     let _carol = world.agent(0, "carol", 5070, "tcp", "0.05");
@@ -171,7 +172,7 @@ fn kill_the_store(kind: Kind) {
     let _callee = world.sites[0].callee("udp");
     world.sites[0].register("bob", "udp");
     assert!(wait_for(LIMIT, || world.told(1, "contacts").contains("bob@")));
-    // The store stops, and continues.
+    // The store's process is suspended, and later continues.
     world.signal_store(Signal::SIGSTOP);
     world.refuses_registrations();
     world.notices(1);
@@ -190,7 +191,7 @@ fn kill_the_store(kind: Kind) {
     world.sites[0].register("carol", "udp");
     world.sites[1].call("carol", "example.com", "udp", 10);
     world.sites[1].call("bob", "example.com", "udp", 10);
-    // The log has a line for each failure of the store, and not for each request or attempt.
+    // The log has a line for each failure of the store, and not for each request or each attempt to connect.
     let log = world.log(1);
     assert_eq!(log.matches("the store does not answer").count(), 2, "{log}");
     assert_eq!(log.matches("the store answers again").count(), 2, "{log}");

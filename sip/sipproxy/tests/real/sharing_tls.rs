@@ -1,4 +1,5 @@
-//! Tests of a shared store over TLS, with a private CA and with certificates that prove nothing. Also tests shared users with TLS.
+//! Tests of a shared store over TLS, with a private CA, with an unknown CA, and with certificates for another host. Also tests users who
+//! register over TLS and are called through the other proxy.
 
 use testbed::Lab;
 use testbed::process::wait_for;

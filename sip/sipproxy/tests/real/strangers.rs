@@ -1,4 +1,4 @@
-//! Tests with floods, and with mutated messages of RFC 4475, over UDP, TCP and SCTP (`examples/strangers`).
+//! Tests with a flood over UDP, and with mutated messages of RFC 4475 over UDP, TCP and SCTP (`examples/strangers`).
 
 use std::path::Path;
 

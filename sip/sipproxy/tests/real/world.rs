@@ -131,7 +131,7 @@ impl Site {
         self.callee_by("answer.xml", transport, CALLEE_PORT)
     }
 
-    /// Starts SIPp, which answers calls by this scenario, over UDP at another port.
+    /// Starts SIPp, which answers calls over UDP at this port. The scenario defines the answers.
     pub(crate) fn callee_of(&self, scenario: &str, port: &str) -> Process {
         self.callee_by(scenario, "udp", port)
     }
@@ -152,12 +152,12 @@ impl Site {
         self.host.spawn(scenario, self.sipp(scenario, "udp", &words)).unwrap()
     }
 
-    /// Registers a user with SIPp. The contact is the callee of this transport.
+    /// Makes SIPp register a user. The contact is the callee that [`Site::callee`] starts with this transport.
     pub(crate) fn register(&self, user: &str, transport: &str) {
         self.register_at(user, transport, CALLEE_PORT);
     }
 
-    /// Registers a user with SIPp. The contact has this port.
+    /// Makes SIPp register a user. The contact has this port.
     pub(crate) fn register_at(&self, user: &str, transport: &str, port: &str) {
         let contact = self.dir.join(format!("{}-contact.csv", self.domain));
         std::fs::write(&contact, format!("SEQUENTIAL\n{port};{transport}\n")).unwrap();
@@ -167,7 +167,7 @@ impl Site {
         self.host.run("register", command, LIMIT).unwrap().good().unwrap();
     }
 
-    /// Returns a command for SIPp, which calls a user this number of times, at this rate per second.
+    /// Returns a command for SIPp, which makes this number of calls to a user, at `rate` calls per second.
     pub(crate) fn caller(
         &self,
         user: &str,
