@@ -15,7 +15,7 @@
 //! - `router`: packets per second through our own router ([`router`]).
 //! - `sip`: our SIP proxy compared with Kamailio ([`sip`]).
 //! - `sip-memory`: the memory of our SIP proxy ([`sip::memory`]).
-//! - `sip-page`: the effect on calls of browsers that show our SIP proxy's page ([`sip::page`]).
+//! - `sip-page`: the set-up times of calls while browsers show our SIP proxy's page ([`sip::page`]).
 //! - `sockets`: a program with SCTP sockets, compared with programs that are written for an SCTP stack ([`sockets`]).
 //! - `sctp`: our SCTP stack compared with others ([`sctp`]).
 //! - `instructions`: the engine's cost in instructions ([`instructions`]). It has no row in [`BENCHES`].
@@ -339,7 +339,7 @@ fn shim(lab: &Lab, _: &[String], report: &mut Report) -> Result<()> {
 mod tests {
     use super::Plan;
 
-    /// Returns the names of the planned benchmarks, the arguments, and whether the results are written.
+    /// Returns the names of the planned benchmarks, the number of their arguments, and whether the results are written.
     fn plan(line: &str) -> Result<(Vec<&'static str>, usize, bool), String> {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
         let plan = Plan::of(&words).map_err(|error| error.to_string())?;

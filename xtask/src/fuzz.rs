@@ -1,8 +1,8 @@
 //! `./x fuzz`: fuzzes the SCTP and SIP engines for a given time, guided by coverage, with cargo-fuzz and the nightly compiler.
 //!
-//! New inputs go to a separate directory next to the builds. `./x fuzz keep` selects inputs for `fuzz/corpus` that together have the
-//! coverage of all inputs. The plain tests of `lab/fuzzing` replay the inputs of `fuzz/corpus`. If an input fails, it is written to
-//! `fuzz/artifacts`, and the exit status is 1. The fuzzer runs as one job, at low priority. Begin with [`run`].
+//! New inputs go to a separate directory next to the builds. `./x fuzz keep` stores inputs in `fuzz/corpus`. Together, the stored inputs
+//! have the coverage of all inputs. The plain tests of `lab/fuzzing` replay the inputs of `fuzz/corpus`. If an input fails, it is
+//! written to `fuzz/artifacts`, and the exit status is 1. The fuzzer runs as one job, at low priority. Begin with [`run`].
 
 use std::fs;
 use std::path::{Path, PathBuf};

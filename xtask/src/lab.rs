@@ -16,7 +16,7 @@ const PROGRAM: &str = "sctpify-lab";
 /// Prefix of an experiment's name among the results of `./x test`.
 const EXPERIMENT: &str = "experiment ";
 /// Exit status for a missed expectation. A busy machine can cause such a miss, so `./x test` does not count it as a failure. `./x test`
-/// only checks that everything works, and that the negative controls are met.
+/// only checks that every experiment runs, and that its controls are met.
 const MISSED: i32 = 3;
 
 /// Runs `./x lab WORDS`: executes `sctpify-lab WORDS` in place of this program.
@@ -57,7 +57,7 @@ fn measured(out: &Path, words: &[&str]) -> Result<Totals> {
     Ok(totals)
 }
 
-/// Counts the experiment whose end a line reports. Returns `None` for any other line.
+/// If a line reports the end of an experiment, counts this experiment. Returns `None` for any other line.
 fn ended(line: &str) -> Option<Totals> {
     let (word, id) = line.split_once(": ")?;
     let good = match word {

@@ -155,7 +155,7 @@ fn folder(path: &Path) -> Option<&str> {
     path.file_name()?.to_str()
 }
 
-/// Returns one sentence for each forbidden edge.
+/// Returns one sentence for each forbidden dependency.
 fn faults(edges: &[(String, String)]) -> Vec<String> {
     edges.iter().filter_map(|(from, to)| fault(from, to)).collect()
 }

@@ -1,7 +1,7 @@
 //! Checks `docs/papers.md`, which lists how the project treats each item of the papers. Every name on the page must exist.
 //!
 //! Parses the page and the sources as text, and builds nothing. Only names in one of the page's forms are checked. A code span with `::`
-//! always counts as the name of a test, so a misspelt form is a fault. Readers must judge whether a named test shows what the page states.
+//! must have the form of a test's name; otherwise it is a fault. Readers must judge whether a named test shows what the page states.
 //!
 //! Begin with [`page::Page::parse`] for the forms and [`names::fault`] for the checks.
 

@@ -1,8 +1,8 @@
 //! `./x planted`: plants bugs, one at a time, in a scratch copy of the sources. The engine's tests must catch each bug.
 //!
 //! Each bug is a patch in `tests/planted`, so the shipped code has no trace of it. The command prints a table with each bug and the first
-//! test that fails because of it. The exit status is 1 if a bug survives. A bug proves nothing if its patch does not apply, if it does not
-//! build, or if a test hangs. Such a bug is an error. Begin with [`run`].
+//! test that fails because of it. The exit status is 1 if a bug survives. A bug proves nothing if its patch does not apply, if the code
+//! with the bug does not build, or if a test hangs. Such a bug is an error. Begin with [`run`].
 
 mod patch;
 mod tree;

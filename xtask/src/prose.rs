@@ -38,8 +38,8 @@ struct Sentence {
     text: String,
 }
 
-/// Returns one message for each sentence that is too long, each page whose mean sentence is too long, and each word that the glossary
-/// replaces.
+/// Returns one message for each sentence that is too long, each page whose sentences are too long on average, and each word that the
+/// glossary replaces.
 pub(crate) fn faults() -> Result<Vec<String>> {
     let pages = pages(&root())?;
     let replaced = replaced(&pages)?;

@@ -175,7 +175,7 @@ impl<'a> Visit<'a> for Messages {
         if let [tracing, level] = &names[..]
             && tracing == "tracing"
             && let Some((message, fields)) = message(call)
-            // Skip a message that is only a variable, because another place makes the variable's text.
+            // Skip a message that is only a variable, because other code creates the variable's text.
             && !(message.starts_with('{') && message.ends_with('}') && !message.contains(' '))
         {
             self.found.push((level.clone(), message, fields));

@@ -1,8 +1,8 @@
 //! Checks the pages of `docs/results`. Each part that a command writes must be on its page, with the origin of its figures. The front page
 //! must link to each page that has figures.
 //!
-//! Benchmarks name their pages in `xtask/src/bench.rs`, experiments in their manifests. A part may be empty until the first run of its
-//! command. The other parts of the page are valid without it. Begin with [`faults`].
+//! `xtask/src/bench.rs` names the pages of benchmarks, and the experiments' manifests name the pages of experiments. A part may be empty
+//! until the first run of its command. The other parts of the page are valid without it. Begin with [`faults`].
 
 use crate::bench;
 use crate::links::links;

@@ -43,7 +43,7 @@ impl Totals {
         self.failures.len() as u64 == self.failed
     }
 
-    /// Moves `count` from the passed to the skipped checks and tests, or all passed ones if they are fewer.
+    /// Counts `count` of the passed checks and tests as skipped. If fewer have passed, counts all of them as skipped.
     pub(crate) fn skip(&mut self, count: u64) {
         let count = count.min(self.passed);
         self.passed -= count;

@@ -6,7 +6,7 @@ use crate::config::{Distribution, Loss};
 
 /// Upper limit of Pareto values, which begin at 1. Greater values are set to this limit.
 const PARETO_MAX: f64 = 9.0;
-/// Shape parameter of the Pareto distribution: the least whole number with a finite variance. The tail is heavy.
+/// Shape parameter of the Pareto distribution: the smallest whole number for which the variance is finite.
 const PARETO_SHAPE: f64 = 3.0;
 /// Mean of the limited values: 3/2 - 1/(2·9²).
 const PARETO_MEAN: f64 = 1.493_827_160_493_827;
@@ -25,7 +25,7 @@ pub(crate) struct Weather {
 }
 
 impl Weather {
-    /// Reports whether the next packet is lost.
+    /// Decides whether the next packet is lost.
     pub(crate) fn loses(&mut self, loss: Loss, rng: &mut impl RngExt) -> bool {
         match loss {
             Loss::None => false,

@@ -109,7 +109,7 @@ pub enum Loss {
         end: f64,
     },
     /// Gilbert-Elliott model: bad times begin and end with these probabilities per packet. Packets are lost with one probability
-    /// in bad times, and with another one in good times.
+    /// in bad times, and with another probability in good times.
     GilbertElliott {
         /// Probability that a bad time begins.
         begin: f64,

@@ -29,7 +29,7 @@ pub struct Counters {
     pub lost_for_length: u64,
     /// Packets lost because they were ECN-capable and the link drops such packets.
     pub lost_for_ecn: u64,
-    /// Packets lost because the direction already held its limit of bytes ([`HELD_BYTES_MAX`](crate::HELD_BYTES_MAX)).
+    /// Packets lost because their line had no room ([`HELD_BYTES_MAX`](crate::HELD_BYTES_MAX)).
     pub lost_for_room: u64,
     /// Packets and copies with a flipped bit.
     pub corrupted: u64,
@@ -53,7 +53,7 @@ impl Counters {
     }
 
     /// Counts a packet of `length` bytes that the caller dropped before it reached the direction. The cause is a cut, the MTU, or
-    /// the limit of bytes.
+    /// the limit on held bytes.
     pub fn refuse(&mut self, length: usize, cause: LossCause) {
         self.on_offered(length);
         self.on_lost(cause);

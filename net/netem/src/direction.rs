@@ -51,7 +51,7 @@ pub enum LossCause {
     Length,
     /// The packet was ECN-capable, and the link drops such packets.
     Ecn,
-    /// The direction already held its limit of bytes ([`HELD_BYTES_MAX`](crate::HELD_BYTES_MAX)).
+    /// The line had no room for the packet ([`HELD_BYTES_MAX`](crate::HELD_BYTES_MAX)).
     Room,
 }
 

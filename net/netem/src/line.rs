@@ -15,8 +15,8 @@ use crate::counters::Counters;
 use crate::direction::{Arrival, Fate, LinkDirection, LossCause};
 
 /// Limit on the memory of the packets that one line holds, in bytes. The memory includes packets in the queue and on the wire,
-/// and 128 additional bytes for each packet. Further packets are lost ([`LossCause::Room`]). The limit suffices for packets of
-/// 1,500 bytes at 10 Gbit/s with a delay of 190 ms.
+/// and 128 additional bytes for each packet. A packet is lost if the packet and a copy of it would exceed the limit
+/// ([`LossCause::Room`]). The limit suffices for packets of 1,500 bytes at 10 Gbit/s with a delay of 190 ms.
 pub const HELD_BYTES_MAX: usize = 256 << 20;
 
 /// Assumed memory of a held packet in addition to its length, in bytes.
@@ -149,7 +149,7 @@ impl<T: Clone> Line<T> {
         } else if length > self.config.mtu {
             Some(LossCause::Length)
         } else {
-            // The packet may be duplicated, so there must be room for two.
+            // The packet may be duplicated, so there must be room for two packets.
             let more = 2 * (length + HELD_OVERHEAD);
             (self.held_bytes + more > HELD_BYTES_MAX).then_some(LossCause::Room)
         }

@@ -24,7 +24,7 @@ pub enum Classifier {
     /// Rule of the 2016 project's script. Tenths 1 to 9 have a class each, and the first class holds all other packets. All
     /// quanta are equal.
     SeedTenths,
-    /// Rule of the 2016 project's text. There are 10 classes by tens of percent, whose quanta rise with the occupancy. An
+    /// Rule of the 2016 project's report. There are 10 classes by tens of percent, whose quanta rise with the occupancy. An
     /// eleventh class holds packets without an advertisement.
     Rising,
     /// Two classes with equal quanta: packets without data, and all others.

@@ -190,8 +190,8 @@ mod tests {
             (100..2500).filter(late).filter(|ms| *ms >= 1500).count()
         };
         let (without, with) = (drops(0), drops(40));
-        // The count starts at 49. With the 40 drops of a full queue, it starts at 89. The next n drops take 2 (√(49 + n) - √49)
-        // or 2 (√(89 + n) - √89) intervals of 100 ms. They take one second if n = 95, or n = 119.
+        // At 1,500 ms, the count of drops is 49. With 40 further drops because of a full queue, it is 89. The next n drops take 2
+        // (√(49 + n) - √49) or 2 (√(89 + n) - √89) intervals of 100 ms. They take one second if n = 95, or n = 119.
         assert!((90..100).contains(&without) && (114..124).contains(&with), "{without} {with}");
     }
 

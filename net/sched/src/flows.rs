@@ -18,8 +18,8 @@ pub(crate) struct State<T> {
     name: Flow,
     pub(crate) packets: VecDeque<Packet<T>>,
     pub(crate) bytes: usize,
-    /// Bytes served, plus the level at which the flow entered. When the flow returns after a pause, the value is raised to the
-    /// current level less the flow's credit, if it is lower.
+    /// Bytes served, plus the level at which the flow entered. When the flow returns after a pause, the value becomes at least
+    /// the current level less the flow's credit.
     pub(crate) served: u64,
     /// Bytes served recently. The value decays over time.
     pub(crate) attained: f64,
@@ -33,13 +33,13 @@ pub(crate) struct State<T> {
     /// True if the flow's last advertisement reported waiting data.
     pub(crate) is_starved: bool,
     pub(crate) idle_since: Time,
-    /// Time since which the flow has had data to send. Pauses within the lifetime of an advertisement are ignored.
+    /// Time since which the flow has had data to send. Pauses no longer than the lifetime of an advertisement are ignored.
     pub(crate) busy_since: Time,
     /// Keys in the orderings; `None` while the flow has no packets.
     order: Option<Order>,
 }
 
-/// Keys of a flow with packets in the three orderings.
+/// A flow's keys in the three orderings.
 #[derive(Clone, Copy, Debug)]
 struct Order {
     served: u64,

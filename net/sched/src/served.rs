@@ -13,8 +13,8 @@
 //!   data would wait behind newcomers for ever.
 //! - When the queue is full, the flow with the most waiting bytes loses its last packet.
 //! - Advertisements are audited. If a flow was served much more than its largest recent claim, the flow is ordered by its past
-//!   service. A flow that claims much is not preferred. The rest of the link stays fair. A false advertisement therefore gains
-//!   nothing compared with no advertisement.
+//!   service. A flow with 2 MB of data left or more is not preferred. The rest of the link stays fair. A false advertisement
+//!   therefore gains nothing compared with no advertisement.
 //!
 //! Weights do not exist: no claim enlarges a flow's fair part. Each packet costs O(log flows). Begin at [`Served::new`].
 
@@ -105,8 +105,8 @@ pub enum Favour {
     /// advertisements.
     LeastClaimed,
     /// The flow with the least data left by its advertisement, with an audit. The audit applies if a flow was served more than
-    /// `trust` times its largest recent claim, plus 6,000 bytes. If the flow's past service is greater than its data left, its
-    /// past service then orders it. Flows with `cap` bytes left or more are not preferred.
+    /// `trust` times its largest recent claim, plus 6,000 bytes. The flow is then ordered by its past service or by its data
+    /// left, whichever is greater. Flows with `cap` bytes left or more are not preferred.
     Audited {
         /// Factor by which served bytes may exceed the largest claim.
         trust: f64,
@@ -229,8 +229,8 @@ impl<T> Served<T> {
         let state = self.flows.get(id);
         let waiting = state.bytes as u64;
         let (key, burden) = match self.config.finish {
-            // Past service does not count, because the flow served most may be about to end. If its last packets were dropped,
-            // they would arrive one timeout later.
+            // Past service does not count in the choice of the flow that loses a packet, because the flow served most may be
+            // about to end. If its last packets were dropped, they would arrive one timeout later.
             Some(finish) => (finish.key(now, state), waiting),
             None => (0, state.served + waiting),
         };

@@ -36,8 +36,8 @@ pub struct SfqConfig {
 
 impl Default for SfqConfig {
     /// Returns the defaults of `tc`'s `sfq perturb 10` on Ethernet. Lengths leave out the Ethernet header. The number of slots
-    /// exceeds the limit on packets by one. If every slot in use has one packet, a newcomer still gets a slot, and a waiting
-    /// packet is dropped. The option `limit 127` would remove the additional slot.
+    /// exceeds the limit on packets by one. If the queue is full and every slot in use has one packet, a newcomer still gets a
+    /// slot, and a waiting packet is dropped. The option `limit 127` would remove the additional slot.
     fn default() -> Self {
         SfqConfig {
             packets: 127,
@@ -217,7 +217,7 @@ impl<T> Sfq<T> {
         }
     }
 
-    /// Changes the hash if that is due, and sorts the waiting packets again.
+    /// Changes the hash if the interval has ended, and sorts the waiting packets again.
     fn perturb(&mut self, now: Time) {
         let Some(every) = self.config.perturb else { return };
         if now < self.perturb_at {

@@ -76,7 +76,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     )
 }
 
-/// Performs the steps, and checks the counters after each. Returns the packets that left, in order.
+/// Performs the steps, and checks the counters after each step. Returns the packets that left, in order.
 fn run(policy: Policy, seed: u64, steps: &[Step]) -> Result<Vec<Packet<u32>>, TestCaseError> {
     let mut queue = policy.queue(seed);
     let (mut now, mut came, mut gone) = (Time::ZERO, 0_u32, Vec::new());

@@ -1,6 +1,6 @@
 //! Effect of a lossy link on a stream, in virtual time. The stream of 19 Mbit/s runs between two hosts with two links of 100
-//! Mbit/s. After two seconds, the first link begins to lose a share of its packets. The example runs once with the bound on
-//! losses that daemons use between each other, and once without a bound.
+//! Mbit/s. After two seconds, the first link begins to lose a share of its packets. The example runs the stream without a
+//! bound on the loss of a path, and then with the bound that daemons use. It uses SEEDS seeds each time.
 //!
 //! `cargo run -p sim --example lossy_path [SEEDS [LOSS_PERCENT [ROUND_TRIP_MS]]]`
 

@@ -11,12 +11,12 @@ thread_local! {
     static HELD: Cell<u32> = const { Cell::new(0) };
 }
 
-/// While a thread holds this value, its new worlds protect packets only if their settings require it.
+/// While a thread holds this value, its new worlds protect packets only if their settings offer protection.
 #[must_use = "it ends when it is dropped"]
 pub struct InTheClear(());
 
 impl InTheClear {
-    /// Begins the time without default protection.
+    /// Disables the default protection until the returned value is dropped.
     pub fn begin() -> InTheClear {
         HELD.set(HELD.get() + 1);
         InTheClear(())

@@ -2,7 +2,7 @@
 //! both ends. The model differs from our engine in the points that matter for a queue of a few packets:
 //! - Losses are found only by three reports of later chunks, and by T3.
 //! - No probe is sent for a lost tail.
-//! - T3 doubles, up to a minute, until a chunk that was sent only once is acknowledged.
+//! - T3 doubles, up to a minute, until a round trip is measured again. Only chunks that were sent once are measured.
 //!
 //! The model covers writes of a program that waits for room, and the windows of RFC 4960 with the kernel's minimum of four
 //! packets. It covers the burst limit, one fast retransmission for each chunk, T3 with Karn's rule, and delayed SACKs with gaps.

@@ -148,7 +148,7 @@ impl Keying {
             Box::new(OpenCipher { key, records, forgeries, last: Cell::new(None) })
         };
         // The association's client always seals with the key of direction 0, and the server seals with the key of direction 1.
-        // The end that began this negotiation does not matter.
+        // Either end may have begun this negotiation.
         let (ours, theirs) = match terms.role {
             KeyRole::Client => (0, 1),
             KeyRole::Server => (1, 0),

@@ -1,4 +1,4 @@
-//! NATs in front of hosts. A NAT shows a host's UDP packets under its own address and port, and forgets idle mappings.
+//! NATs in front of hosts. A NAT replaces the source address and port of a host's UDP packets, and forgets idle mappings.
 //!
 //! A mapping belongs to one inner and one outer address, as in Linux. Packets from other addresses find no mapping. If the
 //! setting `answers` is true, the NAT answers such packets with port unreachable. Begin at [`Nat::send`] and [`Nat::receive`].
@@ -27,7 +27,8 @@ pub struct NatConfig {
     pub preserves_ports: bool,
     /// True if the NAT answers packets without a mapping with ICMP port unreachable.
     pub answers: bool,
-    /// True if other hosts outside also have the inner addresses, as in private networks, and answer packets to them with ICMP.
+    /// True if other hosts outside also have the inner addresses, as in private networks, and answer packets to these addresses
+    /// with ICMP.
     pub has_strangers: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Model of TCP in virtual time. Our transports are compared with it where real time would take days.
+//! Model of TCP in virtual time. Our transports are compared with this model where experiments in real time would take days.
 //!
 //! The model has two kinds of sender: NewReno without SACK, and SACK with RACK and TLP. FreeBSD 4.10 has the first kind. The
 //! papers (`docs/papers.md`) compare with FreeBSD. Linux has the second kind. Each kind has the window of Reno or of CUBIC. A

@@ -98,8 +98,8 @@ pub enum Change {
     Rebind(IpAddr, u16),
     /// Clears all mappings of a NAT, as a restart of the NAT does.
     Forget(NatId),
-    /// Makes an address unusable as a source (true), or usable again (false). While it is unusable, the host reports each attempt
-    /// to send from it to its engine.
+    /// Makes an address unusable as a source (true), or usable again (false). If the engine sends from an unusable address, the
+    /// host reports an error to the engine.
     Unroutable(IpAddr, bool),
     /// Starts (true) or stops (false) a host's SCTP. A stopped host answers all packets with ICMP port unreachable.
     Up(HostId, bool),
@@ -624,7 +624,7 @@ impl World {
     }
 
     /// Returns the route with the inner address in place of the address that a NAT shows. Returns `None` if the packet goes no
-    /// further. Then the NAT, or a host with the inner address on this side, may answer.
+    /// further. In this case, the NAT may answer, or an outside host that also has the inner address.
     fn behind_nats(&mut self, route: Route, packet: &[u8]) -> Option<Route> {
         let side = |address: IpAddr| self.behind.get(&address).map(|(nat, _)| *nat);
         let (here, there) = (side(route.local), side(route.remote));

@@ -85,8 +85,8 @@ fn bulk(host: &Host, tools: &Tools, processor: u8) -> Command {
     command
 }
 
-/// Measures, and prints the rows. A round's ratio is this build's median time divided by the other build's. Returns the median of all
-/// rounds' ratios. `other` is the directory of the other build's programs.
+/// Measures, and prints the rows. A round's ratio is this build's median time divided by the other build's median time. Returns the median
+/// of all rounds' ratios. `other` is the directory of the other build's programs.
 pub(crate) fn run(lab: &Lab, tools: &Tools, other: &Path) -> Result<f64> {
     let others = Tools { programs: Programs::in_dir(other)?, ..tools.clone() };
     let mut contestants = Vec::new();

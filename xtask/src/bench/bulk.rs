@@ -123,8 +123,8 @@ pub(crate) fn run(lab: &Lab, tools: &Tools, report: &mut Report) -> Result<()> {
 }
 
 impl Road {
-    /// Measures both sizes. Returns the ratios at the last size. If the kernel lacks a congestion control other than [`TCP_CONTROL`],
-    /// leaves the link out and returns `None`.
+    /// Measures both sizes. Returns the ratios at the last size. If the kernel lacks this link's congestion control, and it is not
+    /// [`TCP_CONTROL`], leaves the link out and returns `None`.
     fn measured(
         &self,
         lab: &Lab,

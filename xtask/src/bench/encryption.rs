@@ -50,7 +50,7 @@ const INSIDE: [&str; 2] = ["10.77.0.1", "10.77.0.2"];
 /// Limit on each step of WireGuard's start.
 const START_LIMIT: Duration = Duration::from_secs(10);
 
-/// Two hosts whose daemons both encrypt, or both do not.
+/// Two hosts. Either both daemons encrypt, or neither daemon encrypts.
 struct Side {
     pair: Pair,
     link: Link,
@@ -226,7 +226,7 @@ fn keys(host: &Host) -> Result<(String, String)> {
 }
 
 /// Starts WireGuard on a host. `own` is the file of the host's private key, and `other` is the other host's public key. `here` and `there`
-/// are the addresses of this host and of the other one inside the tunnel. `outside` is the other host's address outside of the tunnel.
+/// are the addresses of this host and of the other host inside the tunnel. `outside` is the other host's address outside of the tunnel.
 fn start(
     host: &Host,
     (own, other): (&str, &str),

@@ -25,7 +25,7 @@ const DAEMON: &str = "sctpifyd";
 const ASKED_ABOUT: u64 = 8_000;
 /// Number of status queries.
 const QUESTIONS: usize = 20;
-/// Limit on the delay of packets by a query: the longest turn of the packet loop.
+/// Limit on the packet delay that a status query causes. This delay is the longest turn of the packet loop.
 const TURN_GOAL: Duration = Duration::from_millis(1);
 
 /// Measures and judges everything.
@@ -40,7 +40,7 @@ pub(crate) fn run(lab: &Lab, tools: &Tools, report: &mut Report) -> Result<()> {
     let all = ROUNDS as u64 * IN_A_ROW;
     let figure = format!("growth of memory by the last {IN_A_ROW} of {all} connections in a row, %");
     report.judge(figure, &[growth], Limit::Below(GROWTH_GOAL));
-    // Other activity of the machine causes some long turns too, so fewer than half of the queries may have one.
+    // Other activity of the machine also causes long turns. The goal therefore permits long turns during fewer than half of the queries.
     let figure = format!(
         "questions about {ASKED_ABOUT} connections with a turn longer than {TURN_GOAL:?}, of {QUESTIONS}"
     );

@@ -24,7 +24,7 @@ const RACING_MS: u64 = 3000;
 const FALLING_BACK_MS: u64 = 250;
 /// Number of sequential connections of each kind.
 const COUNT: u32 = 20;
-/// Limit on all connections of one kind.
+/// Limit on the total time of all connections of one kind.
 const LIMIT: Duration = Duration::from_secs(120);
 const FIRST_CONTACTS: &str = "carriers = \"udp\"\nlearn = false\nstreams = \"own\"\n";
 const SHARING: &str = "carriers = \"udp\"\nlearn = false\n";

@@ -1,4 +1,5 @@
-//! Results of one benchmark. Tables and remarks are printed at once, the goals at the end. A full run can be written to its page.
+//! Results of one benchmark. Tables and remarks are printed immediately, and the goals are printed at the end. A full run can be
+//! written to its page.
 
 use anyhow::{Result, ensure};
 use pages::{Block, Goals, Limit, Origin, Place, Table};

@@ -33,7 +33,7 @@ const SIZES: [u32; 3] = [100, 14_000, 65_536];
 const BULK_RUNS: usize = 5;
 /// Duration of a bulk stream, in seconds.
 const BULK_SECONDS: &str = "2";
-/// Limit on the run of each program.
+/// Limit on the time of each program's run.
 const LIMIT: Duration = Duration::from_secs(180);
 
 /// Measures and judges everything.

@@ -15,7 +15,7 @@ use testbed::{Host, Lab, Offloads, cpu};
 
 /// Number of rounds. Each round has a new pair of hosts, which is measured with a daemon and without a daemon.
 const ROUNDS: u8 = 9;
-/// Number of connections in a round, with a daemon and again without.
+/// Number of connections in each of the two measurements of a round.
 const COUNT: u32 = 5_000;
 /// Limit on the total time of [`COUNT`] connections.
 const LIMIT: Duration = Duration::from_secs(60);

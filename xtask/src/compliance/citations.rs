@@ -72,7 +72,7 @@ fn parse(text: &str) -> Result<Vec<(u32, Id)>> {
     ids.map(|id| Ok((rfc, id.parse()?))).collect()
 }
 
-/// Returns the name of the function that the first of these lines declares, after comments and attributes.
+/// Skips comments and attributes. Returns the name of the function that the next line declares.
 fn following<'a>(lines: &[&'a str]) -> Option<&'a str> {
     let first = lines.iter().find(|line| !line.starts_with("//") && !line.starts_with("#["))?;
     function(first)

@@ -15,7 +15,7 @@ use testbed::{Finished, Seen};
 const ROUNDTRIP_BYTES: u64 = 16 << 20;
 /// Bytes that scp transfers while path 1 dies. The number is so large that scp is still running when path 1 dies.
 pub(super) const SILENT_BYTES: u64 = 128 << 20;
-/// Limit on the time of scp until path 1 dies, and again on the time afterwards.
+/// Limit on scp's time before the death of path 1, and separately on its time afterwards.
 const SILENT_LIMIT: Duration = Duration::from_secs(30);
 /// Minimum number of bytes that have arrived when path 1 dies.
 const SILENT_AFTER_BYTES: u64 = 8 << 20;

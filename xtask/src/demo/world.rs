@@ -13,7 +13,7 @@ use testbed::{Capture, Daemon, Finished, Host, Lab, Link, Offloads, Process, Pro
 pub(crate) const FILE_BYTES: u64 = 64 << 20;
 /// Port of the roundtrip server.
 pub(crate) const ROUNDTRIP_PORT: u16 = 7000;
-/// Port with a rule that enables SCTP, on which no program listens.
+/// Port on which no program listens. A rule enables SCTP for this port.
 pub(crate) const CLOSED_PORT: u16 = 7001;
 /// Limit on one program's run.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);

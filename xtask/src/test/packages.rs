@@ -1,5 +1,5 @@
 //! Installs the packages that the tests need, while the checks and the build run. The network limits the installation, and the processors
-//! limit the build, so both hardly disturb each other.
+//! limit the build, so the installation and the build hardly disturb each other.
 
 use crate::tools::root;
 use anyhow::{Context, Result, ensure};

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-/// Limit on the lines of each failed test's output that the end of `./x test` shows. These are the last lines of the output.
+/// Limit on the lines of each failed test's output that `./x test` shows when it ends. It shows the last lines of the output.
 const DETAILS_MAX: usize = 20;
 
 /// Runs a cargo command and displays its output live. Returns the sums of the counts in cargo's result lines, and the names of failed

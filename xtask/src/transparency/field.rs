@@ -76,8 +76,8 @@ impl Field {
 #[derive(Default)]
 pub(crate) struct ConnectionCounts {
     over_sctp: u64,
-    /// Connections that remain plain TCP by a rule. Their destination is `::1` or the connecting socket itself, or their client no longer
-    /// waits.
+    /// Connections that the daemon counts as kept on TCP by the rules. Their destination is `::1` or the connecting socket itself, or their
+    /// client no longer waits.
     by_rule: u64,
     /// Connections that the server's host refused. This host would also refuse them over TCP.
     refused: u64,

@@ -32,7 +32,7 @@ impl Bench {
         }
     }
 
-    /// Offers `count` packets. Returns true for each lost packet.
+    /// Offers `count` packets. Returns a value for each packet, which is true if the packet is lost.
     fn losses(&mut self, count: usize) -> Vec<bool> {
         (0..count).map(|_| self.arrival(Time::ZERO, 100).is_none()).collect()
     }
@@ -116,8 +116,8 @@ fn copies_and_flipped_bits_come_as_often_as_asked() {
     assert!((2050..2350).contains(&bench.counters.corrupted), "{:?}", bench.counters);
 }
 
-/// Reports whether `hits` is within four standard deviations of the mean of a binomial distribution. About one seed in 16,000
-/// would miss this band. The test's seed is fixed, so the result never changes.
+/// Reports whether `hits` is within four standard deviations of the mean. The distribution is binomial, with `of` trials of
+/// probability `p`. About one seed in 16,000 would miss this band. The test's seed is fixed, so the result never changes.
 fn is_within_band(hits: usize, of: usize, p: f64) -> bool {
     let (hits, of) = (hits as f64, of as f64);
     (hits - of * p).abs() <= 4.0 * (of * p * (1.0 - p)).sqrt()

@@ -1,7 +1,8 @@
 //! Table of SCTP flows. It contains each flow's traffic, its sender's advertisement, and the limit on its rate.
 //!
 //! The sender's advertisements and the receiver's SACKs determine the limit:
-//! - application: at least half of the advertisements since the previous row report that no data waits.
+//! - application: at least half of the advertisements since the previous row report that no data waits. Without an advertisement
+//!   since then, the last one counts.
 //! - receiver: data waits, and the receiver's window was closed for more than half of the time since the previous row. A window
 //!   is closed if it has no room for a chunk beyond the data in flight. The data in flight is estimated from the TSNs that pass
 //!   here.
@@ -247,8 +248,9 @@ impl Room {
         Room { counted_until: now, closed_for: self.closed_for + last, ..self }
     }
 
-    /// Reports whether the window was closed for more than half of the time. A count of SACKs would mislead. If a program reads
-    /// rarely, but much at once, the window is open only briefly, and most SACKs leave during these brief times.
+    /// Reports whether the window was closed for more than half of the time since the last report. A count of SACKs would
+    /// mislead. If a program reads rarely, but much at once, the window is open only briefly, and most SACKs leave during these
+    /// brief times.
     fn is_mostly_closed(self, now: Time) -> bool {
         let closed_for = self.until(now).closed_for;
         closed_for > Duration::ZERO && closed_for * 2 > now.since(self.since)
@@ -345,7 +347,7 @@ mod tests {
         };
         assert_eq!(verdict(&mut flows, 1000), LimitedBy::Receiver);
         assert_eq!(verdict(&mut flows, 2000), LimitedBy::Receiver, "no packet");
-        // A burst of SACKs with room changes nothing if the window was closed for longer.
+        // A burst of SACKs that advertise room changes nothing if the window was closed for most of the time.
         for at in 2500..2520 {
             flows.note(MS(at), B, A, &packet([2, 1], &[&sack(1, 9000)]), 48, 150);
         }

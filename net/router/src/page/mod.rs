@@ -10,7 +10,7 @@ use crate::error::RouterError;
 pub(crate) const CLASSES: &str = include_str!("classes.js");
 /// Script that draws flows.
 pub(crate) const FLOWS: &str = include_str!("flows.js");
-/// Script that draws our own queues.
+/// Script that draws the queues of `sctpify-router run`.
 pub(crate) const QUEUES: &str = include_str!("queues.js");
 
 /// Serves a page with this script until the process ends. `answer` serves the other paths. The text `names` lists all paths. Does

@@ -98,7 +98,7 @@ impl Direction {
 
     /// Returns the report. `from` is the socket that receives this direction's frames.
     pub(super) fn report(&mut self, names: [&str; 2], from: &mut FrameSocket) -> DirectionReport {
-        // If the count cannot be read, the previous one stays.
+        // If the count cannot be read, the previous count stays.
         self.missed = from.missed().unwrap_or(self.missed);
         let (counters, backlog) = (self.queue.counters(), self.queue.backlog());
         DirectionReport {

@@ -57,7 +57,7 @@ fn classes(plan: &Plan, found: &Found) -> Vec<String> {
     differences
 }
 
-/// Compares the kinds of the leaves, and the class of packets that no filter matches.
+/// Compares the kinds of the leaves, and the class for packets that no filter matches, with the plan.
 fn queues(plan: &Plan, found: &Found) -> Vec<String> {
     let kinds: BTreeMap<u32, &str> = found
         .queues

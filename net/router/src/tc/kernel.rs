@@ -17,7 +17,7 @@ pub(crate) struct Found {
     pub(crate) queues: Value,
     /// Text of all classes, with their counters.
     pub(crate) classes: String,
-    /// Filters of the root (0) and of each class by occupancy, as text by minor number.
+    /// Minor number of each class for packets (0 is the root), and the text of its filters.
     pub(crate) filters: Vec<(u32, String)>,
 }
 
@@ -43,7 +43,7 @@ fn tc(words: &[&str], lines: &[String]) -> Result<String, RouterError> {
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
-    // "Command failed -:7" names the line of the input.
+    // In "Command failed -:7", 7 is the number of the input line.
     let failed = problem.rsplit_once("Command failed -:").and_then(|(_, n)| n.trim().parse::<usize>().ok());
     let command = failed.and_then(|n| lines.get(n.checked_sub(1)?)).cloned();
     Err(RouterError::Tc { command: command.unwrap_or_else(|| words.join(" ")), problem })
@@ -58,8 +58,8 @@ fn json(words: &[&str]) -> Result<Value, RouterError> {
     })
 }
 
-/// Returns the kind of leaves to use. For [`Leaves::Auto`], it is a kind that this kernel supports. A child process tests SFQ in
-/// a separate network namespace, which ends with that process.
+/// Returns the kind of leaves to use. For [`Leaves::Auto`], returns [`Leaves::Sfq`] if this kernel supports SFQ, else
+/// [`Leaves::Hashed`]. A child process tests SFQ in a separate network namespace, which ends with that process.
 pub(crate) fn resolve(leaves: Leaves) -> Result<Leaves, RouterError> {
     if leaves != Leaves::Auto {
         return Ok(leaves);

@@ -44,8 +44,8 @@ const TXA: u16 = 135;
 /// SCTP header, the program continues `otherwise` instructions behind the end of these instructions.
 fn find_sctp(udp_port: u16, otherwise: u8) -> Vec<Instruction> {
     let port = u32::from(udp_port);
-    // Jump distance from instruction `n` to the target without an SCTP header. The target is `otherwise` instructions behind this
-    // list of 20 instructions.
+    // Jump distance from instruction `n` to the target for packets without an SCTP header. The target is `otherwise` instructions
+    // behind this list of 20 instructions.
     let no = |n: u8| 20 - n - 1 + otherwise;
     vec![
         (LD_B_ABS, 0, 0, NET),

@@ -40,7 +40,8 @@ fn occupancy(minor: u32) -> String {
     }
 }
 
-/// Returns a row for each class. A rate is the difference from the previous counters in `last`, divided by the time in `last`.
+/// Returns a row for each class. The field `passing_bit_s` is computed from the bytes since the counters in `last`, and from
+/// the time in `last`.
 pub(crate) fn rows(
     now: &BTreeMap<u32, Counted>,
     last: Option<(&BTreeMap<u32, Counted>, Duration)>,

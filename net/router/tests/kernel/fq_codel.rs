@@ -1,4 +1,4 @@
-//! Comparison of our fq_codel with the Linux kernel's.
+//! Comparison of our fq_codel with the Linux kernel's fq_codel.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::kernel::Kernel;
 use crate::trace::{Came, Offer, fill, mixed, order};
 use crate::{assert_scattered, one_of_each};
 
-/// Settings with which a dozen flows almost never share a queue, and no packet waits too long.
+/// Settings with which a dozen flows almost never share a queue, and CoDel drops no packet.
 const WIDE: FqCodelConfig = FqCodelConfig {
     packets: 10_240,
     bytes: 32 << 20,
@@ -26,7 +26,8 @@ const LEAF: &str = "fq_codel quantum 1512 flows 65536 target 60s interval 60s";
 /// Limit on attempts. In about one of 1,000 attempts, two flows share a queue in the kernel, so the order differs.
 const TRIES: usize = 3;
 
-/// Asserts that both queues return the same packets of a trace in the same order, and thus drop the same packets.
+/// Asserts that our queue and the kernel's queue return the same packets of a trace in the same order, and thus drop the same
+/// packets.
 fn assert_alike(kernel: &Kernel, packets: usize, trace: &[Offer]) {
     let mut queue = FqCodel::new(FqCodelConfig { packets, ..WIDE }, 1);
     let ours = order(&mut queue, trace, Time::ZERO, Time::ZERO);
@@ -46,7 +47,8 @@ fn assert_alike(kernel: &Kernel, packets: usize, trace: &[Offer]) {
 fn our_fq_codel_serves_drops_and_marks_as_the_kernels() {
     let Some(kernel) = Kernel::up() else { return };
     assert_alike(&kernel, 10_240, &mixed(400, 12, 1));
-    // The queue with the most bytes loses half of its bytes, but no more than 64 packets.
+    // When the limit on packets is exceeded, the queue with the most bytes loses half of its bytes, but no more than 64
+    // packets.
     assert_alike(&kernel, 100, &mixed(400, 12, 2));
     let mut fat = mixed(300, 3, 3);
     fat.extend(vec![Offer::new(7, 1512); 300]);

@@ -9,7 +9,7 @@ use testbed::Guest;
 
 use crate::trace::{Came, Offer};
 
-/// Limit on one trace, in seconds.
+/// Limit on the time of one request to the guest, in seconds. A request may offer several traces.
 const LIMIT_S: u64 = 60;
 /// Rate in bit/s at which waiting packets leave, for tests that compare only their order.
 const FAST: u64 = 1_000_000_000;
@@ -73,7 +73,7 @@ impl Kernel {
     }
 }
 
-/// Reports whether only the first packet left the queue before the last one was offered.
+/// Reports whether only the first packet left the queue before the last packet was offered.
 fn was_shut(fill: &Value) -> bool {
     fill["came"][1][1].as_u64() > fill["offered"].as_u64()
 }

@@ -1,6 +1,6 @@
 //! Compares the queues of `sched` with the queues of the Linux kernel, which runs in a guest (`tests/kernel-sctp`). Our queue and
 //! the kernel's queue get the same packets. They must return the same packets in the same order. Where chance plays a part
-//! (hashes, the guest's clock), the tests compare shares.
+//! (hashes, the guest's clock), the tests compare numbers within a tolerance.
 //!
 //! Begin with [`kernel::Kernel`], which runs the kernel's queues, and [`trace`], which runs ours.
 
@@ -33,7 +33,7 @@ fn expected_buckets(flows: f64, buckets: f64) -> (f64, f64) {
     (buckets * (1.0 - empty), variance.sqrt())
 }
 
-/// Asserts that both hashes scatter flows like random numbers.
+/// Asserts that the kernel's hash and our hash scatter flows like random numbers.
 fn assert_scattered(theirs: &[u32], ours: &[u32], flows: u32, of: usize) {
     let (mean, deviation) = expected_buckets(f64::from(flows), of as f64);
     for (who, order) in [("the kernel", theirs), ("ours", ours)] {

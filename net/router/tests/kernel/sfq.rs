@@ -1,4 +1,4 @@
-//! Comparison of our SFQ with the Linux kernel's.
+//! Comparison of our SFQ with the Linux kernel's SFQ.
 
 use std::time::Duration;
 
@@ -19,7 +19,8 @@ fn ours(config: SfqConfig, trace: &[Offer]) -> Vec<u32> {
     order(&mut Sfq::new(config, 1), trace, Time::ZERO, Time::ZERO)
 }
 
-/// Asserts that both queues return the same packets of a trace in the same order, and thus drop the same packets.
+/// Asserts that our queue and the kernel's queue return the same packets of a trace in the same order, and thus drop the
+/// same packets.
 fn assert_alike(kernel: &Kernel, leaf: &str, config: SfqConfig, trace: &[Offer]) {
     let ours = ours(config, trace);
     let tries = (0..TRIES).map(|_| kernel.order(leaf, &[trace], 0.0).remove(0));
@@ -62,7 +63,7 @@ fn hashes_scatter(kernel: &Kernel) {
     assert_scattered(&kernel.order(leaf, &[&trace], 0.0)[0], &ours(config, &trace), 500, 1024);
 }
 
-/// Asserts that `perturb` changes the hash, so other flows share a turn. Without `perturb`, the hash stays.
+/// Asserts that `perturb` changes the hash, so different flows then share a bucket. Without `perturb`, the hash must stay.
 fn hashes_change(kernel: &Kernel) {
     let config = SfqConfig { buckets: 64, slots: 64, ..WIDE };
     let trace = one_of_each(64);

@@ -25,7 +25,8 @@ while True:
     time.sleep(0.02)
 ";
 
-/// Returns the verdicts on the flow to this port of beta in six tables, one per second, and the last row.
+/// Makes the router print six tables, one per second. Returns each table's verdict on the flow to this port of
+/// beta, and the flow's last row.
 fn verdicts(world: &World, port: u16) -> (Vec<String>, Value) {
     let words = ["--json", "flows", "left", "right", "--every", "1", "--count", "6"];
     let output = world.router(&words).good().unwrap().stdout;

@@ -11,7 +11,7 @@ const LINK: &str = "eth1";
 /// Addresses of beta on this interface.
 const BETA: [&str; 2] = ["10.60.1.2", "fd60:1::2"];
 
-/// Starts daemons on two hosts next to the guest. Their programs advertise in percent.
+/// Starts daemons on two hosts next to the guest. The daemons advertise in percent.
 fn ends(guest: &Guest, carriers: &str) -> Ends {
     let lab = Lab::new().unwrap();
     let hosts: [Host; 2] =

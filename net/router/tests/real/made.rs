@@ -36,7 +36,7 @@ impl Hosts {
         let lab = Lab::new().unwrap();
         let (middle, beta) = (lab.host("middle").unwrap(), lab.host("beta").unwrap());
         let link = lab.join(&middle, &beta, 1, Offloads::Off).unwrap();
-        // Resolves the neighbours first. Packets wait during the resolution, and too many waiting packets are dropped.
+        // Resolves the neighbours first. Packets wait during the resolution, and the kernel drops packets if too many wait.
         for to in [link.right_v4().to_string(), link.right_v6().to_string()] {
             middle.tool("ping", &["-c", "1", "-W", "9", &to]).unwrap();
         }

@@ -1,4 +1,5 @@
-//! Tests of the order of service, least served or least left first, and of the share of a sender with false advertisements.
+//! Tests of the order of service (least served first, or least left first), and of the share that a sender with false
+//! advertisements gets.
 
 use super::*;
 use crate::tests::{control, data, drained, says};

@@ -50,8 +50,8 @@ impl Flow {
         }
     }
 
-    /// Returns the time at which the flow's own duration ends; `None` if the flow has no such duration, or if its association is
-    /// not established.
+    /// Returns the time at which the flow's bulk load ends; `None` for other loads, or if the flow's association is not
+    /// established.
     pub(super) fn own_end(&self) -> Option<Time> {
         match (self.plan.load, self.report.established) {
             (Load::Bulk { lasting, .. }, Some(at)) => Some(at + lasting),

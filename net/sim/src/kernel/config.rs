@@ -17,7 +17,7 @@ pub struct KernelConfig {
     pub first_window: usize,
     /// Window that the receiver advertises, in bytes: half of its buffer.
     pub receive_window: usize,
-    /// Limit on the packets that may leave in one burst, in addition to the packets in flight; 0 means no limit.
+    /// Limit on the packets that one burst may add to the packets in flight; 0 means no limit.
     pub burst: usize,
     /// T3 before the first round trip is measured.
     pub rto_initial: Duration,

@@ -23,7 +23,8 @@ pub(super) struct Sack {
 pub(super) struct Receiver {
     cumulative: u64,
     later: BTreeSet<u64>,
-    /// Bytes of the new chunks since the received TSNs last had no hole. The advertised window is smaller by this number.
+    /// Bytes received while a TSN has been missing; 0 while no TSN is missing. The receiver subtracts this number from
+    /// its window.
     kept: usize,
     window: usize,
     /// Packets that are not acknowledged yet.

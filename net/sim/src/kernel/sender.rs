@@ -175,7 +175,8 @@ impl Sender {
         sent.push((tsn, chunk.length));
     }
 
-    /// Handles an expiry of T3. Chunks that were sent at least one RTO ago are lost, and one packet of them leaves.
+    /// Handles an expiry of T3. Chunks that were sent at least one RTO ago count as lost, and the first lost chunk is sent
+    /// again.
     pub(super) fn on_timeout(&mut self, now: Time) -> Vec<Sent> {
         self.timeouts += 1;
         self.ssthresh = self.halved();

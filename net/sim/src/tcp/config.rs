@@ -105,9 +105,9 @@ impl TcpConfig {
         }
     }
 
-    /// Returns the settings of Linux if it is configured as in the papers' time: Reno, two segments at first, and a floor of one
-    /// second. SACK, RACK, tail-loss probe and timestamps are off. Limited transmit stays on, because Linux cannot turn it off.
-    /// The receiver's window is 64 KiB, at which Linux starts. The model leaves out the growth of the window in Linux.
+    /// Returns the settings of Linux if it is configured as in the papers' time: Reno, two segments at first, and an `rto_min`
+    /// of one second. SACK, RACK, tail-loss probe and timestamps are off. Limited transmit stays on, because Linux cannot turn
+    /// it off. The receiver's window is 64 KiB, at which Linux starts. The model leaves out the growth of the window in Linux.
     pub fn linux_without_sack() -> TcpConfig {
         TcpConfig {
             mss: 1460,

@@ -14,7 +14,7 @@ const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
 const ACKS_PER_SEGMENT_MIN: f64 = 2.0;
 /// Least window to which HyStart applies, in segments.
 const HYSTART_WINDOW_MIN: f64 = 16.0;
-/// Number of samples of a round that HyStart uses.
+/// Number of round-trip samples that HyStart uses in each round.
 const HYSTART_SAMPLES: u32 = 8;
 
 #[derive(Clone, Copy, Debug)]

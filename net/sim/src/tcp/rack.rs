@@ -42,14 +42,14 @@ impl Sent {
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum State {
     Open,
-    /// Recovery from losses, until all data sent before it is acknowledged.
+    /// Recovery from losses, until all data sent before the recovery is acknowledged.
     Recovery {
         until: u64,
         prior: f64,
         delivered: f64,
         sent: f64,
     },
-    /// State after a time-out, until all data sent before it is acknowledged.
+    /// State after a time-out, until all data sent before the time-out is acknowledged.
     Loss {
         until: u64,
     },
@@ -160,7 +160,7 @@ impl Rack {
         }
     }
 
-    /// Takes the segments that an acknowledgement covers.
+    /// Marks the segments that an acknowledgement covers as delivered.
     fn take(&mut self, now: Time, ack: u64, sacks: [Option<Range>; SACK_BLOCKS_MAX]) -> Delivered {
         let mut delivered = Delivered::default();
         while let Some(sent) = self.segments.pop_front_if(|sent| sent.piece.end() <= ack) {
@@ -209,7 +209,8 @@ impl Rack {
         }
     }
 
-    /// Marks segments that were overtaken for too long as lost. Returns true if it marked any.
+    /// Marks overtaken segments as lost when a round trip and the reordering window have passed since they were sent. Returns
+    /// true if it marked any.
     fn find_losses(&mut self, now: Time) -> bool {
         self.reorder_at = None;
         let Some(newest) = self.newest else { return false };

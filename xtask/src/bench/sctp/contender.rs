@@ -48,7 +48,7 @@ pub(crate) struct Programs {
     pub(crate) rivals: PathBuf,
 }
 
-/// Link that carries the contenders' traffic, and encapsulation of SCTP. The client is at the link's left end, the server at its right end.
+/// A link, and the encapsulation of SCTP on this link. The client is at the link's left end, and the server is at its right end.
 #[derive(Debug)]
 pub(crate) struct LinkUse<'a> {
     pub(crate) link: &'a Link,

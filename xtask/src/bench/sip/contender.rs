@@ -54,7 +54,7 @@ impl Contender {
         self.start_with(host, tools, "")
     }
 
-    /// Like [`Contender::start`], with further keys in our proxy's configuration.
+    /// Starts the proxy like [`Contender::start`], with further keys in our proxy's configuration.
     pub(super) fn start_with(self, host: Host, tools: &Tools, keys: &str) -> Result<Running> {
         let command = match self {
             Contender::Ours => {

@@ -1,10 +1,10 @@
-//! `./x bench sip-page [--quick]`: the effect on calls of browsers that show our SIP proxy's page, with 100,000 users and 1,000 standing
-//! calls.
+//! `./x bench sip-page [--quick]`: the set-up times of calls while browsers show our SIP proxy's page. The proxy has 100,000 users and
+//! 1,000 standing calls.
 //!
-//! The first part measures the lengths of the answers to the page's requests, and their durations compared with `/status.json`. The second
-//! part measures calls at a fixed rate without viewers, then with three browsers that search for a missing entry. Then the second part
-//! measures calls while a program repeatedly requests the whole list of contacts. A ratio compares two set-up times of the same round. The
-//! medians of the ratios are judged.
+//! The first part measures the lengths of the answers to the page's requests, and their durations compared with the duration for
+//! `/status.json`. The second part measures calls at a fixed rate without viewers, then with three browsers that search for a missing
+//! entry. Then the second part measures calls while a program repeatedly requests the whole list of contacts. A ratio compares two set-up
+//! times of the same round. The medians of the ratios are judged.
 
 use super::super::report::Report;
 use super::contender::{CALLED, Contender, Running};
@@ -23,7 +23,7 @@ const PART_GOAL_KIB: f64 = 64.0;
 const LOOKED_AT_GOAL: f64 = 1.5;
 const LIMIT: Duration = Duration::from_secs(900);
 
-/// Requests to measure. The page sends the first five each second. Programs send the last two, which return whole lists.
+/// Requests to measure. The page sends requests like the first five each second. Programs send the last two, which return whole lists.
 const REQUESTS: [&str; 7] = [
     "status.json",
     "contacts.json?count=50",
