@@ -44,7 +44,7 @@ pub struct Essentials {
 }
 
 impl Essentials {
-    /// Parses these fields of a message.
+    /// Parses the fields of [`Essentials`] in a message.
     ///
     /// # Errors
     /// Returns [`Message::fault`] if the message has one. Otherwise returns 400 if a field is missing, repeated or malformed, or if the

@@ -1,8 +1,8 @@
 //! The location service: a registrar's bindings (RFC 3261 section 10), in memory.
 //!
 //! For persistence, the driver stores each [`Change`]. If several proxies share a store, this service is a cache of that store.
-//! [`Location::replace`] then replaces all bindings of a user, and records the version of the user's record in the store. The registrar
-//! checks [`LocationLimits`] before it applies a change. [`Location::apply`] does not check them.
+//! [`Location::replace`] then replaces all bindings of a user, and records the version that the user's record has in the store. The
+//! registrar checks [`LocationLimits`] before it applies a change. [`Location::apply`] does not check them.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -46,7 +46,7 @@ pub struct Binding {
     /// Preference among the user's contacts: the parameter `q` in thousandths. If `q` is absent, the value is 1000.
     pub q: u16,
     /// Source of the REGISTER. If `through` is set, the listener and the connection in this hop are not valid. The token in `through`
-    /// contains the valid ones.
+    /// contains the valid listener and connection.
     pub flow: Hop,
     /// Route to `flow` through the proxy that accepted the REGISTER. `None` if proxies do not share users.
     pub through: Option<Box<[u8]>>,

@@ -138,8 +138,8 @@ impl Message {
         self.headers.push(header);
     }
 
-    /// Replaces all fields that have the name of `header` with `header`, at the position of the first of them. If no field has this name,
-    /// adds `header` after all fields.
+    /// Writes `header` at the position of the first field with the same name, and removes all further fields with this name. If no field
+    /// has this name, adds `header` after all fields.
     pub fn set(&mut self, header: Header) {
         match self.headers.iter().position(|h| h.name == header.name) {
             Some(at) => {

@@ -59,8 +59,8 @@ impl<'a> Via<'a> {
         self.sent_by
     }
 
-    /// Reports whether `rport` is present (RFC 3581). The parameter can be without a value, which requests the source port, or contain
-    /// this port.
+    /// Reports whether `rport` is present (RFC 3581). Without a value, the parameter requests the source port. With a value, the parameter
+    /// contains the source port.
     pub fn has_rport(&self) -> bool {
         self.param("rport").is_some()
     }

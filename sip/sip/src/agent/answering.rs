@@ -12,7 +12,8 @@ use crate::message::{Message, Method};
 const ALLOW: &str = "INVITE, ACK, CANCEL, BYE, OPTIONS";
 
 impl Agent {
-    /// Answers a new request.
+    /// Answers a new request. `server` is the number of the request's server transaction. `invite_key` is the key of the INVITE that a
+    /// CANCEL cancels.
     pub(super) fn serve(
         &mut self,
         now: Time,
@@ -86,8 +87,8 @@ impl Agent {
         response
     }
 
-    /// Handles the timer of an incoming call. A call whose ring time has elapsed is answered. If a call was answered, its 200 is
-    /// retransmitted. If no ACK arrives in time, the answered call ends.
+    /// Handles the timer of an incoming call. When the ring time has elapsed, the agent answers the call. The agent then retransmits the
+    /// 200 until the ACK arrives. If no ACK arrives within 64 × T1, the call fails with 408.
     pub(super) fn wake_call(&mut self, now: Time, id: CallId) {
         let t2 = self.config.timers.t2;
         let Some(call) = self.calls.get_mut(&id) else { return };

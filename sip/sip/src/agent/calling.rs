@@ -134,8 +134,9 @@ impl Agent {
         }
     }
 
-    /// Returns the hop for requests in a dialog. The first Route decides, or the remote target if no Route exists. If the deciding URI
-    /// contains an IP address and needs our transport, the hop has this address. Otherwise the hop is the proxy.
+    /// Returns the hop for requests in a dialog. The next URI is the URI in the first Route, or the remote target if no Route exists. If
+    /// the next URI contains an IP address, and its transport is the proxy's transport, the hop has this address. Otherwise the hop is the
+    /// proxy.
     pub(super) fn hop_in_dialog(&self, call: &Call) -> Hop {
         let route = call.routes.first().and_then(|route| Address::parse(route).ok());
         let uri = route.map_or(&call.target[..], |address| address.uri);

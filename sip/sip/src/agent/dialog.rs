@@ -51,7 +51,7 @@ pub(super) struct Call {
     pub(super) local: Bytes,
     /// Value of To in our requests.
     pub(super) remote: Bytes,
-    /// Request-URI of our requests: the URI in the peer's Contact.
+    /// Request-URI of our requests: the called URI, or the URI in the peer's Contact once it is known.
     pub(super) target: Bytes,
     /// Route set, in the order in which our requests traverse it.
     pub(super) routes: Vec<Bytes>,

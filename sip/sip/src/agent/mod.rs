@@ -42,7 +42,7 @@ pub struct AgentConfig {
     pub user: String,
     /// The user's domain.
     pub domain: String,
-    /// Password for digest authentication. Without one, a challenged request fails.
+    /// Password for digest authentication. With `None`, a challenged request fails.
     pub password: Option<String>,
     /// The agent's own listener.
     pub listener: Listener,
@@ -99,7 +99,8 @@ pub enum AgentEvent {
     Failed {
         /// The call.
         call: CallId,
-        /// Status that ended the call: 408 if no response or ACK arrived in time, 503 if the request could not be sent.
+        /// Status that ended the call. Without a response, the status is 408 if no response or ACK arrived in time, and 503 if the request
+        /// could not be sent.
         status: u16,
         /// True if a response had this status, including our own 487 after a CANCEL.
         is_answer: bool,
@@ -161,7 +162,7 @@ pub struct Agent {
     servers: HashMap<u64, Server>,
     server_keys: HashMap<Box<[u8]>, u64>,
     calls: BTreeMap<CallId, Call>,
-    /// Incoming INVITEs without a 200, and INVITEs whose 200 was not acknowledged yet.
+    /// Incoming INVITEs whose calls are not established: no 200 was sent, or no ACK has arrived.
     ringing: BTreeMap<CallId, Message>,
     /// Numbers of calls by Call-ID and our tag.
     dialogs: HashMap<(Bytes, Bytes), CallId>,

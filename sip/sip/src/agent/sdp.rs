@@ -25,8 +25,8 @@ pub(super) fn silent_session(host: IpAddr) -> Bytes {
     Bytes::from(text)
 }
 
-/// Returns the peer's address for the first audio stream of a session. Returns `None` if the session has no audio stream, or if the audio
-/// stream was rejected (port 0) or does not receive.
+/// Returns the peer's address for the first audio stream of a session. Returns `None` if the session has no audio stream, if the peer
+/// rejected the stream (port 0), or if the peer does not receive on the stream.
 pub fn audio_address(session: &[u8]) -> Option<SocketAddr> {
     let text = std::str::from_utf8(session).ok()?;
     let (mut ip, mut port) = (None, None);

@@ -40,7 +40,7 @@ pub enum Nonce {
 #[derive(Debug)]
 pub struct Nonces {
     secret: [u8; 32],
-    /// Time of the clock that nonces use, at [`Time::ZERO`] of this program.
+    /// Time that the nonces' clock shows at this program's [`Time::ZERO`].
     origin: Duration,
     /// One less than the number of the first nonce.
     first: u64,
@@ -59,8 +59,8 @@ impl Nonces {
         Nonces { secret, origin: Duration::ZERO, first: 0, made: 0, used: BTreeMap::new(), forgotten: None }
     }
 
-    /// Creates a source of nonces with a secret that proxies share. The source also recognizes the nonces of the other proxies. `origin`
-    /// is the time of the shared clock at [`Time::ZERO`]. Nonces get the numbers after `first`, which no other proxy may use.
+    /// Creates a source of nonces with a secret that proxies share. The source also recognizes the nonces of the other proxies. `origin` is
+    /// the time of the shared clock at [`Time::ZERO`]. The numbers of the nonces begin after `first`. No other proxy may use these numbers.
     pub fn shared(secret: [u8; 32], origin: Duration, first: u64) -> Nonces {
         Nonces { origin, first, made: first, ..Nonces::new(secret) }
     }
@@ -102,8 +102,8 @@ impl Nonces {
         if is_young && credentials.nonce_count() > highest { Nonce::Good } else { Nonce::Stale }
     }
 
-    /// Records credentials that have the right password as used. From then on, the nonce is valid only with a higher nonce count than in
-    /// these credentials.
+    /// Records the nonce of credentials with the right password as used. From then on, the nonce is valid only with a higher nonce count
+    /// than in these credentials.
     pub fn use_up(&mut self, now: Time, credentials: &Credentials<'_>) {
         let Some(stamp) = self.stamp_of(credentials.nonce) else { return };
         let now = now + self.origin;
@@ -119,8 +119,8 @@ impl Nonces {
         }
     }
 
-    /// Describes the use of one of our nonces, so other proxies with the same secret can reject a replay. Returns `None` for other
-    /// nonces.
+    /// Describes the use of one of our nonces, so other proxies with the same secret can reject a replay. Returns `None` for a nonce that
+    /// is not ours.
     pub(crate) fn proof(&self, credentials: &Credentials<'_>) -> Option<Proof> {
         let (_, number) = self.stamp_of(credentials.nonce)?;
         let nonce = String::from_utf8_lossy(&credentials.nonce[..32]).into_owned();

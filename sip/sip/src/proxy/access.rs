@@ -1,13 +1,13 @@
 //! Access control: lists of networks, and a rate limit per source.
 //!
-//! A source is an IPv4 address, or the first 64 bits of an IPv6 address. All addresses with the same 64 bits belong to one subscriber.
-//! Requests beyond the rate limit get 503 with Retry-After. The rate of these rejections has the same limit, and all further requests are
-//! dropped. A proxy that answered all requests could be used as a reflector.
+//! A source is an IPv4 address, or the first 64 bits of an IPv6 address. IPv6 addresses with the same first 64 bits are assumed to belong
+//! to one subscriber. Requests beyond the rate limit get 503 with Retry-After. The rate of these rejections has the same limit, and all
+//! further requests are dropped. A proxy that answered all requests could be used as a reflector.
 //!
 //! Invariant: no more than [`Access::sources`] sources are remembered. At the limit, the half of the sources that was silent longest is
 //! forgotten.
 //!
-//! ACKs and responses are not checked. They get no answer, and the request to which each of them belongs was checked before.
+//! ACKs and responses are not checked, because the proxy does not answer them. Their requests were checked before.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};

@@ -20,7 +20,7 @@ use crate::header::{Header, Name};
 use crate::message::{Message, Method};
 use crate::uri::{Uri, is_same_target};
 
-/// The identity of a correct answer to a challenge. No proxy may accept the same answer twice.
+/// The identity of a correct answer to a challenge. All proxies together accept each answer only once.
 #[derive(Debug)]
 pub(crate) struct Proof {
     /// Time and number of the challenge's nonce, in hexadecimal.
@@ -51,8 +51,9 @@ impl Authenticator {
         Authenticator { nonces }
     }
 
-    /// Decides whether a request may continue. A rejected request leaves no state. `asked_for` is the Request-URI as received. If the
-    /// previous hop was a strict router, the current Request-URI differs from `asked_for`.
+    /// Decides whether a request may continue. A rejected request leaves no state, except the record of a nonce that it used with the right
+    /// password. `asked_for` is the Request-URI as received. If the previous hop was a strict router, the current Request-URI differs from
+    /// `asked_for`.
     pub(super) fn authenticate(
         &mut self,
         now: Time,

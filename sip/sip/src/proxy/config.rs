@@ -56,8 +56,8 @@ pub struct Authentication {
     pub realm: String,
     /// Passwords by user name, without domain.
     pub passwords: BTreeMap<String, String>,
-    /// Hash algorithms of the challenges, the strongest first (RFC 8760 section 2.4). For clients that fail at an unsupported first
-    /// algorithm, the list must not contain that algorithm.
+    /// Hash algorithms of the challenges, the strongest first (RFC 8760 section 2.4). Some clients fail if they do not support the first
+    /// algorithm. For these clients, leave that algorithm out.
     pub algorithms: Vec<Algorithm>,
 }
 
@@ -97,7 +97,7 @@ pub enum Mode {
     Stateful,
     /// The proxy forwards each request to one target, and keeps no state (section 16.11). This mode excludes authentication, because a
     /// retransmission would repeat a nonce count and be rejected. The mode also excludes [`ProxyConfig::names`] and
-    /// [`ProxyConfig::shared`], because requests would have to wait for an answer.
+    /// [`ProxyConfig::shared`], because requests would have to wait for DNS or for the store.
     Stateless,
     /// The proxy redirects senders to the user's contacts (section 8.3).
     Redirect,
@@ -153,7 +153,7 @@ pub struct ProxyLimits {
     pub kept_bytes: usize,
     /// Retry-After of these 503 responses, in seconds.
     pub retry_after: u32,
-    /// Limit on the contacts of a user to which one request is forwarded.
+    /// Limit on a user's contacts to which one request is forwarded.
     pub branches: usize,
     /// Limit on known dialogs. Beyond the limit, the dialog that was silent longest is forgotten.
     pub dialogs: usize,

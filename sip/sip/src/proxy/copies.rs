@@ -126,8 +126,8 @@ pub(super) fn push_via(config: &ProxyConfig, message: &mut Message, hop: Hop, br
         .push_front(Header::new(Name::Via, &format!("SIP/2.0/{transport} {address};rport;branch={branch}")));
 }
 
-/// Builds a Record-Route field (RFC 3261 section 16.6, step 4). The URI in the field is SIPS if the Request-URI is SIPS and this side
-/// uses TLS. On a side without TLS, a SIPS URI would name an address at which we do not answer.
+/// Builds a Record-Route field (RFC 3261 section 16.6, step 4). The URI in the field is SIPS if the Request-URI is SIPS and `transport` is
+/// TLS. On a side without TLS, a SIPS URI would name an address at which we do not answer.
 fn record_of((place, transport): &(String, Transport), is_secure: bool, mark: &str) -> Header {
     let uri = if is_secure && *transport == Transport::Tls {
         format!("sips:{place}")

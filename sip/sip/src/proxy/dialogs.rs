@@ -38,8 +38,8 @@ use crate::transport::Hop;
 use crate::uri::Uri;
 use crate::via::parse_ip;
 
-/// Time after which a silent dialog is forgotten. The value equals the default maximum lifetime of a registration. No subscription is
-/// expected to be silent for longer.
+/// Time after which a silent dialog is forgotten. The value equals the default maximum lifetime of a registration. Subscribers are expected
+/// to refresh their subscriptions within this time.
 const IDLE_MAX: Duration = Duration::from_secs(86_400);
 /// Limit on the callees' tags that are recorded for one forked request. The tag in a BYE shows which of the dialogs ends.
 const ANSWERS_MAX: usize = 16;
@@ -49,7 +49,7 @@ const NOT_OF_THIS_DIALOG: Fault = Fault { status: 403, reason: "Source Not Part 
 /// A user agent that exchanges messages with us directly, without another proxy in between.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct End {
-    /// URI of the user agent's Contact, which is the Request-URI of requests to it.
+    /// URI of the user agent's Contact. This URI is the Request-URI of requests to the user agent.
     contact: Box<[u8]>,
     /// Hop from which the user agent's messages arrive.
     flow: Hop,
@@ -228,9 +228,9 @@ impl Dialogs {
         }
     }
 
-    /// Returns the target of a request within a dialog. The request may be for an end that exchanges messages with us directly: no Route
-    /// is left, and the Request-URI is the Contact of that end. [`End::hop`] then decides. Otherwise the target follows from Route or the
-    /// Request-URI. Fails if the target's address is not permitted for this dialog.
+    /// Returns the target of a request within a dialog. If no Route is left, and the Request-URI is the Contact of an end that exchanges
+    /// messages with us directly, [`End::hop`] decides. Otherwise the target follows from Route or the Request-URI. Fails if the target's
+    /// address is not permitted for this dialog.
     pub(super) fn target_within(
         &mut self,
         routing: &Routing<'_>,
@@ -284,8 +284,8 @@ impl Dialogs {
         }
     }
 
-    /// Handles a response to a BYE that arrived at `came`. The statuses 2xx, 408 and 481 end the dialog (RFC 3261 section 15.1.1). With
-    /// any other status, such as a challenge, the dialog continues.
+    /// Handles a response to a BYE. `came` is the arrival time of the BYE. The statuses 2xx, 408 and 481 end the dialog (RFC 3261 section
+    /// 15.1.1). With any other status, such as a challenge, the dialog continues.
     pub(super) fn on_bye_answer(
         &mut self,
         now: Time,
@@ -303,8 +303,9 @@ impl Dialogs {
         self.end_by_bye(now, known, end, performance);
     }
 
-    /// Handles a request that reached no user agent. If the request is a BYE, its dialog ends, because the sender of the BYE considers
-    /// the session ended and sends no further BYE. The cause is "no response at all" (section 15.1.1), or no route to the other end.
+    /// Handles a request that reached no user agent. The request got "no response at all" (section 15.1.1), or no route to the other end
+    /// exists. If the request is a BYE, its dialog ends, because the sender of the BYE considers the session ended and sends no further
+    /// BYE.
     pub(super) fn note_undelivered(&mut self, now: Time, request: &Message, performance: &mut Performance) {
         let bye = Some(request).filter(|request| request.method() == Some(&Method::Bye));
         if let Some(Ok(known)) = bye.map(Essentials::of) {

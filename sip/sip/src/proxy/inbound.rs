@@ -154,12 +154,12 @@ impl Proxy {
         let id = self.transactions.start_server(now, timers, arrival, &mut self.outbox);
         let served = vetted.and_then(|vetted| self.serve_vetted(now, id, from, vetted, known));
         self.stateful(now).refuse_if_failed(id, served);
-        // If the request has no response yet, the timer for a late 100 must run.
+        // If a non-INVITE request has no response yet, the timer for its 100 must run.
         self.transactions.schedule_server(id);
     }
 
-    /// Checks the source of a request against the access lists and the rate limit. Returns false if the request was rejected or dropped,
-    /// which keeps no state.
+    /// Checks the source of a request against the access lists and the rate limit. Returns false if the request was rejected or dropped. A
+    /// rejected or dropped request gets no transaction.
     fn admit(&mut self, now: Time, from: Hop, request: &Message, via: &Via<'_>) -> bool {
         let address = from.address.ip();
         let fault = match self.access_control.judge(now, &self.config.access, address) {

@@ -11,7 +11,7 @@ pub fn fingerprint(secret: &[u8; 32]) -> String {
     hex(&derived(secret, "fingerprint")[..8])
 }
 
-/// Derives a separate key for one purpose from the shared key.
+/// Derives a separate key for one purpose from `secret`.
 pub(super) fn derived(secret: &[u8; 32], purpose: &str) -> [u8; 32] {
     let mut mac = keyed(secret);
     mac.update(purpose.as_bytes());

@@ -10,8 +10,8 @@ use crate::via::parse_ip;
 /// The fault of a name that is not resolved yet. This fault makes the request wait, and is not sent as a response.
 pub(super) const UNRESOLVED: Fault = Fault { status: 500, reason: "Name Not Looked Up" };
 
-/// A query for the host of a URI, or for the host in its `maddr` parameter. The other fields are the further inputs of RFC 3263 section
-/// 4.
+/// A query for an address. `name` is the host of a URI, or the host in the URI's `maddr` parameter. The other fields are the further inputs
+/// of RFC 3263 section 4.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Lookup {
     /// The host, in lower case.

@@ -16,7 +16,8 @@ pub(crate) fn response_hop(from: Hop, via: &Via<'_>) -> (Hop, Vec<u8>) {
     (hop, value)
 }
 
-/// Returns the key of a server transaction (section 17.2.3). `method` is the method of the request. An ACK has the key of its INVITE.
+/// Returns the key of a server transaction (section 17.2.3). `method` is the request's own method. With INVITE as `method`, a CANCEL has
+/// the key of the INVITE that it cancels. An ACK has the key of its INVITE.
 pub(crate) fn server_key(request: &Message, known: &Essentials, via: &Via<'_>, method: &Method) -> Box<[u8]> {
     let method = if *method == Method::Ack { Method::Invite } else { method.clone() };
     let parts: Vec<&[u8]> = match via.branch() {

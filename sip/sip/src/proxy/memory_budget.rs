@@ -1,11 +1,11 @@
 //! The memory budget for kept messages.
 //!
 //! Each transaction has a [`Charge`] for the bytes that it keeps: a request without an answer, copies, keys, and the last response for
-//! retransmission. If a new request does not fit into the budget, the request gets 503. A long request ([`LONG`]) must fit into the first
-//! half of the budget. A response that does not fit is forwarded, but not kept.
+//! retransmission. If a new request does not fit into the budget, the request gets 503. A long request ([`LONG`]) is accepted only if no
+//! more than half of the budget is then in use. A response that does not fit is forwarded, but not kept.
 //!
-//! Copies of a request are charged even beyond the budget. The kept bytes therefore exceed [`super::ProxyLimits::kept_bytes`] by no more
-//! than the copies of one forked request. Begin with [`MemoryBudget::charge`].
+//! Copies of a request are charged even beyond the budget. The kept bytes can therefore exceed [`super::ProxyLimits::kept_bytes`] by the
+//! copies of requests that were accepted before the budget was full. Begin with [`MemoryBudget::charge`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

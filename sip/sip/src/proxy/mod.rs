@@ -166,9 +166,9 @@ impl Proxy {
         self.registrar.restore(change);
     }
 
-    /// Changes the settings. Existing transactions keep their values of T1, T2 and T4. All other steps of pending requests use the new
-    /// settings. These settings cannot be changed: mode, listeners and their names in Record-Route, dialog secret, limits on messages,
-    /// and whether users are shared.
+    /// Changes the settings. Existing transactions keep their values of T1, T2 and T4. In all other respects, pending requests use the new
+    /// settings. These settings cannot be changed: mode, listeners and their names in Record-Route, dialog secret, limits on messages, and
+    /// whether users are shared.
     pub fn set_config(&mut self, config: ProxyConfig) {
         let old = std::mem::take(&mut self.config);
         self.registrar.set_limits(config.location);
@@ -304,7 +304,7 @@ impl Proxy {
         }
     }
 
-    /// Begins draining. The proxy then rejects new work with 503, except requests for our flows from proxies that share users.
+    /// Begins draining. The proxy then rejects new work with 503. Proxies that share users can still send requests to our flows.
     pub fn begin_drain(&mut self) {
         self.transactions.begin_drain();
     }

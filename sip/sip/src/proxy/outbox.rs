@@ -28,7 +28,7 @@ pub struct Outgoing {
     pub dialog: u32,
     /// True if the message begins new work, as a request outside of dialogs does. If the queue of the next hop is almost full, the driver
     /// refuses such messages and keeps room for work in progress. The driver then calls
-    /// [`Proxy::handle_congestion`](super::Proxy::handle_congestion). Work in progress can then finish.
+    /// [`Proxy::handle_congestion`](super::Proxy::handle_congestion).
     pub is_new: bool,
 }
 
@@ -51,8 +51,8 @@ pub enum Output {
 /// Event counters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
-    /// New requests that passed the checks of syntax, access, drain and memory. ACKs count only in stateless mode. In that mode, rejected
-    /// requests do not count.
+    /// New requests that passed the checks of syntax, access, drain and memory, even if the proxy rejects them later. ACKs do not count. In
+    /// stateless mode, forwarded ACKs also count, and requests that are rejected instead of forwarded do not.
     pub requests: u64,
     /// Retransmitted requests and responses.
     pub retransmissions: u64,
@@ -76,8 +76,8 @@ pub struct Counters {
     pub unanswered: u64,
     /// Requests rejected because the proxy drains.
     pub late: u64,
-    /// Responses by class, 1xx first. The rejections that `dropped`, `denied`, `limited`, `late` or a memory limit causes are not counted
-    /// here.
+    /// Responses by class, 1xx first. Rejections that are counted in `dropped`, `denied`, `limited` or `late` are not counted here.
+    /// Rejections because of a memory limit are not counted here either.
     pub responses: [u64; 6],
 }
 

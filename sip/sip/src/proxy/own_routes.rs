@@ -25,8 +25,8 @@ pub(super) struct Taken {
 
 /// Removes the Routes that lead to this proxy (section 16.4), and returns their contents.
 ///
-/// If proxies share users, a request may arrive here although its Route names another of these proxies. An example is the failure of that
-/// other proxy. A Route with a valid mark is then also removed, because the mark proves that one of these proxies wrote the Route.
+/// If proxies share users, a request may arrive here although its Route names another of these proxies, for example after that proxy has
+/// failed. A Route with a valid mark is then also removed, because the mark proves that one of these proxies wrote the Route.
 pub(super) fn take_own_routes(
     config: &ProxyConfig,
     marks: &DialogMarks,

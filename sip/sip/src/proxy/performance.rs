@@ -1,8 +1,8 @@
 //! SIP performance metrics (RFC 6076) of the registrations and sessions that pass this proxy.
 //!
-//! The RFC defines the metrics for user agents. Here, a delay begins when the request arrives at this proxy, and ends when the response
-//! is sent back. If the proxy or a next hop challenges a request, the delay begins with that first request. Invariant: no more than
-//! [`CHALLENGED_MAX`] challenged requests are remembered. Begin with [`Performance::note_final`].
+//! The RFC defines the metrics for user agents. Here, a delay begins when the request arrives at this proxy, and ends when the response is
+//! sent back. If the proxy or a next hop challenges a request, the delay begins with the challenged request, not with its repetition.
+//! Invariant: no more than [`CHALLENGED_MAX`] challenged requests are remembered. Begin with [`Performance::note_final`].
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -203,7 +203,7 @@ impl Purpose {
 /// The end of a session, for the metrics.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum SessionEnd {
-    /// A BYE that arrived at this time and was answered.
+    /// A BYE that arrived at this time and was answered with 2xx.
     By(Time),
     /// A BYE that timed out, got 408, or could not be delivered.
     Unheard,

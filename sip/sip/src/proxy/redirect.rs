@@ -1,7 +1,7 @@
 //! A redirect server (RFC 3261 section 8.3). The server answers with a user's contacts, and the client sends the request to these
 //! contacts itself.
 //!
-//! The server does not forward requests. It rejects requests that are not for our users. Begin at [`open_contacts`].
+//! The server does not forward requests. It rejects requests to other domains. Begin at [`open_contacts`].
 
 use base::Time;
 

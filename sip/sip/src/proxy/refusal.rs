@@ -25,7 +25,8 @@ impl From<Fault> for Refusal {
     }
 }
 
-/// Returns the rejection of a request that contains Proxy-Require. This proxy supports none of these extensions (section 16.3, step 5).
+/// Returns the rejection of a request with Proxy-Require. This proxy supports no extension that Proxy-Require can name (section 16.3, step
+/// 5).
 pub(super) fn bad_extensions(request: &Message) -> Refusal {
     let wanted: Vec<_> = request.elements(Name::ProxyRequire).collect();
     let unsupported = Header::of_bytes(Name::Unsupported, &wanted.join(&b","[..]));

@@ -82,7 +82,7 @@ impl Proxy {
         }
     }
 
-    /// Serves a request for a user with these targets.
+    /// Serves a request for `user`. `targets` is empty if the user cannot be reached.
     fn serve_at(&mut self, now: Time, asked: Asked, user: &str, targets: Vec<Target>) -> Result<(), Fault> {
         if self.config.mode == Mode::Redirect {
             let uri = Uri::parse(asked.request.request_uri())?;
@@ -121,7 +121,7 @@ impl Proxy {
         Ok(())
     }
 
-    /// Queues a request until the store has answered. The user of the request is unknown to this proxy.
+    /// Queues a request until the store has answered. This proxy has no binding of the requested user.
     fn wait_for_record(&mut self, now: Time, user: String, asked: Asked) -> Result<(), Fault> {
         let (server, is_invite) = (asked.server, asked.known.cseq.method == Method::Invite);
         let waiter = Waiter::Request { asked: Box::new(asked), user: user.clone() };

@@ -60,7 +60,8 @@ pub enum Wanted {
 /// The store's answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Finding {
-    /// The current record, which answers [`Wanted::Read`], and also [`Wanted::Replace`] if the version differs.
+    /// The current record. It answers [`Wanted::Read`]. It also answers [`Wanted::Replace`] if the record's version is not the expected
+    /// version.
     Is(Record),
     /// Answer to [`Wanted::Use`]. True if the use was recorded. False if this nonce count, or a higher count, was recorded before.
     IsFirst(bool),

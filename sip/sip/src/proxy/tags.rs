@@ -1,11 +1,12 @@
 //! To tags of our own responses, which identify the ACKs for these responses without state (RFC 3261 sections 8.2.7 and 19.3).
 //!
 //! The hop that rejected an INVITE must not forward the ACK for the rejection (section 17.1.1.3). If this proxy still has the INVITE's
-//! transaction, the transaction absorbs the ACK. A rejection for overload, access, drain or a malformed request has no transaction.
-//! Without a transaction, the ACK would look like the ACK for a 2xx, and would be forwarded. Our To tag is therefore a MAC of fields that
-//! are equal in a request and its ACK. An ACK with a correct tag is for a rejection of ours. Other hosts cannot forge the tag.
+//! transaction, the transaction absorbs the ACK. A rejection because of overload, access, drain, a malformed request or a failed check has
+//! no transaction. Without a transaction, the ACK would look like the ACK for a 2xx, and would be forwarded. Our To tag is therefore a MAC
+//! of fields that are equal in a request and its ACK. An ACK with a correct tag is for a rejection of ours. Other hosts cannot forge the
+//! tag.
 //!
-//! A request within a dialog already has a To tag, so its rejection does not get ours. If no transaction absorbs the ACK for this
+//! A request within a dialog already has a To tag, so its rejection does not get our tag. If no transaction absorbs the ACK for this
 //! rejection, the ACK is forwarded to the other end, which ignores it. Begin with [`Tags::response`].
 
 use hmac::{Hmac, Mac};
@@ -23,7 +24,7 @@ const LENGTH: usize = 8;
 /// The tags of our own responses.
 #[derive(Debug)]
 pub(super) struct Tags {
-    /// A MAC with the key already set. Each request clones it, which is cheaper than setting the key again.
+    /// A MAC with the key already set. Each computed tag uses a clone, which is cheaper than setting the key again.
     mac: Hmac<Sha256>,
 }
 

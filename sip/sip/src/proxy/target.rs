@@ -88,7 +88,7 @@ impl Target {
         Target { alternates, ..self }
     }
 
-    /// Sets the alternative if all hops fail.
+    /// Sets the hop to try if all other hops fail.
     pub(super) fn with_fallback(self, fallback: Option<RoutedHop>) -> Target {
         Target { fallback, ..self }
     }

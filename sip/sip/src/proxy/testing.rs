@@ -74,7 +74,7 @@ impl Knowledge {
     }
 }
 
-/// Returns a request of a server transaction.
+/// Returns the request `text` of the server transaction `server`.
 pub(super) fn asked(server: u64, text: &str) -> Asked {
     let request = request(text);
     let known = Essentials::of(&request).unwrap();

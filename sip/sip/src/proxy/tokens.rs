@@ -66,8 +66,8 @@ impl HopTokens {
     /// Decodes the hop of a token. A hop with a connection must be from this run of the program.
     ///
     /// # Errors
-    /// Returns 403 for a token that was not issued with this key. Returns 430 if the hop's connection is from an earlier run, or if the
-    /// listener with the hop's number is missing or has another transport.
+    /// Returns 403 for a token that was not issued with this key. Returns 430 if the hop's connection is from an earlier run. Also returns
+    /// 430 if no listener has the hop's listener index and transport.
     pub(super) fn decode(&self, listeners: &[Listener], token: &[u8]) -> Result<Hop, Fault> {
         let token = bytes_of::<LENGTH>(token).ok_or(NO_TOKEN)?;
         let (said, mac) = token.split_at(SAID);

@@ -2,7 +2,7 @@
 
 use crate::world::*;
 
-/// Returns a request from alice to a URI, with more fields.
+/// Returns a request from alice to a URI. `more` contains further fields.
 fn of_alice(method: &str, uri: &str, branch: &str, more: &str) -> String {
     let contact = format!("Contact: <sip:alice@{ALICE}>\n{more}");
     request(method, uri, "alice", "bob", branch, udp(ALICE), &contact)
@@ -40,7 +40,7 @@ fn an_answer_that_was_made_for_another_uri_calls_nobody() {
         for (uri, made_for) in leaks {
             let mut world = guarded();
             assert_eq!(asked(&mut world, method, uri, made_for, ""), "403", "{method} {uri} by {made_for}");
-            // After the transactions of the rejected requests have ended, alice's own request is served.
+            // A later request with credentials for its own URI is served.
             world.pass(std::time::Duration::from_secs(40));
             assert_eq!(asked(&mut world, method, uri, uri, ""), method, "{method} {uri}");
         }

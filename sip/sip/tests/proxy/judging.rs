@@ -143,8 +143,8 @@ fn a_denied_address_gets_403_and_a_flood_503_with_retry_after() {
     assert_eq!((world.proxy.counters().limited, world.proxy.transactions().0), (2, 1));
 }
 
-/// Sends alice's INVITE, which the proxy rejects with this status, and her ACK after the time `later`. Returns the messages that the
-/// proxy sends for this ACK. Also returns the messages for the same ACK with a To tag that the proxy has not issued.
+/// Sends alice's INVITE, which the proxy rejects with `status`. After the time `later`, sends her ACK twice: with the proxy's To tag, and
+/// with a To tag that the proxy has not issued. Returns the messages that the proxy sends for each ACK.
 fn after_refusal(world: &mut World, invite: &str, status: &str, later: Duration) -> [Vec<Sent>; 2] {
     let sent = world.put(udp(ALICE), invite);
     let refusal = sent.last().unwrap();
@@ -175,7 +175,7 @@ fn an_ack_for_a_refusal_of_ours_of_which_nothing_is_kept_goes_no_further() {
         (config(), false, &malformed, "400", none),
         (config(), true, &again, "503", none),
         (config(), true, &of_rfc_2543, "503", none),
-        // This rejection had a transaction, which has ended.
+        // The ACK also has Max-Forwards 0, so it is not forwarded with any To tag.
         (config(), false, &looping, "483", over),
     ] {
         let mut world = World::new(config);

@@ -214,7 +214,7 @@ fn a_sips_request_goes_to_the_proxy_that_has_the_connection_by_tls_and_else_nowh
     assert_eq!((sent[1].hop.transport, sent[1].domain.as_deref()), (Transport::Tls, Some("example.com")));
     let there = pair.pass(0, &sent[1]);
     assert_eq!((there[1].what().as_str(), there[1].hop), ("INVITE", tls(BOB, 7)));
-    // If TLS fails, the request is not sent, although the contact has an address.
+    // After a failure of the TLS connection, the request is not sent without TLS, although the contact has an address.
     let now = pair.worlds[1].now;
     pair.worlds[1].proxy.handle_send_failure(now, sent[1].on_failure.unwrap());
     let failed = pair.worlds[1].sent();

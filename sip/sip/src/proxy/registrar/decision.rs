@@ -187,7 +187,7 @@ fn changes_for(
             }
             None if lifetime.is_zero() => {}
             Some(old) => {
-                // The user agent registers from another address. The store identifies bindings by URI, so the binding with the old URI
+                // The user agent registers with another contact URI. The store identifies bindings by URI, so the binding with the old URI
                 // must be removed.
                 if old.uri != binding.uri {
                     changes.push(Change::Remove { user: user.clone(), uri: old.uri.clone() });
@@ -249,9 +249,9 @@ fn preference_of(contact: &Address<'_>) -> Result<u16, Fault> {
     }
 }
 
-/// Reports whether the response requires `outbound`. With `outbound`, the user agent keeps its flow alive, and registers again after a
-/// loss of the flow. The response requires `outbound` if the user agent supports it and has a direct connection. Over UDP, keep-alives
-/// need STUN, which this proxy does not support.
+/// Reports whether the response requires `outbound`. With `outbound`, the user agent keeps its flow alive, and registers again after a loss
+/// of the flow. The response requires `outbound` if the user agent supports it, has a direct connection, and gives an instance and a
+/// `reg-id`. Over UDP, keep-alives need STUN, which this proxy does not support.
 fn is_by_outbound(asked: &Registration) -> bool {
     let Registration { from, request, .. } = asked;
     let is_direct = from.connection.is_some() && request.elements(Name::Via).count() == 1;

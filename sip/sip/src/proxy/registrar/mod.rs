@@ -165,7 +165,7 @@ impl Registrar {
         self.store.len()
     }
 
-    /// Updates the local copy of a user's bindings from the store. An older version than the version of the local copy is ignored, except
+    /// Updates the local copy of a user's bindings from the store. A version that is not newer than the local copy is ignored, except
     /// version 0 (no record).
     pub(super) fn learn(&mut self, user: &str, version: u64, bindings: &[Binding]) {
         if version == 0 || version > self.location.version_of(user) {

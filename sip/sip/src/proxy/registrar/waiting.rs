@@ -18,7 +18,7 @@ const WAITING_MAX: usize = 10_000;
 #[derive(Debug)]
 pub(in crate::proxy) struct Pending {
     pub(in crate::proxy) asked: Box<Registration>,
-    /// Number of decisions before the decision whose result waits for the store.
+    /// Number of earlier decisions on this REGISTER.
     pub(super) tries: u32,
     /// The new bindings, or `None` if the REGISTER changes nothing.
     pub(super) bindings: Option<Vec<Binding>>,
@@ -33,8 +33,8 @@ pub(in crate::proxy) enum Waiter {
         asked: Box<Asked>,
         user: String,
     },
-    /// A request with the right password. The request continues if no proxy has recorded this nonce count, or a higher count, for the
-    /// nonce.
+    /// A request with the right password. The request continues only if no proxy has recorded its nonce with the same or a higher nonce
+    /// count.
     Proof {
         asked: Box<Asked>,
         is_own: bool,

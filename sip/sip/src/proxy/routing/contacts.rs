@@ -29,8 +29,8 @@ impl Routing<'_> {
             .collect()
     }
 
-    /// Restricts the targets of a SIPS URI. Between the caller and the URI's domain, "each hop … MUST be secured with TLS" (section
-    /// 26.2.2). RFC 5630 section 5.3 requires TLS for the hops between the domain and the user.
+    /// Restricts the targets to TLS if `uri` is a SIPS URI. Between the caller and the URI's domain, "each hop … MUST be secured with TLS"
+    /// (section 26.2.2). RFC 5630 section 5.3 requires TLS for the hops between the domain and the user.
     pub(in crate::proxy) fn targets_for(&self, uri: &Uri<'_>, targets: Vec<Target>) -> Vec<Target> {
         if uri.scheme != Scheme::Sips {
             return targets;
@@ -58,7 +58,7 @@ impl Routing<'_> {
     fn target_at(&self, binding: &Binding, flow: Hop) -> Result<Target, Fault> {
         let (hop, domain) = match binding.path.first() {
             Some(first) => self.hop_of(&Uri::parse(Address::parse(first)?.uri)?)?,
-            // A NAT lets requests pass over the flow of the REGISTER (RFC 5626 section 5.3).
+            // A NAT lets requests pass only over the flow of the REGISTER (RFC 5626 section 5.3).
             None if is_by_flow(binding) => (flow, None),
             None => self.hop_of_contact(binding, flow)?,
         };
@@ -68,9 +68,12 @@ impl Routing<'_> {
 
     /// Returns the target for a user who registered with a proxy that shares users:
     ///
-    /// - the flow, if this proxy has it;
-    /// - the contact's address, if the user registered over UDP and is not behind a NAT;
-    /// - otherwise the proxy that has the flow. If no NAT requires the flow, the contact's address is the alternative to that proxy.
+    /// - the same target as for a user of a single proxy, if this proxy has the flow;
+    /// - the contact's address, if this proxy had the flow and has lost it;
+    /// - the contact's address, if the user registered over UDP with another proxy;
+    /// - otherwise the proxy that has the flow. The contact's address is the alternative to that proxy.
+    ///
+    /// If the user is reachable only over the flow ([`is_by_flow`]), the contact's address is never used.
     ///
     /// If the other proxy drains and no NAT seems to be between the user and us, the contact's address is tried first. Then the
     /// Record-Route of a call does not name the draining proxy. The draining proxy is the alternative to the contact's address. A proxy
@@ -115,9 +118,8 @@ impl Routing<'_> {
     }
 }
 
-/// Reports whether a user is reachable only over the flow of the REGISTER. A contact requests the use of its flow with an instance (RFC
-/// 5626). A user who registered over UDP is also behind a NAT if the contact's address is private, and the source address of the REGISTER
-/// is not.
+/// Reports whether a user is reachable only over the flow of the REGISTER. A contact with an instance requests the use of its flow (RFC
+/// 5626). A user who registered over UDP is behind a NAT if the contact's address is private and the source address of the REGISTER is not.
 pub(in crate::proxy) fn is_by_flow(binding: &Binding) -> bool {
     let contact = Uri::parse(&binding.uri).ok().and_then(|uri| parse_ip(uri.host));
     let is_behind_nat = contact.is_some_and(is_private) && !is_private(binding.flow.address.ip());

@@ -50,7 +50,7 @@ impl<'a> Routing<'a> {
         Routing { now, config, flows, names, cluster, location }
     }
 
-    /// Returns the time for which requests are routed.
+    /// Returns the time at which this view was created.
     pub(super) fn now(&self) -> Time {
         self.now
     }
@@ -87,7 +87,8 @@ impl<'a> Routing<'a> {
         let Some(ip) = parse_ip(host) else { return self.hop_of_name(uri) };
         let address = SocketAddr::new(ip, uri.port.unwrap_or(transport.default_port()));
         let listener = self.config.listener_for(transport, address.is_ipv4())?;
-        // If a Route names a TLS peer by address, the peer must prove the domain that we know at that address.
+        // If a Route names a TLS peer by address, the peer must prove the domain that a configured next hop or a DNS answer has at that
+        // address.
         let mut secure = self.config.next_hops.iter().filter(|hop| hop.transport == Transport::Tls);
         let known = secure.find(|hop| transport == Transport::Tls && hop.address == address);
         let domain = known.map(|hop| hop.domain.as_str());

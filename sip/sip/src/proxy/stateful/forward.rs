@@ -1,6 +1,6 @@
-//! Forwards a request (RFC 3261 section 16.6). The most preferred targets are tried first, and less preferred targets after rejections by
-//! all of the former. If a hop cannot be reached, the target's next hop is tried (RFC 3263 section 4.3). For a message that is too large
-//! for UDP, RFC 3261 section 18.1.1 has the same rule.
+//! Forwards a request (RFC 3261 section 16.6). The most preferred targets are tried first. Less preferred targets are tried after all more
+//! preferred targets have rejected the request. If a hop cannot be reached, the target's next hop is tried (RFC 3263 section 4.3). If a
+//! message that is too large for UDP cannot be sent over TCP, UDP is tried (RFC 3261 section 18.1.1).
 //!
 //! A server transaction keeps its [`Plan`] while it may need further attempts. Invariants: no attempt begins after a branch has
 //! succeeded, a 6xx has arrived, or the request was cancelled. No hop is tried twice. Begin with [`Stateful::forward`].

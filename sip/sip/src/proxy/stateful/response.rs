@@ -1,5 +1,5 @@
 //! Handles responses (RFC 3261 section 16.7). A provisional response or a 2xx is forwarded at once. Any other final response waits until
-//! all branches have ended, and the best response is selected. A branch without a final response counts as a branch with a 408 (time-out)
+//! all branches have ended. Then the best response is forwarded. A branch without a final response counts as a branch with a 408 (time-out)
 //! or a 503 (send failure).
 
 use std::net::SocketAddr;
@@ -50,8 +50,8 @@ impl Stateful<'_> {
         self.outbox.send(client.verified_hop(), client.bytes().clone(), None, client.dialog());
     }
 
-    /// Updates the dialog to which a response belongs. A response to BYE can end the dialog. A response to the first request contains the
-    /// callee's Contact.
+    /// Updates the dialog to which a response belongs. A response to BYE can end the dialog. A response to the request that creates the
+    /// dialog contains the callee's Contact.
     fn note_in_dialog(&mut self, id: Id, response: &Message, known: &Essentials) {
         let Some(client) = self.transactions.client(id) else { return };
         let server = client.server().and_then(|server| self.transactions.server(server));
@@ -145,8 +145,8 @@ impl Stateful<'_> {
     }
 
     /// Handles a request that was not sent because the queue of its next hop is full. If the request has no alternative hop, its sender
-    /// gets 503 with Retry-After. If a next hop cannot be reached, the sender gets 500 instead. A proxy may forward 503 if "it knows that
-    /// any subsequent requests it might proxy will also generate a 503" (section 16.7, step 6).
+    /// gets 503 with Retry-After. A proxy may forward 503 if "it knows that any subsequent requests it might proxy will also generate a
+    /// 503" (section 16.7, step 6). After a send failure ([`Stateful::fail_branch`]), the sender gets 500.
     pub(in crate::proxy) fn handle_congestion(&mut self, id: Id) {
         let Some(client) = self.transactions.client(id).filter(|client| client.is_pending()) else { return };
         let server = client.server();
@@ -191,8 +191,7 @@ impl Stateful<'_> {
         }
     }
 
-    /// Returns the response if the memory budget has room for it. Otherwise returns our own short response with the status of the long
-    /// one.
+    /// Returns the response if the memory budget has room for it. Otherwise returns our own short response with the same status.
     fn within_budget(&self, server: Id, response: Message) -> Message {
         if self.transactions.has_room(&self.config.limits, weight(&response)) {
             return response;

@@ -170,7 +170,7 @@ impl Client {
         Some(hop_request(request, Method::Cancel, request.all(Name::To).next().cloned()))
     }
 
-    /// Records that CANCEL was sent. If no final response arrives until `timer_c`, the branch ends at that time (section 9.1, last
+    /// Records that CANCEL was sent. If no final response arrives by `timer_c`, the branch ends at that time (section 9.1, last
     /// paragraph).
     pub(in crate::proxy) fn note_cancel(&mut self, cancel: Id, timer_c: Time) {
         self.cancel = Some(cancel);

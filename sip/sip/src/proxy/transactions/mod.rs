@@ -219,7 +219,8 @@ impl Transactions {
         }
     }
 
-    /// Sends a response of a server transaction, if the state of the transaction permits it. Returns the dialog of a final response.
+    /// Sends a response of a server transaction, if the state of the transaction permits it. For a final response, returns the dialog that
+    /// the request may create.
     pub(super) fn respond(
         &mut self,
         now: Time,
