@@ -2,10 +2,11 @@
 //! to answer.
 //!
 //! Busy polling saves time if the peer runs on another processor. It costs time if the peer needs this
-//! processor. The kernel does not report which case applies, so [`Awake`] busy-polls now and then. Such a
-//! wait is a try. A try fails if no packet arrives. The waits before the next try sleep, and each failed try
-//! multiplies their number by 16, up to 1024. If more than one wait in a hundred were a failed try, failed
-//! tries would raise the 99th percentile of round trips. Begin with [`Awake::is_worth_it`].
+//! processor. The kernel does not report which case applies, so [`Awake`] makes some waits busy-poll. Such a
+//! wait is called a try. A try fails if no packet arrives. After a failed try, the next 16 waits sleep. Each
+//! further failed try multiplies the number of sleeping waits by 16, up to 1024. If more than one wait in a
+//! hundred were a failed try, failed tries would raise the 99th percentile of round trips. Begin with
+//! [`Awake::is_worth_it`].
 
 use std::time::Duration;
 
@@ -13,10 +14,10 @@ use std::time::Duration;
 pub(crate) const AWAKE: Duration = Duration::from_micros(50);
 /// Number of sleeping waits after the first failed try.
 const PAUSE_MIN: u32 = 16;
-/// Maximum number of sleeping waits between two tries. While the peer sleeps, it answers too late for a try,
-/// so most tries fail. A longer pause would therefore keep both ends asleep for too long.
+/// Maximum number of sleeping waits between two tries. If both ends sleep, each end answers too late for the
+/// other end's tries, so most tries fail. More sleeping waits would prolong this state.
 const PAUSE_MAX: u32 = 1 << 10;
-/// Factor by which each failed try lengthens the pause between tries, and each successful one shortens it.
+/// Factor by which a failed try lengthens the pause between tries, and by which a successful try shortens it.
 const FACTOR: u32 = 16;
 
 /// Schedule of the tries, adapted to their results.
@@ -24,7 +25,7 @@ const FACTOR: u32 = 16;
 pub(crate) struct Awake {
     /// Number of sleeping waits left before the next try.
     left: u32,
-    /// Length of the current pause, in waits; zero while tries succeed.
+    /// Length of the latest pause, in waits. Each successful try divides it by [`FACTOR`].
     pause: u32,
 }
 

@@ -11,13 +11,14 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use thiserror::Error;
 
-/// Difference between a returned message and the sent ones.
+/// Difference between a returned message and the sent messages.
 #[derive(Debug, PartialEq, Eq, Error)]
 pub enum Mismatch {
     /// A message was sent ordered and returned unordered, or the reverse.
     #[error("a message of stream {0} returned with another order flag than it was sent")]
     Ordering(u16),
-    /// The stream's next message is another one, or the content differs from the sent content.
+    /// The content differs from the message that must return next on the stream. With unordered messages, it
+    /// differs from every message that the stream still waits for.
     #[error("a message of stream {0} returned changed or out of order")]
     Content(u16),
 }
@@ -56,7 +57,7 @@ impl Client {
     }
 
     /// Returns the time at which [`next`](Client::next) has a message to send. Returns [`Time::NEVER`] if all
-    /// messages are sent, or if a message must return first.
+    /// messages are sent, or if the window is full.
     pub fn wakes_at(&self) -> Time {
         if self.is_willing() { self.next_at } else { Time::NEVER }
     }

@@ -22,9 +22,9 @@ use std::net::IpAddr;
 use std::num::NonZeroU8;
 use std::time::{Duration, Instant};
 
-/// Limit on the packets between two waits, sent and received together. More packets indicate a bulk transfer. During a
-/// bulk transfer, the host sleeps instead of busy-polling: one turn then handles many packets, which costs less per
-/// packet.
+/// Limit on the sent and received packets since the last wait, up to which the host may busy-poll. More packets
+/// indicate a bulk transfer. During a bulk transfer, the host sleeps: one turn then handles many packets, which costs
+/// less processor time per packet.
 const FEW_PACKETS: usize = 4;
 
 /// Error detection method "SCTP over DTLS" (RFC 9653 section 4), the only one that the RFC defines.
@@ -39,7 +39,7 @@ pub struct Host {
     poll: Poll,
     ready: Events,
     start: Instant,
-    /// Exchange of packets with this host's other shards, if it has any.
+    /// Exchange of packets with the other shards, if the peer has several shards.
     post: Option<Post>,
     trace: Option<TraceFile>,
     /// Set if the last wait ended with a packet. The next packet is then likely to arrive soon.
@@ -85,7 +85,7 @@ impl Host {
             }
             let mut opened = RawCarrier::open().context("IP protocol 132 (requires root)")?;
             if !options.no_shortcuts {
-                // Without shortcuts, the carrier is only slower.
+                // An error is ignored: the carrier also works without shortcuts, but more slowly.
                 let _ = opened.take_shortcuts(None);
             }
             raw = Some(opened);
@@ -94,8 +94,8 @@ impl Host {
         Host::around(options, port, carriers, Poll::new()?, Shard::WHOLE)
     }
 
-    /// Opens `count` hosts on one UDP port, one for each thread. Each host serves its share of the associations. It
-    /// forwards a packet of another host's association to that host.
+    /// Opens the `count` shards of one peer: hosts on one UDP port, one host for each thread. Each host serves its
+    /// share of the associations. A host forwards a packet of another host's association to the other host.
     ///
     /// # Errors
     /// Those of [`Host::open`]. Also when `options` select a carrier other than UDP, select a trace, or select
@@ -160,8 +160,8 @@ impl Host {
         let is_refused =
             self.keys.as_mut().is_some_and(|keys| keys.follow(now, id, &event, &mut self.engine));
         if is_refused {
-            // The program may exit at once, so the ABORT leaves first. If it cannot be sent, the peer's timers end the
-            // association.
+            // The program may exit after this event, so this turn sends the ABORT first. If it cannot be sent, the
+            // peer's timers end the association.
             let _ = self.turn(now);
         }
         Some((id, event))
@@ -219,8 +219,8 @@ impl Host {
             _ => {}
         }
         for event in &self.ready {
-            // The token after the sockets' tokens belongs to the mailbox. `note_ready` ignores it, because each turn
-            // reads the mailbox.
+            // The token after the sockets' tokens belongs to the mailbox. `note_ready` ignores this token. Each turn
+            // reads the mailbox anyway.
             self.io.note_ready(event.token().0);
         }
         Ok(())
@@ -291,7 +291,8 @@ pub(crate) fn association_config(options: &Options) -> AssociationConfig {
     }
 }
 
-/// Returns the configuration that `tests/kernel-sctp/kernel_peer.py` uses with the same HMAC identifier.
+/// Returns the AUTH configuration for an HMAC identifier. `tests/kernel-sctp/kernel_peer.py` uses the same key and
+/// also authenticates DATA.
 fn auth_config(hmac: u8) -> AuthConfig {
     AuthConfig {
         chunks: [ChunkType::DATA].into_iter().collect(),

@@ -32,8 +32,8 @@ impl Keys {
         Ok(self.manager.begin(now, id, engine)?)
     }
 
-    /// Handles an event, and prints the other end's key once it is known. Returns true if the association was
-    /// refused.
+    /// Handles an event, and prints the other end's key once it is known. Returns true if this end has
+    /// aborted the association.
     pub(crate) fn follow(
         &mut self,
         now: Time,

@@ -2,8 +2,8 @@
 //!
 //! Except in measurements, function [`content`] defines each octet of this peer's messages. The other end can therefore
 //! check every octet, and a script can check the digests. The peers on other stacks (`tests/kernel-sctp/kernel_peer.py`
-//! and `usrsctp_peer.c`) send messages with the same content, and print the same digest. By default, this peer rejects
-//! messages of more than 4 MiB. Begin with [`modes::run`]. Another program may use a [`talk::Talk`].
+//! and `usrsctp_peer.c`) send the same messages as this peer, and print the same digest. By default, this peer cannot
+//! send messages of more than 4 MiB. Begin with [`modes::run`]. Another program may use a [`talk::Talk`].
 
 #![forbid(unsafe_code)]
 

@@ -20,7 +20,7 @@ use std::num::NonZeroU8;
 use std::time::Duration;
 
 /// Accepts one association and counts its bytes until the association ends. Prints "BYTES MICROSECONDS". The time runs
-/// from the first message to the last. If `seconds` is given, the mode ends that long after the first message, and
+/// from the first message to the last. If `seconds` is given, the mode ends `seconds` after the first message, and
 /// sends neither SHUTDOWN nor ABORT.
 ///
 /// # Errors
@@ -132,8 +132,9 @@ fn answer_all(mut host: Host) -> Result<()> {
     }
 }
 
-/// Sends received messages back until the send buffer is full. Drops a message that cannot be sent for another reason.
-/// Usually, the peer has ended this association. The program must continue, because it serves other associations too.
+/// Sends received messages back until the send buffer is full. If a message cannot be sent for another reason, drops
+/// the message. Usually, the reason is that the peer has ended the association. The program must continue, because it
+/// also serves other associations.
 fn answer(host: &mut Host, id: AssociationId, talk: &mut Talk) {
     while let Some(message) = talk.held.take().or_else(|| talk.inbox.next(host, id)) {
         if try_send(host, id, &message) == Err(SendError::WouldBlock) {
@@ -173,8 +174,8 @@ pub(crate) fn ping(options: &Options, remote: IpAddr, port: u16, count: usize, s
     Ok(())
 }
 
-/// Connects, sends a message, waits for its return, and prints the time since the start in microseconds. If
-/// `with_cookie_echo` is set, the message leaves with the COOKIE ECHO.
+/// Connects, sends a message, waits for its return, and prints the time from the connect to the return, in
+/// microseconds. If `with_cookie_echo` is set, the message leaves with the COOKIE ECHO.
 ///
 /// # Errors
 /// When sockets fail, or the association ends early.
@@ -201,8 +202,9 @@ pub(crate) fn first(options: &Options, to: (IpAddr, u16), size: usize, with_cook
     Ok(())
 }
 
-/// Sets up `count` associations in sequence. Like connect(2) and close(2), it shuts each down without waiting for the
-/// end of the shutdown. Prints "COUNT MICROSECONDS". The time ends when the last association is established.
+/// Sets up `count` associations in sequence. Like close(2), shuts each association down without waiting for the end of
+/// the shutdown. Prints "COUNT MICROSECONDS". The time runs from the first connect until the last association is
+/// established.
 ///
 /// # Errors
 /// When sockets fail, or an association is not established.

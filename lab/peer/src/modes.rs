@@ -1,5 +1,5 @@
-//! Modes of a peer: echo and client. Module `measure` has the modes for measurements, `pr_sctp` the modes that
-//! abandon messages. Begin with [`run`].
+//! Modes of a peer: echo and client. Module `measure` has the modes for measurements, and module `pr_sctp` has the
+//! modes that abandon messages. Begin with [`run`].
 
 use crate::client::Client;
 use crate::digest;
@@ -119,7 +119,7 @@ impl Guest {
     /// association has ended gracefully.
     ///
     /// # Errors
-    /// When the association ended otherwise.
+    /// When the association did not end gracefully.
     pub(crate) fn take_events(&mut self, host: &mut Host, see: impl Fn(&Event)) -> Result<bool> {
         let mut over = false;
         while let Some((id, event)) = host.poll_event() {

@@ -79,7 +79,7 @@ pub struct Options {
     /// With --protect: public key that the peer must have.
     #[arg(long, value_name = "KEY", requires = "protect")]
     pub peer_key: Option<PublicKey>,
-    /// Limit on the octets that an association holds in each direction, and on the length of a message.
+    /// Limit on the octets that an association holds in each direction, and on the length of a sent message.
     #[arg(long, default_value_t = BUFFER)]
     pub buffer: usize,
     /// Mode of operation.
@@ -151,7 +151,8 @@ pub enum SbaKind {
     Backlog,
     /// Occupancy in percent, and the backlog in bytes, once per --sba-interval.
     Timer,
-    /// Occupancy in tenths, in every packet with DATA, computed as in the Linux patch of 2016.
+    /// Share of the used buffer that cannot leave now, in tenths, in every packet with DATA, as in the Linux patch of
+    /// 2016.
     Seed,
 }
 
@@ -244,7 +245,7 @@ pub enum Mode {
     Receive {
         /// SCTP port.
         port: u16,
-        /// Exit this time after the first message.
+        /// Exit this number of seconds after the first message.
         #[arg(long = "for", value_name = "SECONDS")]
         seconds: Option<f64>,
     },
@@ -280,7 +281,8 @@ pub enum Mode {
         #[arg(value_parser = size_parser())]
         size: usize,
     },
-    /// Connect, send one message, wait for its return, and print the time since the start, in microseconds.
+    /// Connect, send one message, wait for its return, and print the time from the connect to the return, in
+    /// microseconds.
     First {
         /// Address of the peer.
         host: IpAddr,

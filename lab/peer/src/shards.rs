@@ -1,4 +1,4 @@
-//! Forwards packets between the shards of one host. Each shard is a thread with its own sockets and its own
+//! Forwards packets between the shards of one peer. Each shard is a thread with its own sockets and its own
 //! engine. The kernel steers nearly every packet to the right shard, and this module forwards the others.
 //!
 //! Invariant: a full mailbox drops packets, like a full socket buffer. It never blocks the sender.

@@ -1,6 +1,6 @@
-//! Tests over real paths between network namespaces: routers with small links, closed ports, unsupported
-//! protocols. In one test, three clients use one endpoint at the same time: over UDP, over raw IP, and
-//! through a NAT.
+//! Tests over real paths between network namespaces: links with a small MTU behind a router, closed ports,
+//! unsupported protocols. In one test, three clients use one endpoint at the same time: over UDP, over raw
+//! IP, and through a NAT.
 //!
 //! Host alpha is the client, host beta the server, and a router connects them. The tests need root.
 
@@ -140,15 +140,16 @@ fn a_transfer_outlives_a_smaller_link_whose_router_says_nothing() {
             let (client, server) = under_way(&world, carrier, &from, &to);
             world.set_far_mtu("1300");
             let text = all_came_back(client.finish(LIMIT).unwrap());
-            // One timeout is the longest silence, although some data was segmented for the larger MTU.
+            // The limit allows one timeout. Data that was segmented for the larger MTU must not cause a
+            // second timeout.
             assert!(longest_silence(&text) < 2.0, "{text}");
             server.finish(LIMIT).unwrap().good().unwrap();
         }
     }
 }
 
-/// Kills the server with SIGKILL, and checks that the client ends soon. Beta's kernel then reports over ICMP
-/// that the port is closed, or that the protocol is unsupported.
+/// Kills the server with SIGKILL. Beta's kernel then reports over ICMP that the port is closed, or that the
+/// protocol is unsupported. Checks that the client ends soon after this report.
 fn ends_when_nobody_listens(carrier: &str) {
     let world = Routed::new();
     for (from, to) in world.families() {

@@ -62,7 +62,7 @@ fn client(ports: &Ports, flags: &[&str]) -> Output {
     client.args(flags).args(["client", "127.0.0.1", "7", COUNT, "2000"]).output().unwrap()
 }
 
-/// Returns the rest of the first line of the output that begins with `begin`.
+/// Finds the first line of the output that begins with `begin`, and returns the rest of this line.
 fn line(output: &Output, begin: &str) -> Option<String> {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     text.lines().find_map(|line| line.strip_prefix(begin).map(str::to_owned))

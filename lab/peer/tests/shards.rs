@@ -1,4 +1,4 @@
-//! Test of one host with several shards, on loopback. Each association must stay with one shard from
+//! Test of one peer with several shards, on loopback. Each association must stay with one shard from
 //! beginning to end.
 
 use base::Time;

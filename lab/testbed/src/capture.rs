@@ -2,8 +2,8 @@
 //! faulty packets.
 //!
 //! `tshark` checks SCTP checksums only with the preferences in this module. A test with planted bad packets
-//! verifies that `tshark` finds them. Capture links with [`crate::Offloads::Off`]. Otherwise, captures show
-//! large segments instead of the packets into which a card splits them.
+//! verifies that `tshark` finds them. The captured links should have [`crate::Offloads::Off`]. Otherwise,
+//! captures show large segments instead of the packets into which a card splits them.
 
 use crate::host::{Host, output_of};
 use crate::process::{Finished, Process};
@@ -77,7 +77,7 @@ pub struct Seen {
     pub faulty: u64,
     /// Frame number and faults of up to ten faulty packets.
     pub faults: Vec<String>,
-    /// Packets that the capture missed. The counts are reliable only if this is 0.
+    /// Packets that the capture missed. The counts are reliable only if this number is 0.
     pub missed: u64,
 }
 

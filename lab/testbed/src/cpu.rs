@@ -59,7 +59,8 @@ pub fn anonymous_memory_kib(host: &Host, name: &str) -> Result<u64> {
     of_rollups(host, name, "Pss_Anon:")
 }
 
-/// Returns the number in this line of /proc/PID/smaps_rollup, summed over the processes, in KiB.
+/// Returns the number in the line of /proc/PID/smaps_rollup that begins with `line`, summed over the
+/// processes, in KiB.
 fn of_rollups(host: &Host, name: &str, line: &str) -> Result<u64> {
     let rollups = processes(host, name)?
         .into_iter()

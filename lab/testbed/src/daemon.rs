@@ -73,7 +73,7 @@ impl Daemon {
         Self::restart(host, programs)
     }
 
-    /// Starts a daemon with the configuration and state of an earlier one on this host.
+    /// Starts a daemon with the configuration and state of an earlier daemon on this host.
     ///
     /// # Errors
     /// Like [`Daemon::start`].

@@ -20,8 +20,8 @@ const START_LIMIT: Duration = Duration::from_secs(10);
 /// Name of the link within `linkemu`.
 const NAME: &str = "delay";
 
-/// Running `linkemu` that passes frames between two interfaces of one host. The program ends when this is
-/// dropped.
+/// Running `linkemu` that passes frames between two interfaces of one host. The program ends when this value
+/// is dropped.
 #[derive(Debug)]
 pub struct Emulator {
     middle: Host,
@@ -30,18 +30,18 @@ pub struct Emulator {
     _program: Process,
 }
 
-/// Link, with the program that emulates it. The program ends when this is dropped.
+/// Link, with the program that emulates it. The program ends when this value is dropped.
 #[derive(Debug)]
 pub struct DelayedLink {
-    /// The link, with the usual names and addresses.
+    /// The link, with the names and addresses that module [`link`](crate::link) describes.
     pub link: Link,
     emulator: Emulator,
 }
 
 impl Emulator {
-    /// Joins two interfaces of a host. Both must be up. A frame that arrives on one interface leaves on the
-    /// other. The flags in `settings` describe delay, rate and loss. `name` must be unique within the host.
-    /// `linkemu` is the program's path.
+    /// Joins two interfaces of a host. Both interfaces must be up. A frame that arrives on one interface
+    /// leaves on the other. The flags in `settings` describe delay, rate and loss. `name` must be unique
+    /// within the host. `linkemu` is the program's path.
     ///
     /// # Errors
     /// When the program is missing, or rejects the flags.
@@ -60,7 +60,7 @@ impl Emulator {
         Ok(Self { middle: middle.clone(), name, linkemu: linkemu.to_owned(), _program: program })
     }
 
-    /// Changes settings with the same flags. The change applies from the next frame on.
+    /// Changes settings with the flags of [`Emulator::between`]. The change applies from the next frame on.
     ///
     /// # Errors
     /// When the program has ended, or rejects the flags.
@@ -122,7 +122,8 @@ impl DelayedLink {
         Ok(Self { link, emulator })
     }
 
-    /// Changes settings with the same flags. The change applies from the next frame on.
+    /// Changes settings with the flags of [`DelayedLink::emulated`]. The change applies from the next frame
+    /// on.
     ///
     /// # Errors
     /// When the program has ended, or rejects the flags.
@@ -152,8 +153,8 @@ impl DelayedLink {
     }
 }
 
-/// Sets up link `number` of two hosts as two separate pairs of interfaces. The left host's pair ends at
-/// interface `left` of the host in the middle, the right host's pair at its interface `right`.
+/// Sets up link `number` of two hosts as two separate pairs of interfaces. At the host in the middle, the
+/// left host's pair ends at interface `left`, and the right host's pair ends at interface `right`.
 ///
 /// # Errors
 /// When a tool fails.

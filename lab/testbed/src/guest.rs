@@ -28,7 +28,7 @@ const NAME: &str = "k1";
 /// Limit on the run time of a command of [`Guest::run`], in seconds.
 const LIMIT_S: &str = "20";
 
-/// Running guest and its namespaces, which exist until this is dropped.
+/// Running guest and its namespaces, which exist until this value is dropped.
 #[derive(Debug)]
 pub struct Guest {
     boot: PathBuf,

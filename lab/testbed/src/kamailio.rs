@@ -1,5 +1,5 @@
-//! Runs Kamailio as a SIP proxy for comparison with ours, with the minimal configuration of a stateful proxy.
-//! Kamailio's registrar keeps bindings in memory.
+//! Runs Kamailio as a SIP proxy for comparison with this project's SIP proxy. Kamailio gets the minimal
+//! configuration of a stateful proxy. Kamailio's registrar keeps bindings in memory.
 
 use crate::Host;
 use anyhow::{Context, Result};

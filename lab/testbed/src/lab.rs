@@ -24,7 +24,7 @@ impl Shared {
     }
 }
 
-/// Namespaces, links, processes and files of one run. All are removed when this is dropped.
+/// Namespaces, links, processes and files of one run. All of them are removed when this value is dropped.
 #[derive(Debug)]
 pub struct Lab {
     id: String,

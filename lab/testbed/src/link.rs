@@ -1,4 +1,4 @@
-//! A link between two hosts: a veth pair with addresses, which can fail silently.
+//! A link between two hosts: a veth pair with addresses. The link can fail silently.
 //!
 //! The interface of link `n` is called `path<n>` in both hosts. The left host has the addresses 10.77.n.1/24 and
 //! fd77:n::1/64. The right host has 10.77.n.2/24 and fd77:n::2/64. The MTU is 1500.
@@ -114,8 +114,8 @@ impl Link {
     }
 
     /// Sets the congestion control of TCP over IPv4 from the left host over this link, regardless of the host's
-    /// default. The congestion control is set as an attribute of the route. The kernel would not accept every
-    /// congestion control as the namespace's default: the machine must allow it for all users.
+    /// default. The congestion control is set as an attribute of the route. As a namespace's default, the kernel
+    /// accepts only a congestion control that the machine allows for all users.
     ///
     /// # Errors
     /// When the kernel has no such control.

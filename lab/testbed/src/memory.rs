@@ -33,8 +33,8 @@ impl MemoryGroup {
     pub fn new(name: &str, bytes: u64) -> Result<Option<Self>> {
         for (root, limit, kills) in VERSIONS {
             let root = Path::new(root);
-            // In version 2, only child groups have the limit file. The file of members shows whether the
-            // hierarchy exists.
+            // In version 2, the root group has no limit file, so its file of members shows whether the hierarchy
+            // exists.
             if !root.join(MEMBERS).exists() {
                 continue;
             }

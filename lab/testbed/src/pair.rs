@@ -48,7 +48,7 @@ impl Tools {
     }
 }
 
-/// Two hosts; the left one connects.
+/// Two hosts: alpha connects, and beta serves.
 #[derive(Debug)]
 pub struct Pair {
     /// Host that connects.

@@ -97,8 +97,8 @@ impl World {
     }
 
     /// Runs a command with `sctpify run` on alpha, as an unprivileged user, and returns its result. `before`
-    /// has environment variables, or a command that runs `sctpify`. It precedes `sctpify` on the command
-    /// line.
+    /// has environment variables, or a command that runs `sctpify`. These words precede `sctpify` on the
+    /// command line.
     fn run(&self, before: &[&str], words: &[&str]) -> Finished {
         let mut command = self.alpha.command("setpriv");
         command.args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups", "--no-new-privs", "env"]);

@@ -14,8 +14,8 @@ use base::{Ecn, Route, Time};
 use netio::PATIENCE;
 use std::time::Duration;
 
-/// Duration of the short sleep. The kernel may double it. It is small compared with the 200 ms within which a SACK is
-/// due (RFC 9260 section 6.2).
+/// Duration of the short sleep. The kernel may double this duration. Even then, it is small compared with the 200 ms
+/// within which a SACK is due (RFC 9260 section 6.2).
 const PAUSE: Duration = Duration::from_micros(50);
 
 impl Host {
@@ -26,9 +26,9 @@ impl Host {
         self.is_lively && is_idle && until.since(self.now()) > 2 * PATIENCE
     }
 
-    /// Waits in a receiving call if the host has only one socket. Returns false at once if it has more. If few packets
-    /// passed since the last wait (`is_sparse`), may busy-poll first. If many packets passed and the kernel delivers
-    /// them one at a time, first sleeps briefly.
+    /// Waits in a receiving call if the host has only one socket. With more sockets, returns false at once. If few
+    /// packets passed since the last wait (`is_sparse`), may busy-poll first. If many packets passed and the kernel
+    /// delivers them one at a time, first sleeps briefly.
     pub(super) fn receive_waiting(&mut self, is_sparse: bool) -> Result<bool> {
         if !self.io.is_lone() {
             return Ok(false);

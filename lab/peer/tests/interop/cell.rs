@@ -26,8 +26,8 @@ pub(crate) enum Stack {
     Pion,
     /// SCTP of aiortc, in Python, as WebRTC uses it.
     Aiortc,
-    /// SCTP in Python, with OpenSSL's TLS, which checks sealed packets. The tests call it "the judge of sealed
-    /// packets".
+    /// SCTP in Python, with TLS from OpenSSL. The tests call this stack "the judge of sealed packets", because it
+    /// checks them.
     Openssl,
 }
 
@@ -47,7 +47,7 @@ pub(crate) enum Paths {
     One,
     /// Two paths; the first one stops delivering packets during the transfer.
     FirstOfTwoCut,
-    /// Two paths; our client sends on both concurrently.
+    /// Two paths; our client sends on both paths concurrently.
     Shared(Sharing),
     /// One path; the client resets and adds streams during the transfer. Our client also resets the association.
     StreamsReset,
@@ -153,10 +153,10 @@ const SEALED: &[Load] = &[
 const ALTERED: Load = Load { count: 1, size: 100, judge: &["--alter-init"], ..ORDERED };
 /// Load in which the client resets streams after half of the messages.
 const RESET: Load = Load { count: 60, size: 3000, streams: 3, window: 6, ..ORDERED };
-/// Load in I-DATA, if the other end is the kernel. No message is fragmented, because Linux numbers fragments
+/// Load for I-DATA between our stack and the kernel. No message is fragmented, because Linux numbers fragments
 /// differently from RFC 8260.
 const WHOLE: Load = Load { count: 200, size: 1000, streams: 4, window: 20, ..ORDERED };
-/// Load in I-DATA, if the other end is not the kernel. Each message is fragmented.
+/// Load for I-DATA between our stack and a stack other than the kernel. Each message is fragmented.
 const PIECES: Load = Load { count: 40, size: 100_000, streams: 4, window: 8, ..ORDERED };
 /// Load of 2.4 s. The path falls silent for [`SILENCE`] in this time. Even on a slow machine, some messages follow the
 /// silence.
@@ -199,7 +199,7 @@ impl Stack {
             Self::Ours | Self::Kernel | Self::Usrsctp | Self::CurrentUsrsctp | Self::Pion | Self::Openssl => {
                 usize::MAX
             }
-            // By default, WebRTC does not allow longer messages.
+            // By default, WebRTC does not allow messages of more than 65,536 octets.
             Self::Aiortc => 65_536,
         }
     }
@@ -305,14 +305,15 @@ impl Cell {
         Ok(())
     }
 
-    /// Configures the guest, if its kernel takes part. Returns a guard for one host. The test captures packets at the
-    /// bridge ports of this host, and cuts its first path. The guard restores that path.
+    /// Configures the guest if its kernel is one of the two stacks. Returns a guard for the host that does not run our
+    /// stack, or for the client's host if no stack is ours. The test captures packets at this host's bridge ports, and
+    /// cuts this host's first path. The guard restores the path.
     fn prepare<'a>(&self, world: &'a World) -> Result<Mend<'a>> {
         if self.stacks().contains(&Stack::Kernel) {
             self.prepare_guest(world)?;
         }
-        // The capture is at the port of the other end's host. When packets of our stack arrive there, large segments
-        // have been split, and deferred checksums have been computed.
+        // The capture is at the bridge port of the host without our stack. When packets of our stack arrive at this
+        // port, large segments have been split, and deferred checksums have been computed.
         let other = if self.client == Stack::Ours { self.server } else { self.client };
         Ok(Mend(other.host(), world))
     }

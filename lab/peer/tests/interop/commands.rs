@@ -101,8 +101,8 @@ impl Cell {
         }
     }
 
-    /// Returns the HMAC identifier. With libusrsctp, it is SHA-1, because libusrsctp supports no other. With
-    /// the kernel, it is SHA-256.
+    /// Returns the identifier of the HMAC: SHA-1 with libusrsctp, which supports no other HMAC, and SHA-256
+    /// with the kernel.
     fn hmac(&self) -> &'static str {
         if self.stacks().iter().any(|stack| stack.is_usrsctp()) { "1" } else { "3" }
     }

@@ -27,8 +27,8 @@ use cell::{Carrier, Cell, Form, Limit, Paths, Sharing, Stack};
 ///   RE-CONFIG, I-DATA, abandoned messages, or an advertised send buffer
 /// - our client with the kernel and with libusrsctp: over two paths at once, and with abandonment by priority
 /// - our stack with the kernel, in both roles, with ECN
-/// - our stack with the optional stacks, in both roles, over UDP: with zero checksums and with I-DATA, if the
-///   optional stack supports the feature
+/// - our stack with the optional stacks, in both roles, over UDP: with messages of every size (pion, aiortc),
+///   with zero checksums (pion, the newer usrsctp), and with I-DATA (pion)
 /// - our stack with the judge of sealed packets, in both roles
 /// - two controls without our stack
 fn matrix() -> Vec<Cell> {

@@ -1,5 +1,6 @@
-//! Runs the cells in as many concurrent worlds as `--test-threads` requests. The results have the format of
-//! Rust's own test harness, because `./x test` counts them.
+//! Runs the cells concurrently, in as many networks of a guest and namespaces ([`World`]) as
+//! `--test-threads` requests. The results have the format of Rust's own test harness, because `./x test`
+//! counts them.
 
 use crate::cell::{Cell, Stack};
 use crate::world::{self, World};
@@ -76,7 +77,7 @@ pub(crate) fn all(matrix: &[Cell]) -> i32 {
     report(cells.len() - failed, failed, skipped.len())
 }
 
-/// Sets up a world, and runs cells in it until all cells are taken.
+/// Sets up a [`World`], and runs cells in it until no cell is left.
 fn run_in_a_world(cells: &[&Cell], stacks: &BTreeSet<Stack>, next: &AtomicUsize, failed: &AtomicUsize) {
     let mut world = up(stacks);
     while let Some(cell) = cells.get(next.fetch_add(1, Ordering::Relaxed)) {

@@ -66,7 +66,7 @@ pub(crate) enum Rule {
     ZeroChecksum,
 }
 
-/// Guest, namespaces and paths. All are removed when this is dropped.
+/// Guest, namespaces and paths. All of them are removed when this value is dropped.
 pub(crate) struct World {
     guest: Guest,
 }
@@ -100,8 +100,8 @@ impl World {
         Ok(world)
     }
 
-    /// Checks that the judge finds a planted bad checksum. A judge that accepts every packet would prove
-    /// nothing.
+    /// Checks that `judge.sh` reports a planted bad checksum. If the script accepted every packet, it would
+    /// prove nothing.
     fn prove_judge(&self) -> Result<()> {
         let golden =
             Path::new(env!("CARGO_MANIFEST_DIR")).join("../../engine/wire/tests/golden/kernel-raw.pcap");
@@ -300,8 +300,8 @@ impl Running {
 }
 
 impl Drop for Running {
-    /// Sends SIGTERM first, because `timeout` forwards SIGTERM to its program. After a SIGKILL of `timeout`,
-    /// the program would survive and keep its ports.
+    /// Sends SIGTERM first. The process is usually timeout(1), which forwards SIGTERM to its program. After
+    /// a SIGKILL of timeout(1), the program would survive and keep its ports.
     fn drop(&mut self) {
         // An error means that the process has already ended, as desired.
         if self.is_running() {

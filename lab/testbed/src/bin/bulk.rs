@@ -126,7 +126,7 @@ fn connected(to: SocketAddr) -> Result<TcpStream> {
     TcpStream::connect(to).with_context(|| format!("cannot connect to {to}"))
 }
 
-/// Connects. If all ports of this host are in TIME-WAIT, waits for up to a minute until a port is free.
+/// Connects. If all ports of this host are in TIME-WAIT, waits until a port is free.
 fn connected_with_port(to: SocketAddr) -> Result<TcpStream> {
     loop {
         match TcpStream::connect(to) {

@@ -1,5 +1,5 @@
-//! Plain program for failover measurements: sends a paced stream of verified bytes, and measures its longest
-//! silence.
+//! Program for failover measurements of TCP, MPTCP and the kernel's SCTP: sends a paced stream of bytes, verifies the
+//! bytes, and measures the longest silence of the stream.
 //!
 //!     flow receive PORT SECONDS FROM   prints "listening", receives one connection, prints the result
 //!     flow send ADDRESS:PORT SECONDS SIZE MICROSECONDS   writes SIZE bytes every MICROSECONDS, for SECONDS
@@ -7,7 +7,7 @@
 //!     flow ask ADDRESS:PORT SECONDS    connects, sends a byte, waits for the answer
 //!
 //! A further argument may select the protocol: `mptcp`, or `sctp` for the kernel's own SCTP over IPv4. With `sctp`, the
-//! program must run under `withsctp` of lksctp-tools, which maps TCP's NODELAY option to SCTP's.
+//! program must run under `withsctp` of lksctp-tools, which maps TCP's NODELAY option to the NODELAY option of SCTP.
 //!
 //! The receiver ends with the stream, or SECONDS after the first byte. The programs print these words, each
 //! followed by its value:
@@ -18,7 +18,7 @@
 //! - `gap_at_us` (receiver): start of that gap, relative to the first byte
 //! - `wrong` (receiver): number of bytes that differ from the sent ones
 //! - `longest_write_us` (sender): longest time of a write
-//! - `first_byte_us` (asker): time until the answer
+//! - `first_byte_us` (asker): time from the connect to the answer
 //! - `end`: `eof` after an orderly end, `late` after a timeout, otherwise an error
 //!
 //! The stream consists of successive numbers from 0 on, of eight bytes each. The program does not use sctpify.
@@ -74,7 +74,7 @@ fn named(word: &str) -> Option<Protocol> {
     }
 }
 
-/// Position in a stream of successive numbers of eight bytes each, which may be split anywhere.
+/// Position in the stream, in bytes. A read or a write may split a number of the stream anywhere.
 #[derive(Clone, Copy)]
 struct Count(u64);
 

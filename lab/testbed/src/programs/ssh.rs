@@ -1,8 +1,8 @@
 //! OpenSSH server and clients, with keys that are generated for the run.
 //!
-//! sshd needs the directory /run/sshd and an unlocked account. Neither may be set up on the machine itself,
-//! so sshd runs in its own mount namespace. Sessions from 127.0.0.1 have `SCTPIFY_LAB_FROM=loopback` in their
-//! environment. The user is root, because only root can create a lab.
+//! sshd needs the directory /run/sshd and an unlocked account. The test bed must not change the machine
+//! itself, so sshd runs in its own mount namespace. Sessions from 127.0.0.1 have `SCTPIFY_LAB_FROM=loopback`
+//! in their environment. The user is root, because only root can create a lab.
 
 use crate::host::{Host, run_tool};
 use crate::process::Process;

@@ -14,7 +14,7 @@ use testbed::{Host, Offloads};
 const PLAY_S: u32 = 14;
 /// Pause in which both daemons confirm the path over the second link. Also the listening time before the cut.
 const PAUSE: Duration = Duration::from_secs(3);
-/// Duration of the audio that players buffer at least. A longer gap in the stream is audible.
+/// Minimum duration of the audio that players buffer. A longer gap in the stream is audible.
 const BUFFERED: Duration = Duration::from_secs(1);
 /// Upper limit on the interval between the pieces that Icecast sends. A longer gap at a listener on Icecast's
 /// own host means that the machine is too slow.

@@ -2,7 +2,8 @@
 
 use crate::cases::{Difference, compare};
 
-/// Complete list of the differences. docs/tcp-options.md documents them for users.
+/// Complete list of the differences between SCTP and TCP. docs/tcp-options.md documents them for
+/// users.
 const DIFFERENCES: &[Difference] = &[Difference {
     case: "MSG_OOB",
     by_sctp: "poll 1, apart EINVAL '-', in the stream 'abcd'",

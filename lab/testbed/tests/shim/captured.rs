@@ -23,7 +23,7 @@ fn capture(world: &World) -> (Process, PathBuf) {
     (process, file)
 }
 
-/// Returns the destinations and comments of the packets in a capture file that have a comment.
+/// Returns the destination and the comment of each commented packet in a capture file.
 fn comments(file: &PathBuf) -> String {
     let mut command = Command::new("tshark");
     command.args(["-n", "-T", "fields", "-e", "ip.dst", "-e", "frame.comment", "-Y", "frame.comment", "-r"]);

@@ -1,5 +1,5 @@
-//! Runs the C programs that use `programs/c/cases.h` once over plain TCP and once over SCTP. Compares their
-//! output line by line.
+//! Runs each C program that uses `programs/c/cases.h` twice: over plain TCP and over SCTP. Compares the two
+//! outputs line by line.
 
 use crate::world::{HTTP_PORT, LIMIT, PORT, World};
 use std::collections::BTreeMap;
@@ -34,7 +34,7 @@ type Lines = BTreeMap<String, String>;
 ///
 /// - the output differs in a way that `differences` does not list
 /// - a case fails over plain TCP
-/// - a connection did not use SCTP although it should have
+/// - a connection that should use SCTP did not use it
 /// - the serving host still diverts packets of connections that have ended
 pub(crate) fn compare(configuration: &str, program: &str, libraries: &[&str], differences: &[Difference]) {
     let world = World::with(configuration, true);

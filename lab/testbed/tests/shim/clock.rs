@@ -13,7 +13,8 @@ use testbed::{Daemon, Host, Programs, c_programs};
 const DAY_S: i64 = 86_400;
 const YEAR_S: i64 = 365 * DAY_S;
 const PAUSE: Duration = Duration::from_secs(1);
-/// Duration for which the daemon's processes are stopped. It is longer than both watchdogs tolerate.
+/// Duration for which the daemon's processes are stopped. It is longer than the silence after which the
+/// supervisor kills a worker (2.5 s), and after which the kernel lets new connections pass (2 s).
 const SLEEP: Duration = Duration::from_secs(8);
 
 /// Wall clock of a host's daemon. The test can set it, and the machine's clock does not change.
@@ -22,7 +23,7 @@ struct WallClock {
 }
 
 impl WallClock {
-    /// Restarts the host's daemon with a settable clock, and returns both.
+    /// Starts the host's daemon again, with a settable clock. Returns the clock and the daemon.
     fn of(host: &Host) -> (WallClock, Daemon) {
         let dir = host.dir().unwrap();
         let (library, file) = (c_programs::build_preload("clock", &dir).unwrap(), dir.join("clock-offset"));

@@ -93,8 +93,8 @@ fn the_worker_is_a_user_who_has_nothing_else_and_so_are_its_sockets() {
     assert!(output.contains(&format!("uid {uid}")), "{output}");
     let doctor = world.alphas.sctpify(&["doctor"]).unwrap().stdout;
     assert!(doctor.contains(&format!("uid {uid}")), "{doctor}");
-    // The socket must belong to the worker's user. The sockets that the worker opens later belong to this
-    // user, and only sockets of one user can share a port.
+    // The UDP socket of SCTP must belong to the worker's user. The sockets that the worker opens later belong
+    // to this user, and only sockets of one user can share a port.
     for table in ["udp", "udp6"] {
         let sockets = world.alpha.tool("cat", &[&format!("/proc/net/{table}")]).unwrap();
         let of_sctp = sockets.lines().find(|line| line.contains(":26AB ")).unwrap();
@@ -126,8 +126,8 @@ while True:
     process
 }
 
-/// Runs a daemon whose store is a server of root, on a UNIX socket with this mode. Returns the user id that
-/// this server saw, and the daemon's log.
+/// Runs a daemon whose `learned_store` is a server of root, on a UNIX socket with this mode. Returns the user
+/// id that this server saw, and the daemon's log.
 fn connect_to_a_socket_of_roots(mode: &str, more: &str) -> (Option<u32>, String) {
     // The daemon checks the store and the rules every five seconds.
     const LIMIT: Duration = Duration::from_secs(20);
@@ -234,8 +234,8 @@ fn without_a_supervisor_it_stays_who_it_is_and_says_so() {
 }
 
 /// Replaces the rules file by a symbolic link to a file outside the state directory. An intruder could try to
-/// read that file in this way. Then reloads the rules. Returns true if the reload succeeded, and the reload's
-/// output.
+/// read that file in this way. Then reloads the rules. Returns whether the reload succeeded, and the output
+/// of the reload.
 fn reload_of_a_rules_file_elsewhere(configuration: &str) -> (bool, String) {
     let world = World::with(configuration, false);
     let (rules, elsewhere) =

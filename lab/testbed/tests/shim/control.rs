@@ -15,7 +15,7 @@ const START: &str = "mount --bind \"$1\" /etc/group && shift && exec \"$@\"";
 const START_LIMIT: Duration = Duration::from_secs(10);
 
 /// Daemon and its control socket. The daemon itself creates the socket's directory. All users may enter the
-/// parent directory.
+/// parent of this directory.
 struct Controlled {
     alpha: Host,
     programs: Programs,

@@ -35,8 +35,8 @@ pub(crate) fn kill_processes(host: &Host, daemon: &Daemon, victims: Victims) {
     }
 }
 
-/// Kills the processes during a transfer. Checks that both ends of the transfer get an error, and that new connections
-/// work.
+/// Kills the processes that `victims` selects, during a transfer. Checks that both ends of the transfer get an error,
+/// and that new connections work.
 fn a_death_is_an_error_for_live_connections_and_tcp_for_new_ones(is_at_alpha: bool, victims: Victims) {
     after_a_death(is_at_alpha, |world| {
         let (host, daemon) = victim(world, is_at_alpha);

@@ -249,7 +249,8 @@ fn a_rule_requires_encryption_with_one_peer_where_the_setting_requires_none() {
     // The second connection may use a shared association.
     assert!(read(&world) && read(&world));
     assert_eq!((world.connects_sctp(), counter(alphas, "changed_peers")), (2, 0), "{:?}", world.fallbacks());
-    // A shared association may exist now. It must not be used, because its peer is not gamma.
+    // A shared association may exist now. The next connection must not use it, because the peer of the association is
+    // not gamma.
     secure(alphas, "remote", "require=gamma");
     assert_eq!(refused_for(&world), "not_the_peer");
     let told = alphas.sctpify(&["explain", &world.target()]).unwrap().stdout;
@@ -576,8 +577,8 @@ fn hosts_that_share_a_key_encrypt_with_it() {
         let betas = world.betas.as_ref().unwrap();
         give_key(&world.alpha, &world.alphas, Some(KEY));
         give_key(&world.beta, betas, Some(KEY));
-        // An operator who introduces a key makes it required on one host after the other. For a while, only beta
-        // requires it.
+        // When an operator introduces a key, one host requires the key earlier than the other host. Here, only beta
+        // requires the key.
         if !is_required {
             world.alphas.sctpify(&["set", "peer_key_required=0"]).unwrap().good().unwrap();
         }

@@ -103,7 +103,7 @@ fn manual_world() -> World {
     world
 }
 
-/// Connects once more to this port. Returns the number of alpha's connections over SCTP so far.
+/// Makes one connection to this port. Returns the number of alpha's connections over SCTP so far.
 fn connects(world: &World, port: u16) -> u64 {
     let _client = Client::connected(world, port, 7);
     world.connects_sctp()

@@ -29,7 +29,7 @@ while True:
 const UPLINK: &str = "path1";
 /// Interface without traffic.
 const OTHER: &str = "path9";
-/// Limit on a connection, for the race timer and the start of programs.
+/// Limit on the time of a connection. It allows for the race timer and for the start of programs.
 const IN_TIME: Duration = Duration::from_secs(2);
 
 /// World with a greeting server on beta.
@@ -142,8 +142,8 @@ fn a_drop_where_the_interface_receives_holds() {
     }
 }
 
-/// Tests the usual form of a firewall: it drops packets by default, and accepts them by interface. It needs no rule for
-/// the daemon's own interface.
+/// Tests the usual form of a firewall: it drops packets by default, and accepts them by interface. This firewall needs
+/// no rule for the daemon's own interface.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn a_default_drop_that_accepts_by_interface_needs_no_rule_of_its_own_for_sctp() {

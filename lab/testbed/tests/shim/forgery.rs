@@ -7,8 +7,8 @@ use testbed::{Daemon, DelayedLink, Lab, Offloads, Programs};
 
 /// Source ports of connections. The forger knows these ports. It must guess only the verification tag.
 const FROM: [u16; 3] = [40_000, 40_001, 40_002];
-/// One-way delay of the link. During this delay, the forger can send many packets before the INIT ACK
-/// arrives. The round trip is shorter than the race timer.
+/// One-way delay of the link. The forger can send many packets before the delayed INIT ACK arrives. The
+/// round trip is shorter than the race timer.
 const ONE_WAY: Duration = Duration::from_millis(50);
 
 /// Forges packets without end. argv[1] is the client's address, argv[2] the server's address, argv[3] the

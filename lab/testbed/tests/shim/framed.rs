@@ -7,8 +7,8 @@ use testbed::Programs;
 const SIP_PORT: &str = "5060";
 /// Number of messages.
 const MESSAGES: usize = 20;
-/// Length of a message, in bytes. One message nearly fills the first send buffer. The daemon must therefore read the
-/// next message in parts.
+/// Length of a message, in bytes. One message nearly fills the send buffer, whose initial size is 64 KiB. The
+/// daemon must therefore read the next message in parts.
 const LENGTH: usize = 60_000;
 
 /// Sends a ping of RFC 5626 to argv[1]:argv[2], and waits for its answer. Then writes argv[3] messages of

@@ -18,7 +18,7 @@ const SLACK: Duration = Duration::from_millis(600);
 /// Limit on the time until a probe detects SCTP.
 const PROBE_LIMIT: Duration = Duration::from_secs(15);
 
-/// Creates alpha with its daemon, and beta with a plain TCP server on [`PORT`] and no daemon.
+/// Creates a world in which only alpha has a daemon, with this configuration.
 fn without_sctp(configuration: &str) -> World {
     World::with(configuration, false)
 }
@@ -107,7 +107,7 @@ fn a_learned_entry_survives_a_restart_until_it_is_forgotten() {
     assert!(connect_captured(&world).1.sctp > 0, "with -B what was learned is not heeded");
 }
 
-/// Accepts connections on port argv[1]. After each one, prints the number of connections so far.
+/// Accepts connections on port argv[1]. After each connection, prints the number of connections so far.
 const COUNT: &str = "
 import socket, sys
 listener, count = socket.create_server(('', int(sys.argv[1]))), 0

@@ -185,7 +185,8 @@ fn ping_counts_the_losses_of_each_uplink() {
     assert!(world.alphas.sctpify(&words).unwrap().good().is_err(), "nothing answers");
 }
 
-/// Tests the most common case: two default routes, no policy routing, and a server with one address.
+/// Tests the most common case of two uplinks: two default routes, no policy routing, and a server with one
+/// address.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn a_transfer_by_two_default_routes_survives_the_loss_of_each_uplink_in_turn() {

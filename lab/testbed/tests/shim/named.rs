@@ -14,8 +14,8 @@ const OTHER: u16 = 7001;
 const CHANGES_LIMIT: Duration = Duration::from_secs(60);
 
 /// Connects once if argv[5] is "once", otherwise repeatedly until its input ends. Prints each outcome and its
-/// duration in seconds. argv[1] to argv[4] are the address, the port, the mark and the source port. A mark or
-/// source port of 0 means none.
+/// duration in seconds. argv[1] to argv[4] are the address, the port, the mark and the source port. If
+/// argv[3] is 0, sets no mark. If argv[4] is 0, the kernel chooses the source port.
 const CONNECT: &str = "
 import errno, os, select, socket, sys, time
 to, port, mark, source, mode = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]), sys.argv[5]
@@ -89,7 +89,7 @@ fn queued(world: &World) -> u64 {
     ours[7].parse().unwrap()
 }
 
-/// Waits until the kernel's sets are in use: only SYNs that the sets name enter the queue.
+/// Waits until the kernel's sets are in use. Then only SYNs that these sets select enter the queue.
 fn wait_named(world: &World) {
     let rules = || world.alpha.tool("nft", &["list", "chain", "inet", "shim", "held"]).unwrap();
     assert!(wait_for(LIMIT, || rules().contains("@named4")), "{}", rules());
@@ -247,7 +247,7 @@ fn with_the_default_enable_only_what_is_disabled_passes_and_its_rules_count_it()
     let disabled = |rule: &&Value| rule["policy"] == "disable";
     let counts = report["rules"].as_array().unwrap().iter().filter(disabled).map(|rule| &rule["hits"]);
     assert_eq!(counts.collect::<Vec<_>>(), [2, 1, 1], "{report}");
-    // Changes of the rules keep the hits.
+    // A change of the rules does not reset the hits of the other rules.
     rule(&world, "-A", "disable", &["-P", "7009"]);
     assert_eq!(hits(&world)["rules"].as_array().unwrap().iter().find(disabled).unwrap()["hits"], 2);
 }

@@ -4,7 +4,7 @@ use crate::cases::{Difference, PLAIN_PORT, compare};
 use crate::world::{LIMIT, PORT, World};
 use std::time::Duration;
 
-/// Complete list of the differences. docs/tcp-options.md documents them for users.
+/// Complete list of the differences between SCTP and TCP. docs/tcp-options.md documents them for users.
 const DIFFERENCES: &[Difference] = &[
     Difference {
         case: "SO_LINGER-close",

@@ -7,14 +7,14 @@ use testbed::{Daemon, Host, Offloads, Process, Programs};
 
 /// UDP port that carries SCTP.
 const UDP_PORT: u16 = 9899;
-/// Prelude that makes a program run as an unprivileged user (nobody). The prelude first imports the modules, because
-/// nobody may be unable to read them.
+/// Prelude that makes a program run as the unprivileged user `nobody`. The prelude first imports the modules, because
+/// this user may lack read access to them.
 const AS_NOBODY: &str = "
 import errno, os, socket, sys, time
 os.setgroups([]); os.setresgid(65534, 65534, 65534); os.setresuid(65534, 65534, 65534)
 ";
-/// Number of hosts with heavy traffic to one address of beta. It equals the number of peers for which the daemon opens
-/// a connected receive socket at one address (`netio::CONNECTED_RX_MAX`).
+/// Number of hosts with heavy traffic to one address of beta. It equals the daemon's limit on connected receive sockets
+/// for IPv4 (`netio::CONNECTED_RX_MAX`).
 const BUSY: usize = 4;
 /// Duration of the attack, in seconds. The duration suffices: if the port becomes free for moments, an attacker gets it
 /// within a third of a second.
@@ -75,7 +75,7 @@ print('listening')
 while True: threading.Thread(target=read, args=(listener.accept()[0],), daemon=True).start()
 ";
 
-/// Starts an attacking program on a host as the user nobody, and waits until the program is ready.
+/// Starts an attacking program on a host as the user `nobody`, and waits until the program is ready.
 fn attack(host: &Host, name: &str, program: &str, args: &[&str]) -> Process {
     let mut command = host.command("python3");
     command.args(["-u", "-c"]).arg(format!("{AS_NOBODY}{program}")).args(args);
@@ -92,8 +92,8 @@ fn reported_number(process: Process, word: &str) -> u64 {
 }
 
 /// Creates a host with a daemon and a separate link to beta. Over this link, the host reaches the address of beta that
-/// all busy hosts use. The host drops its packets to beta's other addresses. Otherwise, data could move to a path to
-/// another address on a busy machine.
+/// all busy hosts use. The host drops its packets to beta's other addresses. Otherwise, on a busy machine, data could
+/// move to a path to another address.
 fn busy_host(world: &World, number: u8) -> (Host, Daemon) {
     let host = world.lab.host(&format!("busy{number}")).unwrap();
     let link = world.lab.join(&host, &world.beta, 10 + number, Offloads::Off).unwrap();

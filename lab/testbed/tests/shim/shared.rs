@@ -1,5 +1,5 @@
 //! Tests of shared associations in unusual conditions: a host's address changes, a NAT is on the path, both
-//! hosts open one at once, or a daemon dies during transfers.
+//! hosts open a shared association at the same time, or a daemon dies during transfers.
 
 use crate::deaths::{SEND_TO_ALL, Victims, kill_processes, victim};
 use crate::roaming::share_key;
@@ -94,8 +94,8 @@ fn a_client_address_that_the_peer_has_not_proven_gets_no_channel_but_an_associat
     assert!(doctor.contains("the peer sees 10.77.1.1 of this host as another address"), "{doctor}");
 }
 
-/// Makes 100 connections to the other host, four at a time. Prints how often the server saw the client's own
-/// address and port, and the number of connections.
+/// Makes 100 connections to the other host, four at a time. Prints two numbers: the connections in which the
+/// server saw the client's own address and port, and all connections.
 const CROSSWISE: &str = "
 seen = []
 def ask():

@@ -1,6 +1,5 @@
-//! Tests in which an attacker speaks SCTP to the daemon under a false identity. The attacker is an unknown
-//! host, a local user, or a neighbour behind the same address. In each test, the daemon also serves honest
-//! hosts.
+//! Tests in which an attacker speaks SCTP to the daemon under a false identity. The attacker is an unknown host, a
+//! local user, or a neighbour behind the same address. In most tests, the daemon also serves honest hosts.
 
 use crate::streams::{CLIENT, SERVER, client, shared};
 use crate::world::{LIMIT, PORT, World};
@@ -34,7 +33,7 @@ impl Three {
         Three { world, mallory, to_beta, to_alpha, _server: server }
     }
 
-    /// Asserts that beta serves connections of alpha, and that a later one uses a shared association.
+    /// Asserts that beta serves connections of alpha, and that a later connection uses a shared association.
     fn serves_the_honest(&self) {
         let to = self.world.link.right_v4().to_string();
         let first = format!("{CLIENT}\nended(connect(b'n'))");
@@ -101,7 +100,7 @@ fn a_connection_is_taken_only_from_the_clients_own_address_to_one_that_it_reache
     let open =
         |client: &str, server: &str| three.mallory_says(OPEN, &[&beta, client, "40001", server, &port]);
     assert_eq!(open(&mallory, &beta), "accepted", "the control");
-    // Gives beta another address. The client has no route to the network of this address.
+    // Gives beta another address. The third host has no route to the network of this address.
     three.world.beta.ip(&["link", "add", "lan", "type", "veth", "peer", "name", "lanpeer"]).unwrap();
     three.world.beta.ip(&["addr", "add", "10.99.0.1/24", "dev", "lan"]).unwrap();
     three.world.beta.ip(&["link", "set", "lan", "up"]).unwrap();
@@ -113,8 +112,8 @@ fn a_connection_is_taken_only_from_the_clients_own_address_to_one_that_it_reache
 }
 
 /// Opens associations with two daemons, with mirrored ports and verification tags. Each daemon then accepts the other
-/// daemon's packets as the attacker's. Requests a connection from the serving daemon in the victim's name, and accepts
-/// each request that one daemon sends to the other.
+/// daemon's packets as packets of the attacker. Requests a connection from the serving daemon in the victim's name, and
+/// accepts each request that one daemon sends to the other.
 ///
 /// argv[1] is the serving daemon's address, argv[2] the victim's address, argv[3] the victim's address towards
 /// the attacker, argv[4] the port.

@@ -1,5 +1,6 @@
-//! Tests that the supervisor can stop its worker, and can kill a worker that hangs. Its reduced privileges
-//! must suffice. Also tests that supervisor and worker run with a higher priority than programs.
+//! Tests that the supervisor can stop its worker, and can kill a worker that hangs. The supervisor's
+//! reduced privileges must suffice. Also tests that supervisor and worker run with a higher priority than
+//! programs.
 
 use crate::world::World;
 use nix::sys::signal::{Signal, kill};

@@ -10,7 +10,7 @@ const ASSOCIATIONS: &str = "40";
 /// 17 MB.
 const PIECES: &str = "18000";
 /// Payload of a piece in octets, and limit on the daemon's memory growth in KiB. With pieces of one octet, the receive
-/// window does not grow. With longer pieces, the window grows up to one host's share of the memory.
+/// window does not grow. With longer pieces, the window grows up to one host's share of `memory_mib`, a quarter.
 const CASES: [(&str, u64); 2] = [("1", 32 << 10), ("16", 128 << 10)];
 /// Adaptation code of a shared association (`relay::SHARED_ADAPTATION`).
 const ADAPTATION: &str = "0x73637474";
@@ -86,7 +86,7 @@ fn fill(payload: &str) -> (u64, String) {
     let filler = world.lab.host("filler").unwrap();
     let side = world.lab.join(&filler, &world.beta, 3, Offloads::Off).unwrap();
     let echo = world.serve(BULK, &["echo", &PORT.to_string()]);
-    // A round trip takes a fraction of a millisecond, so the connection is active during the attack.
+    // The ping program makes 20,000 round trips, so the connection is active during the attack.
     let ping =
         world.alpha.spawn("ping", world.client(BULK, &["ping", &world.target(), "20000", "100"])).unwrap();
     let memory = || cpu::anonymous_memory_kib(&world.beta, "sctpifyd").unwrap();

@@ -4,8 +4,8 @@
 use crate::world::{HTTP_PORT, LIMIT, PORT, World};
 use testbed::programs::{Roundtrip, roundtrip};
 
-/// Listens on port argv[1], accepts one connection, and reads a byte. Then it resets the connection if argv[2]
-/// is 'reset', and otherwise reads nothing more.
+/// Listens on port argv[1], accepts one connection, and reads a byte. Then resets the connection if argv[2] is
+/// 'reset'. Otherwise, reads nothing more.
 const SERVER: &str = "
 import socket, struct, sys, time
 listener = socket.create_server(('', int(sys.argv[1])))

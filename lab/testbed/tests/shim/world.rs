@@ -132,7 +132,7 @@ impl World {
     }
 
     /// Waits until each daemon has no more open descriptors than `before`, plus [`LASTING_SENDERS`]. The daemon closes
-    /// the socket of the latest status query a little later. The first IPv6 packet of each carrier may open a send
+    /// the socket of a status query shortly after the query. The first IPv6 packet of each carrier may open a send
     /// socket for the link at any time.
     pub(crate) fn wait_descriptors(&self, before: (usize, usize)) {
         let is_back =
@@ -166,8 +166,8 @@ fn descriptors(host: &Host) -> usize {
     ids.into_iter().map(count).sum()
 }
 
-/// A client and a server. The rules of both daemons enable [`PORT`]. The client has two uplinks to a router, two
-/// default routes and no policy routing. The server is behind the router, and has one address.
+/// A client and a server, each with a daemon. The rules of both daemons enable [`PORT`]. The client has two uplinks to
+/// a router, two default routes and no policy routing. The server is behind the router, and has one address.
 pub(crate) struct TwoUplinks {
     pub(crate) alpha: Host,
     pub(crate) beta: Host,

@@ -61,9 +61,9 @@ print(s.recv(100), flush=True)
 s.send(b'read')
 ";
 
-/// Serves clients on a one-to-many socket, and selects the association of an answer by its identifier. When an
-/// association sends PEEL, the server peels it off to a one-to-one socket. The association's unread messages must move
-/// to this socket.
+/// Serves clients on a one-to-many socket, and selects the association of an answer by its identifier. When the message
+/// PEEL arrives, the server peels off its association to a one-to-one socket. The association's unread messages must
+/// move to this socket.
 const MANY_SERVER: &str = "
 import ctypes, struct
 s = socket.socket(socket.AF_INET, socket.SOCK_SEQPACKET, 132)
@@ -344,7 +344,7 @@ print(sum(s.recv(100) == b'at once' for _ in range(20)), flush=True)
     assert!(wait_for(LIMIT, || server.stdout().contains("20")), "{}", server.stdout());
 }
 
-/// Three hundred threads wait for a peer that does not answer. These are more than the 256 requests that a user may
+/// Three hundred threads wait for a peer that does not answer. This number exceeds the 256 requests that a user may
 /// have in progress.
 const WAITING: &str = "
 import threading

@@ -180,8 +180,8 @@ print(4 << 20 < sent < 64 << 20, b.recv(100))
 }
 
 /// Passes sockets to the socket server argv[1]. The last close of each of these sockets takes a minute. One connection
-/// passes one socket in a request. Another passes one socket in each of two requests. A third passes 200 descriptors of
-/// a socket in one request, which are too many.
+/// passes one socket in a request. Another connection passes one socket in each of two requests. A third connection
+/// passes 200 descriptors of a socket in one request, which are too many.
 const LINGERING: &str = "
 import array, struct, threading
 def lingering():
