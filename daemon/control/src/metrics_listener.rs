@@ -16,7 +16,7 @@ const TOKEN_BYTES: RangeInclusive<usize> = 16..=1024;
 /// Limit on the bytes read from the file of a token.
 const FILE_BYTES_MAX: u64 = 4096;
 
-/// Listens on the address of the setting `metrics_listen`; none if it is empty.
+/// Opens the listener on the address of the setting `metrics_listen`. Returns `None` if the setting is empty.
 ///
 /// # Errors
 /// The reason why the listener is not available, and a remedy.
@@ -32,7 +32,8 @@ pub fn bind_metrics(settings: &Settings) -> Result<Option<Page>, String> {
     Page::bind_with_token(address, &token).map(Some).map_err(|error| unavailable(address, &error))
 }
 
-/// Tests whether this host has the address of `metrics_listen`. The port may be the one that a running daemon has open.
+/// Tests whether this host has the address of `metrics_listen`. The test uses any free port, because a running daemon may
+/// have the configured port open.
 pub(crate) fn try_address(settings: &Settings) -> Result<(), String> {
     let Some(address) = settings.metrics_listen else { return Ok(()) };
     TcpListener::bind((address.ip(), 0)).map(drop).map_err(|error| unavailable(address, &error))

@@ -20,13 +20,13 @@ pub enum SecretFileError {
         /// The setting that names the file.
         setting: &'static str,
     },
-    /// Others may read the file.
+    /// The file belongs to another user than root and this process's user, or other users have rights to it.
     #[error("{}: others may read or change this file: chown root, chmod 600", .path.display())]
     Exposed {
         /// The file.
         path: PathBuf,
     },
-    /// It is a directory, a pipe or a device, or too long.
+    /// The file is a directory, a pipe or a device, or is too long.
     #[error("{}: not a regular file of up to {bytes_max} bytes (setting {setting})", .path.display())]
     Unfit {
         /// The file.
@@ -41,8 +41,8 @@ pub enum SecretFileError {
 /// Returns the contents of the file, which `setting` names.
 ///
 /// # Errors
-/// If the file cannot be read, is not a regular file of up to `bytes_max` bytes, is not UTF-8, belongs to another user, or gives
-/// others any right.
+/// Fails if the file cannot be read, is not a regular file of up to `bytes_max` bytes, or is not UTF-8. Also fails in the case
+/// [`SecretFileError::Exposed`].
 pub(crate) fn read_secret(
     path: &Path,
     bytes_max: u64,

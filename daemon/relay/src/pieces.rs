@@ -13,7 +13,7 @@ use bytes::{Buf, Bytes, BytesMut};
 pub(crate) const COPY_MAX: usize = 4 * 1024;
 /// Capacity, in pieces, that an empty list keeps for later.
 const PLACES_KEPT: usize = 32;
-/// Number of pieces from which short pieces are copied together, because each piece takes a place in the list.
+/// Number of pieces at which short pieces are copied together, because each piece takes a place in the list.
 const MANY: usize = 128;
 /// Mean length in bytes below which pieces are short.
 const SHORT: usize = 512;

@@ -9,8 +9,8 @@ use crate::outgoing::{Outgoing, Sender};
 use crate::peer::{PPID_DATA, PPID_END, Peer};
 use crate::pieces::Pieces;
 
-/// Limit on the bytes that wait for TCP. From this number of bytes on, the relay requests no further message. The driver takes such a batch
-/// from the association and writes it before it serves packets again.
+/// Limit on the bytes that wait for TCP. From this number of bytes on, the relay requests no further message. The driver may take messages
+/// up to this limit, and write them to TCP, before it serves packets again.
 pub const UNWRITTEN_MAX: usize = 256 * 1024;
 /// Replacement of [`UNWRITTEN_MAX`] while memory is short.
 pub const UNWRITTEN_LEAST: usize = 16 * 1024;
@@ -27,7 +27,7 @@ pub enum Role {
     Acceptor,
 }
 
-/// End of the association.
+/// The way in which the association has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Closed {
     /// The association was shut down: all data of both sides was delivered.
@@ -102,7 +102,8 @@ impl Relay {
         Relay::with(peer, role, None)
     }
 
-    /// Creates a relay to a native program that expects messages. `framing` finds these messages. Each is sent as one SCTP message.
+    /// Creates a relay to a native program that expects messages. `framing` finds these messages. Each of these messages is sent as one
+    /// SCTP message.
     pub fn framed(role: Role, framing: Box<dyn Framing>) -> Relay {
         Relay::with(Peer::Native, role, Some(framing))
     }

@@ -582,7 +582,7 @@ fn waiting_data_of_a_slow_channel_releases_its_receive_blocks() {
         b.on_message(stream, PPID_DATA, [block.slice(..length)], true).unwrap();
     };
     let shared = |blocks: &[Bytes]| blocks.iter().filter(|block| !block.is_unique()).count();
-    // A program that reads each byte before the second look costs no copy.
+    // Bytes that the program reads before the second call of `keep_what_waits` are not copied.
     for block in &blocks[..10] {
         deliver(&mut b, block, 1400);
         assert_eq!((b.keep_what_waits(), shared(&blocks)), (vec![], 1));
@@ -616,7 +616,7 @@ fn a_channel_that_was_let_go_of_promises_nothing_however_late_the_peer_answers()
     b.release(theirs);
     b.release(theirs);
     assert_eq!((b.windows(), b.waiting()), (0, 0));
-    // The peer may still send the bytes that it was granted. They are discarded.
+    // The peer may still send the bytes that it was granted. This end discards these bytes.
     b.on_consumed(theirs, 1000);
     send(&mut a, channel, &mut b, room - 1000).unwrap();
     assert_eq!((b.windows(), b.waiting()), (0, 0));

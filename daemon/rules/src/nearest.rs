@@ -2,7 +2,8 @@
 
 /// Returns the candidate that is nearest to `word`, if it is near enough to be the intended word. One of these conditions must
 /// be true:
-/// - The candidate differs from `word` in up to a third of the letters of `word`, or in up to two letters if `word` is short.
+/// - The edit distance between the candidate and `word` is within the limit. The limit is a third of the letters of `word`,
+///   but at least 2.
 /// - `word` has three letters or more, and the candidate begins with it.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = word.to_ascii_lowercase();

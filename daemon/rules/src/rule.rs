@@ -161,8 +161,8 @@ impl fmt::Display for Framing {
     }
 }
 
-/// One rule: an exception to a default policy, or further requests for matching connections. If `address` or `ports` is `None`,
-/// it matches everything.
+/// One rule: an exception to a default policy, or further requests for matching connections. If the field `address` or `ports`
+/// is `None`, this field matches everything.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Rule {
     /// The address or network; `None` is any address of either family.

@@ -86,15 +86,15 @@ pub struct Settings {
     pub confine_capabilities: bool,
     /// True if the daemon is restricted to the system calls that it needs.
     pub confine_system_calls: bool,
-    /// True if the daemon is restricted to its own files.
+    /// True if the daemon can access only the files that it needs.
     pub confine_files: bool,
     /// User of the daemon's worker. If the value is empty: the user `sctpify`, or an unassigned user id if this user does not
     /// exist.
     pub worker_user: String,
     /// True if SCTP over IP may bypass parts of the kernel that would have no effect on the packets.
     pub ip_shortcuts: bool,
-    /// True if peers' connections may arrive through the shim's own interface. This applies only when the connections cannot
-    /// arrive through the interfaces on which the peers' packets arrive.
+    /// True if peers' connections may arrive through the shim's own interface. The shim's interface is used only when the connections
+    /// cannot arrive through the interfaces on which the peers' packets arrive.
     pub deliver_by_shim: bool,
     /// Sharing of associations by the connections to one host.
     pub streams: Streams,

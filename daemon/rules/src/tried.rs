@@ -93,8 +93,7 @@ impl Destinations {
             return;
         }
         let ((first, last), (low, high)) = (self.addresses, self.ports);
-        // Nothing overflows: 1 is added only to a number that is less than another one, and subtracted only from a number that
-        // is greater than another one.
+        // No addition or subtraction here overflows, because each result lies within this range.
         if first < other.addresses.0 {
             rest.push(Destinations { addresses: (first, other.addresses.0 - 1), ..self });
         }

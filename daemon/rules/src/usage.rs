@@ -80,7 +80,7 @@ impl fmt::Display for Failure {
 pub enum Outcome {
     /// The connection is carried over SCTP.
     Sctp {
-        /// Time from INIT to INIT ACK, in microseconds; `None` if the connection has no such time because this host answered
+        /// Time from INIT to INIT ACK, in microseconds; `None` if the time is unknown, for example because this host answered
         /// the INIT.
         rtt_us: Option<u64>,
     },

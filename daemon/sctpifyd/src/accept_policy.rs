@@ -96,7 +96,8 @@ impl AcceptPolicy<'_> {
         carrier: Carrier,
     ) -> Option<Offer> {
         if !self.may_take(server.ip(), client.ip())
-            // The kernel may be unable to deliver other hosts' connections through their uplinks. Such connections are refused.
+            // Connections from other hosts are refused if the kernel cannot deliver them through their uplinks and the setting
+            // `deliver_by_shim` is off.
             || (self.interception.is_cut_off(self.policy.rules()) && !self.policy.addresses().is_own(client.ip()))
         {
             return None;
@@ -145,9 +146,9 @@ impl AcceptPolicy<'_> {
         self.policy.addresses().offered(self.now, asker)
     }
 
-    /// Reports whether a channel to the program already uses the client's address and port. In this case the listener lookup uses a port
-    /// that no connection uses. Either the client has abandoned the channel and begins anew, or another host now has the client's address
-    /// ([`crate::driver`]).
+    /// Reports whether a channel to the program already uses the client's address and port. In this case the listener lookup uses another
+    /// client port, because it would otherwise find the channel's connection. Either the client has abandoned the channel and begins anew,
+    /// or another host now has the client's address ([`crate::driver`]).
     fn is_anew(&self, server: SocketAddr, client: SocketAddr) -> bool {
         FourTuple::new(server, client).is_some_and(|flow| self.connections.of_channel(&flow).is_some())
     }

@@ -1,9 +1,9 @@
 //! Tracks the addresses of this host and their interfaces. Selects the addresses to offer to a peer. Gives the reason why an address is not
 //! offered.
 //!
-//! The address that TCP would use always comes first; this module decides about further addresses. The setting `interfaces` overrides
-//! everything else. Without this setting, a link's addresses are offered if the link has a default route or a route to the peer. Three
-//! rules refine this condition:
+//! The address that TCP would use always comes first; this module decides about further addresses. A link policy with the use `never`
+//! excludes the link's addresses. Apart from such policies, the setting `interfaces` overrides all other rules. Without this setting, a
+//! link's addresses are offered if the link has a default route or a route to the peer. Three rules refine this condition:
 //!
 //! - A neighbour that this host connects to is also offered addresses of links to other networks, because the neighbour may be attached to
 //!   those networks.

@@ -2,8 +2,8 @@
 //!
 //! If the peer's host has [`HOST_MAX`] associations, its oldest association gives way to the new one. If all hosts together have
 //! [`ALL_MAX`] associations and some host has at least [`MANY`], the host with the most associations loses its oldest one. Otherwise the
-//! oldest association of all hosts gives way, because its peer has had the most time to prove more. No address is preferred. Begin at
-//! [`ByHost::giving_way`].
+//! oldest association of all hosts gives way, because its peer has had the most time to prove more. The hosts' addresses have no influence
+//! on this choice. Begin at [`ByHost::giving_way`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -16,7 +16,7 @@ use crate::addresses::host_part;
 pub(crate) const HOST_MAX: usize = 512;
 /// Limit on the associations with all hosts together.
 pub(crate) const ALL_MAX: usize = 4096;
-/// Minimum number of associations with which, at [`ALL_MAX`], the host with the most associations loses its oldest one.
+/// Threshold at [`ALL_MAX`]: if the host with the most associations has at least this number, this host loses its oldest association.
 const MANY: usize = 64;
 
 /// The associations to which the limits apply.

@@ -94,7 +94,7 @@ impl PacketIo {
         self.carriers.has(route)
     }
 
-    /// Notes that the poll reported the socket at `place` as ready.
+    /// Notes that the poll reported the carriers' socket with the index `place` as ready.
     pub(crate) fn on_ready(&mut self, place: usize) {
         if let Some(flag) = self.has_more.get_mut(place) {
             *flag = true;

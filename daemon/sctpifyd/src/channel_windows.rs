@@ -1,7 +1,7 @@
 //! Limits on bytes that wait for slow programs on shared associations, in total and per host.
 //!
-//! A window is a promise: the peer may send the granted bytes even if memory runs short later. All limits are fractions of `memory_mib`. A
-//! host's share of the memory is 1/4.
+//! A window is a promise: the peer may send the granted bytes even if memory runs short later. All limits are fractions of `memory_mib`.
+//! All associations with one host may together use up to 1/4 of `memory_mib`, which is called the host's share here.
 //!
 //! - Windows grow while the total of all windows is below 1/4 of `memory_mib`, and the total of the same host's windows is below 1/8.
 //! - Beyond these limits, the windows of one host may still grow to a total of 1/256 of `memory_mib`. The allowed growth shrinks as the
@@ -19,15 +19,15 @@ use crate::addresses::host_part;
 
 /// Divisor of `memory_mib` that gives the limit on all windows.
 const ALL_PART: usize = 4;
-/// Divisor of `memory_mib` that gives the total of windows from which no more connections are admitted.
+/// Divisor of `memory_mib` that gives the total of all windows at which no more connections are admitted.
 const FULL_PART: usize = 2;
 /// Divisor of `memory_mib` that gives the limit on the windows of one host.
 const HOST_PART: usize = 8;
 /// Divisor of `memory_mib` that gives the total to which one host's windows grow even if the other limits are reached. With the default of
-/// `memory_mib`, this total is 2 MiB. It allows 1 Gbit/s at a round trip of 16 ms.
+/// `memory_mib`, this total is 2 MiB. Windows of 2 MiB allow 1 Gbit/s at a round trip of 16 ms.
 const LITTLE_PART: usize = 256;
-/// Divisor of the bytes that remain until the total of [`FULL_PART`] is reached. Beyond the usual limits, one host's windows may grow by
-/// this part of the remaining bytes.
+/// Divisor of the bytes that remain until the total of [`FULL_PART`] is reached. Beyond the limits of [`ALL_PART`] and [`HOST_PART`], one
+/// host's windows may grow by this part of the remaining bytes.
 const LEFT_PART: usize = 16;
 
 /// Bytes granted in windows.

@@ -1,7 +1,8 @@
 //! Decides whether the loop pauses before it waits for events. One turn then handles packets that would otherwise cause many wake-ups.
 //!
 //! A wake-up for one packet costs more processor time than handling the packet. The loop therefore pauses between turns, like a network
-//! card that delays interrupts (`ethtool -C`, rx-usecs). It pauses in two cases: while only transfers move bytes, and while traffic with
+//! card that delays interrupts (`ethtool -C`, rx-usecs). A connection's traffic is a transfer (many bytes in one direction) or a
+//! conversation (questions and answers). The loop pauses in two cases: while only transfers move bytes, and while traffic with
 //! conversations is heavy. Pauses in the second case are shorter. The limit on a pause is a fraction of the shortest round trip: from 1/16
 //! during conversations to 1/2 for a slow transfer. A pause gathers no more than [`BURST`] bytes, because the queues of routers would drop
 //! longer bursts. New connections of local programs end a pause. This module does no I/O: the driver reports traffic and sleeps. Begin with
@@ -27,9 +28,10 @@ const GATHERED_SLOW: u64 = 4 * 1_400;
 const OF_ROUND_TRIP: u32 = 16;
 /// Divisor of the shortest round trip while nobody waits for an answer.
 const OF_ROUND_TRIP_BULK: u32 = 8;
-/// Divisor of the shortest round trip for a transfer that would gather less than [`GATHERED_SLOW`], while no connection has a conversation.
+/// Divisor of the shortest round trip while traffic is below [`MUCH`] and no connection has a conversation. The pause is shorter if
+/// [`GATHERED_SLOW`] bytes gather sooner.
 const OF_ROUND_TRIP_SLOW: u32 = 2;
-/// Minimum divisor of the shortest round trip while some connection has an occasional conversation.
+/// Minimum divisor of the shortest round trip for the time [`NEIGHBOUR`] after a question or an answer on some connection.
 const OF_ROUND_TRIP_NEIGHBOUR: u32 = 4;
 /// The shortest useful pause.
 const PAUSE_MIN: Duration = Duration::from_micros(200);
@@ -154,7 +156,8 @@ impl Coalescing {
         self.part_of(now, round_trip, OF_ROUND_TRIP_SLOW)
     }
 
-    /// Returns the longest pause for this round trip. Without a recent conversation, the pause is 1/`bulk` of the round trip.
+    /// Returns the longest pause for this round trip. If no question or answer was seen for the time [`NEIGHBOUR`], the pause is 1/`bulk`
+    /// of the round trip, up to [`PAUSE_MAX_BULK`].
     fn part_of(&self, now: Time, round_trip: Duration, bulk: u32) -> Duration {
         if now < self.conversation_until {
             return (round_trip / OF_ROUND_TRIP).min(PAUSE_MAX);

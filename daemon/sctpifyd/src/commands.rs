@@ -34,7 +34,7 @@ pub(crate) enum Command {
     Count(Sender<()>),
     /// Start a capture. The answer is the queue of captured packets, or `None` if another capture is active.
     Capture(Sender<Option<Ear>>),
-    /// Note the outcome of opening a plain TCP connection outside the enclosed namespace.
+    /// Note the outcome of a plain TCP connection that the forwarder opened for a command in an enclosed namespace.
     Opened(FourTuple, io::Result<()>),
     /// Apply the steps that a task about an association's keys has computed, or note the failure of the task.
     Keys(AssociationId, Result<Vec<Step>, KeyingError>),

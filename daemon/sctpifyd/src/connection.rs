@@ -73,7 +73,7 @@ pub(crate) enum Stage {
     Cookie(HeldSyn),
     /// Client: the SYN is held, and the shared association was asked to carry the connection.
     Asking(HeldSyn),
-    /// Client: the SYN was released into the private namespace, but has not arrived there.
+    /// Client: the SYN was released, but has not arrived in the daemon's private network namespace.
     Diverted,
     /// Server: the connection to the local listener is being opened.
     Connecting(TcpStream),
@@ -95,7 +95,7 @@ pub(crate) struct Opened {
 }
 
 impl Connection {
-    /// Creates a connection of a local program. `shim` is its state when the daemon decided on SCTP.
+    /// Creates a connection of a local program. `shim` is the connection's shim state when the daemon decided on SCTP.
     pub(crate) fn of_client(
         association: AssociationId,
         flow: FourTuple,
@@ -233,7 +233,8 @@ impl Connection {
         Some(syn)
     }
 
-    /// Notes that the SYN is released into the private namespace. Returns the time from INIT to INIT ACK in microseconds, if known.
+    /// Notes that the SYN is released into the daemon's private network namespace. Returns the time from INIT to INIT ACK in microseconds,
+    /// if known.
     pub(crate) fn divert(&mut self, peer: Peer) -> Option<u64> {
         self.stage = Stage::Diverted;
         self.step(ShimStep::Associated);

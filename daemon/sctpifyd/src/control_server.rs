@@ -162,7 +162,7 @@ pub(crate) fn make_directory(path: &Path) -> Result<()> {
 }
 
 impl Desk {
-    /// Answers one request. If it returns a grant, the grant lasts until the caller hangs up.
+    /// Answers one request of a client. A returned grant lasts until the client hangs up, or until the listener has gone.
     fn serve(&self, stream: &UnixStream) -> Option<Grant> {
         let limits =
             [stream.set_read_timeout(Some(CLIENT_LIMIT)), stream.set_write_timeout(Some(CLIENT_LIMIT))];

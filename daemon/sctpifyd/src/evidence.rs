@@ -13,7 +13,7 @@ pub(crate) fn evidence(reason: &CloseReason, was_answered: bool) -> Option<Failu
         CloseReason::Unreachable(Unreachable::Port) => Some(Failure::PortUnreachable),
         CloseReason::Unreachable(Unreachable::Protocol) => Some(Failure::ProtocolUnreachable),
         CloseReason::Unreachable(Unreachable::Prohibited) => Some(Failure::Prohibited),
-        // The host supports SCTP, but requires a different encryption.
+        // The host supports SCTP, but requires encryption, which this host does not offer.
         CloseReason::PeerAborted(_) if fault_of(reason).is_some() => None,
         CloseReason::PeerAborted(_) if !was_answered => Some(Failure::Refused),
         CloseReason::PeerAborted(_) | CloseReason::LostContact => Some(Failure::HandshakeFailed),

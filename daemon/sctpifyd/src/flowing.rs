@@ -28,8 +28,8 @@ const SLICES: usize = 64;
 const RESERVE: usize = 8 * 1024;
 /// Greatest length of a short message, in bytes.
 const SHORT: usize = 2 * 1024;
-/// Time limit for earlier bytes to leave before the failure of an application's socket ends the association. These bytes may wait, because
-/// many connections may have bytes to send in the same turn.
+/// Time that earlier bytes get to leave after an application's socket has failed. After this time, the failure ends the association. These
+/// bytes may wait, because many connections may have bytes to send in the same turn.
 const LEAVING_LIMIT: Duration = Duration::from_millis(10);
 /// Events of interest on a connection's socket. They include urgent data, because a read stops before an urgent byte.
 pub(crate) const INTERESTS: Interest = Interest::READABLE.add(Interest::WRITABLE).add(Interest::PRIORITY);
@@ -47,8 +47,8 @@ pub(crate) struct Flowing {
     /// True if the TCP socket may have reported its end or an urgent byte. A short read then does not mean that the buffer is empty.
     /// Reading continues until the end, or until a read would block.
     hung_up: bool,
-    /// True if the TCP socket failed. Its remaining bytes are still read and sent before the failure, because the application wrote them
-    /// first.
+    /// True if the TCP socket failed. The socket's remaining bytes are still read and sent before the failure ends the association, because
+    /// the application wrote these bytes before the failure.
     broken: bool,
     /// Deadline for earlier data to leave before the failure ends the association.
     leaving_until: Option<Time>,
@@ -99,7 +99,7 @@ impl Flowing {
     }
 
     /// Reports whether the socket's failure must wait until earlier data has left. An ABORT would overtake data that a separate association
-    /// has not handed out yet.
+    /// has not transmitted yet.
     fn waits_to_leave(&mut self, now: Time, engine: &Endpoint, association: AssociationId) -> bool {
         self.broken
             && engine.is_waiting_to_transmit(association)
@@ -136,7 +136,7 @@ pub(crate) struct Outcome {
     pub(crate) is_full: bool,
 }
 
-/// The carrier of a connection's bytes.
+/// The medium of a connection's bytes.
 pub(crate) enum Medium<'a> {
     /// A separate association.
     Association,
@@ -172,7 +172,8 @@ impl Turn<'_> {
                 break;
             }
             if received + sent == 0 && !acted {
-                // The bytes read may be a part of a message of the framing, and the framing's answer may wait to be written.
+                // With a framing, the bytes that were read may end within a message, so reading can continue. An answer of the framing may
+                // wait to be written to the program.
                 let reads = flowing.readable && flowing.relay.wants_bytes();
                 outcome.more = flowing.broken || reads || flowing.writable && flowing.relay.has_unwritten();
                 break;
@@ -189,7 +190,8 @@ impl Turn<'_> {
     fn receive(&mut self, flowing: &mut Flowing) -> u64 {
         let is_short = self.engine.is_memory_short(self.association);
         let most = if is_short { UNWRITTEN_LEAST } else { UNWRITTEN_MAX };
-        // While the program reads nothing, messages stay in the association. The association's window informs the peer.
+        // While the program reads nothing, messages stay in the association. The association's shrinking receive window then stops the
+        // peer.
         while flowing.relay.wants_message(most) && (flowing.writable || !flowing.relay.has_unwritten()) {
             if !self.take_message(&mut flowing.relay) {
                 flowing.relay.on_no_message();

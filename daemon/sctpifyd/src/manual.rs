@@ -18,7 +18,7 @@ use crate::listeners::Listed;
 /// Limits on the grants in force: all grants together, and the grants of one user who may not make rules.
 const HELD_MAX: usize = 64;
 const HELD_OF_USER_MAX: usize = 8;
-/// Limit on the grants of all users who may not make rules. The other grants are reserved for users who may.
+/// Limit on the grants of all users who may not make rules. The other grants are reserved for users who may make rules.
 const HELD_OF_USERS_MAX: usize = 48;
 /// Limit on the sockets of one request. Some programs have one socket for each thread (SO_REUSEPORT) or address.
 const SOCKETS_MAX: usize = 64;

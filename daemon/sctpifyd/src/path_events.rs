@@ -332,8 +332,8 @@ mod tests {
             self.engine.connect(Time::ZERO, connect).unwrap()
         }
 
-        /// Publishes all collected changes. `peer` is the number of the associations' peer. It has no effect on associations
-        /// that an earlier call assigned to another peer.
+        /// Publishes all collected changes. `peer` is the number of the associations' peer. This number has no effect on
+        /// associations that an earlier call assigned to another peer.
         fn tell(&mut self, ms: u64, peer: u8) -> Vec<PathEvent> {
             let engine = &self.engine;
             let context = EventContext {

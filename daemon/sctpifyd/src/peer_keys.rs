@@ -11,14 +11,14 @@ use keying::PresharedKey;
 use rules::IpNet;
 use sctp::{AuthConfig, ChunkType};
 
-/// Key identifiers, which both ends must use alike: of the shared key, and of the empty key that a host without a shared key
-/// uses.
+/// Key identifiers of the shared key, and of the empty key that a host without a shared key uses. Both ends must use the same
+/// identifiers.
 const SHARED: u16 = 1;
 const EMPTY: u16 = 0;
 
 /// Chunks that a peer must sign: all chunks that RFC 4895 allows (section 3.2 excludes INIT, INIT ACK and SHUTDOWN COMPLETE).
-/// The engine adds ASCONF and ASCONF-ACK. A host that has lost the state of an association cannot sign an ABORT for it. The
-/// engine does not trust an unsigned ABORT, and sends the peer HEARTBEATs instead.
+/// The engine adds ASCONF and ASCONF-ACK. A host that has lost the state of an association cannot sign an ABORT for it. After
+/// an unsigned ABORT, the engine therefore checks with HEARTBEATs whether the peer still has the association.
 const SIGNED: [ChunkType; 16] = [
     ChunkType::COOKIE_ECHO,
     ChunkType::COOKIE_ACK,

@@ -18,7 +18,7 @@ use crate::pump::Pump;
 pub(crate) struct Poller {
     poll: Poll,
     clock: Clock,
-    /// End of the time in which a near peer's answer may arrive, and the packets that follow the answer at once.
+    /// End of the time in which a near peer's answer, and the packets directly after this answer, may arrive.
     awake_until: Time,
 }
 

@@ -96,7 +96,7 @@ impl Report<'_> {
         links
     }
 
-    /// Returns the bytes of each link: the sum over these associations and the ended ones.
+    /// Returns the bytes of each link: the sum over these associations and all ended associations.
     fn link_bytes(&self, associations: &[Association]) -> Vec<LinkBytes> {
         let mut all = self.history.link_bytes().by_link();
         for path in associations.iter().flat_map(|association| &association.paths) {

@@ -2,9 +2,9 @@
 //!
 //! On the side of the peers, each new address of this host is added to every association that can move. Each lost address is
 //! removed from these associations. An association that has lost all its local addresses moves to another address (RFC 5061).
-//! On the side of local programs, the shim's interface keeps the address of each TCP connection while the connection lives,
-//! because TCP cannot move. [`Roaming::follow_addresses`] compares the current state with the wanted state, so it can be called
-//! at any time.
+//! On the side of local programs, the shim's interface keeps a lost address while TCP connections use the address, because TCP
+//! cannot move. [`Roaming::follow_addresses`] compares the current state with the wanted state, so it can be called at any
+//! time.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -65,7 +65,7 @@ impl Roaming<'_> {
         let locals: BTreeSet<IpAddr> = info.paths.iter().map(|path| path.route.local).collect();
         let mut uses: Vec<(IpAddr, AddressUse)> =
             locals.into_iter().map(|local| (local, self.policy.addresses().usage(local))).collect();
-        // The number of a link that the peer already knows stays in use, because addresses come and go, and each change of the
+        // Once the peer knows the links' numbers, the numbers stay in use. Addresses come and go, and each change of the
         // numbers costs packets.
         let is_told = info.paths.iter().any(|path| path.local_use.link != 0);
         if !is_told && !need_links(&uses) {
@@ -176,8 +176,9 @@ impl Roaming<'_> {
         }
     }
 
-    /// Handles a path that has begun to work. The association may now give up lost addresses that it kept because they were its
-    /// last ones. If this host opened the connection, the peer's address on the path is remembered for later connections.
+    /// Handles a path that has begun to work. The association may now give up lost addresses that it kept because it had no
+    /// other confirmed address. If this host opened the connection, the peer's address on the path is remembered for later
+    /// connections.
     pub(crate) fn on_path_up(&mut self, association: AssociationId, route: &Route) {
         self.weigh_paths(association);
         self.use_links(association);
@@ -213,7 +214,7 @@ fn need_links(uses: &[(IpAddr, AddressUse)]) -> bool {
 fn note(what: &str, ip: IpAddr, outcome: Result<(), AddressError>) {
     match outcome {
         Ok(()) => tracing::info!(%ip, what, "announcing our addresses to the peer"),
-        // The peer does not support the change, or an earlier change is pending. The answer to the earlier one triggers a
+        // The peer does not support the change, or an earlier change is pending. The answer to the earlier change triggers a
         // retry.
         Err(error) => tracing::debug!(%ip, what, %error, "cannot announce our addresses to the peer"),
     }

@@ -31,7 +31,8 @@ type Key = (IpAddr, Option<u16>);
 pub(crate) struct SharedStore {
     server: RedisServer,
     connection: Option<RedisConnection>,
-    /// For each destination: the time of the last evidence in the store's entry, when this host last sent or received the entry.
+    /// For each destination: the time of the last evidence in the entry that this host last sent to the store or received from
+    /// it.
     known: BTreeMap<Key, UnixMs>,
     /// Value of the counter when the hash was last read.
     changes: Option<u64>,

@@ -72,7 +72,7 @@ pub(crate) struct Found {
 #[derive(Default)]
 pub(crate) struct Live {
     pub(crate) count: usize,
-    /// Number of connections by the limit on their sending.
+    /// Number of connections for each cause that limits their sending.
     pub(crate) limited_by: BTreeMap<LimitedBy, usize>,
     /// Number of bytes that wait to be sent on the connections' associations.
     pub(crate) waiting_bytes: u64,

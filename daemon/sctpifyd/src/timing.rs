@@ -26,7 +26,7 @@ const STEADY_INITS: u8 = 6;
 const FIRST_RTO: Duration = Duration::from_millis(100);
 /// Number of doublings after which one wait for an answer to INIT is longer than any race timer.
 const DOUBLINGS_MAX: u32 = 7;
-/// Number of connections for which the interval between the probes of a path grows by one second.
+/// Step in the number of connections: with each step, the interval between a path's probes grows by one second.
 const CONNECTIONS_PER_SECOND: usize = 64;
 /// Maximum interval between two probes of a path (HB.Interval of RFC 9260).
 const HEARTBEAT_MAX: Duration = Duration::from_secs(30);

@@ -1,10 +1,9 @@
 //! Holds incoming associations whose peer must prove a key before a local program learns of them.
 //!
-//! These associations are established, but neither a connection nor a channel uses them yet. Each one occupies a port of its
-//! peer's host. At the limits of [`ByHost`], an older association makes room for a new one. A peer that has the key proves it
-//! within a few round trips. The oldest association therefore rarely belongs to a peer that has the key. Invariant: an entry is
-//! removed after the proof, at the association's end, at a limit, or [`PROOF_LIMIT`] after its arrival. Begin at
-//! [`Unproven::add`].
+//! These associations are established, but neither a connection nor a channel uses them yet. At the limits of [`ByHost`], an
+//! older association makes room for a new one. A peer that has the key proves it within a few round trips. The oldest
+//! association therefore rarely belongs to a peer that has the key. Invariant: an entry is removed after the proof, at the
+//! association's end, at a limit, or [`PROOF_LIMIT`] after its arrival. Begin at [`Unproven::add`].
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -19,8 +18,9 @@ use crate::by_host::ByHost;
 /// Time limit for the proof. It is no shorter than the time for which a client waits for keys.
 const PROOF_LIMIT: Duration = Duration::from_secs(10);
 
-/// Time after a program's repeated refusal during which associations from the same client address are refused at their start.
-/// Because they are not established, the client's programs get plain TCP instead of a reset.
+/// Time for which associations from a client address are refused at their start, after a program has repeatedly refused this
+/// client's connections. The refused associations are not established, so the client's programs get plain TCP instead of a
+/// reset.
 const DECLINED_LIMIT: Duration = Duration::from_secs(30);
 /// Time for which a refusal is remembered. One refusal may be accidental: a backlog may have been full for a moment.
 const DECLINED_MEMORY: Duration = Duration::from_secs(600);
@@ -54,8 +54,8 @@ pub(crate) struct Unproven {
     by_host: ByHost,
     /// True while a timer is set.
     is_timed: bool,
-    /// Refusals of connections whose client had proven a key, by the program's address and the client's address. The client's
-    /// single address is used, because other addresses of its network belong to other hosts.
+    /// Refusals of connections whose client had proven a key, by the program's address and the client's address. The map's key
+    /// contains the client's full address, because other addresses of the client's /64 network may belong to other hosts.
     declined: BTreeMap<(SocketAddr, IpAddr), Declined>,
 }
 
@@ -161,7 +161,8 @@ mod tests {
             World { engine, unproven: Unproven::default() }
         }
 
-        /// Adds an association from a port of a host. Returns the association, and another one if that one had to make room.
+        /// Adds an association from a port of a host. Returns the association, and the association that had to make room, if
+        /// any.
         fn add(&mut self, now: Time, host: u8, port: u16) -> (AssociationId, Option<AssociationId>) {
             let client = SocketAddr::from(([10, 0, 1, host], port));
             let server = SocketAddr::from((SERVER, 80));

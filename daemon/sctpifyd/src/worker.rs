@@ -112,8 +112,8 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
     outcome.map(|()| ExitCode::SUCCESS)
 }
 
-/// Opens the files, through the supervisor or directly. The listener reports the supervisor's end; it is `None` without a
-/// supervisor.
+/// Opens the files, through the supervisor or directly. The listener notices when the supervisor exits; the listener is `None`
+/// without a supervisor.
 fn open_archive(args: &DaemonArgs, has_supervisor: bool) -> Result<(Archive, Option<Listener>)> {
     if has_supervisor {
         let (archive, listener) = Archive::of_supervisor()?;
@@ -211,8 +211,8 @@ fn assume(interceptor: &Interceptor, identity: &Identity) -> Result<Measure> {
     Ok(outside)
 }
 
-/// Gives up unneeded privileges in the two existing threads. A daemon for one command keeps the caller's files and all system
-/// calls. Its capabilities are valid only in its own namespaces.
+/// Gives up unneeded privileges in the two existing threads. A daemon for one command is confined, too, but it writes the
+/// daemon's files itself. Its capabilities are valid only in its own namespaces.
 fn confine(interceptor: &Interceptor, confinement: &Confinement) -> Result<control::Confinement> {
     let inside = confinement.clone();
     let inside = interceptor.run_inside(move || inside.apply()).context("cannot confine a thread")?;

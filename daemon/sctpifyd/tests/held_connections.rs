@@ -12,7 +12,8 @@ use testbed::{Daemon, Finished, Host, Lab, Link, Offloads, Programs, cpu};
 
 const ENABLED: &str = "default_remote_enable = true\ndefault_local_enable = true\n";
 const LIMIT: Duration = Duration::from_secs(20);
-/// Limit on the connection time at which the race timer ends the attempt, with an allowance for a loaded machine.
+/// Limit on the duration of a connection whose attempt over SCTP ends with the race timer. The limit includes an allowance
+/// for a loaded machine.
 const RACE_LIMIT: Duration = Duration::from_millis(1_500);
 /// Limit on the time until the watchdog has acted, with an allowance for a loaded machine.
 const WATCHDOG_LIMIT: Duration = Duration::from_secs(5);

@@ -38,8 +38,8 @@ pub use message::{CONTROL_MAX, Generation, Malformed, Message, Refusal, VERSION}
 pub const CHANNELS_MAX: u16 = 8_192;
 /// Number of streams that a shared association needs in each direction.
 pub const SHARED_STREAMS: u16 = 2 * CHANNELS_MAX + 1;
-/// Limit on the messages that wait to be sent. A channel has up to one opening, one credit and one last message at a time. The limit is
-/// higher, because messages of earlier channels may still wait.
+/// Limit on the messages that wait to be sent. A channel usually has no more than one opening, one CREDIT, one BLOCKED and one last message
+/// at a time. The limit is higher, because messages of earlier channels may still wait.
 const OUTBOX_MAX: usize = 8 * CHANNELS_MAX as usize;
 /// Capacity, in messages, that an outbox keeps once it is empty.
 const OUTBOX_KEPT: usize = 64;
@@ -121,7 +121,7 @@ pub enum MuxFault {
     /// A version of the messages that this end does not speak.
     #[error("the peer uses version {0} of the shared-association protocol, this end uses version {VERSION}")]
     Version(u8),
-    /// The peer causes more messages to itself than it accepts.
+    /// The peer makes this end queue more messages than the peer takes.
     #[error("{OUTBOX_MAX} messages wait for the peer")]
     Deaf,
 }

@@ -140,7 +140,7 @@ impl LearnedEntry {
         }
     }
 
-    /// Disables the destination. The first disabling lasts `policy.hold_ms`. Each further one lasts twice as long as the
+    /// Disables the destination. The first disabling lasts `policy.hold_ms`. Each further disabling lasts twice as long as the
     /// previous one, up to `policy.longest_hold_ms()`.
     pub(super) fn disable(&mut self, now: UnixMs, failure: Failure, policy: &LearnPolicy) {
         self.hold_ms = self.hold_ms.saturating_mul(2).clamp(policy.hold_ms, policy.longest_hold_ms());

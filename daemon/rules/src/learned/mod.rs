@@ -1,11 +1,11 @@
 //! Remembers destinations that do not support SCTP, so connections to them are plain TCP at once.
 //!
-//! This is the dynamic rules table of the second paper: a destination that fails moves from remote-enable to remote-disable.
-//! The destination is disabled for a time that doubles with each failure, up to a limit. If a connection to the destination was
-//! requested during this time, the destination is probed afterwards. Connections stay TCP until a probe is answered, so no
-//! application waits for a destination that is known to have failed. Evidence about the host (no answer, ICMP) disables the
-//! host. Evidence about a port (a refusal, a failed handshake) disables only this port. A destination that has worked within a
-//! day is disabled only after several consecutive failures.
+//! This is the table of the paper "TCP-to-SCTP Translation using Dynamic Rules-table": a destination that fails moves from
+//! remote-enable to remote-disable. The destination is disabled for a time that doubles with each failure, up to a limit. If a
+//! connection to the destination was requested during this time, the destination is probed afterwards. Connections stay TCP
+//! until a probe is answered, so no application waits for a destination that is known to have failed. Evidence about the host
+//! (no answer, ICMP) disables the host. Evidence about a port (a refusal, a failed handshake) disables only this port. A
+//! destination that has worked within a day is disabled only after several consecutive failures.
 //!
 //! The table holds up to [`MAX_LEARNED`] entries. A full table first forgets the least recently used entry. The table refuses
 //! addresses that cannot be the destination of a connection. It reads no clock and uses no randomness. Invariants: a port has
@@ -260,7 +260,7 @@ impl LearnedTable {
         merged.take_over(entry) && self.restore_probing(merged)
     }
 
-    /// Replaces an existing entry, but keeps the field `probing` of `entry`.
+    /// Replaces an existing entry with `entry`, including the field `probing`, which `restore` would clear.
     fn restore_probing(&mut self, entry: LearnedEntry) -> bool {
         let (key, probing) = ((normalise(entry.host), entry.port), entry.probing);
         let is_taken = self.restore(entry);

@@ -17,7 +17,8 @@ use super::words::{ANSWER_MAX, Answer, Ask, Outcome, Question};
 use super::{ArchiveError, Loaded};
 use crate::peer_keys::PeerKeys;
 
-/// Time limit for writing a question to the supervisor. The same limit applies to the wait for the answer. It allows for a slow disk.
+/// Time limit for writing a question to the supervisor. The same limit applies to the wait for the answer. The limit allows for a slow
+/// disk.
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// The end of the connection that sends questions.

@@ -13,7 +13,7 @@ pub(super) fn keep(kept: CapabilitySet) -> Result<String, String> {
     let now = capabilities(None).map_err(failed("cannot read capabilities"))?;
     if now.effective.contains(CapabilitySet::SETPCAP) {
         for other in CapabilitySet::all() - kept {
-            // This fails for a capability that the kernel does not know. Such a capability cannot be regained anyway.
+            // The call fails for a capability that the kernel does not know. Such a capability cannot be regained anyway.
             let _ = remove_capability_from_bounding_set(other);
         }
     }

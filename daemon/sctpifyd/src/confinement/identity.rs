@@ -123,7 +123,7 @@ impl Account {
         set_thread_groups(&groups)?;
         set_thread_res_gid(gid, gid, gid)?;
         set_thread_res_uid(uid, uid, uid)?;
-        // The permitted capabilities survived the change. The effective ones did not, and are set again here.
+        // The permitted capabilities survived the change of ids. The effective capabilities were lost, and are set again here.
         let permitted = capabilities(None)?.permitted;
         set_capabilities(
             None,

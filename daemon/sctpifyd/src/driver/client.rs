@@ -41,19 +41,21 @@ use crate::timing;
 
 /// Time limit for the handshake after INIT ACK.
 const COOKIE_LIMIT: Duration = Duration::from_secs(3);
-/// Time limit for the handshake after INIT ACK with a host that shares a key. A peer with a different key does not answer. A peer whose
-/// program has a full backlog answers after its kernel's second SYN. The kernel sends this SYN after 1 s, so the limit is longer than 1 s.
+/// Time limit for the handshake after INIT ACK with a host that shares a key. A peer with a different key does not answer. If the backlog
+/// of the peer's program is full, the peer answers only after its kernel has repeated the SYN to the program. The kernel repeats the SYN
+/// after 1 s, so the limit is longer than 1 s.
 const KEYED_COOKIE_LIMIT: Duration = Duration::from_millis(1500);
 /// Cause of a fallback without COOKIE ACK. A peer that requires a key does not answer a COOKIE ECHO without the key.
 const NO_COOKIE_ACK: &str = "no COOKIE ACK arrived; the peer may require a key (its setting peer_keys)";
 /// Time after the SYN in which the daemon assumes that the program still waits.
 const AT_ONCE: Duration = Duration::from_millis(2);
-/// Time after the SYN from which a program may have given up. Usual connection timeouts of programs are 1 s or longer.
+/// Time after the SYN before which the daemon assumes that the program has not given up. Usual connection timeouts of programs are 1 s or
+/// longer.
 const LONG: Duration = Duration::from_secs(1);
 /// Time within which a near peer answers. The loop does not sleep for so short a time.
 const NEAR: Duration = Duration::from_micros(300);
-/// Time limit for a released SYN to arrive in the private namespace, in addition to the time for which the SYN was held. If the kernel has
-/// dropped the SYN, the kernel sends it again within the held time plus 1 s.
+/// Time limit for a released SYN to arrive in the daemon's private network namespace, in addition to the time for which the SYN was held.
+/// If the kernel has dropped the SYN, the kernel sends it again within the held time plus 1 s.
 const CLAIM_LIMIT: Duration = Duration::from_secs(2);
 
 impl Driver {
@@ -67,7 +69,7 @@ impl Driver {
             if let Some(replaced) = connection.held_syn() {
                 self.interception.drop_replaced(&replaced);
             }
-            // The kernel drops all held packets when any firewall removes a chain. It then retransmits this SYN.
+            // The kernel drops all held packets when any firewall removes a chain. After such a drop, the kernel retransmits this SYN.
             if connection.hold_again(syn) {
                 return;
             }
@@ -119,7 +121,7 @@ impl Driver {
         self.begin_alone(syn, &terms, shim, Held { since: self.now, round_trip: Duration::ZERO })
     }
 
-    /// Starts a separate association for the connection. `shim` is its state when the daemon decided on SCTP.
+    /// Starts a separate association for the connection. `shim` is the connection's shim state when the daemon decided on SCTP.
     fn begin_alone(
         &mut self,
         syn: &HeldSyn,
@@ -333,7 +335,7 @@ impl Driver {
         }
     }
 
-    /// Handles a diverted connection that arrived in the private namespace.
+    /// Handles a diverted connection that arrived in the daemon's private network namespace.
     pub(super) fn on_arrival(&mut self, arrival: Arrival) {
         let id = self.connections.of_client(&arrival.flow);
         let awaited = |id: &ConnectionId| {
@@ -532,8 +534,8 @@ impl Driver {
         self.policy.on_failure(destination, failure.filter(|_| !is_by_key));
     }
 
-    /// Handles the answer to a plain connection in the namespace of a command. Rules that changed after the request may refuse plain TCP to
-    /// the destination.
+    /// Handles the outcome of a plain TCP connection that the forwarder opened for a command in an enclosed namespace. Rules that changed
+    /// after the request may refuse plain TCP to the destination.
     pub(crate) fn on_opened(&mut self, flow: &FourTuple, outcome: &io::Result<()>) {
         if outcome.is_ok() && self.policy.is_required(flow.remote()) {
             let refused = io::Error::from_raw_os_error(Errno::EHOSTUNREACH as i32);

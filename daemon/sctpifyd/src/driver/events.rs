@@ -27,7 +27,7 @@ use crate::timers::Timer;
 use crate::timing;
 use crate::unproven::Incoming;
 
-/// Limit per turn on the SYNs taken, and on the diverted connections taken from each listener.
+/// Limit per turn on the held SYNs taken from the kernel's queue, and on the diverted connections taken from each listener.
 const SYNS_PER_TURN: usize = 128;
 /// Interval between attempts to open a carrier that could not be opened.
 const CARRIERS_PAUSE: Duration = Duration::from_secs(2);

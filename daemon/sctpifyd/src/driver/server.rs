@@ -29,7 +29,8 @@ use crate::timers::Timer;
 use crate::timing;
 use crate::unproven::Incoming;
 
-/// Time limit for the local kernel to accept a delivery if the program's backlog is full. It allows for a second SYN.
+/// Time limit for the local kernel to accept a delivery if the program's backlog is full. Within this limit, the kernel repeats a dropped
+/// SYN.
 const LISTENER_LIMIT: Duration = Duration::from_secs(5);
 /// Time limit for the local kernel to accept a delivery if the backlog is not full. A kernel accepts at once, even if the program is busy.
 /// A missing answer means that a firewall drops the SYN. The client then gets plain TCP soon.
@@ -53,7 +54,7 @@ impl Driver {
             return self.refuse(association, NOT_ENCRYPTED);
         }
         let Incoming { server, client, .. } = incoming;
-        // A sealed channel between the same addresses and ports gives way only to the same peer.
+        // A channel on a sealed association, between the same addresses and ports, gives way only to a connection of the same peer.
         let old = || self.channel_between(server, client);
         let must_prove = is_secure
             || self.policy.rules().is_keyed(client.ip())
@@ -158,8 +159,8 @@ impl Driver {
             (self.policy.rules().advertisement(server), self.policy.settings().advertise_type);
         let advertisement = timing::advertisement(told, chunk_type);
         self.engine.set_advertisement(self.now, association, advertisement);
-        // A newcomer that has not proven the same key as a sealed channel's peer does not end the channel. The newcomer's connection gets
-        // another port.
+        // The new connection does not end an old channel on a sealed association if the new connection's peer has not proven the same key.
+        // The new connection then gets another port.
         let old = self.channel_between(server, client).map(|(_, old)| old);
         let is_others = old.is_some_and(|old| self.encryption.is_anothers(old, association));
         self.give_way(server, client, |engine, old| !is_others && is_from(engine, old, &route));
@@ -178,9 +179,9 @@ impl Driver {
         }
     }
 
-    /// Ends an old channel that would occupy the client's port. The client has given the channel up if the channel's association has ended,
-    /// or if `is_own` reports that the channel's association belongs to the newcomer. Another program at the client's address ends no
-    /// channel, and gets another port.
+    /// Ends an old channel that still uses the client's address and port, if the client has abandoned this channel. The client has
+    /// abandoned it if the channel's association has ended, or if `is_own` reports that the association belongs to the new connection's
+    /// host. Otherwise the channel continues, and the new connection gets another port.
     fn give_way(
         &mut self,
         server: SocketAddr,

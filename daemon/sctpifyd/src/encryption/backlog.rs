@@ -1,8 +1,8 @@
 //! Queues of key-handshake tasks that wait for the handshake thread.
 //!
-//! The thread holds up to [`IN_HAND_MAX`] tasks. Further tasks wait here. Every second task that the thread gets is a first handshake of an
-//! association that this host has begun. All other tasks, renewals included, alternate with these handshakes. For these other tasks, peers'
-//! hosts take turns, so a host with many tasks delays the first task of another host by only one task.
+//! The thread holds up to [`IN_HAND_MAX`] tasks. Further tasks wait here. First handshakes of associations that this host has begun
+//! alternate with all other tasks, renewals included. Among the other tasks, peers' hosts take turns, so a host with many tasks delays the
+//! first task of another host by only one task.
 //!
 //! These tasks are refused:
 //!
@@ -24,8 +24,8 @@ use sctp::AssociationId;
 use super::handshakes::Order;
 use crate::addresses::host_part;
 
-/// Number of waiting tasks of one host from which first handshakes of this host are refused. The thread performs this number of tasks in
-/// 0.1 s.
+/// Number of waiting tasks of one host at which this host's first handshakes are refused. The thread performs this number of tasks in 0.1
+/// s.
 const HOST_TASKS_MAX: usize = 512;
 /// Limit on the bytes of one host's waiting messages. The limit allows thousands of associations to renew their keys at once, because a
 /// refused message ends its association.
@@ -244,7 +244,7 @@ mod tests {
         }
         backlog.push(ip(2), false, renewal(other)).unwrap();
         own.iter().for_each(|own| backlog.push_own(renewal(*own)));
-        // The thread already holds the first tasks. One more task of that host precedes the other host's task.
+        // The thread already holds the first tasks of the host 10.0.0.1. One more task of this host precedes the task of 10.0.0.2.
         let (first, rest) = many.split_at(IN_HAND_MAX as usize);
         let expected = [first, &own[..1], &rest[..1], &own[1..2], &[other], &own[2..], &rest[1..]].concat();
         assert_eq!(performed(&mut backlog, &thread), expected);

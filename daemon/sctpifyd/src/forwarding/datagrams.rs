@@ -58,7 +58,7 @@ impl Datagrams {
 
     /// Takes the first datagrams of conversations from a listener.
     pub(super) fn take_new(&mut self, registry: &Registry, place: usize, now: Time) {
-        // The loop terminates: this is the only reader of the listener, and the socket's buffer limits new arrivals.
+        // The loop ends when the listener's receive buffer is empty.
         loop {
             match self.listeners.get(place).map(DatagramListener::recv) {
                 Some(Ok(Some(datagram))) => {

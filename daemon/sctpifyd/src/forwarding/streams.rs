@@ -1,6 +1,6 @@
 //! Forwards plain TCP connections of the enclosed namespace. For each connection, the daemon first opens a socket to the
-//! destination in the host's namespace, and then gets a socket to the program in the enclosed namespace. It copies bytes
-//! between these two sockets.
+//! destination in the host's namespace. Then the program's connection arrives at a socket in the enclosed namespace. The
+//! daemon copies bytes between these two sockets.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;

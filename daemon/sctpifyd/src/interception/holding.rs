@@ -39,7 +39,7 @@ const RETRY_PAUSE: Duration = Duration::from_millis(250);
 
 /// State of the kernel's copy of the rules.
 pub(super) struct Holding {
-    /// Naming in progress; `None` before its first batch.
+    /// Naming in progress; `None` before the first batch, and while no naming is in progress.
     naming: Option<Naming>,
     /// Time of the next step; [`Time::NEVER`] if no step is due.
     due: Time,

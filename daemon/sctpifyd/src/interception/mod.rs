@@ -41,7 +41,7 @@ use verdicts::Verdicts;
 
 /// Limit on the listeners: one for each address family.
 pub(crate) const LISTENERS_MAX: usize = 2;
-/// Delay between the end of a connection to a local program and the removal of the kernel's state.
+/// Delay between the end of a connection to a local program and the removal of the kernel's state of this connection.
 const FORGET_PAUSE: Duration = Duration::from_millis(20);
 /// Client port that no connection uses, because the kernel does not assign it to programs.
 const UNLIKELY_PORT: u16 = 1;
@@ -210,8 +210,8 @@ impl Interception {
         self.give_verdict(syn, verdict);
     }
 
-    /// Drops a SYN that another one with the same addresses and ports replaces. The drop frees the first SYN's place in the
-    /// kernel's queue. The verdict is not remembered, because the other SYN may be a retransmission.
+    /// Drops a SYN that was replaced by another SYN with the same addresses and ports. The drop frees the replaced SYN's place
+    /// in the kernel's queue. The verdict is not remembered, because the new SYN may be a retransmission.
     pub(crate) fn drop_replaced(&mut self, syn: &HeldSyn) {
         self.give_verdict(syn, Verdict::Drop);
     }
@@ -306,8 +306,8 @@ impl Interception {
             Ok(ListenerState::Listening { on_all, uid, inode }) => {
                 Some((if on_all { Offer::All } else { Offer::Bound }, Socket { inode, uid }))
             }
-            // A new connection may replace a connection in TIME-WAIT, as a SYN would. The lookup is repeated with another
-            // client port.
+            // A new connection may replace a connection in TIME-WAIT, as a new connection over TCP may. The lookup is repeated
+            // with another client port.
             Ok(ListenerState::Collision(TcpState::TIME_WAIT)) if flow.remote() != another(flow.remote()) => {
                 self.find_listener(server, another(flow.remote()))
             }

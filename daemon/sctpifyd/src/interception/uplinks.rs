@@ -4,10 +4,11 @@
 //! Therefore, regardless of the carrier, the host's firewall sees the same interface, zone and addresses as if the client used
 //! TCP. For a connection with a separate association, the uplink is the interface of the packet that opened the association.
 //! For a channel, the uplink is the interface of the path between the connection's two addresses. If the uplink is unknown, the
-//! connection is refused, and the client falls back to plain TCP.
+//! daemon refuses the connection. The client then falls back from a separate association to plain TCP, or from a channel to a
+//! separate association.
 //!
-//! Connections of the host to itself arrive through the shim's own interface. All connections in an enclosed namespace do too,
-//! because this namespace has no other interface.
+//! Connections of the host to itself arrive through the shim's own interface. In an enclosed namespace, all connections arrive
+//! through this interface, because the namespace has no other interface.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

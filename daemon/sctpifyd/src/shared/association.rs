@@ -261,8 +261,8 @@ impl SharedAssociation {
         self.is_keyed() || self.side == Side::Acceptor
     }
 
-    /// Reports whether the peer needed privileges on its host to use a port below 1024 as the source port of a connection on
-    /// this association.
+    /// Reports whether the peer accepts source ports below 1024 from this host on this association. The peer accepts these
+    /// ports only over IP, or if the hosts have a shared key.
     pub(crate) fn vouches_for_ports(&self) -> bool {
         self.is_keyed() || self.carrier_between(self.handshake) == Some(Carrier::Ip)
     }

@@ -37,7 +37,7 @@ use crate::timing;
 /// Indication distinguishes a shared association from a connection to the program.
 pub(crate) const SHARED_PORT: u16 = 9899;
 /// SCTP ports of shared associations at the opening end. The range is large because a port should be hard to guess. A program's
-/// connection may have the same local port, because its remote port is not [`SHARED_PORT`].
+/// connection may have the same local port if its remote port is not [`SHARED_PORT`].
 const PORTS: RangeInclusive<u16> = 10_000..=65_535;
 /// Limit on concurrent shared associations.
 const SHARED_MAX: usize = 1024;
@@ -75,7 +75,8 @@ pub(crate) struct SharedAssociations {
     all: BTreeMap<AssociationId, SharedAssociation>,
     /// Associations whose handshake is in progress.
     opening: BTreeMap<AssociationId, Opening>,
-    /// Associations in `opening` that peers opened. Each occupies a place before its peer has proven a key.
+    /// Associations in `opening` that peers opened. Their peers have proven only their addresses, so the limits of [`ByHost`]
+    /// apply.
     incoming: ByHost,
     /// Associations on which this host may request connections, by the two addresses of the connections.
     by_ends: BTreeMap<Ends, BTreeSet<AssociationId>>,
