@@ -23,7 +23,7 @@ fn commit() -> Option<String> {
 }
 
 fn git(words: &[&str]) -> Option<String> {
-    // The repository may belong to a user other than the user who builds, who is often root. Without this option, git would refuse such a
+    // The user who builds is often root, and the repository may belong to another user. Without this option, git would refuse such a
     // repository. Git only reads the repository here.
     let output =
         Command::new("git").args(["-c", "safe.directory=*"]).args(words).env("TZ", "UTC").output().ok()?;

@@ -101,7 +101,7 @@ fn write_pages(dir: &Path, programs: &mut [Command], pages: &[(&str, Vec<u8>)]) 
     manual.try_for_each(|(name, page)| fs::write(dir.join(name), page))
 }
 
-/// Writes NAME.md for each program, with the help of all its visible commands. Also writes the additional Markdown pages.
+/// Writes NAME.md for each program, with the help of all its visible commands. Also writes those `pages` whose names end in `.md`.
 fn write_reference(dir: &Path, programs: &mut [Command], pages: &[(&str, Vec<u8>)]) -> io::Result<()> {
     fs::create_dir_all(dir)?;
     for program in programs {
@@ -153,7 +153,7 @@ fn completions(shell: Shell, programs: &mut [Command], name: Option<&str>) -> Re
 }
 
 /// Makes the function names in a bash script consistent. If the name of a program contains a dash, clap_complete 4.6.11 spells the function
-/// names of its subcommands in two ways. Bash then does not complete the options of these subcommands.
+/// names of the program's subcommands in two ways. Bash then does not complete the options of these subcommands.
 fn with_one_name(text: &[u8], name: &str) -> Vec<u8> {
     let named = |separator: &str| format!("{}__subcmd__", name.replace('-', separator));
     String::from_utf8_lossy(text).replace(&named("__subcmd__"), &named("__")).into_bytes()

@@ -53,7 +53,7 @@ struct Outgoing<'a, T> {
     body: &'a T,
 }
 
-/// Writes a body as one line, together with the schema version.
+/// Writes `body`, a request or a response, as one line of JSON with the schema version.
 ///
 /// # Errors
 /// [`LineError::Io`] if the socket fails; [`LineError::Json`] if the body does not serialize to an object.
@@ -83,7 +83,8 @@ fn read_line(from: &mut impl BufRead, max: u64) -> Result<Option<Value>, LineErr
     Ok(Some(value))
 }
 
-/// Reads the next body from a line of up to `max` bytes; `None` if the other side has closed the connection.
+/// Reads the next line, of up to `max` bytes, and returns the request or response in it. Returns `None` if the other side has closed the
+/// connection.
 ///
 /// # Errors
 /// If the socket fails, or if the line is too long, cut short, of another schema, or not a body of type `T`.

@@ -1,4 +1,4 @@
-//! Parts that all programs share for their operators: a web page, metrics, a control socket and documentation.
+//! Interfaces for operators, which all programs share: a web page, metrics, a control socket and documentation.
 //!
 //! - [`Page`] serves a page and metrics ([`MetricsText`]) on 127.0.0.1.
 //! - [`Part`] selects one part of a long list. The length of a part is limited, so an answer takes limited time.

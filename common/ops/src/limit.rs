@@ -19,7 +19,7 @@ pub enum LimitedBy {
 }
 
 impl LimitedBy {
-    /// All limits, in the order of their declaration.
+    /// All causes, in the order of their declaration.
     pub const ALL: [LimitedBy; 5] = [
         LimitedBy::Application,
         LimitedBy::Network,

@@ -1,9 +1,9 @@
 //! Divides long lists into parts, which a request selects by a search text, a start and a length.
 //!
-//! A program does little else while it lists entries. Therefore, no more than [`LOOKED_AT_MAX`] entries are examined for one part, and the
-//! answer contains the position at which the next part begins. The caller assembles a whole list from pieces ([`Part::piece`]). Texts may
-//! come from the network. Texts longer than [`TEXT_MAX`] bytes are therefore truncated in parts, but not in the pieces of a whole list.
-//! Begin with [`Part::take`].
+//! A program's other work waits while the program lists entries. Therefore, no more than [`LOOKED_AT_MAX`] entries are examined for one
+//! part. The answer contains the position at which the next part begins. The caller assembles a whole list from pieces ([`Part::piece`]).
+//! Texts may come from the network. Texts longer than [`TEXT_MAX`] bytes are therefore truncated in parts, but not in the pieces of a whole
+//! list. Begin with [`Part::take`].
 
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +18,7 @@ const PIECE_ROWS: usize = 250;
 /// Limit on the length of a text in a part, in bytes; longer texts are truncated.
 const TEXT_MAX: usize = 256;
 
-/// The requested part of a list. Fields without a value select the whole list.
+/// The requested part of a list. The default value selects the whole list.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Part {
     /// Text that each row must contain, regardless of ASCII case.
@@ -28,7 +28,7 @@ pub struct Part {
     #[serde(default)]
     pub after: Option<String>,
     /// Approximate number of rows; `None` requests the whole list. The search examines up to [`LOOKED_AT_MAX`] entries, so it can return
-    /// fewer rows.
+    /// fewer rows than this number.
     #[serde(default)]
     pub count: Option<usize>,
     /// The part is a piece of a whole list, so its texts are not truncated.
@@ -95,7 +95,7 @@ impl Part {
     }
 
     /// Selects the rows of this part. `all` yields the entries that follow `after`, each with its position and its rows. `texts` returns
-    /// the texts of a row that the search examines. All rows of an entry stay in one part.
+    /// the texts of a row, for the search. All rows of an entry stay in one part.
     pub fn take<T>(
         &self,
         all: impl Iterator<Item = (String, Vec<T>)>,

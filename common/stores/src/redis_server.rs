@@ -72,8 +72,8 @@ impl RedisServer {
         self.login.db()
     }
 
-    /// Connects and logs in. `limit` applies separately to the TCP connect, and to each read and write on the connection, also after this
-    /// call.
+    /// Connects and logs in. `limit` applies separately to the TCP connect, and to each read and write on the connection. The limit stays
+    /// in force after this call.
     ///
     /// # Errors
     /// The text of the error, without secrets.
@@ -203,7 +203,7 @@ pub struct RedisConnection {
 }
 
 impl RedisConnection {
-    /// Sets the time limit on [`RedisConnection::receive`] and on later answers. The limit must not be zero.
+    /// Sets the time limit on each later read from the server. The limit must not be zero.
     ///
     /// # Errors
     /// The error of the socket, for example for a limit of zero.

@@ -131,7 +131,7 @@ pub(crate) fn addresses_of(host: &str) -> Result<impl Iterator<Item = IpAddr>, C
     Ok(found.map(|address| normalise(address.ip())))
 }
 
-/// Asks the daemon to forget each address of a host once.
+/// Asks the daemon to forget a host, with one request for each different address of the host.
 fn forget(session: Session<'_>, host: &str) -> Result<(), CliError> {
     let addresses: BTreeSet<IpAddr> = addresses_of(host)?.collect();
     addresses.into_iter().try_for_each(|address| ask_and_show(session, &Request::Forget { address }))

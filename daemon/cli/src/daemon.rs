@@ -158,8 +158,8 @@ fn drain(session: Session<'_>, limit: Duration) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Stops the daemon, and returns when its processes have ended and its socket no longer answers. `patience` is the limit on the wait for
-/// open connections to end before the stop; `None` means no wait.
+/// Stops the daemon, and returns when its processes have ended and its socket no longer answers. `patience` limits the time that open
+/// connections have to end before the stop; `None` means no wait.
 pub(crate) fn down(session: Session<'_>, patience: Option<Duration>) -> Result<(), CliError> {
     let pid = match running_pid(session) {
         Ok(pid) => pid,

@@ -82,7 +82,7 @@ fn test_peer(session: Session<'_>, target: Target, own: &[OwnAddress], report: &
     report.checks.extend(verdict(&report.links));
 }
 
-/// Summarises the tests for each link that connections use. A link works if one of its tests was answered.
+/// Summarises the tests of all links that connections use, in one check. A link works if one of its tests was answered.
 fn verdict(tests: &[LinkTest]) -> Option<Check> {
     let mut links: Vec<(String, Vec<&LinkTest>)> = Vec::new();
     for test in tests.iter().filter(|test| test.own.unused.is_none()) {

@@ -22,7 +22,7 @@ struct Part {
 struct Feature {
     name: &'static str,
     why: &'static str,
-    /// Alternative lists of parts. All parts of one list are needed.
+    /// Alternative lists of parts. The feature needs all parts of one list.
     alternatives: &'static [&'static [Part]],
 }
 

@@ -21,7 +21,7 @@ use crate::{CliError, show};
 
 /// Longest interval between two requests for new events. The user may choose a shorter interval.
 const EVENTS_EVERY: Duration = Duration::from_millis(200);
-/// Pause before the next request after a failed request, for example because the daemon has ended.
+/// Pause between a failed request and the next request. A request fails, for example, after the daemon has ended.
 const DAEMON_AGAIN: Duration = Duration::from_secs(1);
 /// Interval at which `top` checks for a signal or a key.
 const LOOK_EVERY: Duration = Duration::from_millis(50);

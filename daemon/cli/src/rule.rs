@@ -1,4 +1,5 @@
-//! `sctpify rule`: lists and changes the rules in words. `shimrules` does the same with the commands of the papers.
+//! `sctpify rule`: lists and changes the rules. Its commands consist of words, such as `add ssh to 192.0.2.0/24`. `shimrules` has the
+//! command syntax of the papers.
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -18,9 +19,9 @@ use crate::shimrules::show_rules;
 
 /// File with the names of services.
 const SERVICES_FILE: &str = "/etc/services";
-/// Word for every service and every address.
+/// Word that stands for all services or all addresses.
 const ANY: &str = "any";
-/// Limit on the bytes of a file of rules. A full table fits.
+/// Limit on the length of a rules file, in bytes. A file of this length or longer is refused. A full table of rules is shorter.
 const FILE_BYTES_MAX: u64 = 3 << 20;
 
 /// Commands of `sctpify rule`.
@@ -76,7 +77,7 @@ pub enum RuleCommand {
     },
 }
 
-/// Connections of a rule.
+/// Connections that a rule matches.
 #[derive(Args, Debug)]
 pub struct Match {
     /// Services, separated by commas: names of /etc/services, ports, ranges such as 8000-8010, or `any`
@@ -90,7 +91,7 @@ pub struct Match {
     hosts: String,
 }
 
-/// The side of this host's connections.
+/// Direction of the connections that a rule matches, as seen from this host.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Side {
     /// Connections of this host's programs to other hosts
@@ -163,7 +164,7 @@ pub(crate) fn run(session: Session<'_>, command: &RuleCommand) -> Result<(), Cli
 
 const ALL_RULES: Request = Request::RulesList { chain: None, policy: None };
 
-/// Adds the rules one by one, once all of them are known to be well-formed.
+/// Checks all rules, and then adds them one by one.
 fn add(session: Session<'_>, matches: &Match, treatment: &Treatment) -> Result<(), CliError> {
     if treatment.own && matches.side == Side::At {
         return Err(usage("--own goes with `to`: the connecting host chooses the association"));
@@ -193,7 +194,7 @@ fn delete(session: Session<'_>, words: &[String], tcp: bool) -> Result<(), CliEr
         Side::from_str(side, false).map_err(|_| usage(format!("`{side}` is neither `to` nor `at`")))?;
     let matches = Match { services: services.clone(), side, hosts: hosts.clone() };
     let (chain, policy) = (side.chain(), Policy::from_enabled(!tcp));
-    // A missing rule does not keep the others.
+    // If one of the rules does not exist, the other rules are deleted nevertheless.
     let delete = |rule| {
         ask_and_show(session, &Request::RulesDelete { chain, policy, which: RuleSelector::Match(rule) })
     };
@@ -214,7 +215,7 @@ fn save(session: Session<'_>) -> Result<(), CliError> {
     session.print(&answer, |out, _| out.write_all(rules::print_table(&table).as_bytes()))
 }
 
-/// Returns the text of a file, or of standard input.
+/// Returns the text of a file, or of standard input if `file` is `-`.
 fn text_of(file: &Path) -> Result<String, CliError> {
     let failed = |error: io::Error| CliError::Failed(format!("{}: {error}", file.display()));
     let mut text = String::new();
@@ -256,7 +257,7 @@ impl Treatment {
     }
 }
 
-/// Returns the ports of each service of a list; none for any port.
+/// Returns the ports of each service in a list. `None` stands for all ports.
 fn services(list: &str) -> Result<Vec<Option<PortRange>>, CliError> {
     let of_word = |word: &str| match word {
         ANY => Ok(None),
@@ -266,7 +267,7 @@ fn services(list: &str) -> Result<Vec<Option<PortRange>>, CliError> {
     parts(list, "services").and_then(|words| words.into_iter().map(of_word).collect())
 }
 
-/// Returns the addresses and networks of a list, names resolved; none for any address.
+/// Returns the addresses and networks in a list, and the addresses of the names in it. `None` stands for all addresses.
 fn addresses(list: &str) -> Result<Vec<Option<IpNet>>, CliError> {
     let mut found = Vec::new();
     for word in parts(list, "hosts")? {
@@ -282,7 +283,7 @@ fn addresses(list: &str) -> Result<Vec<Option<IpNet>>, CliError> {
     Ok(found)
 }
 
-/// Returns the words of a list, each once; `any` stands alone.
+/// Returns the different words of a list that commas separate. Fails if the list has `any` and another word.
 fn parts<'a>(list: &'a str, what: &str) -> Result<Vec<&'a str>, CliError> {
     let mut words: Vec<&str> = Vec::new();
     for word in list.split(',').map(str::trim) {

@@ -81,7 +81,8 @@ fn run_supervised(command: &mut Command, args: &RunArgs) -> Result<ExitCode, Cli
         SpawnError::Command(error) => not_run(command, error),
         SpawnError::Filter(error) => failed("cannot supervise the command", &error),
     })?;
-    // The command has ended, but programs that it started remain. The caller can end only this process, so the signal ends this process.
+    // A signal arrived after the command had ended, while programs that it started remain. The caller can end only this process, so the
+    // signal ends this process.
     let end = |signal: i32| std::process::exit(SIGNAL_BASE + signal);
     let _passing = signals.pass_to(&child, end).map_err(|e| failed("cannot pass signals", &e))?;
     let (tell, status) = channel();

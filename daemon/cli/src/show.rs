@@ -244,7 +244,7 @@ fn peers(out: &mut dyn Write, all: &[KnownPeer]) -> io::Result<()> {
     table.print(out, "")
 }
 
-/// Formats the users of an association.
+/// Formats the number of connections that use an association.
 fn users(shared_by: Option<u64>) -> String {
     match shared_by {
         None => "one connection".to_owned(),

@@ -44,7 +44,7 @@ pub struct BenchReport {
 /// The figures of one transport.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct BenchRow {
-    /// The intended transport of its connections.
+    /// Intended transport of the measured connections.
     pub transport: Transport,
     /// Transport of the latest connection, as the daemon reports it; for TCP, followed by the reason.
     pub carried_over: String,

@@ -121,7 +121,7 @@ pub fn set_in_config(text: &str, name: &str, value: &str) -> Result<String, Conf
             *old = new;
         }
         None => match revive(text, setting.name, &new) {
-            // Below a table, the uncommented key would belong to that table.
+            // Below a table, the uncommented key would belong to the table, and the text would not be valid.
             Some(revived) if parse_config(&revived).is_ok() => return Ok(revived),
             _ => document[setting.name] = Item::Value(new),
         },

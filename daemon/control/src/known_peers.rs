@@ -1,7 +1,7 @@
 //! Stores the keys of other hosts with their addresses, in memory and in a file that outlives the daemon.
 //!
-//! A key is recorded for an address in two cases only: this host has connected to the address, or an administrator has supplied the key. An
-//! entry may therefore decide whether this host connects to the address.
+//! A key is recorded for an address in two cases only: this host has connected to the address, or an administrator has supplied the key. A
+//! peer that connects to this host therefore adds no entry, and an entry may decide whether this host connects to the address.
 //!
 //! The first line of the file states the version; each further line is one JSON object. A file with an invalid line is refused as a whole,
 //! because after the loss of an entry, this host would accept any key for the entry's addresses. In the file of the learned table, in
@@ -224,9 +224,9 @@ impl KnownPeers {
     }
 
     /// Records that a connection of this host to `address` found `key` there. Returns the relation of the key to the address before this
-    /// call. Changes nothing if the address has another key. To make room, a full table drops the oldest peer of first use that was not
-    /// seen for [`STALE_MS`]. If no such peer exists, the new key is not recorded. Otherwise, an attacker with many addresses could
-    /// displace the keys of other hosts.
+    /// call. Changes nothing if the address has another key. To make room, a full table drops one peer of first use that was not seen for
+    /// [`STALE_MS`]: the peer whose last connection is oldest. If no such peer exists, the new key is not recorded. Otherwise, an attacker
+    /// with many addresses could displace the keys of other hosts.
     pub fn meet(&mut self, now: UnixMs, address: IpAddr, key: &HostKeyText) -> Recognition {
         let (address, recognition) = (normalise(address), self.recognise(address, key));
         if matches!(recognition, Recognition::Other(_)) {
@@ -314,8 +314,8 @@ impl KnownPeers {
         }
     }
 
-    /// Records that people have compared words at both ends of an association with the host that has this key. Adds no address, because
-    /// words prove no address.
+    /// Records that people at both ends have compared the words of an association. `key` is the key of the other host. Adds no address,
+    /// because words prove no address.
     ///
     /// # Errors
     /// If the name is not valid or belongs to another host, or if there is no room. Nothing has then changed.
@@ -413,13 +413,14 @@ impl KnownPeers {
         merged
     }
 
-    /// Applies to this table the changes that another table has made to a peer since `old`.
+    /// Applies to this table the changes of one peer in another table. `old` is the entry before the changes, and `peer` the entry after
+    /// them.
     fn take_over(&mut self, peer: &KnownPeer, old: Option<&KnownPeer>) {
         let had = |address: &IpAddr| old.is_some_and(|old| old.addresses.contains(address));
         let is_seen_alone = old
             .is_some_and(|old| (&old.name, &old.addresses, old.by) == (&peer.name, &peer.addresses, peer.by));
         let is_known = self.all.contains_key(&peer.key);
-        // A host that another daemon has forgotten meanwhile stays forgotten, even if this daemon has seen the host again.
+        // If another daemon has forgotten a host, and this daemon has only seen the host again, the host stays forgotten.
         if !is_known && (is_seen_alone || self.all.len() >= PEERS_MAX) {
             return;
         }
@@ -505,7 +506,7 @@ pub fn load_peers(path: &Path) -> Result<KnownPeers, KnownPeersError> {
 }
 
 fn read(path: &Path) -> std::io::Result<Option<String>> {
-    // Opening a FIFO would wait for its writer.
+    // Opening a FIFO would wait for its writer, so only regular files are opened.
     match std::fs::metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Ok(status) if !status.is_file() => return Err(std::io::Error::other("not a regular file")),

@@ -99,7 +99,7 @@ pub fn parse_learned(text: &str) -> (LearnedTable, Option<String>) {
         first_bad.get_or_insert(index + 2);
     }
     let problem = first_bad.map(|line| format!("{bad} invalid lines are ignored, the first is {line}"));
-    // The table equals the file, so nothing needs to be saved.
+    // The file contains all entries of the table, so nothing needs to be saved.
     table.take_changed();
     (table, problem)
 }

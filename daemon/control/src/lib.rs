@@ -1,8 +1,8 @@
 //! The protocol of the control socket, and the files of the daemon.
 //!
 //! Requests and responses are JSON objects, one per line: a [`Request`], then its [`Response`]. Both contain `"schema": 1`. The name of a
-//! number includes its unit. A request with an unknown field or another schema is refused. A reader of responses ignores unknown fields, so
-//! fields can be added within a schema.
+//! numeric field includes the unit. A request with an unknown field or another schema is refused. A reader of responses ignores unknown
+//! fields, so fields can be added within a schema.
 //!
 //! The daemon refuses requests longer than [`ops::MAX_REQUEST_BYTES`], or longer than [`ops::MAX_ORDER_BYTES`] from a user who may change
 //! the rules. A client refuses responses longer than [`ops::MAX_RESPONSE_BYTES`]. Unknown configuration keys are refused. Invariant: a file

@@ -1,4 +1,4 @@
-//! This host's links to each peer, summed over all associations.
+//! This host's links to each peer, with figures over all associations.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -54,10 +54,10 @@ impl LinkState {
     }
 }
 
-/// A link of this host to a peer, summed over all current associations.
+/// A link of this host to a peer. The byte counts include ended associations; the other figures describe the current associations.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PeerLink {
-    /// Address of the peer with which its associations began.
+    /// The peer's address with which the associations began.
     pub peer: IpAddr,
     /// Interface of the link; `None` if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -127,7 +127,8 @@ fn link_of(peer: IpAddr, path: &Path) -> PeerLink {
 }
 
 impl PeerLink {
-    /// Adds another path of the link. The link gets the better state of the two. Its use is the highest use among the paths in this state.
+    /// Adds another path of the link. The link gets the better of its state and the path's state: up, then down, then unproven. Its use is
+    /// the highest use among the paths in this state.
     fn join(&mut self, other: &PeerLink) {
         let rank = |state| match state {
             LinkState::Up => 0,

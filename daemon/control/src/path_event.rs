@@ -15,10 +15,11 @@ pub struct PathEvent {
     pub number: u64,
     /// Time of the event, in milliseconds since 1970.
     pub when_unix_ms: u64,
-    /// Address of the peer with which its association began; 0.0.0.0 if an older daemon does not report the address.
+    /// The peer's address with which the association began; 0.0.0.0 if an older daemon does not report the address.
     #[serde(default = "crate::status::unspecified")]
     pub peer: IpAddr,
-    /// Number of the peer's events that were suppressed before this one, because of a limit on the rate of events.
+    /// Number of this peer's events that a rate limit suppressed before this event. Moves of data and changes of links have separate limits
+    /// and numbers.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub left_out: u64,
     /// The change.

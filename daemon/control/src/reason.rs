@@ -81,7 +81,7 @@ pub enum FallbackReason {
         /// The fault found.
         found: KeyFault,
     },
-    /// The association is not encrypted as rules and settings require.
+    /// The association lacks the encryption that rules and settings require.
     NotEncrypted {
         /// The fault found.
         found: EncryptionFault,
@@ -134,7 +134,7 @@ impl FallbackReason {
     }
 }
 
-/// Evidence in a handshake that two hosts do not have the same key.
+/// Evidence, found in a handshake, that two hosts do not have the same key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeyFault {
@@ -155,7 +155,7 @@ impl fmt::Display for KeyFault {
     }
 }
 
-/// Faults of an association that two hosts should have encrypted.
+/// Reasons why an association does not have the required encryption.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "fault", rename_all = "snake_case")]
 pub enum EncryptionFault {

@@ -112,10 +112,9 @@ pub enum Request {
         /// Addresses of the host.
         addresses: Vec<IpAddr>,
     },
-    /// Records that people have compared the words of an association with the host that has this key. Answered by
-    /// [`crate::Response::Done`].
+    /// Records that people at both ends have compared the words of an association. Answered by [`crate::Response::Done`].
     PeersPair {
-        /// The key.
+        /// The other host's key.
         key: HostKeyText,
         /// Local name of the host, if any.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -139,7 +138,7 @@ pub enum Request {
         /// Duration in seconds.
         seconds: u32,
     },
-    /// Enables SCTP for one of the user's listeners without a rule (the papers' SHIM_ENABLE_MANUAL of a server). Answered by
+    /// Enables SCTP for one of the user's listeners, although no rule enables it (the papers' SHIM_ENABLE_MANUAL of a server). Answered by
     /// [`crate::Response::Done`]. SCTP stays enabled until the client closes the connection or sends more data, or until the listener ends.
     /// The daemon then closes the connection. Users other than root need the setting `manual_listen`.
     Expose {

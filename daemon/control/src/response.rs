@@ -61,7 +61,7 @@ pub struct EventsReport {
 pub struct HostKeyReport {
     /// The key.
     pub key: HostKeyText,
-    /// Six words that represent the key, for reading it aloud.
+    /// Six words that represent the key, so people can read the key aloud.
     pub words: Vec<String>,
 }
 

@@ -18,7 +18,8 @@ pub enum ShimState {
     /// The connection or listener is not examined yet, or sctpify is switched off.
     #[default]
     Notinit,
-    /// Examined, but SCTP is not in use. Either SCTP is not allowed, or it was tried and the connection is plain TCP.
+    /// The connection or listener is examined, but SCTP is not in use. Either SCTP is not allowed, or it was tried and the connection is
+    /// plain TCP.
     Ready,
     /// The connection's mark, or the listener's program, requests SCTP, although no rule allows it.
     EnableManual,
@@ -100,7 +101,7 @@ mod tests {
 
     const STEPS: [ShimStep; 6] = [Created, AskedFor, Allowed, Associated, Failed, Listens];
 
-    /// The arrows of Figure 4, and the return to READY from section V. No other transition exists.
+    /// The arrows of Figure 4, and the return to READY, which section V describes. No other transition exists.
     const FIGURE_4: [(S, ShimStep, S); 9] = [
         (Notinit, Created, Ready),
         (Ready, AskedFor, EnableManual),

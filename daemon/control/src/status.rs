@@ -40,7 +40,7 @@ pub struct Status {
     pub listeners: Vec<Listener>,
     /// The latest connections that did not use SCTP although the rules allowed it, latest first.
     pub recent_fallbacks: Vec<Fallback>,
-    /// Numbers of connections since the start that did not use SCTP although the rules allowed it, by kind of reason.
+    /// Counts, since the daemon's start, of connections that did not use SCTP although the rules allowed it, by kind of reason.
     #[serde(default)]
     pub fallbacks: Vec<FallbackCount>,
     /// Numbers of path changes since the start, by kind and reason.
@@ -171,7 +171,7 @@ pub struct Connection {
     pub state: ShimState,
     /// Its transport.
     pub carrier: Via,
-    /// Reason why the connection uses TCP, if it does.
+    /// Reason why the connection uses TCP; `None` if it does not use TCP.
     pub fallback: Option<FallbackReason>,
     /// Bytes from the local program to the peer.
     pub bytes_sent: u64,
@@ -191,9 +191,9 @@ pub struct Connection {
 pub enum Direction {
     /// Both directions.
     Both,
-    /// Only towards the peer, which has closed its own direction.
+    /// Only the direction towards the peer is open. The peer has closed its own direction.
     Sending,
-    /// Only towards the local program, which has closed its own direction.
+    /// Only the direction towards the local program is open. The program has closed its own direction.
     Receiving,
     /// Neither direction. Data in flight is still being delivered.
     Closing,
@@ -209,7 +209,7 @@ pub struct Association {
     /// The peer's address with which the association began; 0.0.0.0 if an older daemon does not report it.
     #[serde(default = "unspecified")]
     pub peer: IpAddr,
-    /// Shim state: HIDDEN if this host began the association, NATIVE if the peer did.
+    /// Shim state: HIDDEN if this host began the association, NATIVE if the peer began it.
     #[serde(default)]
     pub shim: ShimState,
     /// This host's SCTP port.
@@ -339,7 +339,7 @@ pub struct OpenCarrier {
     pub carrier: Via,
     /// UDP port of the carrier, if it is UDP.
     pub udp_port: Option<u16>,
-    /// Reason why the carrier is not open, if it is not. The daemon retries every few seconds.
+    /// Reason why the carrier is not open; `None` if it is open. The daemon retries every few seconds.
     pub problem: Option<String>,
 }
 

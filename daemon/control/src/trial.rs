@@ -27,7 +27,7 @@ pub fn bind_page(port: u16) -> Result<Option<Page>, String> {
 /// Tests the resource that `setting` names in `settings`, before these settings are configured.
 ///
 /// # Errors
-/// The reason why a daemon would not start, or would run without the resource, and a remedy.
+/// The reason why a daemon would not start or would run without the resource, and a remedy.
 pub fn try_setting(setting: &Setting, settings: &Settings) -> Result<(), String> {
     match setting.name {
         "page_port" => bind_page(settings.page_port).map(drop),

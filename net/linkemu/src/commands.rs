@@ -129,8 +129,8 @@ fn add(dir: &Path, json: bool, plan: Plan) -> Result<(), LinkemuError> {
         .map_err(LinkemuError::system("start the link's process"))?;
     let mut said = String::new();
     if let Some(out) = child.stdout.take() {
-        // The process closes this pipe when it ends. If the link could not start, the error message is on the pipe of standard
-        // error.
+        // If the process ends, it closes this pipe, and the read returns. If the link could not start, the error message is on
+        // the pipe of standard error.
         let _ = BufReader::new(out).read_line(&mut said);
     }
     if said.trim() == READY {

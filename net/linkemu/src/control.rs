@@ -15,8 +15,8 @@ use std::time::Duration;
 use crate::error::LinkemuError;
 use crate::report::{Answer, Report, Request};
 
-/// Time limit on the link's answer to its thread, and on writes to the socket. The limit on reads from the socket is twice this
-/// time, because the client's read includes the wait for the link's answer.
+/// Time limit on the link's answer to the socket's thread, and on writes to the socket. The limit on reads from the socket is
+/// twice this time, because the client's read includes the wait for the link's answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Limit on the length of a request and of an answer, in bytes.
 const LINE_MAX: u64 = 256 << 10;

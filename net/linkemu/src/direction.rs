@@ -122,8 +122,8 @@ impl Direction {
         }
     }
 
-    /// Sends up to [`bridge::PACKETS_PER_TURN`] packets that are due. Returns the number of packets that it gave to the interface,
-    /// including packets that the interface refused.
+    /// Sends up to [`bridge::PACKETS_PER_TURN`] packets that are due. Returns the number of packets that were given to the
+    /// interface, including packets that the interface refused.
     ///
     /// # Errors
     /// Returns an error if the interface is down or has been removed.

@@ -1,4 +1,4 @@
-//! Histogram, of bounded size, of the times from a packet's due time until it is sent. Begin at [`Lateness::note`].
+//! Histogram of the delays of packets beyond their due times. Its size is bounded. Begin at [`Lateness::note`].
 
 use std::time::Duration;
 
@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 /// delays.
 const BUCKET: Duration = Duration::from_micros(10);
 const BUCKETS: usize = 2000;
-/// Delay beyond the due time above which a packet counts as late. Under load, the emulator should send packets within this delay.
+/// Greatest delay beyond the due time with which a packet does not count as late. Under load, the emulator should send packets
+/// within this delay.
 pub const LATE: Duration = Duration::from_millis(1);
 
 /// Delays of packets beyond their due time.

@@ -84,7 +84,7 @@ impl DirectionError {
     }
 }
 
-/// Returns the current settings `now` of two directions after the changes of `both`, and then of `each`. A setting in `each`
+/// Returns the settings of two directions: the current settings `now`, changed by `both` and then by `each`. A setting in `each`
 /// overrides the same setting in `both`.
 pub(crate) fn changed(
     now: [&DirectionConfig; 2],

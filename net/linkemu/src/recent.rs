@@ -1,6 +1,6 @@
-//! Counters of the last 10 to 20 seconds, on which recent warnings are based. While packets pass, a warning disappears within 20
-//! seconds after its cause has ended. The counters cover the current span of 10 seconds and the previous span. Begin at
-//! [`Recent::note`].
+//! Counters of the last 10 to 20 seconds, for warnings about late packets and missed frames. While packets pass, a warning
+//! disappears within 20 seconds after its cause has ended. The counters cover the current span of 10 seconds and the previous
+//! span. Begin at [`Recent::note`].
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Calls that do not expect the header that precedes each message of an sctpify socket: ioctl(2), sendfile(2) and splice(2).
+//! Calls that would bypass the header before each message of an sctpify socket: ioctl(2), sendfile(2) and splice(2).
 
 use core::ffi::{c_int, c_uint, c_void};
 

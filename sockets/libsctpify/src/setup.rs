@@ -197,7 +197,8 @@ pub(crate) unsafe extern "C" fn close(fd: c_int) -> c_int {
     result
 }
 
-/// `fclose(3)`. The C library closes the stream's descriptor without a call of [`close`].
+/// `fclose(3)`. The C library closes the stream's descriptor without a call of [`close`]. This function therefore removes the
+/// descriptor from the table first.
 ///
 /// # Safety
 /// The caller must fulfil the requirements of the C library's function of this name.

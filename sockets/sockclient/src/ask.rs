@@ -75,8 +75,8 @@ pub fn set_limit(limit: Duration) {
     LIMIT.store(u32::try_from(limit.as_secs()).unwrap_or(0), Ordering::Relaxed);
 }
 
-/// Sends a request to the server and waits for the answer. The request concerns `socket`, if there is one. Copies the beginning of the
-/// answer's payload into `room`.
+/// Sends a request to the server and waits for the answer. `socket` is the socket that the request concerns, if any. Copies the
+/// beginning of the answer's payload into `room`.
 ///
 /// # Errors
 /// The server's error, as errno; `ENETDOWN` if the server does not exist or does not answer; `EMFILE` or `ENFILE` for too many descriptors.
@@ -147,7 +147,7 @@ fn note_stalled(error: c_int) {
     }
 }
 
-/// Connects to the server, and checks that it runs as the user whose ID ends the server's name.
+/// Connects to the server. The server's name ends with a user ID. Checks that the server runs as this user.
 fn connect() -> Outcome<c_int> {
     let name = server().ok_or(libc::ENETDOWN)?.to_bytes();
     // SAFETY: zeroes are a valid address.
@@ -186,8 +186,8 @@ fn connect() -> Outcome<c_int> {
     result
 }
 
-/// Reports whether the server runs as the user whose ID ends the server's name. The check is needed, because any user can take an unused
-/// name.
+/// Reports whether the server runs as the user whose ID is at the end of the server's name. The check is needed, because any user
+/// can take an unused name.
 fn is_of_named_user(socket: c_int, name: &[u8]) -> bool {
     let digits = name.rsplit(|byte| *byte == b'-').next().unwrap_or_default();
     let wanted = core::str::from_utf8(digits).ok().and_then(|digits| digits.parse::<u32>().ok());

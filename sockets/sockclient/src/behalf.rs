@@ -242,7 +242,8 @@ pub const CONTROL_MAX: usize = 1024;
 #[repr(align(8))]
 struct Control([u8; CONTROL_MAX]);
 
-/// Returns a message header for one buffer and its control data. The header contains pointers to both, and must not outlive them.
+/// Returns a message header for one buffer and its control data. The header points to the buffer and to the control data, and
+/// must not outlive them.
 fn header(part: *mut iovec, control: &mut Control, control_length: usize) -> msghdr {
     // SAFETY: zeroes are a valid message header.
     let mut header: msghdr = unsafe { core::mem::zeroed() };

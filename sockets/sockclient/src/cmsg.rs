@@ -59,7 +59,7 @@ fn take(given: &mut Given, kind: c_int, data: &[u8]) -> Outcome<()> {
             header.flags |= flag::WITH_INFO;
         }
         (cmsg::INIT, 8) => given.peer.init = [short(0), short(2), short(4), short(6)],
-        // These items are ignored. Authentication keys are not supported, and an association that is up already has the peer's
+        // These items are ignored. Authentication keys are not supported, and an established association already has the peer's
         // addresses.
         (cmsg::AUTHINFO, 2) | (cmsg::DSTADDRV4, 4) | (cmsg::DSTADDRV6, 16) => {}
         _ => return Err(libc::EINVAL),

@@ -290,7 +290,7 @@ unsafe fn copy_peer(fd: c_int, received: &Received, room: *mut sockaddr, length:
     }
 }
 
-/// Handles a message that arrived on another kind of socket than sctpify's. Removes the message's descriptors from the table,
+/// Handles a message that arrived on a socket that is not an sctpify socket. Removes the message's descriptors from the table,
 /// because the table may have stale entries for their numbers.
 ///
 /// # Safety

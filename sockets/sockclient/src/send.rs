@@ -97,8 +97,9 @@ fn must_take_messages(fd: c_int, given: &Given, is_nonblocking_call: bool) -> Ou
     Ok(())
 }
 
-/// Waits until the association that a message has begun is up, as Linux does. Without this wait, a program could close its socket
-/// before the association is up. The result of the wait is ignored, because the message was already sent to the server.
+/// Waits for an association that the message has begun, until the association is up. Linux does the same. Without this wait, a
+/// program could close its socket before the association is up. The result of the wait is ignored, because the message was
+/// already sent to the server.
 fn wait_for_peer(fd: c_int, given: &Given) {
     let Some(address) = given.peer.address.filter(|_| given.header.association == 0) else { return };
     if given.header.sinfo_flags & (sinfo::EOF | sinfo::ABORT | sinfo::SENDALL) != 0 {

@@ -62,8 +62,8 @@ pub fn open(domain: c_int, kind: c_int) -> Outcome<c_int> {
     })
 }
 
-/// Moves a new descriptor to the lowest free number, as POSIX requires. When the descriptor arrived, the connection to the server
-/// still used this number.
+/// Moves a new descriptor to the lowest free number, as POSIX requires. When the descriptor arrived, this number was still in use
+/// by the connection to the server, which is now closed.
 fn lowest(fd: c_int) -> c_int {
     // SAFETY: the call takes no pointers.
     let copy = unsafe { real::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0) };

@@ -140,7 +140,8 @@ pub struct Facts {
     bits: u16,
     streams: u16,
     peer: Option<SockAddr>,
-    /// Number of the socket among the sockets that have had the same descriptor number.
+    /// Number that identifies the socket among the sockets that have had the same descriptor, or the number from
+    /// [`Facts::numbered`].
     generation: u16,
 }
 
@@ -179,7 +180,8 @@ pub fn take(fd: c_int) -> Facts {
     facts
 }
 
-/// Removes a descriptor from the table. Callers use this function when the number refers to another file, or soon will.
+/// Removes a descriptor from the table. Callers use this function if the number refers to another file, or soon will refer to
+/// another file.
 pub fn forget(fd: c_int) {
     if let Some(entry) = entry(fd) {
         entry.store(0, Ordering::Relaxed);
@@ -278,7 +280,7 @@ impl Drop for Lock {
 
 /// Number of places in the cache of one-to-many sockets' associations. A hash of socket and identifier selects the place.
 const ASSOCIATIONS: usize = 4096;
-/// Greatest age of a valid cached association, as a difference of whole seconds.
+/// Greatest age of a valid cached association, in seconds: the difference of two readings of the clock [`seconds`].
 const ASSOCIATION_LIFE: u32 = 1;
 /// Cached associations: the socket's number in 16 bits, the association's identifier in 32 bits, and the number of outbound streams
 /// in 16 bits. The socket's number is its descriptor, or the number of [`Facts::numbered`] if the descriptor is a copy of another
@@ -297,7 +299,8 @@ fn place_of(fd: c_int, id: c_int) -> Option<(usize, u64)> {
     Some((usize::try_from(mixed >> 52).ok()? % ASSOCIATIONS, u64::from(socket) << 48 | u64::from(id) << 16))
 }
 
-/// For each descriptor, the number of sockets that have had this descriptor, or the number of [`Facts::numbered`].
+/// For each descriptor, the number that identifies its socket: the count of sockets that have had this descriptor, or the number
+/// from [`Facts::numbered`].
 static GENERATIONS: [AtomicU16; REMEMBERED] = [const { AtomicU16::new(0) }; REMEMBERED];
 
 fn generation(fd: c_int) -> Option<&'static AtomicU16> {

@@ -60,7 +60,7 @@ impl Sockets {
             return Err(libc::EINVAL);
         }
         if remote_port == 0 {
-            // In Linux, the peer refuses an association with port 0, so the error is the same.
+            // In Linux, the peer refuses an association with port 0, so this function returns the same error.
             return Err(libc::ECONNREFUSED);
         }
         if peers.iter().any(|peer| peer.port() != remote_port || !socket.takes(peer.ip())) {
@@ -101,9 +101,9 @@ impl Sockets {
         routes
     }
 
-    /// Returns the addresses to announce to a peer: the bound addresses, or all addresses of the host that suit the socket. If the
-    /// peer's address is a loopback address, returns only this address, because both ends are on one host and further paths are
-    /// useless.
+    /// Returns the addresses to announce to a peer. If the socket has bound addresses, returns these. Otherwise, returns all
+    /// addresses of the host that suit the socket. For a loopback address of the peer, an unbound socket announces only this
+    /// address: both ends are on one host, so further paths are useless.
     pub(crate) fn announced(&self, socket: &Socket, peer: IpAddr) -> Vec<IpAddr> {
         if !socket.bound.is_empty() {
             return socket.bound.clone();

@@ -1,5 +1,5 @@
-//! Deliveries to the program. A socket delivers in this order: notifications in `before`, messages, notifications in `after`, the
-//! end of the association.
+//! Deliveries to the program. A socket delivers in this order: the rest of a divided message, notifications in `before`,
+//! messages, notifications in `after`, the end of the association.
 
 use base::Time;
 use bytes::Bytes;

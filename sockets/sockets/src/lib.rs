@@ -193,7 +193,7 @@ impl Sockets {
         self.sockets.len()
     }
 
-    /// Reports whether there are no sockets.
+    /// Reports whether no socket exists.
     pub fn is_empty(&self) -> bool {
         self.sockets.is_empty()
     }
@@ -251,8 +251,8 @@ impl Sockets {
     }
 
     /// Reports whether the caller must fill the socket's send buffer, because poll(2) must not report the socket as writable. The
-    /// buffer of a one-to-one socket must be filled if the socket has neither an established association nor an error to report. If
-    /// the result is true, the buffer counts as filled from now on.
+    /// buffer of a one-to-one socket must be filled before its first association is established, unless the socket listens or has
+    /// an error to report. If the result is true, the buffer counts as filled from now on.
     pub fn take_unfilled(&mut self, key: SocketKey) -> bool {
         let Ok(socket) = self.get_mut(key) else { return false };
         let is_unconnected = matches!(socket.state, State::Idle | State::Connecting(_));
@@ -262,7 +262,7 @@ impl Sockets {
         is_due
     }
 
-    /// Reports whether the socket's send buffer is filled to make the socket not writable.
+    /// Reports whether the socket's send buffer contains filling, so the socket is not writable.
     pub fn is_filled(&self, key: SocketKey) -> bool {
         self.get(key).is_ok_and(|socket| socket.is_filled)
     }

@@ -46,7 +46,7 @@ impl Sockets {
         self.outputs.push_back(Output::Readable(self.program_socket(key)));
     }
 
-    /// Announces that the caller may offer a waiting message of the member's one-to-many socket again.
+    /// Announces that the caller may again offer the waiting message of the one-to-many socket to which the member belongs.
     pub(crate) fn announce_writable_to_many(&mut self, member: SocketKey) {
         if let Ok(Socket { style: Style::Member(of), .. }) = self.get(member) {
             self.outputs.push_back(Output::Writable(*of));
@@ -138,7 +138,8 @@ impl Sockets {
         Ok(matches!(socket.state, State::Connecting(_)).then_some(socket.id))
     }
 
-    /// Returns the member to which a message goes. The header's identifier selects it, or the peer's address if the identifier is 0.
+    /// Returns the member to which a message goes. The header's identifier selects the member. If the identifier is 0, the peer's
+    /// address selects the member.
     fn member_of(
         &self,
         engine: &Endpoint,

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use crate::SocketKey;
 
 /// The members of a one-to-many socket. A member is the [`Socket`](crate::socket::Socket) of one association. The program has no
-/// descriptor for it.
+/// descriptor for a member.
 #[derive(Default)]
 pub(crate) struct Members {
     by_id: BTreeMap<i32, SocketKey>,
@@ -66,7 +66,7 @@ impl Members {
         after.or(self.readable.first()).copied()
     }
 
-    /// Records that a member has delivered a message, or a part of a message that is not the last (`has_more`).
+    /// Records a delivery of a member. `has_more` is true if further parts of the message follow.
     pub(crate) fn note_delivery(&mut self, id: i32, has_more: bool) {
         self.current = has_more.then_some(id);
         self.last = id;

@@ -41,8 +41,8 @@ pub(crate) enum State {
     },
     Connecting(AssociationId),
     Up(AssociationId),
-    /// The association has ended. The engine stores the association until the program has read its last message. Then the field
-    /// becomes `None`.
+    /// The association has ended. The engine stores the association until the program has read the association's last message.
+    /// Then the field becomes `None`.
     Over(Option<AssociationId>),
 }
 
@@ -100,7 +100,7 @@ pub(crate) struct Socket {
     pub(crate) options: Options,
     /// Error number for `SO_ERROR`; 0 for no error.
     pub(crate) error: i32,
-    /// True while filling messages in the program's send buffer keep the socket from being writable.
+    /// True while the program's send buffer contains filling, so the socket is not writable.
     pub(crate) is_filled: bool,
     pub(crate) has_program: bool,
     /// True if the peer has shut down.

@@ -80,7 +80,8 @@ pub mod sinfo {
     pub const PR_PRIO: u16 = 0x30;
     pub const SENDALL: u16 = 0x40;
     pub const EOF: u16 = 0x200;
-    /// Flags of `SCTP_NXTINFO`. `COMPLETE` means that the next message is complete, and `NOTIFICATION` that it is a notification.
+    /// Flags of `SCTP_NXTINFO`. `COMPLETE` means that the next message is complete. `NOTIFICATION` means that the next message is
+    /// a notification.
     pub const COMPLETE: u16 = 0x100;
     pub const NOTIFICATION: u16 = 0x8000;
     /// All bits that a one-to-one socket accepts with a message to send.

@@ -1,9 +1,9 @@
 //! The messages between a program with SCTP sockets and the socket server.
 //!
-//! A program's SCTP socket is one end of an `AF_UNIX` pair of type `SOCK_SEQPACKET`; the server has the other end. Each message of
-//! the pair begins with a [`DataHeader`]. Every other call of a program becomes a [`Request`] to the server, which sends an
-//! [`Answer`]. Each request uses a separate connection. A request carries the descriptor of its socket, so any process that has the
-//! descriptor may make requests about the socket.
+//! A program's SCTP socket is one end of an `AF_UNIX` pair of type `SOCK_SEQPACKET`; the server has the other end. Each message
+//! of the pair begins with a [`DataHeader`]. A call that neither sends nor receives a message becomes a [`Request`] to the
+//! server, which sends an [`Answer`]. Each request uses a separate connection. A request carries the descriptor of its socket, so
+//! any process that has the descriptor may make requests about the socket.
 //!
 //! Both processes are on one host, so numbers are in the host's byte order. This crate allocates no memory, because the library in the
 //! program has no allocator.

@@ -178,8 +178,8 @@ impl Server {
         let is_attempt = reply.error == libc::EINPROGRESS && request.first != 0;
         let program = descriptors.first().filter(|_| is_attempt);
         let key = program.and_then(|program| self.ends.of_program(program.as_fd()));
-        // The server closes its received copies of programs' ends at once. Otherwise a program's close would not be the last close
-        // of its end, and the server would not notice it. Closing the copies never blocks.
+        // The server closes its received copies of programs' ends at once. Otherwise a program's close would not be the last
+        // close of its end, and the server would not notice the close. Closing the copies never blocks.
         let (own, foreign) =
             descriptors.into_iter().partition(|it| self.ends.of_program(it.as_fd()).is_some());
         drop::<Vec<_>>(own);

@@ -366,8 +366,9 @@ impl Server {
         false
     }
 
-    /// Closes the server's end and the socket after the program has closed its end. The association of a one-to-one socket ends by
-    /// ABORT in two cases: the program has left data unread (`has_unread`), or a message waits in `held` or `pending`.
+    /// Closes the server's end and the socket after the program has closed its end. The association of a one-to-one socket ends
+    /// by ABORT if `has_unread` is true, or if a message waits in `held` or user data in `pending`. In other cases,
+    /// `Sockets::close` chooses between ABORT and SHUTDOWN.
     fn let_go(&mut self, now: Time, key: SocketKey, has_unread: bool) {
         let Some(end) = self.ends.remove(key, self.poll.registry()) else { return };
         let is_data = |delivery: &Delivery| delivery.header.kind == Kind::Data;

@@ -2,10 +2,10 @@
 //! the metrics to other hosts.
 //!
 //! The servers are read-only: they answer GET requests for a few fixed names. On 127.0.0.1, the `Host` header of a request must name this
-//! host. A foreign web page therefore cannot reach the server under its own name (DNS rebinding). On other addresses, a request must have a
-//! token. The page loads no resources from other hosts. Invariant: a server handles a limited number of requests at once, in total and from
-//! one client ([`slots`]). A client has the time [`CLIENT_LIMIT`] to send its request, and the same time to read the answer.
-//! [`MetricsText`] writes metrics in the Prometheus format. Begin with [`Page::run`].
+//! host. A web page of another site therefore gets no answer, even if the site's host name resolves to 127.0.0.1 (DNS rebinding). On other
+//! addresses, a request must have a token. The page loads no resources from other hosts. Invariant: a server handles a limited number of
+//! requests at once, in total and from one client ([`slots`]). A client has the time [`CLIENT_LIMIT`] to send its request, and the same
+//! time to read the answer. [`MetricsText`] writes metrics in the Prometheus format. Begin with [`Page::run`].
 //!
 //! The server on 127.0.0.1 also offers two files that the pages of all programs share: `page.css` and `common.js`. `common.js` has
 //! functions for requests, periodic redrawing, tables, paths and partial lists. [`PageAnswer::html`] inserts a program's own HTML into the
@@ -88,7 +88,7 @@ impl Page {
             let (answer, access) = (answer.clone(), access.clone());
             let serve = move || {
                 let _slot = slot;
-                // An I/O error ends only this request, for example if the client sends no complete request in time.
+                // An I/O error ends only this request. A client that sends no complete request in time causes such an error.
                 let _ = serve(&answer, names, &access, Client::new(stream));
             };
             // If the thread cannot be started, the request is dropped and its slot is freed.

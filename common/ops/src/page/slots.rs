@@ -15,14 +15,14 @@ const CLIENT_PREFIX: u128 = !0 << 64;
 #[derive(Clone, Default)]
 pub(super) struct Slots(Arc<Mutex<BTreeMap<IpAddr, usize>>>);
 
-/// A place for a request, free again when it is dropped.
+/// A place for a request. Dropping this value frees the place.
 pub(super) struct Slot {
     slots: Slots,
     client: IpAddr,
 }
 
 impl Slots {
-    /// Takes a place for a request from this address; `None` at a limit.
+    /// Takes a place for a request of the client at an address; `None` if a limit is reached.
     pub(super) fn take(&self, from: IpAddr) -> Option<Slot> {
         let client = client_of(from.to_canonical());
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -46,7 +46,7 @@ impl Drop for Slot {
     }
 }
 
-/// Returns the address, or the first address of its IPv6 prefix.
+/// Returns the address that identifies a client: the first address of the /64 prefix of an IPv6 address, or the address itself.
 fn client_of(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V6(v6) if !v6.is_loopback() => Ipv6Addr::from_bits(v6.to_bits() & CLIENT_PREFIX).into(),

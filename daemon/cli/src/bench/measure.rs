@@ -14,7 +14,7 @@ use crate::{BenchArgs, CliError, show};
 
 /// Time limit on one connect.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
-/// Pause after the first connection. In this time, the server's daemon can set up a shared association for the next connections.
+/// Pause after the first connection. In this time, this host's daemon can set up a shared association for later connections.
 const SETTLE: Duration = Duration::from_millis(500);
 const WRITE_BYTES: usize = 1 << 16;
 

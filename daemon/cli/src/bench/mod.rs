@@ -21,9 +21,9 @@ use crate::table::{Align, Table};
 pub(crate) use measure::run;
 pub(crate) use serve::serve;
 
-/// Request byte for an echo; the client measures a connect.
+/// Request byte for an echo, in measurements of connects.
 const CONNECT: u8 = b'c';
-/// Request byte for an upload; the client measures throughput.
+/// Request byte for an upload, in measurements of throughput.
 const UPLOAD: u8 = b'u';
 /// Time limit on one connection.
 const CONNECTION_LIMIT: Duration = Duration::from_secs(60);

@@ -103,7 +103,7 @@ pub(crate) fn checks(peer: IpAddr, udp_port: u16, port: Option<u16>) -> Vec<Chec
         checks.push(Check::ok("checksums", "arrive as they were sent"));
         checks.push(size(&ask(Over::Udp, to, Question { padding: PADDING, ..question })));
     }
-    // A raw socket has no ports.
+    // A raw socket has no ports, so the port is 0.
     checks.push(bare(peer, &ask(Over::Ip, SocketAddr::new(peer, 0), question)));
     checks
 }
@@ -260,7 +260,7 @@ fn header_length(packet: &[u8]) -> usize {
 }
 
 fn write_init(buffer: &mut [u8], tag: u32, question: Question) -> usize {
-    // Any port of the dynamic range will do, because the answer comes to our UDP port.
+    // The source port may be any port of the dynamic range, because the answer arrives at our UDP port.
     let source_port = 49_152 | (random() as u16);
     // An INIT has no tag to verify yet (RFC 9260 section 8.5.1).
     let header = CommonHeader { source_port, destination_port: question.sctp_port, tag: VerificationTag(0) };

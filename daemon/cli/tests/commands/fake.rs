@@ -261,7 +261,8 @@ fn learn(book: &mut Rulebook, value: &str) -> Response {
     Response::Done(Done::new("automatic configuration is changed"))
 }
 
-/// Returns the rules with the counts of 1 January 1970. A request for the chain `remote` also gets an entry of the capability cache.
+/// Returns the rules, with 1 January 1970 as the current day of their usage counts. A request for the chain `remote` also gets an entry of
+/// the capability cache.
 fn rules(book: &Rulebook, chain: Option<Chain>, policy: Option<Policy>) -> RulesReport {
     let now = UnixMs::default();
     let mut table = LearnedTable::default();
@@ -301,7 +302,7 @@ fn delete(
     Ok(Response::Done(Done { removed: Some(1), ..Done::new("deleted") }))
 }
 
-/// Listens on the control socket in a directory until a request shuts it down.
+/// Answers requests on the control socket in a directory, until a request shuts the daemon down.
 pub(crate) fn answer_in(dir: &std::path::Path, book: Arc<Mutex<Rulebook>>) {
     let listener = UnixListener::bind(dir.join("control.sock")).unwrap();
     thread::spawn(move || {

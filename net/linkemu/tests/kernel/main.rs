@@ -61,7 +61,8 @@ fn delays_losses_and_rates_are_those_of_the_kernels_netem() {
             assert!((bursts / burst - 1.0).abs() < 0.4, "{who}, {ours}: bursts of {bursts}");
         }
     }
-    // linkemu counts the length of the IP packet. netem also counts Ethernet's header of 14 bytes.
+    // For the rate, linkemu counts the bytes of the IP packet. netem also counts the Ethernet header of 14 bytes, so linkemu gets
+    // an overhead of 14.
     guest.set("rate 2mbit limit 20");
     world.set("rate=2mbit,queue=20,overhead=14");
     let [theirs, ours] = [guest.udp_rate(), world.udp_rate()];

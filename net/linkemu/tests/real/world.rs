@@ -135,7 +135,7 @@ pub(crate) fn ping_times(world: &World, words: &[&str]) -> Vec<f64> {
     times.collect()
 }
 
-/// Returns the median; of an even number of values, the upper of the two middle ones.
+/// Returns the median. If the number of values is even, returns the upper of the two middle values.
 pub(crate) fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -113,7 +113,8 @@ const KEPT: [(i32, i32, i32); 23] = [
     (SOL_SCTP, option::FRAGMENT_INTERLEAVE, 0),
     (SOL_SCTP, option::PARTIAL_DELIVERY_POINT, 0),
     (SOL_SCTP, option::MAX_BURST, 4),
-    // This option has no effect without ASCONF, as with Linux's default (net.sctp.addip_enable).
+    // This option has no effect, because ASCONF is not supported. Linux's default (net.sctp.addip_enable = 0) has the same
+    // result.
     (SOL_SCTP, option::AUTO_ASCONF, 0),
     (SOL_SCTP, option::RECVRCVINFO, 0),
     (SOL_SCTP, option::RECVNXTINFO, 0),

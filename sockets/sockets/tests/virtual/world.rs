@@ -199,7 +199,7 @@ impl World {
         self.now = end;
     }
 
-    /// Moves one batch of packets and events. Returns true if there were any.
+    /// Moves one batch of packets and events. Returns true if a packet or an event was moved.
     pub(crate) fn exchange(&mut self) -> bool {
         let mut buffer = vec![0; 65_536];
         let mut has_moved = false;
