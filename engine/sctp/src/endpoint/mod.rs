@@ -601,7 +601,8 @@ impl Endpoint {
         self.association(id).map_or(0, |a| a.transfer().fragment_size())
     }
 
-    /// Ends an association after all its data is delivered. An association without an INIT ACK ends at once.
+    /// Ends an established association after all its data is delivered. An association that is not established yet ends at
+    /// once, and its waiting messages are discarded.
     pub fn shutdown(&mut self, now: Time, id: AssociationId) {
         if let Some(Slot::Opening(_)) = self.slots.get(id) {
             return self.abort(now, id, AbortCause::default());

@@ -581,6 +581,7 @@ impl Auth {
     pub(crate) fn deactivate_key(&mut self, id: u16) -> Result<(), AuthKeyError> {
         self.check_unused(id)?;
         self.keys.get_mut(&id).ok_or(AuthKeyError::NoSuchKey(id))?.may_sign = false;
+        self.has_other_keys = true;
         Ok(())
     }
 

@@ -166,6 +166,14 @@ fn keys_are_added_activated_deactivated_and_deleted_but_never_the_active_one() {
 }
 
 #[test]
+fn a_restart_would_undo_the_deactivation_of_a_key_so_it_counts_as_a_change() {
+    let mut auth = SHA256.auth(&[(1, KEY), (2, b"two")]);
+    assert!(!auth.has_other_keys());
+    assert_eq!(auth.deactivate_key(2), Ok(()));
+    assert!(auth.has_other_keys());
+}
+
+#[test]
 fn there_are_only_so_many_keys_of_only_so_many_bytes() {
     let mut auth = SHA256.auth(&[]);
     let refused = auth.set_key(1, &[0; MAX_KEY_LEN + 1]);

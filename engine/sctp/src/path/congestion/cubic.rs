@@ -204,6 +204,9 @@ impl CongestionControl for Cubic {
     fn on_idle(&mut self, rtos: u32, least: usize) {
         self.window.cwnd = after_idle(self.cwnd(), self.mtu, rtos, least) as f64;
         self.window.epoch = None;
+        // The round trips before the pause say nothing about the queue after it. If HyStart kept them, its verdict
+        // would end the new slow start at once (RFC 9406 section 4.3 permits HyStart after a pause).
+        self.hystart = HyStart::default();
     }
 
     fn on_mtu(&mut self, mtu: usize) {
@@ -303,6 +306,25 @@ mod tests {
         assert_eq!((c.cwnd(), c.ssthresh()), (MTU, 700 * MTU));
         c.on_spurious();
         assert_eq!((c.cwnd(), c.ssthresh()), (1000 * MTU, usize::MAX));
+    }
+
+    #[test]
+    fn after_a_pause_the_window_grows_at_the_full_pace_although_round_trips_ended_slow_start_before() {
+        let mut c = at(40);
+        let round = |c: &mut Cubic, millis| {
+            for sample in 0..8 {
+                let rtt = Some(Duration::from_millis(millis));
+                c.on_ack(&Ack { rtt, round_over: sample == 0, ..full(Time::ZERO, 1000) });
+            }
+        };
+        round(&mut c, 80);
+        (0..7).for_each(|_| round(&mut c, 120));
+        assert!(!c.in_slow_start());
+        let before = c.ssthresh();
+        c.on_idle(20, 10 * MTU);
+        assert_eq!((c.cwnd(), c.ssthresh()), (10 * MTU, before));
+        round(&mut c, 80);
+        assert_eq!((c.cwnd(), c.ssthresh()), (18 * MTU, before));
     }
 
     #[test]
