@@ -49,7 +49,12 @@ impl FromStr for Network {
         let address: IpAddr = address.parse().map_err(|_| wrong())?;
         let max = if address.is_ipv4() { 32 } else { 128 };
         let length = bits.map_or(Ok(max), str::parse).map_err(|_| wrong())?;
-        if length > max { Err(wrong()) } else { Ok(Network { address: address.to_canonical(), length }) }
+        match (address.to_canonical(), length) {
+            _ if length > max => Err(wrong()),
+            // A network of IPv4-mapped addresses is an IPv4 network. Its prefix follows the 96 bits of the mapping.
+            (own @ IpAddr::V4(_), 96..) => Ok(Network { address: own, length: length - 96 }),
+            _ => Ok(Network { address, length }),
+        }
     }
 }
 
@@ -72,6 +77,10 @@ mod tests {
             ("2001:db8::/33", "2001:db8:7fff::1", "2001:db8:8000::1"),
             ("::/0", "2001:db8::1", "192.0.2.1"),
             ("192.0.2.0/25", "::ffff:192.0.2.127", "::ffff:192.0.2.128"),
+            ("::ffff:192.0.2.7", "192.0.2.7", "192.0.2.8"),
+            ("::ffff:192.0.2.0/120", "192.0.2.255", "192.0.3.0"),
+            ("::ffff:0:0/96", "192.0.2.1", "2001:db8::1"),
+            ("::/64", "::1", "192.0.2.1"),
         ] {
             let parsed: Network = network.parse().unwrap();
             assert!(parsed.contains(inside.parse().unwrap()), "{inside} in {network}");

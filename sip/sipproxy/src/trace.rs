@@ -118,12 +118,19 @@ impl Ear {
         if filter.pcapng {
             pcapng::begin(&mut buffer)?;
         }
+        // Messages that the filter excludes may report missing messages too.
+        let mut missed = 0;
         loop {
             to.write_all(&buffer)?;
             buffer.clear();
             match self.queue.recv_timeout(LOOK_EVERY) {
-                Ok(passed) if filter.wants(&passed) => passed.write(filter.pcapng, &mut buffer)?,
-                Ok(_) => {}
+                Ok(passed) => {
+                    missed += passed.missed;
+                    if filter.wants(&passed) {
+                        let missed = std::mem::take(&mut missed);
+                        Passed { missed, ..passed }.write(filter.pcapng, &mut buffer)?;
+                    }
+                }
                 Err(RecvTimeoutError::Timeout) if has_hung_up(to) => return Ok(()),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),
@@ -131,6 +138,9 @@ impl Ear {
         }
     }
 }
+
+/// Limits for the messages of a trace. The transports have applied the configured limits already.
+const NO_LIMITS: Limits = Limits { message: usize::MAX, headers: usize::MAX };
 
 /// The filter of a trace.
 #[derive(Clone, Debug)]
@@ -165,7 +175,7 @@ impl Filter {
         if self.method.is_none() && self.user.is_none() && self.call_id.is_none() {
             return true;
         }
-        let Ok(message) = Message::parse(passed.bytes.clone(), &Limits::default()) else { return false };
+        let Ok(message) = Message::parse(passed.bytes.clone(), &NO_LIMITS) else { return false };
         let Ok(known) = Essentials::of(&message) else { return false };
         self.method.as_ref().is_none_or(|method| *method == known.cseq.method)
             && self.call_id.as_ref().is_none_or(|id| known.call_id == id.as_bytes())

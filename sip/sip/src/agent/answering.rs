@@ -64,6 +64,7 @@ impl Agent {
             ack: None,
             hop: self.config.proxy,
             state: State::Ringing { since: now, answer_at: now + self.config.ring, server },
+            forks: Vec::new(),
         };
         call.learn(request, false);
         call.hop = self.hop_in_dialog(&call);
@@ -147,13 +148,33 @@ impl Agent {
     }
 
     fn on_bye(&mut self, now: Time, server: u64, request: &Message, known: &Essentials) {
-        let Some(id) = self.call_of(known) else {
+        // A BYE of another callee of a forked INVITE does not end the call.
+        let tag = known.from_tag.as_ref();
+        let is_of_call = |id: &CallId| self.calls.get(id).is_some_and(|call| call.is_with(tag));
+        let Some(id) = self.call_of(known).filter(is_of_call) else {
             return self.reply(now, server, request, 481, "No Such Call");
         };
         self.reply(now, server, request, 200, "OK");
+        // A BYE in an early dialog also ends the INVITE (section 15.1.2).
+        match self.calls.get(&id).map(|call| &call.state) {
+            Some(&State::Ringing { server, .. }) => self.terminate(now, id, server),
+            _ => {
+                self.forget_call(id);
+                self.ringing.remove(&id);
+                self.tell(AgentEvent::Ended { call: id, took: None });
+            }
+        }
+    }
+
+    /// Ends a call that is not answered with 487 to its INVITE, whose server transaction is `invite`.
+    fn terminate(&mut self, now: Time, id: CallId, invite: u64) {
+        let Some(call) = self.calls.get(&id) else { return };
+        let tag = String::from_utf8_lossy(&call.tag).into_owned();
         self.forget_call(id);
-        self.ringing.remove(&id);
-        self.tell(AgentEvent::Ended { call: id, took: None });
+        if let Some(request) = self.ringing.remove(&id) {
+            self.respond(now, invite, &request.response(487, "Request Terminated", &tag));
+        }
+        self.tell(AgentEvent::Failed { call: id, status: 487, is_answer: true });
     }
 
     fn on_cancel(&mut self, now: Time, server: u64, request: &Message, invite_key: &[u8]) {
@@ -162,12 +183,8 @@ impl Agent {
         };
         self.reply(now, server, request, 200, "OK");
         let is_it = |call: &Call| matches!(call.state, State::Ringing { server, .. } if server == invite);
-        let Some((&id, call)) = self.calls.iter().find(|(_, call)| is_it(call)) else { return };
-        let tag = String::from_utf8_lossy(&call.tag).into_owned();
-        self.forget_call(id);
-        if let Some(request) = self.ringing.remove(&id) {
-            self.respond(now, invite, &request.response(487, "Request Terminated", &tag));
+        if let Some((&id, _)) = self.calls.iter().find(|(_, call)| is_it(call)) {
+            self.terminate(now, id, invite);
         }
-        self.tell(AgentEvent::Failed { call: id, status: 487, is_answer: true });
     }
 }

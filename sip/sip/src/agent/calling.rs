@@ -3,14 +3,18 @@
 use base::Time;
 use bytes::Bytes;
 
-use super::dialog::{Call, State};
+use super::dialog::{Call, Fork, State};
 use super::{Agent, AgentEvent, CallId, Purpose, audio_address, request};
 use crate::address::Address;
+use crate::essentials::Essentials;
 use crate::header::{Header, Name};
 use crate::message::{Message, Method};
 use crate::transport::{Hop, Transport};
 use crate::uri::{Scheme, Uri};
 use crate::via::parse_ip;
+
+/// Limit on the further callees of one call whose dialogs the agent ends.
+const FORKS_MAX: usize = 16;
 
 impl Agent {
     /// Calls a URI such as `sip:bob@example.com`. Returns `None` if the number of calls has reached its limit.
@@ -33,6 +37,7 @@ impl Agent {
             ack: None,
             hop: self.config.proxy,
             state: State::Calling { since: now, hang_up: false },
+            forks: Vec::new(),
         };
         let headers = vec![
             Header::of_bytes(Name::From, &call.local),
@@ -77,6 +82,12 @@ impl Agent {
         let Some(call) = self.calls.get_mut(&id) else { return };
         // A retransmitted 2xx means that our ACK was lost. The same ACK is then sent again.
         let is_first = call.ack.is_none();
+        if let Ok(known) = Essentials::of(response)
+            && !is_first
+            && !call.is_with(known.to_tag.as_ref())
+        {
+            return self.refuse_fork(now, id, response, &known);
+        }
         if is_first {
             call.learn(response, true);
             if let Some(to) = response.first(Name::To) {
@@ -103,6 +114,35 @@ impl Agent {
         self.push_via(&mut ack, &branch);
         if let Some(call) = self.calls.get_mut(&id) {
             (call.hop, call.ack) = (hop, Some(ack.to_bytes()));
+        }
+    }
+
+    /// Acknowledges the 2xx of a further callee, and ends this callee's dialog with BYE (section 13.2.2.4).
+    fn refuse_fork(&mut self, now: Time, id: CallId, response: &Message, known: &Essentials) {
+        let Some(call) = self.calls.get(&id) else { return };
+        let tag = known.to_tag.clone().unwrap_or_default();
+        if let Some(fork) = call.forks.iter().find(|fork| fork.tag == tag) {
+            let (hop, ack, call_id) = (fork.hop, fork.ack.clone(), call.call_id.clone());
+            return self.send(hop, ack, None, &call_id);
+        }
+        if call.forks.len() >= FORKS_MAX {
+            return;
+        }
+        let mut dialog = Call { forks: Vec::new(), ..call.clone() };
+        dialog.learn(response, true);
+        if let Some(to) = response.first(Name::To) {
+            dialog.remote = Bytes::copy_from_slice(to);
+        }
+        let hop = self.hop_in_dialog(&dialog);
+        let mut ack = dialog.request(Method::Ack, known.cseq.number);
+        let branch = format!("z9hG4bK0.{}", self.token());
+        self.push_via(&mut ack, &branch);
+        let ack = ack.to_bytes();
+        self.send(hop, ack.clone(), None, &dialog.call_id);
+        let cseq = known.cseq.number + 1;
+        self.start_client(now, Purpose::ForkBye { cseq }, hop, dialog.request(Method::Bye, cseq), false);
+        if let Some(call) = self.calls.get_mut(&id) {
+            call.forks.push(Fork { tag, hop, ack });
         }
     }
 

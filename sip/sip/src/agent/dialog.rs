@@ -60,12 +60,28 @@ pub(super) struct Call {
     pub(super) ack: Option<Bytes>,
     pub(super) hop: Hop,
     pub(super) state: State,
+    /// Dialogs with further callees, if a proxy forked the INVITE and more than one callee answered. The agent has ended these dialogs.
+    pub(super) forks: Vec<Fork>,
+}
+
+/// A dialog with a callee whose 2xx was not the first. The agent keeps it to acknowledge retransmissions of the 2xx.
+#[derive(Clone, Debug)]
+pub(super) struct Fork {
+    /// The callee's tag.
+    pub(super) tag: Bytes,
+    pub(super) hop: Hop,
+    pub(super) ack: Bytes,
 }
 
 impl Call {
     pub(super) fn next_cseq(&mut self) -> u32 {
         self.cseq += 1;
         self.cseq
+    }
+
+    /// Reports whether the peer of this call's dialog has this tag. The callees of a forked INVITE have different tags.
+    pub(super) fn is_with(&self, tag: Option<&Bytes>) -> bool {
+        Address::parse(&self.remote).ok().and_then(|peer| peer.tag()) == tag.map(|tag| &tag[..])
     }
 
     /// Builds a request within the dialog, with From, To, Call-ID, CSeq and Route (section 12.2.1.1).
@@ -123,6 +139,7 @@ mod tests {
             ack: None,
             hop,
             state: State::Up,
+            forks: Vec::new(),
         };
         call.learn(&message, true);
         assert_eq!(call.routes, [&b"<sip:a;lr>"[..], b"<sip:b;lr>"]);

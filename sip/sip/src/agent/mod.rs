@@ -119,9 +119,15 @@ pub enum AgentOutput {
 /// Purpose of a request that the agent sends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Purpose {
-    Register { since: Time },
+    Register {
+        since: Time,
+    },
     Invite(CallId),
     Bye(CallId),
+    /// BYE with this CSeq for a dialog that the agent does not want. Its response has no effect.
+    ForkBye {
+        cseq: u32,
+    },
 }
 
 #[derive(Debug)]
@@ -222,8 +228,12 @@ impl Agent {
     /// Handles the driver's failure to send a request. The effect is the same as the arrival of a 503. `on_failure` is the number in
     /// [`Outgoing`].
     pub fn handle_send_failure(&mut self, now: Time, on_failure: u64) {
-        let Some(client) = self.clients.remove(&on_failure) else { return };
-        self.on_final(now, client.purpose, 503, None);
+        // A transaction with a final response has had its effect. It remains only for retransmissions.
+        let is_pending = |client: &&Client| client.machine.is_pending();
+        let Some(client) = self.clients.get(&on_failure).filter(is_pending) else { return };
+        let purpose = client.purpose;
+        self.clients.remove(&on_failure);
+        self.on_final(now, purpose, 503, None);
     }
 
     fn handle_request(&mut self, now: Time, from: Hop, mut request: Message, known: &Essentials) {
@@ -286,6 +296,7 @@ impl Agent {
             Purpose::Register { since } => self.on_registered(now, since, status, response),
             Purpose::Invite(call) => self.on_invite_final(now, call, status, response),
             Purpose::Bye(call) => self.on_bye_final(now, call),
+            Purpose::ForkBye { .. } => {}
         }
     }
 
@@ -324,6 +335,7 @@ impl Agent {
             Purpose::Invite(call) | Purpose::Bye(call) => {
                 self.calls.get_mut(&call).map_or(1, Call::next_cseq)
             }
+            Purpose::ForkBye { cseq } => cseq + 1,
         }
     }
 

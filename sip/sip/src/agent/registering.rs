@@ -11,6 +11,10 @@ use crate::cursor::number;
 use crate::header::{Header, Name};
 use crate::message::{Message, Method};
 
+/// Time between a refresh that found no registrar and the next attempt: the base time of RFC 5626 section 4.5 for a client with one
+/// registrar.
+const RETRY: Duration = Duration::from_secs(30);
+
 /// The agent's registration. All its REGISTERs share a Call-ID (RFC 3261 section 10.2.4).
 #[derive(Debug)]
 pub(super) struct Registration {
@@ -18,11 +22,15 @@ pub(super) struct Registration {
     cseq: u32,
     /// The requested lifetime. A lifetime of zero removes the registration.
     expires: Duration,
+    /// Time of the next REGISTER. [`Time::NEVER`] while a response is awaited, and without a registration.
+    refresh_at: Time,
+    /// True if the registrar accepted the previous REGISTER that had a response.
+    is_accepted: bool,
 }
 
 impl Registration {
     pub(super) fn new(token: String) -> Registration {
-        Registration { token, cseq: 0, expires: Duration::ZERO }
+        Registration { token, cseq: 0, expires: Duration::ZERO, refresh_at: Time::NEVER, is_accepted: false }
     }
 
     pub(super) fn next_cseq(&mut self) -> u32 {
@@ -36,6 +44,7 @@ impl Agent {
     /// the registration.
     pub fn register(&mut self, now: Time, expires: Duration) {
         self.registration.expires = expires;
+        self.registration.refresh_at = Time::NEVER;
         let cseq = self.registration.next_cseq();
         let (user, domain, token) = (&self.config.user, &self.config.domain, &self.registration.token);
         let headers = vec![
@@ -52,22 +61,37 @@ impl Agent {
         self.start_client(now, Purpose::Register { since: now }, hop, register, false);
     }
 
+    /// Registers again if the refresh is due. An entry of the timers from before a newer REGISTER has no effect.
     pub(super) fn refresh(&mut self, now: Time) {
-        if !self.registration.expires.is_zero() {
+        if self.registration.refresh_at <= now {
             self.register(now, self.registration.expires);
         }
     }
 
+    fn refresh_at(&mut self, time: Time) {
+        self.registration.refresh_at = time;
+        self.wake_at(time, Sleeper::Register);
+    }
+
+    /// Handles the response to REGISTER, or its absence. If no registrar is available for the refresh of an accepted registration, tries
+    /// again later. A rejection is final.
     pub(super) fn on_registered(&mut self, now: Time, since: Time, status: u16, response: Option<&Message>) {
         let is_answer = response.is_some();
+        let is_wanted = !self.registration.expires.is_zero();
         let Some(response) = response.filter(|_| (200..300).contains(&status)) else {
+            let is_unavailable = matches!(status, 408 | 500..=599);
+            self.registration.is_accepted &= is_unavailable;
+            if is_wanted && self.registration.is_accepted {
+                self.refresh_at(now + RETRY);
+            }
             self.tell(AgentEvent::NotRegistered { status, is_answer });
             return;
         };
+        self.registration.is_accepted = true;
         self.tell(AgentEvent::Registered { took: now.since(since) });
-        if !self.registration.expires.is_zero() {
+        if is_wanted {
             let granted = self.granted(response).unwrap_or(self.registration.expires);
-            self.wake_at(now + granted / 2, Sleeper::Register);
+            self.refresh_at(now + granted / 2);
         }
     }
 

@@ -28,24 +28,28 @@ pub(super) fn silent_session(host: IpAddr) -> Bytes {
 /// Returns the peer's address for the first audio stream of a session. Returns `None` if the session has no audio stream, if the peer
 /// rejected the stream (port 0), or if the peer does not receive on the stream.
 pub fn audio_address(session: &[u8]) -> Option<SocketAddr> {
-    let text = std::str::from_utf8(session).ok()?;
-    let (mut ip, mut port) = (None, None);
-    for line in text.lines() {
-        if let Some(media) = line.strip_prefix("m=") {
-            if port.is_some() {
-                break;
-            }
-            let mut words = media.split(' ');
-            port = words.next().filter(|kind| *kind == "audio").and(words.next());
-        } else if matches!(line, "a=inactive" | "a=sendonly") {
-            return None;
-        } else if let Some(connection) = line.strip_prefix("c=IN ") {
-            // The address of a stream overrides the address of the session.
-            ip = connection.split(' ').nth(1).and_then(|ip| ip.parse::<IpAddr>().ok());
-        }
+    let lines: Vec<&str> = std::str::from_utf8(session).ok()?.lines().collect();
+    let mut sections = lines.chunk_by(|_, next| !next.starts_with("m="));
+    let (head, audio) = (sections.next()?, sections.find(|section| section[0].starts_with("m=audio "))?);
+    // A line of the stream overrides the same line of the session.
+    let receives = audio.iter().chain(head).find_map(|line| receives(line)).unwrap_or(true);
+    let ip = audio.iter().chain(head).find_map(|line| connection(line))?;
+    let port = audio[0].split([' ', '/']).nth(1)?.parse().ok().filter(|port| *port > 0)?;
+    receives.then_some(SocketAddr::new(ip, port))
+}
+
+/// Returns the direction in an attribute line: true if the peer receives.
+fn receives(line: &str) -> Option<bool> {
+    match line {
+        "a=sendrecv" | "a=recvonly" => Some(true),
+        "a=inactive" | "a=sendonly" => Some(false),
+        _ => None,
     }
-    let port = port?.parse().ok().filter(|port| *port > 0)?;
-    Some(SocketAddr::new(ip?, port))
+}
+
+/// Returns the address in a connection line.
+fn connection(line: &str) -> Option<IpAddr> {
+    line.strip_prefix("c=IN ")?.split(' ').nth(1)?.parse().ok()
 }
 
 #[cfg(test)]
@@ -67,5 +71,17 @@ mod tests {
         assert_eq!(audio_address(text.as_bytes()), "192.0.2.2:7".parse().ok());
         assert_eq!(audio_address(text.replace("audio 7", "audio 0").as_bytes()), None);
         assert_eq!(audio_address(b"\xff"), None);
+    }
+
+    #[test]
+    fn lines_of_another_stream_say_nothing_about_the_audio() {
+        let text = "v=0\r\nc=IN IP4 192.0.2.1\r\na=inactive\r\nm=video 8 RTP/AVP 31\r\nc=IN IP4 192.0.2.3\r\na=sendonly\r\n\
+                    m=audio 7 RTP/AVP 0\r\na=recvonly\r\nm=audio 9 RTP/AVP 0\r\nc=IN IP4 192.0.2.4\r\na=inactive\r\n";
+        assert_eq!(audio_address(text.as_bytes()), "192.0.2.1:7".parse().ok());
+        assert_eq!(
+            audio_address(text.replace("a=recvonly\r\n", "").as_bytes()),
+            None,
+            "the session's attribute"
+        );
     }
 }

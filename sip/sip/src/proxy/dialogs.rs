@@ -44,7 +44,7 @@ const IDLE_MAX: Duration = Duration::from_secs(86_400);
 /// Limit on the callees' tags that are recorded for one forked request. The tag in a BYE shows which of the dialogs ends.
 const ANSWERS_MAX: usize = 16;
 /// The rejection of a request within a dialog to an address that is not permitted for this dialog.
-const NOT_OF_THIS_DIALOG: Fault = Fault { status: 403, reason: "Source Not Part Of This Dialog" };
+const NOT_OF_THIS_DIALOG: Fault = Fault { status: 403, reason: "Destination Not Part Of This Dialog" };
 
 /// A user agent that exchanges messages with us directly, without another proxy in between.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -153,6 +153,10 @@ fn is_answered(event: &AgentEvent) -> bool {
     matches!(event, AgentEvent::Answered { .. })
 }
 
+fn is_registered(event: &AgentEvent) -> bool {
+    matches!(event, AgentEvent::Registered { .. })
+}
+
 fn is_ended(event: &AgentEvent) -> bool {
     matches!(event, AgentEvent::Ended { .. })
 }
@@ -205,6 +209,111 @@ fn registrations_are_renewed_before_they_end() {
     world.alice.call(world.now, "sip:bob@example.com").unwrap();
     world.pass(Duration::from_secs(3));
     assert_eq!(world.count("alice", is_answered), 1);
+}
+
+#[test]
+fn a_registration_has_one_chain_of_refreshes_however_often_it_was_asked_for() {
+    let mut world = World::new(0, 1, 1);
+    for _ in 0..5 {
+        world.bob.register(world.now, Duration::from_secs(3600));
+        world.pass(Duration::from_secs(1));
+    }
+    let before = world.count("bob", is_registered);
+    world.pass(Duration::from_secs(3600));
+    assert_eq!(world.count("bob", is_registered) - before, 2);
+}
+
+#[test]
+fn a_refresh_that_finds_no_registrar_is_tried_again() {
+    let mut world = World::new(0, 1, 1);
+    let before = world.count("bob", is_registered);
+    world.lost = 100;
+    world.pass(Duration::from_secs(1900));
+    world.lost = 0;
+    world.pass(Duration::from_secs(100));
+    assert!(world.count("bob", |e| matches!(e, AgentEvent::NotRegistered { status: 408, .. })) > 0);
+    assert_eq!(world.count("bob", is_registered) - before, 1);
+}
+
+/// An agent that has sent an INVITE to its proxy, and the INVITE.
+fn calling() -> (Agent, String) {
+    let mut alice = agent("alice", ALICE, 10, "secret");
+    alice.call(Time::ZERO, "sip:bob@example.com").unwrap();
+    let [AgentOutput::Send(invite)] = &outputs(&mut alice)[..] else { panic!("an INVITE") };
+    let invite = String::from_utf8(invite.bytes.to_vec()).unwrap();
+    (alice, invite)
+}
+
+fn outputs(agent: &mut Agent) -> Vec<AgentOutput> {
+    std::iter::from_fn(|| agent.poll_output()).collect()
+}
+
+/// Returns the 200 to `invite` from the callee with this tag.
+fn answer(invite: &str, tag: &str) -> Bytes {
+    let fields = invite
+        .lines()
+        .filter(|line| ["Via:", "From:", "Call-ID:", "CSeq:"].iter().any(|name| line.starts_with(name)));
+    let fields = fields.fold(String::new(), |text, line| text + line + "\r\n");
+    format!(
+        "SIP/2.0 200 OK\r\n{fields}To: <sip:bob@example.com>;tag={tag}\r\nContact: <sip:bob@192.0.2.7>\r\nContent-Length: 0\r\n\r\n"
+    )
+    .into()
+}
+
+fn from_proxy() -> Hop {
+    Hop { listener: 0, transport: Transport::Udp, address: address(PROXY), connection: None }
+}
+
+/// Returns the first lines of the messages that the agent sends, each with the tag of To.
+fn sent(agent: &mut Agent) -> Vec<(String, String)> {
+    let sends = outputs(agent).into_iter().filter_map(|output| match output {
+        AgentOutput::Send(out) => Some(String::from_utf8(out.bytes.to_vec()).unwrap()),
+        AgentOutput::Event(_) => None,
+    });
+    let parts = sends.map(|text| {
+        let to = text.lines().find(|line| line.starts_with("To:")).unwrap();
+        let tag = to.split(";tag=").nth(1).unwrap_or_default().to_owned();
+        (text.split(' ').next().unwrap().to_owned(), tag)
+    });
+    parts.collect()
+}
+
+#[test]
+fn the_second_callee_of_a_forked_call_gets_an_ack_and_a_bye_and_cannot_end_the_call() {
+    let pairs = |list: &[(&str, &str)]| -> Vec<_> {
+        list.iter().map(|(method, tag)| ((*method).to_owned(), (*tag).to_owned())).collect()
+    };
+    let (mut alice, invite) = calling();
+    alice.handle_message(Time::ZERO, from_proxy(), answer(&invite, "one"));
+    assert_eq!(sent(&mut alice), pairs(&[("ACK", "one")]));
+    for expected in [&[("ACK", "two"), ("BYE", "two")][..], &[("ACK", "two")]] {
+        alice.handle_message(Time::ZERO, from_proxy(), answer(&invite, "two"));
+        assert_eq!(sent(&mut alice), pairs(expected));
+    }
+    let ours = invite.lines().find_map(|line| line.strip_prefix("From: ")).unwrap();
+    let call_id = invite.lines().find(|line| line.starts_with("Call-ID:")).unwrap();
+    let bye = |tag: &str| {
+        format!(
+            "BYE sip:alice@192.0.2.1 SIP/2.0\r\nVia: SIP/2.0/UDP 192.0.2.7;branch=z9hG4bK{tag}\r\nTo: {ours}\r\n\
+             From: <sip:bob@example.com>;tag={tag}\r\n{call_id}\r\nCSeq: 1 BYE\r\nContent-Length: 0\r\n\r\n"
+        )
+    };
+    alice.handle_message(Time::ZERO, from_proxy(), bye("two").into());
+    assert_eq!(alice.calls(), 1);
+    alice.handle_message(Time::ZERO, from_proxy(), bye("one").into());
+    assert_eq!(alice.calls(), 0);
+}
+
+#[test]
+fn a_failure_to_send_after_the_response_changes_nothing() {
+    let mut alice = agent("alice", ALICE, 10, "secret");
+    alice.call(Time::ZERO, "sip:bob@example.com").unwrap();
+    let [AgentOutput::Send(out)] = &outputs(&mut alice)[..] else { panic!("an INVITE") };
+    let invite = String::from_utf8(out.bytes.to_vec()).unwrap();
+    alice.handle_message(Time::ZERO, from_proxy(), answer(&invite, "one"));
+    outputs(&mut alice);
+    alice.handle_send_failure(Time::ZERO, out.on_failure.unwrap());
+    assert_eq!((outputs(&mut alice), alice.calls()), (Vec::new(), 1));
 }
 
 #[test]

@@ -163,9 +163,11 @@ impl Client {
         }
     }
 
-    /// Returns the CANCEL if it was requested and may be sent now.
+    /// Returns the CANCEL if it was requested and may be sent now. Only an INVITE is cancelled, because other requests are answered
+    /// immediately (section 9.1).
     pub(in crate::proxy) fn due_cancel(&self) -> Option<Message> {
-        let may_go = self.wants_cancel && self.cancel.is_none() && self.machine.is_proceeding();
+        let may_go =
+            self.wants_cancel && self.is_invite() && self.cancel.is_none() && self.machine.is_proceeding();
         let request = self.request.as_ref().filter(|_| may_go)?;
         Some(hop_request(request, Method::Cancel, request.all(Name::To).next().cloned()))
     }
