@@ -76,10 +76,9 @@ pub(crate) struct Manifest {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Source {
     pub(crate) document: String,
+    /// Sections, figures and tables of the document.
     #[serde(default)]
-    pub(crate) figures: Option<String>,
-    #[serde(default)]
-    pub(crate) page: Option<String>,
+    pub(crate) part: Option<String>,
 }
 
 /// Parameters of one form, which override the common parameters.

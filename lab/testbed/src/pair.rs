@@ -5,7 +5,7 @@
 
 use crate::process::wait_for;
 use crate::{Daemon, Host, Lab, Process, Programs};
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -21,6 +21,10 @@ pub const LEARNED_PORT: u16 = 5003;
 pub const TCP_PORT: u16 = 5001;
 /// Limit on the time until a server listens.
 const START_LIMIT: Duration = Duration::from_secs(10);
+/// Limit on the time from a connection to the shared association that it opens.
+const SHARED_LIMIT: Duration = Duration::from_secs(4);
+/// Limit on the connections that are made to open a shared association.
+const CONNECTS_MAX: u32 = 4;
 
 /// Limit on the time of all connections of one measurement.
 const CONNECT_LIMIT: Duration = Duration::from_secs(120);
@@ -223,19 +227,26 @@ impl Daemons {
         Ok(has(&self.alphas)? && has(&self.betas)?)
     }
 
-    /// Waits until both daemons have a shared association. The daemons open the shared association when the
-    /// first connection begins.
+    /// Connects until both daemons have a shared association, up to [`CONNECTS_MAX`] times. The daemons open the
+    /// shared association for the first connection over SCTP. On a busy machine, SCTP may lose the race, and the
+    /// connection is then plain TCP.
     ///
     /// # Errors
-    /// When a daemon does not answer, or has no shared association after 10 s.
-    pub fn await_shared(&self) -> Result<()> {
-        let mut outcome = Ok(false);
-        let is_up = wait_for(START_LIMIT, || {
-            outcome = self.have_shared();
-            !matches!(outcome, Ok(false))
-        });
-        ensure!(is_up && outcome?, "no association is shared");
-        Ok(())
+    /// When a connection fails, a daemon does not answer, or no shared association exists after the last
+    /// connection.
+    pub fn connect_until_shared(&self, mut connect: impl FnMut() -> Result<()>) -> Result<()> {
+        for _ in 0..CONNECTS_MAX {
+            connect()?;
+            let mut outcome = Ok(false);
+            let is_known = wait_for(SHARED_LIMIT, || {
+                outcome = self.have_shared();
+                !matches!(outcome, Ok(false))
+            });
+            if is_known {
+                return outcome.map(drop);
+            }
+        }
+        bail!("no association is shared after {CONNECTS_MAX} connections")
     }
 
     /// Returns the number of alpha's connections that used TCP at once, because the destination is cached as

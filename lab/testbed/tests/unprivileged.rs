@@ -67,6 +67,22 @@ for word in (b'one', b'two'):
     print(s.recvfrom(100)[0].decode())
 ";
 
+/// Runs the command in argv, waits for its first line, and sends SIGINT: to the process alone from another process
+/// group, or, with `group`, to the group of both. Prints the output and the exit status.
+const INTERRUPT: &str = "
+import os, signal, subprocess, sys
+group = sys.argv[1] == 'group'
+os.setpgid(0, 0)
+signal.signal(signal.SIGINT, lambda *_: None)
+command = subprocess.Popen(sys.argv[2:], stdout=subprocess.PIPE, text=True, start_new_session=not group)
+command.stdout.readline()
+os.killpg(0, signal.SIGINT) if group else os.kill(command.pid, signal.SIGINT)
+print(command.communicate()[0].strip(), command.returncode)
+";
+
+/// Prints the number of SIGINTs that arrive in a second.
+const COUNT_INTERRUPTS: &str = "n=0; trap 'n=$((n+1))' INT; echo ready; for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.1; done; echo $n; exit 3";
+
 struct World {
     alpha: Host,
     link: Link,
@@ -191,6 +207,16 @@ fn datagrams_go_and_come_and_the_commands_user_and_exit_status_are_its_own() {
     let left = || std::fs::read_dir(std::env::temp_dir()).unwrap();
     let mine = || left().filter(|f| f.as_ref().is_ok_and(|f| is_of_nobody(&f.file_name()))).count();
     assert!(wait_for(LIMIT, || mine() == 0), "directories of runs are left");
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_command_gets_an_interrupt_for_sctpify_alone_and_one_for_the_whole_group_only_once() {
+    let world = World::new();
+    for to in ["process", "group"] {
+        let run = world.run(&["python3", "-c", INTERRUPT, to], &["sh", "-c", COUNT_INTERRUPTS]);
+        assert_eq!(run.good().unwrap().stdout, "1 3\n", "to the {to}");
+    }
 }
 
 fn is_of_nobody(name: &std::ffi::OsStr) -> bool {

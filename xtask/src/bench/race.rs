@@ -78,8 +78,7 @@ impl World<'_> {
         daemon.stop();
 
         let daemons = pair.start_daemons_with(tools, SHARING)?;
-        self.once()?;
-        daemons.await_shared()?;
+        daemons.connect_until_shared(|| self.once().map(drop))?;
         self.racer(&daemons.alphas, "shared").sharing(&daemons)?;
         daemons.stop();
         Ok(())

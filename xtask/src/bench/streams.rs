@@ -42,12 +42,12 @@ pub(crate) fn run(lab: &Lab, tools: &Tools, report: &mut Report) -> Result<()> {
     bulk(lab, tools, report)
 }
 
-/// Waits until both daemons have a shared association. The first connection makes them open it.
+/// Connects until both daemons have a shared association.
 fn warm_up(pair: &Pair, to: IpAddr, tools: &Tools, daemons: &Daemons) -> Result<()> {
     let server = pair.serve(&tools.bulk, &["accept", &SHIM_PORT.to_string()])?;
-    pair.connect(to, tools, SHIM_PORT, 1)?;
+    daemons.connect_until_shared(|| pair.connect(to, tools, SHIM_PORT, 1).map(drop))?;
     server.stop();
-    daemons.await_shared()
+    Ok(())
 }
 
 /// Measures on the link with delay. Judges the times of connect() and of the short connections with the last size, as multiples of TCP's

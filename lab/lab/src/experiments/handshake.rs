@@ -123,9 +123,11 @@ impl<'a> Client<'a> {
             }
         };
         let client = Self { environment, pair, link, transport, daemons, _server };
-        client.once()?;
-        if let (Transport::Stream, Some(daemons)) = (transport, &client.daemons) {
-            daemons.await_shared()?;
+        match (transport, &client.daemons) {
+            (Transport::Stream, Some(daemons)) => {
+                daemons.connect_until_shared(|| client.once().map(drop))?;
+            }
+            _ => drop(client.once()?),
         }
         Ok(client)
     }

@@ -93,9 +93,11 @@ impl ShimOverhead {
         let port = if series == "tcp" { TCP_PORT } else { SHIM_PORT };
         let _server = pair.serve(&environment.tools.bulk, &["accept", &port.to_string()])?;
         let to: IpAddr = link.link().right_v4().into();
-        pair.connect(to, &environment.tools, port, 1)?;
+        let connect = || pair.connect(to, &environment.tools, port, 1).map(drop);
         if series == SHARED {
-            daemons.await_shared()?;
+            daemons.connect_until_shared(connect)?
+        } else {
+            connect()?
         }
         let before = daemons.connects_sctp()?;
         let micros = pair.connect(to, &environment.tools, port, self.connects)?;

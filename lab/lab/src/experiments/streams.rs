@@ -150,9 +150,15 @@ impl<'a> Hosts<'a> {
     /// Resolves the link-layer addresses. Sets up the shared association if the transport uses one.
     fn prepare(&self) -> Result<()> {
         let server = exchange::serve(&self.pair, self.port, &self.environment.tools)?;
-        exchange::once(&self.pair, self.link.link.right_v4(), self.port, &self.environment.tools)?;
+        let to = self.link.link.right_v4();
+        let connect = || exchange::once(&self.pair, to, self.port, &self.environment.tools).map(drop);
+        if self.transport == Transport::Shared {
+            self.daemons.connect_until_shared(connect)?
+        } else {
+            connect()?
+        }
         server.stop();
-        if self.transport == Transport::Shared { self.daemons.await_shared() } else { Ok(()) }
+        Ok(())
     }
 
     /// Returns the number of connections over SCTP, and how many of them use a shared association.

@@ -73,8 +73,8 @@ pub(super) enum Gap {
 impl Gap {
     fn text(self) -> &'static str {
         match self {
-            Self::OtherForm => "The other form measures what the answer needs.",
-            Self::Unmeasured => "Something that the answer needs was not measured.",
+            Self::OtherForm => "This form of the experiment does not measure the claim. The other form does.",
+            Self::Unmeasured => "A figure of the answer was not measured.",
         }
     }
 }

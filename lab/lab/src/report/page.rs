@@ -71,7 +71,7 @@ fn made(section: &Section) -> Markup {
     let fallbacks: u32 = section.results.0.iter().map(|done| done.fallbacks).sum();
     html! {
         p {
-            "Command: " code { (meta.command) } "." br;
+            "Command: " code { (super::results_page::command(&meta.command)) } "." br;
             "Commit: " code { (meta.commit) } ", begun " (meta.began) " UTC, " (section.results.0.len()) " measurements." br;
             @if fallbacks > 0 {
                 (fallbacks) " times a connection meant for SCTP was plain TCP by the race of carriers; the cell was measured again." br;
@@ -109,9 +109,8 @@ fn settings(section: &Section) -> Result<Markup> {
 
 fn source(manifest: &Manifest) -> String {
     let source = &manifest.source;
-    let figures = source.figures.iter().map(|figures| format!(", figures {figures}"));
-    let page = source.page.iter().map(|page| format!(", page {page}"));
-    source.document.clone() + &figures.chain(page).collect::<String>()
+    let part = source.part.iter().map(|part| format!(", {part}"));
+    source.document.clone() + &part.collect::<String>()
 }
 
 /// Renders the plot of a panel, its figures, and the sources of published values. Renders nothing if the

@@ -45,7 +45,7 @@ pub(super) fn origin(section: &Section) -> Origin {
 }
 
 /// Returns the command as a user types it in the repository: `./x lab` replaces the program's path.
-fn command(command: &str) -> String {
+pub(super) fn command(command: &str) -> String {
     let Some((before, rest)) = command.split_once("sctpify-lab ") else { return command.to_owned() };
     let priority = before.rfind(' ').map_or("", |end| &before[..=end]);
     format!("{priority}./x lab {rest}")

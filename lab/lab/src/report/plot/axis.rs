@@ -6,6 +6,9 @@ use pages::grouped;
 const TICKS: f64 = 5.0;
 /// Minimum length, in decades, of a logarithmic axis that shows only powers of ten.
 const DECADES: f64 = 3.0;
+/// Maximum length, in decades, of a logarithmic axis with the ticks of a linear axis. The numbers 1, 2 and 5 times a
+/// power of ten would give a shorter axis one tick or none.
+const SHORT: f64 = 0.7;
 
 /// A numeric axis.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -45,7 +48,8 @@ impl Axis {
 
     /// Returns the ticks, each as a value and its text.
     pub(super) fn ticks(&self) -> Vec<(f64, String)> {
-        if self.is_log { self.log_ticks() } else { self.linear_ticks() }
+        let is_short = self.high.log10() - self.low.log10() < SHORT;
+        if self.is_log && !is_short { self.log_ticks() } else { self.linear_ticks() }
     }
 
     fn linear_ticks(&self) -> Vec<(f64, String)> {
@@ -89,6 +93,7 @@ mod tests {
         assert_eq!(texts(Axis::new(0.0, 1.0, false, 100.0)), ["0.0", "0.2", "0.4", "0.6", "0.8", "1.0"]);
         assert_eq!(texts(Axis::new(0.0, 52_000.0, false, 100.0)).last().unwrap(), "40,000");
         assert_eq!(texts(Axis::new(0.004, 90.0, true, 100.0)), ["0.01", "0.1", "1", "10"]);
+        assert_eq!(texts(Axis::new(3.1, 3.6, true, 100.0)), ["3.1", "3.2", "3.3", "3.4", "3.5", "3.6"]);
         assert_eq!(
             texts(Axis::new(15.0, 2100.0, true, 100.0)),
             ["20", "50", "100", "200", "500", "1000", "2000"]

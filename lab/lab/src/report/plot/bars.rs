@@ -12,8 +12,10 @@ const LEFT: f64 = 10.0;
 const RIGHT: f64 = 62.0;
 const TOP: f64 = 6.0;
 const BOTTOM: f64 = 42.0;
-/// Height of a category's name.
+/// Height of a line of a category's name.
 const NAME: f64 = 18.0;
+/// Limit on the characters of such a line. A longer name gets more lines.
+const NAME_CHARS: usize = 58;
 /// Height of a bar.
 const BAR: f64 = 11.0;
 /// Distance between the tops of two bars of a category.
@@ -34,11 +36,13 @@ pub(super) fn draw(panel: &Panel, curves: &[Curve]) -> Markup {
     let axis = value_axis(panel, curves, 1.0, width);
     let rows: Vec<Vec<Row<'_>>> = (0..panel.categories.len()).map(|x| rows_of(curves, x as f64)).collect();
     let mut end = TOP;
+    let names: Vec<Vec<String>> = panel.categories.iter().map(|name| lines(name)).collect();
     let tops: Vec<f64> = rows
         .iter()
-        .map(|rows| {
+        .zip(&names)
+        .map(|(rows, name)| {
             let top = end;
-            end += height_of(rows);
+            end += height_of(rows, name);
             top
         })
         .collect();
@@ -53,11 +57,14 @@ pub(super) fn draw(panel: &Panel, curves: &[Curve]) -> Markup {
             }
             line class="axis" x1=(LEFT) y1=(number(end)) x2=(number(LEFT + width)) y2=(number(end)) {}
             text class="label" x=(number(LEFT + width / 2.0)) y=(number(height - 6.0)) text-anchor="middle" { (panel.y_label) }
-            @for ((rows, top), name) in rows.iter().zip(&tops).zip(&panel.categories) {
+            @for ((rows, top), name) in rows.iter().zip(&tops).zip(&names) {
                 @if !rows.is_empty() {
-                    text class="label" x=(LEFT) y=(number(top + 13.0)) { (name) }
+                    @for (at, line) in name.iter().enumerate() {
+                        text class="label" x=(LEFT) y=(number(top + NAME * at as f64 + 13.0)) { (line) }
+                    }
                     @for (at, row) in rows.iter().enumerate() {
-                        g class=(class(row.n)) { (bar(row, top + NAME + ROW * at as f64, axis.low(), &across)) }
+                        @let below = top + NAME * name.len() as f64;
+                        g class=(class(row.n)) { (bar(row, below + ROW * at as f64, axis.low(), &across)) }
                     }
                 }
             }
@@ -66,8 +73,20 @@ pub(super) fn draw(panel: &Panel, curves: &[Curve]) -> Markup {
 }
 
 /// Returns the height of a category, or 0 if it is empty.
-fn height_of(rows: &[Row<'_>]) -> f64 {
-    if rows.is_empty() { 0.0 } else { NAME + ROW * rows.len() as f64 + GAP }
+fn height_of(rows: &[Row<'_>], name: &[String]) -> f64 {
+    if rows.is_empty() { 0.0 } else { NAME * name.len() as f64 + ROW * rows.len() as f64 + GAP }
+}
+
+/// Divides a category's name into lines of up to [`NAME_CHARS`] characters, at spaces.
+fn lines(name: &str) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in name.split(' ') {
+        match lines.last_mut().filter(|line| line.chars().count() + 1 + word.chars().count() <= NAME_CHARS) {
+            Some(line) => *line += &format!(" {word}"),
+            None => lines.push(word.to_owned()),
+        }
+    }
+    lines
 }
 
 fn rows_of<'a>(curves: &'a [Curve], x: f64) -> Vec<Row<'a>> {
@@ -97,5 +116,19 @@ fn bar(row: &Row<'_>, top: f64, low: f64, across: &dyn Fn(f64) -> f64) -> Markup
             }
         }
         text class="value" x=(number(across(most) + 7.0)) y=(number(middle + 4.0)) { (text) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_name_is_divided_at_spaces_and_a_short_one_is_not() {
+        assert_eq!(lines("end of a call"), ["end of a call"]);
+        let long = "set-up of a call, the time until a person answered (T1) subtracted";
+        let divided = lines(long);
+        assert_eq!(divided.join(" "), long);
+        assert!(divided.len() == 2 && divided.iter().all(|line| line.len() <= NAME_CHARS), "{divided:?}");
     }
 }
