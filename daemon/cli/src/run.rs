@@ -28,9 +28,12 @@ use nix::sched::{CloneFlags, unshare};
 use nix::unistd::{getgid, getuid};
 use ops::{RESOLV_CONF, loopback_name_server, with_name_server};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
-use signal_hook::iterator::{Handle, Signals};
+use rustix::process::{Pid, PidfdFlags, Signal, getpgid, getpgrp, pidfd_open, pidfd_send_signal};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::iterator::exfiltrator::WithOrigin;
+use signal_hook::iterator::exfiltrator::origin::Origin;
+use signal_hook::iterator::{Handle, SignalsInfo};
+use signal_hook::low_level::siginfo::Cause;
 
 use crate::daemon::{end_of, find_daemon, look_until};
 use crate::session::Session;
@@ -225,7 +228,7 @@ pub(crate) fn home_file(named: Option<&Path>, variable: &str, below_home: &str, 
     named.map_or_else(|| base().join("sctpify").join(name), Path::to_path_buf)
 }
 
-/// Runs the command in the namespaces to its end. Forwards SIGTERM and SIGHUP, which often reach only this process.
+/// Runs the command in the namespaces to its end. Forwards signals (see [`PassedSignals`]).
 fn run_to_its_end(
     args: &RunArgs,
     directory: &RunDirectory,
@@ -238,7 +241,7 @@ fn run_to_its_end(
     wait_for(&mut command)
 }
 
-/// Runs a command to its end. Forwards SIGTERM and SIGHUP, which often reach only this process.
+/// Runs a command to its end. Forwards signals (see [`PassedSignals`]).
 pub(crate) fn wait_for(command: &mut Command) -> Result<ExitStatus, CliError> {
     let cannot = |e: io::Error| CliError::Failed(format!("cannot run the command: {e}"));
     let signals = PassedSignals::watch().map_err(cannot)?;
@@ -253,7 +256,7 @@ pub(crate) fn not_run(command: &Command, error: io::Error) -> CliError {
 }
 
 /// Signals that this process catches, and forwards to a command once the command runs.
-pub(crate) struct PassedSignals(Signals);
+pub(crate) struct PassedSignals(SignalsInfo<WithOrigin>);
 
 /// Forwarding of signals, which ends when this value is dropped.
 pub(crate) struct Passing(Handle);
@@ -266,29 +269,42 @@ impl PassedSignals {
         let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
         let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
         let is_taken = |signal: &i32| ignored & 1 << (signal - 1) == 0;
-        Signals::new([SIGINT, SIGQUIT, SIGTERM, SIGHUP].into_iter().filter(is_taken)).map(PassedSignals)
+        let signals = [SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2].into_iter().filter(is_taken);
+        SignalsInfo::new(signals).map(PassedSignals)
     }
 
-    /// Forwards SIGTERM and SIGHUP. The terminal sends SIGINT and SIGQUIT directly to the command. Calls `late` for each signal that
-    /// arrives after the command has ended.
+    /// Forwards the signals that the command does not get itself (see [`reaches_command`]). Calls `late` for each signal that arrives
+    /// after the command has ended.
     pub(crate) fn pass_to(mut self, command: &Child, late: fn(i32)) -> io::Result<Passing> {
         let pid = i32::try_from(command.id()).ok().and_then(Pid::from_raw);
         // After the command has ended, its process ID may belong to another process. A pidfd still refers to the command.
         let command = pidfd_open(pid.ok_or_else(|| io::Error::other("no process"))?, PidfdFlags::empty())?;
         let passing = Passing(self.0.handle());
         std::thread::spawn(move || {
-            for signal in self.0.forever() {
-                let passed = is_there(&command).and_then(|()| match signal {
-                    SIGTERM => pidfd_send_signal(&command, Signal::TERM),
-                    SIGHUP => pidfd_send_signal(&command, Signal::HUP),
-                    _ => Ok(()),
-                });
+            for origin in self.0.forever() {
+                let signal = Signal::from_named_raw(origin.signal).filter(|_| !reaches_command(&origin));
+                let passed = is_there(&command)
+                    .and_then(|()| signal.map_or(Ok(()), |signal| pidfd_send_signal(&command, signal)));
                 if passed.is_err() {
-                    late(signal);
+                    late(origin.signal);
                 }
             }
         });
         Ok(passing)
+    }
+}
+
+/// Reports whether a signal also reaches the command directly. The terminal signals its whole foreground process group (Ctrl-C, Ctrl-\), and
+/// a process of our own group usually signals the group, as timeout(1) does. SIGTERM and SIGHUP often reach only this process. A command
+/// that gets one of them twice ends all the same, so they are always forwarded.
+fn reaches_command(origin: &Origin) -> bool {
+    if matches!(origin.signal, SIGTERM | SIGHUP) {
+        return false;
+    }
+    let sender = origin.process.and_then(|process| Pid::from_raw(process.pid));
+    match origin.cause {
+        Cause::Sent(_) => sender.is_some_and(|sender| getpgid(Some(sender)) == Ok(getpgrp())),
+        _ => true,
     }
 }
 

@@ -57,7 +57,7 @@ pub use metrics::metrics;
 pub use metrics_listener::bind_metrics;
 pub use path_event::{PathChange, PathChangeCount, PathEnds, PathEvent, PathReason};
 pub use peer_keys::{PeerKey, PeerKeyError, parse_peer_keys, read_peer_keys};
-pub use reason::{EncryptionFault, FallbackReason, KeyFault};
+pub use reason::{EncryptionFault, FallbackReason, KeyFault, Requirement};
 pub use request::{Request, RuleSelector};
 pub use response::{Added, DefaultPolicy, Done, ErrorCode, EventsReport, HostKeyReport, PeersReport};
 pub use response::{Refusal, Response, RuleRow, RulesReport};

@@ -86,9 +86,10 @@ pub enum FallbackReason {
         /// The fault found.
         found: EncryptionFault,
     },
-    /// The connection failed instead of using TCP. A rule requires SCTP, or `encryption=require` forbids plain TCP to a host that has a
-    /// known key or may be an impostor.
+    /// The connection failed instead of using TCP.
     Required {
+        /// The rule or setting that forbids plain TCP.
+        by: Requirement,
         /// The reason why the connection was not carried over SCTP.
         cause: Box<FallbackReason>,
     },
@@ -126,11 +127,30 @@ impl FallbackReason {
             FallbackReason::AssociationFailed { .. } => "association_failed",
             FallbackReason::KeyNotProved { .. } => "key_not_proved",
             FallbackReason::NotEncrypted { .. } => "not_encrypted",
-            FallbackReason::Required { cause } => cause.kind(),
+            FallbackReason::Required { cause, .. } => cause.kind(),
             FallbackReason::LimitReached { .. } => "limit_reached",
             FallbackReason::DaemonStopping => "daemon_stopping",
             FallbackReason::LocalError { .. } => "local_error",
         }
+    }
+}
+
+/// Rule or setting that forbids plain TCP for a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Requirement {
+    /// A rule requires SCTP (`--require`, `--secure require`).
+    Rule,
+    /// The setting `encryption=require`. It forbids plain TCP to a host that has a known key or may be an impostor.
+    Encryption,
+}
+
+impl fmt::Display for Requirement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Requirement::Rule => "a rule requires SCTP",
+            Requirement::Encryption => "encryption=require forbids plain TCP to a host with a known key",
+        })
     }
 }
 
@@ -267,7 +287,7 @@ impl FallbackReason {
     pub fn is_suspicious(&self) -> bool {
         match self {
             FallbackReason::NotEncrypted { found } => found.is_suspicious(),
-            FallbackReason::Required { cause } => cause.is_suspicious(),
+            FallbackReason::Required { cause, .. } => cause.is_suspicious(),
             _ => false,
         }
     }
@@ -329,8 +349,8 @@ impl fmt::Display for FallbackReason {
                 write!(f, "{found} (setting peer_keys, the key for {key_for})")
             }
             R::NotEncrypted { found } => write!(f, "{found}"),
-            R::Required { cause } if cause.is_suspicious() => write!(f, "refused: {cause}"),
-            R::Required { cause } => write!(f, "refused, because a rule requires SCTP: {cause}"),
+            R::Required { cause, .. } if cause.is_suspicious() => write!(f, "refused: {cause}"),
+            R::Required { by, cause } => write!(f, "refused, because {by}: {cause}"),
             R::LimitReached { limit } => write!(f, "the daemon is at its limit of {limit}"),
             R::DaemonStopping => f.write_str("sctpifyd is stopping"),
             R::LocalError { error } => write!(f, "internal failure on this host: {error}"),

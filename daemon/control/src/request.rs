@@ -3,7 +3,9 @@
 use std::net::IpAddr;
 
 use rules::{Chain, Policy, Rule};
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value};
 
 use crate::known_peers::HostKeyText;
 
@@ -49,6 +51,7 @@ pub enum Request {
         /// Policy of the rule.
         policy: Policy,
         /// The rule.
+        #[serde(deserialize_with = "known_fields_only")]
         rule: Rule,
     },
     /// Removes a rule; answered by [`crate::Response::Done`].
@@ -161,7 +164,22 @@ pub enum RuleSelector {
     /// The rule with this number, from 1.
     Number(usize),
     /// The rule with this address and these ports. All other properties of the rule are ignored.
-    Match(Rule),
+    Match(#[serde(deserialize_with = "known_fields_only")] Rule),
+}
+
+/// Reads a rule, and refuses fields that rules do not have. Otherwise a misspelt `require` would silently permit plain TCP. [`Rule`] itself
+/// ignores unknown fields, because a later daemon may report more of them.
+fn known_fields_only<'de, D: Deserializer<'de>>(from: D) -> Result<Rule, D::Error> {
+    let given = Value::Object(Map::deserialize(from)?);
+    let rule = Rule::deserialize(&given).map_err(D::Error::custom)?;
+    // A known field either has its default value or is written again.
+    let written = serde_json::to_value(&rule).map_err(D::Error::custom)?;
+    let is_default = |value: &Value| matches!(value, Value::Null | Value::Bool(false));
+    let mut fields = given.as_object().into_iter().flatten();
+    match fields.find(|(name, value)| written.get(name).is_none() && !is_default(value)) {
+        Some((name, _)) => Err(D::Error::custom(format!("a rule has no field `{name}`"))),
+        None => Ok(rule),
+    }
 }
 
 impl Request {

@@ -236,6 +236,8 @@ fn reasons() -> Vec<FallbackReason> {
         R::NotEncrypted { found: EncryptionFault::RulesChanged },
         R::NotEncrypted { found: EncryptionFault::UnknownPeer { peer: "beta".into() } },
         R::NotEncrypted { found: EncryptionFault::NotThePeer { required: host_key(), found: host_key() } },
+        R::Required { by: Requirement::Rule, cause: Box::new(R::NoSctpAnswer { waited_ms: 250 }) },
+        R::Required { by: Requirement::Encryption, cause: Box::new(R::NoSctpAnswer { waited_ms: 250 }) },
         R::LimitReached { limit: "associations".into() },
         R::DaemonStopping,
         R::LocalError { error: "no buffer space".into() },
@@ -397,7 +399,7 @@ fn responses_are_written_as_ever_and_read_back() {
 #[test]
 fn the_kind_of_a_reason_is_as_in_json() {
     for reason in reasons() {
-        let FallbackReason::Required { cause } = &reason else {
+        let FallbackReason::Required { cause, .. } = &reason else {
             assert_eq!(serde_json::to_value(&reason).unwrap()["kind"], reason.kind());
             continue;
         };
@@ -415,6 +417,27 @@ fn reasons_are_written_and_worded_as_ever() {
 fn a_reader_ignores_response_fields_it_does_not_know() {
     let line = "{\"schema\":1,\"response\":\"done\",\"message\":\"x\",\"later_ms\":1}\n";
     assert_eq!(read_response(&mut line.as_bytes()).unwrap(), Some(Response::Done(Done::new("x"))));
+}
+
+#[test]
+fn a_request_with_a_misspelt_field_of_a_rule_is_refused() {
+    let add = |field: &str| {
+        let rule = format!("{{\"ports\":\"22\",{field}}}");
+        let line = format!(
+            "{{\"schema\":1,\"request\":\"rules_add\",\"chain\":\"remote\",\"policy\":\"enable\",\"rule\":{rule}}}\n"
+        );
+        let deletion = format!(
+            "{{\"schema\":1,\"request\":\"rules_delete\",\"chain\":\"remote\",\"policy\":\"enable\",\"which\":{{\"match\":{rule}}}}}\n"
+        );
+        [line, deletion]
+            .map(|line| read_request(&mut line.as_bytes(), 1 << 16).map(|request| request.is_some()))
+    };
+    for right in ["\"require\":true", "\"require\":false", "\"name\":null", "\"own\":true"] {
+        assert!(add(right).iter().all(|read| matches!(read, Ok(true))), "{right}: {:?}", add(right));
+    }
+    for read in add("\"requier\":true") {
+        assert!(read.unwrap_err().to_string().contains("no field `requier`"));
+    }
 }
 
 #[test]

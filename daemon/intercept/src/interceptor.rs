@@ -216,8 +216,9 @@ impl Interceptor {
     /// # Errors
     /// The errors of nf_tables; ENOENT if the kernel has no `reject`.
     pub fn guard(&mut self, guards: &[Guard]) -> io::Result<()> {
+        nft::set_guards(&mut self.owner, &self.config, guards).map_err(|refusal| refusal.error)?;
         guards.clone_into(&mut self.guards);
-        nft::set_guards(&mut self.owner, &self.config, guards).map_err(|refusal| refusal.error)
+        Ok(())
     }
 
     /// Checks the lasting table of [`Interceptor::guard`], which outlives the daemon. If another program has removed this table,

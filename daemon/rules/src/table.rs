@@ -64,6 +64,9 @@ pub enum TableError {
     /// Only rules for outgoing connections that may use SCTP can require SCTP.
     #[error("--require goes with remote-enable rules only")]
     RequireElsewhere,
+    /// The host that connects chooses the association, and only a connection over SCTP has one.
+    #[error("--own goes with remote-enable rules only: the connecting host chooses the association")]
+    OwnElsewhere,
     /// Only rules for connections that may use SCTP can set an advertisement.
     #[error("--advertise goes with enable rules only")]
     AdvertiseElsewhere,
@@ -134,6 +137,9 @@ impl RulesTable {
         rule.check()?;
         if rule.require && (chain, policy) != (Chain::Remote, Policy::Enable) {
             return Err(TableError::RequireElsewhere);
+        }
+        if rule.own && (chain, policy) != (Chain::Remote, Policy::Enable) {
+            return Err(TableError::OwnElsewhere);
         }
         if rule.advertise.is_some() && !policy.is_enable() {
             return Err(TableError::AdvertiseElsewhere);

@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use base::{Carrier, Route, Time};
-use control::{EncryptionFault, FallbackReason, ShimState, ShimStep};
+use control::{EncryptionFault, FallbackReason, Requirement, ShimState, ShimStep};
 use intercept::FourTuple;
 use rules::{Chain, Decision, Encryption, Failure, LearnPolicy, Outcome, Settings, Streams};
 use sctp::{AssociationConfig, Connect};
@@ -232,7 +232,11 @@ impl Policy {
     /// Returns the reason that reports show. If a rule requires SCTP, the reason is wrapped in [`FallbackReason::Required`],
     /// because the connection is then refused.
     pub(crate) fn told(&self, to: SocketAddr, reason: FallbackReason) -> FallbackReason {
-        if self.is_required(to) { FallbackReason::Required { cause: Box::new(reason) } } else { reason }
+        if self.is_required(to) {
+            FallbackReason::Required { by: Requirement::Rule, cause: Box::new(reason) }
+        } else {
+            reason
+        }
     }
 
     /// Returns the local addresses that this host offers to a peer to which it connects.

@@ -19,7 +19,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use base::{Carrier, Time};
-use control::{EncryptionFault, FallbackReason, HostKeyText, KeyFault, ShimState, ShimStep};
+use control::{EncryptionFault, FallbackReason, HostKeyText, KeyFault, Requirement, ShimState, ShimStep};
 use intercept::{Arrival, FourTuple, HeldSyn, Verdict};
 use nix::errno::Errno;
 use relay::mux::Refusal;
@@ -520,7 +520,7 @@ impl Driver {
         let is_by_rule = matches!(reason, FallbackReason::Required { .. });
         let is_by_key = self.refuses_plain(destination, reason.is_suspicious());
         let reason = match is_by_key && !is_by_rule {
-            true => FallbackReason::Required { cause: Box::new(reason) },
+            true => FallbackReason::Required { by: Requirement::Encryption, cause: Box::new(reason) },
             false => reason,
         };
         self.history.fell_back(self.now, destination, micros(tried.held), tried.shim, reason);
