@@ -109,7 +109,7 @@ fn json(requests: &str, responses: &str) -> Result<String> {
 /// Returns the page of the reasons for plain TCP.
 fn fallback(reasons: &str) -> Result<String> {
     let mut page = "# Reasons for plain TCP\n\n\
-        `sctpify status` and `sctpify explain` show the message, and `--json` shows the kind, with an example's values here. \
+        `sctpify status` and `sctpify explain` show the message. `--json` shows the kind. The messages in this table contain example values. \
         [Troubleshooting](../how-to/troubleshooting.md) has the remedies.\n\n| kind | message |\n|---|---|\n"
         .to_owned();
     for line in reasons.lines() {

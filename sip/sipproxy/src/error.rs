@@ -61,7 +61,8 @@ pub enum SipError {
     /// A TLS listener without certificate and key.
     #[error("transport tls needs certificate and key in [tls]")]
     NoCertificate,
-    /// An SCTP implementation in the kernel, which would also answer the packets for this program.
+    /// An active SCTP stack in the kernel. This stack would also answer packets that are addressed
+    /// to this program.
     #[error("{0}; or set carrier = \"udp\" in [sctp]")]
     KernelSctp(String),
     /// A failure of the store of bindings.
@@ -80,7 +81,7 @@ pub enum SipError {
         /// The error of the kernel or of the other side.
         source: io::Error,
     },
-    /// A failure to bind the port for the page and the metrics.
+    /// A failure to bind the HTTP port of the status page and the metrics.
     #[error("port {port} of 127.0.0.1: {source}; see `page_port` in the configuration")]
     Page {
         /// The port.
@@ -88,7 +89,7 @@ pub enum SipError {
         /// The kernel's error.
         source: io::Error,
     },
-    /// Invalid use of the user agent's command line.
+    /// Invalid use of a command line, or a configuration without a listener.
     #[error("{0}")]
     Usage(String),
     /// Failed calls or registrations of the user agent.

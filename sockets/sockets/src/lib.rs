@@ -358,10 +358,14 @@ impl Sockets {
         }
     }
 
-    /// Ends the association of a socket by ABORT. The program gets `ECONNRESET`.
+    /// Ends the association of a socket, or all associations of a one-to-many socket, by ABORT. The program gets
+    /// `ECONNRESET`.
     pub fn abort(&mut self, now: Time, engine: &mut Endpoint, key: SocketKey, reason: &'static str) {
-        if let Ok(Socket { state: State::Up(association), .. }) = self.get(key) {
-            engine.abort(now, *association, AbortCause::user(reason));
+        let members = self.get(key).map(|socket| socket.members.keys()).unwrap_or_default();
+        for socket in members.into_iter().chain([key]) {
+            if let Ok(Socket { state: State::Up(association), .. }) = self.get(socket) {
+                engine.abort(now, *association, AbortCause::user(reason));
+            }
         }
     }
 

@@ -11,7 +11,8 @@ use crate::socket::State;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Row {
-    /// `LISTEN`, the name of the association's state in RFC 9260, or `CLOSED`.
+    /// State of the socket: `LISTEN`, or the association's state as RFC 9260 names it. `CLOSED` if
+    /// neither applies.
     pub state: &'static str,
     /// User ID of the socket's program.
     pub uid: u32,
@@ -26,7 +27,7 @@ pub struct Row {
     pub association: Option<i32>,
     /// Number of associations that wait for `accept`.
     pub waiting: usize,
-    /// State of the association, if the socket has one.
+    /// Snapshot of the association, if the socket has one.
     pub info: Option<AssociationInfo>,
 }
 

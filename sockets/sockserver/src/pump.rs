@@ -292,10 +292,9 @@ impl Server {
                 tracing::warn!(
                     "a program wrote to its socket past libsctpify: its associations were aborted"
                 );
+                self.sockets.abort(now, &mut self.engine, key, "the program broke the protocol");
                 if is_one_to_many {
                     self.let_go(now, key, true);
-                } else {
-                    self.sockets.abort(now, &mut self.engine, key, "the program broke the protocol");
                 }
                 Step::Done
             }

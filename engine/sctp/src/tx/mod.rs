@@ -33,8 +33,8 @@ use wire::Tsn;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub(crate) struct Seq(pub(crate) u64);
 
-/// Limit on the distance of a TSN from the expected one. A TSN beyond the limit belongs to another numbering, for this reason: a reset of
-/// the association moves TSNs by 2^31 (RFC 6525 section 5.2.4), and packets sent before the reset may arrive late.
+/// Limit on the distance of a TSN from the expected one. A reset of the association moves TSNs by 2^31 (RFC 6525 section 5.2.4), and packets from
+/// before the reset may arrive late. A TSN beyond this limit belongs to such a packet.
 pub(crate) const FAR_AHEAD: u64 = 1 << 30;
 
 //= rfc9260#1.6-1 1.6-2 1.6-4 3.3.1-12 3.3.1-13
@@ -49,7 +49,8 @@ impl Seq {
         initial.plus(self.0 as u32)
     }
 
-    /// Returns the sequence of `tsn` that is nearest to `self`, or `None` if it lies before the initial TSN.
+    /// Returns the `Seq` nearest to `self` among all values whose TSN on the wire is `tsn`. Returns `None` if
+    /// this value would lie before the initial TSN.
     pub(crate) fn nearest(self, initial: Tsn, tsn: Tsn) -> Option<Seq> {
         let here = self.tsn(initial);
         let ahead = i64::from(here.distance_to(tsn).cast_signed());

@@ -156,6 +156,29 @@ print(b.recv(100), error(a.recv, 100))
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
+fn a_one_to_many_program_that_writes_past_the_library_loses_all_its_associations() {
+    let world = World::new(1);
+    let server = "
+l = listen(sys.argv[1])
+a, _ = l.accept()
+print(a.recv(100), error(a.recv, 100), flush=True)
+";
+    let mut server = world.serve(server);
+    let client = "
+import ctypes
+libc = ctypes.CDLL(None)
+s = socket.socket(socket.AF_INET, socket.SOCK_SEQPACKET, 132)
+s.sendto(b'hello', (sys.argv[1], int(sys.argv[2])))
+assert libc.syscall(1, s.fileno(), b'GET / HTTP/1.0', 14) == 14
+time.sleep(1)
+";
+    world.ask(client, &[]).good().unwrap();
+    server.wait_until("the end", LIMIT, |process| process.stdout().lines().count() == 2).unwrap();
+    assert_eq!(server.stdout(), "listening\nb'hello' ECONNRESET\n");
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
 fn a_reader_that_stalls_costs_its_own_association_only() {
     let world = World::new(1);
     let server = "

@@ -132,7 +132,8 @@ impl Proxy {
         Ok(())
     }
 
-    /// Queues a request with the right password. The store then reports whether a proxy has accepted the answer in `proof` before.
+    /// Queues a request with the right password. The store then reports whether any proxy has already accepted the nonce and the
+    /// count in `proof`.
     pub(super) fn wait_for_proof(&mut self, asked: Asked, proof: Proof) -> Result<(), Fault> {
         let Proof { nonce, count, is_own } = proof;
         let wanted = Wanted::Use { nonce, count, lifetime: NONCE_LIFETIME };

@@ -38,7 +38,7 @@ pub struct Client {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
-    /// The states Calling and Trying, and Proceeding of a non-INVITE transaction.
+    /// Calling of an INVITE transaction, or Trying or Proceeding of a non-INVITE transaction.
     Waiting {
         resend: Time,
         interval: Duration,

@@ -1,5 +1,5 @@
-//! Tests of two proxies that share users in a store: the requests for each other's users, and a store that is slow, has newer records, or
-//! fails.
+//! Tests of two proxies that share users in a store. A request may reach one proxy for a user who is registered with the other. The store may be
+//! slow, have newer records, or fail.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
