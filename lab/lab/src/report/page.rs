@@ -74,7 +74,7 @@ fn made(section: &Section) -> Markup {
             "Command: " code { (super::results_page::command(&meta.command)) } "." br;
             "Commit: " code { (meta.commit) } ", begun " (meta.began) " UTC, " (section.results.0.len()) " measurements." br;
             @if fallbacks > 0 {
-                (fallbacks) " times a connection meant for SCTP was plain TCP by the race of carriers; the cell was measured again." br;
+                (fallbacks) " connections that should use SCTP stayed on plain TCP, and their cells were measured again." br;
             }
             "Machine: Linux " (meta.kernel) ", " (meta.processors) " processors"
             @if !meta.machine.is_empty() { ", " (meta.machine) }
