@@ -182,17 +182,17 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn an_arrow_down_is_allowed() {
+    fn a_dependency_on_a_lower_layer_is_allowed() {
         assert_eq!(fault("sctp", "wire"), None);
     }
 
     #[test]
-    fn an_arrow_up_is_refused() {
+    fn a_dependency_on_a_higher_layer_is_refused() {
         assert!(fault("rules", "netio").is_some_and(|text| text.contains("points up")));
     }
 
     #[test]
-    fn an_arrow_sideways_is_refused_unless_named() {
+    fn a_dependency_within_a_layer_is_refused_unless_listed() {
         assert!(fault("relay", "sctp").is_some_and(|text| text.contains("sideways")));
         assert_eq!(fault("control", "rules"), None);
     }

@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_needs_a_verdict_and_one_that_is_there_something_that_shows_it() {
+    fn a_row_needs_a_verdict_and_evidence_unless_its_item_is_missing() {
         let root = workspace();
         let good = "| a | b | `lab drt` | **same** |\n| a | b | - | **missing**: why |\n| a | b | no test: text | **differs** |\n";
         assert_eq!(faults(root.path(), &format!("{HEAD}{good}")), Vec::<String>::new());

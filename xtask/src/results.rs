@@ -119,13 +119,13 @@ mod tests {
     }
 
     #[test]
-    fn a_part_with_its_origin_on_a_linked_page_is_good_and_so_is_one_that_waits() {
+    fn a_part_with_its_origin_on_a_linked_page_and_an_empty_part_are_valid() {
         assert_eq!(faults("[a](a.md#x)", &part("c", WHOLE)), [""; 0]);
         assert_eq!(faults("", &part("c", "\n")), [""; 0]);
     }
 
     #[test]
-    fn parts_that_are_not_linked_or_without_origin_or_missing_or_strange_are_faults() {
+    fn unlinked_missing_duplicate_and_unknown_parts_and_parts_without_origin_are_faults() {
         let count = |front: &str, page: &str, problem: &str| {
             let faults = faults(front, page);
             assert!(faults.iter().any(|fault| fault.contains(problem)), "{problem}: {faults:?}");

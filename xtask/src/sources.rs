@@ -233,20 +233,20 @@ mod tests {
     }
 
     #[test]
-    fn help_text_is_told_by_the_attribute_below_it() {
+    fn a_doc_comment_above_a_clap_attribute_is_help_text() {
         assert!(is_help(&["/// What to do", "#[command(subcommand)]"]));
         assert!(is_help(&["/// What to do.", "#[derive(Clone, Subcommand)]"]));
         assert!(!is_help(&["/// What to do.", "#[derive(Clone)]", "struct A;"]));
     }
 
     #[test]
-    fn the_word_in_a_comment_or_a_longer_word_is_no_unsafe_code() {
+    fn unsafe_in_a_comment_or_in_a_longer_word_is_not_unsafe_code() {
         assert!(!has_unsafe("#![forbid(unsafe_code)] // no unsafe here"));
         assert!(has_unsafe("    let n = unsafe { call() };"));
     }
 
     #[test]
-    fn the_word_in_a_string_is_no_unsafe_code_but_after_one_it_is() {
+    fn unsafe_in_a_string_is_not_unsafe_code_but_unsafe_after_a_string_is() {
         assert!(!has_unsafe("say(\"no unsafe here\");"));
         assert!(has_unsafe("say(\"this\"); unsafe { call() }"));
     }

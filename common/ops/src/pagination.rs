@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn long_texts_are_cut_in_parts_alone() {
+    fn long_texts_are_truncated_in_parts_but_not_in_a_whole_list() {
         let long = [b'x'; TEXT_MAX + 1];
         assert_eq!(part("", Some(1)).text(&long).len(), TEXT_MAX + "…".len());
         assert_eq!(part("", Some(1)).text(&long[1..]).len(), TEXT_MAX);
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_no_answer_told_is_refused() {
+    fn an_invalid_position_is_refused() {
         let part = Part { after: Some("<b>".to_owned()), ..Part::default() };
         assert!(part.number_after().unwrap_err().starts_with("after: `<b>` is not a position"));
     }

@@ -42,7 +42,7 @@ mod tests {
     const STUB: &str = "# made by a program\nnameserver 127.0.0.53\noptions edns0\nsearch example.org\n";
 
     #[test]
-    fn a_name_server_on_loopback_is_found_and_one_elsewhere_is_left_alone() {
+    fn a_loopback_name_server_is_found_only_if_it_is_the_first() {
         assert_eq!(loopback_name_server(STUB), Some([127, 0, 0, 53].into()));
         assert_eq!(loopback_name_server("nameserver 10.0.0.1\nnameserver 127.0.0.1\n"), None);
         assert_eq!(name_servers(STUB), [IpAddr::from([127, 0, 0, 53])]);

@@ -250,21 +250,21 @@ mod tests {
     }
 
     #[test]
-    fn one_whole_way_is_enough() {
+    fn one_complete_set_of_kernel_options_is_enough() {
         assert_eq!(check("CONFIG_A=y\n", "").found, "present (no_a)");
         let second = check("CONFIG_B=y\nCONFIG_C=m\n", "kernel/net/no_c.ko.xz: kernel/net/x.ko\n");
         assert_eq!((second.level, second.found.as_str()), (Level::Ok, "no_b and no_c, loaded when needed"));
     }
 
     #[test]
-    fn half_a_way_is_none_and_the_remedy_names_all_ways() {
+    fn an_incomplete_set_of_kernel_options_fails_and_the_remedy_names_all_sets() {
         let half = check("CONFIG_B=y\nCONFIG_AB=y\n", "");
         assert_eq!(half.level, Level::Missing);
         assert_eq!(half.remedy.unwrap(), "use a kernel with CONFIG_A, or CONFIG_B and CONFIG_C");
     }
 
     #[test]
-    fn without_a_configuration_nothing_is_called_missing() {
+    fn without_a_kernel_configuration_a_feature_is_a_warning() {
         let unknown = check("", "");
         assert_eq!(
             (unknown.level, unknown.remedy.unwrap().as_str()),

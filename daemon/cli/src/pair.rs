@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn every_key_of_a_hosts_addresses_counts() {
+    fn pairing_fails_if_an_address_of_the_host_has_another_known_key() {
         let paths = || vec![path(ip(1), PathState::Active), path(ip(2), PathState::Inactive)];
         let one = || vec![association(Some(key('A')), paths())];
         let among = |peers: &[KnownPeer]| Found::among(one(), peers, None, BTreeSet::from([ip(1), ip(9)]));
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_has_not_answered_makes_no_association_the_hosts() {
+    fn an_unconfirmed_address_does_not_assign_an_association_to_a_host() {
         let claimed = || vec![path(ip(8), PathState::Active), path(ip(1), PathState::Unconfirmed)];
         let all = vec![
             association(Some(key('A')), vec![path(ip(1), PathState::Active)]),
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_stands_for_its_key_and_for_its_addresses() {
+    fn a_peers_name_selects_associations_by_its_key_and_its_addresses() {
         let all = || {
             vec![
                 association(Some(key('A')), vec![path(ip(5), PathState::Active)]),

@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_that_keeps_tcp_has_no_treatment_over_sctp() {
+    fn rule_add_with_tcp_refuses_options_for_sctp() {
         let parse = |line: &str| {
             let words = ["sctpify", "rule", "add"].into_iter().chain(line.split_whitespace());
             Sctpify::try_parse_from(words).map_err(|error| error.to_string())

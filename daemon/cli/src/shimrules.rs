@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn the_interval_of_advertisements_goes_with_their_timer_alone() {
+    fn advertise_interval_requires_advertise_timer() {
         let add = "-A -c local -p enable";
         let Request::RulesAdd { rule, .. } =
             parse(&format!("{add} --advertise timer --advertise-interval 250")).unwrap()

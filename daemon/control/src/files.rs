@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_file_is_its_owners_alone_and_a_mode_that_was_given_stays() {
+    fn a_new_file_has_mode_0600_and_an_existing_file_keeps_its_mode() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("sctpify.toml");
         save_setting(&path, "udp_port", "9900").unwrap();
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_is_read_through_but_neither_written_through_nor_replaced() {
+    fn a_symbolic_link_is_followed_for_reading_but_not_written_or_replaced() {
         let dir = tempfile::tempdir().unwrap();
         let (path, elsewhere) = (dir.path().join("sctpify.toml"), dir.path().join("elsewhere"));
         fs::write(&elsewhere, "udp_port = 9900\n").unwrap();

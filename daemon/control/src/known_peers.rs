@@ -651,7 +651,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_was_given_replaces_one_of_first_use_and_no_other() {
+    fn a_configured_key_replaces_a_first_use_key_and_no_other() {
         let mut peers = KnownPeers::default();
         let (one, two) = (ip("10.0.0.1"), ip("10.0.0.2"));
         peers.meet(NOW, one, &key('A'));
@@ -685,7 +685,7 @@ mod tests {
     }
 
     #[test]
-    fn a_paired_key_keeps_its_addresses_and_gives_way_to_no_first_use() {
+    fn a_paired_key_keeps_its_addresses_and_no_configured_key_takes_them() {
         let mut peers = KnownPeers::default();
         peers.meet(NOW, ip("10.0.0.1"), &key('A'));
         peers.pair(NOW, &key('A'), Some("alpha")).unwrap();
@@ -700,7 +700,7 @@ mod tests {
     }
 
     #[test]
-    fn a_known_key_of_first_use_becomes_a_given_one() {
+    fn configuring_a_first_use_key_keeps_only_the_configured_addresses() {
         let mut peers = KnownPeers::default();
         for last in 1..=ADDRESSES_MAX {
             peers.meet(NOW, IpAddr::from([10, 0, 0, u8::try_from(last).unwrap()]), &key('A'));
@@ -744,7 +744,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_that_lead_to_a_host_push_none_of_its_own_out() {
+    fn a_new_address_does_not_displace_an_address_of_a_full_peer() {
         let mut peers = KnownPeers::default();
         let address = |n: usize| IpAddr::from([10, 0, 0, u8::try_from(n).unwrap()]);
         for n in 0..ADDRESSES_MAX {

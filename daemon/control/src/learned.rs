@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_rubbish_are_left_out_and_told_of() {
+    fn invalid_lines_are_ignored_and_reported() {
         let (_dir, path, text) = text_of(&table());
         let mut lines: Vec<&str> = text.lines().collect();
         lines.insert(2, "{\"host\":\"10.0.0.9\"");

@@ -223,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_those_of_json() {
+    fn names_of_reasons_and_events_match_json() {
         let path = PathEnds { interface: None, name: None, local: None, remote: [10, 0, 0, 1].into() };
         let reasons = [
             PathReason::Answer,
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sentence_names_links_cause_and_what_is_left() {
+    fn the_text_of_an_event_names_links_cause_and_working_links() {
         let ends = |interface: &str, net: u8| PathEnds {
             interface: Some(interface.to_owned()),
             name: (net == 1).then(|| "fibre".to_owned()),

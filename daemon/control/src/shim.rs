@@ -115,7 +115,7 @@ mod tests {
     ];
 
     #[test]
-    fn each_arrow_of_the_figure_is_there_and_no_other() {
+    fn state_transitions_are_exactly_those_of_figure_4() {
         for state in S::ALL {
             for step in STEPS {
                 let arrow = FIGURE_4.iter().find(|(from, by, _)| (*from, *by) == (state, step));
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_leads_to_or_from_the_states_of_the_association_and_of_an_accepted_connection() {
+    fn states_hidden_and_native_have_no_transitions() {
         let ends = [Hidden, Native];
         let reached = S::ALL.iter().flat_map(|from| STEPS.map(|step| (*from, from.after(step))));
         assert!(
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_those_of_the_wire() {
+    fn names_of_states_match_json() {
         for state in S::ALL {
             assert_eq!(serde_json::to_value(state).unwrap(), state.name());
         }

@@ -375,7 +375,7 @@ fn compare(file: &str, text: &str) {
 }
 
 #[test]
-fn requests_are_written_as_ever_and_read_back() {
+fn requests_match_the_golden_file_and_read_back() {
     let mut lines = Vec::new();
     requests().iter().for_each(|r| write_request(&mut lines, r).unwrap());
     compare("requests.jsonl", &String::from_utf8(lines.clone()).unwrap());
@@ -386,7 +386,7 @@ fn requests_are_written_as_ever_and_read_back() {
 }
 
 #[test]
-fn responses_are_written_as_ever_and_read_back() {
+fn responses_match_the_golden_file_and_read_back() {
     let mut lines = Vec::new();
     responses().iter().for_each(|r| write_response(&mut lines, r).unwrap());
     compare("responses.jsonl", &String::from_utf8(lines.clone()).unwrap());
@@ -397,7 +397,7 @@ fn responses_are_written_as_ever_and_read_back() {
 }
 
 #[test]
-fn the_kind_of_a_reason_is_as_in_json() {
+fn the_kind_of_a_reason_matches_json_and_required_has_its_causes_kind() {
     for reason in reasons() {
         let FallbackReason::Required { cause, .. } = &reason else {
             assert_eq!(serde_json::to_value(&reason).unwrap()["kind"], reason.kind());
@@ -408,7 +408,7 @@ fn the_kind_of_a_reason_is_as_in_json() {
 }
 
 #[test]
-fn reasons_are_written_and_worded_as_ever() {
+fn json_and_text_of_reasons_match_the_golden_file() {
     let lines = reasons().into_iter().map(|r| format!("{}\t{r}\n", serde_json::to_string(&r).unwrap()));
     compare("reasons.txt", &lines.collect::<String>());
 }
@@ -441,7 +441,7 @@ fn a_request_with_a_misspelt_field_of_a_rule_is_refused() {
 }
 
 #[test]
-fn only_questions_are_read_only() {
+fn requests_that_change_state_are_not_read_only() {
     let orders = [
         "set",
         "rules_add",

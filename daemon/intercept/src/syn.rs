@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_no_syn() {
+    fn a_syn_ack_is_not_taken_for_a_syn() {
         let builder =
             PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64).tcp(1000, 80, 7, 4096).syn().ack(8);
         assert_eq!(parse(&write(builder, &[])), None);

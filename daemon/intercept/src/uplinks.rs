@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn places_of_uplinks_lie_between_those_of_the_programs() {
+    fn filter_preferences_leave_room_for_the_maximum_number_of_uplinks() {
         assert_eq!((FIRST + 1..LAST).count(), usize::from(UPLINKS_MAX));
     }
 }

@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_our_own_indication_makes_a_shim() {
+    fn only_the_shims_adaptation_indication_identifies_a_shim() {
         assert_eq!(Peer::of_adaptation(Some(ADAPTATION)), Peer::Shim);
         assert_eq!(Peer::of_adaptation(Some(ADAPTATION ^ 1)), Peer::Native);
         assert_eq!(Peer::of_adaptation(None), Peer::Native);

@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_list_gives_its_places_back() {
+    fn an_emptied_list_releases_its_memory() {
         let mut pieces = Pieces::default();
         let piece = Bytes::from(vec![0; SHORT]);
         (0..2000).for_each(|_| pieces.push(piece.clone()));

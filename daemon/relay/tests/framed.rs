@@ -61,7 +61,7 @@ fn written(relay: &Relay) -> Vec<u8> {
 
 proptest! {
     #[test]
-    fn each_message_travels_as_one_however_the_stream_is_cut(
+    fn each_framed_message_is_one_sctp_message_however_tcp_splits_it(
         lines in prop::collection::vec("[a-z]{1,19}\n", 1..8),
         cuts in prop::collection::vec(0_usize..160, 0..6),
     ) {
@@ -121,7 +121,7 @@ fn bytes_that_are_none_of_the_protocols_end_the_connection_and_say_why() {
 }
 
 #[test]
-fn an_application_that_reads_no_answer_is_read_no_more_until_it_does() {
+fn tcp_is_not_read_while_the_application_leaves_answers_unread() {
     let mut relay = relay();
     let pings = Bytes::from(b"\n".repeat(60_000));
     let read = (1..100).take_while(|_| {

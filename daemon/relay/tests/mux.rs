@@ -451,7 +451,7 @@ proptest! {
     }
 
     #[test]
-    fn no_reset_and_no_lost_shared_association_looks_like_a_clean_end_and_no_channel_gets_anothers_bytes(
+    fn resets_and_lost_associations_are_no_clean_end_and_channels_mix_no_bytes(
         steps in steps(true), fragment in 16..3000usize, length in 0..3000usize,
     ) {
         let mut world = World::new(fragment, length);
@@ -461,7 +461,7 @@ proptest! {
     }
 
     #[test]
-    fn no_message_of_a_hostile_peer_does_more_than_end_the_shared(
+    fn messages_of_a_hostile_peer_keep_invariants_or_end_the_shared_association(
         messages in proptest::collection::vec(message(), 0..200),
     ) {
         let mut mux = Mux::new(Side::Acceptor);
@@ -541,7 +541,7 @@ fn a_reader_that_does_not_read_stops_its_sender_after_one_window() {
 }
 
 #[test]
-fn a_window_doubles_each_time_it_stops_a_sender_whose_reader_keeps_up_and_not_beyond_what_is_to_spare() {
+fn a_window_that_stops_the_sender_doubles_up_to_the_spare_memory() {
     let (mut a, channel, mut b, theirs) = open_channel();
     b.set_spare(WINDOW_START + 100);
     let mut room = Vec::new();
@@ -560,7 +560,7 @@ fn a_window_doubles_each_time_it_stops_a_sender_whose_reader_keeps_up_and_not_be
 }
 
 #[test]
-fn a_peer_that_says_it_is_stopped_and_has_sent_little_gets_no_wider_window() {
+fn a_false_blocked_message_does_not_widen_the_window() {
     let (mut a, channel, mut b, _) = open_channel();
     let before = b.windows();
     for _ in 0..10 {
@@ -609,7 +609,7 @@ fn waiting_data_of_a_slow_channel_releases_its_receive_blocks() {
 }
 
 #[test]
-fn a_channel_that_was_let_go_of_promises_nothing_however_late_the_peer_answers() {
+fn a_released_channel_grants_no_window_and_discards_late_data() {
     let (mut a, channel, mut b, theirs) = open_channel();
     let room = a.send_room(channel);
     send(&mut a, channel, &mut b, 1000).unwrap();
@@ -694,7 +694,7 @@ fn more_bytes_than_were_granted_are_a_fault() {
 }
 
 #[test]
-fn a_reset_that_comes_after_its_stream_was_used_again_concerns_nobody() {
+fn a_late_reset_of_a_reused_stream_is_ignored() {
     let (mut a, channel, mut b, theirs) = open_channel();
     let reset = Message::Reset { generation: relay::mux::Generation(1) }.write();
     let stream = a.stream(channel).unwrap();
@@ -726,7 +726,7 @@ fn no_channel_is_opened_before_the_greeting_nor_beyond_what_the_peer_allows() {
 }
 
 #[test]
-fn another_version_a_second_greeting_and_a_strangers_stream_are_faults() {
+fn another_version_a_second_greeting_and_an_unexpected_stream_are_faults() {
     let mut mux = Mux::new(Side::Initiator);
     let mut say = |stream, message: Message| {
         let (ppid, bytes) = message.write();

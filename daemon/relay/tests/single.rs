@@ -86,7 +86,7 @@ fn only_the_initiator_shuts_down_once_both_directions_have_ended() {
 }
 
 #[test]
-fn a_slow_reader_stops_the_messages() {
+fn a_slow_tcp_reader_stops_the_receipt_of_messages() {
     let mut relay = shim(Role::Initiator);
     let message = Bytes::from(vec![0; 1000]);
     let mut taken = 0;
@@ -104,7 +104,7 @@ fn a_slow_reader_stops_the_messages() {
 }
 
 #[test]
-fn a_slow_reader_of_tiny_pieces_stops_the_messages_too() {
+fn tiny_unread_messages_also_stop_the_receipt_of_messages() {
     let mut relay = shim(Role::Initiator);
     let pieces = (1..).take_while(|_| {
         relay.on_message(PPID_DATA, [Bytes::from_static(b".")]);
@@ -148,7 +148,7 @@ fn an_abort_does_not_wait_for_a_reader_that_takes_nothing() {
 }
 
 #[test]
-fn an_unknown_kind_of_message_from_a_shim_ends_both_sides_by_an_error() {
+fn an_unknown_ppid_from_a_shim_aborts_sctp_and_resets_tcp() {
     let mut relay = shim(Role::Acceptor);
     relay.on_message(7, [Bytes::from_static(b"?")]);
     assert_eq!(actions(&mut relay), [Action::AbortAssociation, Action::ResetTcp]);

@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_says_what_is_advertised_whatever_the_default_is_and_the_setting_where_no_rule_does() {
+    fn a_rule_sets_the_advertisement_form_and_otherwise_the_setting_does() {
         let mut book = book("-A -c remote -p enable -P 22 --advertise timer\n-A -c local -p enable -P 22\n");
         book.settings.advertise = Advertise::Percent;
         for default in [false, true] {
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_says_how_often_its_timer_advertises_and_the_setting_where_it_does_not() {
+    fn a_rule_sets_the_advertisement_interval_and_otherwise_the_setting_does() {
         let mut book = book(
             "-A -c remote -p enable -P 22 --advertise timer --advertise-interval 250\n\
              -A -c remote -p enable -P 23 --advertise timer\n",
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_may_ask_for_sctp_where_no_rule_and_not_the_switch_forbids_it() {
+    fn programs_may_request_sctp_unless_a_rule_or_the_global_switch_forbids_it() {
         let mut book = book("-A -c local -p disable -P 80 --name web\n-A -c local -p enable -P 22\n");
         let forbids = |book: &Rulebook, port| book.forbids_asking("10.0.0.1".parse().unwrap(), port);
         for default in [false, true] {
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_rule_that_names_one_host_is_an_order() {
+    fn a_rule_for_a_single_host_overrides_learned_entries_and_a_network_does_not() {
         let book = book("-A -c remote -p enable -d 10.0.0.1\n-A -c remote -p enable -d 10.0.0.0/24\n");
         let is_order = |address: &str| book.explain(Chain::Remote, address.parse().unwrap(), 22).is_order();
         assert!(is_order("10.0.0.1") && !is_order("10.0.0.2"));
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_that_a_firewall_let_pass_count_as_decided_here() {
+    fn connections_that_a_firewall_passes_count_as_hits_of_their_rule_or_default() {
         let mut book = book("-A -c remote -p disable -P 22\n");
         book.count_unnamed(3);
         book.settings.default_remote_enable = true;
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_says_whose_messages_to_find_whatever_the_default_is() {
+    fn a_rule_sets_the_framing_under_either_default_policy() {
         let mut book = book("-A -c local -p enable -P 5060 --framing sip\n");
         for default in [false, true] {
             book.settings.default_local_enable = default;
@@ -441,7 +441,7 @@ mod tests {
         "-A -c remote -p enable -d 10.0.0.0/8 -P 22 --require\n-A -c remote -p enable -P 22\n";
 
     #[test]
-    fn a_rule_that_requires_sctp_decides_whatever_the_default_is_and_is_an_order() {
+    fn a_rule_that_requires_sctp_overrides_the_default_and_learned_entries() {
         let mut book = book(REQUIRED);
         for default in [false, true] {
             book.settings.default_remote_enable = default;
@@ -452,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn a_firewall_hears_what_comes_before_the_last_rule_that_requires_sctp() {
+    fn the_firewall_gets_all_entries_up_to_the_last_rule_that_requires_sctp() {
         let mut book = book(&format!("-A -c remote -p disable -d 10.1.0.0/16\n{REQUIRED}"));
         let refused = |book: &Rulebook| book.guarded().iter().map(|g| g.is_refused).collect::<Vec<_>>();
         assert_eq!(refused(&book), [true]);

@@ -119,21 +119,21 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_where_there_is_no_word_or_only_others_are_left_out() {
+    fn an_empty_list_or_exclusions_of_other_interfaces_give_no_verdict() {
         assert_eq!(of("", "eth0", "192.0.2.1"), Listed::Unsaid);
         assert_eq!(of("!wwan*", "eth0", "192.0.2.1"), Listed::Unsaid);
         assert_eq!(of("!wwan*", "wwan0", "192.0.2.1"), Listed::LeftOut);
     }
 
     #[test]
-    fn where_some_are_named_all_others_are_left_out() {
+    fn if_the_list_includes_some_interfaces_all_others_are_excluded() {
         assert_eq!(of("eth* 10.0.0.0/8", "eth3", "192.0.2.1"), Listed::Used);
         assert_eq!(of("eth* 10.0.0.0/8", "wg0", "10.1.2.3"), Listed::Used);
         assert_eq!(of("eth* 10.0.0.0/8", "wg0", "192.0.2.1"), Listed::LeftOut);
     }
 
     #[test]
-    fn leaving_out_counts_before_naming() {
+    fn an_exclusion_overrides_an_inclusion() {
         assert_eq!(of("eth* !eth1", "eth1", "192.0.2.1"), Listed::LeftOut);
         assert_eq!(of("!192.0.2.7 eth0", "eth0", "192.0.2.7"), Listed::LeftOut);
         assert_eq!(of("!192.0.2.7 eth0", "eth0", "192.0.2.8"), Listed::Used);

@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_backup_is_asked_twice_a_minute_unless_the_policy_says_otherwise() {
+    fn the_default_heartbeat_interval_of_a_backup_link_is_30_s() {
         let links: Links = "wwan0 use=backup".parse().unwrap();
         assert_eq!(links.of("wwan0").unwrap().heartbeat_s(), Some(30));
     }

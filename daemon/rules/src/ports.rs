@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn backwards_and_too_large_are_refused() {
+    fn reversed_port_ranges_and_invalid_ports_are_refused() {
         assert_eq!("9:1".parse::<PortRange>(), Err(PortsError::Backwards(9, 1)));
         assert!(matches!("65536".parse::<PortRange>(), Err(PortsError::NotAPort(_))));
         assert!(matches!("ssh".parse::<PortRange>(), Err(PortsError::NotAPort(_))));

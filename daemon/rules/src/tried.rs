@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disabled_remote_chain_tries_nothing() {
+    fn a_disabled_shim_or_a_remote_chain_without_rules_tries_nothing() {
         let mut off = book("-A -c remote -p enable -P 22\n", true);
         off.settings.enable = false;
         assert_eq!(off.tried(), Tried::Only(Vec::new()));
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_range_that_is_one_too_many_means_everything() {
+    fn more_ranges_than_the_limit_mean_that_every_destination_is_tried() {
         let rules = |count: usize| -> String {
             let rule = |n| format!("-A -c remote -p enable -d 10.{}.{}.1 -P 22\n", n / 256, n % 256);
             (0..count).map(rule).collect()
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_that_cut_each_other_to_pieces_end_soon() {
+    fn too_many_overlapping_rules_mean_that_every_destination_is_tried() {
         let ports: String =
             (0..2000).map(|n| format!("-A -c remote -p enable -d 0.0.0.0/1 -P {}\n", 2 * n)).collect();
         let networks: String = (0..2000)

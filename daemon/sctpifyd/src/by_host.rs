@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn at_the_limit_of_a_host_its_own_oldest_gives_way() {
+    fn at_the_limit_per_host_the_hosts_oldest_association_is_evicted() {
         let mut world = World::new();
         world.add_many(2, 1);
         let oldest = world.add_many(1, HOST_MAX);
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn at_the_limit_of_all_the_oldest_of_a_host_with_many_gives_way() {
+    fn at_the_total_limit_the_oldest_association_of_the_fullest_host_is_evicted() {
         let mut world = World::new();
         world.add_many(1, 1);
         let of_the_fullest = world.add_many(2, HOST_MAX);
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn among_hosts_that_have_few_each_the_oldest_of_all_gives_way_whatever_its_address() {
+    fn if_all_hosts_have_few_associations_the_oldest_of_all_is_evicted() {
         let mut world = World::new();
         // The oldest association has the highest address. The second oldest belongs to the host with the most associations.
         let oldest = world.add_many(ALL_MAX, 1);

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_that_do_not_fit_are_counted_by_the_next_one_which_says_what_they_would_have_said() {
+    fn the_next_packet_reports_the_count_and_switch_comment_of_missing_packets() {
         let (mut tap, ear) = pair(Time::ZERO, 9899);
         let mut note = || tap.note(Time::ZERO, &route(2), Ecn::NotEct, Direction::Out, b"packet");
         (0..QUEUE_MAX).for_each(|_| note());
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_are_turned_with_the_direction() {
+    fn udp_ports_are_swapped_for_incoming_packets() {
         let (mut tap, ear) = pair(Time::ZERO, 9899);
         for direction in [Direction::Out, Direction::In] {
             tap.note(Time::ZERO, &route(2), Ecn::NotEct, direction, b"packet");

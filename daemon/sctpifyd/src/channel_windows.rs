@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn one_host_gets_half_of_what_all_get() {
+    fn the_window_limit_of_one_host_is_half_of_the_limit_of_all_hosts() {
         let [a, b, c, d] = hosts();
         let mut windows = with(&[(a, 40 * MIB)]);
         assert_eq!((windows.spare(b), windows.spare(c)), (24 * MIB, 64 * MIB), "one network is one host");
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_end_at_three_quarters_of_a_hosts_share_and_at_half_of_the_memory() {
+    fn connections_are_refused_at_three_quarters_of_a_hosts_share_or_half_the_memory() {
         let [a, _, c, d] = hosts();
         let mut windows = with(&[(a, 95 * MIB)]);
         assert!(!windows.is_full(a));

@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn much_over_a_long_way_is_worth_a_pause_of_a_sixteenth_or_a_millisecond() {
+    fn heavy_conversations_pause_for_a_sixteenth_of_the_rtt_up_to_1_ms() {
         for (round_trip, pause) in [(ms(4), ms(1) / 4), (ms(8), ms(1) / 2), (ms(16), ms(1)), (ms(300), ms(1))]
         {
             assert_eq!(settled((MUCH_PER_MS, Conversation), round_trip), pause, "{round_trip:?}");
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transfer_is_worth_a_pause_of_an_eighth_or_ten_milliseconds_at_any_rate_that_fills_it() {
+    fn a_transfer_pauses_for_an_eighth_of_the_rtt_up_to_10_ms() {
         for per_ms in [2_500, 3_000] {
             for (round_trip, pause) in [(ms(20), ms(5) / 2), (ms(40), ms(5)), (ms(300), ms(10))] {
                 assert_eq!(settled((per_ms, Transfer), round_trip), pause, "{per_ms}, {round_trip:?}");
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_transfer_is_worth_a_pause_of_half_in_which_two_to_four_packets_gather() {
+    fn a_slow_transfer_pauses_for_two_to_four_packets_within_half_the_rtt() {
         assert_eq!(settled((700, Transfer), ms(20)), ms(8));
         assert_eq!(settled((1_400, Transfer), ms(20)), ms(4));
         assert_eq!(settled((1_400, Transfer), ms(6)), ms(3));
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_transfer_beside_whom_somebody_types_now_and_then_has_pauses_of_a_quarter() {
+    fn a_keystroke_limits_pauses_of_a_slow_transfer_to_a_quarter_of_the_rtt() {
         let mut coalescing = Coalescing::new();
         let transfer = (700, Transfer);
         coalescing.note(Time::ZERO + ms(1), 64, Some(ms(20)), Conversation);
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn little_or_a_near_peer_is_not_worth_it() {
+    fn light_traffic_or_a_short_or_unknown_rtt_gives_no_pause() {
         assert_eq!(settled((3_500, Conversation), ms(20)), Duration::ZERO);
         assert_eq!(settled((MUCH_PER_MS, Conversation), ms(3)), Duration::ZERO);
         assert_eq!(settled((MUCH_PER_MS, Transfer), ms(1)), Duration::ZERO);
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_near_peer_ends_it_at_once_and_for_as_long_as_it_is_heard() {
+    fn traffic_with_a_near_peer_ends_pauses_at_once_and_while_it_lasts() {
         let mut coalescing = Coalescing::new();
         let bulk = (MUCH_PER_MS, Conversation);
         assert_eq!(moved(&mut coalescing, 1, 30, bulk, ms(20)), ms(1));
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn beside_a_near_peer_a_far_transfer_has_the_pauses_that_the_near_one_bears() {
+    fn the_rtt_of_a_near_conversation_limits_the_pauses_of_a_far_transfer() {
         let mut coalescing = Coalescing::new();
         let transfer = (2_500, Transfer);
         coalescing.note(Time::ZERO + ms(1), 64, Some(ms(12)), Conversation);
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn it_ends_when_nothing_moves_any_more_and_a_long_silence_is_not_much() {
+    fn pauses_end_without_traffic_and_do_not_restart_at_one_burst_after_silence() {
         let mut coalescing = Coalescing::new();
         assert_eq!(moved(&mut coalescing, 1, 30, (MUCH_PER_MS, Conversation), ms(20)), ms(1));
         assert_eq!(coalescing.pause(Time::ZERO + ms(60)), Duration::ZERO);
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transfer_is_64_kib_one_way_whatever_little_goes_the_other() {
+    fn traffic_is_a_transfer_after_64_kib_one_way_despite_acknowledgements() {
         assert_eq!(last_of(1, vec![(1_444, 0); 45]), Unknown);
         assert_eq!(last_of(1, vec![(1_444, 0); 46]), Transfer);
         assert_eq!(last_of(1, vec![(0, 1_444); 46]), Transfer);
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn questions_and_answers_are_no_transfer_nor_is_what_comes_now_and_then() {
+    fn requests_with_answers_and_occasional_bursts_are_no_transfer() {
         // The peer answers each 600 bytes with 8 KiB, back to back.
         assert_ne!(last_of(20, (0..500).map(|n| if n % 2 == 0 { (600, 0) } else { (0, 8_192) })), Transfer);
         assert_ne!(last_of(1, vec![(4_096, 4_096); 500]), Transfer);

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_has_changed_is_written() {
+    fn the_table_is_written_only_after_a_change() {
         let dir = tempfile::tempdir().expect("a directory");
         let (store, path) = (store(dir.path().into()), dir.path().join("learned"));
         learn(&store, 1);

@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_gets_his_own_sockets_and_nobody_elses_though_they_listen_on_the_same_port() {
+    fn a_grant_covers_only_the_users_own_sockets_on_a_shared_port() {
         let manual = Manual::default();
         let grant = ask(&manual, ALICE, 8000).unwrap();
         assert!(manual.has(Socket { inode: 1, uid: 1000 }, true));
@@ -244,13 +244,13 @@ mod tests {
     }
 
     #[test]
-    fn users_that_the_kernel_cannot_name_own_nothing() {
+    fn a_user_unknown_in_the_user_namespace_gets_no_grant() {
         let unknown = Caller { uid: UNKNOWN_USER, may_change: false };
         assert_eq!(ask(&Manual::default(), unknown, 9000).err(), Some(AskError::NotOwn));
     }
 
     #[test]
-    fn a_socket_of_another_owner_or_number_in_its_place_was_not_asked_for() {
+    fn a_grant_does_not_cover_a_socket_with_another_owner_or_inode() {
         let manual = Manual::default();
         let _grant = ask(&manual, ALICE, 8000).unwrap();
         assert!(!manual.has(Socket { inode: 1, uid: 1001 }, true));
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn one_user_has_eight_all_users_have_48_and_with_root_64_and_what_ends_makes_room() {
+    fn grants_are_limited_to_8_per_user_48_for_all_users_and_64_with_root() {
         let manual = Manual::default();
         let mut of_alice: Vec<Grant> = (0..8).map(|_| ask(&manual, ALICE, 8000).unwrap()).collect();
         assert_eq!(ask(&manual, ALICE, 8000).err(), Some(AskError::Full));
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_over_when_its_sockets_are_missed_twice_and_one_look_serves_all() {
+    fn a_grant_ends_if_two_scans_miss_its_sockets_and_grants_share_scans() {
         let manual = Manual::default();
         let (mut one, mut other) = (ask(&manual, ALICE, 8000).unwrap(), ask(&manual, BOB, 8000).unwrap());
         let only_bobs = || vec![listed("[::]:8000", 1001, 2)];
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn more_sockets_than_a_program_has_are_refused() {
+    fn a_request_that_matches_too_many_sockets_is_refused() {
         let many = || (0..=SOCKETS_MAX as u32).map(|n| listed("0.0.0.0:8000", 1000, n)).collect();
         let refused = Manual::default().ask(NOW, ALICE, (None, 8000), many);
         assert_eq!(refused.err(), Some(AskError::ManySockets));

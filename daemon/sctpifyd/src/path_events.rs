@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_move_of_a_peers_associations_is_one_event_and_one_back_is_another() {
+    fn equal_switches_of_a_peers_associations_are_one_event_and_a_return_is_another() {
         let mut world = World::new();
         let all = [world.add(1), world.add(1), world.add(1)];
         for association in all {

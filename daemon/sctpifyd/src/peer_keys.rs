@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn the_empty_key_opens_something_only_where_none_is_required() {
+    fn the_empty_key_is_accepted_only_if_no_shared_key_is_required() {
         let keys = parse(&format!("* {KEY}\n"));
         let has_empty = |required| {
             keys.auth_for([192, 0, 2, 1].into(), required).is_some_and(|a| !a.keys.contains_key(&EMPTY))

@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_is_lost_and_found_once_for_all_associations_of_a_peer() {
+    fn failure_and_return_of_a_link_are_reported_once_for_all_associations() {
         let [one, two] = associations();
         let mut all = PeerLinks::default();
         let both = links(&[("eth0", true), ("wwan0", true)]);
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_whose_address_goes_and_comes_is_told_both_times() {
+    fn removal_and_return_of_a_links_address_are_both_reported() {
         let [one] = associations();
         let mut all = PeerLinks::default();
         all.update(one, peer(), links(&[("eth0", true), ("wwan0", true)]));
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_link_after_none_worked_is_news_and_a_further_one_is_not() {
+    fn the_first_working_link_after_an_outage_is_reported_and_a_second_is_not() {
         let [one] = associations();
         let mut all = PeerLinks::default();
         all.update(one, peer(), links(&[("eth0", true)]));
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_the_association_that_missed_a_link_is_its_return_and_the_last_end_forgets_the_peer() {
+    fn a_failed_link_returns_when_its_association_ends_and_the_last_end_drops_the_peer() {
         let [one, two] = associations();
         let mut all = PeerLinks::default();
         let both = links(&[("eth0", true), ("wwan0", true)]);

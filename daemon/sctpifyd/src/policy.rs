@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_decide_unless_the_mark_asks() {
+    fn rules_decide_unless_the_socket_mark_requests_sctp() {
         let policy = policy(false, "");
         assert_eq!(outcome(&policy, "127.0.0.1:5000", 0), Err(Plain::ByRule));
         assert_eq!(outcome(&policy, "127.0.0.1:5000", MARK), Ok(ShimState::EnableManual));
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_asks_for_sctp_and_not_for_less_than_its_rule() {
+    fn a_mark_requests_sctp_and_keeps_the_security_terms_of_the_rule() {
         let policy = policy(false, "-A -c remote -p enable -d 192.0.2.1 --secure require=beta");
         let (terms, state) = policy.decide(&flow("127.0.0.1:5000"), (MARK, false), false, 0).unwrap();
         assert_eq!((state, terms.peer.as_deref()), (ShimState::EnableManual, Some("beta")));
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_is_asked_by_udp_alone_until_that_fails_or_grows_old() {
+    fn a_peer_counts_as_reached_over_udp_for_ten_minutes_or_until_forgotten() {
         let (peer, other) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2]));
         let mut peers = UdpPeers::default();
         peers.learn(peer, Time::ZERO);

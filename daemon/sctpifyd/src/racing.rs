@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_patience_still_leaves_time_for_other_paths() {
+    fn the_attempt_delay_is_half_of_a_short_race_timer() {
         let settings = |race_timer_ms| Settings { race_timer_ms, ..Settings::default() };
         assert_eq!(attempt_delay(&settings(250)), Duration::from_millis(100));
         assert_eq!(attempt_delay(&settings(40)), Duration::from_millis(20));

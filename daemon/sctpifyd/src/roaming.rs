@@ -225,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn links_are_needed_where_addresses_do_not_show_them() {
+    fn link_numbers_are_sent_if_addresses_do_not_show_shared_links() {
         let need = |uses: &[(&str, u8)]| {
             let uses = uses.iter().map(|(address, link)| {
                 (address.parse().unwrap(), AddressUse { link: *link, ..AddressUse::default() })

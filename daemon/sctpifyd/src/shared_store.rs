@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_that_is_none_is_refused() {
+    fn an_invalid_store_url_is_refused() {
         assert!(SharedStore::new("nonsense", Path::new(USUAL_ROOTS)).is_err());
     }
 }

@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn the_account_of_this_very_thread_is_read() {
+    fn stat_and_schedstat_of_a_thread_are_parsed() {
         let read = |name: &str| std::fs::read_to_string(format!("/proc/thread-self/{name}")).unwrap();
         let delay: u64 = read("schedstat").split(' ').nth(1).unwrap().parse().unwrap();
         let of_this = Condition::parse(&read("stat"), &read("schedstat")).unwrap();
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_sleeps_is_stopped_or_spins_is_hung() {
+    fn a_sleeping_stopped_or_spinning_thread_counts_as_hung() {
         assert!(!condition(false, 10).waits_since(condition(false, 10), GRACE));
         assert!(!condition(false, 250).waits_since(condition(false, 10), GRACE));
     }

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_key_addresses_change_only_by_proof_over_a_confirmed_path_whatever_the_association_is_for() {
+    fn without_a_key_all_configurations_require_address_proof_on_a_confirmed_path() {
         let settings = Settings::default();
         let endpoint = endpoint_config(1500, &settings);
         let all = [endpoint.association, association_config(1500, &settings), shared_config(1500, &settings)];
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shared_association_with_another_path_is_given_the_time_to_be_answered_there() {
+    fn a_shared_association_with_a_second_path_waits_longer_for_the_answer() {
         let ms = Duration::from_millis;
         assert_eq!(channel_patience(ms(250), ms(100), false), ms(225));
         assert_eq!(channel_patience(ms(250), ms(100), true), ms(345));
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn each_number_of_inits_waits_as_its_setting_says_and_the_greatest_leaves_the_end_to_any_race_timer() {
+    fn each_init_rtx_max_sets_its_wait_and_at_the_maximum_the_race_timer_ends_it() {
         let range = |name: &str| match rules::find_setting(name).unwrap().kind {
             rules::Kind::Number { min, max, .. } => min..=max,
             kind => panic!("{name} is {kind}"),

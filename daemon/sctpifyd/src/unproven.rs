@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_gives_way_goes_whole() {
+    fn an_evicted_unproven_association_is_removed_completely() {
         let mut world = World::new();
         let (oldest, _) = world.add(Time::ZERO, 1, 1);
         for port in 2..=u16::try_from(HOST_MAX).unwrap() {
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repeated_refusal_counts_for_half_a_minute_for_the_programs_port_and_the_clients_address() {
+    fn a_second_refusal_declines_the_client_on_that_port_for_half_a_minute() {
         let mut unproven = Unproven::default();
         let [server, other] = [80, 81].map(|port| SocketAddr::from((SERVER, port)));
         let [client, again, others] =
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_memory_of_refusals_keeps_those_of_use_as_long_as_others_can_go() {
+    fn a_full_table_of_refusals_drops_expired_refusals_first() {
         let mut unproven = Unproven::default();
         let server = SocketAddr::from((SERVER, 80));
         let client = |n: u16| SocketAddr::from(([10, 0, n.to_be_bytes()[0], n.to_be_bytes()[1]], 1));
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn the_late_are_those_whose_time_is_over() {
+    fn an_unproven_association_is_late_after_the_proof_limit() {
         let mut world = World::new();
         let later = Time::ZERO + PROOF_LIMIT / 2;
         let (first, _) = world.add(Time::ZERO, 1, 1);

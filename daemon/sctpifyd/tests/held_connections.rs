@@ -89,7 +89,7 @@ fn a_handshake_that_stalls_after_init_ack_becomes_tcp() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn a_daemon_that_hangs_is_killed_and_new_connections_are_tcp() {
+fn a_hung_worker_does_not_block_connections_and_leaves_no_routing_rule() {
     let world = World::new();
     let first = world.alphas.id();
     let workers = cpu::processes(&world.alpha, "sctpifyd").unwrap().into_iter().filter(|id| *id != first);

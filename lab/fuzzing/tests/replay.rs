@@ -28,43 +28,43 @@ fn replay(target: &str) {
 }
 
 #[test]
-fn packets_kept_by_the_fuzzer_are_read_and_written_alike() {
+fn corpus_packets_are_unchanged_after_writing_and_parsing() {
     replay("packet");
 }
 
 #[test]
-fn attacks_kept_by_the_fuzzer_do_no_harm() {
+fn corpus_chunks_of_a_hostile_peer_neither_panic_nor_stall_the_engine() {
     replay("endpoint");
 }
 
 #[test]
-fn stories_of_bad_networks_kept_by_the_fuzzer_deliver_everything() {
+fn corpus_runs_over_a_bad_network_deliver_every_message() {
     replay("pair");
 }
 
 #[test]
-fn stories_of_bad_networks_kept_by_the_fuzzer_deliver_everything_by_sealed_packets() {
+fn corpus_runs_over_a_bad_network_deliver_every_message_in_sealed_packets() {
     replay("sealed");
 }
 
 #[test]
-fn calls_kept_by_the_fuzzer_leave_nothing_behind() {
+fn corpus_api_calls_in_any_order_leave_no_association_or_timer() {
     replay("operations");
 }
 
 #[test]
-fn a_hostile_peer_of_a_shared_association_kept_by_the_fuzzer_does_no_harm() {
+fn corpus_messages_of_a_hostile_peer_do_not_harm_a_shared_association() {
     replay("mux");
 }
 
 #[test]
-fn the_kept_inputs_are_few_bytes() {
+fn the_corpus_stays_within_its_size_limit() {
     let all = TARGETS.iter().flat_map(|(name, _)| inputs(name));
     let bytes: u64 = all.map(|path| fs::metadata(path).unwrap().len()).sum();
     assert!(bytes <= CORPUS_MAX, "{bytes} bytes");
 }
 
 #[test]
-fn sip_messages_of_rfc_4475_and_what_the_fuzzer_made_of_them_do_no_harm() {
+fn sip_corpus_messages_from_rfc_4475_and_the_fuzzer_do_no_harm() {
     replay("sip");
 }

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_good_only_if_all_that_it_was_asked_for_was_measured() {
+    fn a_run_is_good_only_if_all_requested_expectations_are_measured_and_met() {
         let of = |outcome, control| ended(&[], &[verdict(Outcome::Met, true), verdict(outcome, control)]);
         assert_eq!([of(Outcome::Met, false), of(Outcome::LeftOut, true)], [Ended::Good; 2]);
         assert_eq!(of(Outcome::Missed, false), Ended::Missed);

@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_series_of_a_point_share_its_chance_and_repetitions_do_not() {
+    fn series_at_the_same_x_share_a_seed_and_repetitions_have_different_seeds() {
         let of = |series, x, repetition| Cell::new(&Point::new("p", series, x), repetition, 1).seed;
         assert_eq!(of("a", 1.0, 0), of("b", 1.0, 0));
         assert_ne!(of("a", 1.0, 0), of("a", 1.0, 1));

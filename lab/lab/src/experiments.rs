@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_of_daemons_are_settings_not_as_shipped_with_a_reason_and_of_series_that_there_are() {
+    fn daemon_settings_in_manifests_are_valid_explained_and_for_planned_series() {
         for entry in all().unwrap() {
             for form in [Form::Quick, Form::Full] {
                 let Some(settings) = entry.manifest.daemon(form).unwrap() else { continue };
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_experiment_is_answered_with_those_there_are() {
+    fn the_error_for_an_unknown_experiment_lists_the_known_experiments() {
         let error = one("hand-shake").unwrap_err().to_string();
         assert!(error.contains("handshake"), "{error}");
     }

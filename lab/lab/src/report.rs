@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn quick_results_and_those_of_a_changed_tree_and_none_leave_the_page_as_it_is() {
+    fn missing_quick_or_dirty_results_leave_the_page_unchanged() {
         let dir = tempfile::tempdir().unwrap();
         let reason = |dir: &Path| {
             let (reason, page) = written(dir);

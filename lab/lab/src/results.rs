@@ -152,7 +152,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_plot_of_another_ones_points_has_rows_of_its_own_measure() {
+    fn a_panel_that_reuses_the_points_of_another_panel_shows_its_own_measure() {
         const MANIFEST: &str = r#"
             id = "x"
             title = "t"

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn all_cells_are_measured_by_several_at_once_and_those_that_fail_are_named() {
+    fn cells_are_measured_concurrently_and_failed_cells_are_named() {
         let dir = tempfile::tempdir().unwrap();
         let mut store = store(dir.path());
         let mut failures = run(&mut store, &[]);

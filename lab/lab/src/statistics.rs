@@ -96,13 +96,13 @@ mod tests {
     }
 
     #[test]
-    fn a_median_lies_between_the_tenth_and_the_twenty_first_of_thirty() {
+    fn the_interval_of_a_median_of_thirty_values_is_the_10th_to_the_21st_value() {
         let figure = sample(1..=30).figure(Statistic::Median);
         assert_eq!(figure, Figure { value: 15.0, interval: Some([10.0, 21.0]) });
     }
 
     #[test]
-    fn one_measurement_has_no_interval_and_few_none_for_a_far_quantile() {
+    fn one_measurement_has_no_interval_and_thirty_are_too_few_for_the_95th_percentile() {
         for statistic in [Statistic::Mean, Statistic::Median, Statistic::P95] {
             assert_eq!(sample([3]).figure(statistic), Figure { value: 3.0, interval: None });
         }

@@ -187,7 +187,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_priority_other_than_the_ordinary_one_is_told() {
+    fn a_non_default_scheduling_priority_is_shown_as_nice_or_chrt() {
         let line = |nice: &str, real_time: &str, policy: &str| {
             let fields = |count: usize| "0 ".repeat(count);
             format!("7 (a b) S {}{nice} {}{real_time} {policy} 0", fields(15), fields(20))
@@ -201,7 +201,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_command_can_be_typed_again() {
+    fn a_command_is_quoted_for_the_shell() {
         let words = ["x", "--only", "bulk, 20 ms/tcp", "it's", ""].map(str::to_owned);
         assert_eq!(typed(words), r"x --only 'bulk, 20 ms/tcp' 'it'\''s' ''");
     }

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_of_one_stream_that_overtakes_another_is_noticed() {
+    fn a_message_that_overtakes_another_message_of_its_stream_is_noticed() {
         let mut client = all_sent(LOAD);
         let early = client.on_back(0, false, &content(2, 10), Time::ZERO);
         assert_eq!(early, Err(Mismatch::Content(0)));

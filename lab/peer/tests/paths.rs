@@ -116,19 +116,19 @@ fn follows_a_smaller_link(carrier: &str) {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn by_udp_an_association_follows_a_routers_report_of_a_smaller_link_and_goes_on() {
+fn over_udp_an_association_adapts_to_a_smaller_mtu_that_a_router_reports() {
     follows_a_smaller_link("udp");
 }
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn by_raw_ip_an_association_follows_a_routers_report_of_a_smaller_link_and_goes_on() {
+fn over_raw_ip_an_association_adapts_to_a_smaller_mtu_that_a_router_reports() {
     follows_a_smaller_link("ip");
 }
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn a_transfer_outlives_a_smaller_link_whose_router_says_nothing() {
+fn a_transfer_survives_a_smaller_mtu_that_the_router_does_not_report() {
     for carrier in ["udp", "ip"] {
         let world = Routed::new();
         let silence = "add table inet silent; add chain inet silent out { type filter hook output priority 0; }; \
@@ -194,7 +194,7 @@ fn translated(router: &Host) -> Vec<u64> {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn one_endpoint_serves_udp_raw_ip_and_a_client_whose_nat_moves_it_at_once() {
+fn one_endpoint_serves_udp_raw_ip_and_a_client_behind_a_nat_that_changes_its_port() {
     for family in 0..2 {
         let world = Routed::new();
         let (from, to) = world.families()[family].clone();

@@ -69,7 +69,7 @@ fn line(output: &Output, begin: &str) -> Option<String> {
 }
 
 #[test]
-fn a_peer_is_the_key_that_it_holds() {
+fn a_peer_is_identified_by_its_key_and_refused_if_another_key_is_expected() {
     let dir = tempfile::tempdir().unwrap();
     let file = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
     let (of_server, of_client) = (file("server.key"), file("client.key"));
@@ -99,7 +99,7 @@ fn a_peer_is_the_key_that_it_holds() {
 }
 
 #[test]
-fn a_peer_without_protection_is_refused_by_one_that_wants_it() {
+fn a_client_without_dtls_chunks_is_refused_by_a_server_that_requires_them() {
     let ports = Ports { server: free_port(), client: free_port() };
     let _server = Server::start(&ports, &["--protect"]);
     let refused = client(&ports, &[]);

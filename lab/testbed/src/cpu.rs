@@ -106,7 +106,7 @@ mod tests {
     use super::{comm, kib_in};
 
     #[test]
-    fn memory_is_what_a_process_has_to_itself_and_its_part_of_the_rest() {
+    fn memory_is_the_proportional_set_size_of_a_process() {
         let rollup = "5500-7ffd [rollup]\nRss:    9000 kB\nPss:            5321 kB\nPss_Dirty:  12 kB\n";
         assert_eq!(kib_in(rollup, "Pss:"), Some(5321));
         assert_eq!(kib_in("Rss: 1 kB\n", "Pss:"), None);

@@ -166,7 +166,7 @@ fn copy_for_all(lab: &Lab, programs: &Programs) -> Programs {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn a_command_of_an_ordinary_user_rides_sctp_and_the_server_sees_its_host() {
+fn an_unprivileged_users_command_uses_sctp_and_the_server_sees_the_hosts_address() {
     let world = World::new();
     let expected = format!("{} bytes from {}\n", 1 << 20, world.link.left_v4());
     assert_eq!(world.python(CLIENT, PORT), expected);
@@ -175,7 +175,7 @@ fn a_command_of_an_ordinary_user_rides_sctp_and_the_server_sees_its_host() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn without_sctp_at_the_destination_it_is_plain_tcp_with_half_close() {
+fn a_command_uses_plain_tcp_with_half_close_if_the_destination_lacks_sctp() {
     let world = World::new();
     let expected = format!("{} bytes from {}\n", 1 << 20, world.link.left_v4());
     assert_eq!(world.python(CLIENT, PLAIN_PORT), expected);
@@ -184,7 +184,7 @@ fn without_sctp_at_the_destination_it_is_plain_tcp_with_half_close() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn a_refusal_and_an_unreachable_host_and_network_are_told_as_they_are() {
+fn errors_for_refused_connections_and_unreachable_destinations_reach_the_command() {
     let world = World::new();
     assert_eq!(world.python(CLIENT, NOBODY_LISTENS), "ECONNREFUSED\n");
     let mut nobody: [u8; 4] =
@@ -211,7 +211,7 @@ fn datagrams_go_and_come_and_the_commands_user_and_exit_status_are_its_own() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn a_command_gets_an_interrupt_for_sctpify_alone_and_one_for_the_whole_group_only_once() {
+fn a_command_gets_a_sigint_sent_to_sctpify_or_to_its_process_group_exactly_once() {
     let world = World::new();
     for to in ["process", "group"] {
         let run = world.run(&["python3", "-c", INTERRUPT, to], &["sh", "-c", COUNT_INTERRUPTS]);
@@ -308,7 +308,7 @@ fn the_daemon_of_a_command_can_run_no_program_and_reach_no_other_file() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn a_command_can_ask_its_daemon_for_advice_and_for_packets() {
+fn a_command_can_run_sctpify_doctor_and_capture_on_its_daemon() {
     let world = World::new();
     let sctpify = world.programs.path("sctpify").display().to_string();
     let output = world.run(&[], &[&sctpify, "doctor"]).good().unwrap().stdout;

@@ -119,7 +119,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     #[test]
-    fn it_never_wakes_without_cause_before_the_time_but_for_the_longest_sleep() {
+    fn a_sleep_without_readable_descriptors_ends_no_earlier_than_its_due_time() {
         let (silent, _other) = UnixStream::pair().unwrap();
         let mut sleep = PreciseSleep::default();
         let due = clock::now() + Duration::from_millis(3);

@@ -191,7 +191,7 @@ mod tests {
     use clap::CommandFactory;
 
     #[test]
-    fn the_definition_is_sound() {
+    fn the_command_line_definition_is_valid() {
         Linkemu::command().debug_assert();
     }
 

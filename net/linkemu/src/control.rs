@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_reaches_the_link_and_its_answer_the_one_who_asked() {
+    fn a_request_reaches_its_link_and_the_answer_reaches_the_requester() {
         let dir = tempfile::tempdir().unwrap();
         let served = serve(dir.path(), "x").unwrap();
         let link = std::thread::spawn(move || {

@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_could_not_keep_up_says_so_until_it_can_again() {
+    fn a_link_is_reported_as_too_slow_only_while_recent_packets_are_late() {
         let recent = RecentReport { seconds: 12, packets: 100, late: 2, max_us: 1500, missed: 0 };
         let mut direction = DirectionReport {
             from: "a".to_owned(),

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_are_as_alike_as_asked() {
+    fn successive_values_have_the_requested_correlation() {
         for correlation in [0.0, 0.5, 0.9] {
             let [.., found] = moments(Distribution::Normal, correlation);
             assert!((found - correlation).abs() < 0.02, "{correlation} asked, {found} found");

@@ -487,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn later_settings_win_also_if_they_are_written_with_underlines() {
+    fn a_later_setting_overrides_an_earlier_one_written_with_underscores() {
         let base: Spec = toml::from_str("mtu_report = false\nmtu = 1400").unwrap();
         let both = base.with(&Spec::parse("mtu-report=yes").unwrap());
         let config = both.apply(&DirectionConfig::TRANSPARENT).unwrap();

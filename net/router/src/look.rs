@@ -151,7 +151,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_later_fragment_has_the_flow_of_its_addresses() {
+    fn a_later_ip_fragment_is_assigned_to_a_flow_by_its_addresses_only() {
         let mut frame = v4(SCTP, false, &DATA);
         frame[21] = 9;
         let view = view(&frame);
@@ -159,7 +159,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn no_frame_makes_it_fail_hard() {
+    fn no_truncated_frame_causes_a_panic() {
         for frame in [v4(SCTP, false, &DATA), v4(UDP, true, &DATA), v4(TCP, true, &DATA)] {
             for length in 0..frame.len() {
                 let _ = view(&frame[..length]);

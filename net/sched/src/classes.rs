@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_are_chosen_as_the_script_and_as_the_text_have_it() {
+    fn classes_are_chosen_by_the_rules_of_the_2016_script_and_of_the_2016_report() {
         let seed: Vec<_> = [0, 1, 5, 9, 10, 100].map(|v| class(Classifier::SeedTenths, v)).into();
         assert_eq!(seed, [0, 1, 5, 9, 0, 0]);
         let rising: Vec<_> = [0, 9, 10, 55, 90, 99, 100].map(|v| class(Classifier::Rising, v)).into();
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn the_scripts_classes_share_alike_and_the_texts_by_their_occupancy() {
+    fn the_scripts_classes_share_equally_and_the_reports_classes_by_occupancy() {
         let [one, other] = shares(Classifier::SeedTenths, [2, 8]);
         assert!((4800..5200).contains(&one), "{one} and {other}");
         let [one, other] = shares(Classifier::Rising, [15, 75]);

@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn it_begins_after_an_interval_and_drops_by_the_square_root_of_their_number() {
+    fn codel_drops_after_one_interval_and_then_faster_by_the_root_of_the_drop_count() {
         let found = drops(1000);
         // The first drop comes one interval after the wait became too long. Later drops are 1/√count intervals apart, with one
         // Newton step each.
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_wait_or_a_short_queue_is_never_too_long() {
+    fn codel_drops_nothing_if_the_wait_or_the_queue_is_short() {
         let mut codel = codel();
         for ms in 100..1000 {
             assert_eq!(codel.judge(MS(ms), MS(ms - 4), false, true), Verdict::Pass);
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn one_packet_in_time_ends_it() {
+    fn one_packet_below_the_target_delay_ends_the_dropping_state() {
         let mut codel = codel();
         let dropped = (100..300).any(|ms| codel.judge(MS(ms), MS(ms - 50), false, true) == Verdict::Drop);
         assert!(dropped);

@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_queue_loses_half_from_its_head() {
+    fn when_full_the_longest_queue_drops_half_of_its_packets_from_its_head() {
         let mut queue = queue(FqCodelConfig { packets: 10, ..FqCodelConfig::default() });
         queue.enqueue(MS(0), data(20, 2, 1000));
         (0..10).for_each(|n| queue.enqueue(MS(0), data(n, 1, 1000)));

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn an_encrypted_packet_is_protected_if_it_is_too_short_for_data() {
+    fn an_encrypted_packet_too_short_for_data_counts_as_control() {
         let sealed = |inside: u8| {
             let length = 28 + inside;
             [&[65, 0, 0, length][..], &vec![7; usize::from(length) - 4]].concat()

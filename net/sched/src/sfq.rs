@@ -320,14 +320,14 @@ mod tests {
     }
 
     #[test]
-    fn when_full_and_all_have_one_packet_the_one_whose_turn_is_next_goes() {
+    fn when_full_with_one_packet_per_flow_the_next_packet_is_dropped() {
         let mut queue = Sfq::new(SfqConfig { packets: 3, ..still() }, 1);
         (1..=4).for_each(|n| queue.enqueue(Time::ZERO, data(n, n, 100)));
         assert_eq!(drained(&mut queue), [2, 3, 4]);
     }
 
     #[test]
-    fn as_tc_makes_it_a_newcomer_among_127_flows_of_a_packet_each_has_a_place() {
+    fn with_the_defaults_of_tc_a_new_flow_among_127_one_packet_flows_is_accepted() {
         let config = SfqConfig { buckets: 65_536, ..SfqConfig::default() };
         let mut queue = Sfq::new(config, 2);
         (0..140).for_each(|n| queue.enqueue(Time::ZERO, data(n, n, 100)));

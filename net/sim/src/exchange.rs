@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_side_waits_for_all_of_the_step_before_and_both_speak_at_once_where_a_step_has_both() {
+    fn a_side_waits_for_the_previous_step_and_both_sides_of_a_step_send_concurrently() {
         let exchange = Exchange::new(vec![step(40, 41), step(1000, 0), step(0, 500), step(10, 0)]);
         let client = |received| exchange.may_have_sent(Side::Client, received);
         assert_eq!([0, 40, 41, 540, 541].map(client), [40, 40, 1040, 1040, 1050]);
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_over_when_both_have_heard_all() {
+    fn an_exchange_ends_when_both_sides_have_received_everything() {
         let exchange = Exchange::new(vec![step(10, 20)]);
         assert!(!exchange.is_over(19, 10) && !exchange.is_over(20, 9) && exchange.is_over(20, 10));
         assert!(Exchange::upload(7).is_over(0, 7));

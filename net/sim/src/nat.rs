@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn two_hosts_get_two_ports_and_a_box_that_keeps_none_always_others() {
+    fn hosts_behind_a_nat_get_different_ports_and_new_ones_without_port_preservation() {
         let (hosts, peer) = ([address("10.0.0.1"), address("10.0.0.2")], address("192.0.2.1"));
         let mut nat = Nat::new(NatConfig::default());
         let ports = hosts.map(|host| nat.send(at(0), host, peer));

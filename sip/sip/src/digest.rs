@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn other_schemes_and_algorithms_are_not_understood() {
+    fn unknown_schemes_and_incomplete_credentials_are_rejected() {
         for value in ["NoOneKnowsThisScheme opaque-data=here", "Digest username=\"a\"", "Digest", ""] {
             assert_eq!(Credentials::parse(value.as_bytes()), None, "{value}");
         }

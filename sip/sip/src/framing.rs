@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_leaves_its_length_out_has_it_in_a_stream() {
+    fn a_missing_content_length_is_added_to_a_message_sent_over_a_stream() {
         let told = |message: &'static str| in_stream(Bytes::from_static(message.as_bytes()));
         assert_eq!(
             told("OPTIONS sip:a SIP/2.0\r\nTo: b\r\n\r\nabc"),
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn an_endless_message_is_cut_off() {
+    fn a_message_beyond_the_size_limit_is_an_error() {
         let mut framer = Framer::new(Limits { message: 100, headers: 10 });
         framer.push(&[b'a'; 100]);
         assert_eq!(framer.next_message(), Ok(None));

@@ -127,14 +127,14 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_says_its_true_address_gets_nothing_added() {
+    fn a_via_with_the_true_source_address_gets_no_received() {
         let value = b"SIP/2.0/TCP 192.0.2.7;branch=z9hG4bKa";
         let via = Via::parse(value).unwrap();
         assert_eq!(via.with_source("192.0.2.7".parse().unwrap(), 1), value);
     }
 
     #[test]
-    fn a_branch_without_more_than_the_cookie_is_none() {
+    fn a_branch_needs_the_magic_cookie_and_a_value_after_it() {
         let branch = |text: &'static str| Via::parse(text.as_bytes()).unwrap().branch();
         assert_eq!(branch("SIP/2.0/UDP a;branch=z9hG4bK"), None);
         assert_eq!(branch("SIP/2.0/UDP a;branch=390skdjuw"), None);

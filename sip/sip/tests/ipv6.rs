@@ -52,7 +52,7 @@ fn received_is_understood_with_brackets_and_without() {
 }
 
 #[test]
-fn hops_of_both_families_stand_beside_each_other() {
+fn ipv4_and_ipv6_via_values_are_parsed_in_one_request() {
     let message = request(
         "sip:user@host.example.net",
         &[
@@ -78,7 +78,7 @@ fn hops_of_both_families_stand_beside_each_other() {
 }
 
 #[test]
-fn the_three_colons_of_rfc_3261s_grammar_do_not_have_a_request_refused() {
+fn an_ipv6_address_with_three_colons_in_a_row_is_accepted() {
     // Section 4.10: the grammar of RFC 3261 wrongly permits three colons. The parser must accept them.
     let uri = "sip:user@[2001:db8:::192.0.2.1]";
     assert_eq!(judged(uri), Ok(("[2001:db8:::192.0.2.1]".to_owned(), None)));

@@ -36,12 +36,12 @@ pub struct SipArgs {
     #[arg(long, value_name = "FILTER", env = "SCTPIFY_SIP_LOG", default_value = "info")]
     pub log: String,
 
-    /// Query a running proxy instead of starting one
+    /// Query a running proxy, or print a key or manual pages, instead of starting a proxy
     #[command(subcommand)]
     pub command: Option<Command>,
 }
 
-/// Queries to a running proxy.
+/// Queries to a running proxy, and other commands.
 #[derive(Subcommand, Clone, Debug)]
 pub enum Command {
     /// Show counts of users, transactions, requests and calls
@@ -54,6 +54,10 @@ pub enum Command {
     Dialogs(Ask),
     /// Show connections, and associations with their paths
     Connections(Ask),
+    /// Print this proxy's public key, for the configuration of its peers
+    ///
+    /// Reads the configuration file (--config). Creates the key of `host_key` in [sctp] if it is missing.
+    Key,
     /// Show messages live, until interrupted
     ///
     /// Requires root or the proxy's user. Text output omits Authorization values. A pcapng file, for Wireshark, contains them. It shows

@@ -10,8 +10,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use keying::PublicKey;
 use rules::{Multipath, Weights};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use sip::proxy::ProxyConfig;
 
 use crate::error::SipError;
@@ -66,6 +67,42 @@ pub(crate) struct SctpConfig {
     pub(crate) multipath: Multipath,
     /// Weights of the paths with `multipath = "weighted"`.
     pub(crate) multipath_weights: Weights,
+    /// Encryption of associations.
+    pub(crate) secure: Secure,
+    /// File with this program's key, created if it is missing. `None` makes a key that ends with the program.
+    pub(crate) host_key: Option<PathBuf>,
+    /// True if only peers with a key of `peers` are accepted.
+    pub(crate) known_peers_only: bool,
+    /// Peers whose keys are known (the blocks `[[sctp.peer]]`).
+    #[serde(rename = "peer")]
+    pub(crate) peers: Vec<KnownPeer>,
+}
+
+/// Encryption of associations (ADR 0027).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Secure {
+    /// No association is encrypted.
+    Off,
+    /// Associations with peers that offer encryption, and with known peers, are encrypted.
+    Try,
+    /// All associations are encrypted.
+    Require,
+}
+
+/// A peer whose key is known. Associations with its address are encrypted, and the peer must prove this key.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct KnownPeer {
+    /// An address of the peer.
+    pub(crate) address: IpAddr,
+    /// The peer's public key.
+    #[serde(deserialize_with = "public_key")]
+    pub(crate) key: PublicKey,
+}
+
+fn public_key<'de, D: Deserializer<'de>>(from: D) -> Result<PublicKey, D::Error> {
+    String::deserialize(from)?.parse().map_err(serde::de::Error::custom)
 }
 
 /// The carrier of SCTP.
@@ -110,6 +147,10 @@ impl Default for SctpConfig {
             congestion: SctpCongestion::Cubic,
             multipath: Multipath::Off,
             multipath_weights: Weights::default(),
+            secure: Secure::Off,
+            host_key: None,
+            known_peers_only: false,
+            peers: Vec::new(),
         }
     }
 }

@@ -225,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_question_is_answered_by_the_loop_through_a_socket_that_others_may_not_open() {
+    fn the_event_loop_answers_questions_over_a_socket_with_mode_0660() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("control.sock");
         drop(UnixListener::bind(&path).unwrap());
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_for_root_and_the_proxys_own_user() {
+    fn only_root_and_the_proxys_own_user_may_trace_messages() {
         let [root, own, other] = [0, 7, 8].map(Uid::from_raw);
         assert!(may_trace(root, own) && may_trace(own, own) && !may_trace(other, own));
     }

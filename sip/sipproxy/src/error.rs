@@ -65,6 +65,9 @@ pub enum SipError {
     /// to this program.
     #[error("{0}; or set carrier = \"udp\" in [sctp]")]
     KernelSctp(String),
+    /// A key of this program that cannot be read, created or used.
+    #[error("host key: {0}; see `host_key` in [sctp], and --host-key")]
+    HostKey(String),
     /// A failure of the store of bindings.
     #[error("store {address}: {problem}; see `store` in the configuration")]
     Store {

@@ -33,6 +33,7 @@ mod whole;
 mod words;
 
 pub use args::{Ask, Command, SipArgs, Trace};
+pub use config::Secure;
 pub use error::SipError;
 pub use store::Sqlite;
 pub use ua::{UaArgs, run as run_ua};
@@ -49,8 +50,13 @@ use words::{Question, Wanted};
 /// # Errors
 /// If the configuration is invalid, an address or the store cannot be opened, or a command fails.
 pub fn run(args: &SipArgs) -> Result<(), SipError> {
-    if let Some(command) = &args.command {
-        return show(command);
+    match &args.command {
+        None => {}
+        Some(Command::Key) => {
+            let config = config::Config::read(&args.config)?;
+            return print(format!("{}\n", transport::public_key(&config.sctp)?).as_bytes());
+        }
+        Some(command) => return show(command),
     }
     let config = config::Config::read(&args.config)?;
     if args.check {
@@ -83,6 +89,7 @@ fn show(command: &Command) -> Result<(), SipError> {
         Command::Dialogs(how) => (Question::Dialogs(Part::default()), how),
         Command::Connections(how) => (Question::Connections(Part::default()), how),
         Command::Trace(how) => return follow(how),
+        Command::Key => return Ok(()),
         Command::Docs(docs) => {
             let programs = vec![SipArgs::command(), UaArgs::command()];
             let pages = [("sip-metrics.md", page::metrics_reference().into_bytes())];

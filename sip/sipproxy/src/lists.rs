@@ -9,7 +9,7 @@ use sip::{Binding, Hop};
 
 use crate::config::Config;
 use crate::transport::{ListenerIndex, Plugin, Seen};
-use crate::words::{Answer, Connection, Contact, Dialog, Path};
+use crate::words::{Answer, AssociationEncryption, Connection, Contact, Dialog, Path};
 
 /// Lists the unexpired contacts of users, ordered by user. All contacts of a user are in one part.
 pub(crate) fn contacts(now: Time, proxy: &Proxy, part: &Part) -> Answer {
@@ -93,6 +93,9 @@ fn connection(listener: &Listener, seen: Seen) -> Connection {
         peer: seen.peer.to_string(),
         state: seen.state.to_owned(),
         waiting_bytes: seen.waiting_bytes,
+        encryption: seen
+            .peer_key
+            .map(|peer| AssociationEncryption { peer_key: peer.key.to_string(), verified: peer.is_verified }),
         paths: seen.paths.iter().map(path).collect(),
     }
 }

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn ratios_are_of_the_attempts_that_the_rfc_counts() {
+    fn ratios_are_computed_as_in_rfc_6076() {
         let text = some().to_text();
         for line in [
             "IRA  ineffective registration attempts    - (0 of 0)\n",

@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_has_one_question_and_the_next_waits_nine_times_as_long_as_it_took() {
+    fn each_turn_answers_one_question_and_the_next_waits_nine_times_its_duration() {
         let (to_loop, mut questions) = questions();
         (0..2).for_each(|_| ask(&to_loop));
         questions.look();
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_long_because_the_machine_stood_still() {
+    fn the_wait_after_a_very_slow_answer_is_limited_to_200_ms() {
         let (to_loop, mut questions) = questions();
         ask(&to_loop);
         questions.answered(Time::ZERO, ms(60_000));

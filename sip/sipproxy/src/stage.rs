@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn sigterm_drains_and_a_second_one_ends_that() {
+    fn sigterm_begins_a_drain_and_a_second_signal_ends_it() {
         use Wish::{End, EndNow};
         assert_eq!(after(&[]).next_timeout(), Time::NEVER);
         assert_eq!(after(&[End]), Stage::Draining { until: s(33) });
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn sigint_does_not_wait() {
+    fn sigint_closes_connections_without_a_drain() {
         assert_eq!(after(&[Wish::EndNow]), Stage::Leaving { until: s(3) });
     }
 }

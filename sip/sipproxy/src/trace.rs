@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_takes_what_has_all_that_it_names() {
+    fn a_trace_filter_matches_by_method_user_call_id_and_peer() {
         let with = |change: fn(&mut Wanted)| {
             let mut wanted = Wanted::default();
             change(&mut wanted);
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn text_says_how_a_message_passed_and_leaves_out_what_proves_a_password() {
+    fn trace_text_shows_time_and_addresses_and_omits_credentials() {
         let mut out = Vec::new();
         passed("192.0.2.1:5060", MESSAGE).write(false, &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_queue_is_told_of_and_a_tap_without_an_ear_is_closed() {
+    fn a_full_trace_queue_counts_missed_messages_and_a_tap_without_reader_closes() {
         let mut taps = Taps::default();
         let ear = taps.open().unwrap();
         let address = "192.0.2.1:5060".parse().unwrap();

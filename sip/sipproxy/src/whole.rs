@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_the_answer() {
+    fn a_refusal_is_returned_in_place_of_the_list() {
         let refused = || Answer::Refused { reason: "no place".to_owned() };
         assert_eq!(whole(&Part::default(), |_| Ok(refused())).unwrap(), refused());
     }

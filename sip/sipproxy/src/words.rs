@@ -215,8 +215,27 @@ pub(crate) struct Connection {
     pub(crate) state: String,
     /// Bytes that wait to be sent.
     pub(crate) waiting_bytes: usize,
+    /// Encryption of an association; absent if the association is not encrypted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) encryption: Option<AssociationEncryption>,
     /// Paths of an association, the oldest first.
     pub(crate) paths: Vec<Path>,
+}
+
+/// Encryption of an association (ADR 0027).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct AssociationEncryption {
+    /// The key that the peer has proven.
+    pub(crate) peer_key: String,
+    /// True if the configuration has this key. Otherwise, the peer may be anyone.
+    pub(crate) verified: bool,
+}
+
+impl AssociationEncryption {
+    fn to_text(&self) -> String {
+        let verified = if self.verified { "verified" } else { "not verified" };
+        format!(", encrypted, peer {verified}, {}", self.peer_key)
+    }
 }
 
 /// One path of an association.
@@ -262,9 +281,10 @@ impl Path {
 
 impl Connection {
     fn to_text(&self) -> String {
-        let Connection { transport, local, peer, state, waiting_bytes, paths } = self;
+        let Connection { transport, local, peer, state, waiting_bytes, encryption, paths } = self;
         let paths: String = paths.iter().map(Path::to_text).collect();
-        format!("{transport} {local} {peer} {state}, {waiting_bytes} bytes queued\n{paths}")
+        let encryption = encryption.as_ref().map(AssociationEncryption::to_text).unwrap_or_default();
+        format!("{transport} {local} {peer} {state}, {waiting_bytes} bytes queued{encryption}\n{paths}")
     }
 }
 
@@ -346,7 +366,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_has_a_line_for_each_thing_and_says_what_is_left_out() {
+    fn answer_text_has_a_line_for_each_entry_and_counts_omitted_entries() {
         let contact = Contact {
             user: "bob@example.com".to_owned(),
             uri: "sip:bob@192.0.2.2".to_owned(),
@@ -390,11 +410,12 @@ mod tests {
             peer: "192.0.2.2:5060".to_owned(),
             state: "ESTABLISHED".to_owned(),
             waiting_bytes: 0,
+            encryption: Some(AssociationEncryption { peer_key: "sctpify1:x".to_owned(), verified: false }),
             paths: vec![path],
         };
         assert_eq!(
             Answer::Connections { connections: vec![connection], left_out: 0, next: None }.to_text(),
-            "sctp 192.0.2.1:5060 192.0.2.2:5060 ESTABLISHED, 0 bytes queued\n  any to 192.0.2.2 (sctp): potentially failed, primary, \
+            "sctp 192.0.2.1:5060 192.0.2.2:5060 ESTABLISHED, 0 bytes queued, encrypted, peer not verified, sctpify1:x\n  any to 192.0.2.2 (sctp): potentially failed, primary, \
              20.3 ms, 9 bytes, 2 retransmitted, 1 timeouts\n"
         );
         let empty = Answer::Contacts { contacts: Vec::new(), left_out: 0, next: None }.to_text();

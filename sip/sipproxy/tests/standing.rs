@@ -49,7 +49,7 @@ fn a_leak_of_a_hundred_bytes_in_a_call_would_be_seen() {
 }
 
 #[test]
-fn nothing_is_left_when_all_have_gone() {
+fn no_state_is_left_25_hours_after_all_phones_stop_sending() {
     let dir = tempfile::tempdir().unwrap();
     let store = Sqlite::open(&dir.path().join("sip.db")).unwrap();
     let mut world = World::new(SIZE, store, 1);

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_waits_for_files_in_its_queue_only() {
+    fn only_a_socket_with_descriptors_in_its_queue_is_closed_by_the_thread() {
         let mut closer = Closer::default();
         // The channel replaces a thread, and closes nothing.
         let (thread, receiver) = channel();

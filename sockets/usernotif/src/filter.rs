@@ -257,7 +257,7 @@ mod tests {
     const NOTIFY: u32 = libc::SECCOMP_RET_USER_NOTIF;
 
     #[test]
-    fn sockets_of_sctp_are_heard_of_and_no_others() {
+    fn only_the_creation_of_sctp_sockets_notifies_the_supervisor() {
         let (stream, packets) = (i64::from(libc::SOCK_STREAM), i64::from(libc::SOCK_SEQPACKET));
         let cloexec = i64::from(libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK);
         for family in [2, 10] {
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_on_high_descriptors_are_heard_of() {
+    fn only_calls_on_high_descriptors_notify_the_supervisor() {
         for call in ON_DESCRIPTOR {
             assert_eq!(of(*call, &[511]), ALLOW);
             assert_eq!(of(*call, &[512]), NOTIFY);

@@ -144,14 +144,14 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_of_negative_length_is_none() {
+    fn a_buffer_of_negative_length_is_an_error() {
         let mut list = [0; 16];
         list[8..].copy_from_slice(&(-1_i64).to_ne_bytes());
         assert_eq!(own().buffers(span(&list).at, 1, libc::EINVAL), Err(libc::EINVAL));
     }
 
     #[test]
-    fn a_program_that_has_become_another_one_has_no_memory_of_this_kind() {
+    fn the_memory_of_a_program_is_not_readable_after_exec() {
         let mut shell = std::process::Command::new("sh");
         shell.args(["-c", "read x; exec sleep 60"]).stdin(std::process::Stdio::piped());
         let mut child = shell.spawn().unwrap();

@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_given_from_the_highest_on() {
+    fn descriptor_numbers_are_assigned_from_the_highest_down() {
         let mut programs = Programs::default();
         let thread = own_thread();
         let number = programs.free_number(thread, 600).unwrap();

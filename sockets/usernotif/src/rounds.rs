@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_have_their_turn_and_those_that_are_gone_cost_none() {
+    fn every_item_gets_its_turn_and_removed_items_take_no_memory() {
         let mut rounds = Rounds::default();
         // One item is removed and inserted again all the time, while others come and go.
         rounds.insert(1, ());

@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn tests_are_told_by_their_place() {
+    fn a_citation_in_a_test_module_or_test_folder_counts_as_a_test() {
         let text =
             "//= rfc9260#1-1\nfn a() {}\n#[cfg(test)]\nmod tests {\n//= rfc9260#1-1\n#[test]\nfn t() {}\n}";
         assert_eq!(read("engine/x/src/lib.rs", text), [found("1-1", "a", false), found("1-1", "t", true)]);

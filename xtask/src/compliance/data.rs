@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn more_open_ones_than_allowed_are_a_fault() {
+    fn more_open_requirements_than_allowed_are_a_fault() {
         let document = Document::parse(LIST).unwrap();
         assert_eq!(document.ratchet(&[]).len(), 1);
         assert!(document.ratchet(&[cited("5.1-10", true)]).is_empty());
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_says_two_things_is_a_fault() {
+    fn a_requirement_with_contradictory_entries_or_an_invalid_reference_is_a_fault() {
         let list = LIST.replace("not = \"because\"", "not = \"because\", gap = \"too\"");
         assert_eq!(Document::parse(&list).unwrap().faults().len(), 1);
         let list = LIST.replace("same = \"5.1-10\"", "same = \"6-1\"");

@@ -219,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_links_are_found_within_words_and_words_are_not_taken_for_names() {
+    fn names_and_links_are_found_in_text_and_other_code_spans_are_ignored() {
         let line = "See `a/b.rs::t_1`, `lab x#y`, [`shim` and more](z.md#h); not `-A -D`, `RTO 1 s`, `sctp`, `192.0.2.0/24 x`.";
         let test = Mention::Test { file: "a/b.rs".to_owned(), function: "t_1".to_owned() };
         let experiment = Mention::Experiment { id: "x".to_owned(), expectation: Some("y".to_owned()) };

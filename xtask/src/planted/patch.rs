@@ -112,7 +112,7 @@ mod tests {
     const TEXT: &str = "A wrong sign.\nCaught by: sums signs\n\n--- a/x/y.rs\n+++ b/x/y.rs\n@@ -7,3 +7,3 @@ fn f\n one\n-two\n+TWO\n three\n";
 
     #[test]
-    fn a_patch_says_what_stood_there_and_what_comes() {
+    fn a_patch_is_parsed_into_test_filters_and_hunks() {
         let patch = Patch::parse("sign", TEXT).unwrap();
         assert_eq!(patch.filters, ["sums", "signs"]);
         let hunk = Hunk {
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_made_where_its_text_stands_and_only_if_that_is_one_place() {
+    fn a_change_is_applied_only_if_its_text_occurs_exactly_once() {
         let patch = Patch::parse("sign", TEXT).unwrap();
         let hunk = &patch.hunks[0];
         assert_eq!(hunk.applied("zero\none\ntwo\nthree\nfour\n").unwrap(), "zero\none\nTWO\nthree\nfour\n");
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn citations_do_not_stand_in_the_way_and_other_comments_stay() {
+    fn citations_are_removed_and_other_comments_stay() {
         let text = "one\n    //= rfc9260#6-1\n    //# The sentence.\n    // Why.\ntwo\n";
         assert_eq!(super::without_citations(text), "one\n    // Why.\ntwo\n");
     }

@@ -193,7 +193,7 @@ mod tests {
     use super::{Seen, read};
 
     #[test]
-    fn the_first_failure_is_told_and_what_only_looks_like_one_is_not() {
+    fn the_first_failed_test_is_found_and_a_passed_should_panic_test_is_no_failure() {
         let text = "running 3 tests\ntest a::b ... ok\ntest c - should panic ... ok\ntest d ... FAILED\n";
         assert!(matches!(read(text.as_bytes()), Seen::Failure(test) if test == "d"));
         assert!(matches!(read(&text.as_bytes()[..33]), Seen::Ended { passed: 1 }));

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_test_is_new_to_the_ledger_once() {
+    fn a_flaky_test_is_added_to_the_ledger_once() {
         let dir = tempfile::tempdir().unwrap();
         let ledger = dir.path().join("flaky.txt");
         fs::write(&ledger, "# Tests\nover_ip\n").unwrap();

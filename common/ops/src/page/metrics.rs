@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn buckets_of_a_histogram_count_what_is_in_those_before_too() {
+    fn histogram_buckets_are_cumulative() {
         let mut out = MetricsText::default();
         out.histogram(
             "a",

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_needed_where_one_is_set_and_the_host_is_not() {
+    fn if_a_token_is_set_it_is_required_and_the_host_header_is_not_checked() {
         let access = Access::Bearer(b"0123456789abcdef".to_vec());
         let asked = |headers: &str| {
             let head = format!("GET /metrics HTTP/1.1\r\nHost: 192.0.2.7:9897\r\n{headers}\r\n");
@@ -180,13 +180,13 @@ mod tests {
     }
 
     #[test]
-    fn a_browser_that_was_sent_here_is_answered() {
+    fn a_request_with_a_local_host_header_is_answered() {
         assert_eq!(asked("GET / HTTP/1.1", "Host: localhost:9897\r\n"), Ok("/".into()));
         assert_eq!(asked("GET /metrics?x=1 HTTP/1.1", "HOST:127.0.0.1:9897\r\n"), Ok("/metrics".into()));
     }
 
     #[test]
-    fn another_name_for_this_host_is_refused() {
+    fn a_request_with_another_host_header_is_refused() {
         for host in ["evil.example:9897", "localhost:80", "localhost", "127.0.0.1.evil.example:9897"] {
             let line = format!("Host: {host}\r\n");
             assert_eq!(asked("GET / HTTP/1.1", &line), Err(Refused::OtherHost), "{host}");

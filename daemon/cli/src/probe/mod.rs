@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn an_abort_proves_the_way_and_a_large_init_the_size() {
+    fn a_peer_that_answers_small_and_large_inits_passes_all_checks() {
         let found = levels(host(2000, 0));
         let names: Vec<&str> = found.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["SCTP in UDP there", "checksums", "packet size"]);
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_port_says_to_start_the_daemon_there() {
+    fn a_closed_port_is_reported_as_no_listening_program() {
         let free = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let check = &checks(free.ip(), free.port(), None)[0];
         assert!(check.found.starts_with("no program listens"), "{check:?}");

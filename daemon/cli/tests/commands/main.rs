@@ -81,7 +81,7 @@ nothing learned (-C)
 }
 
 #[test]
-fn rules_are_added_saved_and_restored_in_words() {
+fn rule_commands_add_delete_save_and_restore_rules() {
     let daemon = FakeDaemon::start();
     let added = daemon.run(SCTPIFY, "rule add 22,8000-8010 to 10.1.2.0/24 --name web --require");
     assert_eq!(
@@ -156,7 +156,7 @@ fn shimrules_shows_todays_calls_of_each_rule_when_asked_for_more() {
 }
 
 #[test]
-fn forget_asks_for_each_address_of_a_host_once() {
+fn forget_reports_the_forgotten_address() {
     let daemon = FakeDaemon::start();
     let forgotten = daemon.run(SCTPIFY, "forget 10.1.2.3");
     assert_eq!((forgotten.out.as_str(), forgotten.code), ("10.1.2.3 forgotten\n", 0), "{}", forgotten.err);
@@ -173,7 +173,7 @@ fn shimrules_gets_and_sets_default_policies() {
 }
 
 #[test]
-fn a_refusal_has_exit_status_1_and_says_what_to_do() {
+fn a_refused_command_has_exit_status_1_and_names_the_reason() {
     let daemon = FakeDaemon::start();
     let refused = daemon.run(SHIMRULES, "-D -c remote -p enable 7");
     assert_eq!((refused.err.as_str(), refused.code), ("error: remote-enable has no rule 7: it has 0\n", 1));
@@ -200,7 +200,7 @@ fn wrong_usage_has_exit_status_2() {
 }
 
 #[test]
-fn no_daemon_has_exit_status_3_and_says_how_to_start_it() {
+fn without_a_daemon_commands_exit_with_3_and_say_how_to_start_it() {
     let expected = "no daemon is listening on /nonexistent/control.sock: start it with `sctpify up`\n";
     for args in [
         "status",
@@ -405,7 +405,7 @@ fn up_in_the_foreground_is_the_daemon_with_its_arguments() {
 }
 
 #[test]
-fn a_hung_daemon_is_not_taken_for_a_missing_one() {
+fn a_daemon_that_closes_within_its_answer_is_not_reported_as_missing() {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("control.sock");
     let listener = UnixListener::bind(&socket).unwrap();

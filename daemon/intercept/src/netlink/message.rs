@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_behind_each_other_are_read_one_by_one_and_only_the_last_requests_an_answer() {
+    fn consecutive_messages_are_read_separately_and_only_the_last_requests_an_ack() {
         let mut bytes = Message::new(7, 1, 9).finish();
         let last = bytes.len();
         let mut message = Message::after(bytes, 8, 1, 10);

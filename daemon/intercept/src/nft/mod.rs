@@ -206,7 +206,7 @@ mod tests {
     use super::part_of;
 
     #[test]
-    fn a_part_is_found_by_its_number_also_where_numbers_begin_anew() {
+    fn a_part_is_found_by_its_sequence_number_across_a_wrap() {
         let parts = [(u32::MAX - 1, "a"), (u32::MAX, "b"), (1, "c"), (2, "d")];
         let found = [u32::MAX - 1, u32::MAX, 1, 2, 3, 0].map(|sequence| part_of(&parts, sequence));
         assert_eq!(found, [Some("a"), Some("b"), Some("c"), Some("d"), None, None]);

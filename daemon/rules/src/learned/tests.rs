@@ -84,7 +84,7 @@ fn failures_of_the_same_moment_count_as_one() {
 }
 
 #[test]
-fn yesterdays_success_excuses_no_failure() {
+fn a_day_after_the_last_success_one_failure_disables_a_host() {
     let mut table = LearnedTable::default();
     let host = to("10.0.0.1:22");
     table.on_success(T0, host, Some(900));
@@ -99,7 +99,7 @@ fn the_time_between_probes_doubles_up_to_the_limit() {
 }
 
 #[test]
-fn nobody_is_probed_that_nobody_asked_for() {
+fn a_host_is_probed_only_after_another_connection_to_it() {
     let mut table = table_after(Failure::NoAnswer);
     let later = T0.plus(1000 * MINUTE);
     assert_eq!(table.next_probe(later), None);
@@ -222,7 +222,7 @@ fn of_a_hosts_other_addresses_the_latest_are_remembered() {
 }
 
 #[test]
-fn no_other_host_says_by_which_addresses_a_host_is_reached() {
+fn addresses_of_a_host_are_not_adopted_from_another_hosts_table() {
     let (known, unknown) = (to("10.0.0.1:22"), to("10.0.0.2:22"));
     let (own, foreign) = (IpAddr::from([10, 0, 1, 1]), IpAddr::from([192, 0, 2, 66]));
     let (mut here, mut there) = (LearnedTable::default(), LearnedTable::default());

@@ -50,7 +50,7 @@ fn an_address_to_listen_on_has_a_port() {
 }
 
 #[test]
-fn the_daemon_cannot_change_how_it_is_confined_nor_whom_it_lets_in() {
+fn settings_of_confinement_keys_stores_and_metrics_are_reserved_for_root() {
     let roots: Vec<&str> = SETTINGS.iter().filter(|s| s.is_roots()).map(|s| s.name).collect();
     for name in [
         "confine_capabilities",
@@ -70,7 +70,7 @@ fn the_daemon_cannot_change_how_it_is_confined_nor_whom_it_lets_in() {
 }
 
 #[test]
-fn until_a_restart_only_settings_that_need_none_take_effect() {
+fn settings_that_need_a_restart_do_not_take_effect_before_it() {
     let mut changed = Settings::default();
     changed.set("udp_port", "9900").unwrap();
     changed.set("race_timer_ms", "100").unwrap();
@@ -92,7 +92,7 @@ fn an_unknown_name_is_refused_with_the_nearest() {
 }
 
 #[test]
-fn switches_take_many_words() {
+fn boolean_settings_accept_several_words() {
     for (text, value) in
         [("1", true), ("on", true), ("TRUE", true), ("7", true), ("0", false), ("off", false)]
     {

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn the_worker_cannot_set_free_its_successor() {
+    fn the_worker_cannot_change_settings_of_confinement_keys_and_stores() {
         let pair = Pair::new();
         for (name, value) in [
             ("confine_files", "0"),

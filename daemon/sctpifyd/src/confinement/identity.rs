@@ -192,14 +192,14 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_is_taken_is_passed_over() {
+    fn the_worker_gets_the_first_unused_user_id() {
         let account = unused(|id| Ok(id > 60_900)).expect("a number");
         assert_eq!((account.uid, account.gid, account.groups.len()), (60_901, 60_901, 0));
         assert!(unused(|_| Ok(false)).is_err());
     }
 
     #[test]
-    fn by_default_it_is_never_root_and_never_the_user_of_everybody() {
+    fn the_default_worker_user_is_neither_root_nor_nobody() {
         let Identity::Becomes(account) = identity("", true).expect("a user") else { panic!("it stays root") };
         assert!(![0, 65_534, u32::MAX].contains(&account.uid), "{account}");
     }
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_supervisor_and_by_setting_it_stays() {
+    fn the_worker_keeps_its_user_without_a_supervisor_or_with_worker_user_root() {
         assert!(matches!(identity("", false).expect("told"), Identity::Alone));
         assert_eq!(identity("root", true).expect("told"), Identity::Stays);
     }

@@ -321,8 +321,8 @@ mod tests {
     }
 
     #[test]
-    fn a_confined_process_that_would_become_another_program_is_killed() {
-        let ended = confined("a_confined_process_that_would_become_another_program_is_killed", || {
+    fn a_confined_process_that_calls_exec_is_killed() {
+        let ended = confined("a_confined_process_that_calls_exec_is_killed", || {
             let _ = std::os::unix::process::CommandExt::exec(&mut Command::new("true"));
         });
         assert_eq!(ended.signal(), Some(libc::SIGSYS));

@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_take_turns_and_own_tasks_have_every_other_one() {
+    fn own_tasks_get_every_second_turn_and_hosts_share_the_others() {
         let (to_thread, thread) = channel();
         let (mut backlog, ids) = (Backlog::new(to_thread), ids(24));
         let (many, others) = ids.split_at(20);

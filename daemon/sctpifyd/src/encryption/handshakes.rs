@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_handshake_with_itself_ends() {
+    fn the_warm_up_handshake_of_this_host_with_itself_succeeds() {
         assert_eq!(warm_up(), Ok(()));
     }
 }

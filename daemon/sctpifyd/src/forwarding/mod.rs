@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn the_stand_in_is_the_far_end_of_the_only_link() {
+    fn the_name_server_address_of_the_private_namespace_is_the_stand_in() {
         assert_eq!(intercept::name_server(), control::STAND_IN_NAME_SERVER);
     }
 

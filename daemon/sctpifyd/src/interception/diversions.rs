@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn one_ends_a_minute_after_its_connection_and_with_those_that_ended_just_behind_it() {
+    fn diversions_end_together_a_minute_after_their_connections() {
         let mut diversions = Diversions::new(9);
         (1..=3).for_each(|port| diversions.begin(flow(port)).expect("room"));
         assert_eq!(diversions.next(), None);
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn one_whose_numbers_are_used_again_lives_as_long_as_the_new_connection() {
+    fn a_diversion_of_a_reused_flow_lasts_as_long_as_the_new_connection() {
         let mut diversions = Diversions::new(9);
         diversions.begin(flow(1)).expect("room");
         diversions.end_later(second(10), flow(1));
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_set_takes_no_other_but_the_same_again() {
+    fn a_full_set_takes_an_existing_flow_and_no_new_one() {
         let mut diversions = Diversions::new(2);
         (1..=2).for_each(|port| diversions.begin(flow(port)).expect("room"));
         let full = diversions.begin(flow(3)).expect_err("no room");

@@ -578,7 +578,7 @@ mod tests {
     }
 
     #[test]
-    fn no_other_is_opened_between_two_addresses_until_the_last_one_is_closed() {
+    fn no_further_association_is_opened_between_two_addresses_until_the_last_closes() {
         let [first, second] = associations(2)[..] else { panic!("two") };
         let mut shared = SharedAssociations::new(1 << 30);
         let others = Ends::new(HERE, [10, 0, 1, 2].into());
@@ -591,7 +591,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_refused_is_asked_again_after_ten_minutes_and_one_without_keys_after_ten_seconds() {
+    fn a_refusing_host_is_retried_after_10_min_and_a_host_without_keys_after_10_s() {
         let mut shared = SharedAssociations::new(1 << 30);
         let association = associations(1)[0];
         let mut end = |side, awaits_keys| {
@@ -632,7 +632,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_that_opened_an_association_watches_it_with_one_timer() {
+    fn only_the_initiator_sets_an_idle_timer_and_only_one() {
         let new = |side| SharedAssociation::new(Time::ZERO, ConnectionId(1), ENDS, side, None);
         let (mut ours, mut theirs) = (new(Side::Initiator), new(Side::Acceptor));
         let limit = Duration::from_secs(60);

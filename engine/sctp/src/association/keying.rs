@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use base::Time;
 use bytes::Bytes;
-use wire::{Chunk, RawChunk, Record};
+use wire::{Chunk, ChunkType, RawChunk, Record};
 
 use super::protection::{Opened, PROTOCOL_VIOLATION, Unopened};
 use super::{Association, Context, State};
@@ -233,10 +233,11 @@ impl Association {
         }
     }
 
-    /// Handles an unsealed packet with the right tag on a protected association. Only one case matters: the peer has
-    /// completed the shutdown and removed the association, so the peer cannot seal packets any more. All data of both
-    /// ends is acknowledged before this case can occur.
-    pub(crate) fn on_unsealed(&mut self, first: &RawChunk<'_>) {
+    /// Handles an unsealed packet with the right tag on a protected association. Two cases matter. If the peer has completed
+    /// the shutdown and removed the association, it cannot seal packets any more. All data of both ends is acknowledged
+    /// before this case can occur. If the peer has lost the association, it answers with ABORT, which the configuration may
+    /// permit as a reason to ask the peer. `is_from_peer` tells whether the packet came from an address of the peer.
+    pub(crate) fn on_unsealed(&mut self, first: &RawChunk<'_>, is_from_peer: bool, ctx: &mut Context<'_>) {
         let is_farewell = match first.parse() {
             Ok(Chunk::Abort(abort)) => abort.tag_reflected,
             Ok(Chunk::ShutdownComplete(complete)) => complete.tag_reflected,
@@ -244,6 +245,11 @@ impl Association {
         };
         if is_farewell && matches!(self.transfer.state, State::ShutdownAckSent { .. }) {
             self.transfer.close(CloseReason::Graceful);
+            return;
+        }
+        let asks = self.transfer.config.protection.is_some_and(|protection| protection.asks_after_abort);
+        if asks && is_from_peer && first.chunk_type == ChunkType::ABORT {
+            self.transfer.hear_forgotten(self.transfer.paths.current(), ctx);
         }
     }
 

@@ -228,13 +228,15 @@ impl Endpoint {
     }
 
     /// Drops an unsealed packet of an association that accepts only sealed packets. The association sees only the first chunk,
-    /// because this chunk may complete a shutdown. A peer that has forgotten the association cannot seal its answer to our
-    /// SHUTDOWN ACK.
+    /// because a peer that has lost the association cannot seal its answer to our SHUTDOWN ACK or to other packets.
     #[cold]
     fn on_unsealed(&mut self, now: Time, id: AssociationId, route: &Route, packet: &Packet<'_>) {
         self.on_dropped(route, DropReason::Unsealed);
         if let Some(Ok(first)) = packet.raw_chunks().next() {
-            self.with(id, now, |association, _| association.on_unsealed(&first));
+            self.with(id, now, |association, ctx| {
+                let is_from_peer = association.is_from_peer(route, packet, false);
+                association.on_unsealed(&first, is_from_peer, ctx);
+            });
         }
     }
 

@@ -38,12 +38,16 @@ pub struct ProtectionConfig {
     /// Limit on the time, in seconds, from the handshake until both ends have sealed packets and the caller knows the peer. If
     /// the time exceeds this limit, the association ends.
     pub limit_s: u16,
+    /// True if an unsealed ABORT makes this end ask the peer by sealed HEARTBEATs. A peer that has lost the association, for example
+    /// by a restart, can send only such an ABORT. If the peer does not answer, the association ends after a few RTOs instead of after
+    /// the retransmission limit. The price: during an outage of all paths, an attacker on a path can end the association as early.
+    pub asks_after_abort: bool,
 }
 
 impl ProtectionConfig {
-    /// Creates an offer of this method, with a limit of 30 s.
+    /// Creates an offer of this method, with a limit of 30 s. Unsealed ABORTs have no effect.
     pub const fn new(method: u8, required: bool) -> ProtectionConfig {
-        ProtectionConfig { method, required, limit_s: KEYS_LIMIT_S }
+        ProtectionConfig { method, required, limit_s: KEYS_LIMIT_S, asks_after_abort: false }
     }
 }
 

@@ -18,7 +18,7 @@ use scenarios::SCENARIOS;
 use stack::Who;
 
 #[test]
-fn ours_with_ours_comes_to_what_each_scenario_says() {
+fn our_engine_at_both_ends_gives_the_outcome_of_each_scenario() {
     for scenario in SCENARIOS {
         assert_eq!((scenario.play)([Who::Ours; 2]), scenario.outcome, "{}", scenario.name);
     }
@@ -51,16 +51,16 @@ fn compare(other: Who) {
 }
 
 #[test]
-fn dcsctp_and_ours_come_to_the_same() {
+fn outcomes_with_dcsctp_differ_only_where_listed() {
     compare(Who::Dcsctp);
 }
 
 #[test]
-fn sctp_proto_and_ours_come_to_the_same() {
+fn outcomes_with_sctp_proto_differ_only_where_listed() {
     compare(Who::SctpProto);
 }
 
 #[test]
-fn rtc_sctp_and_ours_come_to_the_same() {
+fn outcomes_with_rtc_sctp_differ_only_where_listed() {
     compare(Who::RtcSctp);
 }

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_is_met_only_if_all_that_decide_are_and_missed_if_one_is() {
+    fn a_claim_is_met_if_all_its_expectations_are_met_and_missed_if_one_is_missed() {
         let (a, b) = (verdict("a", Some(2.0), Outcome::Met), verdict("b", Some(4.0), Outcome::Met));
         let other = verdict("a", Some(1.0), Outcome::Missed);
         let met = answered(&[a.clone(), b.clone()]);

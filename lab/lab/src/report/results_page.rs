@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plots_table_has_its_series_across_where_there_are_more_points_than_series() {
+    fn a_table_has_series_as_columns_if_points_outnumber_series() {
         let cells = [("tcp", 20.0, 0, 41.0), ("tcp", 20.0, 1, 43.0), ("tcp", 100.0, 0, 201.0)];
         let section = section(&cells, vec![]);
         let expected = "**From connect() to the whole answer. time, ms: median (least-greatest) of 1 to 2**\n\n\

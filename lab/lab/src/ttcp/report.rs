@@ -157,7 +157,7 @@ mod tests {
     };
 
     #[test]
-    fn the_words_are_ttcps() {
+    fn the_report_has_the_format_of_ttcp() {
         let expected = "\
 ttcp-t: 16777216 bytes in 2.000 real seconds = 64.00 Mbit/sec +++
 ttcp-t: 2048 I/O calls, msec/call = 0.977, calls/sec = 1024.00
@@ -167,7 +167,7 @@ ttcp-t: 0.25user 0.75sys 0:02real 50% 4000maxrss 0+90pf 12+3csw
     }
 
     #[test]
-    fn said_in_full_the_processors_time_has_a_rate_of_its_own() {
+    fn a_full_report_also_has_the_rate_per_cpu_second() {
         let text = REPORT.text("ttcp-r", Unit::Kbyte, true);
         assert!(
             text.contains("ttcp-r: 16777216 bytes in 1.000 CPU seconds = 16384.00 KB/cpu sec\n"),

@@ -243,7 +243,7 @@ print(connection.recv(100))
 /// has ended.
 #[test]
 #[ignore = "needs root: boots a guest with the kernel's SCTP"]
-fn a_client_that_ends_its_sending_has_all_of_it_read_by_a_native_server_which_cannot_answer() {
+fn after_a_clients_half_close_a_native_server_reads_all_data_but_cannot_answer() {
     let Some(world) = World::new() else { return };
     let server = world.serve_inside(ANSWERS_AT_THE_END, &[]);
     assert_eq!(world.python(ENDS_ITS_SENDING, &[GUEST, &PORT.to_string()]), "b''");
@@ -259,7 +259,7 @@ fn a_client_that_ends_its_sending_has_all_of_it_read_by_a_native_server_which_ca
 
 #[test]
 #[ignore = "needs root: boots a guest with the kernel's SCTP"]
-fn a_native_client_that_ends_its_sending_gets_no_answer_and_the_server_an_error() {
+fn after_a_native_clients_half_close_the_client_gets_an_error_and_no_full_answer() {
     let Some(world) = World::new() else { return };
     let nginx = Nginx::start(&world.ours).unwrap();
     world.file(nginx.root().to_owned());

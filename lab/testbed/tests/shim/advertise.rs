@@ -92,7 +92,7 @@ fn a_client_under_a_remote_rule_advertises_though_a_shared_association_would_not
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn by_the_setting_a_shared_association_advertises_too() {
+fn with_the_setting_advertise_a_shared_association_also_advertises() {
     let world = World::readable();
     let betas = world.betas.as_ref().unwrap();
     betas.sctpify(&["set", "advertise=economical"]).unwrap().good().unwrap();
@@ -110,7 +110,7 @@ fn by_the_setting_a_shared_association_advertises_too() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn by_the_setting_the_chunk_has_another_type() {
+fn the_setting_advertise_type_changes_the_chunk_type() {
     let world = World::readable();
     let betas = world.betas.as_ref().unwrap();
     for setting in ["advertise=percent", "advertise_type=151"] {

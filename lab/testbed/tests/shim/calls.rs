@@ -12,12 +12,12 @@ const DIFFERENCES: &[Difference] = &[Difference {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn every_call_on_a_connection_does_what_it_does_by_tcp() {
+fn socket_calls_over_sctp_behave_as_over_tcp_except_where_listed() {
     compare("streams = \"own\"\n", "calls", &["uring"], DIFFERENCES);
 }
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn every_call_on_a_connection_that_shares_its_association_does_what_it_does_by_tcp() {
+fn socket_calls_on_a_shared_association_behave_as_over_tcp_except_where_listed() {
     compare("streams = \"shared\"\n", "calls", &["uring"], DIFFERENCES);
 }

@@ -34,7 +34,7 @@ fn comments(file: &PathBuf) -> String {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn a_capture_has_each_packet_of_a_transfer_alone_and_sound() {
+fn a_capture_contains_the_sctp_packets_of_a_transfer_without_faults() {
     let world = World::new();
     let (process, file) = capture(&world);
     let receiver = world.serve(BULK, &["receive", &PORT.to_string()]);
@@ -49,7 +49,7 @@ fn a_capture_has_each_packet_of_a_transfer_alone_and_sound() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn the_first_packet_after_a_switch_of_paths_says_so() {
+fn a_capture_marks_the_first_packet_after_a_path_switch_with_a_comment() {
     let world = World::new();
     let second = world.lab.join(&world.alpha, &world.beta, 2, Offloads::On).unwrap();
     let _receiver = world.serve(BULK, &["receive", &PORT.to_string()]);

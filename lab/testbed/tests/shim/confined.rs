@@ -36,7 +36,7 @@ pub(crate) fn worker_of(host: &Host, daemon: &Daemon) -> u32 {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn all_threads_have_two_capabilities_at_most_and_a_filter_of_system_calls() {
+fn all_threads_have_only_the_needed_capabilities_and_a_system_call_filter() {
     let world = World::new();
     let worker = worker_of(&world.alpha, &world.alphas);
     for (process, kept) in [(worker, NET_ADMIN_AND_RAW), (world.alphas.id(), OF_SUPERVISOR)] {
@@ -55,7 +55,7 @@ fn all_threads_have_two_capabilities_at_most_and_a_filter_of_system_calls() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn settings_turn_each_of_them_off() {
+fn settings_turn_off_each_confinement_measure() {
     let off = "confine_capabilities = false\nconfine_system_calls = false\nconfine_files = false\n\
                worker_user = \"root\"\n";
     let world = World::with(off, false);
@@ -81,7 +81,7 @@ fn uid_of(process: u32) -> u32 {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn the_worker_is_a_user_who_has_nothing_else_and_so_are_its_sockets() {
+fn the_worker_and_its_sockets_belong_to_a_dedicated_unprivileged_user() {
     let world = World::new();
     let worker = worker_of(&world.alpha, &world.alphas);
     let uid = uid_of(worker);
@@ -150,7 +150,7 @@ fn connect_to_a_socket_of_roots(mode: &str, more: &str) -> (Option<u32>, String)
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn a_socket_that_is_roots_alone_is_out_of_the_workers_reach() {
+fn the_worker_cannot_connect_to_a_unix_socket_that_only_root_may_use() {
     let (seen, log) = connect_to_a_socket_of_roots("600", "");
     assert!(seen.is_none() && log.contains("Permission denied"), "{seen:?}: {log}");
     // The worker can connect to a socket that all users may use. The server sees the worker's user, not root.
@@ -169,7 +169,7 @@ fn of_file(path: &Path) -> (u32, u32) {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn the_worker_cannot_set_its_successor_free_but_root_can() {
+fn root_can_turn_off_confinement_but_a_request_to_the_control_socket_cannot() {
     let world = World::with("# mine\n", false);
     let (dir, rules) = (world.alpha.dir().unwrap().join("sctpifyd"), "rules");
     let file = dir.join("sctpify.toml");
@@ -213,7 +213,7 @@ fn privileged_cleanup_is_done_when_the_daemon_stops() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn without_a_supervisor_it_stays_who_it_is_and_says_so() {
+fn without_a_supervisor_the_daemon_keeps_running_as_root_and_logs_a_notice() {
     let (lab, programs) = (testbed::Lab::new().unwrap(), testbed::Programs::find().unwrap());
     let alpha = lab.host("alpha").unwrap();
     let dir = alpha.dir().unwrap();
@@ -248,7 +248,7 @@ fn reload_of_a_rules_file_elsewhere(configuration: &str) -> (bool, String) {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn a_file_that_is_not_its_own_is_out_of_the_daemons_reach() {
+fn the_daemon_cannot_read_a_rules_file_outside_its_state_directory() {
     let (could, text) = reload_of_a_rules_file_elsewhere("");
     assert!(!could && text.contains("Permission denied"), "{text}");
     let (could, text) = reload_of_a_rules_file_elsewhere("confine_files = false\n");

@@ -61,7 +61,7 @@ fn mode(path: &Path) -> u32 {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn its_directory_and_socket_are_closed_to_others() {
+fn the_control_socket_and_its_directory_are_closed_to_other_users() {
     let daemon = Controlled::start("root:x:0:\n");
     assert_eq!(mode(&daemon.socket), 0o660);
     assert_eq!(mode(daemon.socket.parent().unwrap()), 0o750);
@@ -71,7 +71,7 @@ fn its_directory_and_socket_are_closed_to_others() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn its_group_may_look_and_not_change() {
+fn members_of_the_sctpify_group_may_query_but_not_change_the_daemon() {
     let daemon = Controlled::start(&format!("root:x:0:\nsctpify:x:{NOBODY}:\n"));
     for question in [&["status"][..], &["paths"], &["get"], &["explain", "192.0.2.1:22"]] {
         let output = daemon.sctpify(NOBODY, NOBODY, question);

@@ -77,37 +77,37 @@ pub(crate) fn after_a_death(is_at_alpha: bool, cause: impl FnOnce(&World)) -> Wo
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn the_clients_whole_daemon_dies() {
+fn death_of_the_clients_daemon_fails_live_connections_but_not_new_ones() {
     a_death_is_an_error_for_live_connections_and_tcp_for_new_ones(true, Victims::All);
 }
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn the_servers_whole_daemon_dies() {
+fn death_of_the_servers_daemon_fails_live_connections_but_not_new_ones() {
     a_death_is_an_error_for_live_connections_and_tcp_for_new_ones(false, Victims::All);
 }
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn the_clients_worker_dies_under_its_supervisor() {
+fn death_of_the_clients_worker_fails_live_connections_but_not_new_ones() {
     a_death_is_an_error_for_live_connections_and_tcp_for_new_ones(true, Victims::AllButFirst);
 }
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn the_servers_worker_dies_under_its_supervisor() {
+fn death_of_the_servers_worker_fails_live_connections_but_not_new_ones() {
     a_death_is_an_error_for_live_connections_and_tcp_for_new_ones(false, Victims::AllButFirst);
 }
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn the_clients_supervisor_dies_and_its_worker_with_it() {
+fn death_of_the_clients_supervisor_fails_live_connections_but_not_new_ones() {
     a_death_is_an_error_for_live_connections_and_tcp_for_new_ones(true, Victims::First);
 }
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn the_servers_supervisor_dies_and_its_worker_with_it() {
+fn death_of_the_servers_supervisor_fails_live_connections_but_not_new_ones() {
     a_death_is_an_error_for_live_connections_and_tcp_for_new_ones(false, Victims::First);
 }
 
@@ -166,7 +166,7 @@ fn at_any_moment_a_death_means_the_whole_file_or_an_error() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn a_daemon_that_is_told_to_stop_leaves_no_rule_table_or_interface() {
+fn a_stopped_daemon_leaves_no_routing_rule_nftables_table_or_interface() {
     let world = World::new();
     let seen = |args: &[&str]| world.alpha.tool(args[0], &args[1..]).unwrap();
     let queries: [&[&str]; 4] =

@@ -80,7 +80,7 @@ fn a_rule_that_cannot_be_written_is_refused_and_not_in_force_until_there_is_room
 /// The disk has room for only a part of the new rules file. An incomplete file must not replace the old file.
 #[test]
 #[ignore = "needs root: makes network and mount namespaces"]
-fn a_disk_that_fills_while_the_rules_are_written_keeps_those_of_before() {
+fn if_the_disk_fills_while_rules_are_written_the_old_rules_file_remains() {
     const RULES: u16 = 100;
     const PAGE: u32 = 4096;
     let host = SmallDisk::start();

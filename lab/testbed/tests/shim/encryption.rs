@@ -193,7 +193,7 @@ fn a_host_without_encryption_is_served_where_none_is_required() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn where_one_host_requires_encryption_and_the_other_has_none_both_say_why() {
+fn if_only_one_host_encrypts_and_requires_it_the_client_falls_back_and_logs_why() {
     for (alphas, betas, fault) in
         [(REQUIRE, UNENCRYPTED, "peer_has_none"), (UNENCRYPTED, REQUIRE, "peer_requires")]
     {
@@ -286,7 +286,7 @@ fn a_rule_turns_encryption_off_also_to_a_host_whose_key_is_known() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn a_rule_for_a_listener_refuses_associations_of_other_peers_and_in_the_clear() {
+fn a_local_rule_refuses_unencrypted_associations_and_peers_other_than_the_named_one() {
     let world = World::of_each(UNENCRYPTED, Some(TRY));
     let _server = teller(&world);
     secure(world.betas.as_ref().unwrap(), "local", "require");
@@ -373,7 +373,7 @@ fn a_restart_keeps_the_key_and_the_known_peers() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn another_key_at_an_address_ends_the_association_until_it_is_forgotten() {
+fn another_key_at_a_known_address_causes_fallback_until_the_old_key_is_forgotten() {
     let mut world = World::of_each(TRY, Some(TRY));
     let _server = teller(&world);
     assert!(read(&world));
@@ -493,7 +493,7 @@ fn memory_has(process: u32, bytes: &[u8]) -> bool {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn a_key_that_others_may_read_stops_an_encrypting_daemon() {
+fn a_host_key_readable_by_others_keeps_an_encrypting_daemon_from_starting() {
     let world = World::with("", false);
     let file = state_file(&world.alpha, "host.key");
     assert!(file.exists(), "made although nothing is encrypted");
@@ -553,7 +553,7 @@ fn a_host_that_gave_no_keys_in_time_delays_the_next_connection_less_and_is_tried
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn keys_are_awaited_for_longer_than_cookies_while_packets_get_lost() {
+fn a_client_waits_longer_for_keys_than_for_cookie_ack_if_packets_are_lost() {
     let world = World::of_each(TRY, Some(TRY));
     let _server = teller(&world);
     drop_keys(&world);
@@ -606,7 +606,7 @@ fn a_host_without_the_required_shared_key_gets_no_association_although_it_encryp
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn handshakes_without_a_key_from_the_clients_address_keep_no_key_holder_out() {
+fn a_flood_of_handshakes_without_keys_does_not_keep_out_a_client_with_a_key() {
     let world = World::of_each(TRY, Some(TRY));
     let betas = world.betas.as_ref().unwrap();
     give_key(&world.alpha, &world.alphas, Some(KEY));
@@ -673,7 +673,7 @@ fn a_hosts_addresses_belong_to_one_known_peer() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn a_key_that_was_given_need_not_be_trusted_at_the_first_connection() {
+fn a_configured_key_is_checked_already_at_the_first_connection() {
     let world = World::of_each(REQUIRE, Some(TRY));
     let _server = teller(&world);
     let (address, right) = (world.link.right_v4().to_string(), key(world.betas.as_ref().unwrap()));
@@ -697,7 +697,7 @@ fn a_key_that_was_given_need_not_be_trusted_at_the_first_connection() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn a_damaged_file_of_known_peers_stops_an_encrypting_daemon() {
+fn a_damaged_peers_file_keeps_an_encrypting_daemon_from_starting() {
     let world = World::of_each(TRY, Some(TRY));
     let _server = teller(&world);
     assert!(read(&world));

@@ -66,7 +66,7 @@ fn links(daemon: &Daemon) -> std::collections::BTreeSet<String> {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn a_link_that_falls_silent_and_comes_back_is_told_with_name_cause_and_what_is_left() {
+fn events_report_a_silent_link_and_its_return_with_name_reason_and_remaining_links() {
     let story = Story::begin();
     let (first, second) = (story.world.link.name(), story.second.name());
     story.world.link.silence().unwrap();
@@ -98,7 +98,7 @@ fn a_link_that_falls_silent_and_comes_back_is_told_with_name_cause_and_what_is_l
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn a_link_that_is_set_down_is_told_as_such() {
+fn setting_a_link_down_is_reported_as_link_down_or_no_route() {
     let story = Story::begin();
     story.world.alpha.ip(&["link", "set", &story.world.link.name(), "down"]).unwrap();
     let switched = story.await_event("switched");
@@ -108,7 +108,7 @@ fn a_link_that_is_set_down_is_told_as_such() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn a_link_that_loses_its_address_and_gets_it_back_is_told_both_times() {
+fn loss_and_return_of_a_links_address_are_both_reported() {
     let story = Story::begin();
     let name = story.world.link.name();
     let address = format!("{}/24", story.world.link.left_v4());

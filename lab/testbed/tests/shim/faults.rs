@@ -67,7 +67,7 @@ fn a_supervisor_that_stands_still_is_not_felt() {
 /// worker.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn where_both_stand_still_the_kernel_lets_new_connections_pass_and_later_all_goes_on() {
+fn while_worker_and_supervisor_hang_new_connections_use_tcp_and_later_sctp_again() {
     let (world, _server) = working();
     world.alphas.signal(Signal::SIGSTOP).unwrap();
     std::thread::sleep(LAPSE);

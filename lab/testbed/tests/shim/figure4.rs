@@ -141,7 +141,7 @@ fn a_users_own_listener_is_reached_while_it_is_exposed_and_becomes_ready_when_th
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn a_program_asks_by_itself_after_it_listens() {
+fn a_program_can_expose_its_own_listener_through_the_control_socket() {
     let world = manual_world();
     let control = betas(&world).control_socket();
     let server = listens(&world, ALICE, &[&PORT.to_string(), control.to_str().unwrap()]);
@@ -152,7 +152,7 @@ fn a_program_asks_by_itself_after_it_listens() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn an_exposed_listener_is_enable_manual_while_no_carrier_is_open_and_listens_when_one_is() {
+fn an_exposed_listener_stays_in_state_enable_manual_until_a_carrier_is_open() {
     let (world, taker) = with_taken_port("manual_listen = true\n");
     open_to_group(betas(&world));
     let _server = listens(&world, ALICE, &[&PORT.to_string()]);
@@ -166,7 +166,7 @@ fn an_exposed_listener_is_enable_manual_while_no_carrier_is_open_and_listens_whe
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn nobody_exposes_anothers_listener_or_takes_one_over_with_its_port() {
+fn a_user_cannot_expose_anothers_listener_or_inherit_its_exposure_with_the_port() {
     let world = manual_world();
     let of_alice = listens(&world, ALICE, &[&PORT.to_string()]);
     let refused = exposes(&world, BOB, &PORT.to_string());
@@ -184,7 +184,7 @@ fn nobody_exposes_anothers_listener_or_takes_one_over_with_its_port() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn rules_the_switch_and_the_setting_go_before_what_a_user_asks_for() {
+fn rules_and_the_settings_enable_and_manual_listen_override_a_users_request() {
     let world = manual_world();
     let _server = listens(&world, ALICE, &[&PORT.to_string()]);
     let _other = listens(&world, ALICE, &[&OTHER_PORT.to_string()]);

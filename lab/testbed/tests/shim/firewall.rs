@@ -107,7 +107,7 @@ impl Site {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn a_drop_by_interface_holds() {
+fn an_nftables_drop_by_interface_applies_over_sctp() {
     let site = Site::new();
     site.goes_by_interface(
         "input priority filter; policy accept",
@@ -118,7 +118,7 @@ fn a_drop_by_interface_holds() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn a_drop_before_connection_tracking_holds() {
+fn a_drop_before_connection_tracking_applies_over_sctp() {
     let site = Site::new();
     site.goes_by_interface("prerouting priority raw", "iifname {} tcp dport 7000 drop", "TimeoutError");
     let reject = "iifname {} tcp dport 7000 reject with tcp reset";
@@ -127,7 +127,7 @@ fn a_drop_before_connection_tracking_holds() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn a_drop_where_the_interface_receives_holds() {
+fn a_drop_in_the_netdev_ingress_hook_applies_over_sctp() {
     let site = Site::new();
     let chain = |rule: &str| {
         let clear = "table netdev firewall\ndelete table netdev firewall\n";
@@ -146,7 +146,7 @@ fn a_drop_where_the_interface_receives_holds() {
 /// no rule for the daemon's own interface.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn a_default_drop_that_accepts_by_interface_needs_no_rule_of_its_own_for_sctp() {
+fn a_default_drop_firewall_that_accepts_by_interface_needs_no_rule_for_shim0() {
     let site = Site::new();
     let hook = "input priority filter; policy drop";
     let rules = |interface: &str| {
@@ -167,7 +167,7 @@ fn a_default_drop_that_accepts_by_interface_needs_no_rule_of_its_own_for_sctp() 
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn a_drop_by_destination_or_by_source_holds() {
+fn a_drop_by_destination_or_source_address_applies_over_sctp() {
     let site = Site::new();
     let hook = "input priority filter; policy accept";
     let server: IpAddr = site.world.link.right_v4().into();
@@ -184,7 +184,7 @@ fn a_drop_by_destination_or_by_source_holds() {
 /// allows this. The rules for the interface on which the packets arrive must apply.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn a_connection_to_another_interfaces_address_arrives_by_the_one_its_packets_come_by() {
+fn rules_for_the_arrival_interface_apply_to_connections_to_any_address_of_the_host() {
     let site = Site::new();
     let (alpha, beta) = (&site.world.alpha, &site.world.beta);
     beta.ip(&["link", "add", "lan0", "type", "veth", "peer", "name", "lan1"]).unwrap();
@@ -204,7 +204,7 @@ fn a_connection_to_another_interfaces_address_arrives_by_the_one_its_packets_com
 /// Tests strict reverse path filters together with the kernel's setting `src_valid_mark`. VPNs use this setting.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn reverse_path_filters_let_it_pass() {
+fn strict_reverse_path_filters_let_sctp_connections_pass() {
     let site = Site::new();
     let names = ["all.rp_filter", "path1.rp_filter", "all.src_valid_mark"];
     for setting in names.map(|name| format!("net.ipv4.conf.{name}=1")) {
@@ -261,7 +261,7 @@ fn a_connection_that_a_firewall_drops_falls_back_in_time_and_is_logged() {
 /// connections use plain TCP. Refusals within one second count as one refusal.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn only_two_keyed_connections_that_a_firewall_drops_are_reset() {
+fn a_firewall_drop_resets_two_keyed_connections_and_later_ones_use_plain_tcp() {
     let site = Site::new();
     let server: IpAddr = site.world.link.right_v4().into();
     give_key(&site.world.alpha, &site.world.alphas, Some(KEY));
@@ -293,7 +293,7 @@ os.execv(os.environ['REAL_SCTPIFYD'], sys.argv)
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn a_kernel_that_cannot_lead_by_interface_refuses_peers_unless_the_setting_lets_them_come_by_shim0() {
+fn without_bpf_peers_are_refused_unless_the_setting_deliver_by_shim_is_on() {
     let mut world = World::with("learn = false\n", false);
     let _server = serve(&world, "python3", &["-c", GREETER, &PORT.to_string()], "", "in");
     let programs = Programs::find().unwrap();
@@ -358,7 +358,7 @@ for stream in streams:
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn iptables_by_interface_holds() {
+fn an_iptables_drop_by_interface_applies_over_sctp() {
     let site = Site::new();
     for (program, server) in ["iptables", "ip6tables"].into_iter().zip(site.servers()) {
         let rule = |what: &str, interface: &str| {
@@ -375,7 +375,7 @@ fn iptables_by_interface_holds() {
 /// Runs the real ufw with its own configuration. ufw writes iptables rules.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn ufw_by_interface_holds() {
+fn ufw_rules_by_interface_apply_over_sctp() {
     let site = Site::new();
     let dir = site.world.beta.dir().unwrap();
     let script = format!(
@@ -445,7 +445,7 @@ impl Firewalld {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn firewalld_by_zone_holds() {
+fn firewalld_zones_apply_over_sctp() {
     let site = Site::new();
     let firewalld = Firewalld::start(&site.world.beta);
     for zone in ["public", "home"] {
@@ -468,7 +468,7 @@ fn firewalld_by_zone_holds() {
 /// user's own rule matches the interface and drops the packets.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn a_drop_in_dockers_chain_for_users_holds() {
+fn a_drop_in_the_docker_user_chain_stops_tcp_and_sctp_to_a_container() {
     let site = Site::new();
     let (lab, beta) = (&site.world.lab, &site.world.beta);
     let container = lab.host("container").unwrap();

@@ -72,7 +72,7 @@ while True:
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn forged_aborts_and_icmp_keep_no_connection_from_sctp_and_teach_nothing() {
+fn forged_aborts_and_icmp_errors_cause_no_fallback_and_no_false_cache_entry() {
     let programs = Programs::find().unwrap();
     let lab = Lab::new().unwrap();
     let [alpha, beta, forger] = ["alpha", "beta", "forger"].map(|name| lab.host(name).unwrap());

@@ -90,7 +90,7 @@ fn a_peer_with_another_key_gets_no_association_and_both_sides_say_why() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn a_peer_without_a_key_opens_nothing() {
+fn a_client_without_the_required_key_gets_no_association() {
     let (world, _server) = world(None, Some(KEY));
     let command = world.client(BULK, &["connect", &world.target(), "1"]);
     world.alpha.run("connect", command, LIMIT).unwrap().good().unwrap();
@@ -101,7 +101,7 @@ fn a_peer_without_a_key_opens_nothing() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn a_client_with_a_key_takes_no_server_without() {
+fn a_client_that_requires_a_key_refuses_a_server_without_it() {
     let (world, _server) = world(Some(KEY), None);
     connect(&world);
     assert_eq!(world.connects_sctp(), 0);
@@ -141,7 +141,7 @@ fn a_file_of_keys_that_others_may_read_is_refused() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn a_peer_whose_daemon_dies_is_noticed_in_seconds_although_nobody_can_sign_that() {
+fn death_of_a_keyed_peers_daemon_is_noticed_in_seconds_without_a_signed_abort() {
     // In both cases, beta's kernel soon reports over ICMP that no program receives the packets. With
     // `AllButFirst`, the supervisor survives, but it cleans up and ends.
     for victims in [Victims::All, Victims::AllButFirst] {

@@ -54,7 +54,7 @@ fn assert_the_next_is_plain_tcp(world: &World) {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn a_host_that_drops_sctp_costs_the_race_timer_once_and_after_that_no_packet() {
+fn a_host_that_drops_sctp_delays_only_the_first_connect_by_the_race_timer() {
     let world = without_sctp("");
     drop_sctp(&world.beta);
     let _server = world.serve(BULK, &["accept", &PORT.to_string()]);
@@ -72,7 +72,7 @@ fn a_host_that_drops_sctp_costs_the_race_timer_once_and_after_that_no_packet() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn a_connect_after_a_host_with_a_shared_association_lost_sctp_waits_for_the_race_timer_and_no_longer() {
+fn if_a_host_with_a_shared_association_loses_sctp_a_connect_waits_one_race_timer() {
     let world = World::new();
     let _server = world.serve(BULK, &["accept", &PORT.to_string()]);
     warm_up(&world, world.client(BULK, &["connect", &world.target(), "1"]));
@@ -83,7 +83,7 @@ fn a_connect_after_a_host_with_a_shared_association_lost_sctp_waits_for_the_race
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn a_host_whose_kernel_knows_no_sctp_costs_a_round_trip_once_and_after_that_no_packet() {
+fn a_host_that_rejects_sctp_with_icmp_delays_only_the_first_connect_by_a_round_trip() {
     let world = without_sctp("");
     let _server = world.serve(BULK, &["accept", &PORT.to_string()]);
     let first = connect(&world);
@@ -120,7 +120,7 @@ while True:
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn a_server_that_gains_sctpify_is_found_while_no_application_waits() {
+fn a_server_that_gains_sctpify_is_found_without_delaying_a_connect() {
     let world = without_sctp("learned_hold_s = 1\nlearned_hold_max_s = 2\n");
     let server = world.serve("python3", &["-u", "-c", COUNT, &PORT.to_string()]);
     connect(&world);

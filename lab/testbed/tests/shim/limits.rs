@@ -36,7 +36,7 @@ fn wait_for_limit(world: &World, expected: &str) -> Value {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn a_connection_whose_program_is_silent_is_limited_by_it() {
+fn a_connection_whose_program_is_silent_is_limited_by_the_application() {
     let world = World::new();
     let _deaf = world.serve("python3", &["-c", DEAF, &PORT.to_string()]);
     assert_eq!(explained(&world)["limited_by"], serde_json::json!({}));
@@ -49,7 +49,7 @@ fn a_connection_whose_program_is_silent_is_limited_by_it() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn a_connection_whose_receiver_does_not_read_is_limited_by_that() {
+fn a_connection_whose_peer_does_not_read_is_limited_by_the_receiver() {
     let world = World::new();
     let _deaf = world.serve("python3", &["-c", DEAF, &PORT.to_string()]);
     let sender = world.client(BULK, &["send", &world.target(), "600", "65536"]);

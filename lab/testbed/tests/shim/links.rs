@@ -88,7 +88,7 @@ fn a_backup_carries_data_of_both_hosts_only_while_the_other_link_is_cut() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn another_policy_moves_a_live_connection_and_never_takes_the_link_away() {
+fn a_changed_link_policy_moves_a_live_connection_and_use_never_removes_the_path() {
     let story = Story::begin("");
     let (first, second) = (&story.world.link, &story.second);
     story.await_data_by(first);
@@ -106,7 +106,7 @@ fn another_policy_moves_a_live_connection_and_never_takes_the_link_away() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn policies_are_tables_of_the_file_and_a_faulty_one_is_refused_with_its_line() {
+fn link_policies_are_read_from_the_config_file_and_an_unknown_use_is_refused() {
     let world = World::with("[[link]]\nmatch = \"no-such*\"\nname = \"lte\"\nuse = \"backup\"\n", false);
     let shown = world.alphas.sctpify(&["get", "link"]).unwrap().good().unwrap().stdout;
     assert_eq!(shown.trim(), "no-such* name=lte use=backup");
@@ -128,7 +128,7 @@ fn found<'a>(report: &'a Value, check: &str) -> &'a str {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn doctor_tests_each_uplink_and_names_those_that_fail_first() {
+fn doctor_tests_each_uplink_and_names_failed_uplinks_with_the_reason() {
     let world = TwoUplinks::new();
     let [first, second] = &world.uplinks;
     set(&world.alphas, "%1 name=fibre; %2 name=lte use=backup", first, second);

@@ -57,7 +57,7 @@ fn serve(world: &World) -> testbed::Process {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn a_host_reaches_itself_over_sctp_when_loopback_is_included_but_never_by_the_loopback_address_of_ipv6() {
+fn with_the_setting_loopback_a_host_reaches_itself_over_sctp_except_over_ipv6_loopback() {
     for encryption in ["off", "try"] {
         let world = world(&format!("loopback = true\nrace_timer_ms = 3000\nencryption = \"{encryption}\"\n"));
         let _server = serve(&world);

@@ -52,12 +52,12 @@ fn is_out_of_memory(is_at_alpha: bool) {
 
 #[test]
 #[ignore = "needs root: makes network namespaces and control groups"]
-fn a_client_without_memory_loses_what_rides_sctp_and_connects_by_tcp() {
+fn a_client_daemon_out_of_memory_fails_live_connections_but_not_new_ones() {
     is_out_of_memory(true);
 }
 
 #[test]
 #[ignore = "needs root: makes network namespaces and control groups"]
-fn a_server_without_memory_loses_what_rides_sctp_and_is_reached_by_tcp() {
+fn a_server_daemon_out_of_memory_fails_live_connections_but_not_new_ones() {
     is_out_of_memory(false);
 }

@@ -231,7 +231,7 @@ fn networks_and_ranges_of_ports_are_queued_to_their_edges() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn with_the_default_enable_only_what_is_disabled_passes_and_its_rules_count_it() {
+fn with_default_enable_only_disabled_connects_bypass_the_queue_and_count_as_hits() {
     let world = World::with("default_remote_enable = true\n", false);
     rule(&world, "-A", "disable", &["-P", "7001"]);
     rule(&world, "-A", "disable", &["-d", "10.77.1.0/24", "-P", "7001:7002"]);
@@ -274,7 +274,7 @@ fn forwarded_connections_are_not_queued() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn a_mark_that_asks_for_sctp_is_queued_although_no_rule_names_its_destination() {
+fn a_connect_with_the_manual_mark_is_queued_although_no_rule_enables_its_destination() {
     let world = World::with("default_remote_enable = true\n", true);
     let _server = serve(&world, OTHER);
     let port = OTHER.to_string();
@@ -296,7 +296,7 @@ fn a_mark_that_asks_for_sctp_is_queued_although_no_rule_names_its_destination() 
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn numbers_carried_over_sctp_are_a_plain_connections_when_the_rule_has_gone() {
+fn ports_of_an_ended_sctp_connection_are_reusable_over_tcp_after_the_rule_is_deleted() {
     const SOURCE: u16 = 20_000;
     let world = World::new();
     let _server = serve(&world, PORT);
@@ -411,7 +411,7 @@ fn a_rule_that_requires_sctp_holds_from_the_moment_that_its_command_ends() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn two_that_change_rules_at_once_lose_none() {
+fn concurrent_rule_changes_lose_no_rule() {
     let world = World::with("", false);
     let is_done = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -435,7 +435,7 @@ fn two_that_change_rules_at_once_lose_none() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn more_rules_than_sets_take_are_queued_like_everything_else() {
+fn with_more_rules_than_the_kernel_sets_hold_every_connect_is_queued() {
     let world = World::with("", false);
     let path = world.alpha.dir().unwrap().join("sctpifyd/rules");
     let rules = |count: usize| -> String {

@@ -20,13 +20,13 @@ const DIFFERENCES: &[Difference] = &[
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn options_do_what_they_do_by_tcp() {
+fn socket_options_over_sctp_behave_as_over_tcp_except_where_listed() {
     compare("streams = \"own\"\n", "options", &[], DIFFERENCES);
 }
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn options_of_a_connection_that_shares_its_association_do_what_they_do_by_tcp() {
+fn socket_options_on_a_shared_association_behave_as_over_tcp_except_where_listed() {
     compare("streams = \"shared\"\n", "options", &[], DIFFERENCES);
 }
 
@@ -159,7 +159,7 @@ const SILENCE: Duration = Duration::from_secs(5);
 /// the hosts, heartbeats probe the peer, and tolerate a longer silence than the program's limit.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn a_silence_that_keepalive_and_user_timeout_end_by_tcp_is_survived_by_sctp() {
+fn sctp_survives_a_silence_that_ends_tcp_through_keepalive_and_user_timeout() {
     let world = World::new();
     let to = world.link.right_v4().to_string();
     let begin = |port: u16| {

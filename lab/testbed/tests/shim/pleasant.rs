@@ -67,7 +67,7 @@ fn a_browser_draws_the_paths_of_a_live_connection() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn doctor_finds_the_peers_daemon_by_packets_and_misses_it_where_there_is_none() {
+fn doctor_reports_whether_a_daemon_answers_at_the_peer() {
     let (with, without) = (World::new(), World::with("", false));
     let output = |world: &World| {
         let peer = world.link.right_v4().to_string();
@@ -84,7 +84,7 @@ fn doctor_finds_the_peers_daemon_by_packets_and_misses_it_where_there_is_none() 
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn a_drained_daemon_lets_live_connections_end_and_leaves_new_ones_to_tcp() {
+fn a_draining_daemon_lets_live_connections_end_and_explain_reports_that_it_stops() {
     let world = World::new();
     let port = PORT.to_string();
     let receiver = world.serve(BULK, &["receive", &port]);
@@ -130,7 +130,7 @@ fn a_page_port_that_is_taken_is_refused_and_keeps_no_daemon_from_starting() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn changes_that_wait_for_a_restart_are_told_until_there_was_one() {
+fn settings_that_wait_for_a_restart_are_reported_until_the_daemon_restarts() {
     let lab = Lab::new().unwrap();
     let alpha = lab.host("alpha").unwrap();
     let programs = Programs::find().unwrap();

@@ -117,7 +117,7 @@ fn connected(beta: &Host) -> Vec<String> {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn no_other_user_gets_an_address_of_the_port_while_busy_peers_get_sockets_and_honest_ones_are_served() {
+fn other_users_cannot_bind_the_udp_port_while_the_daemon_opens_sockets_for_busy_peers() {
     let world = World::without_offloads();
     let busy: Vec<_> = (1..=BUSY as u8).map(|number| busy_host(&world, number)).collect();
     let _server = world.serve("python3", &["-u", "-c", READER, &PORT.to_string()]);

@@ -161,7 +161,7 @@ fn capabilities_of_unit() -> String {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn the_metrics_need_no_more_rights_than_the_unit_has_and_no_address_at_the_start() {
+fn metrics_work_with_the_units_capabilities_and_an_address_added_after_the_start() {
     let lab = Lab::new().unwrap();
     let [alpha, beta] = ["alpha", "beta"].map(|name| lab.host(name).unwrap());
     let link = lab.join(&alpha, &beta, 1, Offloads::On).unwrap();

@@ -17,7 +17,7 @@ fn connect_time(from: &Host, target: &str) -> Duration {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn an_unknown_server_is_reached_from_another_address_of_the_client() {
+fn if_one_uplink_is_silent_an_unknown_server_is_reached_over_the_other() {
     let world = TwoUplinks::new();
     let _server = world.serve(BULK, &["accept", &PORT.to_string()]);
     world.uplinks[0].silence().unwrap();
@@ -29,7 +29,7 @@ fn an_unknown_server_is_reached_from_another_address_of_the_client() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn a_known_server_is_reached_by_another_of_its_addresses() {
+fn if_a_known_servers_address_is_silent_a_connect_uses_another_of_its_addresses() {
     let world = World::new();
     world.lab.join(&world.alpha, &world.beta, 2, Offloads::On).unwrap();
     let port = PORT.to_string();

@@ -97,7 +97,7 @@ while tried:
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn one_without_sctp_is_unreachable_and_what_was_learned_does_not_change_that() {
+fn with_sctp_required_a_host_without_sctp_stays_unreachable_despite_learned_entries() {
     let (world, _server) = requiring(false);
     for server in servers(&world) {
         for _ in 0..2 {
@@ -110,7 +110,7 @@ fn one_without_sctp_is_unreachable_and_what_was_learned_does_not_change_that() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn a_killed_daemon_leaves_it_unreachable_until_the_next_one() {
+fn with_sctp_required_a_killed_daemon_leaves_the_host_unreachable_until_a_restart() {
     let (mut world, _server) = requiring(true);
     let server = world.link.right_v4().to_string();
     world.alphas.signal(Signal::SIGKILL).unwrap();
@@ -123,7 +123,7 @@ fn a_killed_daemon_leaves_it_unreachable_until_the_next_one() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn a_worker_that_stands_still_lets_nothing_pass() {
+fn with_sctp_required_a_hung_daemon_lets_no_connection_pass() {
     let (world, _server) = requiring(true);
     world.alphas.signal(Signal::SIGSTOP).unwrap();
     std::thread::sleep(Duration::from_millis(2_300));
@@ -132,7 +132,7 @@ fn a_worker_that_stands_still_lets_nothing_pass() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn flushed_rules_are_restored_and_nothing_passes_meanwhile() {
+fn after_an_nftables_flush_required_sctp_holds_and_the_rules_are_restored() {
     let (world, _server) = requiring(false);
     world.alpha.tool("nft", &["flush", "ruleset"]).unwrap();
     assert_eq!(connect(&world, &world.link.right_v4().to_string()), "EHOSTUNREACH");
@@ -158,7 +158,7 @@ fn without_the_rule_or_the_daemon_plain_tcp_passes_again() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn as_many_rules_as_there_may_be_are_all_refused_by_the_kernel() {
+fn the_kernel_enforces_required_sctp_for_the_maximum_number_of_rules() {
     const MOST: usize = 4096;
     let world = World::with("", false);
     let _server = world.serve(BULK, &["accept", &PORT.to_string()]);

@@ -87,7 +87,7 @@ fn goes_on_from_the_next_address(world: &World) {
 /// connection would.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn without_a_key_a_host_that_loses_its_only_address_is_not_believed_at_another_and_goes_on_at_the_old_one() {
+fn without_a_key_a_new_address_is_rejected_and_data_resumes_at_the_old_address() {
     let world = World::with(UNENCRYPTED, true);
     let transfer = Transfer::begin(&world);
     let (name, old) = (world.link.name(), world.link.left_v4().to_string());
@@ -105,7 +105,7 @@ fn without_a_key_a_host_that_loses_its_only_address_is_not_believed_at_another_a
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn a_server_that_loses_an_address_keeps_it_for_its_program_and_no_longer() {
+fn a_lost_server_address_is_kept_until_its_connections_end() {
     let world = World::new();
     world.lab.join(&world.alpha, &world.beta, 2, Offloads::On).unwrap();
     let transfer = Transfer::begin(&world);

@@ -34,7 +34,7 @@ print('heard all')";
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn channels_go_on_when_their_host_gets_another_address_and_new_connections_show_that() {
+fn channels_survive_an_address_change_and_new_connections_show_the_new_address() {
     let world = World::new();
     // Without a key, beta would not accept that alpha replaces its only address.
     share_key(&world);
@@ -160,7 +160,7 @@ print(' '.join(ends))";
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn a_shared_association_that_dies_within_transfers_resets_each_and_cuts_none() {
+fn death_of_a_shared_association_during_transfers_resets_every_connection() {
     const LENGTH: u64 = 256 << 20;
     for is_at_alpha in [true, false] {
         let (world, server) = serving();

@@ -215,7 +215,7 @@ fn force_bindall_offers_all_addresses_of_the_host_from_the_next_association_on()
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn a_listener_follows_the_rules_and_the_switch_while_it_listens() {
+fn a_listeners_state_follows_the_rules_and_the_setting_enable_while_it_listens() {
     let world = World::new();
     let _server = serve(&world, "", PORT);
     wait_listener(betas(&world), PORT, "LISTEN");

@@ -92,7 +92,7 @@ print({b'scta': 'accepted', b'sctr': 'refused'}.get(kind, kind), data[4:5].hex()
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn a_connection_is_taken_only_from_the_clients_own_address_to_one_that_it_reaches() {
+fn a_connection_is_accepted_only_from_the_peers_own_address_to_a_reachable_address() {
     let three = Three::new();
     three.serves_the_honest();
     let (beta, mallory) = (three.to_beta.right_v4().to_string(), three.to_beta.left_v4().to_string());
@@ -169,7 +169,7 @@ print('paths', bool(shared and shared.is_up and mirror), flush=True)";
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn a_stranger_between_two_daemons_is_neither_served_nor_dialled_as_the_other() {
+fn an_attacker_that_relays_between_two_daemons_is_taken_for_neither() {
     let three = Three::new();
     allow(&three.world.alphas, "local");
     let alphas = three.world.alpha.spawn("server", {
@@ -253,7 +253,7 @@ print(sum(association.is_up for association in made))";
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn one_peer_opens_four_associations_to_be_shared_at_most_and_none_where_nothing_is_served() {
+fn a_peer_may_open_four_shared_associations_and_none_without_a_local_rule() {
     let three = Three::new();
     let beta = three.to_beta.right_v4().to_string();
     assert_eq!(three.mallory_says(MANY, &[&beta, "16"]), "4");
@@ -279,7 +279,7 @@ print({COOKIE_ACK: 'up', ABORT: 'refused'}.get(read(came[0])[3][0][0]) if came e
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn an_association_to_be_shared_is_refused_if_the_last_rule_went_before_its_cookie_came_back() {
+fn a_shared_association_is_refused_if_the_last_rule_is_deleted_before_cookie_echo() {
     let three = Three::new();
     let beta = three.to_beta.right_v4().to_string();
     assert!(three.mallory_says(LATE_COOKIE, &[&beta, "0"]).ends_with("up"), "the control");
@@ -305,7 +305,7 @@ print('up')";
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn no_program_gets_a_clients_port_below_1024_over_udp() {
+fn over_udp_a_peer_cannot_claim_a_source_port_below_1024() {
     let three = Three::new();
     let (beta, port) = (three.to_beta.right_v4().to_string(), PORT.to_string());
     let claim = |claimed| said(&three.mallory, unprivileged(&three.mallory, CLAIM, &[&beta, &port, claimed]));
@@ -326,7 +326,7 @@ print(c.recv(100).decode())";
 /// of the client's connection. The client's connection must survive.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn a_neighbour_at_the_same_address_ends_nobodys_connection() {
+fn another_user_at_the_clients_address_cannot_end_the_clients_connection() {
     let (world, _server) = crate::streams::serving();
     let talk = format!(
         "{CLIENT}\nc = connect(b'e')\nprint('from', c.getsockname()[1], flush=True)\nfor n in range(40):\n    c.sendall(b'x')\n    \
@@ -361,7 +361,7 @@ print(*sorted(addresses_in(read_init(value))) if kind == INIT_ACK else ['refused
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn a_stranger_is_told_of_no_address_that_has_no_way_to_it() {
+fn an_init_ack_to_an_unknown_host_lists_only_addresses_that_the_host_can_reach() {
     let three = Three::new();
     let beta = &three.world.beta;
     for (name, kind, address) in [
@@ -402,7 +402,7 @@ fn a_stranger_is_told_of_no_address_that_has_no_way_to_it() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn the_setting_interfaces_says_what_is_used_and_told() {
+fn the_setting_interfaces_limits_the_addresses_used_and_offered_to_peers() {
     let world = World::with("interfaces = \"path1 lan*\"\n", true);
     world.alpha.ip(&["link", "add", "lan0", "type", "veth", "peer", "name", "lanx"]).unwrap();
     world.alpha.ip(&["addr", "add", "10.99.0.1/24", "dev", "lan0"]).unwrap();
@@ -476,7 +476,7 @@ print('granted', acks)";
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn a_thousand_wishes_of_a_stranger_leave_few_lines_in_the_log() {
+fn a_flood_of_set_primary_requests_writes_few_lines_to_the_log() {
     let three = Three::new();
     three.serves_the_honest();
     let (beta, mallory) = (three.to_beta.right_v4().to_string(), three.to_beta.left_v4().to_string());

@@ -278,7 +278,7 @@ fn two_thousand_short_connections_ten_at_a_time_all_share_one_association() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn a_port_that_a_client_uses_again_while_the_server_still_waits_is_served_alike() {
+fn a_client_port_reused_during_the_servers_time_wait_is_served_again() {
     let (world, _server) = serving();
     let body = "
 for n in range(3):

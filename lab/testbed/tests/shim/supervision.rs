@@ -38,7 +38,7 @@ fn a_worker_that_stands_still_is_killed() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn a_daemon_comes_before_programs_and_keeps_a_higher_priority_that_it_was_given() {
+fn a_daemon_runs_with_niceness_minus_10_unless_started_with_a_higher_priority() {
     for (given, kept) in [(0, -10), (-15, -15)] {
         // setpriority(2) changes the niceness of this thread only (see its NOTES). Child processes of the
         // thread inherit its niceness.

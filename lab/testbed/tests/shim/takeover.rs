@@ -285,7 +285,7 @@ fn forged(configuration: &str, key: Option<&str>, what: &[&str]) -> (World, Proc
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn an_observer_without_the_key_ends_no_connection_of_hosts_that_share_one() {
+fn an_observer_without_the_key_cannot_end_connections_of_hosts_with_a_shared_key() {
     // The control: without a key, each kind of forgery ends a connection.
     for what in FORGERIES {
         let (_world, _server, client) = forged(UNENCRYPTED, None, &[what]);

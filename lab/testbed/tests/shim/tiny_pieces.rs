@@ -108,7 +108,7 @@ fn fill(payload: &str) -> (u64, String) {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn pieces_of_an_octet_take_little_and_a_connection_beside_goes_on() {
+fn a_flood_of_tiny_fragments_takes_bounded_memory_and_other_connections_continue() {
     for (payload, most) in CASES {
         let (grown, report) = fill(payload);
         println!("pieces of {payload} octets: {grown} KiB more; associations and octets sent: {report}");

@@ -74,7 +74,7 @@ fn sent(port: u16) -> (u64, u64) {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn data_for_a_silent_peer_stays_with_the_program_as_over_tcp() {
+fn writes_to_a_silent_peer_are_limited_as_over_tcp_and_the_daemon_buffers_little() {
     let ((plain, _), (bytes, grown)) = (sent(PLAIN_PORT), sent(PORT));
     println!("{bytes} bytes on each connection, over TCP {plain}; the daemon grew by {grown} KiB");
     assert!(bytes < plain + MORE, "{bytes} bytes on each connection, over TCP {plain}");

@@ -34,15 +34,15 @@ macro_rules! both {
 
 both! {
     pythons_tests_of_sctp_pass;
-    several_messages_by_one_call_wait_for_each_other;
+    sendmmsg_and_recvmmsg_wait_until_all_messages_are_transferred;
     messages_go_to_their_peer_although_the_socket_is_closed_at_once;
-    calls_that_wait_keep_nobody_from_sockets;
+    hundreds_of_waiting_calls_do_not_prevent_new_sockets;
     one_to_many_sockets_serve_many_peers_and_one_is_peeled_off;
     a_message_is_read_in_parts_and_by_a_child;
     streams_and_identifiers_pass_and_wrong_ones_are_refused;
-    the_death_of_the_server_is_an_error_once_and_new_sockets_say_that_the_network_is_down;
+    death_of_the_socket_server_gives_econnreset_once_and_enetdown_for_new_sockets;
     an_ordinary_user_has_a_server_of_its_own_and_no_privileged_port;
-    messages_on_their_way_go_along_when_their_association_is_peeled_off;
+    messages_in_transit_arrive_although_their_association_is_peeled_off;
     each_message_that_was_taken_arrives_although_the_peer_shuts_down;
 }
 
@@ -234,7 +234,7 @@ s.send(b'plain'); print(s.recv(100).decode())
     assert_eq!(output, expected);
 }
 
-fn the_death_of_the_server_is_an_error_once_and_new_sockets_say_that_the_network_is_down(world: &World) {
+fn death_of_the_socket_server_gives_econnreset_once_and_enetdown_for_new_sockets(world: &World) {
     let server = "
 l = listen(sys.argv[1]); s, _ = l.accept()
 print(error(s.recv, 10), error(s.recv, 10), error(s.recv, 10), error(s.send, b'x', socket.MSG_NOSIGNAL), error(sctp), error(l.accept), flush=True)
@@ -282,7 +282,7 @@ print(error(s.bind, ('', 80)), error(s.bind, ('', 7001)))
     assert_eq!(output.good().unwrap().stdout, "ENETDOWN\n");
 }
 
-fn messages_on_their_way_go_along_when_their_association_is_peeled_off(world: &World) {
+fn messages_in_transit_arrive_although_their_association_is_peeled_off(world: &World) {
     let server = world.serve(LATE_READER);
     let client = world.ask(FILLER, &[]).good().unwrap().stdout;
     let taken = client.lines().last().unwrap();
@@ -297,7 +297,7 @@ fn each_message_that_was_taken_arrives_although_the_peer_shuts_down(world: &Worl
     assert!(wait_for(LIMIT, || received() == sent), "sent {sent}received {}", received());
 }
 
-fn several_messages_by_one_call_wait_for_each_other(world: &World) {
+fn sendmmsg_and_recvmmsg_wait_until_all_messages_are_transferred(world: &World) {
     let binary = c_programs::build("batches", world.lab.dir(), &[]).unwrap();
     let run = |host: &Host, words: &[&str]| {
         let mut command = world.sctp(host);
@@ -356,7 +356,7 @@ print(isinstance(error(sctp), socket.socket), threading.active_count() > 290, fl
 os._exit(0)
 ";
 
-fn calls_that_wait_keep_nobody_from_sockets(world: &World) {
+fn hundreds_of_waiting_calls_do_not_prevent_new_sockets(world: &World) {
     world.links[0].silence().unwrap();
     let client = world.ask(WAITING, &[]).good().unwrap();
     assert_eq!(client.stdout, "True True\n", "{}", client.stderr);

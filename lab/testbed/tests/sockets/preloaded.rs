@@ -132,7 +132,7 @@ time.sleep(60)
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn a_program_that_writes_past_the_library_loses_its_own_association_only() {
+fn a_raw_write_that_bypasses_the_library_ends_only_its_own_association() {
     let world = World::new(1);
     let server = "
 l = listen(sys.argv[1])
@@ -229,7 +229,7 @@ time.sleep(1); print('passed', flush=True); time.sleep(60)
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn descriptors_that_do_not_close_keep_no_server_from_other_users() {
+fn descriptors_that_do_not_close_do_not_block_the_socket_server_for_other_users() {
     let world = World::new(1);
     let server = world.serve("while True: listen(sys.argv[1]).accept()[0].recv(1)");
     // The socket server of root serves all users.
@@ -287,7 +287,7 @@ while True: threading.Thread(target=echo, args=(l.accept()[0],), daemon=True).st
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn a_flood_of_connections_keeps_no_message_of_others() {
+fn messages_pass_while_another_user_floods_the_socket_server_with_connections() {
     let world = World::new(1);
     let _server = world.serve(ECHO_TO_ALL);
     let mut command = world.beta.command("env");
@@ -339,7 +339,7 @@ os.setxattr(sys.argv[1], 'security.capability', struct.pack('<IIIII', 0x02000001
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn a_program_that_becomes_one_with_more_rights_gets_no_privileged_port() {
+fn a_program_that_execs_a_privileged_one_during_a_request_gets_no_privileged_port() {
     let world = World::new(1);
     let _server = world.serve("listen(sys.argv[1]).accept()");
     let (privileged, stands) = (world.lab.dir().join("bin/sleep"), world.lab.dir().join("bin/stands"));

@@ -203,7 +203,7 @@ print('all came', flush=True)
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn a_worker_that_is_killed_takes_no_message_along() {
+fn a_child_process_killed_while_it_receives_loses_no_message() {
     let world = World::supervised(1);
     let mut server = world.serve(WORKERS);
     let client = "
@@ -233,7 +233,7 @@ print(ended, error(sctp) is not None)
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn attempts_that_end_early_cost_nothing_that_stays() {
+fn interrupted_connects_leave_no_resources_behind() {
     let world = World::supervised(1);
     world.links[0].silence().unwrap();
     let client = world.ask(INTERRUPTED, &[]).good().unwrap();
@@ -272,7 +272,7 @@ fn a_privileged_port_needs_the_programs_own_right() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn it_works_inside_a_program_that_has_the_library() {
+fn the_supervisor_works_inside_a_program_with_the_preloaded_library() {
     let world = World::new(1);
     let _server = world.serve(ECHO);
     let program = format!(
@@ -288,7 +288,7 @@ fn it_works_inside_a_program_that_has_the_library() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn it_ends_by_a_signal_that_comes_after_the_command() {
+fn sctpify_run_ends_on_a_signal_that_arrives_after_its_command_has_ended() {
     let world = World::supervised(1);
     let mut command = world.sctp(&world.alpha);
     command.args(["sh", "-c", "setsid sleep 30 & echo started; exit 3"]);

@@ -30,7 +30,7 @@ fn a_round_trip_takes_both_delays_over_ipv4_and_ipv6() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn tcp_gets_the_rate_that_was_set_to_three_percent_and_segments_are_cut() {
+fn tcp_reaches_the_configured_rate_within_three_percent_and_no_frame_is_missed() {
     let world = World::new();
     world.add(&["--rate", "1.5mbit", "--delay", "35ms", "--queue", "50"]);
     let rate = world.iperf_rate(&["-t", "8", "-O", "2"]);

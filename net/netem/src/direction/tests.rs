@@ -93,7 +93,7 @@ fn a_cut_direction_passes_nothing_until_it_is_mended() {
 }
 
 #[test]
-fn ecn_is_marked_taken_off_or_a_reason_to_drop() {
+fn ecn_capable_packets_are_marked_bleached_or_dropped_as_configured() {
     let mut bench = Bench::new(DirectionConfig { mark_above: Some(2000), ..ten_mbit() });
     let ecn = |fate| if let Fate::Passes(passage) = fate { Some(passage.ecn) } else { None };
     assert_eq!(ecn(bench.offer(Time::ZERO, 1250)), Some(Ecn::Ect0));

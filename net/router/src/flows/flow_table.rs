@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_receiver_that_took_no_more_and_says_nothing_since_is_still_the_limit() {
+    fn a_receiver_with_a_closed_window_stays_the_limit_until_it_advertises_room() {
         let mut flows = FlowTable::default();
         flows.note(MS(0), A, B, &packet([1, 2], &[&[150, 60, 0, 4], &data(1)]), 150, 150);
         flows.note(MS(1), B, A, &packet([2, 1], &[&sack(1, 0)]), 48, 150);
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn flows_have_a_limit_and_no_packet_makes_it_fail_hard() {
+    fn the_flow_table_is_bounded_and_no_truncated_packet_causes_a_panic() {
         let mut flows = FlowTable::default();
         for port in 0..=u16::MAX {
             flows.note(MS(0), A, B, &packet([port, 2], &[&data(1)]), 150, 150);

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_the_flows_tells_of_all_how_many_are_limited_by_what() {
+    fn a_partial_flow_list_counts_all_flows_and_their_limits() {
         let rows: Vec<FlowRow> = (0..9).map(|n| FlowRow { from_port: 100 + n, ..flow() }).collect();
         let asked = |search: Option<&str>, after: Option<&str>, count| {
             let [search, after] = [search, after].map(|text| text.map(str::to_owned));
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_and_the_metrics_tell_rate_backlog_and_verdict() {
+    fn the_table_and_the_metrics_show_rate_and_verdict_without_an_unknown_backlog() {
         let row = flow();
         let mut out = Vec::new();
         print(&[row.clone(), row.clone()], 1, false, &mut out).unwrap();

@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_our_own_root_is_ours_and_the_kernels_default_is_none() {
+    fn only_htb_with_our_handle_is_our_root_qdisc_and_the_default_counts_as_none() {
         let queues = |kind: &str, handle: &str| serde_json::json!([{"kind": "pfifo", "handle": "5:"}, {"kind": kind, "handle": handle, "root": true}]);
         assert_eq!(root(&queues("noqueue", "0:")), None);
         assert!(is_ours(&root(&queues("htb", "5ba:")).unwrap()));

@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn each_occupancy_has_its_class_over_both_protocols_and_in_udp() {
+    fn each_occupancy_has_its_class_over_ipv4_ipv6_and_udp() {
         for percent in 0..=100u8 {
             let chunks = sctp(&PERCENT(percent));
             let expected = if percent >= 90 { 0x1_0100 } else { 0x1_0010 + u32::from(percent) / 10 * 0x10 };

@@ -21,25 +21,25 @@ fn packets_land_where_their_chunk_says(carriers: &str, is_v6: bool, options: &[&
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn bpf_and_leaves_that_this_kernel_has_over_udp() {
+fn bpf_puts_sctp_over_udp_into_the_class_of_its_advertisement() {
     packets_land_where_their_chunk_says("udp", false, &[]);
 }
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn bpf_over_ipv6_in_256_leaves_each() {
+fn bpf_puts_sctp_over_ipv6_into_the_class_of_its_advertisement_with_256_leaves() {
     packets_land_where_their_chunk_says("ip132", true, &["--leaves", "hashed"]);
 }
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn u32_over_ip() {
+fn u32_puts_sctp_over_ipv4_into_the_class_of_its_advertisement() {
     packets_land_where_their_chunk_says("ip132", false, &["--match", "u32", "--leaves", "pfifo"]);
 }
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn u32_over_udp_in_ipv6() {
+fn u32_puts_sctp_over_udp_in_ipv6_into_the_class_of_its_advertisement() {
     packets_land_where_their_chunk_says("udp", true, &["--match", "u32", "--leaves", "pfifo"]);
 }
 

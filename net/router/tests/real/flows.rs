@@ -85,7 +85,7 @@ fn fills_the_link(world: &World, limit: &str) {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn a_program_that_says_little_is_limited_by_itself_and_a_slow_reader_is_the_limit_of_its_sender() {
+fn an_idle_sender_is_limited_by_its_application_and_a_slow_reader_limits_its_sender() {
     let world = World::readable_gap("udp", "backlog");
     let _router = world.spawn_router(&["run", "left", "right", "--rate", "50mbit"]);
     let _slow = python(&world.ends.beta, SLOW, &["5003"]);

@@ -124,7 +124,7 @@ fn that_say_nothing(hosts: &Hosts) -> Vec<Vec<u8>> {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn packets_made_by_hand_land_where_their_chunk_says_by_both_classifiers() {
+fn both_classifiers_put_crafted_packets_into_the_class_of_their_advertisement() {
     let hosts = Hosts::new();
     let link = hosts.link.name();
     let class = |n: u64| (format!("5ba:{}", n * 10), if n == 10 { 55 } else { 50 } + u64::from(n == 4));

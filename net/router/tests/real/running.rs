@@ -70,7 +70,7 @@ fn fetched(policy: &[&str]) -> f64 {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn a_file_beside_a_long_transfer_comes_much_sooner_where_the_least_left_goes_first() {
+fn a_file_next_to_a_long_transfer_arrives_sooner_if_the_least_data_left_goes_first() {
     let (first_come, least_left) =
         (fetched(&["--policy", "fifo", "--limit", "200"]), fetched(&["--policy", "finish"]));
     eprintln!("400 kB: {first_come:.3} s first in first out, {least_left:.3} s least left first");
@@ -79,7 +79,7 @@ fn a_file_beside_a_long_transfer_comes_much_sooner_where_the_least_left_goes_fir
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn interfaces_that_cannot_be_used_are_named_and_free_again_afterwards() {
+fn errors_name_unusable_interfaces_and_a_stopped_router_frees_its_interfaces() {
     let world = World::gap("udp", "off");
     let run = ["run", "left", "right", "--rate", "10mbit"];
     let router = world.spawn_router(&run);

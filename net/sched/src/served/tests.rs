@@ -50,7 +50,7 @@ fn a_returning_flow_gets_one_packet_or_its_backlog_up_to_the_credit() {
 }
 
 #[test]
-fn when_full_the_flow_that_had_and_has_most_loses_its_last_packet() {
+fn when_full_the_flow_with_most_bytes_served_and_waiting_loses_its_last_packet() {
     let mut queue = Served::new(ServedConfig { packets: 4, ..ServedConfig::default() });
     for (n, flow) in [(10, 1), (11, 1), (12, 1), (20, 2), (30, 3)] {
         queue.enqueue(MS(0), data(n, flow, 1500));
@@ -75,7 +75,7 @@ fn when_full_and_some_are_preferred_the_longest_queue_loses_its_last_packet() {
 }
 
 #[test]
-fn data_queued_here_counts_as_left_too() {
+fn data_queued_in_the_router_counts_as_data_left() {
     let mut queue = finishing(Favour::Audited { trust: 4.0, cap: 2_000_000 });
     // The first flow has 30 packets here and no data at its sender. The second has 20,000 bytes at its sender, and advertises
     // them once.
@@ -195,7 +195,7 @@ fn liars_share(favour: Favour) -> f64 {
 }
 
 #[test]
-fn a_liar_that_has_always_one_byte_left_is_audited() {
+fn the_audit_limits_a_sender_that_always_claims_one_byte_left_to_its_fair_share() {
     let unaudited = liars_share(Favour::LeastClaimed);
     assert!(unaudited > 0.9, "{unaudited}");
     let audited = liars_share(Favour::Audited { trust: 4.0, cap: 2_000_000 });
@@ -203,7 +203,7 @@ fn a_liar_that_has_always_one_byte_left_is_audited() {
 }
 
 #[test]
-fn without_anybodys_word_the_least_attained_goes_first() {
+fn the_least_served_rule_ignores_advertisements() {
     let mut queue = finishing(Favour::LeastServed);
     for n in 0..100 {
         queue.enqueue(MS(n), says(data(1, 1, 1500), claims(1)));

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_loss_before_the_window_is_back_makes_room() {
+    fn a_second_loss_below_w_max_lowers_w_max_by_fast_convergence() {
         let mut cubic = Cubic::default();
         let once = cubic.reduce(100.0);
         cubic.reduce(once);

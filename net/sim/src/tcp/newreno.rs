@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn duplicates_of_what_a_time_out_sends_again_are_no_loss() {
+    fn duplicate_acks_after_a_timeout_start_no_fast_recovery() {
         let mut s = sender(6, false);
         leave(&mut s, 0);
         s.on_timeout(MS(1000));

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn the_echo_is_of_the_segment_that_filled_the_hole_and_of_the_first_of_those_that_waited() {
+    fn the_timestamp_echo_is_of_the_first_unacknowledged_segment_or_of_the_hole_filler() {
         let mut r = receiver();
         let at = Time::from_millis;
         r.on_piece(at(50), at(10), piece(0));

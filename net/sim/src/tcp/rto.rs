@@ -69,7 +69,7 @@ mod tests {
     const MS: fn(u64) -> Duration = Duration::from_millis;
 
     #[test]
-    fn a_floor_is_under_the_time_out_or_under_the_variance() {
+    fn the_rto_floor_applies_to_the_timeout_on_freebsd_and_to_the_variance_on_linux() {
         let mut bsd = Rto::new(&TcpConfig::freebsd_4_10());
         let mut linux = Rto::new(&TcpConfig::linux_without_sack());
         for _ in 0..50 {

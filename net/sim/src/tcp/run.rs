@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn with_loss_sack_is_faster_than_newreno_and_a_floor_of_a_second_dearer_than_a_fifth() {
+    fn with_loss_sack_is_faster_than_newreno_and_a_1_s_rto_floor_slower_than_200_ms() {
         let mean =
             |config: &TcpConfig| (0..10).map(|seed| seconds(config, 500_000, 0.06, seed)).sum::<f64>() / 10.0;
         let [bsd, old, linux] =

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slow_start_counts_acknowledgements_or_segments() {
+    fn slow_start_counts_acks_on_freebsd_and_segments_on_linux() {
         let mut bsd = Window::new(&TcpConfig::freebsd_4_10());
         let mut linux = Window::new(&TcpConfig::linux(Growth::Reno));
         bsd.on_ack(2.0, Time::ZERO);

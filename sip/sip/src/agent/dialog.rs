@@ -122,7 +122,7 @@ mod tests {
     use crate::parse::Limits;
 
     #[test]
-    fn a_caller_visits_the_recorded_routes_backwards_and_a_callee_as_they_stand() {
+    fn the_caller_reverses_the_record_route_and_the_callee_keeps_its_order() {
         let text =
             "SIP/2.0 200 OK\r\nContact: <sip:bob@192.0.2.2>\r\nRecord-Route: <sip:b;lr>, <sip:a;lr>\r\n\r\n";
         let message = Message::parse(Bytes::from_static(text.as_bytes()), &Limits::default()).unwrap();

@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn the_streams_own_address_goes_before_the_sessions() {
+    fn a_media_level_address_overrides_the_session_level_address() {
         let text = "v=0\r\nc=IN IP4 192.0.2.1\r\nm=audio 7 RTP/AVP 0\r\nc=IN IP4 192.0.2.2\r\nm=video 8 RTP/AVP 31\r\n";
         assert_eq!(audio_address(text.as_bytes()), "192.0.2.2:7".parse().ok());
         assert_eq!(audio_address(text.replace("audio 7", "audio 0").as_bytes()), None);

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_nonce_is_good_for_its_lifetime_and_ours_alone() {
+    fn only_our_own_nonces_are_valid_and_only_for_their_lifetime() {
         let mut nonces = Nonces::new([1; 32]);
         let nonce = nonces.make(Time::from_millis(5));
         let end = Time::from_millis(5) + NONCE_LIFETIME;
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_count_is_good_once_and_only_after_those_before_it() {
+    fn a_nonce_count_is_valid_only_if_it_exceeds_all_used_counts() {
         let mut nonces = Nonces::new([1; 32]);
         let (one, other) = (nonces.make(Time::ZERO), nonces.make(Time::ZERO));
         assert_eq!(judge(&nonces, Time::ZERO, &one, 0), Nonce::Stale);

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_gets_its_burst_then_its_rate_then_as_many_refusals_and_then_nothing() {
+    fn requests_beyond_the_rate_limit_get_503_up_to_the_same_rate_and_then_nothing() {
         let mut control = AccessControl::default();
         let mut many =
             |ms| -> Vec<Admission> { (0..8).map(|_| judge(&mut control, ms, "192.0.2.1")).collect() };
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_asked_before_the_rate() {
+    fn access_lists_are_checked_before_the_rate_limit() {
         let network = |text: &str| vec![text.parse().unwrap()];
         let all = Access {
             allow: network("192.0.2.0/24"),
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_sources_are_remembered_than_configured_and_busy_ones_longest() {
+    fn sources_are_remembered_up_to_a_limit_and_busy_sources_are_kept() {
         let mut control = AccessControl::default();
         (0..9).for_each(|_| _ = judge(&mut control, 0, "192.0.2.250"));
         for other in 0..100 {

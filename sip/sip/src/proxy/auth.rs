@@ -203,14 +203,14 @@ mod tests {
     }
 
     #[test]
-    fn a_request_of_a_user_is_challenged_once_for_each_algorithm() {
+    fn a_401_or_407_has_one_challenge_for_each_algorithm() {
         let config = with_users();
         assert_eq!(challenges(judged(&config, "OPTIONS sip:b@example.org", false)), (407, 2));
         assert_eq!(challenges(judged(&config, "REGISTER sip:example.org", false)), (401, 2));
     }
 
     #[test]
-    fn requests_within_dialogs_and_without_passwords_pass() {
+    fn requests_pass_within_a_dialog_or_if_no_passwords_are_configured() {
         let text = "OPTIONS sip:b@example.org";
         assert!(matches!(judged(&with_users(), text, true), Ok(Verdict::Passed)));
         assert!(matches!(judged(&config(), text, false), Ok(Verdict::Passed)));

@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_detour_precedes_the_path_of_a_target() {
+    fn the_route_to_the_proxy_with_the_flow_precedes_the_targets_path() {
         let mut target =
             target().with_path(vec![b"<sip:edge;lr>"[..].into()]).with_detour(b"<sip:peer;lr>"[..].into());
         let copy = copy("OPTIONS sip:a@example.org\nRoute: <sip:old;lr>", &mut target);
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_request_goes_over_tcp_unless_its_target_is_settled() {
+    fn a_long_request_goes_over_tcp_unless_its_target_has_a_fixed_transport() {
         let long = format!("MESSAGE sip:a@example.org\nSubject: {}", "x".repeat(1300));
         let (mut open, mut settled) = (target(), target().settled(true));
         assert!(fields(&copy(&long, &mut open), Name::Via)[0].starts_with("SIP/2.0/TCP"));

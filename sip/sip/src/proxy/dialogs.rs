@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn a_forked_dialog_ends_with_the_bye_of_its_last_callee() {
+    fn a_forked_dialog_ends_when_every_callee_has_accepted_a_bye() {
         let (mut dialogs, leg) = dialogs();
         dialogs.on_answer(Time::ZERO, &leg, 200, Some(b"one"));
         dialogs.on_answer(Time::ZERO, &leg, 200, Some(b"two"));
@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_goes_to_the_other_ends_flow_and_to_no_stranger() {
+    fn a_request_within_a_dialog_goes_only_to_addresses_of_the_other_end() {
         let (mut dialogs, leg) = dialogs();
         let knowledge = Knowledge::default();
         let routing = knowledge.routing(Time::ZERO);

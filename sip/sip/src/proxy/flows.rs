@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_route_to_a_flow_leads_there_only_here() {
+    fn a_route_to_a_flow_is_valid_only_at_the_proxy_that_issued_it() {
         let shared = ProxyConfig { shared: Some(Shared { origin: Duration::ZERO }), ..config() };
         let other = ProxyConfig { listeners: Vec::new(), domains: Vec::new(), ..shared.clone() };
         let flow = hop("192.0.2.7:5062");
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn the_route_to_a_tls_flow_has_a_form_over_tls_alone() {
+    fn only_a_route_to_a_tls_flow_has_a_sips_form() {
         let flow = Hop { listener: 2, transport: Transport::Tls, ..hop("192.0.2.7:40000") };
         let route = flows().route(&config(), flow).unwrap();
         let (secure, hop) = secure_route(&config(), &route).unwrap();

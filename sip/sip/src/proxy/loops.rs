@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_marked_by_its_route_and_not_by_its_vias() {
+    fn the_loop_mark_depends_on_request_uri_and_route_but_not_on_via() {
         let first = mark(1, "OPTIONS sip:a@example.org");
         assert_eq!(first, mark(1, "OPTIONS sip:a@example.org\nVia: SIP/2.0/UDP 192.0.2.7;branch=z9hG4bKb"));
         assert_ne!(first, mark(1, "OPTIONS sip:b@example.org"));
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_marked_via_of_ours_is_a_loop() {
+    fn a_loop_is_detected_only_by_our_own_via_with_the_same_mark() {
         let passed = |via: &str| {
             let request = request(&format!("OPTIONS sip:a@example.org\nVia: SIP/2.0/UDP {via}"));
             is_loop(&config(), &request, "0123456789abcdef")

@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_is_good_for_both_ends_of_its_dialog_alone() {
+    fn a_dialog_mark_is_valid_only_in_its_dialog_and_from_either_end() {
         let marks = DialogMarks::new([1; 32]);
         let uri = format!("sip:192.0.2.1;lr;{PARAM}={}", marks.mark(&known("call", "caller", "")));
         let uri = Uri::parse(uri.as_bytes()).unwrap();

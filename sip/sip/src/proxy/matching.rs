@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn a_response_goes_to_the_source_address_and_to_its_port_only_if_asked() {
+    fn a_response_goes_to_the_source_address_but_to_the_source_port_only_with_rport() {
         let (address, via) = back("SIP/2.0/UDP 10.0.0.1:5070;branch=z9hG4bKa");
         assert_eq!((&address[..], via.ends_with(";received=198.51.100.7")), ("198.51.100.7:5070", true));
         let (address, via) = back("SIP/2.0/UDP 10.0.0.1:5070;rport;branch=z9hG4bKa");

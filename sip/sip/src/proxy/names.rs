@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_kept_for_its_lifetime_but_at_least_until_its_first_use() {
+    fn a_dns_answer_is_kept_for_its_lifetime_but_at_least_for_1_s() {
         let mut names = Names::default();
         for (good_for, until) in [(HOUR, HOUR), (Duration::ZERO, GOOD_MIN)] {
             names.answer(Time::ZERO, &lookup("example.com"), vec![tls()], good_for);

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn domains_listening_addresses_and_record_names_are_ours_with_their_ports_only() {
+    fn domains_listeners_and_record_route_names_are_ours_only_at_their_ports() {
         let config = config();
         let is_ours = |uri: &str| config.is_ours(&Uri::parse(uri.as_bytes()).unwrap());
         for uri in [
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_with_a_password_is_known_without_a_binding() {
+    fn an_unregistered_user_gets_480_with_a_password_and_404_without() {
         assert_eq!(config().nobody_there("alice@example.org").status, 480);
         assert_eq!(config().nobody_there("bob@example.org").status, 404);
     }

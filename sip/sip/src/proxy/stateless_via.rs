@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn our_via_returns_the_source_and_no_other_via_does() {
+    fn the_source_of_a_request_is_taken_only_from_our_own_via() {
         let ours = StatelessVia::new(&[1; 32], 1);
         let source = |via: &str| ours.source_of(&config(), &Via::parse(via.as_bytes()).unwrap());
         let via = written(&ours, "OPTIONS sip:a@example.org");

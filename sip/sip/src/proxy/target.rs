@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_transport_leaves_the_old_one_as_the_alternative_and_is_not_changed_again() {
+    fn a_target_changes_transport_once_and_keeps_the_old_transport_as_alternate() {
         let mut target = target(1000);
         assert!(target.may_change_transport());
         target.change_transport(over(Transport::Tcp, "192.0.2.7:5060"));

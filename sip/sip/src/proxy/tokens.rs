@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_does_not_survive_the_program_but_an_address_does() {
+    fn after_a_restart_tokens_of_connections_fail_but_tokens_of_addresses_work() {
         let token = |hop| HopTokens::new([1; 32], 1).encode(hop);
         assert_eq!(decode(2, &token(tcp(Some(3)))), Err(FLOW_FAILED));
         assert_eq!(decode(2, &token(tcp(None))), Ok(tcp(None)));
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_of_a_listener_that_has_another_transport_now_has_failed() {
+    fn a_token_fails_if_its_listener_now_has_another_transport() {
         let token = HopTokens::new([1; 32], 1).encode(Hop { listener: 0, ..tcp(None) });
         assert_eq!(decode(1, &token), Err(FLOW_FAILED));
     }

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn another_request_over_udp_is_repeated_every_t2_at_most() {
+    fn a_non_invite_request_over_udp_is_repeated_at_intervals_up_to_t2() {
         let (resent, end, _) = run(&mut client(false, false));
         assert_eq!(resent, [500, 1500, 3500, 7500, 11500, 15500, 19500, 23500, 27500, 31500]);
         assert_eq!(end, 32_000);
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn every_repetition_of_a_refusal_is_acknowledged_and_passed_once() {
+    fn every_copy_of_a_refusal_is_acknowledged_but_only_the_first_is_passed_on() {
         let mut client = client(true, false);
         let first = client.on_response(Time::ZERO, 486);
         assert_eq!(first, ClientVerdict { pass: true, ack: true });
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_provisional_response_slows_another_request_down() {
+    fn after_a_provisional_response_a_non_invite_request_is_repeated_every_t2() {
         let mut client = client(false, false);
         client.on_response(Time::ZERO, 100);
         assert_eq!(client.on_timeout(Time::from_millis(500)), ClientTimeout::Resend);
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_final_response_is_waited_for_again_over_udp_alone() {
+    fn timer_k_lasts_5_s_over_udp_and_zero_over_a_reliable_transport() {
         for (is_reliable, until) in [(false, 5000), (true, 0)] {
             let mut client = client(false, is_reliable);
             assert!(client.on_response(Time::ZERO, 200).pass);

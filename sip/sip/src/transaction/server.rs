@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn an_accepted_invite_absorbs_its_repetitions_and_sends_further_2xx() {
+    fn after_a_2xx_repeated_invites_are_absorbed_and_further_2xx_are_sent() {
         let mut server = server(true, false);
         assert!(server.on_response(Time::ZERO, 200));
         assert!(!server.on_request());
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_slow_non_invite_request_gets_100_once() {
+    fn a_non_invite_request_unanswered_for_3500_ms_gets_100_once() {
         for is_reliable in [false, true] {
             let mut server = server(false, is_reliable);
             assert_eq!(server.next_timeout(), Time::from_millis(3500));

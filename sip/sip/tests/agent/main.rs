@@ -162,7 +162,7 @@ fn is_ended(event: &AgentEvent) -> bool {
 }
 
 #[test]
-fn a_call_takes_its_round_trips_and_its_ring_and_both_ends_learn_of_its_end() {
+fn call_setup_takes_round_trips_plus_ringing_and_both_ends_report_the_hangup() {
     let mut world = World::new(0, 1, 10);
     let call = world.alice.call(world.now, "sip:bob@example.com").unwrap();
     world.pass(Duration::from_secs(3));
@@ -194,7 +194,7 @@ fn a_second_call_to_a_busy_callee_gets_486() {
 }
 
 #[test]
-fn a_call_for_nobody_fails_with_the_proxys_word() {
+fn a_call_to_an_unknown_user_fails_with_404() {
     let mut world = World::new(0, 1, 1);
     let call = world.alice.call(world.now, "sip:carol@example.com").unwrap();
     world.pass(Duration::from_secs(3));
@@ -212,7 +212,7 @@ fn registrations_are_renewed_before_they_end() {
 }
 
 #[test]
-fn a_registration_has_one_chain_of_refreshes_however_often_it_was_asked_for() {
+fn repeated_registrations_do_not_multiply_refreshes() {
     let mut world = World::new(0, 1, 1);
     for _ in 0..5 {
         world.bob.register(world.now, Duration::from_secs(3600));

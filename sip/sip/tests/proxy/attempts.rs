@@ -44,7 +44,7 @@ fn nothing_more_is_tried_after_success_or_6xx_or_cancel() {
 }
 
 #[test]
-fn a_preference_that_is_none_is_refused() {
+fn an_invalid_q_value_is_refused_with_400() {
     for (q, what) in
         [("0", "200"), ("1.000", "200"), ("0.123", "200"), ("1.1", "400"), ("0.1234", "400"), ("x", "400")]
     {
@@ -91,7 +91,7 @@ fn named(uri: &str) -> (World, Vec<Sent>) {
 }
 
 #[test]
-fn a_request_waits_for_its_domains_targets_and_takes_the_next_where_one_is_not_reached() {
+fn a_request_waits_for_dns_and_tries_the_next_target_if_a_target_fails() {
     let (mut world, sent) = named("sip:zoe@Far.Example");
     assert_eq!(summary(&sent), pairs(&[("100", ALICE)]));
     let lookup = world.lookups.pop().unwrap();
@@ -120,7 +120,7 @@ fn a_request_waits_for_its_domains_targets_and_takes_the_next_where_one_is_not_r
 }
 
 #[test]
-fn a_name_is_looked_up_once_for_all_requests_that_wait_and_all_get_500() {
+fn all_requests_that_wait_for_a_name_get_500_if_its_lookup_finds_no_address() {
     let (mut world, _) = named("sip:zoe@far.example");
     let second = request("OPTIONS", "sip:yves@far.example", "alice", "yves", "o2", udp(ALICE), "");
     world.put(udp(ALICE), &second);
@@ -130,7 +130,7 @@ fn a_name_is_looked_up_once_for_all_requests_that_wait_and_all_get_500() {
 }
 
 #[test]
-fn a_call_that_is_cancelled_while_it_waits_goes_nowhere() {
+fn a_call_cancelled_during_its_dns_lookup_is_not_forwarded() {
     let (mut world, _) = named("sip:zoe@far.example");
     let cancel = request("CANCEL", "sip:zoe@far.example", "alice", "zoe", "i1", udp(ALICE), "");
     assert_eq!(summary(&world.put(udp(ALICE), &cancel)), pairs(&[("200", ALICE)]));
@@ -169,7 +169,7 @@ fn an_ack_too_long_for_udp_goes_by_tcp_and_back_to_udp_if_nobody_listens_there()
 }
 
 #[test]
-fn where_else_an_ack_may_go_is_forgotten_when_nobody_can_have_failed_to_send_it_any_more() {
+fn alternate_targets_of_an_ack_are_dropped_after_33_s() {
     let long = format!("X-Long: {}\n", "x".repeat(1300));
     let (mut world, sent) = acknowledged(config(), &format!("sip:bob@{BOB}"), &long);
     world.pass(Duration::from_secs(33));
@@ -178,7 +178,7 @@ fn where_else_an_ack_may_go_is_forgotten_when_nobody_can_have_failed_to_send_it_
 }
 
 #[test]
-fn an_ack_waits_for_the_target_of_its_name_and_goes_where_the_dialog_has_a_part_alone() {
+fn an_ack_waits_for_dns_and_goes_only_to_addresses_of_its_dialog() {
     let (near, far) = ((Transport::Udp, BOB), (Transport::Udp, "198.51.100.7:5060"));
     for (found, expected) in
         [(vec![near], vec![BOB]), (vec![near, far], vec![BOB]), (vec![far], vec![]), (vec![], vec![])]
@@ -208,7 +208,7 @@ fn in_breadth(breadth: &str) -> (World, Vec<Sent>) {
 }
 
 #[test]
-fn a_request_is_not_at_more_contacts_at_once_than_its_max_breadth_says() {
+fn max_breadth_limits_the_number_of_parallel_branches() {
     let breadths = |sent: &[Sent]| -> Vec<String> {
         let invites = sent.iter().filter(|sent| sent.what() == "INVITE");
         invites.map(|sent| sent.value(sip::Name::MaxBreadth)).collect()
@@ -236,7 +236,7 @@ fn a_request_is_not_at_more_contacts_at_once_than_its_max_breadth_says() {
 }
 
 #[test]
-fn a_request_with_one_target_keeps_max_breadth_and_an_ack_has_one() {
+fn a_request_to_a_single_target_keeps_max_breadth_and_an_ack_gets_max_breadth_60() {
     let mut world = World::new(config());
     world.register("bob", udp(BOB), "");
     let sent = world.put(udp(ALICE), &invite(udp(ALICE), "Max-Breadth: 7\n"));

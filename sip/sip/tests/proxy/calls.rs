@@ -165,7 +165,7 @@ fn a_slow_non_invite_request_gets_100_but_no_408() {
 }
 
 #[test]
-fn of_another_request_than_invite_no_progress_is_told() {
+fn provisional_responses_to_non_invite_requests_are_not_forwarded() {
     let mut world = World::new(config());
     world.register("bob", udp(BOB), "");
     let text = request("MESSAGE", "sip:bob@example.com", "alice", "bob", "m1", udp(ALICE), "");
@@ -234,7 +234,7 @@ fn only_an_initial_request_is_marked_as_new() {
 }
 
 #[test]
-fn an_invite_that_icmp_says_did_not_arrive_is_503_and_forged_icmp_is_passed_over() {
+fn an_icmp_error_for_an_invite_gives_500_and_forged_icmp_is_ignored() {
     let mut world = World::new(config());
     world.register("bob", udp(BOB), "");
     let sent = world.put(udp(ALICE), &invite(udp(ALICE), ""));
@@ -253,7 +253,7 @@ fn an_invite_that_icmp_says_did_not_arrive_is_503_and_forged_icmp_is_passed_over
 }
 
 #[test]
-fn other_settings_leave_a_call_that_is_being_set_up_alone() {
+fn a_configuration_change_does_not_affect_a_call_that_is_being_set_up() {
     let (mut world, sent) = forked();
     let other = sip::proxy::ProxyConfig { listeners: Vec::new(), next_hops: Vec::new(), ..config() };
     world.proxy.set_config(other);

@@ -27,7 +27,7 @@ fn asked(world: &mut World, method: &str, uri: &str, made_for: &str, more: &str)
 }
 
 #[test]
-fn an_answer_that_was_made_for_another_uri_calls_nobody() {
+fn credentials_made_for_another_uri_get_403() {
     let leaks = [
         ("sip:+19005550100@other.example", "sip:attacker@evil.example"),
         ("sip:+19005550100@other.example", "sip:other.example"),
@@ -48,7 +48,7 @@ fn an_answer_that_was_made_for_another_uri_calls_nobody() {
 }
 
 #[test]
-fn an_answer_for_another_uri_is_spent_when_it_was_shown() {
+fn credentials_refused_for_a_wrong_uri_cannot_be_used_again() {
     let mut world = World::new(with_password());
     let uri = "sip:zoe@other.example";
     let challenge = world.put(udp(ALICE), &of_alice("INVITE", uri, "x1", "")).remove(0);
@@ -60,7 +60,7 @@ fn an_answer_for_another_uri_is_spent_when_it_was_shown() {
 }
 
 #[test]
-fn a_registration_takes_an_answer_for_this_registrar_alone() {
+fn a_register_needs_credentials_made_for_this_registrars_uri() {
     for (made_for, status) in [
         ("sip:example.com", "200"),
         ("sip:192.0.2.100:5060", "200"),
@@ -91,7 +91,7 @@ fn credentials_survive_uri_changes_by_other_proxies() {
 }
 
 #[test]
-fn routes_that_lead_here_do_not_matter_loose_or_strict() {
+fn credentials_are_valid_with_a_loose_or_strict_route_to_this_proxy() {
     let loose = "Route: <sip:192.0.2.100:5060;lr>\n";
     let mut world = World::new(with_password());
     assert_eq!(

@@ -31,7 +31,7 @@ fn requests_of_a_dialog_follow_the_record_route() {
 }
 
 #[test]
-fn the_callee_sends_within_the_dialog_without_a_password() {
+fn a_callees_bye_needs_no_password_if_the_dialog_key_matches() {
     for (dialog_secret, what) in [(Some([9; 32]), "BYE"), (None, "407")] {
         let mut world = World::new(ProxyConfig { dialog_secret: Some([9; 32]), ..config() });
         let routes = callers_routes(&called(&mut world, udp(BOB)));
@@ -131,7 +131,7 @@ fn the_mark_of_one_dialog_is_no_good_in_another() {
 }
 
 #[test]
-fn an_ack_without_a_dialog_goes_nowhere_for_our_own_users_either() {
+fn an_ack_outside_a_dialog_is_dropped_even_from_our_own_users() {
     let mut world = World::new(with_password());
     let ack = within("ACK", "sip:zoe@198.51.100.7", "");
     assert!(world.put(udp(ALICE), &ack).is_empty());
@@ -156,7 +156,7 @@ fn a_strict_routers_request_is_known_by_the_mark_in_its_request_uri() {
 }
 
 #[test]
-fn with_a_configured_key_dialogs_go_on_through_the_next_proxy() {
+fn dialogs_continue_through_another_proxy_with_the_same_dialog_key() {
     for (key, what) in [(Some([9; 32]), "BYE"), (Some([8; 32]), "403")] {
         let with = |dialog_secret| ProxyConfig { dialog_secret, ..everywhere() };
         let mut world = World::new(with(Some([9; 32])));
@@ -174,7 +174,7 @@ fn answered(world: &mut World, bob: sip::Hop) -> Sent {
 }
 
 #[test]
-fn within_a_dialog_requests_go_only_to_addresses_that_have_a_part_in_it() {
+fn requests_within_a_dialog_reach_other_addresses_only_in_relay_networks() {
     let victim = "sip:victim@198.51.100.7:80";
     for (network, what) in [("198.51.100.0/24", "BYE"), ("203.0.113.0/24", "403")] {
         let networks = vec![network.parse().unwrap()];
@@ -245,7 +245,7 @@ fn bye_to(contact: &str) -> (World, Vec<Sent>) {
 }
 
 #[test]
-fn a_dialog_is_over_when_its_bye_can_reach_nobody_but_not_when_it_may_come_again() {
+fn a_dialog_ends_if_its_bye_fails_with_500_but_not_with_403_or_503() {
     let there = format!("sip:bob@{BOB}");
     // The proxy has no listener for this transport, so the proxy itself rejects the BYE.
     assert_eq!(summary(&bye_to(&format!("{there};transport=sctp")).1), pairs(&[("500", ALICE)]));
@@ -272,7 +272,7 @@ fn a_dialog_is_over_when_its_bye_can_reach_nobody_but_not_when_it_may_come_again
 }
 
 #[test]
-fn record_route_says_a_listeners_name_and_what_comes_back_by_it_is_taken_off() {
+fn record_route_has_the_configured_name_and_routes_with_this_name_are_removed() {
     let name = |host: &str, port| RecordName { host: host.to_owned(), port };
     let record_names =
         BTreeMap::from([(0, name("sip.example.net", None)), (1, name("sip.example.net", Some(5080)))]);
@@ -343,7 +343,7 @@ fn bye_to_alice(contact: &str, routes: &str) -> String {
 }
 
 #[test]
-fn an_end_is_reached_by_its_connection_or_behind_its_nat_and_else_where_its_contact_says() {
+fn a_caller_is_reached_over_its_connection_or_nat_mapping_or_at_its_contact() {
     for (from, contact, to, connection) in [
         (tcp("192.0.2.1:40000", 7), "sip:alice@192.0.2.1:5062;transport=tcp", "192.0.2.1:5062", Some(7)),
         (tcp("192.0.2.1:40000", 7), "sip:alice@10.0.0.1:5062;transport=tcp", "192.0.2.1:40000", Some(7)),

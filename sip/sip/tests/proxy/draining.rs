@@ -85,7 +85,7 @@ fn a_refusal_is_repeated_until_its_ack_has_come() {
 }
 
 #[test]
-fn a_call_that_is_cancelled_meanwhile_ends_as_ever() {
+fn a_call_cancelled_during_a_drain_ends_normally() {
     let (mut world, forwarded) = ringing();
     let sent = world.put(udp(ALICE), &invite(udp(ALICE), "").replace("INVITE", "CANCEL"));
     assert_eq!(summary(&sent), pairs(&[("200", ALICE), ("CANCEL", BOB)]));
@@ -99,7 +99,7 @@ fn a_call_that_is_cancelled_meanwhile_ends_as_ever() {
 }
 
 #[test]
-fn an_unfinished_call_is_refused_and_the_phone_stops_ringing() {
+fn at_the_drain_timeout_a_ringing_call_gets_503_and_its_callee_gets_cancel() {
     let (mut world, _) = ringing();
     assert_eq!(world.proxy.cut_off(world.now), 1);
     let sent = world.sent();
@@ -110,7 +110,7 @@ fn an_unfinished_call_is_refused_and_the_phone_stops_ringing() {
 }
 
 #[test]
-fn requests_that_are_no_invites_are_refused_without_cancel_when_the_time_is_up() {
+fn at_the_drain_timeout_a_non_invite_request_gets_503_without_cancel() {
     let mut world = World::new(config());
     world.register("bob", udp(BOB), "");
     let message = request("MESSAGE", "sip:bob@example.com", "alice", "bob", "m1", udp(ALICE), "");

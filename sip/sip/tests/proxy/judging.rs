@@ -61,7 +61,7 @@ fn extensions_that_a_proxy_would_have_to_know_get_420() {
 }
 
 #[test]
-fn other_schemes_get_416_and_unknown_domains_500() {
+fn sips_without_tls_gets_416_unknown_domains_500_and_unknown_schemes_403() {
     for (uri, status) in [
         ("sips:zoe@other.example", "416"),
         ("sip:zoe@nowhere.example", "500"),
@@ -74,7 +74,7 @@ fn other_schemes_get_416_and_unknown_domains_500() {
 }
 
 #[test]
-fn strangers_requests_are_not_relayed() {
+fn requests_from_unknown_users_to_other_domains_get_403() {
     let mut world = World::new(config());
     let text = options("sip:zoe@other.example", "").replace("alice@example.com", "mallory@evil.example");
     assert_eq!(status_of(&mut world, &text), "403");
@@ -115,7 +115,7 @@ fn responses_go_where_rfc_3581_and_via_say() {
 }
 
 #[test]
-fn users_calls_are_made_by_those_who_know_the_password() {
+fn an_invite_from_a_local_user_without_credentials_gets_407() {
     let mut world = World::new(with_password());
     let sent = world.put(udp(ALICE), &invite(udp(ALICE), ""));
     assert_eq!(summary(&sent), pairs(&[("407", ALICE)]));
@@ -157,7 +157,7 @@ fn after_refusal(world: &mut World, invite: &str, status: &str, later: Duration)
 }
 
 #[test]
-fn an_ack_for_a_refusal_of_ours_of_which_nothing_is_kept_goes_no_further() {
+fn an_ack_for_our_own_refusal_is_not_forwarded_even_without_a_transaction() {
     let limits = ProxyLimits { transactions: 1, ..ProxyLimits::default() };
     let rate = Access { rate: 1, burst: 1, ..Access::default() };
     let allow = Access { allow: vec!["192.0.2.2".parse().unwrap()], ..Access::default() };
@@ -224,7 +224,7 @@ fn a_challenge_keeps_nothing_of_the_request_and_its_ack_goes_nowhere() {
 }
 
 #[test]
-fn long_messages_take_no_more_than_the_budget_and_are_refused_beyond_it_until_it_is_free() {
+fn long_requests_beyond_the_memory_budget_get_503_and_memory_is_freed_later() {
     const BUDGET: usize = 1 << 20;
     let limits = ProxyLimits { kept_bytes: BUDGET, ..ProxyLimits::default() };
     let mut world = World::new(ProxyConfig { limits, ..config() });

@@ -61,7 +61,7 @@ fn a_redirect_server_forwards_nothing() {
 }
 
 #[test]
-fn contacts_that_others_cannot_reach_are_not_told_and_neither_are_our_own() {
+fn a_redirect_omits_unreachable_contacts_and_the_proxys_own_address() {
     let mut world = world(Mode::Redirect);
     // One contact is behind a NAT, and one has a Path.
     world.register("bob", udp(BOB), "Contact: <sip:bob@10.0.0.7:5060>\n");
@@ -99,7 +99,7 @@ fn a_stateless_proxy_passes_a_call_on_and_keeps_nothing_of_it() {
 }
 
 #[test]
-fn repetitions_cancel_and_the_ack_for_a_refusal_have_one_branch_and_go_one_way() {
+fn retransmissions_cancel_and_ack_have_the_branch_and_target_of_their_invite() {
     let mut world = world(Mode::Stateless);
     world.register("bob", udp(BOB), "Contact: <sip:bob@192.0.2.2:5060>;q=0.4\n");
     world.register("bob", udp(BOB), "Contact: <sip:bob@192.0.2.3:5060>;q=0.9\n");
@@ -177,7 +177,7 @@ fn stateless_mode_refuses_and_answers_as_the_stateful_proxy_does() {
 }
 
 #[test]
-fn a_request_that_comes_back_to_a_stateless_proxy_loops() {
+fn a_request_that_returns_to_a_stateless_proxy_gets_482() {
     let mut world = world(Mode::Stateless);
     world.register("bob", udp(BOB), "");
     let sent = world.put(udp(ALICE), &invite(udp(ALICE), ""));

@@ -59,7 +59,7 @@ fn a_challenge_that_nobody_answers_is_forgotten() {
 }
 
 #[test]
-fn registrations_that_are_refused_are_ineffective_attempts_without_a_delay() {
+fn refused_registrations_count_as_ineffective_or_failed_and_have_no_delay() {
     let mut world = World::new(config());
     assert_eq!(world.register("bob", udp(BOB), "Expires: 59\n").what(), "423");
     world.proxy.begin_drain();
@@ -78,7 +78,7 @@ fn a_sessions_request_delay_ends_with_the_first_response_but_100() {
 }
 
 #[test]
-fn a_session_that_is_refused_has_a_delay_of_its_own_kind_and_an_outcome() {
+fn a_refused_session_has_a_failed_request_delay_and_an_outcome() {
     // A 503 from a next hop is forwarded as 500.
     for (status, outcome) in [(486, "declined"), (503, "ineffective"), (404, "failed")] {
         let mut world = World::new(config());
@@ -114,7 +114,7 @@ fn redirection_and_challenge_are_neither_success_nor_failure() {
 }
 
 #[test]
-fn a_session_lasts_from_its_answer_to_its_bye_and_that_takes_until_its_answer() {
+fn session_duration_ends_at_bye_and_disconnect_delay_ends_at_its_response() {
     let (mut world, forwarded) = answered();
     world.pass(Duration::from_secs(90));
     let bye = world.put(udp(ALICE), &from_alice("BYE", 2, &forwarded)).pop().unwrap();
@@ -127,7 +127,7 @@ fn a_session_lasts_from_its_answer_to_its_bye_and_that_takes_until_its_answer() 
 }
 
 #[test]
-fn a_session_whose_bye_nobody_answers_has_failed_when_that_is_given_up() {
+fn a_session_counts_as_failed_when_its_bye_times_out() {
     let (mut world, forwarded) = answered();
     world.pass(Duration::from_secs(90));
     world.put(udp(ALICE), &from_alice("BYE", 2, &forwarded));

@@ -43,7 +43,7 @@ fn a_binding_ends_with_its_time() {
 }
 
 #[test]
-fn expires_zero_and_star_remove() {
+fn expires_zero_removes_a_contact_and_star_removes_all_contacts() {
     for more in ["Expires: 0\n", "Contact: *\nExpires: 0\n"] {
         let mut world = World::new(config());
         world.register("bob", udp(BOB), "");
@@ -69,7 +69,7 @@ fn an_invalid_registration_is_refused() {
 }
 
 #[test]
-fn parameters_and_escaped_headers_of_contacts_are_taken_as_rfc_4475_says() {
+fn contacts_with_unknown_parameters_or_escaped_headers_are_accepted() {
     for contact in [
         // Sections 3.3.12 to 3.3.14.
         "Contact: sip:+19725552222@gw1.example.net;unknownparam\n",
@@ -90,7 +90,7 @@ fn other_peoples_domains_cannot_be_registered() {
 }
 
 #[test]
-fn an_older_request_of_the_same_call_changes_nothing() {
+fn a_register_with_an_older_cseq_of_the_same_call_id_gets_500() {
     let mut world = World::new(config());
     let text = |number: u32| {
         let contact = format!("Contact: <sip:bob@{BOB}>\n");
@@ -165,7 +165,7 @@ fn an_old_nonce_is_stale() {
 }
 
 #[test]
-fn an_answer_that_somebody_read_on_the_wire_is_stale() {
+fn replayed_credentials_get_401_with_stale() {
     let mut world = World::new(with_password());
     let challenge = world.register("alice", udp(ALICE), "");
     let more = authorization(&challenge, "alice", "secret");
@@ -177,7 +177,7 @@ fn an_answer_that_somebody_read_on_the_wire_is_stale() {
 }
 
 #[test]
-fn a_hash_that_is_not_asked_for_does_not_do() {
+fn credentials_with_an_algorithm_that_was_not_offered_get_401() {
     let mut config = with_password();
     config.authentication.as_mut().unwrap().algorithms = vec![sip::digest::Algorithm::Sha256];
     let mut world = World::new(config);
@@ -188,7 +188,7 @@ fn a_hash_that_is_not_asked_for_does_not_do() {
 }
 
 #[test]
-fn a_user_agent_that_asks_for_it_is_told_that_calls_come_by_its_connection() {
+fn require_outbound_is_returned_only_for_a_direct_tcp_outbound_registration() {
     let flow = "Contact: <sip:bob@10.0.0.1;transport=tcp>;+sip.instance=\"<urn:uuid:1>\";reg-id=1\n";
     let supported = "Supported: path, Outbound\n";
     let both = format!("{supported}{flow}");

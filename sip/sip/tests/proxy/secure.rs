@@ -39,7 +39,7 @@ fn a_sips_request_goes_only_to_contacts_behind_tls_and_is_recorded_as_sips() {
 }
 
 #[test]
-fn a_next_hop_has_to_prove_its_domain_by_tls_and_is_asked_nothing_otherwise() {
+fn only_a_tls_next_hop_of_a_configured_domain_must_prove_its_domain() {
     let mut world = World::new(with_tls());
     for (uri, domain, transport) in [
         ("sips:zoe@secure.example", Some("secure.example"), Transport::Tls),

@@ -117,7 +117,7 @@ fn contacts_of(sent: &Sent) -> usize {
 }
 
 #[test]
-fn a_user_of_one_is_called_through_the_other() {
+fn a_user_registered_at_one_proxy_is_called_through_the_other_proxy() {
     let mut pair = Pair::new(config);
     assert_eq!(pair.register(0, "bob", 1, udp(BOB), "").what(), "200");
     pair.tell(1);
@@ -126,7 +126,7 @@ fn a_user_of_one_is_called_through_the_other() {
 }
 
 #[test]
-fn a_user_that_the_news_have_not_told_of_is_looked_up() {
+fn a_user_without_a_local_record_is_looked_up_in_the_store() {
     let mut pair = Pair::new(config);
     pair.register(0, "bob", 1, udp(BOB), "");
     let sent = pair.put(1, udp(ALICE), &invite(udp(ALICE), ""));
@@ -148,7 +148,7 @@ fn a_call_that_is_cancelled_while_the_store_is_asked_goes_nowhere() {
 }
 
 #[test]
-fn nothing_is_promised_before_the_store_has_it() {
+fn a_register_is_answered_only_after_the_store_has_the_binding() {
     let mut pair = Pair::new(config);
     let contact = format!("Contact: <sip:bob@{BOB}>\n");
     let text = request("REGISTER", "sip:example.com", "bob", "bob", "r1", udp(BOB), &contact);
@@ -160,7 +160,7 @@ fn nothing_is_promised_before_the_store_has_it() {
 }
 
 #[test]
-fn order_and_limits_hold_among_proxies_that_have_heard_nothing_of_each_other() {
+fn cseq_order_and_contact_limits_hold_across_proxies_without_notifications() {
     let mut pair = Pair::new(|| {
         let mut config = config();
         config.location.contacts = 2;
@@ -185,7 +185,7 @@ fn a_register_that_only_asks_is_answered_by_what_the_store_has() {
 }
 
 #[test]
-fn a_user_with_a_connection_to_one_is_called_through_that_one() {
+fn a_user_is_called_through_the_proxy_that_has_the_users_connection() {
     let mut pair = Pair::new(config);
     pair.register(0, "bob", 1, tcp(BOB, 7), "");
     pair.tell(0);
@@ -202,7 +202,7 @@ fn a_user_with_a_connection_to_one_is_called_through_that_one() {
 }
 
 #[test]
-fn a_sips_request_goes_to_the_proxy_that_has_the_connection_by_tls_and_else_nowhere() {
+fn a_sips_request_goes_over_tls_to_the_proxy_with_the_connection_or_fails() {
     let mut pair = Pair::new(with_tls);
     pair.register(0, "bob", 1, tls(BOB, 7), "");
     pair.register(0, "carol", 1, tcp(CAROL, 8), "");
@@ -227,7 +227,7 @@ fn a_sips_request_goes_to_the_proxy_that_has_the_connection_by_tls_and_else_nowh
 }
 
 #[test]
-fn a_flow_of_a_proxy_that_was_here_before_is_gone_and_one_that_is_made_up_is_none() {
+fn a_flow_of_a_restarted_proxy_gets_430_and_a_forged_flow_gets_403() {
     let mut pair = Pair::new(config);
     let flow = "Contact: <sip:bob@10.0.0.1>;+sip.instance=\"<urn:uuid:1>\";reg-id=1\n";
     pair.register(0, "bob", 1, tcp(BOB, 7), flow);
@@ -260,7 +260,7 @@ fn a_user_whose_proxy_cannot_be_reached_is_called_where_the_contact_says() {
 }
 
 #[test]
-fn without_the_store_registrations_wait_for_better_times_and_known_users_are_called() {
+fn without_the_store_registrations_get_503_and_known_users_can_be_called() {
     let mut pair = Pair::new(config);
     pair.register(0, "bob", 1, udp(BOB), "");
     pair.is_gone = true;
@@ -289,7 +289,7 @@ fn a_user_absent_from_the_store_is_forgotten_after_all_records_were_read() {
 }
 
 #[test]
-fn old_news_change_nothing() {
+fn an_outdated_store_record_changes_nothing() {
     let mut pair = Pair::new(config);
     pair.register(0, "bob", 1, udp(BOB), "");
     let old = pair.records["bob@example.com"].clone();
@@ -301,7 +301,7 @@ fn old_news_change_nothing() {
 }
 
 #[test]
-fn a_dialog_goes_on_through_the_other_proxy_in_the_stead_of_its_own() {
+fn a_dialog_continues_through_the_other_proxy_which_removes_its_route() {
     let mut pair = Pair::new(config);
     for (user, at) in [("bob", BOB), ("alice", ALICE)] {
         pair.register(0, user, 1, udp(at), "");
@@ -324,7 +324,7 @@ fn a_dialog_goes_on_through_the_other_proxy_in_the_stead_of_its_own() {
 }
 
 #[test]
-fn a_dialog_goes_on_through_any_proxy_behind_the_name_that_they_record() {
+fn a_dialog_continues_through_any_proxy_with_the_same_record_route_name() {
     let named = || ProxyConfig {
         record_names: BTreeMap::from(
             [0, 1].map(|at| (at, RecordName { host: "sip.example.com".to_owned(), port: None })),
@@ -348,7 +348,7 @@ fn a_dialog_goes_on_through_any_proxy_behind_the_name_that_they_record() {
 }
 
 #[test]
-fn an_answer_to_a_challenge_of_one_is_taken_by_the_other_but_not_by_both() {
+fn credentials_for_one_proxys_nonce_are_valid_at_another_but_only_once() {
     let mut pair = Pair::new(with_password);
     let challenge = pair.register(0, "alice", 1, udp(ALICE), "");
     assert_eq!(challenge.what(), "401");
@@ -375,7 +375,7 @@ fn without_the_store_a_proxy_takes_answers_to_its_own_challenges_alone() {
 }
 
 #[test]
-fn nobody_waits_for_a_proxy_that_has_fallen_silent() {
+fn calls_avoid_a_proxy_whose_heartbeats_have_stopped() {
     let mut pair = Pair::new(config);
     let flow = format!("Contact: <sip:carol@{CAROL}>;+sip.instance=\"<urn:uuid:1>\";reg-id=1\n");
     pair.register(0, "bob", 1, tcp(BOB, 7), "");
@@ -408,7 +408,7 @@ fn call(pair: &mut Pair, branch: &str, user: &str) -> Sent {
 }
 
 #[test]
-fn a_proxy_that_drains_is_called_through_only_to_those_who_are_there_by_its_connections() {
+fn a_draining_proxy_is_tried_first_only_for_users_that_it_alone_can_reach() {
     let mut pair = Pair::new(config);
     let flow = format!("Contact: <sip:carol@{CAROL}>;+sip.instance=\"<urn:uuid:1>\";reg-id=1\n");
     pair.register(0, "bob", 1, tcp(BOB, 7), "");

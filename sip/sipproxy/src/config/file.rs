@@ -2,7 +2,7 @@
 //!
 //! Begin with [`File::check`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use sip::transaction::Timers;
 use sip::{Network, Transport};
 use stores::USUAL_ROOTS;
 
-use super::{Config, SctpConfig};
+use super::{Config, SctpConfig, Secure};
 use crate::store::StoreAddress;
 use crate::transport::{TlsContext, TlsFiles};
 
@@ -485,7 +485,27 @@ fn check_sctp(sctp: &SctpConfig) -> Result<(), Wrong> {
     if sctp.multipath_weights != Weights::default() && sctp.multipath != Multipath::Weighted {
         return Err(("sctp.multipath_weights", "requires multipath = \"weighted\"".to_owned()));
     }
-    Ok(())
+    check_secure(sctp)
+}
+
+fn check_secure(sctp: &SctpConfig) -> Result<(), Wrong> {
+    let is_off = sctp.secure == Secure::Off;
+    if is_off && (!sctp.peers.is_empty() || sctp.known_peers_only || sctp.host_key.is_some()) {
+        let problem = "is \"off\", so keys have no effect: expected \"try\" or \"require\", or no keys";
+        return Err(("sctp.secure", problem.to_owned()));
+    }
+    if !is_off && sctp.host_key.is_none() {
+        let problem = "is missing: name a file for this proxy's key, which is created at the first start";
+        return Err(("sctp.host_key", problem.to_owned()));
+    }
+    if sctp.known_peers_only && sctp.secure != Secure::Require {
+        return Err(("sctp.known_peers_only", "requires secure = \"require\"".to_owned()));
+    }
+    let mut addresses = BTreeSet::new();
+    match sctp.peers.iter().find(|peer| !addresses.insert(peer.address)) {
+        Some(peer) => Err(("sctp.peer", format!("{} occurs twice", peer.address))),
+        None => Ok(()),
+    }
 }
 
 impl Registration {

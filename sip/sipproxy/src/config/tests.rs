@@ -20,7 +20,7 @@ fn a_domain_and_an_address_are_enough_and_the_transport_is_udp() {
 }
 
 #[test]
-fn floods_are_bounded_where_the_file_says_nothing_of_them() {
+fn rate_and_memory_limits_have_defaults_and_can_be_configured() {
     let proxy = parse(LEAST).unwrap().proxy;
     assert_eq!((proxy.access.rate, proxy.access.burst), (200, 1000));
     // The systemd unit's MemoryMax is 2 GiB, and resident memory may reach one and a half times the counted bytes.
@@ -122,7 +122,7 @@ fn an_error_names_file_key_and_remedy() {
 }
 
 #[test]
-fn a_fixed_setting_that_changed_is_named() {
+fn a_reload_names_a_changed_setting_that_requires_a_restart() {
     let old = parse(LEAST).unwrap();
     for (text, key) in [
         (format!("{LEAST}[limits]\nbranches = 3\n"), None),
@@ -144,7 +144,7 @@ fn an_unknown_key_is_an_error_with_its_line() {
 }
 
 #[test]
-fn an_error_does_not_show_the_line_for_it_may_have_a_password() {
+fn a_syntax_error_gives_the_line_number_but_not_the_text_of_the_line() {
     let error = parse(&format!("{LEAST}[authentication]\nusers = {{ alice = sesame }}\n")).unwrap_err();
     assert!(error.contains("line 5") && !error.contains("alice"), "{error}");
 }
@@ -163,7 +163,7 @@ fn the_mode_is_that_of_a_stateful_proxy_unless_said_otherwise() {
 }
 
 #[test]
-fn a_stateless_proxy_looks_no_names_up_and_refuses_what_it_would_have_to_remember() {
+fn stateless_mode_disables_dns_and_refuses_passwords_and_a_shared_store() {
     let stateless = format!("mode = \"stateless\"\n{LEAST}");
     let config = parse(&format!("{stateless}[dns]\nservers = [\"192.0.2.53:53\"]\n")).unwrap();
     assert!(!config.proxy.names && config.name_servers.is_empty());

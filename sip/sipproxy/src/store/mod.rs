@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn tls_needs_its_roots_and_nothing_else_reads_them() {
+    fn a_store_url_with_tls_requires_readable_root_certificates() {
         for text in [
             "rediss://:sesame@192.0.2.1/2",
             "postgres://u:sesame@h/sip?sslmode=require",

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_have_no_control_characters_and_tell_users_apart() {
+    fn store_keys_escape_control_characters_and_backslashes() {
         assert_eq!(key_of("bob@example.com"), "bob@example.com");
         assert_eq!(key_of("a\0\n\\"), "a\\u{0}\\n\\\\");
     }

@@ -10,6 +10,7 @@
 
 mod sctp;
 mod sctp_host;
+mod sctp_keys;
 mod stream;
 mod tcp;
 mod tls;
@@ -29,6 +30,8 @@ use sip::{ConnectionId, Hop, Limits, Transport};
 use crate::config::{SctpCarrier, SctpConfig};
 use crate::error::SipError;
 use sctp::Sctp;
+use sctp_keys::Keys;
+pub(crate) use sctp_keys::{PeerKey, public_key};
 use tcp::Tcp;
 pub(crate) use tls::{TlsContext, TlsFiles};
 use udp::Udp;
@@ -164,6 +167,8 @@ pub(crate) struct Seen {
     pub(crate) state: &'static str,
     /// Bytes that wait to be sent.
     pub(crate) waiting_bytes: usize,
+    /// The proven key of the peer of an encrypted association.
+    pub(crate) peer_key: Option<PeerKey>,
     /// Paths of an association.
     pub(crate) paths: Vec<PathInfo>,
 }
@@ -203,7 +208,9 @@ pub(crate) fn open(
             if let Some(found) = netio::kernel_sctp().filter(|_| sctp.carrier == SctpCarrier::Ip) {
                 return Err(SipError::KernelSctp(found.to_string()));
             }
-            Sctp::open(index, address, sctp, bounds.connections, registry).map(|sctp| Box::new(sctp) as _)
+            let keys = Keys::open(sctp)?;
+            Sctp::open(index, address, sctp, bounds.connections, keys, registry)
+                .map(|sctp| Box::new(sctp) as _)
         }
     };
     opened.map_err(|source| SipError::Listen { transport: transport.as_lower_str(), address, source })

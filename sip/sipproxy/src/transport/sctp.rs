@@ -13,13 +13,14 @@ use bytes::Bytes;
 use mio::Registry;
 use rules::Multipath;
 use sctp::{
-    AbortCause, AssociationId, CloseReason, Connect, Event, Message, PathState, Ppid, SendError, SendOptions,
-    StateName, StreamId,
+    AbortCause, AssociationConfig, AssociationId, CloseReason, Connect, Event, Message, PathState, Ppid,
+    SendError, SendOptions, StateName, StreamId,
 };
 use sip::proxy::Outgoing;
 use sip::{Hop, Transport};
 
 use super::sctp_host::{SctpHost, association_config, init_route};
+use super::sctp_keys::Keys;
 use super::{Inbox, ListenerIndex, Plugin, Seen};
 use crate::config::{SctpConfig, SctpOrder};
 
@@ -31,6 +32,8 @@ pub(crate) struct Sctp {
     config: SctpConfig,
     associations_max: usize,
     host: SctpHost,
+    /// Key management; `None` without encryption.
+    keys: Option<Keys>,
     associations: BTreeMap<usize, Association>,
     numbers: BTreeMap<AssociationId, usize>,
     by_address: BTreeMap<SocketAddr, usize>,
@@ -48,6 +51,14 @@ struct Association {
     first: Option<u64>,
 }
 
+impl Association {
+    /// Appends a message to the queue of unsent messages.
+    fn push(&mut self, message: Outgoing) {
+        self.unsent_bytes += message.bytes.len();
+        self.unsent.push_back(message);
+    }
+}
+
 impl Sctp {
     /// Opens the sockets of the listener.
     ///
@@ -58,12 +69,14 @@ impl Sctp {
         address: SocketAddr,
         config: &SctpConfig,
         associations_max: usize,
+        keys: Option<Keys>,
         registry: &Registry,
     ) -> io::Result<Sctp> {
         let mut local_addresses = vec![address.ip()];
         local_addresses.extend(config.addresses.iter().filter(|other| **other != address.ip()));
         let first = index.token(0);
-        let host = SctpHost::open(config, address.port(), local_addresses.clone(), registry, first)?;
+        let offer = keys.as_ref().map(Keys::offer);
+        let host = SctpHost::open(config, address.port(), local_addresses.clone(), registry, first, offer)?;
         Ok(Sctp {
             index,
             address,
@@ -71,6 +84,7 @@ impl Sctp {
             config: config.clone(),
             associations_max,
             host,
+            keys,
             associations: BTreeMap::new(),
             numbers: BTreeMap::new(),
             by_address: BTreeMap::new(),
@@ -78,37 +92,62 @@ impl Sctp {
         })
     }
 
-    fn add(&mut self, id: AssociationId, peer: SocketAddr) -> usize {
+    fn add(&mut self, id: AssociationId, peer: SocketAddr) -> &mut Association {
         let number = self.next_number;
         self.next_number += 1;
-        let association =
-            Association { id, peer, streams: 0, unsent: VecDeque::new(), unsent_bytes: 0, first: None };
-        self.associations.insert(number, association);
         self.numbers.insert(id, number);
         self.by_address.entry(peer).or_insert(number);
-        number
+        let association =
+            Association { id, peer, streams: 0, unsent: VecDeque::new(), unsent_bytes: 0, first: None };
+        self.associations.entry(number).or_insert(association)
     }
 
-    /// Begins an association with a message. The message is bundled with the COOKIE ECHO, as RFC 9260 section 5.1 allows, and so arrives a
-    /// round trip earlier than a message that waits for the end of the handshake. Returns `None` if no association is possible.
-    fn connect(&mut self, now: Time, message: &Outgoing) -> Option<()> {
-        let peer = message.hop.address;
-        if self.associations.len() >= self.associations_max {
-            return None;
+    /// Makes the proven addresses of the peer lead to its association, except addresses that already lead to another association.
+    fn lead(&mut self, now: Time, id: AssociationId) {
+        let Some(&number) = self.numbers.get(&id) else { return };
+        let Some(port) = self.associations.get(&number).map(|association| association.peer.port()) else {
+            return;
+        };
+        let paths = self.host.engine.info(id).map(|info| info.paths).unwrap_or_default();
+        for path in paths.iter().filter(|path| path.state != PathState::Unconfirmed) {
+            self.weigh_path(now, id, &path.route);
+            let address = path.route.remote;
+            if self.keys.as_ref().is_none_or(|keys| keys.may_lead(address, id)) {
+                self.by_address.entry(SocketAddr::new(address, port)).or_insert(number);
+            }
         }
+    }
+
+    /// Begins an association with a message. Without encryption, the message is bundled with the COOKIE ECHO, as RFC 9260 section 5.1
+    /// allows, and so arrives a round trip earlier than a message that waits for the end of the handshake. With encryption, the message
+    /// waits for the keys. If no association is possible, returns the message.
+    fn connect(&mut self, now: Time, message: Outgoing) -> Result<(), Outgoing> {
+        let peer = message.hop.address;
         let same_family = |local: &&IpAddr| local.is_ipv4() == peer.is_ipv4();
-        let local = *self.local_addresses.iter().find(same_family)?;
+        let local = self.local_addresses.iter().find(same_family).copied();
+        let Some(local) = local.filter(|_| self.associations.len() < self.associations_max) else {
+            return Err(message);
+        };
+        let protection = self.keys.as_ref().map(|keys| keys.offer_to(peer.ip()));
         let connect = Connect {
             local_port: self.address.port(),
             remote_port: peer.port(),
             init_routes: vec![init_route(&self.config, local, peer.ip())],
             local_addresses: self.local_addresses.clone(),
-            config: association_config(&self.config),
+            config: AssociationConfig { protection, ..association_config(&self.config) },
         };
-        let id = self.host.engine.connect_and_send(now, connect, Ppid(0), message.bytes.clone()).ok()?;
-        let number = self.add(id, peer);
-        self.associations.get_mut(&number)?.first = message.on_failure;
-        Some(())
+        let Some(keys) = &mut self.keys else {
+            let bytes = message.bytes.clone();
+            let Ok(id) = self.host.engine.connect_and_send(now, connect, Ppid(0), bytes) else {
+                return Err(message);
+            };
+            self.add(id, peer).first = message.on_failure;
+            return Ok(());
+        };
+        let Ok(id) = self.host.engine.connect(now, connect) else { return Err(message) };
+        keys.begin(now, id, &mut self.host.engine);
+        self.add(id, peer).push(message);
+        Ok(())
     }
 
     /// Returns the association that `hop` names. If that association no longer exists, returns an association with the address of `hop`.
@@ -139,6 +178,7 @@ impl Sctp {
 
     fn handle_events(&mut self, now: Time, inbox: &mut Inbox) {
         while let Some((id, event)) = self.host.engine.poll_event() {
+            self.follow_keys(now, id, &event);
             match event {
                 Event::Incoming { route, remote_port, .. } => self.on_incoming(now, id, &route, remote_port),
                 Event::Established { route, outbound_streams, .. } => {
@@ -150,16 +190,17 @@ impl Sctp {
                         self.flush(now, number, inbox);
                     }
                 }
-                Event::PathChanged { to: PathState::Active, route, .. } => self.weigh_path(now, id, &route),
+                Event::PathChanged { to: PathState::Active, .. } => self.lead(now, id),
+                Event::Protected { .. } => self.on_protected(now, id, inbox),
                 Event::PathSwitched { from, to, reason } => {
                     tracing::info!(?from, ?to, ?reason, "SCTP path switched");
                 }
                 // The peer shuts down. This side also shuts down, once its data is sent.
                 Event::PeerShutdown => {}
                 Event::Closed(reason) => self.on_closed(now, id, &reason, inbox),
-                // The other events need no action here, or belong to features that are not used, such as protection.
+                // The other events need no action here, or belong to features that are not used. The key management has handled the
+                // events about keys.
                 Event::KeyMessage { .. }
-                | Event::Protected { .. }
                 | Event::KeysWorn
                 | Event::PathChanged { .. }
                 | Event::PathMtu { .. }
@@ -182,8 +223,31 @@ impl Sctp {
             self.host.engine.refuse(now, id, AbortCause::user("too many associations"));
             return;
         }
+        let is_clear = self.host.engine.protection(id).is_none();
+        if is_clear && self.keys.as_ref().is_some_and(|keys| keys.must_protect(route.remote)) {
+            tracing::warn!(peer = %route.remote, "an association was refused: a known peer offers no encryption");
+            self.host.engine.refuse(now, id, AbortCause::user("encryption is required"));
+            return;
+        }
         self.add(id, SocketAddr::new(route.remote, remote_port));
         self.host.engine.accept(now, id);
+    }
+
+    /// Passes an event to the key management.
+    fn follow_keys(&mut self, now: Time, id: AssociationId, event: &Event) {
+        let Some(keys) = &mut self.keys else { return };
+        let number = self.numbers.get(&id);
+        if let Some(association) = number.and_then(|number| self.associations.get(number)) {
+            keys.on_event(now, id, association.peer.ip(), event, &mut self.host.engine);
+        }
+    }
+
+    /// Handles the end of a key handshake with an accepted peer.
+    fn on_protected(&mut self, now: Time, id: AssociationId, inbox: &mut Inbox) {
+        let Some(&number) = self.numbers.get(&id) else { return };
+        self.lead(now, id);
+        self.flush(now, number, inbox);
+        self.read(now, id, inbox);
     }
 
     /// Sets the weight of a path, if the configuration weights the paths.
@@ -195,8 +259,7 @@ impl Sctp {
         }
     }
 
-    /// Handles the end of a handshake. All addresses of the peer now lead to this association, except addresses that already lead to
-    /// another association.
+    /// Handles the end of a handshake.
     fn on_established(
         &mut self,
         now: Time,
@@ -210,11 +273,7 @@ impl Sctp {
         (association.streams, association.first) = (streams, None);
         let peer = association.peer;
         tracing::info!(%peer, ?route, streams, "association up");
-        let paths = self.host.engine.info(id).map(|info| info.paths).unwrap_or_default();
-        for path in paths {
-            self.weigh_path(now, id, &path.route);
-            self.by_address.entry(SocketAddr::new(path.route.remote, peer.port())).or_insert(number);
-        }
+        self.lead(now, id);
         self.flush(now, number, inbox);
     }
 
@@ -288,7 +347,7 @@ impl Plugin for Sctp {
         let number = self.association_for(&message.hop);
         let Some((number, association)) = number.and_then(|n| Some((n, self.associations.get_mut(&n)?)))
         else {
-            if self.connect(now, &message).is_none() {
+            if let Err(message) = self.connect(now, message) {
                 inbox.failures.extend(message.on_failure);
             }
             return;
@@ -296,8 +355,7 @@ impl Plugin for Sctp {
         if !inbox.lets_wait(&message, association.unsent_bytes) {
             return;
         }
-        association.unsent_bytes += message.bytes.len();
-        association.unsent.push_back(message);
+        association.push(message);
         self.flush(now, number, inbox);
     }
 
@@ -336,6 +394,7 @@ impl Plugin for Sctp {
                 peer: association.peer,
                 state: state.as_str(),
                 waiting_bytes: association.unsent_bytes + buffered,
+                peer_key: self.keys.as_ref().and_then(|keys| keys.peer(association.id, &self.host.engine)),
                 paths: info.map(|info| info.paths).unwrap_or_default(),
             }
         };

@@ -9,7 +9,7 @@ use mio::{Registry, Token};
 use netio::{Carriers, PacketIo, RawCarrier, UdpCarrier};
 use sctp::{
     AssociationConfig, CongestionAlgorithm, Endpoint, EndpointConfig, IncomingInit, InitDecision, Listener,
-    Multipath, PathScheduler, Timing,
+    Multipath, PathScheduler, ProtectionConfig, Timing,
 };
 
 use crate::config::{SctpCarrier, SctpConfig, SctpCongestion};
@@ -88,13 +88,14 @@ pub(super) fn association_config(config: &SctpConfig) -> AssociationConfig {
 }
 
 impl SctpHost {
-    /// Opens the carrier, and accepts associations at `port` of these addresses.
+    /// Opens the carrier, and accepts associations at `port` of these addresses. `protection` is the offer to all peers.
     pub(super) fn open(
         config: &SctpConfig,
         port: u16,
         addresses: Vec<IpAddr>,
         registry: &Registry,
         first: Token,
+        protection: Option<ProtectionConfig>,
     ) -> io::Result<SctpHost> {
         let (mut udp, mut raw) = (None, None);
         match config.carrier {
@@ -106,8 +107,8 @@ impl SctpHost {
         carriers.keep_families(has(true), has(false));
         let mut io = PacketIo::new(carriers, netio::addresses(&[] as &[&str])?);
         io.register(registry, first)?;
-        let engine_config =
-            EndpointConfig { association: association_config(config), ..EndpointConfig::default() };
+        let association = AssociationConfig { protection, ..association_config(config) };
+        let engine_config = EndpointConfig { association, ..EndpointConfig::default() };
         Ok(SctpHost {
             engine: Endpoint::new(Time::ZERO, engine_config, rand::random()),
             io,
@@ -160,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn over_ip_only_packets_for_our_port_and_address_are_ours_and_in_udp_all() {
+    fn over_ip_port_and_address_must_match_and_over_udp_every_packet_is_ours() {
         let (ours, other): (IpAddr, IpAddr) = ([192, 0, 2, 1].into(), [192, 0, 2, 9].into());
         let door = Door { port: 5060, addresses: vec![ours] };
         let to_port = |port: u16| [&[0x13, 0xc5], &port.to_be_bytes()[..], &[0; 8]].concat();

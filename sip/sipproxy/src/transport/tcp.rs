@@ -413,6 +413,7 @@ impl Plugin for Tcp {
             peer: connection.peer.0,
             state: if connection.is_connecting { "connecting" } else { "connected" },
             waiting_bytes: connection.unsent_bytes,
+            peer_key: None,
             paths: Vec::new(),
         };
         Box::new(self.connections.range(after + 1..).map(seen))
@@ -432,7 +433,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn connections_either_way_are_watched_for_peers_that_are_gone() {
+    fn inbound_and_outbound_connections_have_keepalive_and_a_user_timeout() {
         let poll = mio::Poll::new().unwrap();
         let open = || {
             let address = "127.0.0.1:0".parse().unwrap();

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn an_earlier_datagrams_error_is_not_the_next_ones() {
+    fn an_icmp_error_is_not_attributed_to_the_next_datagram() {
         let mut poll = Poll::new().unwrap();
         let mut udp = Udp::open(ListenerIndex(0), "127.0.0.1:0".parse().unwrap(), poll.registry()).unwrap();
         let other = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();

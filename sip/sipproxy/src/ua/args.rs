@@ -5,9 +5,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Parser;
+use keying::PublicKey;
 use sip::Transport;
-
 use stores::USUAL_ROOTS;
+
+use crate::config::Secure;
 
 /// SIP user agent for tests and load: registers, calls, answers, sends a tone
 ///
@@ -96,6 +98,18 @@ pub struct UaArgs {
     #[arg(long, value_name = "PORT")]
     pub sctp_udp_port: Option<u16>,
 
+    /// With --transport sctp: encrypt the association never, if the proxy offers it, or always [default: off; with --peer-key, require]
+    #[arg(long, value_name = "WHEN", value_enum, hide_possible_values = true)]
+    pub secure: Option<Secure>,
+
+    /// With --transport sctp: public key of the proxy (`sctpify-sip key`), which it must prove
+    #[arg(long, value_name = "KEY", value_parser = peer_key)]
+    pub peer_key: Option<PublicKey>,
+
+    /// With --secure or --peer-key: file with this agent's key, created if it is missing [default: a new key for this run]
+    #[arg(long, value_name = "FILE")]
+    pub host_key: Option<PathBuf>,
+
     /// With --transport tls: file of the trusted root certificates
     #[arg(long, value_name = "FILE", default_value = USUAL_ROOTS)]
     pub roots: PathBuf,
@@ -107,6 +121,10 @@ pub struct UaArgs {
 
 fn transport(text: &str) -> Result<Transport, String> {
     Transport::from_bytes(text.as_bytes()).ok_or_else(|| "expected udp, tcp, tls or sctp".to_owned())
+}
+
+fn peer_key(text: &str) -> Result<PublicKey, String> {
+    text.parse().map_err(|error: keying::IdentityError| error.to_string())
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
@@ -137,6 +155,7 @@ mod tests {
         };
         assert!(parse("") && parse("--call sip:b@b --calls 5 --rate 0.5 --transport sctp"));
         assert!(parse("--users 5 --rate 100 --registrations 2"));
+        assert!(parse("--secure try") && !parse("--secure maybe") && !parse("--peer-key nonsense"));
         for wrong in ["--transport tcpip", "--ring -1", "--call sip:b@b --rate 0", "--calls 5", "--rate 5"] {
             assert!(!parse(wrong), "{wrong}");
         }

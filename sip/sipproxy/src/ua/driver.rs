@@ -18,7 +18,7 @@ use super::in_flags;
 use super::rtp::{self, Sender};
 use super::statistics::Statistics;
 use crate::clock::Clock;
-use crate::config::{SctpCarrier, SctpConfig};
+use crate::config::{KnownPeer, SctpCarrier, SctpConfig, Secure};
 use crate::error::SipError;
 use crate::server::{SIGNALS, in_whole_milliseconds, signals};
 use crate::transport::{self, Bounds, Inbox, ListenerIndex, Plugin, TlsContext, TlsFiles};
@@ -77,7 +77,7 @@ impl<'a> Driver<'a> {
         let bounds = Bounds { messages: Limits::default(), connections: args.calls_max };
         let tls = (args.transport == Transport::Tls).then(|| tls(args)).transpose()?;
         let plugin =
-            transport::open(ListenerIndex(0), listener, bounds, &sctp(args), tls.as_ref(), poll.registry())
+            transport::open(ListenerIndex(0), listener, bounds, &sctp(args)?, tls.as_ref(), poll.registry())
                 .map_err(in_flags)?;
         let rtp = args.tone.then(|| SocketAddr::new(args.local.ip(), args.rtp_port));
         let sound = rtp.map(|rtp| open_sound(rtp, &poll)).transpose()?;
@@ -345,16 +345,30 @@ fn open_sound(address: SocketAddr, poll: &Poll) -> Result<UdpSocket, SipError> {
     Ok(socket)
 }
 
-pub(super) fn sctp(args: &UaArgs) -> SctpConfig {
-    match args.sctp_udp_port {
-        None => SctpConfig::default(),
-        Some(port) => SctpConfig {
-            carrier: SctpCarrier::Udp,
-            udp_port: port,
-            peer_udp_port: port,
-            ..SctpConfig::default()
-        },
+/// Returns the settings of SCTP. A key of the proxy requires encryption, unless the options say otherwise.
+///
+/// # Errors
+/// If the options about encryption contradict each other.
+pub(super) fn sctp(args: &UaArgs) -> Result<SctpConfig, SipError> {
+    let peers = args.peer_key.map(|key| KnownPeer { address: args.proxy.ip(), key });
+    let secure = args.secure.unwrap_or(if peers.is_some() { Secure::Require } else { Secure::Off });
+    if secure == Secure::Off && (peers.is_some() || args.host_key.is_some()) {
+        let problem = "--peer-key and --host-key have no effect without encryption: add --secure try or --secure require";
+        return Err(SipError::Usage(problem.to_owned()));
     }
+    if secure != Secure::Off && args.transport != Transport::Sctp {
+        return Err(SipError::Usage("--secure and --peer-key need --transport sctp".to_owned()));
+    }
+    let config = SctpConfig {
+        secure,
+        host_key: args.host_key.clone(),
+        peers: peers.into_iter().collect(),
+        ..SctpConfig::default()
+    };
+    Ok(match args.sctp_udp_port {
+        None => config,
+        Some(port) => SctpConfig { carrier: SctpCarrier::Udp, udp_port: port, peer_udp_port: port, ..config },
+    })
 }
 
 fn agent_config(args: &UaArgs, listener: Listener, rtp: Option<SocketAddr>) -> Result<AgentConfig, SipError> {

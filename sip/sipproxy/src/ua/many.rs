@@ -70,7 +70,7 @@ pub(super) fn run(args: &UaArgs, users: u32) -> Result<(Value, u32), SipError> {
     let bounds = Bounds { messages: Limits::default(), connections: 1 };
     let tls = (args.transport == Transport::Tls).then(|| tls(args)).transpose()?;
     let plugin =
-        transport::open(ListenerIndex(0), listener, bounds, &sctp(args), tls.as_ref(), poll.registry())
+        transport::open(ListenerIndex(0), listener, bounds, &sctp(args)?, tls.as_ref(), poll.registry())
             .map_err(in_flags)?;
     let (inbox, run, round) = (Inbox::default(), rand::random(), Round::default());
     let mut many = Many { args, user, domain, plugin, inbox, run, users, round };

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn lost_packets_are_counted_over_the_wrap_and_jitter_is_none_where_there_is_none() {
+    fn losses_are_counted_across_sequence_wrap_and_steady_packets_have_no_jitter() {
         let mut sender = Sender::new(Time::ZERO, "127.0.0.1:1".parse().unwrap(), 7);
         sender.sequence = 0xfffe;
         let (mut receiver, payload) = (Receiver::default(), tone());

@@ -118,7 +118,7 @@ fn an_agent_with_a_wrong_password_says_so() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn an_agent_tells_its_own_faults_from_the_proxys_and_opens_no_port_for_sound_unasked() {
+fn an_agent_names_the_cause_of_a_failure_and_opens_no_rtp_port_without_tone() {
     let world = World::new("");
     let silent = world.agent(&world.far, "10.77.1.2:5070", "bob", &[]);
     let mut silent = world.far.spawn("bob", silent).unwrap();

@@ -13,17 +13,17 @@ use crate::framed::{Message, messages};
 use crate::world::{LIMIT, Site};
 
 /// Two sites joined by two links. SIPp and the proxies' listeners use the addresses of the first link.
-struct Pair {
-    a: Site,
-    b: Site,
-    links: [Link; 2],
+pub(crate) struct Pair {
+    pub(crate) a: Site,
+    pub(crate) b: Site,
+    pub(crate) links: [Link; 2],
     _emulators: Vec<DelayedLink>,
     // Last field: the lab owns the sites' hosts, and must be dropped after them.
     _lab: Lab,
 }
 
 impl Pair {
-    fn new() -> Pair {
+    pub(crate) fn new() -> Pair {
         Pair::joined(|lab, a, b| {
             ([1, 2].map(|number| lab.join(a, b, number, Offloads::Off).unwrap()), Vec::new())
         })
@@ -48,8 +48,8 @@ impl Pair {
         Pair { a, b, links, _emulators: emulators, _lab: lab }
     }
 
-    /// Starts the proxy of `site`, which reaches the other site over SCTP.
-    fn proxy(&self, site: &Site, other: &Site, sctp: &str) -> Process {
+    /// Starts the proxy of `site`, which reaches the other site over SCTP. `sctp` are further lines of the table `[sctp]`.
+    pub(crate) fn proxy(&self, site: &Site, other: &Site, sctp: &str) -> Process {
         let next_hop = format!(
             "[[next_hop]]\ndomain = \"{}\"\ntransport = \"sctp\"\naddress = \"{}:5060\"\n",
             other.domain, other.address
@@ -120,7 +120,7 @@ fn calls_cross_one_association_in_udp_in_both_directions() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn calls_go_through_unordered_on_stream_zero_too() {
+fn with_order_none_messages_are_unordered_on_stream_0() {
     let seen = calls_both_ways("order = \"none\"\n", "sctp");
     let is_as_told = |message: &Message| message.is_unordered && message.stream == "0x0000";
     // The first message is excluded, because it is bundled with the COOKIE ECHO, and such a message is ordered.
@@ -129,7 +129,7 @@ fn calls_go_through_unordered_on_stream_zero_too() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn a_proxy_that_is_stopped_takes_leave_of_its_peers() {
+fn sigterm_shuts_down_a_proxys_associations_gracefully() {
     let pair = Pair::new();
     let [a, b] = pair.proxies("");
     let _callee = pair.b.callee("udp");

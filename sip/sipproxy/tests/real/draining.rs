@@ -57,7 +57,7 @@ fn outcome(caller: Process) -> (u64, Value) {
 
 #[test]
 #[ignore = "needs root: makes a network namespace"]
-fn a_call_that_rings_at_sigterm_is_answered_and_another_ends_with_the_second_one() {
+fn a_ringing_call_survives_sigterm_and_a_second_sigterm_ends_the_rest() {
     let world = World::new();
     let (_bob, _dave) = (world.callee("bob", 5071, "5"), world.callee("dave", 5072, "1000"));
     let (alice, carol) = (world.call("alice", 5073, "bob"), world.call("carol", 5074, "dave"));

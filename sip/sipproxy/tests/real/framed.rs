@@ -91,7 +91,7 @@ fn messages_of(line: &str, seen: &mut BTreeSet<(String, String)>) -> Vec<Message
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn calls_on_one_tcp_connection_go_through_with_each_message_as_one_of_sctp() {
+fn the_shim_carries_each_sip_message_of_a_tcp_connection_in_its_own_data_chunk() {
     let world = World::new();
     let World { proxys, callers, link, shim, .. } = &world;
     let _proxy = proxys.proxy(&[proxys.listen("udp"), proxys.listen("tcp"), proxys.listen("sctp")]);
@@ -110,7 +110,7 @@ fn calls_on_one_tcp_connection_go_through_with_each_message_as_one_of_sctp() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn a_native_agent_calls_by_way_of_a_proxy_that_knows_tcp() {
+fn an_sctp_agent_calls_through_the_shim_in_front_of_a_proxy_without_sctp() {
     let lab = Lab::new().unwrap();
     let site = Site::new(&lab, "alpha", "10.77.1.1", "a.example");
     let far = lab.host("beta").unwrap();

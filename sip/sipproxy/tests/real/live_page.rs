@@ -74,7 +74,7 @@ impl World {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn a_browser_draws_calls_registrations_and_paths_and_takes_what_strangers_write_for_text() {
+fn the_page_shows_calls_registrations_and_paths_and_escapes_untrusted_text() {
     let world = World::with(USERS);
     let Some(browser) = Browser::find(&world.a.host).unwrap() else { return };
     let drawn = browser.drawn(PAGE).unwrap();
@@ -97,7 +97,7 @@ fn a_browser_draws_calls_registrations_and_paths_and_takes_what_strangers_write_
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn lists_come_part_by_part_and_what_is_no_part_is_refused() {
+fn lists_are_served_in_parts_and_an_invalid_part_gets_400() {
     let world = World::with(MANY_USERS);
     let (mut users, mut after) = (Vec::new(), String::new());
     loop {

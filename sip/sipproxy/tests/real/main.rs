@@ -5,6 +5,7 @@
 mod agent;
 mod association;
 mod draining;
+mod encryption;
 mod framed;
 mod kernel;
 mod live_page;
@@ -40,7 +41,7 @@ fn sipsak_registers_and_unregisters_by_udp_and_tcp() {
 
 #[test]
 #[ignore = "needs root: makes a network namespace"]
-fn a_proxy_asked_for_itself_says_what_it_can_do() {
+fn an_options_request_to_the_proxy_returns_the_supported_methods() {
     let lab = Lab::new().unwrap();
     let site = Site::alone(&lab);
     let _proxy = site.proxy(&[site.listen("udp")]);

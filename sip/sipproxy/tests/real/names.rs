@@ -108,7 +108,7 @@ const STANDING: usize = 5;
 
 #[test]
 #[ignore = "needs root: makes a network namespace"]
-fn calls_are_ended_through_the_other_proxy_behind_the_name_that_both_record() {
+fn calls_of_a_killed_proxy_end_through_another_with_the_same_record_route_name() {
     let lab = Lab::new().unwrap();
     let one = Site::alone(&lab);
     let other = one.beside("127.0.0.2", one.domain);

@@ -113,7 +113,7 @@ fn messages_are_traced_as_text_and_as_a_file_that_tshark_reads() {
 
 #[test]
 #[ignore = "needs root: makes a network namespace"]
-fn the_socket_lets_others_than_its_owner_and_group_see_nothing() {
+fn the_control_socket_refuses_other_users_and_refuses_traces_to_its_group() {
     let world = World::new();
     let mut command = world.site.host.command("setpriv");
     command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
@@ -146,7 +146,7 @@ fn chunks(hex: &str) -> BTreeMap<u16, Vec<u8>> {
 
 #[test]
 #[ignore = "needs root: makes a network namespace"]
-fn a_collector_is_sent_each_message_with_how_it_passed() {
+fn a_hep_collector_gets_each_message_with_its_addresses_and_transport() {
     let world = World::new();
     let mut command = world.site.host.command("python3");
     let script = "import socket\ns = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\ns.bind(('127.0.0.1', 9060))\n\

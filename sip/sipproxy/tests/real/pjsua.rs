@@ -97,7 +97,7 @@ fn pjsua_with_a_wrong_password_does_not_register() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn pjsua_registers_calls_and_is_called_over_sctp_by_the_shim_with_each_message_as_one_of_sctp() {
+fn pjsua_calls_and_is_called_through_the_shim_with_one_sctp_message_per_sip_message() {
     let World { proxys, callers, link, .. } = &World::new();
     if !is_there(&proxys.host) {
         return;

@@ -62,7 +62,7 @@ pub(crate) fn bob(site: &Site) -> Process {
 
 #[test]
 #[ignore = "needs root: makes a network namespace"]
-fn agents_register_and_call_by_tls_and_reach_others_by_udp() {
+fn agents_register_and_call_over_tls_and_udp_callers_reach_them() {
     let lab = Lab::new().unwrap();
     let site = Site::alone(&lab);
     make_root(&site.dir);

@@ -200,7 +200,7 @@ fn kill_the_store(kind: Kind) {
 
 #[test]
 #[ignore = "needs root: makes a network namespace"]
-fn a_store_that_does_not_let_us_in_or_is_not_there_is_an_error_at_the_start() {
+fn a_proxy_does_not_start_if_the_store_is_unreachable_or_rejects_its_password() {
     Kind::ALL.into_iter().for_each(start_without_the_store);
 }
 

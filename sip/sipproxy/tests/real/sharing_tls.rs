@@ -47,7 +47,7 @@ fn share(kind: Kind) {
 
 #[test]
 #[ignore = "needs root: makes a network namespace"]
-fn a_store_that_cannot_prove_who_it_is_is_an_error_with_its_cause() {
+fn a_proxy_refuses_a_store_with_an_untrusted_or_mismatched_certificate() {
     for kind in Kind::ALL {
         for (names, file, why) in [
             ("IP:127.0.0.1", "stranger.pem", "its certificate is signed by none of the roots in "),

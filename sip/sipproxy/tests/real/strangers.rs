@@ -26,7 +26,7 @@ print('sent')
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn a_flood_of_long_requests_leaves_memory_within_the_budget_and_an_honest_call_served() {
+fn in_a_flood_of_long_requests_memory_stays_bounded_and_other_calls_succeed() {
     const BUDGET_MIB: u64 = 64;
     /// Number of INVITEs, 360 MB in total. Without limits, the proxy would keep each of them three times.
     const REQUESTS: &str = "6000";
@@ -58,7 +58,7 @@ fn a_flood_of_long_requests_leaves_memory_within_the_budget_and_an_honest_call_s
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn a_proxy_that_strangers_send_anything_answers_and_carries_calls_afterwards() {
+fn a_proxy_serves_calls_after_mutated_messages_over_udp_tcp_and_sctp() {
     let lab = Lab::new().unwrap();
     let site = Site::new(&lab, "proxy", "10.77.1.2", "example.com");
     let outside = lab.host("outside").unwrap();

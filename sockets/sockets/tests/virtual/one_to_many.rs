@@ -132,7 +132,7 @@ fn a_message_for_all_reaches_each_peer_once() {
 }
 
 #[test]
-fn a_refused_association_is_told_with_its_messages() {
+fn a_refused_association_is_notified_with_its_unsent_messages() {
     let mut world = World::new();
     let a = world.hosts[0].one_to_many(PORT);
     world.hosts[0].set(a, option::EVENTS, &ALL_EVENTS);
@@ -271,7 +271,7 @@ fn messages_that_wait_are_delivered_although_the_program_closes() {
 }
 
 #[test]
-fn options_are_of_future_present_or_single_associations() {
+fn options_apply_to_future_current_all_or_single_associations() {
     let (mut world, [a, b]) = pair();
     world.hosts[0].send_to(Time::ZERO, a, name(B, PORT), b"hello");
     world.settle();

@@ -301,7 +301,7 @@ fn sockaddr(address: Ipv4Addr, port: u16) -> Vec<u8> {
 
 /// The program sets only the maximum or only the minimum of the RTO, to a value that contradicts the other limit's default.
 #[test]
-fn contradicting_timers_harm_nobody() {
+fn contradictory_rto_limits_do_not_stop_data() {
     for (max, min) in [(500_u32, 0_u32), (0, 70_000)] {
         let mut world = World::new();
         let (client, server) = world.connected(false);
@@ -316,7 +316,7 @@ fn contradicting_timers_harm_nobody() {
 }
 
 #[test]
-fn no_socket_takes_another_ones_address_afterwards() {
+fn bindx_cannot_add_an_address_of_another_socket() {
     let mut host = Host::new(A);
     let (first, second) = (host.socket(), host.socket());
     assert_eq!(host.bind(first, Ipv4Addr::new(127, 0, 0, 5), PORT), Ok(()));
@@ -333,7 +333,7 @@ fn no_socket_takes_another_ones_address_afterwards() {
 }
 
 #[test]
-fn an_attempt_after_a_refusal_that_nobody_asked_about_is_an_attempt_again() {
+fn connect_after_an_unread_refusal_makes_a_new_attempt() {
     let mut world = World::new();
     let client = world.hosts[0].socket();
     world.hosts[0].sockets.take_unfilled(client);

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_goal_is_met_from_its_ratio_on_or_up_to_it() {
+    fn goals_are_met_at_or_above_a_minimum_ratio_or_up_to_a_maximum_ratio() {
         assert!(!is_good(&[Goal::AtLeast(Contender::Tcp, 2.0)], 3.0, 2.0));
         assert!(is_good(&[Goal::AtLeast(Contender::Tcp, 2.0)], 4.0, 2.0));
         assert!(is_good(&[Goal::AtMost(Contender::Tcp, 2.0)], 3.0, 2.0));

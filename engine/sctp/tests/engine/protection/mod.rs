@@ -232,6 +232,45 @@ fn unsealed_packets_have_no_effect_on_a_protected_association() {
     assert!(t.talk(t.b).received.is_empty());
 }
 
+/// Returns a configuration that asks the peer after an unsealed ABORT.
+fn asking() -> AssociationConfig {
+    let protection = sctp::ProtectionConfig { asks_after_abort: true, ..protection(true) };
+    AssociationConfig { protection: Some(protection), ..AssociationConfig::default() }
+}
+
+#[test]
+fn an_association_with_a_restarted_peer_ends_early_only_if_the_configuration_asks_after_an_abort() {
+    for (config, is_early) in [(config(true), false), (asking(), true)] {
+        let mut t = two_sealed(11, LinkConfig::default());
+        t.connect_with(config, Conversation::default());
+        t.world.run_for(seconds(5));
+        assert!(is_protected(&t, t.a));
+        offer(&mut t.world, t.b, true);
+        let sender = t.a;
+        send(&mut t, sender, 0, content(5, 300));
+        t.world.run_for(seconds(20));
+        let closed = &t.talk(t.a).closed;
+        assert_eq!(matches!(closed, Some(CloseReason::PeerAborted(_))), is_early, "{closed:?}");
+    }
+}
+
+#[test]
+fn a_forged_abort_does_not_end_an_association_that_asks_its_peer() {
+    let mut t = two_sealed(12, LinkConfig::default());
+    t.world.recording = true;
+    t.connect_with(asking(), Conversation::default());
+    t.world.run_for(seconds(5));
+    let own = announced(&t.world, "INIT").0;
+    let abort = Chunk::Abort(Abort { tag_reflected: false, causes: Causes::EMPTY });
+    for _ in 0..20 {
+        t.world.inject(t.a, a_route(), &packet(7, 40_000, own, &[abort]));
+        let elsewhere = base::Route { remote: "10.0.9.9".parse().unwrap(), ..a_route() };
+        t.world.inject(t.a, elsewhere, &packet(7, 40_000, own, &[abort]));
+        t.world.run_for(seconds(1));
+    }
+    assert_eq!((t.state(t.a), t.state(t.b)), (StateName::Established, StateName::Established));
+}
+
 #[test]
 fn a_copy_from_another_address_does_not_use_up_a_sealed_packet() {
     let mut t = up(8);

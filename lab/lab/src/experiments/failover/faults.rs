@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn links_change_places_often_enough_and_long_enough() {
+    fn links_alternate_at_least_four_times_and_for_the_minimum_duration() {
         assert_eq!(
             [(200, 4.0), (2000, 4.0), (2000, 30.0)].map(|(period, least)| turns(period, least)),
             [20, 4, 15]

@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernels_sctp_has_each_row_but_the_nats() {
+    fn the_kernel_series_omits_nat_failures_and_new_connections() {
         let points = full().points();
         let rows = |series| points.iter().filter(|it| it.point.series == series).collect::<Vec<_>>();
         assert_eq!(rows(KERNEL).len(), 3 * 2 * 7);
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outage_is_watched_until_the_stream_must_have_gone_on() {
+    fn the_measured_stream_lasts_longer_than_the_outage() {
         let failover = full();
         assert!(failover.stream_s(Fault::NatOutage) > failover.fault_s + failover.outage_s);
         assert!(failover.stream_s(Fault::Slow) > failover.fault_s + failover.slow_s);

@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hundredth_of_the_list_is_left_out_at_either_end_in_its_order() {
+    fn the_first_and_the_last_hundredth_of_the_rates_are_left_out() {
         let rates: Vec<f64> = (0..200).rev().map(f64::from).collect();
         let kept = trimmed(&rates);
         assert_eq!((kept.len(), kept[0], kept[kept.len() - 1]), (196, 197.0, 2.0));

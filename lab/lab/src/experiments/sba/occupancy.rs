@@ -341,7 +341,7 @@ mod tests {
     use crate::manifest::Form;
 
     #[test]
-    fn all_points_of_a_policy_are_of_one_run_and_no_other_policy_has_it() {
+    fn points_of_a_policy_come_from_one_run_that_no_other_policy_uses() {
         let parameters = one("sba-occupancy").unwrap().manifest.parameters(Form::Quick);
         let it: Occupancy = parameters.try_into().unwrap();
         let at = |policy| std::ptr::from_ref(it.run(policy).unwrap());
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn every_difference_that_the_manifest_names_is_there_and_no_other() {
+    fn each_difference_named_in_the_manifest_exists_and_an_unknown_one_is_refused() {
         let manifest = one("sba-occupancy").unwrap().manifest;
         for form in [Form::Quick, Form::Full] {
             let it: Occupancy = manifest.parameters(form).try_into().unwrap();

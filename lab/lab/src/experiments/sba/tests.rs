@@ -20,7 +20,7 @@ fn every_policy_that_a_manifest_names_is_there() {
 }
 
 #[test]
-fn sums_are_what_they_say() {
+fn a_summary_has_count_mean_deviation_and_jain_index() {
     let sum = Sum::of(&[1.0, 2.0, 3.0, 6.0]).unwrap();
     assert_eq!((sum.count, sum.mean), (4.0, 3.0));
     assert!((sum.deviation - (14.0_f64 / 3.0).sqrt()).abs() < 1e-9);

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn without_loss_tcp_and_the_shim_take_what_the_dialogues_round_trips_take() {
+    fn without_loss_tcp_and_the_shim_need_little_more_than_the_round_trips() {
         // TCP's handshake, the exchange of ssh versions, and sixteen answers, including the file, take 18
         // round trips of 70 ms. The file itself takes 0.3 s.
         let tcp = seconds(Transport::Tcp(Tcp::Cubic), 0.0);
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn loss_slows_all_down() {
+    fn loss_slows_down_every_transport_except_bbr() {
         for (_, transport) in super::super::TRANSPORTS.iter().filter(|it| it.1 != Transport::Tcp(Tcp::Bbr)) {
             let (clean, lossy) = (seconds(*transport, 0.0), seconds(*transport, 0.1));
             assert!(lossy > clean * 1.1, "{transport:?}: {lossy} s with loss, {clean} s without");

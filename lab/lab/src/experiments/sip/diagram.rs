@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_capture_is_cut_before_the_call_before_its_end_and_before_the_registrations_end() {
+    fn a_capture_is_split_before_invite_before_bye_and_before_the_last_register() {
         let of = |label: &str| Packet { time: 0.0, from: 0, to: 1, label: label.to_owned() };
         let labels = [
             "INIT",

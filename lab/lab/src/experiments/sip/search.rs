@@ -88,7 +88,7 @@ mod tests {
     const SEARCH: Search = Search { first: 100.0, granularity: 0.01, most: 50_000.0 };
 
     #[test]
-    fn a_limit_is_found_from_below_and_from_above() {
+    fn the_search_finds_a_limit_within_five_percent() {
         for limit in [3.0, 99.0, 101.0, 2222.0, 49_000.0] {
             let found = SEARCH.run(|rate, _| Ok(rate <= limit)).unwrap();
             assert!(found <= limit && found > 0.95 * limit, "{found} of {limit}");
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_works_nothing_is_found() {
+    fn if_every_rate_fails_the_search_returns_zero() {
         let mut trials = 0;
         let found = SEARCH.run(|_, _| {
             trials += 1;

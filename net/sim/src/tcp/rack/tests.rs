@@ -67,7 +67,7 @@ fn where_little_is_lost_the_window_comes_down_in_proportion_to_what_is_delivered
 }
 
 #[test]
-fn before_three_segments_have_overtaken_it_a_hole_has_a_quarter_of_a_round_trip() {
+fn a_hole_overtaken_by_fewer_than_three_segments_is_lost_after_a_quarter_rtt() {
     let mut s = sender(Growth::Reno);
     leave(&mut s, 0);
     ack(&mut s, 100, 0, &[(1, 3)]);
@@ -90,7 +90,7 @@ fn a_retransmission_that_is_lost_is_found_by_what_was_sent_after_it() {
 }
 
 #[test]
-fn a_lost_tail_is_probed_after_two_round_trips_and_the_needed_probe_counts_as_a_loss() {
+fn a_lost_tail_is_probed_after_two_round_trips_without_a_timeout() {
     let mut s = sender(Growth::Reno);
     s.written = 4 * MSS;
     leave(&mut s, 0);

@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn all_bindings_go_by_an_asterisk_alone_with_a_lifetime_of_zero() {
+    fn contact_star_removes_all_bindings_only_with_expires_zero() {
         let mut location = Location::new(LocationLimits::default());
         apply(&mut location, "Contact: <sip:a@192.0.2.7>, <sip:b@192.0.2.7>", 1).unwrap();
         assert_eq!(apply(&mut location, "Contact: *", 2).unwrap_err().status, 400);
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_preference_has_three_decimal_places_at_most() {
+    fn a_q_value_above_1_or_with_over_three_decimals_is_refused() {
         let q = |q: &str| preference_of(&Address::parse(format!("<sip:a>;q={q}").as_bytes()).unwrap());
         assert_eq!([q("0.7"), q("0.25"), q("1"), q("1.000")], [Ok(700), Ok(250), Ok(1000), Ok(1000)]);
         assert!([q("1.1"), q("0.1234"), q("2"), q("x")].iter().all(Result::is_err));

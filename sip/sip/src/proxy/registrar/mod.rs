@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_registration_is_refused_if_the_store_fails_or_others_are_always_faster() {
+    fn a_registration_is_refused_if_the_store_fails_or_every_write_conflicts() {
         let mut world = World::new(true);
         world.register("Contact: <sip:a@192.0.2.7>").unwrap();
         let mut ticket = world.query().0;

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_is_used_while_it_exists_with_the_contacts_address() {
+    fn a_tcp_contact_is_reached_at_its_address_over_its_existing_connection() {
         let tcp =
             |address, connection| Hop { listener: 1, transport: Transport::Tcp, connection, ..hop(address) };
         let flow = tcp("198.51.100.7:40000", Some(ConnectionId(3)));
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_of_no_secure_contact_has_no_target_for_a_sips_uri() {
+    fn a_sips_uri_targets_only_the_secure_contacts_of_a_user() {
         let mut known = Knowledge::default();
         let mut put = |uri, q| {
             let binding = Binding { q, ..binding(uri, hop("198.51.100.7:5060")) };
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_of_another_proxy_is_reached_through_it_unless_it_is_draining_or_gone() {
+    fn a_draining_proxy_is_tried_after_its_users_contact_and_a_gone_proxy_never() {
         let mut known = Knowledge::default();
         known.config.shared = Some(Shared { origin: Duration::ZERO });
         let other = "192.0.2.2:5060";

@@ -180,14 +180,14 @@ mod tests {
     }
 
     #[test]
-    fn a_configured_domain_must_prove_itself_by_name_and_by_address() {
+    fn a_tls_next_hop_must_prove_its_domain_when_reached_by_name_or_address() {
         let expected = Ok((Transport::Tls, "192.0.2.50:5061".to_owned(), Some("example.com".to_owned())));
         assert_eq!(hop_of(&knowledge(), "sip:bob@EXAMPLE.com"), expected);
         assert_eq!(hop_of(&knowledge(), "sips:192.0.2.50"), expected);
     }
 
     #[test]
-    fn a_name_leads_nowhere_until_it_is_looked_up_and_then_to_all_its_addresses() {
+    fn a_name_is_unresolved_before_its_lookup_and_then_gives_all_usable_addresses() {
         let mut known = knowledge();
         let uri = "sip:bob@example.edu";
         assert_eq!(hop_of(&known, uri), Err(UNRESOLVED));

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_less_preferred_target_is_tried_once_the_others_have_rejected() {
+    fn a_less_preferred_target_is_tried_after_the_others_have_rejected() {
         let mut world = World::new();
         world.forward(INVITE, vec![target(2, 500), target(1, 1000)]);
         let (_, first) = world.messages().remove(1);
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_branch_that_cannot_be_sent_goes_to_its_next_hop_and_then_fails() {
+    fn a_request_that_cannot_be_sent_is_tried_at_its_alternate_hop_and_then_fails() {
         let mut world = World::new();
         let targets = vec![target(1, 1000).with_alternates(vec![hop("192.0.2.8:2")])];
         let server = world.forward("OPTIONS sip:callee@example.org", targets);
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_malformed_or_foreign_quotation_names_no_branch() {
+    fn a_truncated_or_foreign_icmp_quotation_matches_no_branch() {
         let mut world = World::new();
         let server = world.forward(INVITE, vec![target(1, 1000)]);
         let (_, sent) = world.messages().remove(1);

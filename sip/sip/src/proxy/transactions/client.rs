@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn timer_c_fires_for_an_invite_without_a_final_response_and_later_after_each_provisional_one() {
+    fn timer_c_fires_after_185_s_and_a_restart_postpones_it() {
         let mut client = invite();
         client.on_response(Time::ZERO, 180);
         assert_eq!(client.on_timeout(Time::from_millis(185_000)), None);
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn an_acknowledged_rejection_is_what_is_retransmitted() {
+    fn after_a_rejection_the_client_retransmits_its_ack() {
         let mut client = invite();
         client.acknowledge(&request("INVITE sip:a").response(486, "Busy Here", "callee"));
         let ack = Message::parse(client.bytes().clone(), &crate::Limits::default()).unwrap();

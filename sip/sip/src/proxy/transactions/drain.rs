@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn work_is_done_when_its_newest_and_all_before_it_have_ended() {
+    fn a_drain_is_done_when_every_pending_transaction_has_ended() {
         let mut drain = Drain::new(vec![2, 1]);
         drain.note_begun(3);
         assert!(!drain.is_done(|id| id == 1));

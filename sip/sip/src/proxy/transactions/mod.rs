@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kept_transaction_is_charged_until_it_ends() {
+    fn a_transaction_counts_against_the_memory_budget_until_it_ends() {
         let mut world = World::new();
         let server = world.server(&request("INVITE sip:a@example.org"));
         let one = world.table.kept_bytes();
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn a_response_without_room_is_sent_but_not_kept() {
+    fn a_response_beyond_the_memory_budget_is_sent_but_not_kept() {
         let mut world = World::new();
         let id = world.server(&request("OPTIONS sip:a@example.org"));
         world.limits.kept_bytes = 0;

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_response_is_of_6xx_or_of_the_lowest_class_and_the_first_of_equals() {
+    fn the_best_response_is_6xx_then_the_lowest_class_then_the_most_useful_status() {
         let best = |statuses| concluded(context(statuses), true);
         assert_eq!(best(&[486, 603, 302]), Some(603));
         assert_eq!(best(&[500, 486, 302]), Some(302));
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_of_the_next_hop_is_none_of_this_proxy() {
+    fn a_503_becomes_500_or_430_for_a_flow_and_a_430_becomes_480() {
         assert_eq!(concluded(context(&[503]), true), Some(500));
         assert_eq!(concluded(context(&[430]), true), Some(480));
         let mut by_flow = context(&[503]);
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn congestion_reaches_the_sender_with_a_time_to_retry() {
+    fn congestion_gives_the_sender_503_with_retry_after() {
         let mut context = context(&[503]);
         assert!(context.reached_nobody());
         context.note_congestion();
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_out_is_no_response_except_to_invite() {
+    fn a_timeout_gives_408_to_invite_and_no_response_to_other_requests() {
         assert_eq!(concluded(context(&[408]), true), Some(408));
         assert_eq!(concluded(context(&[408]), false), Some(0));
     }

@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_storm_tables_are_as_small_as_what_is_left_and_before_they_are_left_alone() {
+    fn tables_shrink_at_the_periodic_sweep_and_not_before() {
         let mut world = World::new();
         let table = &mut world.table;
         let room = |table: &Transactions| {
