@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ends_ports_in_either_order_mean_one_shard_and_peers_are_spread() {
+    fn swapped_ports_map_to_the_same_shard_and_peers_spread_over_all_shards() {
         let first = shards(4).next().unwrap();
         let peer = |n: u8| IpAddr::from([192, 0, 2, n]);
         assert_eq!(first.of_peer((7, 40_001), peer(1)), first.of_peer((40_001, 7), peer(1)));

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn adding_to_never_stays_never() {
+    fn adding_a_duration_to_never_yields_never() {
         assert_eq!(Time::NEVER + Duration::from_secs(1), Time::NEVER);
     }
 }

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn another_number_associated_data_or_text_does_not_open() {
+    fn a_record_with_a_wrong_number_associated_data_or_ciphertext_does_not_open() {
         for suite in [Suite::Aes128GcmSha256, Suite::Aes256GcmSha384, Suite::ChaCha20Poly1305Sha256] {
             let key = vec![7; suite.key_len()];
             let cipher = Cipher::new(suite, &key, &key, [3; 12]).unwrap();

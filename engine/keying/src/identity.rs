@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn each_number_has_a_word_of_its_own() {
+    fn each_number_has_a_distinct_word_and_66_bits_of_a_secret_count() {
         let all: BTreeSet<String> = (0..2048).map(word_of).collect();
         assert_eq!((all.len(), all.iter().all(|word| word.len() == 5)), (2048, true));
         let (mut secret, zeros) = ([0; 32], words(&[0; 32]));

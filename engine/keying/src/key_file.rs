@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_that_another_process_has_written_stays() {
+    fn an_existing_temporary_key_file_is_not_overwritten_and_creation_fails() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("host.key");
         let part = path.with_extension(format!("new-{}", std::process::id()));
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_others_may_read_or_that_is_none_is_refused() {
+    fn a_key_file_that_other_users_can_access_or_that_is_invalid_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("host.key");
         HostKey::load_or_create(&path).unwrap();

@@ -549,7 +549,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_takes_away_or_adds_that_a_client_has_a_pre_shared_key() {
+    fn a_client_refuses_the_answer_to_a_hello_whose_pre_shared_key_flag_was_altered() {
         let (a, b) = (keyring(), keyring());
         let terms = |role| terms(role, 1);
         let optional = || PresharedKey::new(&[1; 16]).map(PresharedKey::optional);
@@ -606,7 +606,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_flight_takes_the_clients_key_under_wraps() {
+    fn handshake_messages_contain_no_host_key_in_the_clear() {
         let (a, b) = (keyring(), keyring());
         let (mut client, hello) = Session::client(&a, FIRST_EPOCH, None, None).unwrap();
         let mut server = Session::server(&b, FIRST_EPOCH, None, None).unwrap();
@@ -771,7 +771,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_must_name_this_protocol() {
+    fn a_peer_without_the_alpn_protocol_is_refused() {
         for role in [KeyRole::Client, KeyRole::Server] {
             let unnamed = |client: &mut ClientConfig, server: &mut ServerConfig| {
                 client.alpn_protocols.clear();

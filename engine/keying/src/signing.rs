@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_else_is_refused() {
+    fn content_that_is_no_tls_13_certificate_verify_is_not_signed() {
         let key = HostKey::generate().unwrap();
         let context = CONTEXTS[0];
         let mut other_blank = content(BLANKS, context, 32);

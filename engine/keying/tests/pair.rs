@@ -187,7 +187,7 @@ fn delivers(pair: &mut Pair) -> bool {
 }
 
 #[test]
-fn other_pre_shared_keys_deliver_nothing() {
+fn with_different_pre_shared_keys_the_association_closes_and_delivers_nothing() {
     let (one, two) = (&[1; 16][..], &[2; 16][..]);
     for (psks, is_delivered) in
         [([Some(one); 2], true), ([Some(one), Some(two)], false), ([Some(one), None], false)]
@@ -210,7 +210,7 @@ fn other_pre_shared_keys_deliver_nothing() {
 }
 
 #[test]
-fn a_changed_init_delivers_nothing() {
+fn an_init_with_altered_streams_or_port_leads_to_no_protected_association() {
     // `streams` changes the number of outbound streams in the INIT by one. `port` diverts the client's
     // packets to another SCTP port.
     let streams = |packet: &mut Vec<u8>| {
@@ -314,7 +314,7 @@ fn an_answer_that_somebody_cut_into_two_messages_is_noticed() {
 }
 
 #[test]
-fn a_peer_that_asks_for_new_keys_again_and_again_is_left() {
+fn an_association_fails_if_the_peer_renews_keys_over_32_times_in_a_minute() {
     let mut pair = Pair::new([None, None]);
     pair.connect();
     pair.run(Duration::from_millis(50));

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn the_interface_is_the_addresss_own_unless_the_peer_was_last_heard_by_another() {
+    fn the_source_interface_is_used_unless_the_peer_was_last_heard_on_another() {
         let mut arrivals = Arrivals::default();
         let mut heard = vec![leaves_by(&arrivals, route(1))];
         for ifindex in [1, 2, 2, 1] {

@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn every_message_at_once_fits_and_reads_back() {
+    fn all_control_messages_together_fit_the_buffer_and_read_back() {
         for local in ["192.0.2.1", "2001:db8::1"] {
             let meta = Meta::parse(full(local).bytes());
             assert_eq!((meta.ecn, meta.ifindex), (Ecn::Ce, Some(7)));
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn no_cut_and_no_foreign_length_makes_parsing_fail_hard() {
+    fn truncated_and_malformed_control_messages_do_not_panic_the_parser() {
         let whole = full("2001:db8::1");
         for cut in 0..whole.bytes().len() {
             Meta::parse(&whole.bytes()[..cut]);

@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fragments_fit_the_smallest_link_and_say_where_they_belong() {
+    fn ipv6_fragments_fit_the_minimum_mtu_and_carry_offset_and_identification() {
         let packet: Vec<u8> = (0..3000u32).map(|i| i as u8).collect();
         let cut = fragments(132, 0x0102_0304, &packet);
         assert_eq!(cut.iter().map(Vec::len).collect::<Vec<_>>(), [1240, 1240, 544]);
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn carries_are_added_below_and_an_odd_byte_counts_high() {
+    fn the_checksum_folds_carries_and_pads_an_odd_byte_with_zero() {
         assert_eq!(folded(sum_of_words(&[0xff, 0xff, 0x00, 0x01, 0x01])), 0x0101);
     }
 }

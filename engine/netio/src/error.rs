@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_router_that_tells_no_mtu_yields_none() {
+    fn fragmentation_needed_without_an_mtu_is_reported_without_an_mtu() {
         let kind = of(libc::SO_EE_ORIGIN_ICMP, 3, 4, 0);
         assert_eq!(kind, Some(PathErrorKind::FragmentationNeeded { mtu: None }));
     }

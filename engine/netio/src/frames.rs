@@ -311,14 +311,14 @@ mod tests {
     }
 
     #[test]
-    fn a_tag_goes_behind_the_addresses() {
+    fn a_vlan_tag_is_inserted_after_the_mac_addresses() {
         let mut tagged = Vec::new();
         put_tag(&mut tagged, b"destinsource8abc", [1, 2, 3, 4]);
         assert_eq!(tagged, b"destinsource\x01\x02\x03\x048abc");
     }
 
     #[test]
-    fn offloads_left_to_the_interface_are_read() {
+    fn pending_checksum_and_segmentation_offloads_are_parsed() {
         let word = |n: u16| n.to_ne_bytes();
         let header = |flags, kind| {
             let ([a, b], [c, d], [e, f]) = (word(1448), word(34), word(16));

@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_train_has_64_packets_or_65507_bytes_at_most() {
+    fn a_train_is_limited_to_64_packets_and_65507_bytes() {
         assert_eq!(max_batch(1000), 64_000);
         assert_eq!(max_batch(1472), 44 * 1472);
         assert_eq!(max_batch(40_000), 40_000);
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_holds_for_its_interface_until_the_retry() {
+    fn a_gso_refusal_disables_trains_on_its_interface_until_the_retry() {
         let mut refusals = Refusals::default();
         refusals.note(3);
         assert!(refusals.allow(4));

@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_sign_that_exists_is_named_with_a_remedy() {
+    fn the_first_existing_sign_of_kernel_sctp_is_reported_with_a_remedy() {
         let found = find(&["/nonexistent", "/proc/self", "/"]).unwrap();
         assert_eq!(found.sign, Path::new("/proc/self"));
         assert!(found.to_string().contains("modprobe -r sctp"));

@@ -110,14 +110,14 @@ mod tests {
     }
 
     #[test]
-    fn a_neighbour_has_the_address_of_its_link_and_no_longer_one() {
+    fn a_link_layer_address_is_encoded_and_one_longer_than_8_bytes_is_refused() {
         let neighbour = SockAddr::neighbour(0x0800, 3, &[2, 0, 0, 0, 0, 7]).unwrap();
         assert_eq!((neighbour.len(), &neighbour.bytes.0[10..20]), (20, &[0, 6, 2, 0, 0, 0, 0, 7, 0, 0][..]));
         assert!(SockAddr::neighbour(0x0800, 3, &[0; 9]).is_none());
     }
 
     #[test]
-    fn a_cut_address_is_none() {
+    fn a_truncated_socket_address_does_not_decode() {
         let mut address = SockAddr::new("2001:db8::7".parse().unwrap(), 1, 0);
         for len in 0..24 {
             address.set_len(len);

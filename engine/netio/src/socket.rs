@@ -578,7 +578,7 @@ mod tests {
     }
 
     #[test]
-    fn a_train_that_the_kernel_refuses_goes_packet_by_packet_and_so_does_the_next_at_once() {
+    fn a_train_that_the_kernel_refuses_and_the_next_train_leave_as_single_packets() {
         let ((mut sender, _), (mut receiver, peer_port)) = (on_loopback(), on_loopback());
         // Without checksums, the kernel accepts single packets but no trains.
         sys::set_int(sender.tx_sockets.main(), libc::SOL_SOCKET, libc::SO_NO_CHECK, 1).unwrap();

@@ -114,7 +114,7 @@ fn bridges_and_tunnels_are_told_from_other_interfaces() {
 }
 
 #[test]
-fn a_route_is_found_only_where_an_entry_leads_out_by_the_interface() {
+fn a_route_is_found_only_if_a_routing_entry_uses_the_given_interface() {
     let (a, _b) = two_uplinks();
     let [left, right] = ["left", "right"].map(|name| a.ifindex(name));
     let find = |local: &str, ifindex, remote: &str| {

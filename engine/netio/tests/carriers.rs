@@ -33,7 +33,7 @@ fn a_packet_over_each_carrier_and_family_wakes_the_poll_with_its_own_token() {
 }
 
 #[test]
-fn a_carrier_that_is_not_open_refuses_by_name() {
+fn sending_over_a_carrier_that_is_not_open_fails_with_no_carrier() {
     let (a, _b) = pair();
     let mut carriers = Carriers::new(Some(a.udp()), None);
     let route = raw_route("10.9.1.1", "10.9.1.2");
@@ -43,7 +43,7 @@ fn a_carrier_that_is_not_open_refuses_by_name() {
 }
 
 #[test]
-fn a_full_send_buffer_is_reported_with_what_went_and_again_when_it_drains() {
+fn a_full_send_buffer_is_reported_and_the_poll_wakes_when_it_drains() {
     let (a, b) = pair();
     let mut sender = Carriers::new(Some(a.udp()), None);
     let mut receiver = b.udp();
@@ -97,7 +97,7 @@ fn the_sockets_of_an_interface_close_after_it_is_gone_and_not_before() {
 const WAITS: usize = 300;
 
 #[test]
-fn a_lone_socket_is_waited_for_until_its_packet_comes() {
+fn receiving_on_a_single_socket_waits_until_a_packet_arrives() {
     let (a, b) = pair();
     let (mut sender, mut receiver) = (a.udp(), Carriers::new(Some(b.udp()), None));
     receiver.keep_families(true, false);
@@ -122,7 +122,7 @@ fn a_lone_socket_is_waited_for_until_its_packet_comes() {
 
 #[test]
 #[allow(clippy::disallowed_methods, reason = "the kernel's clock is what is tested")]
-fn waiting_for_a_lone_socket_ends_when_patience_does() {
+fn receiving_on_a_single_socket_stops_waiting_after_the_timeout() {
     let (a, _b) = pair();
     let mut carriers = Carriers::new(Some(a.udp()), None);
     carriers.keep_families(false, true);
@@ -133,7 +133,7 @@ fn waiting_for_a_lone_socket_ends_when_patience_does() {
 }
 
 #[test]
-fn one_socket_of_one_family_and_carrier_is_a_lone_one() {
+fn carriers_are_lone_only_with_a_single_family_and_a_single_carrier() {
     let (a, _b) = pair();
     assert!(!Carriers::new(Some(a.udp()), None).is_lone());
     let mut both = Carriers::new(Some(a.udp_at(9900)), Some(a.raw()));

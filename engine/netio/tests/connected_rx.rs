@@ -113,7 +113,7 @@ fn packets_of_a_busy_peer_all_arrive_in_order_on_its_own_socket() {
 }
 
 #[test]
-fn others_still_arrive_and_nobody_else_gets_the_port() {
+fn with_connected_sockets_other_peers_are_received_and_the_port_stays_taken() {
     let (a, mut sender, mut receiver) = ends();
     let mut other = a.udp_at(9900);
     for (from, to) in families(1) {
@@ -127,7 +127,7 @@ fn others_still_arrive_and_nobody_else_gets_the_port() {
 }
 
 #[test]
-fn a_port_that_another_program_has_is_taken_whatever_it_shares() {
+fn a_bind_fails_if_another_program_has_the_port_even_with_reuse_options() {
     let namespace = Namespace::new();
     for share in [Socket::set_reuse_address, Socket::set_reuse_port] {
         let (free, taken) = namespace.within(|| {
@@ -163,7 +163,7 @@ fn a_report_about_a_busy_peer_that_has_gone_is_taken() {
 }
 
 #[test]
-fn several_busy_peers_of_one_address_get_sockets_of_their_own_and_one_more_takes_the_oldest_ones() {
+fn each_busy_peer_of_one_address_gets_a_socket_and_one_too_many_replaces_the_oldest() {
     let (a, _, mut receiver) = ends();
     // Each family has separate ports, because a child process of another test inherits the sockets of the previous family, and
     // closes them only at its exec.
@@ -185,7 +185,7 @@ fn several_busy_peers_of_one_address_get_sockets_of_their_own_and_one_more_takes
 }
 
 #[test]
-fn packets_that_are_no_associations_get_their_sender_no_socket() {
+fn packets_outside_of_associations_open_no_connected_socket() {
     let (_a, mut sender, mut receiver) = ends();
     for (from, to) in families(1) {
         for _ in 0..TRAINS {

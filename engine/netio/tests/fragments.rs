@@ -91,41 +91,41 @@ fn meets_a_fallen_mtu_of_its_own_interface<C: AnyCarrier>(open: Open<C>, route: 
 }
 
 #[test]
-fn by_udp_a_packet_that_may_be_fragmented_crosses_a_smaller_link_whole_and_the_next_one_has_df_again() {
+fn over_udp_a_fragmentable_packet_crosses_a_small_link_and_the_next_packet_has_df() {
     crosses_whole_and_the_next_one_has_df_again(Namespace::udp as Open<UdpCarrier>, udp_route);
 }
 
 #[test]
-fn by_raw_a_packet_that_may_be_fragmented_crosses_a_smaller_link_whole_and_the_next_one_has_df_again() {
+fn over_ip_a_fragmentable_packet_crosses_a_small_link_and_the_next_packet_has_df() {
     crosses_whole_and_the_next_one_has_df_again(Namespace::raw as Open<RawCarrier>, raw_route);
 }
 
 #[test]
-fn by_udp_a_link_of_576_bytes_takes_a_packet_that_may_be_fragmented() {
+fn over_udp_a_fragmentable_packet_crosses_a_link_of_576_bytes() {
     crosses_a_link_of_576_bytes(Namespace::udp as Open<UdpCarrier>, udp_route);
 }
 
 #[test]
-fn by_raw_a_link_of_576_bytes_takes_a_packet_that_may_be_fragmented() {
+fn over_ip_a_fragmentable_packet_crosses_a_link_of_576_bytes() {
     crosses_a_link_of_576_bytes(Namespace::raw as Open<RawCarrier>, raw_route);
 }
 
 #[test]
-fn by_udp_when_the_interfaces_own_mtu_falls_the_error_names_the_new_one_and_fragments_still_leave() {
+fn over_udp_a_smaller_interface_mtu_is_reported_and_fragments_still_leave() {
     meets_a_fallen_mtu_of_its_own_interface(Namespace::udp as Open<UdpCarrier>, udp_route);
 }
 
 #[test]
-fn by_raw_when_the_interfaces_own_mtu_falls_the_error_names_the_new_one_and_fragments_still_leave() {
+fn over_ip_a_smaller_interface_mtu_is_reported_and_fragments_still_leave() {
     meets_a_fallen_mtu_of_its_own_interface(Namespace::raw as Open<RawCarrier>, raw_route);
 }
 
 #[test]
-fn by_udp_a_packet_that_may_be_fragmented_crosses_a_smaller_link_whose_router_is_silent() {
+fn over_udp_a_fragmentable_packet_crosses_a_small_link_whose_router_sends_no_icmp() {
     crosses_a_smaller_link_behind_a_silent_router(Namespace::udp as Open<UdpCarrier>, udp_route);
 }
 
 #[test]
-fn by_raw_a_packet_that_may_be_fragmented_crosses_a_smaller_link_whose_router_is_silent() {
+fn over_ip_a_fragmentable_packet_crosses_a_small_link_whose_router_sends_no_icmp() {
     crosses_a_smaller_link_behind_a_silent_router(Namespace::raw as Open<RawCarrier>, raw_route);
 }

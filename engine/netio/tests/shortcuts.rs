@@ -54,7 +54,7 @@ fn a_train_behind_a_router_takes_the_shortcut_to_the_router() {
 }
 
 #[test]
-fn trains_go_the_kernels_way_while_anybody_filters() {
+fn trains_take_no_shortcut_while_another_program_has_a_netfilter_chain() {
     let (a, b) = pair();
     let (mut sender, mut receiver) = (with_shortcuts(&a, Some("ours")), b.raw());
     let mut exchange = || {
@@ -73,7 +73,7 @@ fn trains_go_the_kernels_way_while_anybody_filters() {
 }
 
 #[test]
-fn trains_go_the_kernels_way_while_ipsec_has_a_policy() {
+fn trains_take_no_shortcut_while_an_ipsec_policy_exists() {
     let (a, b) = pair();
     a.ip("xfrm policy add src 10.9.7.1 dst 10.9.7.2 dir out action allow");
     let (mut sender, mut receiver) = (with_shortcuts(&a, None), b.raw());
@@ -98,7 +98,7 @@ fn a_policy_of_ipsec_is_noticed_within_1024_trains() {
 }
 
 #[test]
-fn a_neighbour_that_changes_its_address_is_followed_at_once() {
+fn the_shortcut_uses_a_neighbours_new_mac_address_at_once() {
     let (a, b) = pair();
     let (mut sender, mut receiver) = (with_shortcuts(&a, None), b.raw());
     let [(from, to), _] = families(1);
@@ -109,7 +109,7 @@ fn a_neighbour_that_changes_its_address_is_followed_at_once() {
 }
 
 #[test]
-fn a_train_to_this_very_host_goes_the_kernels_way() {
+fn a_train_to_a_local_address_takes_no_shortcut() {
     let (a, _b) = pair();
     let mut carrier = with_shortcuts(&a, None);
     let route = raw_route("10.9.1.1", "10.9.1.1");
@@ -119,7 +119,7 @@ fn a_train_to_this_very_host_goes_the_kernels_way() {
 }
 
 #[test]
-fn one_train_in_sixty_four_goes_the_kernels_way() {
+fn one_train_in_64_takes_no_shortcut() {
     let (a, b) = pair();
     let (mut sender, mut receiver) = (with_shortcuts(&a, None), b.raw());
     let [(from, to), _] = families(1);
@@ -128,7 +128,7 @@ fn one_train_in_sixty_four_goes_the_kernels_way() {
 }
 
 #[test]
-fn a_packet_too_long_for_the_interface_is_refused_as_ever() {
+fn with_shortcuts_a_packet_longer_than_the_interface_mtu_is_refused() {
     let (a, b) = pair();
     let (mut sender, mut receiver) = (with_shortcuts(&a, None), b.raw());
     for (from, to) in families(1) {

@@ -112,7 +112,7 @@ fn packets_leave_by_the_interface_of_their_source_address_whatever_the_main_rout
 }
 
 #[test]
-fn an_answer_does_not_leave_by_the_interface_of_its_source_address_if_the_question_came_by_another() {
+fn an_answer_leaves_on_the_interface_on_which_the_peer_was_last_heard() {
     let (a, b) = pair();
     join(&a, &b, "right", 2);
     a.ip("route add 10.9.1.2/32 via 10.9.2.2 dev right");

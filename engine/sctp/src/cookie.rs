@@ -465,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tie_says_nothing_of_the_tags_that_it_stands_for() {
+    fn a_tie_tag_does_not_reveal_the_tags_that_it_represents() {
         let (jar, _) = jar();
         let tags = (VerificationTag(0x0102_0304), VerificationTag(0x0506_0708));
         assert_eq!(jar.tie(tags), jar.tie(tags));

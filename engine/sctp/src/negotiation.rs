@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_that_interleave_are_given_up_only_if_the_peer_knows_the_chunk_for_that() {
+    fn with_interleaving_pr_sctp_is_agreed_only_if_the_peer_lists_i_forward_tsn() {
         let interleaving = Extensions::NONE.with(Extension::Interleaving);
         assert_eq!(agreed(&[64, 194, 192]), interleaving.with(Extension::PartialReliability));
         assert_eq!(agreed(&[64, 192]), interleaving);
@@ -260,7 +260,7 @@ mod tests {
 
     //= rfc9260#3.3.2.1.2-1
     #[test]
-    fn an_ipv4_address_in_ipv6_clothes_is_announced_as_ipv4() {
+    fn an_ipv4_mapped_ipv6_address_is_announced_as_ipv4() {
         let mapped: IpAddr = "::ffff:192.0.2.1".parse().unwrap();
         assert_eq!(address_parameter(mapped), Parameter::Ipv4Address([192, 0, 2, 1].into()));
         let v6: IpAddr = "2001:db8::1".parse().unwrap();

@@ -36,7 +36,7 @@ fn allocations_in_steady_state(len: usize) -> u64 {
 }
 
 #[test]
-fn the_counter_counts() {
+fn the_allocation_counter_counts_one_allocation() {
     assert_eq!(measure(|| drop(black_box(vec![1u8; 100]))).count_total, 1);
 }
 
@@ -86,13 +86,13 @@ fn bytes_of_an_idle_association(use_: impl Fn(&mut Pair)) -> u64 {
 }
 
 #[test]
-fn an_association_that_was_never_used_takes_8_kib_at_most() {
+fn an_association_that_was_never_used_takes_up_to_8_kib() {
     let bytes = bytes_of_an_idle_association(|_| {});
     assert!(bytes <= IDLE_MAX, "{bytes} bytes");
 }
 
 #[test]
-fn an_association_that_carried_megabytes_and_rests_takes_8_kib_at_most() {
+fn an_idle_association_takes_up_to_8_kib_after_megabytes_of_data() {
     let (small, large) = (Bytes::from(vec![7; 64]), Bytes::from(vec![7; 65_536]));
     let bytes = bytes_of_an_idle_association(|pair| {
         pair.bulk_both_ways(&large, 16);

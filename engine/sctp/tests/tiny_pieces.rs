@@ -319,7 +319,7 @@ fn an_association_gets_no_room_for_pieces_of_an_octet_beyond_its_first_window() 
 }
 
 #[test]
-fn one_host_cannot_take_what_is_there_for_all() {
+fn one_host_cannot_use_up_the_memory_for_all_hosts() {
     let memory = 32 << 20;
     for interleaved in [false, true] {
         let limits = Limits { memory, memory_of_host: memory / 4, ..Limits::default() };
@@ -343,7 +343,7 @@ fn one_host_cannot_take_what_is_there_for_all() {
 }
 
 #[test]
-fn an_ipv6_host_is_all_addresses_of_its_network() {
+fn all_addresses_of_an_ipv6_network_share_the_memory_limit_of_one_host() {
     let memory = 32 << 20;
     let limits = Limits { memory, memory_of_host: memory / 4, ..Limits::default() };
     let mut victim = Victim::new(config(16 << 20, 1_024), limits);
@@ -359,7 +359,7 @@ fn an_ipv6_host_is_all_addresses_of_its_network() {
 }
 
 #[test]
-fn a_few_octets_that_wait_do_not_keep_what_was_read_around_them() {
+fn small_waiting_fragments_do_not_keep_the_memory_of_messages_already_read() {
     let mut victim = Victim::new(config(16 << 20, 1_024), Limits::default());
     let mut attacker = victim.open([10, 0, 0, 2].into(), 5000, extensions(true)).unwrap();
     let long = [7; 1_300];

@@ -49,7 +49,7 @@ client.stdin.close(); sys.exit(client.wait())";
 
 #[test]
 #[ignore = "needs root: opens raw sockets"]
-fn over_ip_ports_are_those_of_the_host() {
+fn over_ip_two_stacks_share_the_ports_of_the_host() {
     let test = || {
         nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

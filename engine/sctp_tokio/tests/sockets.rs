@@ -77,7 +77,7 @@ fn messages_keep_their_bounds_streams_and_identifiers() {
 }
 
 #[test]
-fn a_shutdown_delivers_everything_and_then_tells_the_end() {
+fn a_close_delivers_all_messages_and_then_reports_the_end() {
     run(async {
         let Pair { near, far, .. } = pair().await;
         for number in 0..100 {
@@ -122,7 +122,7 @@ fn bytes_pass_as_by_tcp_in_both_directions_at_once() {
 }
 
 #[test]
-fn a_port_without_listener_refuses_and_a_closed_udp_port_is_told() {
+fn a_port_without_listener_refuses_and_a_closed_udp_port_is_unreachable() {
     run(async {
         let (server, client) = (open(), open());
         let refused = client.connect_with(address(PORT), &to(&server)).await.unwrap_err();
@@ -244,7 +244,7 @@ fn server_has_unread(socket: &sctp_tokio::SctpSocket, association: sctp_tokio::A
 }
 
 #[test]
-fn a_one_to_many_socket_begins_associations_and_tells_those_that_fail() {
+fn a_one_to_many_socket_opens_associations_and_reports_failed_ones() {
     run(async {
         let server = open();
         let config = StackConfig { peer_udp_port: server.udp_port().unwrap(), ..any_port() };
@@ -294,7 +294,7 @@ fn dropped_streams_deliver_and_dropped_attempts_leave_nothing() {
 }
 
 #[test]
-fn sockets_outlive_the_stack_and_learn_the_end_of_the_runtime() {
+fn sockets_outlive_the_stack_and_fail_after_the_runtime_ends() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let (near, far) = runtime.block_on(async {
         let Pair { near, far, .. } = pair().await;
@@ -352,7 +352,7 @@ fn many_tasks_share_a_stream_and_no_message_is_lost_or_doubled() {
 }
 
 #[test]
-fn commands_of_the_engine_are_at_hand_and_limits_hold() {
+fn engine_commands_are_available_and_limits_are_enforced() {
     run(async {
         let limits = Limits { associations: 1, ..Limits::default() };
         let association = AssociationConfig { outbound_streams: 5, ..AssociationConfig::default() };
@@ -375,7 +375,7 @@ fn commands_of_the_engine_are_at_hand_and_limits_hold() {
 }
 
 #[test]
-fn an_association_that_is_over_before_it_is_accepted_keeps_its_messages() {
+fn an_association_that_ends_before_it_is_accepted_keeps_its_messages() {
     run(async {
         let (server, client) = (open(), open());
         let listener = server.listen(PORT).unwrap();
@@ -418,7 +418,7 @@ fn a_burst_of_twice_the_backlog_is_taken() {
 }
 
 #[test]
-fn those_who_wait_for_room_are_told_when_there_will_be_none() {
+fn a_sender_that_waits_for_room_fails_when_the_association_shuts_down() {
     run(async {
         let Pair { near, far, .. } = pair().await;
         let (near, sent) = (std::sync::Arc::new(near), std::sync::Arc::new(AtomicUsize::new(0)));
@@ -447,7 +447,7 @@ fn those_who_wait_for_room_are_told_when_there_will_be_none() {
 }
 
 #[test]
-fn the_end_of_one_association_is_told_while_another_always_has_messages() {
+fn the_end_of_an_association_is_reported_while_another_always_has_messages() {
     run(async {
         let (server, client) = (open(), open());
         let socket = server.bind(PORT).unwrap();

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_is_one_chunk_whose_layout_is_the_drafts() {
+    fn a_sealed_packet_is_one_chunk_with_the_layout_of_the_draft() {
         let mut buf = [0xff; 100];
         let length = sealed(&mut buf, 3, 0x1_2345);
         assert_eq!(length, 12 + 12 + RECORD_OVERHEAD);

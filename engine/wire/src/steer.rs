@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tag_leads_to_its_shard_and_an_init_goes_by_ports_and_source() {
+    fn a_tag_selects_its_shard_and_an_init_is_steered_by_ports_and_source() {
         assert_eq!(steered(&packet(5, 0, 3)), Steer::To(of_three(2)));
         assert_eq!(steered(&packet(6, 6, 0)), Steer::To(of_three(0)));
         // The sum of ports and address is 9 + 1 + 1 = 11, and 11 modulo 3 is 2.
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reflected_tag_goes_to_all_and_what_is_cut_off_to_the_first() {
+    fn a_reflected_tag_goes_to_all_shards_and_a_truncated_packet_to_the_first() {
         assert_eq!(steered(&packet(5, 6, 1)), Steer::All);
         assert_eq!(steered(&packet(5, 14, 1)), Steer::All);
         // In DATA, the same bit means "end of message".

@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     //= rfc9260#3.2.1-1 3.2.1-3
-    fn padding_lies_between_and_may_be_missing_at_the_end() {
+    fn padding_separates_parameters_and_may_be_missing_after_the_last() {
         let bytes = [0, 1, 0, 5, 9, 0, 0, 0, 0x80, 2, 0, 6, 7, 8];
         let all: Vec<_> = Tlvs::new(&bytes).map(|t| t.map(|t| (t.kind, t.value.to_vec()))).collect();
         assert_eq!(all, [Ok((1, vec![9])), Ok((0x8002, vec![7, 8]))]);

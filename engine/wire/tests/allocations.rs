@@ -37,7 +37,7 @@ fn look_inside(chunk: &Chunk<'_>) -> usize {
 }
 
 #[test]
-fn the_counter_counts() {
+fn the_allocation_counter_counts_one_allocation() {
     assert_eq!(measure(|| drop(black_box(vec![1u8; 100]))).count_total, 1);
 }
 

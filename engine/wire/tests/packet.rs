@@ -70,7 +70,7 @@ fn a_chunk_that_does_not_fit_leaves_the_packet_as_it_was() {
 }
 
 #[test]
-fn each_checksum_mode_takes_what_it_says() {
+fn each_checksum_mode_accepts_only_the_checksums_that_it_permits() {
     let mut buf = [0; 64];
     let mut writer = PacketWriter::new(&mut buf, HEADER);
     writer.push(&Chunk::CookieAck).unwrap();

@@ -175,14 +175,14 @@ mod tests {
     }
 
     #[test]
-    fn chains_of_arp_and_of_interfaces_are_no_filters_here() {
+    fn arp_bridge_and_netdev_chains_do_not_count_as_filters() {
         for family in [3, 5, 7] {
             assert!(!is_foreign_base_chain(&chain(family, b"filter\0", true), None));
         }
     }
 
     #[test]
-    fn a_cut_attribute_ends_the_list() {
+    fn a_truncated_chain_message_does_not_count_as_a_filter() {
         let whole = chain(1, b"filter\0", true);
         for cut in 0..whole.len() {
             assert!(!is_foreign_base_chain(&whole[..cut], None), "{cut}");

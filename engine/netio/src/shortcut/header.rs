@@ -84,7 +84,7 @@ mod tests {
     const HOPS: Hops = Hops { v4: 64, v6: 63 };
 
     #[test]
-    fn an_ipv4_header_is_that_of_rfc_791_and_its_words_sum_up_to_nothing() {
+    fn an_ipv4_header_has_the_layout_of_rfc_791_and_a_valid_checksum() {
         let header = Header::new(&route("10.9.1.1", "10.9.1.2"), Ecn::Ect0, HOPS, 1480);
         let expected = [0x45, 2, 5, 220, 0, 0, 0x40, 0, 64, 132];
         assert_eq!(header.bytes()[..10], expected);

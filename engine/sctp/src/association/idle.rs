@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_association_is_quiet_once_after_its_data() {
+    fn an_association_is_reported_quiet_once_after_a_pause_in_its_data() {
         let mut idle = Idle::default();
         let start = Time::ZERO;
         idle.on_packet(0, start);

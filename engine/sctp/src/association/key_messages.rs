@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_boundary_must_be_the_same_at_both_ends() {
+    fn a_key_message_whose_boundary_differs_from_the_servers_is_refused() {
         let last = || Bytes::from_static(b"last");
         let mut client = end(2, 1, 9, 7);
         let message = client.on_send(last(), true);

@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_waits_once_and_at_the_path_named_last() {
+    fn a_request_queued_twice_waits_once_on_the_path_given_last() {
         let mut outbox = Outbox::default();
         outbox.queue_once(ONE, Control::Asconf);
         outbox.queue(ONE, Control::Heartbeat { nonce: 1 });
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn questions_about_a_path_go_with_it_and_answers_move() {
+    fn when_a_path_is_removed_its_heartbeats_are_dropped_and_its_answers_move() {
         let mut outbox = Outbox::default();
         outbox.queue(ONE, Control::Heartbeat { nonce: 1 });
         outbox.queue(ONE, Control::HeartbeatAck(Bytes::from_static(b"value")));

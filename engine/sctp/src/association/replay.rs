@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn it_agrees_with_a_list_of_all_numbers() {
+    fn the_replay_window_agrees_with_a_set_of_all_numbers() {
         let (mut window, mut seen, mut state) = (ReplayWindow::new(), BTreeSet::new(), 1u64);
         for _ in 0..200_000 {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ipv6_neighbourhood_is_a_56() {
+    fn an_ipv6_neighbourhood_is_a_56_bit_prefix() {
         let mut limit = limit();
         assert_eq!(answers(&mut limit, "2001:db8:0:1100::1", 50, Time::ZERO), 3);
         assert_eq!(answers(&mut limit, "2001:db8:0:11ff::1", 50, Time::ZERO), 0);

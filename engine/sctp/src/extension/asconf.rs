@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_use_is_told_until_the_peer_has_taken_it_and_no_longer_once_it_refuses_uses() {
+    fn an_address_use_is_announced_until_the_peer_accepts_it_or_refuses_address_uses() {
         let mut a = asconf();
         let (here, backup) = (
             IpAddr::from([10, 0, 0, 1]),
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn only_so_many_changes_wait() {
+    fn the_number_of_waiting_address_changes_is_limited() {
         let mut a = asconf();
         assert!((0..MAX_WAITING as u8).all(|n| a.request(add(n))));
         assert!(!a.request(add(99)));
@@ -399,7 +399,7 @@ mod tests {
 
     #[test]
     //= rfc5061#5.2-7
-    fn with_a_refusal_every_success_is_said_too() {
+    fn a_response_with_a_refusal_also_lists_every_success() {
         let fine = Response { correlation: 1, refusal: None };
         assert!(encode(&[fine]).is_empty());
         let refused = Response { correlation: 2, refusal: Some(Cause::DeleteSourceAddress(&[])) };

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn where_it_is_not_required_a_peer_without_is_taken() {
+    fn a_peer_without_protection_is_accepted_if_protection_is_not_required() {
         let config = ProtectionConfig { required: false, ..CONFIG };
         assert_eq!(agree(Some(&config), KeyRole::Server, None), Ok(None));
         assert_eq!(agree(Some(&config), KeyRole::Server, Some(&offer(&[1], true))), Ok(None));

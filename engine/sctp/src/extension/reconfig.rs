@@ -464,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn only_requests_that_wait_for_the_peer_cross_with_its_own() {
+    fn a_request_that_needs_the_peer_or_a_full_queue_blocks_the_peers_request() {
         let mut r = reconfig();
         r.wish(outgoing(&[1]));
         assert!(!r.crosses() && r.is_busy());

@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn the_backlog_is_exact_and_stays_at_the_greatest_number() {
+    fn the_backlog_is_exact_and_saturates_at_the_32_bit_maximum() {
         let config = SendBufferConfig::backlog();
         assert_eq!(said(config, &queued(11)), (2, Some(11)));
         assert_eq!(said(config, &queued(1 << 33)), (100, Some(u32::MAX)));
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn the_seed_counts_what_the_windows_hold_back_in_tenths_of_what_is_used() {
+    fn seed_tenths_give_the_share_of_the_used_buffer_that_the_windows_hold_back() {
         let fill = |queued, outstanding, window| Fill { queued, outstanding, capacity: 1, window };
         let config = SendBufferConfig::seed();
         assert_eq!(said(config, &fill(0, 0, 0)), (0, None));
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn economy_speaks_first_then_every_eighth_time_and_when_ten_points_change() {
+    fn economical_mode_advertises_at_first_each_eighth_packet_and_on_ten_points_of_change() {
         let mut a = Advertiser::new(SendBufferConfig { precision: 1, ..SendBufferConfig::default() }, MS(0));
         assert!(a.is_due(&queued(500), MS(0)));
         a.advertise(&queued(500), MS(0));
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn on_a_timer_it_speaks_when_the_time_has_passed_and_in_every_packet_always() {
+    fn timer_mode_advertises_after_the_interval_and_every_packet_mode_always() {
         let mut a = Advertiser::new(SendBufferConfig::backlog(), MS(0));
         a.advertise(&queued(1), MS(1));
         assert!(!a.is_due(&queued(900), MS(5000)) && a.is_due(&queued(1), MS(5001)));
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn on_a_timer_it_speaks_alone_once_a_pause_yields_to_data_and_is_silent_where_it_may_not() {
+    fn timer_mode_sends_the_chunk_alone_once_per_interval_if_no_data_carries_it() {
         let mut a = Advertiser::new(SendBufferConfig::backlog_every(Duration::from_millis(800)), MS(7));
         a.on_timeout(Outlook::Quiet, MS(806));
         assert!(!a.is_alone_due() && a.next_timeout() == MS(807));
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn no_pause_is_too_short_for_the_timer() {
+    fn a_zero_timer_interval_is_raised_to_10_ms() {
         let mut a = Advertiser::new(SendBufferConfig::backlog_every(Duration::ZERO), MS(0));
         a.advertise(&queued(1), MS(1));
         assert!(a.next_timeout() == MS(11) && !a.is_due(&queued(1), MS(10)));
@@ -376,7 +376,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_overflows_and_all_is_within_bounds(
+        fn occupancy_stays_within_bounds_for_any_fill_of_the_buffer(
             queued in 0..1usize << 48,
             outstanding in 0..1usize << 48,
             capacity in 0..1usize << 48,

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_slow_where_it_delivers_an_eighth_of_its_best_and_not_where_its_queue_is_long() {
+    fn a_path_is_slow_if_its_delivery_rate_collapses_and_not_if_its_queue_is_long() {
         let mut meter = DelayMeter::new();
         run(&mut meter, 0, 2_000, 50_000, 500_000);
         assert!(!meter.may_be_slow(500_000));
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn with_little_in_flight_the_last_packet_tells_and_a_pause_of_the_program_is_no_slowness() {
+    fn with_little_in_flight_the_last_delay_decides_and_a_pause_of_the_sender_does_not() {
         let mut meter = DelayMeter::new();
         run(&mut meter, 0, 1_000, 50_000, 500_000);
         meter.on_acks(100, 0, MS(1_010));
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn lateness_lasts_until_it_ends() {
+    fn lateness_counts_from_the_first_late_sample_until_a_sample_in_time() {
         let mut meter = DelayMeter::new();
         let noted = [(1, true), (2, true), (3, true), (4, false), (5, true)];
         let since = noted.map(|(at, is_late)| meter.note(is_late, MS(at)));
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_path_doubles_what_it_carries_each_round_trip_up_to_the_rate_that_it_had() {
+    fn an_idle_path_is_assumed_to_double_its_rate_each_round_trip_up_to_its_former_rate() {
         let mut meter = DelayMeter::new();
         let seconds = |meter: &DelayMeter, bytes, now| {
             meter.time_elsewhere(bytes, Duration::from_secs(1), MS(now)).as_secs()

@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     //= rfc9260#6.4.1-2
-    fn of_paths_that_share_no_address_with_the_failed_one_that_of_its_family_is_taken() {
+    fn a_path_without_a_common_address_ranks_best_if_it_has_the_failed_paths_family() {
         let failed = path("10.0.1.1", "10.0.1.2");
         let others = [("10.0.2.1", "10.0.1.2"), ("fd00::1", "fd00::2"), ("10.0.2.1", "10.0.2.2")];
         let ranks = others.map(|(local, remote)| apart(&path(local, remote), &failed));
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn known_links_tell_which_paths_share_one_whatever_the_family() {
+    fn known_links_decide_which_paths_share_a_link_whatever_the_address_family() {
         let on = |link: u8, local: &str, remote: &str| {
             let mut path = path(local, remote);
             path.usage = PathUse::new(AddressUse { link, ..AddressUse::default() }, AddressUse::default());

@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_that_lets_no_capable_packet_through_is_used_without_and_one_that_did_keeps_it() {
+    fn a_timeout_disables_ecn_on_a_path_only_if_no_ect_packet_was_acknowledged() {
         let mut blocked = PathEcn::default();
         assert_eq!(blocked.on_sent(), Ecn::Ect0);
         blocked.on_timeout();

@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_that_no_path_can_have_is_none() {
+    fn a_path_number_beyond_16_bits_is_refused() {
         assert_eq!(PathIndex::from_wire(PathIndex::new(7).to_wire()), Some(PathIndex::new(7)));
         assert_eq!(PathIndex::from_wire(1 << 16), None);
         assert_eq!(PathIndex::from_wire(u32::MAX), None);

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn anew_it_begins_with_one_release_and_goes_on_packet_by_packet() {
+    fn a_pacer_that_begins_again_releases_one_packet_at_a_time() {
         let mut pacer = paced(100_000);
         pacer.refill(MS(1000));
         pacer.begin(100_000, MS(1000));
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn at_a_gigabit_a_second_trains_are_longer_than_64_packets() {
+    fn at_a_gigabit_per_second_a_release_has_at_least_64_packets() {
         let mut pacer = paced(125_000_000);
         drain(&mut pacer);
         pacer.wait(MS(1));
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn data_that_waited_for_a_late_driver_finds_what_it_could_have_had_and_two_quanta_the_next_time() {
+    fn a_late_driver_releases_all_data_that_was_due_and_a_pause_saves_up_two_quanta() {
         let mut pacer = paced(1_000_000);
         drain(&mut pacer);
         pacer.wait(MS(1));

@@ -621,7 +621,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn from_loss_data_flees_to_another_link_if_the_peer_has_one_address() {
+    fn data_leaves_a_lossy_path_for_another_link_if_the_peer_has_one_address() {
         let mut paths = Paths::new(path("10.0.1.1", "10.0.0.9"));
         paths.push(path("10.0.2.1", "10.0.0.9"));
         paths.get_mut(PathIndex::new(0)).losses.set_verdict(Time::ZERO, 30);
@@ -643,7 +643,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn of_three_links_that_data_could_flee_to_the_one_that_does_not_lose_is_taken() {
+    fn data_leaves_a_lossy_path_for_the_link_without_losses() {
         let mut paths = Paths::new(path("10.0.1.1", "10.0.0.9"));
         paths.push(path("10.0.2.1", "10.0.0.9"));
         paths.push(path("10.0.3.1", "10.0.0.9"));
@@ -654,7 +654,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn losses_by_both_links_to_a_peer_with_one_address_are_that_of_its_own_link() {
+    fn losses_on_both_links_to_a_peer_with_one_address_are_blamed_on_the_peers_link() {
         let timing = Timing { primary_return: Duration::from_secs(5), ..Timing::quick() };
         let mut paths = Paths::new(path("10.0.1.1", "10.0.0.9"));
         paths.push(path("10.0.2.1", "10.0.0.9"));
@@ -675,7 +675,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn from_loss_data_flees_to_a_path_with_nothing_in_common_that_has_neither_failed_nor_lost_as_much() {
+    fn data_leaves_a_lossy_path_only_for_a_separate_stable_path_with_under_half_the_losses() {
         let quick = Timing { primary_return: std::time::Duration::from_secs(5), ..Timing::default() };
         let lossy = |paths: &mut Paths, index, percent| {
             paths.get_mut(PathIndex::new(index)).losses.set_verdict(Time::ZERO, percent);
@@ -718,7 +718,7 @@ pub(crate) mod tests {
 
     #[test]
     //= rfc7829#5-1 5-3 5-4 5-5 5-6
-    fn beyond_the_threshold_the_path_in_use_becomes_the_primary_one_and_not_at_it() {
+    fn beyond_the_switchover_threshold_the_path_in_use_becomes_the_primary_path() {
         // Values below PFMR count as PFMR.
         for (psmr, errors) in [(0, 1), (2, 3)] {
             let timing = Timing { primary_switchover_max_retrans: Some(psmr), ..Timing::default() };
@@ -737,7 +737,7 @@ pub(crate) mod tests {
 
     #[test]
     //= rfc7829#5-2 5-7
-    fn without_potentially_failed_the_primary_path_is_left_no_sooner_than_it_is_inactive() {
+    fn without_the_potentially_failed_state_switchover_waits_for_the_inactive_state() {
         let timing = Timing {
             potentially_failed_max_retrans: None,
             primary_switchover_max_retrans: Some(0),
@@ -753,7 +753,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_first_path_heard_after_a_failure_takes_the_place_of_a_mere_guess() {
+    fn after_a_failure_data_moves_from_an_unheard_path_to_the_first_path_that_is_heard() {
         let mut paths = three_active();
         assert_eq!(paths.on_heard(PathIndex::new(1)), None, "the primary path is no guess");
         paths.get_mut(PathIndex::new(0)).on_error(&Timing::default());
@@ -764,7 +764,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn where_a_link_of_this_host_has_failed_a_path_by_another_one_is_no_guess() {
+    fn after_a_local_link_failure_data_stays_on_a_path_over_another_link() {
         for (lost, place) in [("10.0.1.1", None), ("10.0.2.1", Some(PathIndex::new(2)))] {
             let mut paths = three_active();
             paths.get_mut(PathIndex::new(0)).on_error(&Timing::default());

@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_answer_to_our_own_nonce_proves_a_port_and_only_once_the_known_one_has_had_its_time() {
+    fn a_new_port_is_proven_only_by_our_nonce_and_after_the_known_port_stayed_silent() {
         let (mut rebinding, asks, _) = asked(5000);
         let (port, nonce) = asks.new.unwrap();
         assert_eq!(port, 5000);
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_comes_after_that_time_proves_the_port_at_once() {
+    fn an_answer_after_the_known_ports_waiting_time_proves_the_new_port_at_once() {
         let (mut rebinding, asks, _) = asked(5000);
         assert_eq!(rebinding.on_answer(asks.new.unwrap().1, KNOWN, MS(30)), Answer::Proven(5000));
     }
@@ -478,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_from_the_known_port_asks_for_nothing() {
+    fn a_packet_from_the_known_port_causes_no_heartbeat() {
         let (mut rebinding, mut random) = (Rebinding::default(), Random::new([1; 32]));
         assert_eq!(rebinding.on_packet(KNOWN, KNOWN, PACE, MS(0), &mut random), Asks::default());
         assert!(!rebinding.is_under_way());

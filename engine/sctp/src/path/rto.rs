@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn three_quarters_of_the_way_to_the_timeout_are_a_surprise() {
+    fn a_delay_beyond_three_quarters_from_srtt_to_rto_is_a_surprise() {
         let timing = Timing { rto_min: MS(1), ..Timing::default() };
         let mut rto = Rto::new(&timing);
         assert!(!rto.is_surprised_by(MS(500)), "nothing is known yet");

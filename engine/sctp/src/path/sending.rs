@@ -514,7 +514,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_may_begin_larger_but_not_smaller_and_not_later() {
+    fn the_initial_window_can_be_raised_but_not_lowered_and_not_after_congestion() {
         for algorithm in
             [CongestionAlgorithm::Rfc9260, CongestionAlgorithm::Cubic, CongestionAlgorithm::LossTolerant]
         {
@@ -532,7 +532,7 @@ mod tests {
 
     #[test]
     //= rfc9260#7.2.4-5
-    fn losses_of_what_was_sent_before_congestion_was_noticed_are_no_news_and_later_ones_are() {
+    fn only_losses_of_data_sent_after_a_recovery_began_begin_another_recovery() {
         let mut s = sending();
         assert!(s.on_losses(&losses(1, 50), &seen(100, 4000, 3000)).recovery_began);
         assert!(!s.on_losses(&losses(3, 99), &seen(150, 3000, 1000)).recovery_began);
@@ -557,7 +557,7 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_is_due_after_two_round_trips_and_with_one_packet_after_the_peers_delay_too() {
+    fn a_tail_loss_probe_is_due_after_two_srtt_plus_the_sack_delay_if_one_packet_is_out() {
         let (srtt, delay) = (Some(Duration::from_millis(100)), Duration::from_millis(200));
         let mut s = sending();
         s.arm_probe(srtt, MTU + 1, delay, MS(0));
@@ -584,7 +584,7 @@ mod tests {
 
     #[test]
     //= rfc9260#6.1-11
-    fn once_found_a_window_is_passed_by_a_part_of_a_packet_but_not_with_cubic_unless_nothing_is_in_flight() {
+    fn after_a_loss_a_packet_may_exceed_the_window_in_part_except_with_cubic() {
         for (algorithm, may_be_passed) in
             [(CongestionAlgorithm::Rfc9260, true), (CongestionAlgorithm::Cubic, false)]
         {

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_copied_to_a_new_path_that_was_asked_itself_and_not_for_ever() {
+    fn a_limited_number_of_answers_is_copied_to_a_new_path_that_got_a_heartbeat() {
         let mut vouching = Vouching::default();
         vouching.on_heartbeat();
         assert!(!vouching.takes_copy(), "no address of ours is new");

@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_is_asked_must_have_answered_eight_times_since_it_works_again() {
+    fn the_watch_of_a_probed_path_ends_only_after_eight_answers_since_its_recovery() {
         let mut watch = Watch::new(Time::ZERO);
         (0..8).for_each(|_| watch.on_answer());
         watch.begin(SECONDS(1), Duration::from_secs(5));

@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_reset_skips_what_was_to_be_skipped_behind_what_came() {
+    fn after_a_refused_association_reset_a_delayed_skip_takes_effect_in_order() {
         for interleaved in [false, true] {
             let mut t = rig(interleaved);
             t.0.hold_back_all();
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn the_peer_may_begin_anew_anywhere() {
+    fn after_an_association_reset_the_peer_may_begin_at_any_tsn() {
         for next in [tsn(0), tsn(1 << 31), tsn(u32::MAX - 5)] {
             let mut t = rig(false);
             t.feed(0, 1, 0, "BE", b"a");

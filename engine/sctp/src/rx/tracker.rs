@@ -173,7 +173,7 @@ mod tests {
     proptest! {
         #[test]
         //= rfc9260#3.3.4-2 6.2-16
-        fn it_says_what_a_plain_set_would_say(seqs in prop::collection::vec(0u64..60, 0..200)) {
+        fn the_tracker_reports_the_same_numbers_as_a_plain_set(seqs in prop::collection::vec(0u64..60, 0..200)) {
             let mut tracker = Tracker::new(100, 4);
             let mut set = BTreeSet::new();
             for seq in seqs {
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     //= rfc3758#3.6-2 3.6-3
-    fn a_jump_passes_ranges_and_goes_on_behind_what_it_touches() {
+    fn a_forward_jump_skips_ranges_and_continues_after_a_range_that_it_touches() {
         let mut tracker = Tracker::new(9, 4);
         for n in [2, 3, 6, 9] {
             tracker.insert(Seq(n));

@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn it_grows_to_four_times_what_is_read_in_a_round_trip_and_no_further() {
+    fn the_receive_window_grows_to_four_times_the_bytes_read_in_a_round_trip() {
         let mut window = window();
         assert_eq!(window.limit(), 64 << 10);
         read(&mut window, 50_000, 10, Pressure::Calm);
@@ -122,14 +122,14 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_reader_gets_no_more() {
+    fn a_slow_readers_window_does_not_grow() {
         let mut window = window();
         read(&mut window, 10_000, 100, Pressure::Calm);
         assert_eq!(window.limit(), 64 << 10);
     }
 
     #[test]
-    fn without_a_measured_round_trip_and_under_pressure_it_stays() {
+    fn without_a_measured_round_trip_or_under_memory_pressure_the_window_stays() {
         let mut window = window();
         for n in 0..100 {
             window.on_read(100_000, 0, Time::from_millis(n), None, Pressure::Calm);
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn when_memory_has_run_out_it_gives_back_what_is_read_down_to_a_floor() {
+    fn when_memory_has_run_out_the_window_shrinks_by_the_bytes_read_down_to_a_floor() {
         let mut window = window();
         window.on_read(1000, 0, Time::ZERO, None, Pressure::Full);
         assert_eq!(window.limit(), (64 << 10) - 1000);

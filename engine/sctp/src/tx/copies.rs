@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn an_acknowledgement_that_came_too_soon_was_for_another_path_and_a_duplicate_is_ours() {
+    fn a_copy_is_acknowledged_by_a_duplicate_report_and_not_by_a_sack_that_is_too_early() {
         let mut copies = one();
         assert_eq!(copies.settle(PATH, SRTT, &[], |_| true, MS(20)), CopyAcks::default());
         assert_eq!(copies.flight(PATH), 100);
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn many_chunks_of_which_none_came_twice_are_a_silence_with_peers_that_report_duplicates() {
+    fn many_chunks_without_a_duplicate_are_a_silence_if_the_peer_reports_duplicates() {
         let mut copies = one();
         (0..2 * SILENT_MAX).for_each(|_| settle_one(&mut copies, &[]));
         assert!(!copies.take_silence(), "this peer may never report any");
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn an_acknowledgement_in_time_is_good_and_silence_of_two_round_trips_is_a_loss() {
+    fn a_copy_is_delivered_if_acknowledged_in_time_and_lost_after_two_silent_round_trips() {
         let mut copies = one();
         let acks = copies.settle(PATH, SRTT, &[], |_| true, MS(30));
         assert_eq!((acks.bytes, acks.lost, copies.flight(PATH)), (100, 0, 0));

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_is_answered_without_room_and_then_dropped_by_a_peer_that_has_some() {
+    fn a_window_probe_is_answered_by_a_zero_window_and_lost_once_the_window_opens() {
         let mut window = PeerWindow::new(0);
         window.on_sent(100, 100);
         assert!(!window.on_timeout(), "nobody has answered");
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn room_follows_the_flight() {
+    fn the_room_in_the_peers_window_follows_the_flight() {
         let mut window = PeerWindow::new(1000);
         window.on_sent(300, 300);
         window.on_sent(300, 600);

@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queued_message_expires_by_itself_and_one_that_left_only_with_a_lost_chunk() {
+    fn a_queued_message_expires_at_its_deadline_and_a_sent_message_only_on_a_loss() {
         let due = Time::from_millis(5);
         let mut l = PrMessages::default();
         l.on_queued(ID, STREAM, Limit::Until(due));
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_of_the_least_important_gives_way_and_only_to_what_matters_more() {
+    fn the_oldest_least_important_message_gives_way_only_to_a_more_important_message() {
         let mut l = PrMessages::default();
         for (n, priority) in [(1, 5), (2, 9), (3, 9)] {
             l.on_queued(MessageId(n), STREAM, Limit::Priority(priority));

@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chunk_sent_twice_and_delivered_too_soon_proves_nothing() {
+    fn an_early_acknowledgement_of_a_retransmission_does_not_advance_rack() {
         let mut rack = rack();
         rack.on_delivered(Seq(12), MS(60), false, MS(89));
         assert_eq!(rack.newest, Some((MS(10), Seq(9))));

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn it_follows_the_windows_between_its_least_and_its_greatest_size() {
+    fn the_send_buffer_is_twice_the_windows_between_its_minimum_and_maximum() {
         let mut buffer = SendBuffer::new(1000, 10_000);
         assert_eq!(buffer.limit(), 1000);
         buffer.tune(2000);
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn with_memory_full_a_message_is_taken_alone() {
+    fn under_memory_pressure_a_long_message_is_accepted_only_by_an_empty_buffer() {
         let mut buffer = SendBuffer::new(FLOOR, 4 * FLOOR);
         assert!(buffer.set_pressure(Pressure::Full) && !buffer.set_pressure(Pressure::Full));
         buffer.tune(10 * FLOOR);

@@ -166,7 +166,7 @@ fn nothing_is_lost_when_the_address_in_use_is_removed() {
 
 #[test]
 //= rfc5061#5.1-11 5.1-6 5.1-7
-fn a_lost_request_and_a_lost_answer_are_made_good_and_applied_once() {
+fn a_lost_asconf_or_asconf_ack_is_retransmitted_and_the_change_applied_once() {
     let _clear = InTheClear::begin();
     for (name, count) in [("AUTH ASCONF", 2), ("AUTH ASCONF-ACK", 2)] {
         let mut t = established(4);
@@ -198,7 +198,7 @@ fn requests_go_one_after_another() {
 }
 
 #[test]
-fn without_an_answer_the_association_fails_as_for_data() {
+fn an_asconf_that_is_never_answered_ends_the_association() {
     let mut t = established(6);
     let now = t.world.now();
     let link = t.links[0];
@@ -282,7 +282,7 @@ fn delete(text: &str) -> Parameter<'static> {
 
 #[test]
 //= rfc5061#5.3-15 5.3-17 5.4-3
-fn the_last_the_source_and_a_strange_address_are_not_deleted() {
+fn deleting_the_last_the_source_or_an_unknown_address_is_refused() {
     let _clear = InTheClear::begin();
     let mut t = established(9);
     assert_eq!(answer_to(&mut t, "10.0.1.1", 0, &[delete("10.0.1.1")]), Some(vec![Some(0xa0)]));
@@ -369,7 +369,7 @@ fn a_request_is_answered_although_shutdown_was_sent() {
 
 #[test]
 //= rfc5061#4.2.1-3 4.2.2-3 5.2-9
-fn a_host_that_has_moved_names_its_new_address_by_the_wildcard() {
+fn a_wildcard_asconf_moves_the_peer_to_the_source_address_of_the_packet() {
     let _clear = InTheClear::begin();
     let mut t = established(10);
     let moved = [add("0.0.0.0"), delete("0.0.0.0")];
@@ -382,7 +382,7 @@ fn a_host_that_has_moved_names_its_new_address_by_the_wildcard() {
 
 #[test]
 //= rfc5061#5.3-19
-fn only_so_many_addresses_are_taken() {
+fn added_addresses_beyond_the_limit_are_refused() {
     let _clear = InTheClear::begin();
     let mut t = established(11);
     let many: Vec<Parameter<'_>> =
@@ -507,7 +507,7 @@ fn data_waits_while_no_path_is_proven() {
 }
 
 #[test]
-fn an_address_of_another_association_stays_with_that() {
+fn adding_another_associations_address_does_not_take_it_from_that_association() {
     let _clear = InTheClear::begin();
     let mut t = established(16);
     let forger = Forger::new(&t.world, KEY);
@@ -604,7 +604,7 @@ fn a_move_tries_the_peers_other_addresses() {
 }
 
 #[test]
-fn nobody_moves_to_where_the_peer_cannot_be_reached_from() {
+fn a_move_to_an_address_that_cannot_reach_the_peer_is_refused() {
     let mut t = established(21);
     let strange = ip("2001:db8::1");
     assert_eq!(change(&mut t, AddressChange::MoveTo(strange)), Err(AddressError::NoPeer(strange)));

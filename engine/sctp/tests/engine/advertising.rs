@@ -94,7 +94,7 @@ fn the_occupancy_falls_from_all_to_nothing_as_the_buffer_empties() {
 }
 
 #[test]
-fn economy_speaks_in_every_eighth_packet_of_a_steady_flow() {
+fn in_economical_mode_every_eighth_packet_of_a_steady_flow_carries_the_chunk() {
     let _clear = InTheClear::begin();
     let settings = config(SendBufferConfig::default());
     let talk = Conversation { bulk: 3_000_000, ..Conversation::default() };
@@ -109,7 +109,7 @@ fn economy_speaks_in_every_eighth_packet_of_a_steady_flow() {
 }
 
 #[test]
-fn on_a_timer_there_is_one_in_five_seconds() {
+fn on_a_timer_one_advertisement_is_sent_every_five_seconds() {
     let settings = config(SendBufferConfig::backlog());
     let talk = Conversation { bulk: 30_000_000, ..Conversation::default() };
     let mut t = world(&settings, &settings, slow(), talk);
@@ -137,7 +137,7 @@ fn on_a_timer(ms: u64) -> AssociationConfig {
 }
 
 #[test]
-fn on_a_timer_a_host_with_nothing_to_send_says_so_and_all_else_is_as_without_it() {
+fn on_a_timer_an_idle_host_advertises_an_empty_buffer_and_other_chunks_are_unchanged() {
     let _clear = InTheClear::begin();
     let quiet = |settings: &AssociationConfig| {
         let mut t = world(settings, settings, slow(), Conversation::default());
@@ -158,7 +158,7 @@ fn on_a_timer_a_host_with_nothing_to_send_says_so_and_all_else_is_as_without_it(
 }
 
 #[test]
-fn on_a_timer_a_host_whose_peer_takes_no_more_says_how_much_waits() {
+fn on_a_timer_a_host_with_a_closed_peer_window_advertises_its_backlog() {
     let _clear = InTheClear::begin();
     let settings = AssociationConfig { receive_buffer: 20_000, buffer_start: 20_000, ..on_a_timer(1000) };
     let mut t = world(&settings, &settings, slow(), sends(messages(40, 2000, 1)));
@@ -171,7 +171,7 @@ fn on_a_timer_a_host_whose_peer_takes_no_more_says_how_much_waits() {
 }
 
 #[test]
-fn a_timer_neither_keeps_an_association_alive_nor_speaks_into_the_void() {
+fn timed_advertisements_neither_keep_an_association_alive_nor_use_a_dead_path() {
     let _clear = InTheClear::begin();
     let dead = |settings: &AssociationConfig| {
         let mut t = world(settings, settings, slow(), Conversation::default());
@@ -210,7 +210,7 @@ fn on_a_timer_the_chunk_goes_alone_in_the_states_that_send_data_and_in_no_others
 }
 
 #[test]
-fn the_receiver_counts_and_reports_what_is_new_and_one_that_does_not_know_it_is_unharmed() {
+fn a_receiver_reports_only_new_advertisements_and_an_unaware_receiver_ignores_them() {
     let knowing = config(every_packet(SendBufferForm::Percent));
     for b in [knowing.clone(), AssociationConfig::default()] {
         let is_knowing = b.advertisement.is_some();
@@ -243,7 +243,7 @@ fn signing(chunks: ChunkSet, advertisement: Option<SendBufferConfig>) -> Associa
 }
 
 #[test]
-fn it_comes_before_auth_and_full_packets_have_room_for_both() {
+fn the_chunk_precedes_auth_and_full_packets_have_room_for_both() {
     let _clear = InTheClear::begin();
     let advertisement = Some(every_packet(SendBufferForm::Percent));
     let settings = signing([ChunkType::DATA].into_iter().collect(), advertisement);
@@ -258,7 +258,7 @@ fn it_comes_before_auth_and_full_packets_have_room_for_both() {
 }
 
 #[test]
-fn a_peer_that_takes_it_only_signed_gets_none_and_one_that_sends_it_never_asks_for_that() {
+fn a_peer_that_requires_signed_advertisements_gets_none_and_no_advertiser_requires_them() {
     let _clear = InTheClear::begin();
     let listed: ChunkSet = [ChunkType::DATA, SendBuffer::TYPE].into_iter().collect();
     let on = Some(every_packet(SendBufferForm::Percent));
@@ -279,7 +279,7 @@ fn a_peer_that_takes_it_only_signed_gets_none_and_one_that_sends_it_never_asks_f
 }
 
 #[test]
-fn another_type_can_be_agreed_on() {
+fn another_chunk_type_can_be_configured_for_advertisements() {
     let _clear = InTheClear::begin();
     let advertisement =
         SendBufferConfig { chunk_type: ChunkType(0xbf), ..every_packet(SendBufferForm::Percent) };

@@ -143,7 +143,7 @@ fn rate(t: &mut Two) -> u64 {
 
 #[test]
 //= rfc9260#6.4-3
-fn a_path_that_brings_data_but_takes_nothing_back_is_not_answered_by_for_long() {
+fn a_path_that_works_only_towards_us_is_soon_not_used_for_answers() {
     let mut t = joined(1, &[IPV4]);
     lead_one_way(&mut t);
     transfer(&mut t);
@@ -159,7 +159,7 @@ fn a_path_that_brings_data_but_takes_nothing_back_is_not_answered_by_for_long() 
 }
 
 #[test]
-fn nor_is_it_for_packets_after_silences() {
+fn a_path_that_works_only_towards_us_is_rarely_answered_on_after_silences() {
     let mut t = joined(1, &[IPV4]);
     lead_one_way(&mut t);
     let (b, before) = (t.b, t.info(t.b).paths[0].packets_sent);
@@ -174,7 +174,7 @@ fn nor_is_it_for_packets_after_silences() {
 }
 
 #[test]
-fn without_heartbeats_a_path_that_takes_nothing_back_is_not_answered_by_either() {
+fn without_heartbeats_a_path_that_works_only_towards_us_is_not_used_for_answers() {
     let mut t = joined(1, &[IPV4]);
     let (id, now) = (t.id(t.b), t.world.now());
     let off = PathOptions { heartbeats: Heartbeats::Off, ..PathOptions::default() };

@@ -48,7 +48,7 @@ fn listing_an_address_does_not_keep_its_owner_out() {
 }
 
 #[test]
-fn a_cookie_kept_back_does_not_take_an_address_from_who_came_in_between() {
+fn a_delayed_cookie_echo_does_not_take_an_address_from_its_owners_association() {
     let _clear = InTheClear::begin();
     let mut t = two(1);
     let answer = evil(&t).ask(&mut t.world, &[address(EVIL), address(VICTIM)]).unwrap();
@@ -63,7 +63,7 @@ fn a_cookie_kept_back_does_not_take_an_address_from_who_came_in_between() {
 }
 
 #[test]
-fn an_address_camped_on_answers_the_heartbeat_by_abort_and_ends_the_campers_association() {
+fn an_abort_from_a_falsely_listed_address_ends_the_attackers_association() {
     let mut t = two(1);
     evil(&t).open(&mut t.world, &[EVIL, VICTIM]);
     t.world.run_for(seconds(1));
@@ -103,7 +103,7 @@ fn the_cookie_for_a_restart_does_not_show_the_tags_of_the_association() {
 }
 
 #[test]
-fn the_tag_of_an_association_that_is_opening_is_not_told_to_who_names_the_peer() {
+fn an_init_that_lists_the_peer_does_not_learn_the_tag_of_an_opening_association() {
     let mut t = two(1);
     drop_all(&mut t.world, |_, _| true);
     t.connect(Conversation::default());
@@ -117,7 +117,7 @@ fn the_tag_of_an_association_that_is_opening_is_not_told_to_who_names_the_peer()
 // Section 4: hijacking by restart.
 
 #[test]
-fn a_restart_ends_the_old_association_before_the_driver_and_nothing_of_it_goes_on() {
+fn a_restart_ends_the_old_association_before_the_driver_accepts_the_new_one() {
     let _clear = InTheClear::begin();
     let mut t = Two::established(1);
     t.world.host_mut(t.b).app.accept = Accept::Never;
@@ -160,7 +160,7 @@ fn listed() -> Vec<String> {
 
 //= rfc9260#5.4-1
 #[test]
-fn many_listed_addresses_get_one_heartbeat_at_a_time_and_three_times_the_attackers_bytes_in_all() {
+fn listed_addresses_get_single_heartbeats_of_up_to_three_times_the_attackers_bytes() {
     let mut t = two(1);
     drop_all(&mut t.world, |_, _| true);
     let listed = listed();
@@ -179,7 +179,7 @@ fn many_listed_addresses_get_one_heartbeat_at_a_time_and_three_times_the_attacke
 }
 
 #[test]
-fn a_cookie_makes_one_association_and_is_answered_by_abort_when_that_is_over() {
+fn a_cookie_opens_one_association_and_is_answered_by_abort_after_its_end() {
     let mut t = two(1);
     let (id, answer) = evil(&t).open(&mut t.world, &[]);
     let now = t.world.now();
@@ -213,7 +213,7 @@ fn a_cookie_is_remembered_as_spent_for_as_long_as_it_is_good() {
 }
 
 #[test]
-fn a_cookie_is_spent_though_the_association_has_begun_by_our_own_init() {
+fn a_cookie_of_a_simultaneous_open_is_spent_and_opens_no_second_association() {
     let mut t = two(3);
     t.world.recording = true;
     let hosts = [t.a, t.b].map(|host| (host, dial(&mut t, host, AssociationConfig::default())));
@@ -266,7 +266,7 @@ fn a_cookie_with_any_bit_altered_is_good_for_nothing() {
 }
 
 #[test]
-fn a_cookie_from_another_address_makes_an_association_with_the_first_and_answers_only_there() {
+fn a_cookie_echo_from_another_address_is_answered_only_at_the_address_of_the_init() {
     let mut t = two(1);
     let answer = evil(&t).ask(&mut t.world, &[]).unwrap();
     let answers = evil(&t).at(VICTIM).echo(&mut t.world, &answer);
@@ -323,7 +323,7 @@ fn an_init_that_is_wrong_in_any_way_leaves_an_association_alone() {
 }
 
 #[test]
-fn chunks_that_reflect_a_tag_are_believed_with_the_peers_tag_alone_in_every_state() {
+fn in_every_state_chunks_with_the_t_bit_are_accepted_only_with_the_peers_tag() {
     let _clear = InTheClear::begin();
     for state in STATES.into_iter().filter(|s| *s != StateName::Closed) {
         for name in ["ABORT(T)", "SHUTDOWN COMPLETE(T)"] {
@@ -361,7 +361,7 @@ fn ten_thousand_guessed_tags_move_nothing() {
 }
 
 #[test]
-fn an_init_ack_with_a_guessed_tag_or_from_a_stranger_does_not_decide_whom_we_talk_to() {
+fn an_init_ack_with_a_wrong_tag_or_from_an_unknown_host_is_ignored() {
     let mut t = two(1);
     t.world.recording = true;
     drop_all(&mut t.world, |_, _| true);
@@ -381,7 +381,7 @@ fn an_init_ack_with_a_guessed_tag_or_from_a_stranger_does_not_decide_whom_we_tal
 }
 
 #[test]
-fn our_own_init_ack_is_read_as_such() {
+fn the_test_helper_reads_a_real_init_ack() {
     let _clear = InTheClear::begin();
     // This test checks the helper functions of this file with a real handshake.
     let mut t = two_with(1, LinkConfig::default(), EndpointConfig::default());

@@ -152,7 +152,7 @@ fn with_different_keys_nothing_is_delivered() {
 
 #[test]
 //= rfc4895#6.3-8 6.3-9
-fn a_cookie_echo_that_must_be_authenticated_comes_behind_auth_or_not_at_all() {
+fn a_cookie_echo_that_must_be_signed_follows_auth_and_a_wrong_key_is_refused() {
     let _clear = InTheClear::begin();
     let config = asking_for(&[ChunkType::COOKIE_ECHO, ChunkType::COOKIE_ACK, ChunkType::DATA], b"key");
     let mut t = world(6, LinkConfig::default(), config.clone());
@@ -190,7 +190,7 @@ fn where_a_key_is_required_a_peer_that_offers_no_authentication_is_refused_by_ei
 }
 
 #[test]
-fn an_abort_that_must_be_authenticated_is() {
+fn if_abort_must_be_authenticated_only_a_signed_abort_ends_the_association() {
     let _clear = InTheClear::begin();
     let config = asking_for(&[ChunkType::ABORT], b"key");
     let mut t = world(7, LinkConfig::default(), config.clone());
@@ -228,7 +228,7 @@ fn keys_change_while_data_flows() {
 }
 
 #[test]
-fn without_the_extension_there_are_no_keys_and_auth_stops_a_packet() {
+fn without_negotiated_auth_keys_are_refused_and_an_auth_chunk_stops_its_packet() {
     let _clear = InTheClear::begin();
     let mut t = Two::established(9);
     let (now, id) = (t.world.now(), t.id(t.b));

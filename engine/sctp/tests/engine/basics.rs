@@ -17,7 +17,7 @@ fn two_hosts_open_talk_both_ways_and_close() {
 }
 
 #[test]
-fn packets_are_sealed_where_the_environment_asks_for_it_and_the_test_does_not_look_into_them() {
+fn sim_protected_seals_packets_except_in_tests_that_read_them() {
     let is_sealed = || {
         let mut t = two(1);
         t.connect(Conversation { close: Close::After(0), ..sends(messages(5, 1000, 4)) });

@@ -91,7 +91,7 @@ fn most_that_waits(period: u64) -> u64 {
 }
 
 #[test]
-fn on_a_busy_processor_messages_wait_for_three_turns_at_most_and_do_not_pile_up() {
+fn on_a_busy_processor_messages_wait_for_up_to_three_turns() {
     for period in [2, 5, 10, 20, 50, 100] {
         let most = most_that_waits(period);
         assert!(

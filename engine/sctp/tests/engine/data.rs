@@ -91,7 +91,7 @@ fn an_unordered_message_overtakes_a_lost_ordered_one() {
 
 #[test]
 //= rfc9260#6.9-15 6-8
-fn a_message_of_a_mebibyte_passes_a_receive_buffer_of_a_sixteenth_in_parts() {
+fn a_1_mib_message_is_delivered_in_parts_through_a_64_kib_receive_buffer() {
     let mut t = two_with(1, LinkConfig::default(), small_buffers(2 << 20, 64 << 10));
     let message = Outgoing { stream: 3, unordered: false, bytes: content(1, 1 << 20) };
     t.world.host_mut(t.b).app.template.reading = Reading::Every(Duration::from_millis(1));
@@ -216,7 +216,7 @@ fn a_window_closed_for_ten_minutes_fails_no_path_and_loses_nothing() {
 
 #[test]
 //= rfc9260#6.1-5 6.1-6
-fn a_window_that_closes_before_the_first_chunk_arrives_is_probed_ever_more_seldom_and_fails_no_path() {
+fn a_zero_window_before_the_first_chunk_is_probed_with_backoff_and_fails_no_path() {
     let _clear = InTheClear::begin();
     let mut subject = Subject::in_state(StateName::Established);
     subject.send().unwrap();
@@ -257,7 +257,7 @@ fn a_lost_window_update_is_made_up_for_by_the_next_probe() {
 
 #[test]
 //= rfc9260#6.1-2 6.1-9 6.2-6 6.2-24
-fn a_slow_reader_holds_no_more_than_its_buffer_and_nothing_is_dropped() {
+fn a_slow_reader_holds_a_bounded_amount_of_data_and_few_chunks_are_dropped() {
     for length in [100, 1452, 50_000] {
         let mut t = two_with(1, LinkConfig::default(), small_buffers(1 << 20, 100_000));
         t.world.host_mut(t.b).app.template.reading = Reading::Every(Duration::from_millis(5));
@@ -331,7 +331,7 @@ fn a_single_loss_is_repaired_without_a_timeout() {
 
 #[test]
 //= rfc9260#6.1-18 6.3.3-2
-fn a_chunk_that_is_lost_twice_is_repaired_without_a_timeout_and_one_lost_for_seconds_by_the_timer() {
+fn a_chunk_lost_twice_needs_no_timeout_and_a_chunk_lost_for_seconds_needs_one() {
     let _clear = InTheClear::begin();
     for (losses, timeouts) in [(2, 0), (200, 1)] {
         let t = after_losses_of_one_chunk(losses);
@@ -407,7 +407,7 @@ fn in_flight_after(gaps: &[(u16, u16)]) -> usize {
 }
 
 #[test]
-fn gap_blocks_may_come_in_any_order_and_impossible_ones_say_nothing() {
+fn gap_blocks_are_accepted_in_any_order_and_impossible_blocks_are_ignored() {
     let _clear = InTheClear::begin();
     // The SACK acknowledges the first of five messages, and each message that a valid block covers.
     for nothing in [&[][..], &[(0, 0)], &[(1, 1)], &[(3, 2)], &[(1, 4)]] {
@@ -422,7 +422,7 @@ fn gap_blocks_may_come_in_any_order_and_impossible_ones_say_nothing() {
 }
 
 #[test]
-fn a_sack_that_says_nothing_new_changes_nothing() {
+fn a_sack_without_new_information_does_not_end_the_association() {
     let t = after_sack(0, &[]);
     assert_eq!(t.talk(t.a).closed, None);
 }
@@ -451,7 +451,7 @@ fn data_on_a_stream_that_does_not_exist_is_acknowledged_and_reported() {
 
 #[test]
 //= rfc9260#6.2-4 6.2-5 6.2-17 6.2-27 6.7-1 6.7-7
-fn a_thousand_gaps_are_neither_kept_nor_reported() {
+fn gaps_beyond_256_are_neither_kept_nor_reported() {
     let _clear = InTheClear::begin();
     let (mut t, tsn) = recorded(1, EndpointConfig::default());
     let tag = t.info(t.b).local_tag;
@@ -520,7 +520,7 @@ fn chunks_on_their_way_when_the_mtu_falls_are_sent_again_in_fragments_of_ip() {
 #[test]
 //= rfc9260#6-9 6.10-1 7.3-1 10-6 6.9-7 7.3-2
 //= rfc8899#3-1 3-20
-fn a_path_that_says_its_mtu_gets_shorter_packets_from_then_on() {
+fn after_icmp_reports_a_smaller_mtu_the_path_gets_shorter_packets() {
     let (mut t, _) = recorded(1, EndpointConfig::default());
     let quoted = sim::packet(40_000, 7, t.info(t.a).peer_tag, &[Chunk::CookieAck]);
     t.world.inject_path_error(t.a, a_route(), PathError::TooBig { mtu: 1280 }, &quoted);
@@ -532,7 +532,7 @@ fn a_path_that_says_its_mtu_gets_shorter_packets_from_then_on() {
 }
 
 #[test]
-fn a_burst_lost_before_more_tiny_messages_than_may_wait_is_filled_packet_by_packet() {
+fn a_lost_burst_ahead_of_more_tiny_messages_than_the_limit_is_still_repaired() {
     const COUNT: usize = 150_000;
     let config = small_buffers(8 << 20, 8 << 20);
     let link = LinkConfig {

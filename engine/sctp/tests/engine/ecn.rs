@@ -55,7 +55,7 @@ fn codepoints(t: &Two, name: &str) -> Vec<Ecn> {
 }
 
 #[test]
-fn both_ends_agree_on_it_by_default_and_not_if_one_does_not_offer_it() {
+fn ecn_is_negotiated_by_default_and_unused_if_one_end_does_not_offer_it() {
     let t = bulk(marking(None), with(CUBIC));
     assert!([t.a, t.b].iter().all(|&h| t.info(h).extensions.has(Extension::Ecn)));
     let endpoint = EndpointConfig { association: without(), ..EndpointConfig::default() };
@@ -68,7 +68,7 @@ fn both_ends_agree_on_it_by_default_and_not_if_one_does_not_offer_it() {
 }
 
 #[test]
-fn new_data_is_capable_and_all_else_is_not() {
+fn new_data_is_ecn_capable_and_retransmissions_and_control_packets_are_not() {
     let _clear = InTheClear::begin();
     let mut t = two_with(1, marking(None), EndpointConfig::default());
     t.world.recording = true;
@@ -149,7 +149,7 @@ fn answers(advertisement: Option<SendBufferConfig>) -> (usize, usize) {
 }
 
 #[test]
-fn an_echo_is_answered_before_new_data_and_not_by_a_packet_of_its_own() {
+fn cwr_is_bundled_before_new_data_and_never_sent_alone() {
     for advertisement in [None, Some(SendBufferConfig::seed())] {
         let (answers, alone) = answers(advertisement);
         assert!(answers > 2 && alone == 0, "{alone} of {answers} were sent alone");
@@ -199,7 +199,7 @@ fn without_agreement_ecne_and_cwr_mean_nothing() {
 }
 
 #[test]
-fn a_path_that_drops_what_is_capable_is_used_without_after_the_first_timeout() {
+fn ecn_is_disabled_after_the_first_timeout_on_a_path_that_drops_ect_packets() {
     let _clear = InTheClear::begin();
     let mut t = bulk(LinkConfig { drops_ect: true, ..marking(None) }, with(CUBIC));
     t.world.run_for(seconds(5));
@@ -208,7 +208,7 @@ fn a_path_that_drops_what_is_capable_is_used_without_after_the_first_timeout() {
 }
 
 #[test]
-fn a_path_that_takes_the_bits_off_works_as_if_there_were_none() {
+fn a_path_that_clears_the_ecn_bits_works_as_without_ecn() {
     let mut t = bulk(LinkConfig { bleaches: true, ..marking(Some(10_000)) }, with(CUBIC));
     t.world.run_for(seconds(10));
     assert_eq!(t.info(t.b).counters.ecn_marked_received, 0);

@@ -47,7 +47,7 @@ fn has_zero_checksum(packet: &[u8]) -> bool {
 
 #[test]
 //= rfc9653#4-2 5.2-2 5.2-3
-fn with_one_method_at_both_ends_all_but_the_handshake_has_a_checksum_of_zero() {
+fn zero_checksum_with_a_common_method_excludes_handshake_and_shutdown_complete() {
     let mut t = with_methods(Some(1), Some(1));
     let (a, id) = (t.a, t.id(t.a));
     t.world.host_mut(a).app.conversations.get_mut(&id).unwrap().close = Close::After(0);
@@ -62,7 +62,7 @@ fn with_one_method_at_both_ends_all_but_the_handshake_has_a_checksum_of_zero() {
 
 #[test]
 //= rfc9653#5.2-1 5.3-1 5.3-2
-fn without_the_same_method_every_packet_has_its_checksum_and_zero_is_taken_by_who_said_so() {
+fn without_a_common_method_packets_have_checksums_and_zero_is_accepted_if_announced() {
     let _clear = InTheClear::begin();
     for (a, b) in [(None, None), (Some(1), None), (None, Some(1)), (Some(1), Some(2))] {
         let mut t = with_methods(a, b);
@@ -94,7 +94,7 @@ fn opens_by_init_ack_without_checksum(announced: Option<u32>) -> bool {
 }
 
 #[test]
-fn an_init_ack_may_come_with_a_checksum_of_zero_just_if_the_init_announced_it() {
+fn an_init_ack_with_a_zero_checksum_is_accepted_only_if_the_init_announced_it() {
     assert!(opens_by_init_ack_without_checksum(Some(1)));
     assert!(!opens_by_init_ack_without_checksum(None));
 }

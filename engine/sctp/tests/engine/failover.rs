@@ -109,7 +109,7 @@ fn a_path_that_goes_silent_under_a_talk_is_left_before_its_timer_expires() {
 
 #[test]
 //= rfc7829#3.2-2
-fn the_same_cut_one_way_is_found_as_soon_and_answers_that_are_cut_disturb_nobody() {
+fn a_one_way_cut_is_detected_as_fast_as_a_cut_in_both_directions() {
     for direction in [Direction::Forward, Direction::Backward] {
         let mut t = idle(&[10, 10]);
         speak(&mut t, 20);
@@ -138,7 +138,7 @@ fn a_path_that_goes_silent_under_a_transfer_is_left_without_any_timeout() {
 }
 
 #[test]
-fn without_doubts_the_timer_decides() {
+fn with_doubts_off_a_silent_path_is_not_left_before_its_timer_expires() {
     let mut t = idle(&[0, 0]);
     end_doubts(&mut t);
     speak(&mut t, 20);
@@ -208,7 +208,7 @@ fn where_nobody_answers_no_path_is_blamed_before_its_timer_expires() {
 
 #[test]
 //= rfc9260#6.4-5
-fn data_of_a_wrong_guess_is_resent_on_the_path_that_answers() {
+fn data_moved_to_another_dead_path_is_resent_on_the_path_that_answers() {
     // The first two links fail together, as if they were two pairs of addresses on one link. The third link is slower. So the quicker of
     // the two other paths is a wrong guess.
     let mut t = idle(&[5, 5, 20]);
@@ -360,8 +360,7 @@ fn take_address(t: &mut Two) {
 }
 
 #[test]
-fn when_a_link_or_an_address_goes_new_data_goes_by_the_other_path_at_once_and_no_more_than_a_packet_goes_twice()
- {
+fn when_a_link_or_address_goes_new_data_moves_at_once_and_one_packet_is_duplicated() {
     for lose in [take_down, take_address] {
         let mut t = joined_daemons();
         stream(&mut t, MS(500));
@@ -378,7 +377,7 @@ fn when_a_link_or_an_address_goes_new_data_goes_by_the_other_path_at_once_and_no
 }
 
 #[test]
-fn sacks_that_still_come_to_a_lost_address_do_not_have_what_had_left_sent_again() {
+fn sacks_that_arrive_at_a_lost_address_prevent_needless_retransmissions() {
     let mut t = idle(&[50, 50]);
     stream(&mut t, seconds(2));
     forget_silence(&mut t);
@@ -407,7 +406,7 @@ fn only_data_that_the_kernel_refused_moves_to_the_other_path_at_once() {
 }
 
 #[test]
-fn a_witness_report_on_a_silent_path_is_no_sign_of_its_life() {
+fn an_answer_on_another_path_does_not_count_as_life_of_a_silent_path() {
     let mut t = joined_daemons();
     stream(&mut t, MS(500));
     forget_silence(&mut t);
@@ -421,7 +420,7 @@ fn a_witness_report_on_a_silent_path_is_no_sign_of_its_life() {
 }
 
 #[test]
-fn a_talk_whose_packets_are_acknowledged_late_is_doubted_after_two_round_trips() {
+fn with_delayed_sacks_a_path_is_doubted_after_two_round_trips() {
     let mut t = idle(&[50, 50]);
     stream_of(&mut t, 64, MS(100), seconds(3));
     forget_silence(&mut t);
@@ -483,7 +482,7 @@ fn data_lost_with_a_failed_link_is_retransmitted_after_a_round_trip() {
 
 #[test]
 //= rfc9260#6.4-3
-fn a_sack_that_names_duplicates_goes_where_they_came_from_though_new_data_still_came_by_the_old_way() {
+fn a_sack_with_duplicates_uses_their_path_even_if_newer_data_came_on_another_path() {
     let _clear = InTheClear::begin();
     let mut t = idle(&[10, 10]);
     t.world.recording = true;

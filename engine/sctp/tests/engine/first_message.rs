@@ -37,7 +37,7 @@ fn received(t: &Two, host: HostId) -> Vec<Bytes> {
 }
 
 #[test]
-fn it_is_in_the_packet_with_the_cookie_echo_and_read_after_one_and_a_half_round_trips() {
+fn the_first_message_leaves_with_the_cookie_echo_and_arrives_after_1_5_round_trips() {
     let mut t = two(1);
     says(&mut t, 100);
     t.world.run_until(base::Time::from_millis(31), |_| false);
@@ -61,7 +61,7 @@ fn a_message_too_large_for_the_cookie_packet_waits_for_cookie_ack() {
 }
 
 #[test]
-fn it_arrives_once_whatever_of_the_handshake_is_lost() {
+fn the_first_message_arrives_once_whichever_handshake_packet_is_lost() {
     for lost in ["INIT", "INIT ACK", "COOKIE ECHO", "COOKIE ACK"] {
         for count in 1..3 {
             let mut t = two(1);
@@ -85,7 +85,7 @@ fn a_cookie_echo_that_is_sent_again_goes_alone() {
 }
 
 #[test]
-fn it_survives_a_stale_cookie() {
+fn the_first_message_is_delivered_after_a_stale_cookie() {
     let link = LinkConfig { delay: Duration::from_millis(200), ..LinkConfig::default() };
     let cookie_lifetime = Duration::from_millis(300);
     let mut t = two_with(1, link, EndpointConfig { cookie_lifetime, ..EndpointConfig::default() });
@@ -96,7 +96,7 @@ fn it_survives_a_stale_cookie() {
 }
 
 #[test]
-fn two_hosts_that_begin_at_once_hear_each_other_once() {
+fn with_simultaneous_open_both_first_messages_arrive_once() {
     for lost in ["none", "INIT", "INIT ACK", "COOKIE ECHO", "COOKIE ACK"] {
         let mut t = two(1);
         lose(&mut t.world, lost, 1);

@@ -50,7 +50,7 @@ fn a_flood_of_inits_from_one_network_gets_its_burst_and_others_are_served() {
 }
 
 #[test]
-fn a_flood_of_inits_from_everywhere_gets_the_burst_of_all() {
+fn a_flood_of_inits_from_many_networks_gets_only_the_overall_burst() {
     let mut t = flooded();
     let answered: usize = (0..100).map(|n| flood(&mut t, &format!("198.51.{n}.1"), 10)).sum();
     assert_eq!(answered, 200);
@@ -102,7 +102,7 @@ fn a_storm_out_of_the_blue_gets_the_burst_and_then_the_rate() {
 }
 
 #[test]
-fn stale_and_spent_cookies_are_strays_too() {
+fn answers_to_stale_and_spent_cookies_are_rate_limited() {
     let mut t = flooded();
     let stranger = Stranger::new(t.b, "10.0.1.2", "192.0.2.1", 9);
     let stale = stranger.ask(&mut t.world, &[]).unwrap();

@@ -93,7 +93,7 @@ fn a_queue_that_fills_in_slow_start_makes_no_timeout() {
 }
 
 #[test]
-fn where_a_tenth_is_lost_a_loss_tolerant_transfer_takes_a_fifth_more_than_the_link_at_most() {
+fn with_ten_percent_loss_a_loss_tolerant_transfer_takes_up_to_a_fifth_longer() {
     let took = |seed| slow_link(seed, CongestionAlgorithm::LossTolerant, 0, 0.1, 2_000_000).0;
     let mean = (1..=5).map(took).sum::<Duration>() / 5;
     // Of each IP packet of 1,500 bytes, 1,444 bytes are user data.

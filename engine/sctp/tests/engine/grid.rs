@@ -27,7 +27,7 @@ fn grid() -> String {
 #[test]
 //= rfc9260#6-1 6-2 6-4 6-7 5.2.3-1 5.2.5-1 5.2.6-2 8.3-2 8.5.1-11 9.2-22 9.2-24 9.2-26 3.3.6-2 3.3.7-4 5.2.1-1
 //= rfc9260#5.2.1-6 5.2.1-11 5.2.2-1 5.2.2-9 6.4-2
-fn the_state_grid_is_as_it_was() {
+fn the_state_grid_matches_its_snapshot() {
     let _clear = InTheClear::begin();
     let grid = grid();
     if std::env::var_os("UPDATE_GRID").is_some() {

@@ -75,7 +75,7 @@ fn abort_in(packet: &[u8]) -> (u32, Option<u16>) {
 
 //= rfc9260#3.3.2-9 5.1-16 5.1-17
 #[test]
-fn an_init_with_hardly_a_window_is_refused() {
+fn an_init_with_a_window_below_1500_bytes_is_refused() {
     for (a_rwnd, answer) in [(0, "ABORT"), (1499, "ABORT"), (1500, "INIT ACK")] {
         let (names, packet) = answer_to_init(Init { a_rwnd, ..init(&[]) });
         assert_eq!(names, [answer], "a_rwnd {a_rwnd}");
@@ -87,7 +87,7 @@ fn an_init_with_hardly_a_window_is_refused() {
 
 //= rfc9260#3.3.3-9
 #[test]
-fn an_init_ack_with_hardly_a_window_is_refused_and_the_attempt_goes_on() {
+fn an_init_ack_with_a_window_below_1500_bytes_is_refused_and_the_attempt_continues() {
     let (names, subject) = answer_to_init_ack(Init { a_rwnd: 1499, ..init(&[COOKIE]) });
     assert_eq!((names, subject.state()), (vec!["ABORT".to_owned()], StateName::CookieWait));
 }
@@ -205,7 +205,7 @@ fn unknown_parameters_of_an_init_ack_are_reported_behind_the_cookie_echo() {
 
 //= rfc9260#3-1 12.3-2 8.5.1-2 8.5.1-3
 #[test]
-fn init_in_company_is_dropped_and_so_is_anything_else_with_tag_zero() {
+fn a_bundled_init_and_other_packets_with_tag_zero_are_dropped() {
     let mut t = two(1);
     t.world.recording = true;
     t.inject_to_b(0, &[Chunk::Init(init(&[])), data(1)]);
@@ -217,7 +217,7 @@ fn init_in_company_is_dropped_and_so_is_anything_else_with_tag_zero() {
 
 //= rfc9260#3-1
 #[test]
-fn an_init_ack_in_company_is_dropped_and_one_that_travels_alone_is_taken() {
+fn a_bundled_init_ack_is_dropped_and_a_single_init_ack_is_accepted() {
     let mut subject = Subject::in_state(StateName::CookieWait);
     let (tag, parameters) = (subject.own_tag, [COOKIE]);
     let init_ack = Chunk::InitAck(init(&parameters));
@@ -229,7 +229,7 @@ fn an_init_ack_in_company_is_dropped_and_one_that_travels_alone_is_taken() {
 
 //= rfc9260#3-1
 #[test]
-fn a_shutdown_complete_in_company_ends_nothing_and_one_that_travels_alone_does() {
+fn a_bundled_shutdown_complete_is_ignored_and_a_single_one_ends_the_association() {
     let _clear = InTheClear::begin();
     let mut subject = Subject::in_state(StateName::ShutdownAckSent);
     let (tag, tsn) = (subject.own_tag, subject.peer_tsn().0);
@@ -242,7 +242,7 @@ fn a_shutdown_complete_in_company_ends_nothing_and_one_that_travels_alone_does()
 }
 
 #[test]
-fn data_beside_shutdown_ack_keeps_the_end_from_nothing() {
+fn data_bundled_with_shutdown_ack_does_not_prevent_the_shutdown() {
     let _clear = InTheClear::begin();
     let mut subject = Subject::in_state(StateName::ShutdownSent);
     let (tag, tsn) = (subject.own_tag, subject.peer_tsn().0);
@@ -294,7 +294,7 @@ fn an_error_beside_cookie_echo_does_not_keep_the_association_from_coming_up() {
 
 //= rfc9260#3.2.2-1
 #[test]
-fn a_primary_address_by_name_is_passed_over_and_reported() {
+fn a_set_primary_parameter_with_a_host_name_is_ignored_and_reported() {
     let primary =
         [0xc0, 4, 0, 21, 0, 0, 0, 1, 0, 11, 0, 13, b'h', b'o', b's', b't', b'.', b't', b'e', b's', b't'];
     let mut raw = vec![0, 0, 0, 77, 0, 1, 0, 0, 0, 10, 0, 10, 0, 0, 0, 1];
@@ -395,7 +395,7 @@ fn tags_and_initial_tsns_differ_from_one_association_to_the_next() {
 
 //= rfc9260#3.1-3 3.1-4 3-1 5.1-1 5.1-3 5.1-7 3.3.11-1 6.10-3
 #[test]
-fn the_packets_of_a_set_up_have_the_right_tags_and_nothing_leaves_before_its_time() {
+fn setup_packets_have_the_right_order_and_tags_and_no_sack_follows_data_in_a_packet() {
     let _clear = InTheClear::begin();
     let mut t = two(1);
     t.world.recording = true;

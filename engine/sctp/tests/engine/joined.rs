@@ -47,7 +47,7 @@ fn inits_to_one_host_leave_as_one_train() {
 }
 
 #[test]
-fn a_train_has_64_packets_at_most() {
+fn a_train_has_up_to_64_packets() {
     let trains = ports(&[(1, 1); 70], 65_536);
     assert_eq!(trains.iter().map(Vec::len).collect::<Vec<_>>(), [64, 6]);
 }

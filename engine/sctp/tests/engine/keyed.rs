@@ -201,7 +201,7 @@ fn unsigned(t: &Two) -> Vec<String> {
 
 #[test]
 //= rfc4895#6.2-3 3.2-5
-fn all_that_can_be_signed_is_and_a_conversation_goes_its_way() {
+fn with_a_shared_key_all_signable_chunks_are_signed_and_all_data_arrives() {
     let _clear = InTheClear::begin();
     let mut world = World::new(1);
     world.recording = true;
@@ -401,7 +401,7 @@ fn a_malformed_packet_ends_an_association_only_if_it_is_signed() {
 }
 
 #[test]
-fn icmp_that_nobody_has_reason_for_neither_ends_an_association_nor_moves_its_data() {
+fn forged_icmp_neither_ends_a_keyed_association_nor_moves_its_data() {
     let _clear = InTheClear::begin();
     for what in [Unreachable::Port, Unreachable::Protocol, Unreachable::Host, Unreachable::Prohibited] {
         let mut t = idle(keyed());
@@ -433,7 +433,7 @@ fn icmp_that_nobody_has_reason_for_neither_ends_an_association_nor_moves_its_dat
 }
 
 #[test]
-fn icmp_that_is_true_fails_a_path_in_two_round_trip_times_and_all_paths_the_association_in_seconds() {
+fn justified_icmp_fails_a_path_in_a_few_round_trips_and_an_association_in_seconds() {
     let mut t = idle(keyed());
     let now = t.world.now();
     let link = t.links[0];
@@ -473,7 +473,7 @@ fn a_short_outage_is_no_end_whatever_icmp_says_meanwhile() {
 }
 
 #[test]
-fn noise_in_the_name_of_a_peer_that_is_gone_keeps_nobody_from_believing_icmp() {
+fn spoofed_packets_of_a_gone_peer_do_not_prevent_the_close_after_icmp() {
     let mut t = by_udp();
     let (now, a) = (t.world.now(), t.a);
     t.world.at(now, Change::Up(a, false));
@@ -562,7 +562,7 @@ fn forged_echoes_of_congestion_and_marked_copies_of_data_reduce_no_window() {
 }
 
 #[test]
-fn neither_shutdown_chunks_nor_errors_nor_heartbeats_count_unsigned() {
+fn unsigned_shutdown_chunks_and_heartbeats_have_no_effect() {
     let mut t = idle(keyed());
     let from = t.world.records.len();
     let unsigned = [
@@ -578,7 +578,7 @@ fn neither_shutdown_chunks_nor_errors_nor_heartbeats_count_unsigned() {
 }
 
 #[test]
-fn somebody_who_goes_on_forging_makes_us_send_less_than_he_sends() {
+fn persistent_forgeries_cause_less_traffic_than_the_forger_sends() {
     let _clear = InTheClear::begin();
     for icmp in [false, true] {
         let mut t = idle(keyed());
@@ -616,7 +616,7 @@ fn somebody_who_goes_on_forging_makes_us_send_less_than_he_sends() {
 }
 
 #[test]
-fn a_peer_that_asks_for_fewer_signatures_or_none_is_served_and_noticed_when_it_is_gone() {
+fn a_peer_that_requires_few_or_no_signatures_is_served_and_its_abort_is_noticed() {
     let few = [ChunkType::COOKIE_ECHO, ChunkType::DATA];
     for (from_a, from_b) in [(&few[..], &SIGNED[..]), (&SIGNED, &few), (&[], &SIGNED), (&SIGNED, &[])] {
         let mut t = two_links(asking_for(from_a), asking_for(from_b));
@@ -640,7 +640,7 @@ fn a_peer_that_asks_for_fewer_signatures_or_none_is_served_and_noticed_when_it_i
 }
 
 #[test]
-fn a_cookie_that_is_stale_is_told_of_with_a_signature() {
+fn a_stale_cookie_error_is_signed() {
     let _clear = InTheClear::begin();
     let mut world = World::new(1);
     world.recording = true;
@@ -658,7 +658,7 @@ fn a_cookie_that_is_stale_is_told_of_with_a_signature() {
 }
 
 #[test]
-fn a_packet_by_no_path_is_not_heard_on_the_one_in_use() {
+fn a_packet_from_an_unknown_address_is_not_counted_on_the_path_in_use() {
     let mut t = idle(unkeyed());
     // No link joins these two addresses. The cut link drops the packets of `a`, so only injected packets could raise the count.
     let from = t.world.records.len();
@@ -729,7 +729,7 @@ fn one_unsigned_abort_in_a_short_outage_ends_nothing() {
 /// `a` loses its address and gets another one. An observer sends a copy of `a`'s ASCONF from the observer's own address. The copy arrives
 /// before the original.
 #[test]
-fn a_move_that_somebody_else_repeats_first_leads_to_the_peer_all_the_same() {
+fn a_copied_asconf_that_arrives_before_the_original_does_not_divert_a_move() {
     let _clear = InTheClear::begin();
     let extensions = Extensions::NONE.with(Extension::Auth).with(Extension::AddressReconfiguration);
     let config = AssociationConfig { extensions, ..keyed() };
@@ -771,7 +771,7 @@ fn a_move_that_somebody_else_repeats_first_leads_to_the_peer_all_the_same() {
 }
 
 #[test]
-fn an_unsigned_abort_does_not_hide_that_nobody_is_there() {
+fn unsigned_aborts_do_not_hide_that_the_peer_is_gone() {
     let mut t = idle(keyed());
     let (a, begin) = (t.a, t.world.now());
     t.world.at(begin, Change::Up(a, false));

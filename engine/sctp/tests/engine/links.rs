@@ -126,7 +126,7 @@ fn a_lossy_link_is_left_once_if_either_host_has_one_address() {
 }
 
 #[test]
-fn losses_near_the_host_with_one_address_keep_no_data_on_a_backup_and_do_not_move_it_back_and_forth() {
+fn losses_at_a_single_address_host_keep_no_data_on_a_backup_and_cause_few_switches() {
     for (seed, is_backup) in (1..=3).flat_map(|seed| [(seed, true), (seed, false)]) {
         let mut t = one_address(seed, true);
         if is_backup {

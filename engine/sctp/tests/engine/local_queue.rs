@@ -57,7 +57,7 @@ fn a_queue_of_the_host_itself_stays_short_and_the_link_busy() {
 }
 
 #[test]
-fn a_driver_that_tells_nothing_leaves_the_window_to_the_peer() {
+fn without_reports_of_the_local_queue_the_queue_grows_and_no_window_is_reduced() {
     let _clear = InTheClear::begin();
     let mut t = bulk(2_000_000, CongestionAlgorithm::Cubic, false);
     t.world.run_for(seconds(80));
@@ -66,7 +66,7 @@ fn a_driver_that_tells_nothing_leaves_the_window_to_the_peer() {
 }
 
 #[test]
-fn a_path_whose_round_trips_stay_short_does_not_mind_what_others_send_by_the_same_socket() {
+fn a_path_with_short_round_trips_ignores_the_queue_of_others_on_its_socket() {
     // The link carries a full send buffer in 7 ms.
     let mut t = bulk(10_000_000_000, CongestionAlgorithm::Cubic, false);
     for _ in 0..20 {

@@ -48,7 +48,7 @@ pub(crate) fn stream_with_loss(seed: u64, loss: f64, long: Duration) -> Two {
 }
 
 #[test]
-fn a_stream_leaves_a_path_that_loses_a_third_once_and_ends_in_time_whatever_is_lost() {
+fn a_stream_leaves_a_path_with_30_percent_loss_once_and_arrives_in_time() {
     for seed in 1..=100 {
         let mut t = stream_with_loss(seed, 0.3, seconds(2));
         let silence = t.talk(t.b).longest_silence;
@@ -158,7 +158,7 @@ fn a_path_of_which_heartbeats_are_lost_now_and_then_gets_no_data_back() {
 }
 
 #[test]
-fn a_path_left_for_its_losses_is_told_of() {
+fn a_path_left_because_of_losses_is_reported_as_potentially_failed() {
     let t = stream_with_loss(1, 0.3, seconds(1));
     let told: Vec<_> = t
         .events(t.a)

@@ -33,7 +33,7 @@ fn goodput(t: &mut Two, from: u64, to: u64) -> f64 {
 }
 
 #[test]
-fn a_gigabit_over_a_tenth_of_a_second_is_filled_from_buffers_that_begin_small() {
+fn a_link_of_1_gbit_and_100_ms_is_filled_from_small_initial_buffers() {
     let _clear = InTheClear::begin();
     let (mut t, config) = path(1000, Duration::from_millis(100), 64 << 20);
     t.connect_with(config, Conversation { bulk: u64::MAX, ..Conversation::default() });
@@ -42,7 +42,7 @@ fn a_gigabit_over_a_tenth_of_a_second_is_filled_from_buffers_that_begin_small() 
 }
 
 #[test]
-fn a_path_that_needs_little_gets_little() {
+fn a_slow_path_gets_small_buffers() {
     let (mut t, config) = path(10, Duration::from_millis(20), 64 << 20);
     t.connect_with(config, Conversation { bulk: u64::MAX, ..Conversation::default() });
     let reached = goodput(&mut t, 5000, 15_000);

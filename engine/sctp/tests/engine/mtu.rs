@@ -99,7 +99,7 @@ fn a_black_hole_in_the_middle_of_a_transfer_stops_it_for_a_few_round_trips() {
 #[test]
 //= rfc9260#10-6
 //= rfc8899#4.6.2-2
-fn icmp_makes_the_fall_of_an_mtu_a_matter_of_two_round_trips() {
+fn with_icmp_a_transfer_adapts_to_a_smaller_mtu_within_a_few_round_trips() {
     let mut t = bulk(1, LinkConfig::default(), &AssociationConfig::default());
     t.world.run_for(seconds(2));
     set_mtu(&mut t, 1400);
@@ -271,7 +271,7 @@ fn where_half_of_all_packets_are_lost_probes_of_the_mtu_do_not_take_the_place_of
 
 #[test]
 //= rfc8899#4.3-1
-fn a_black_hole_is_found_within_seconds_where_losses_had_made_doubts_needless_for_a_minute() {
+fn after_a_minute_of_ten_percent_loss_a_black_hole_is_found_within_seconds() {
     let silence = |seed| {
         let lossy = LinkConfig { loss: Loss::Uniform(0.1), ..silent(1500) };
         let mut t = bulk(seed, lossy, &AssociationConfig::default());

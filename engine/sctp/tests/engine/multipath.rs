@@ -153,7 +153,7 @@ fn with_losses_only_what_was_lost_is_sent_again() {
 }
 
 #[test]
-fn acknowledgements_of_but_sixteen_gaps_as_linux_sends_them_cause_no_needless_repeats_but_probes() {
+fn sacks_limited_to_16_gap_blocks_cause_no_needless_retransmissions_except_probes() {
     let mut t = busy(1, &[link(20, 10), link(20, 100)], &config(BOTH, 4 << 20));
     t.world.set_filter(|record| match cut_sack(&record.packet) {
         Some(shorter) => Fate::Replace(shorter),
@@ -290,7 +290,7 @@ fn two_paths_through_one_bottleneck_take_no_more_than_one_flow_beside_them() {
 }
 
 #[test]
-fn weights_divide_what_a_program_gives_that_does_not_fill_the_paths() {
+fn weights_divide_traffic_that_does_not_fill_the_paths() {
     let multipath = Multipath::Concurrent { scheduler: PathScheduler::Weighted };
     for (quick, slow) in [(20, 20), (20, 60)] {
         let mut t = hosts(1, &[link(50, quick), link(50, slow)], &config(multipath, 1 << 20));
@@ -448,7 +448,7 @@ fn seconds_until_noticed(cut: usize) -> u64 {
 }
 
 #[test]
-fn the_death_of_a_redundant_path_is_noticed_by_what_it_no_longer_carries() {
+fn the_failure_of_a_redundant_path_is_noticed_within_five_seconds() {
     for cut in [0, 1] {
         let noticed = seconds_until_noticed(cut);
         assert!(noticed <= 5, "path {cut}: {noticed} s");

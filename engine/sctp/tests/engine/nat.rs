@@ -171,12 +171,12 @@ fn a_server_that_sends_outlives_outages_behind_nats() {
 }
 
 #[test]
-fn two_that_send_outlive_outages_behind_nats() {
+fn two_sending_hosts_outlive_outages_behind_nats() {
     go_through_all([COUNT, COUNT]);
 }
 
 #[test]
-fn boxes_that_lose_their_memory_end_nothing_if_they_are_silent_or_do_so_late() {
+fn nats_that_lose_their_mappings_silently_or_late_end_no_association() {
     let silent = NatConfig { answers: false, ..NatConfig::default() };
     for site in SITES {
         for counts in [[0, 0], [COUNT, COUNT]] {
@@ -191,7 +191,7 @@ fn boxes_that_lose_their_memory_end_nothing_if_they_are_silent_or_do_so_late() {
 
 #[test]
 //= rfc6951#5.5-4
-fn a_client_that_is_gone_behind_a_nat_is_noticed_by_what_its_host_says() {
+fn a_gone_client_behind_a_nat_is_noticed_through_icmp_from_its_host() {
     for site in SITES {
         let (mut t, _) = behind(site, NatConfig::default(), Conversation::default(), Conversation::default());
         t.world.at(t.world.now(), Change::Up(t.a, false));

@@ -65,7 +65,7 @@ fn the_first_data_is_acknowledged_at_once_and_the_next_packet_is_not() {
 
 //= rfc9260#6.2-20 6.2-21 6.2-10
 #[test]
-fn a_duplicate_alone_is_acknowledged_at_once_and_named_once() {
+fn a_packet_of_duplicates_is_acknowledged_at_once_and_each_is_reported_in_one_sack() {
     let _clear = InTheClear::begin();
     let (mut t, tsn) = recorded();
     let tag = t.info(t.b).local_tag;
@@ -94,7 +94,7 @@ fn while_there_is_a_gap_every_packet_is_acknowledged_at_once() {
 
 //= rfc9260#6.2-2 6.2-23 6.2-28 6.2-29 6.2-11 6.2-12
 #[test]
-fn a_full_buffer_takes_no_more_and_an_emptied_one_is_told_once() {
+fn a_full_receive_buffer_drops_data_and_an_emptied_buffer_sends_few_window_updates() {
     let _clear = InTheClear::begin();
     let (mut t, tsn) = recorded();
     let id = t.id(t.b);
@@ -173,7 +173,7 @@ fn an_abort_with_a_format_error_is_dropped_in_silence() {
 
 //= rfc9260#9.2-21
 #[test]
-fn no_state_of_the_end_takes_anything_to_send() {
+fn in_all_shutdown_states_a_send_is_refused() {
     let _clear = InTheClear::begin();
     let states = [
         StateName::ShutdownPending,

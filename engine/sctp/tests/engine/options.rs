@@ -81,7 +81,7 @@ fn a_path_has_heartbeats_at_its_own_interval_or_none() {
 }
 
 #[test]
-fn a_heartbeat_that_is_asked_for_leaves_at_once_even_where_there_are_none() {
+fn a_requested_heartbeat_leaves_at_once_even_if_heartbeats_are_off() {
     let mut t = two_links();
     t.set_options(SECOND, PathOptions { heartbeats: Heartbeats::Off, ..PathOptions::default() }).unwrap();
     let before = t.sent_to(SECOND);
@@ -169,7 +169,7 @@ fn drys(t: &Two) -> usize {
 }
 
 #[test]
-fn dry_is_told_once_and_only_when_all_is_acknowledged() {
+fn the_dry_event_is_reported_once_when_all_data_is_acknowledged() {
     let mut t = two_links();
     hand_over(&mut t, 50);
     let (id, now) = (t.id(t.a), t.world.now());

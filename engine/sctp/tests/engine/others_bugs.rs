@@ -70,7 +70,7 @@ fn a_parameter_without_a_value_in_last_place_is_no_harm() {
 }
 
 #[test]
-fn each_chunk_twice_in_each_state_neither_panics_nor_makes_a_second_association() {
+fn in_each_state_a_repeated_chunk_changes_the_state_again_only_to_closed() {
     let _clear = InTheClear::begin();
     for state in STATES {
         for name in Subject::chunks() {

@@ -226,7 +226,7 @@ const NOBODY: [PathError; 2] =
 #[test]
 //= rfc9260#10-7
 //= rfc6951#5.5-4
-fn that_nobody_is_there_counts_once_the_peer_has_been_silent_for_a_timeout() {
+fn port_or_protocol_unreachable_counts_once_the_peer_was_silent_for_an_rto() {
     let _clear = InTheClear::begin();
     for error in NOBODY {
         let mut t = two(1);
@@ -244,7 +244,7 @@ fn that_nobody_is_there_counts_once_the_peer_has_been_silent_for_a_timeout() {
 
 #[test]
 //= rfc9260#10-7
-fn that_nobody_is_there_in_answer_to_what_is_sent_again_ends_the_association_soon() {
+fn port_or_protocol_unreachable_for_retransmissions_ends_the_association_soon() {
     let _clear = InTheClear::begin();
     for error in NOBODY {
         let mut t = two(1);
@@ -269,7 +269,7 @@ fn that_nobody_is_there_in_answer_to_what_is_sent_again_ends_the_association_soo
 #[test]
 //= rfc9260#10-7
 //= rfc6951#5.5-4
-fn that_nobody_is_there_is_not_believed_of_a_path_that_was_never_proven_or_is_silent_for_long() {
+fn port_or_protocol_unreachable_on_an_unconfirmed_or_failed_path_is_ignored() {
     let timing = Timing { association_max_retrans: 250, ..Timing::quick() };
     let config = AssociationConfig { timing, ..AssociationConfig::default() };
     let mut t =

@@ -156,7 +156,7 @@ fn without_negotiation_messages_are_delivered_whatever_their_limit() {
 
 #[test]
 //= rfc3758#4.1-4 4.1-6
-fn messages_whose_lifetime_ends_behind_a_cut_link_are_told_of_and_make_room() {
+fn messages_that_expire_behind_a_cut_link_are_reported_and_free_the_send_buffer() {
     let small = AssociationConfig { send_buffer: 20_000, ..config(PARTIAL) };
     let talk = Conversation {
         reliability: Reliability::Lifetime(Duration::from_millis(300)),
@@ -225,7 +225,7 @@ fn the_rest_of_a_message_that_has_begun_is_not_sent_once_its_time_is_over() {
 
 #[test]
 //= rfc3758#3.6-11
-fn a_reader_of_parts_hears_that_the_rest_will_not_come() {
+fn a_reader_of_a_partial_message_is_notified_when_the_rest_is_abandoned() {
     for extensions in [PARTIAL, INTERLEAVED] {
         let small = AssociationConfig { receive_buffer: 20_000, ..config(extensions) };
         let slow = LinkConfig { rate: 1_000_000, ..LinkConfig::default() };
@@ -286,7 +286,7 @@ fn jump(extensions: Extensions, jump: u32) -> Option<u32> {
 
 #[test]
 //= rfc3758#3.6-4
-fn jumps_of_any_width_cost_the_same_and_only_those_ahead_are_taken() {
+fn forward_tsn_accepts_jumps_of_any_width_ahead_and_ignores_jumps_behind() {
     let _clear = InTheClear::begin();
     for extensions in [PARTIAL, INTERLEAVED] {
         assert_eq!(jump(extensions, 1), Some(1));
@@ -312,7 +312,7 @@ fn forward_tsn_of_the_wrong_kind_ends_an_interleaving_association() {
 
 #[test]
 //= rfc3758#3.5-12 3.5-10 3.5-11
-fn a_point_that_skips_more_streams_than_a_packet_can_name_is_told_in_steps() {
+fn a_skip_of_more_streams_than_fit_a_packet_is_sent_in_several_forward_tsns() {
     let _clear = InTheClear::begin();
     let sent: Vec<_> = messages(600, 20, 600);
     let many = AssociationConfig { outbound_streams: 600, ..config(PARTIAL) };

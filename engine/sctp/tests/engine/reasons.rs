@@ -50,7 +50,7 @@ fn a_silent_path_is_left_for_its_silence_and_taken_again_once_it_has_worked_for_
 }
 
 #[test]
-fn without_doubts_it_is_left_for_a_timeout() {
+fn with_doubts_off_a_silent_path_is_left_with_reason_timeout() {
     let mut t = idle(&[10, 10]);
     end_doubts(&mut t);
     speak(&mut t, 20);
@@ -60,7 +60,7 @@ fn without_doubts_it_is_left_for_a_timeout() {
 }
 
 #[test]
-fn a_link_that_goes_down_and_an_address_that_is_taken_away_are_reasons() {
+fn a_link_down_and_a_removed_address_are_reported_as_reasons() {
     let mut t = idle(&[10, 10]);
     let (id, now) = (t.id(t.a), t.world.now());
     t.world.host_mut(t.a).endpoint.set_local_link(now, id, address(FIRST[0]), false);
@@ -83,7 +83,7 @@ fn a_path_that_the_driver_prefers_is_chosen() {
 }
 
 #[test]
-fn losses_are_told_in_per_cent() {
+fn a_path_left_because_of_losses_reports_the_loss_in_percent() {
     let t = stream_with_loss(1, 0.3, seconds(1));
     let first = reasons(&t).first().copied();
     let Some(PathReason::Loss { percent }) = first else { panic!("{first:?}") };
@@ -91,7 +91,7 @@ fn losses_are_told_in_per_cent() {
 }
 
 #[test]
-fn an_unreachable_peer_is_told_by_icmp() {
+fn host_unreachable_from_icmp_is_reported_as_the_reason() {
     // If packets are sealed, the engine first asks the peer whether the ICMP error is true.
     let _clear = InTheClear::begin();
     let mut t = idle(&[10, 10]);

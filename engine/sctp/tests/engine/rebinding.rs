@@ -129,7 +129,7 @@ fn no_data_goes_to_a_port_that_has_not_answered() {
 }
 
 #[test]
-fn a_storm_from_many_ports_is_answered_once_a_round_trip_at_most() {
+fn packets_from_many_ports_are_answered_up_to_once_per_round_trip() {
     let _clear = InTheClear::begin();
     let mut t = by_udp(&AssociationConfig::default(), bulk(), counted());
     t.world.run_for(seconds(1));

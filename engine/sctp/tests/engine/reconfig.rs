@@ -245,7 +245,7 @@ fn an_association_is_not_reset_twice_in_thirty_seconds() {
 
 #[test]
 //= rfc6525#5.1.5-1 5.1.5-2 5.2.5-2 5.2.6-1 5.2.7-7
-fn added_streams_carry_messages_from_number_zero_on() {
+fn added_streams_carry_messages_in_both_directions() {
     let _clear = InTheClear::begin();
     let mut t = up(PLAIN);
     add(&mut t, HostId(0), 4, 3).unwrap();
@@ -264,7 +264,7 @@ fn added_streams_carry_messages_from_number_zero_on() {
 
 #[test]
 //= rfc6525#5.2.1-5
-fn by_default_the_peer_gets_nothing_and_hears_so() {
+fn by_default_all_reconfiguration_requests_of_the_peer_are_denied() {
     let plain = AssociationConfig { extensions: PLAIN, ..AssociationConfig::default() };
     let mut t = up_with(3, LinkConfig::default(), config(PLAIN), plain);
     let sent = messages(4, 100, 2);
@@ -370,7 +370,7 @@ fn a_request_that_overtakes_data_waits_for_it_and_is_answered_without_being_aske
 
 #[test]
 //= rfc6525#5.2.7-3
-fn a_peer_that_is_at_work_is_asked_again_without_counting_errors() {
+fn while_the_peer_answers_in_progress_requests_are_repeated_without_errors() {
     let _clear = InTheClear::begin();
     let mut t = up(PLAIN);
     say(&mut t, HostId(1), messages(2, 100, 2));
@@ -445,7 +445,7 @@ fn commands_that_make_no_sense_are_refused_with_a_reason() {
 
 #[test]
 //= rfc6525#5.1.1-9
-fn without_an_answer_the_association_fails_as_for_data() {
+fn a_reconfiguration_request_that_is_never_answered_ends_the_association() {
     let _clear = InTheClear::begin();
     let mut t = up(PLAIN);
     let (now, link) = (t.world.now(), t.links[0]);
@@ -553,7 +553,7 @@ fn answers_to(t: &mut Two, parameters: &[Parameter<'_>]) -> Vec<ReconfigResult> 
 
 #[test]
 //= rfc6525#5.1.7-1 5.1.7-2 5.2.1-5
-fn every_result_of_the_table_is_given_where_it_belongs() {
+fn each_reconfiguration_result_is_given_for_its_kind_of_request() {
     let _clear = InTheClear::begin();
     let mut t = up(PLAIN);
     let first = opener_tsn(&t);

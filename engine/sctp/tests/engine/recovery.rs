@@ -140,7 +140,7 @@ fn a_retransmission_that_is_lost_is_found_in_a_round_trip_while_data_flows() {
 }
 
 #[test]
-fn packets_that_are_8_ms_late_cost_neither_window_nor_copies() {
+fn packets_that_are_8_ms_late_keep_the_goodput_and_cause_few_retransmissions() {
     let mut t = bulk(40, CongestionAlgorithm::Cubic);
     let mut count = 0u32;
     t.world.set_filter(move |record| {
@@ -205,7 +205,7 @@ fn with_sacks_held_until(release: Time) -> (Time, AssociationInfo, Two) {
 }
 
 #[test]
-fn a_timeout_that_was_needless_is_undone_too() {
+fn a_needless_timeout_is_undone_and_restores_the_window() {
     let (expired, _, _) = with_sacks_held_until(Time::from_nanos(60_000_000_000));
     // The held SACKs arrive 5 ms after T3 has expired. An answer to a packet that left after the expiry could not arrive so soon.
     let (again, before, t) = with_sacks_held_until(Time::from_nanos(expired.as_nanos() - 15_000_000));
@@ -240,7 +240,7 @@ fn after_slow_start_overshot_a_shallow_queue_the_link_is_full_again_within_secon
 }
 
 #[test]
-fn one_percent_of_loss_leaves_the_loss_tolerant_controller_at_the_links_rate_and_others_not() {
+fn with_one_percent_loss_the_loss_tolerant_control_fills_the_link_and_cubic_does_not() {
     let rate = |congestion| {
         let mut t = bulk(100, congestion);
         let link = t.links[0];

@@ -157,7 +157,7 @@ fn no_connection_is_led_to_another_port() {
 }
 
 #[test]
-fn no_acknowledgement_ends_the_association_of_whoever_sent_it() {
+fn a_reflected_sack_does_not_end_its_senders_association() {
     let _clear = InTheClear::begin();
     for seed in 0..40 {
         let mut t = joined(seed);
@@ -328,7 +328,7 @@ fn two_hosts_that_dial_each_other_agree_on_the_keys_of_one_handshake() {
 }
 
 #[test]
-fn no_association_with_a_key_begins_whose_cookie_could_not_be_remembered() {
+fn no_keyed_association_opens_if_its_cookie_cannot_be_remembered() {
     let _clear = InTheClear::begin();
     let config =
         EndpointConfig { limits: Limits { spent_cookies: 2, ..Limits::default() }, ..endpoint(keyed()) };
@@ -385,7 +385,7 @@ fn dial_again(t: &mut Two, config: AssociationConfig) {
 }
 
 #[test]
-fn no_address_that_lacks_the_key_begins_an_association_anew_that_has_it() {
+fn an_address_without_the_key_cannot_restart_a_keyed_association() {
     let _clear = InTheClear::begin();
     let mut t = two_links(keyed(), keyed());
     let (a, without) = (t.a, sctp::AuthConfig::default());
@@ -423,7 +423,7 @@ fn a_cookie_of_a_time_without_keys_begins_nothing_once_a_key_is_required() {
 }
 
 #[test]
-fn an_association_that_a_key_protects_is_not_begun_anew_by_another_key() {
+fn a_peer_with_another_key_replaces_a_keyed_association_only_after_a_check() {
     let _clear = InTheClear::begin();
     let mut other = keyed();
     other.auth.keys.values_mut().for_each(|key| *key = Bytes::from_static(b"the key of another host"));
@@ -443,7 +443,7 @@ fn an_association_that_a_key_protects_is_not_begun_anew_by_another_key() {
 }
 
 #[test]
-fn keys_that_came_by_command_are_not_lost_by_an_init() {
+fn keys_set_by_command_prevent_a_restart_by_an_unsigned_init() {
     let _clear = InTheClear::begin();
     let auth = AuthConfig { chunks: keyed().auth.chunks, ..AuthConfig::default() };
     let config = AssociationConfig { auth, ..crate::failover::config() };
@@ -506,7 +506,7 @@ fn a_shortened_init_creates_no_association_with_fewer_addresses() {
 
 /// Makes `a` and `b` connect to each other. An attacker changes the random number in each INIT of `a`.
 #[test]
-fn two_ends_whose_handshakes_meet_are_up_by_the_same_keys_whatever_was_changed_of_one() {
+fn with_one_altered_init_a_simultaneous_open_is_up_at_both_ends_or_at_neither() {
     let mut up = 0;
     for seed in 0..20 {
         let mut t = hosts(seed, 1);

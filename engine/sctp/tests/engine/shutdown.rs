@@ -69,7 +69,7 @@ fn the_other_sides_outstanding_data_is_delivered_after_shutdown_came() {
 /// When the peer shuts down, a driver may hold messages of its program that the engine does not have yet.
 #[test]
 //= rfc9260#9.2-8 9.2-13
-fn messages_of_a_driver_that_has_some_left_are_delivered_after_shutdown_came() {
+fn with_late_messages_enabled_a_driver_may_send_after_a_shutdown_arrived() {
     let association = AssociationConfig {
         takes_late_messages: true,
         buffer_start: 1 << 20,

@@ -73,7 +73,7 @@ fn data_goes_on_within_a_second_by_any_path_that_takes_the_least_size() {
 
 #[test]
 //= rfc8899#4.3-1
-fn data_goes_on_within_a_second_after_links_that_were_cut_come_back_and_take_less() {
+fn data_continues_within_a_second_after_cut_links_return_with_smaller_mtus() {
     for ((families, mtus), seed) in HOLES.into_iter().flat_map(|hole| [1, 2, 3].map(|seed| (hole, seed))) {
         let mut t = busy(seed, families);
         let now = t.world.now();
@@ -136,7 +136,7 @@ fn without_heartbeats_short_messages_prove_a_path_of_the_least_size() {
 
 #[test]
 //= rfc8899#4.3-1
-fn messages_that_just_fit_the_least_size_of_one_family_go_on_by_the_other() {
+fn if_the_mtu_falls_below_the_ipv6_minimum_messages_continue_over_ipv4() {
     for (seed, pause) in (1..=3).flat_map(|seed| [20, 50, 100, 200].map(|pause| (seed, MS(pause)))) {
         let mut t = joined(seed, &[IPV6, IPV4]);
         t.links.clone().into_iter().for_each(|link| t.world.link_mut(link).config.reports_mtu = false);

@@ -43,7 +43,7 @@ fn a_host_that_has_forgotten_all_repeats_the_shutdown_complete_that_was_lost() {
 
 #[test]
 //= rfc9260#8.4-10
-fn a_straggler_that_meets_nobody_after_a_lost_shutdown_complete_does_not_spoil_the_end() {
+fn a_stray_packet_after_a_lost_shutdown_complete_does_not_prevent_a_graceful_end() {
     let mut t = complete_was_lost();
     let before = t.world.records.len();
     let tag = t.info(t.b).peer_tag;
@@ -171,7 +171,7 @@ fn hundreds_of_unknown_chunks_in_a_packet_are_reported_within_a_limit_and_the_re
 
 #[test]
 //= rfc9260#3.3.7-1 3.3.7-2
-fn an_abort_leaves_alone_and_its_reason_is_cut_to_what_fits() {
+fn an_abort_is_sent_without_other_chunks_and_its_reason_is_truncated_to_fit() {
     let mut t = Two::established(1);
     let (id, now) = (t.id(t.a), t.world.now());
     let before = t.world.records.len();

@@ -145,7 +145,7 @@ fn packets_hold_chunks_of_one_stream_under_round_robin_per_packet() {
 
 #[test]
 //= rfc8260#3-1
-fn weights_hold_on_the_wire() {
+fn stream_weights_divide_the_sent_messages() {
     for extensions in [Extensions::NONE, INTERLEAVED] {
         let mut t = up(&config(extensions, Scheduler::WeightedFair), slow());
         let (now, id) = (t.world.now(), t.id(t.a));
@@ -305,7 +305,7 @@ fn i_data_that_was_not_negotiated_ends_the_association() {
 }
 
 #[test]
-fn crafted_message_and_fragment_numbers_hold_no_more_than_the_limits_and_spoil_nothing() {
+fn crafted_fragment_numbers_take_limited_memory_and_keep_the_association_up() {
     let mut t = up(&config(INTERLEAVED, Scheduler::FirstCome), slow());
     let (tag, tsn) = tag_and_tsn(&t);
     let later = |n: u32| Fragment::Later(Fsn(n));

@@ -66,7 +66,7 @@ fn a_reflected_tag_must_be_the_peers() {
 
 #[test]
 //= rfc9260#8.4-2 8.4-5 8.4-6 8.4-7 8.4-8 8.4-9 8.4-10 8.4-11 8.4-12 3.1-5
-fn packets_out_of_the_blue_are_answered_as_section_8_4_says() {
+fn packets_out_of_the_blue_are_answered_as_in_rfc_9260_section_8_4() {
     for (name, expected) in [
         ("ABORT", None),
         ("SHUTDOWN COMPLETE", None),

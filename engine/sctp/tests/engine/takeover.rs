@@ -347,7 +347,7 @@ fn an_address_that_a_peer_of_another_make_adds_without_a_key_is_not_used() {
 }
 
 #[test]
-fn an_address_of_ours_that_is_new_makes_no_way_to_one_that_nobody_has_vouched_for() {
+fn a_new_local_address_does_not_confirm_an_unproven_remote_address() {
     let _clear = InTheClear::begin();
     let mut t = established(&strict(), &strict());
     drop_all(&mut t.world, |names, _| names.contains("ASCONF-ACK"));
@@ -377,7 +377,7 @@ fn an_address_of_ours_that_is_new_makes_no_way_to_one_that_nobody_has_vouched_fo
 }
 
 #[test]
-fn the_only_address_changes_with_a_shared_key_alone() {
+fn the_only_address_can_be_replaced_only_with_a_shared_key() {
     let _clear = InTheClear::begin();
     let moved = AddressChange::MoveTo(ip("10.0.2.1"));
     let mut t = established(&strict(), &strict());
@@ -392,14 +392,14 @@ fn the_only_address_changes_with_a_shared_key_alone() {
 }
 
 #[test]
-fn where_there_is_a_shared_key_a_request_signed_with_the_empty_one_counts_no_more_than_without() {
+fn with_a_shared_key_an_asconf_signed_with_the_empty_key_is_ignored() {
     let mut t = established(&keyed(), &keyed());
     assert_eq!(forge(&mut t, EVIL, 0, &[add("0.0.0.0"), delete("0.0.0.0")]), [""; 0]);
     assert_eq!(wishes(&t), []);
 }
 
 #[test]
-fn the_answer_to_a_heartbeat_confirms_a_path_only_if_it_comes_by_that() {
+fn with_confirmed_path_proof_a_heartbeat_ack_confirms_only_the_path_it_arrives_on() {
     for (proof, expected) in [
         (AddressProof::ConfirmedPath, PathState::Unconfirmed),
         // RFC 9260 section 5.4 requires only the nonce.
@@ -466,7 +466,7 @@ fn an_attacker_at_another_port_gets_no_path_while_the_peer_lives() {
 }
 
 #[test]
-fn a_peer_whose_packets_were_lost_has_its_path_back_once_it_is_heard() {
+fn a_peer_regains_its_path_from_an_attackers_port_once_it_is_heard_again() {
     let _clear = InTheClear::begin();
     let config = AssociationConfig { timing: Timing::quick(), ..AssociationConfig::default() };
     let endpoint = EndpointConfig { association: config.clone(), ..EndpointConfig::default() };
@@ -486,7 +486,7 @@ fn a_peer_whose_packets_were_lost_has_its_path_back_once_it_is_heard() {
 }
 
 #[test]
-fn packets_in_the_name_of_a_listed_address_bring_it_no_more_than_three_times_the_attackers_bytes() {
+fn spoofed_packets_of_a_listed_address_cause_up_to_three_times_the_attackers_bytes() {
     let mut t = two(1);
     drop_all(&mut t.world, |_, _| true);
     let evil =
@@ -548,7 +548,7 @@ fn an_init_from_another_port_of_a_peer_that_lives_asks_the_peer_and_is_not_answe
 }
 
 #[test]
-fn a_peer_that_has_restarted_behind_another_port_is_answered_once_nobody_is_at_the_old_one() {
+fn a_peer_restarted_behind_another_port_is_answered_once_the_old_port_is_gone() {
     let _clear = InTheClear::begin();
     let gone = PathError::Unreachable(Unreachable::Port);
     let abort = |t: &mut Two, tag| {
@@ -601,7 +601,7 @@ fn while_no_path_works_the_peer_may_restart_from_any_port() {
 }
 
 #[test]
-fn a_cookie_that_would_restart_comes_from_the_port_that_the_peer_has_now() {
+fn a_restart_cookie_is_accepted_only_from_the_peers_current_port() {
     let _clear = InTheClear::begin();
     let mut t = up_by_udp();
     let answer = from(&t, 9899).ask(&mut t.world, &[]).unwrap();
@@ -662,7 +662,7 @@ fn listing_evil() -> Two {
 }
 
 #[test]
-fn an_abort_from_a_merely_listed_address_ends_no_association() {
+fn with_confirmed_path_proof_an_abort_from_an_unconfirmed_address_is_ignored() {
     let _clear = InTheClear::begin();
     for reflected in [true, false] {
         let mut t = listing_evil();
@@ -678,7 +678,7 @@ fn an_abort_from_a_merely_listed_address_ends_no_association() {
 }
 
 #[test]
-fn heartbeats_from_a_new_port_of_an_address_that_the_peer_only_lists_are_answered_on_credit() {
+fn heartbeats_from_a_new_port_of_an_unconfirmed_address_are_answered_within_credit() {
     let _clear = InTheClear::begin();
     let mut t = listing_evil();
     let info = t.info(t.b);
@@ -704,7 +704,7 @@ fn opening() -> Two {
 }
 
 #[test]
-fn the_tag_of_an_association_that_is_opening_is_told_to_the_port_that_was_asked_alone() {
+fn the_tag_of_an_opening_association_is_revealed_only_to_the_port_of_our_init() {
     let mut t = opening();
     let own = u32::from_be_bytes(t.world.records[0].packet[16..20].try_into().unwrap());
     let peer = packet(7, 40_000, 0, &[init(77, &[])]);
@@ -721,7 +721,7 @@ fn the_tag_of_an_association_that_is_opening_is_told_to_the_port_that_was_asked_
 }
 
 #[test]
-fn an_init_ack_comes_from_the_port_that_was_asked_or_opens_nothing() {
+fn an_init_ack_counts_only_from_the_port_of_our_init() {
     let mut t = opening();
     let asked = t.world.records[0].packet.clone();
     t.world.inject(t.b, by_udp("10.0.1.2", "10.0.1.1", 9899), &asked);
@@ -735,7 +735,7 @@ fn an_init_ack_comes_from_the_port_that_was_asked_or_opens_nothing() {
 // Unknown hosts learn nothing about the associations of an address.
 
 #[test]
-fn an_init_that_lists_a_peer_of_ours_is_answered_as_if_it_did_not() {
+fn an_address_of_another_peer_in_an_init_is_ignored() {
     let _clear = InTheClear::begin();
     let mut t = Two::established(1);
     let evil = Stranger::new(t.b, "10.0.1.2", EVIL, 40_000);
@@ -760,7 +760,7 @@ fn an_init_that_lists_a_peer_of_ours_is_answered_as_if_it_did_not() {
 }
 
 #[test]
-fn a_cookie_echo_that_repeats_the_handshake_moves_nothing() {
+fn a_cookie_echo_with_a_wrong_tag_from_another_port_moves_no_path() {
     let _clear = InTheClear::begin();
     let mut t = up_by_udp();
     let answer = from(&t, 9899).ask(&mut t.world, &[]).unwrap();

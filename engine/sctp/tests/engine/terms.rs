@@ -101,19 +101,19 @@ impl Pair {
 }
 
 #[test]
-fn an_init_may_be_accepted_on_terms_of_its_own() {
+fn an_init_can_be_accepted_with_its_own_streams_and_extensions() {
     let pair = Pair::connected(MANY);
     assert_eq!((pair.terms(0), pair.terms(1)), ((200, 300, true), (300, 200, true)));
 }
 
 #[test]
-fn others_are_accepted_on_those_of_the_endpoint() {
+fn other_inits_are_accepted_with_the_settings_of_the_endpoint() {
     let pair = Pair::connected(MANY + 1);
     assert_eq!((pair.terms(0), pair.terms(1)), ((1, 1, false), (1, 1, false)));
 }
 
 #[test]
-fn a_driver_that_asks_for_room_hears_of_it_although_no_message_was_refused() {
+fn a_driver_that_asks_for_room_is_notified_even_if_no_message_was_refused() {
     let mut pair = Pair::connected(MANY);
     let id = pair.ids[0].unwrap();
     for asks in [false, true] {

@@ -26,7 +26,7 @@ fn events(t: &Two) -> Vec<TraceEvent> {
 }
 
 #[test]
-fn a_trace_tells_as_often_as_the_counters_count() {
+fn the_number_of_trace_events_matches_the_counters() {
     let t = troubled(true);
     let endpoint = &t.world.host(t.a).endpoint;
     let Counters { data_retransmitted, sacks_received, timeouts, fast_recoveries, tail_probes, .. } =
@@ -45,7 +45,7 @@ fn a_trace_tells_as_often_as_the_counters_count() {
 }
 
 #[test]
-fn a_trace_tells_the_states_of_association_and_path_in_order() {
+fn a_trace_records_association_and_path_states_in_order() {
     let t = troubled(true);
     let events = events(&t);
     let place = |what: &dyn Fn(&TraceEvent) -> bool| events.iter().position(what).expect("it is told");
@@ -64,14 +64,14 @@ fn tracing_changes_no_packet() {
 }
 
 #[test]
-fn nothing_is_noted_until_somebody_asks() {
+fn without_tracing_no_record_is_kept() {
     let mut t = troubled(false);
     let a = t.a;
     assert_eq!(t.world.host_mut(a).endpoint.poll_trace(), None);
 }
 
 #[test]
-fn a_dropped_packet_is_told_with_the_way_it_came_and_why() {
+fn a_dropped_packet_is_traced_with_its_route_and_reason() {
     let mut t = two(1);
     let (a, now) = (t.a, t.world.now());
     let host = t.world.host_mut(a);
@@ -84,7 +84,7 @@ fn a_dropped_packet_is_told_with_the_way_it_came_and_why() {
 }
 
 #[test]
-fn records_that_nobody_polls_are_bounded_and_the_oldest_go() {
+fn unread_trace_records_are_limited_and_lost_records_are_counted() {
     let limits = Limits { trace_records: 10, ..Limits::default() };
     let mut t = two_with(1, LinkConfig::default(), EndpointConfig { limits, ..EndpointConfig::default() });
     let a = t.a;

@@ -83,7 +83,7 @@ pub(crate) fn hosts(seed: u64, far: &[&str], config: &AssociationConfig) -> Two 
 }
 
 #[test]
-fn a_backup_carries_data_only_while_the_other_link_fails_in_both_directions() {
+fn both_ends_use_a_backup_link_only_while_the_other_link_fails() {
     let mut t = idle(&[10, 10]);
     set(&mut t, "10.0.2.1", backup(30)).unwrap();
     for host in [t.a, t.b] {
@@ -103,7 +103,7 @@ fn a_backup_carries_data_only_while_the_other_link_fails_in_both_directions() {
 }
 
 #[test]
-fn an_association_that_began_on_a_backup_leaves_it_at_both_ends_as_soon_as_another_is_known() {
+fn both_ends_leave_a_backup_as_soon_as_another_path_is_known() {
     let mut t = idle(&[10, 10]);
     set(&mut t, "10.0.1.1", backup(30)).unwrap();
     assert_eq!((current(&t, t.a), current(&t, t.b)), ("10.0.2.1".into(), "10.0.2.2".into()));
@@ -134,7 +134,7 @@ fn a_primary_link_takes_the_data_back_when_it_has_worked_for_long_enough() {
 }
 
 #[test]
-fn of_two_that_are_left_the_one_that_is_no_backup_carries_data() {
+fn of_two_remaining_paths_the_path_that_is_no_backup_carries_data() {
     let mut t = idle(&[10, 30, 10]);
     set(&mut t, "10.0.3.1", backup(30)).unwrap();
     speak(&mut t, 10);
@@ -255,7 +255,7 @@ fn with_all_paths_at_once_a_primary_link_is_filled_first() {
 }
 
 #[test]
-fn a_peer_that_does_not_know_of_uses_goes_on_and_ours_hold_here() {
+fn address_uses_apply_locally_if_the_peer_does_not_support_them() {
     let without = AssociationConfig { extensions: Extensions::NONE, timing: Timing::quick(), ..config() };
     let mut t = crossed(&["10.1.0.1"], &without);
     set(&mut t, "10.0.1.1", backup(30)).unwrap();
@@ -265,7 +265,7 @@ fn a_peer_that_does_not_know_of_uses_goes_on_and_ours_hold_here() {
 }
 
 #[test]
-fn the_peer_is_told_once_for_each_change_and_tells_its_driver() {
+fn each_change_of_an_address_use_is_sent_once_and_reported_by_the_peer() {
     let mut t = idle(&[10, 10]);
     for _ in 0..3 {
         set(&mut t, "10.0.2.1", backup(30)).unwrap();
@@ -285,7 +285,7 @@ fn the_peer_is_told_once_for_each_change_and_tells_its_driver() {
 }
 
 #[test]
-fn the_peer_is_told_by_a_path_that_it_knows_already() {
+fn an_address_use_is_announced_on_a_path_that_the_peer_has_confirmed() {
     // The filter removes chunks from packets.
     let _clear = InTheClear::begin();
     let config = AssociationConfig { address_proof: AddressProof::ConfirmedPath, ..config() };
@@ -313,7 +313,7 @@ fn the_peer_is_told_by_a_path_that_it_knows_already() {
 }
 
 #[test]
-fn a_policy_is_told_as_soon_as_there_is_a_second_path() {
+fn an_address_use_is_announced_as_soon_as_a_second_path_exists() {
     for seed in 1..=40 {
         let mut t = hosts(seed, &["10.1.0.1"], &config());
         t.links
@@ -372,7 +372,7 @@ fn an_association_that_began_on_the_backup_fails_over_to_it_and_not_to_the_dead_
 }
 
 #[test]
-fn a_link_that_data_would_return_to_is_asked_as_often_as_ever_however_rare_its_heartbeats() {
+fn a_preferred_link_regains_its_data_after_a_repair_despite_rare_heartbeats() {
     let mut t = idle(&[10, 10]);
     let usage = AddressUse { preference: Preference::Primary, heartbeat: Some(seconds(600)), link: 0 };
     set(&mut t, "10.0.1.1", usage).unwrap();
@@ -432,7 +432,7 @@ fn a_peer_cannot_have_our_backup_carry_data_while_another_link_of_ours_works() {
 }
 
 #[test]
-fn a_host_behind_a_nat_tells_the_use_of_the_address_that_the_peer_sees_and_tells_it_once() {
+fn behind_a_nat_the_use_of_the_address_that_the_peer_sees_is_announced_once() {
     let mut world = World::new(5);
     let endpoint = EndpointConfig { association: config(), ..EndpointConfig::default() };
     let a = world.add_host(&["10.0.0.1"], endpoint.clone());

@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reflected_tag_is_told_by_the_t_bit() {
+    fn the_t_bit_marks_a_reflected_tag() {
         assert_golden("06010004", Chunk::Abort(Abort { tag_reflected: true, causes: Causes::EMPTY }));
     }
 

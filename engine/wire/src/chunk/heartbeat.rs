@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_heartbeat_without_information_is_one() {
+    fn a_heartbeat_without_information_is_accepted() {
         assert_eq!(read_chunk(&hex("04000004")), Ok(Chunk::Heartbeat(Heartbeat { info: &[] })));
     }
 

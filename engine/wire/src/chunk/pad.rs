@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     //= rfc4820#3-1
-    fn more_padding_than_memory_has_octets_is_no_room() {
+    fn writing_more_padding_than_the_buffer_holds_fails_with_no_room() {
         let mut buf = [0; 64];
         assert_eq!(Pad { len: usize::MAX }.write(&mut Writer::new(&mut buf)), Err(NoRoom));
     }

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn more_gap_blocks_than_the_count_can_say_are_no_room() {
+    fn writing_more_gap_blocks_than_a_16_bit_count_allows_fails_with_no_room() {
         let gaps = vec![GapBlock { start: 2, end: 2 }; 65_536];
         let sack =
             Sack { cumulative_tsn: Tsn(1), a_rwnd: 0, gaps: List::from(&gaps[..]), duplicates: List::EMPTY };

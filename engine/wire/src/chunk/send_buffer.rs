@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn other_lengths_and_more_than_all_are_nothing() {
+    fn wrong_lengths_and_an_occupancy_over_100_percent_are_refused() {
         for wrong in ["96460006 01020000", "9646000c 0102030405060708", "96650004", "96ff0004"] {
             assert_eq!(read(&hex(wrong)), None, "{wrong}");
         }

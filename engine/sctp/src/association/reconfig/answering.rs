@@ -380,13 +380,13 @@ mod tests {
     }
 
     #[test]
-    fn each_parameter_may_come_alone_and_another_one_may_not() {
+    fn each_reconfig_parameter_may_come_alone_and_other_parameters_are_refused() {
         assert!(samples().iter().all(|p| is_taken(&[*p])));
         assert!(!is_taken(&[Parameter::EcnCapable]) && !is_taken(&[]));
     }
 
     #[test]
-    fn just_four_pairs_may_come_together_and_never_three() {
+    fn only_four_ordered_pairs_of_reconfig_parameters_are_accepted_and_no_triple() {
         let all = samples();
         let pairs = (0..36).filter(|n| is_taken(&[all[n / 6], all[n % 6]])).count();
         assert_eq!(pairs, 4);

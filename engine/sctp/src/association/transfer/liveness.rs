@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn questions_keep_their_interval() {
+    fn a_liveness_check_is_repeated_only_after_its_interval() {
         let mut liveness = Liveness::new(Time::ZERO);
         assert!(liveness.may_ask(Time::ZERO));
         assert!(!liveness.may_ask(Time::ZERO + QUESTION_INTERVAL / 2));

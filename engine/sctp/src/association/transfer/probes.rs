@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_probe_goes_with_either_of_its_paths() {
+    fn a_detour_probe_is_dropped_when_either_of_its_paths_is_removed() {
         let (one, two) = (PathIndex::new(1), PathIndex::new(2));
         for gone in [one, two] {
             let mut probes = Probes::default();
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repetition_goes_by_its_own_path_only() {
+    fn a_detour_probe_is_sent_only_on_its_destination_path() {
         let (one, two) = (PathIndex::new(1), PathIndex::new(2));
         let mut probes = Probes::default();
         probes.set_detour(Some(Detour { from: one, to: two }));

@@ -150,7 +150,7 @@ fn chunks_that_cannot_be_authenticated_are_neither_asked_for_nor_heeded() {
 }
 
 #[test]
-fn keys_are_added_activated_deactivated_and_deleted_but_never_the_active_one() {
+fn keys_can_be_deactivated_and_deleted_except_the_active_key() {
     let mut auth = SHA256.auth(&[(1, KEY)]);
     assert_eq!(auth.activate_key(2), Err(AuthKeyError::NoSuchKey(2)));
     assert_eq!(auth.set_key(2, b"two"), Ok(()));
@@ -174,7 +174,7 @@ fn a_restart_would_undo_the_deactivation_of_a_key_so_it_counts_as_a_change() {
 }
 
 #[test]
-fn there_are_only_so_many_keys_of_only_so_many_bytes() {
+fn the_number_and_the_length_of_keys_are_limited() {
     let mut auth = SHA256.auth(&[]);
     let refused = auth.set_key(1, &[0; MAX_KEY_LEN + 1]);
     assert_eq!(refused, Err(AuthKeyError::TooLong { length: MAX_KEY_LEN + 1, max: MAX_KEY_LEN }));

@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn the_window_is_back_after_k_seconds_and_waits_there() {
+    fn the_window_returns_to_w_max_after_k_seconds_and_then_grows_beyond_it() {
         let mut c = at(1000);
         c.on_congestion(Time::ZERO);
         assert_eq!(c.cwnd(), 700 * MTU);
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_with_half_of_the_window_goes_through_half_a_windows_curve_at_half_the_speed() {
+    fn with_coupling_half_the_window_follows_half_the_curve_at_half_the_speed() {
         let mut whole = at(1000);
         whole.on_congestion(Time::ZERO);
         let mut half = at(500);
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_loss_below_the_old_window_gives_way_to_others() {
+    fn a_second_loss_below_w_max_lowers_w_max_by_fast_convergence() {
         let mut c = at(1000);
         c.on_congestion(Time::ZERO);
         c.on_congestion(Time::ZERO);
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_pause_the_window_grows_at_the_full_pace_although_round_trips_ended_slow_start_before() {
+    fn an_idle_period_restarts_slow_start_at_full_pace_after_a_hystart_exit() {
         let mut c = at(40);
         let round = |c: &mut Cubic, millis| {
             for sample in 0..8 {

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn growth_by_an_eighth_makes_slow_start_conservative_and_less_does_not() {
+    fn rtt_growth_by_an_eighth_makes_slow_start_conservative_and_less_growth_does_not() {
         let mut h = HyStart::default();
         assert_eq!(round(&mut h, 80), Pace::Full);
         assert_eq!(round(&mut h, 89), Pace::Full);
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn growth_that_goes_away_was_noise() {
+    fn slow_start_resumes_at_full_pace_if_the_rtt_falls_again() {
         let mut h = HyStart::default();
         round(&mut h, 80);
         assert_eq!(round(&mut h, 100), Pace::Conservative);

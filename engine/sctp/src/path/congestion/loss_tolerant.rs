@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn the_window_settles_at_twice_the_pipe_and_the_rate_at_the_paths() {
+    fn the_window_settles_at_twice_the_bdp_and_the_pacing_rate_at_the_paths_rate() {
         let mut c = cruising();
         (8..20).for_each(|n| round(&mut c, n, 100, 0));
         assert_eq!(c.cwnd(), 200_000 + 3 * MTU);
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tenth_of_the_packets_is_noise_however_chance_deals_it_out_to_short_rounds() {
+    fn a_tenth_of_lost_packets_counts_as_noise_despite_scatter_in_short_rounds() {
         assert!(!exceeds(2, 10, MAX_NOISE_PERCENT) && exceeds(3, 10, MAX_NOISE_PERCENT));
         assert!(!exceeds(115, 1000, MAX_NOISE_PERCENT) && exceeds(120, 1000, MAX_NOISE_PERCENT));
         assert!(!exceeds(0, 0, MAX_NOISE_PERCENT));

@@ -203,7 +203,7 @@ pub(crate) mod testing {
     }
 
     #[test]
-    fn a_window_a_round_trip_is_its_rate() {
+    fn the_rate_is_one_window_per_round_trip() {
         assert_eq!(window_rate(125_000, Duration::from_millis(100), 100), 1_250_000);
     }
 }

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_beside_others_adds_its_part_of_an_mtu() {
+    fn with_coupling_congestion_avoidance_adds_a_part_of_an_mtu_per_round_trip() {
         let mut c = at(60_001);
         c.window.ssthresh = 60_000;
         c.set_coupling(Coupling { growth: 0.25, steepness: 0.0625 });

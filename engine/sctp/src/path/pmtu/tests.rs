@@ -62,7 +62,7 @@ impl World {
 }
 
 #[test]
-fn a_usual_link_is_believed_at_once_and_costs_no_probe() {
+fn an_mtu_of_1500_is_used_at_once_without_a_probe() {
     let mut w = World::new(1500, 1500);
     w.settle();
     assert_eq!((w.pmtu.current(), w.sent.len()), (1500, 0));
@@ -99,7 +99,7 @@ fn usual_sizes_are_found_exactly() {
 }
 
 #[test]
-fn two_lost_probes_leave_the_size_in_use_and_the_third_does_not() {
+fn two_lost_probes_keep_the_packet_size_and_a_third_lost_probe_reduces_it() {
     let mut w = World::new(1500, 1500);
     w.suspect();
     while w.sent.len() < 2 {
@@ -119,7 +119,7 @@ fn two_lost_probes_leave_the_size_in_use_and_the_third_does_not() {
 }
 
 #[test]
-fn a_size_given_up_by_mistake_is_back_when_the_base_and_it_have_been_proven() {
+fn a_size_given_up_by_mistake_returns_once_base_and_size_are_proven() {
     let mut w = World::new(1500, 1500);
     w.time_out();
     w.step(true);
@@ -132,7 +132,7 @@ fn a_size_given_up_by_mistake_is_back_when_the_base_and_it_have_been_proven() {
 }
 
 #[test]
-fn where_short_packets_are_lost_too_the_size_is_not_to_blame() {
+fn the_packet_size_stays_if_short_packets_are_lost_too() {
     let mut w = World::new(1500, 1500);
     w.time_out();
     for _ in 0..10 {
@@ -144,7 +144,7 @@ fn where_short_packets_are_lost_too_the_size_is_not_to_blame() {
 }
 
 #[test]
-fn below_the_base_size_there_is_only_the_least() {
+fn an_mtu_below_the_base_size_is_found_upwards_from_the_least_size() {
     let mut w = World::new(1500, 800);
     w.time_out();
     w.settle();
@@ -154,7 +154,7 @@ fn below_the_base_size_there_is_only_the_least() {
 }
 
 #[test]
-fn icmp_brings_the_base_size_and_the_reported_one_only_when_a_probe_has_proven_it() {
+fn icmp_reduces_to_the_base_size_until_a_probe_has_proven_the_reported_mtu() {
     let mut w = World::new(1500, 1400);
     w.pmtu.on_too_big(1400, None, w.now);
     assert_eq!(w.pmtu.current(), 1200);
@@ -163,7 +163,7 @@ fn icmp_brings_the_base_size_and_the_reported_one_only_when_a_probe_has_proven_i
 }
 
 #[test]
-fn a_lie_told_by_icmp_lasts_two_round_trips() {
+fn a_false_icmp_mtu_is_undone_by_two_probes() {
     let mut w = World::new(1500, 1500);
     w.pmtu.on_too_big(600, None, w.now);
     assert_eq!(w.pmtu.current(), 576);
@@ -218,7 +218,7 @@ fn silence_that_a_queue_explains_costs_a_short_packet_and_no_probe() {
 }
 
 #[test]
-fn where_a_short_packet_is_answered_and_data_is_not_the_size_is_probed() {
+fn the_size_is_probed_if_a_short_packet_is_answered_but_data_is_not() {
     let mut w = World::new(1500, 1400);
     w.suspect();
     let asked = w.pmtu.poll(w.now, RTT, &mut w.random).unwrap();
@@ -230,7 +230,7 @@ fn where_a_short_packet_is_answered_and_data_is_not_the_size_is_probed() {
 }
 
 #[test]
-fn a_question_that_is_lost_does_not_put_off_the_probe_that_a_timeout_asks_for() {
+fn a_lost_heartbeat_does_not_delay_the_size_probe_after_a_timeout() {
     let mut w = World::new(1500, 1400);
     w.suspect();
     w.pmtu.poll(w.now, RTT, &mut w.random).unwrap();

@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn fragments_after_a_point_within_a_message_are_dropped_too() {
+    fn a_skip_that_ends_within_a_message_also_drops_its_later_fragments() {
         let mut r = ByTsn::default();
         feed(&mut r, 1, "", 0, b"b");
         feed(&mut r, 2, "E", 0, b"c");

@@ -90,7 +90,7 @@ fn a_chunk_that_comes_late_makes_its_retransmission_spurious() {
 }
 
 #[test]
-fn a_reported_duplicate_makes_a_retransmission_spurious_and_one_of_the_network_does_not() {
+fn a_duplicate_report_counts_as_spurious_only_for_a_retransmitted_chunk() {
     let mut o = sent(6);
     sack_at(&mut o, 103, 0, &[(1, 3)]);
     o.on_retransmit(Seq(0), P, Time::from_millis(103));
@@ -151,7 +151,7 @@ fn a_timeout_is_not_spurious_if_only_what_was_sent_again_is_acknowledged() {
 }
 
 #[test]
-fn a_probe_that_mends_says_so_and_one_that_was_needless_does_not() {
+fn only_a_tail_loss_probe_that_repaired_a_loss_is_reported_as_such() {
     let probed = || {
         let mut o = sent(6);
         sack_at(&mut o, 104, 5, &[]);

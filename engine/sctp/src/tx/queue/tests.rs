@@ -53,7 +53,7 @@ fn each_stream_numbers_ordered_and_unordered_messages_apart() {
 }
 
 #[test]
-fn numbers_wrap() {
+fn message_identifiers_and_ssns_wrap_to_zero() {
     let mut q = SendQueue::default();
     q.stream_mut(StreamId(0)).next_ordered = Mid(u32::MAX);
     put(&mut q, 0, 1);
@@ -104,7 +104,7 @@ fn round_robin_per_packet_changes_streams_only_between_packets() {
 }
 
 #[test]
-fn a_packet_that_took_the_last_of_a_stream_takes_nothing_of_another() {
+fn under_round_robin_per_packet_a_packet_holds_no_data_of_a_second_stream() {
     let mut q = SendQueue::new(Scheduler::RoundRobinPerPacket, false);
     put(&mut q, 1, 4);
     put(&mut q, 2, 4);
@@ -202,7 +202,7 @@ fn a_message_that_was_given_up_unsent_has_used_no_number() {
 }
 
 #[test]
-fn the_rest_of_a_begun_message_names_its_next_fragment() {
+fn removing_a_begun_message_returns_its_next_fragment_number() {
     let mut q = SendQueue::default();
     let id = put(&mut q, 1, 9);
     put(&mut q, 2, 1);

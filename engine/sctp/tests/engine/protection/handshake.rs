@@ -54,7 +54,7 @@ fn data(tsn: u32, stream: u16, ssn: u16, ppid: u32) -> Chunk<'static> {
 }
 
 #[test]
-fn data_that_is_slipped_in_before_the_keys_neither_arrives_nor_takes_the_place_of_what_is_sealed() {
+fn data_injected_before_the_keys_is_not_delivered_and_displaces_no_sealed_data() {
     // Every observer of the handshake knows the tags and TSNs.
     for is_client in [true, false] {
         let mut t = up_without_keys(5, config(true));
@@ -210,7 +210,7 @@ fn a_server_notices_that_the_clients_hello_was_cut_into_more_chunks_or_fewer() {
 }
 
 #[test]
-fn a_message_about_keys_that_came_in_the_clear_is_told_from_a_sealed_one() {
+fn an_injected_key_message_is_reported_as_unsealed_and_ends_the_association() {
     let mut t = two_sealed(1, LinkConfig::default());
     let b = b_route().local;
     // An attacker adds a message after the server's answer.
@@ -267,7 +267,7 @@ fn data_sent_before_a_shutdown_waits_for_the_keys() {
 }
 
 #[test]
-fn nobody_ends_an_association_gracefully_before_it_has_keys() {
+fn forged_shutdown_chunks_before_the_keys_do_not_end_the_association() {
     let mut t = up_without_keys(2, config(true));
     let (ours, theirs) = (announced(&t.world, "INIT"), announced(&t.world, "INIT ACK"));
     let shutdown = Chunk::Shutdown(wire::Shutdown { cumulative_tsn: Tsn(ours.1.wrapping_add(1)) });
@@ -330,7 +330,7 @@ fn changes_of_addresses_and_streams_wait_for_the_keys() {
 }
 
 #[test]
-fn messages_about_keys_are_no_message_of_the_application() {
+fn the_application_cannot_send_with_the_ppid_of_key_messages() {
     let mut t = up(3);
     let (id, now) = (t.id(t.a), t.world.now());
     let engine = &mut t.world.host_mut(t.a).endpoint;
@@ -428,7 +428,7 @@ fn where_protection_is_required_a_peer_without_it_is_refused() {
 }
 
 #[test]
-fn where_it_is_only_offered_a_peer_without_it_is_served_in_the_clear() {
+fn where_protection_is_only_offered_a_peer_without_it_is_served_in_the_clear() {
     let mut t = two_with(1, LinkConfig::default(), EndpointConfig::default());
     t.world.protection = None;
     t.world.restart(t.b, EndpointConfig::default());
@@ -515,7 +515,7 @@ fn a_required_key_asks_for_no_signatures_where_packets_are_sealed() {
 }
 
 #[test]
-fn a_signed_association_gives_way_to_its_key_alone() {
+fn a_signed_association_is_replaced_only_by_a_peer_with_its_key() {
     let _clear = InTheClear::begin();
     for (with_key, association) in [(false, config(false)), (true, keyed_and_offering())] {
         let endpoint = EndpointConfig { association: keyed_and_offering(), ..EndpointConfig::default() };

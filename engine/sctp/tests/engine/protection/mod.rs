@@ -272,7 +272,7 @@ fn a_forged_abort_does_not_end_an_association_that_asks_its_peer() {
 }
 
 #[test]
-fn a_copy_from_another_address_does_not_use_up_a_sealed_packet() {
+fn a_copy_from_another_address_does_not_block_the_original_sealed_packet() {
     let mut t = up(8);
     let a = a_route().local;
     t.world.records.clear();
@@ -290,7 +290,7 @@ fn a_copy_from_another_address_does_not_use_up_a_sealed_packet() {
 }
 
 #[test]
-fn a_host_that_opens_again_ends_the_association_whose_last_packet_was_lost() {
+fn a_new_association_ends_the_old_one_whose_shutdown_complete_was_lost() {
     let mut t = up(9);
     t.world.set_filter(|record| {
         if chunk_names(&record.packet) == "SHUTDOWN COMPLETE" { Fate::Drop } else { Fate::Pass }
@@ -320,7 +320,7 @@ fn a_host_that_opens_again_ends_the_association_whose_last_packet_was_lost() {
 }
 
 #[test]
-fn a_host_is_not_led_to_talk_to_itself() {
+fn a_reflected_init_is_not_answered() {
     let mut t = two_sealed(1, LinkConfig::default());
     t.world.recording = true;
     t.world.set_filter(|_| Fate::Drop);
@@ -429,7 +429,7 @@ fn in_the_clear(packet: &[u8]) -> Vec<ChunkType> {
 }
 
 #[test]
-fn advertisements_stay_in_the_clear_before_what_is_sealed() {
+fn advertisements_stay_in_the_clear_before_the_dtls_chunk() {
     for (advertised, lossy) in [
         (SendBufferConfig { cadence: SendBufferCadence::EveryPacket, ..SendBufferConfig::default() }, false),
         (SendBufferConfig::backlog_every(Duration::from_millis(200)), false),

@@ -63,7 +63,7 @@ fn keys_are_renewed_under_load_without_a_pause() {
 }
 
 #[test]
-fn keys_give_the_client_back_its_one_init_and_renewals_none() {
+fn the_first_keys_return_one_init_token_to_the_client_and_renewals_return_none() {
     let mut t = two_sealed(1, LinkConfig::default());
     let inits = AnswerRate { per_second: 1000, burst: 1000, source_per_second: 1, source_burst: 30 };
     let limits = Limits { inits, ..Limits::default() };
@@ -100,7 +100,7 @@ fn keys_are_renewed_in_time_although_little_is_sealed() {
 }
 
 #[test]
-fn both_ends_renew_keys_that_wear_out_at_once() {
+fn keys_that_wear_out_at_both_ends_at_once_are_renewed() {
     for seed in 0..6 {
         let mut t = two_sealed(seed, LinkConfig::default());
         for host in [t.a, t.b] {
