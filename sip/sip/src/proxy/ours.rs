@@ -1,6 +1,7 @@
 //! Identity of this proxy: the addresses, domains and users that belong to it according to its settings.
 
 use super::config::{Listener, ProxyConfig, RecordName};
+use super::refusal::{RELAYING_DENIED, UNSUPPORTED_SCHEME};
 use crate::address::Address;
 use crate::fault::Fault;
 use crate::header::Name;
@@ -71,12 +72,17 @@ impl ProxyConfig {
         }
     }
 
-    /// Reports whether a request outside of dialogs may go to another domain. Its From must be in one of our domains, and the target must
-    /// be a SIP or SIPS URI.
-    pub(super) fn may_relay(&self, request: &Message, to: &Uri<'_>) -> bool {
+    /// Checks that a request outside of dialogs may go to another domain.
+    ///
+    /// # Errors
+    /// 416 if the target is not a SIP or SIPS URI (section 16.3), or 403 if From is not in one of our domains.
+    pub(super) fn check_relay(&self, request: &Message, to: &Uri<'_>) -> Result<(), Fault> {
+        if to.scheme == Scheme::Other {
+            return Err(UNSUPPORTED_SCHEME);
+        }
         let from = request.first(Name::From).and_then(|value| Address::parse(value).ok());
         let is_from_us = from.and_then(|a| Uri::parse(a.uri).ok()).is_some_and(|uri| self.is_ours(&uri));
-        is_from_us && to.scheme != Scheme::Other
+        if is_from_us { Ok(()) } else { Err(RELAYING_DENIED) }
     }
 }
 

@@ -8,6 +8,9 @@ use crate::message::Message;
 /// the mode is [`super::Mode::Redirect`].
 pub(super) const RELAYING_DENIED: Fault = Fault { status: 403, reason: "Relaying Denied" };
 
+/// The rejection of a request to a URI that is neither SIP nor SIPS (section 16.3).
+pub(super) const UNSUPPORTED_SCHEME: Fault = Fault { status: 416, reason: "Unsupported URI Scheme" };
+
 /// The rejection of a request for a user who is registered, but cannot be reached over any flow or contact.
 pub(super) const CUT_OFF: Fault = Fault { status: 480, reason: "User Unreachable" };
 

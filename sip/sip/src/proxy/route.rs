@@ -35,8 +35,8 @@ impl Proxy {
         if self.config.mode == Mode::Redirect {
             return Err(RELAYING_DENIED);
         }
-        if asked.leg.is_none() && !self.config.may_relay(&asked.request, &uri) {
-            return Err(RELAYING_DENIED);
+        if asked.leg.is_none() {
+            self.config.check_relay(&asked.request, &uri)?;
         }
         let target = match &asked.leg {
             Some(leg) => self.target_within(now, leg, asked.from, &asked.request, &asked.known),

@@ -128,8 +128,10 @@ impl Proxy {
         let mut target = match leg {
             _ if is_for_user => self.one_target(now, &uri)?,
             Some(leg) => self.target_within(now, &leg, from, &onward, known)?,
-            None if self.config.may_relay(&onward, &uri) => self.routing(now).target_outside(&onward)?,
-            None => return Err(RELAYING_DENIED.into()),
+            None => {
+                self.config.check_relay(&onward, &uri)?;
+                self.routing(now).target_outside(&onward)?
+            }
         };
         share(std::slice::from_mut(&mut target), known.max_breadth);
         Ok((onward, target, mark))

@@ -61,12 +61,13 @@ fn extensions_that_a_proxy_would_have_to_know_get_420() {
 }
 
 #[test]
-fn sips_without_tls_gets_416_unknown_domains_500_and_unknown_schemes_403() {
+fn sips_without_tls_and_unknown_schemes_get_416_and_unknown_domains_500() {
     for (uri, status) in [
         ("sips:zoe@other.example", "416"),
         ("sip:zoe@nowhere.example", "500"),
         ("sip:zoe@192.0.2.9;transport=foo", "500"),
-        ("nobodyKnowsThisScheme:totallyopaquecontent", "403"),
+        ("nobodyKnowsThisScheme:totallyopaquecontent", "416"),
+        ("tel:+358-555-1234567", "416"),
     ] {
         let mut world = World::new(config());
         assert_eq!(status_of(&mut world, &options(uri, "")), status, "{uri}");

@@ -41,6 +41,30 @@ fn a_dialog_key_is_read_as_hexadecimal_digits() {
 }
 
 #[test]
+fn encryption_needs_a_key_file_and_keys_need_encryption() {
+    let sctp = |lines: &str| parse(&format!("{LEAST}[sctp]\n{lines}"));
+    let peer = |key: &str| format!("[[sctp.peer]]\naddress = \"192.0.2.2\"\nkey = \"{key}\"\n");
+    let key = format!("sctpify1:{}", "A".repeat(43));
+    let on = "secure = \"require\"\nhost_key = \"/k\"\n";
+    assert_eq!(sctp(&format!("{on}{}", peer(&key))).unwrap().sctp.peers.len(), 1);
+    for (lines, problem) in [
+        ("secure = \"try\"".to_owned(), "sctp.host_key: is missing"),
+        (peer(&key), "sctp.secure: is \"off\", so keys have no effect"),
+        ("host_key = \"/k\"".to_owned(), "sctp.secure: is \"off\""),
+        (
+            "secure = \"try\"\nhost_key = \"/k\"\nknown_peers_only = true".to_owned(),
+            "requires secure = \"require\"",
+        ),
+        (format!("{on}{0}{0}", peer(&key)), "sctp.peer: 192.0.2.2 occurs twice"),
+        (format!("{on}{}", peer("nonsense")), "sip.toml: line"),
+        ("secure = \"always\"".to_owned(), "unknown variant"),
+    ] {
+        let error = sctp(&lines).unwrap_err();
+        assert!(error.contains(problem), "{lines}: {error}");
+    }
+}
+
+#[test]
 fn an_error_names_file_key_and_remedy() {
     for (text, words) in [
         ("domains = []", "sip.toml: domains: is empty: name the domain"),

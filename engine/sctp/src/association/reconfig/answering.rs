@@ -334,7 +334,7 @@ fn number(parameter: &Parameter<'_>) -> Option<RequestSn> {
     }
 }
 
-/// Returns the parameters of a chunk if their combination is permitted (RFC 6525 section 3.1).
+/// Returns the parameters of a chunk if their combination is permitted, in either order (RFC 6525 section 3.1).
 fn read<'a>(chunk: &ReConfig<'a>) -> Option<Requests<'a>> {
     let mut parameters = Requests::new();
     for parameter in chunk.parameters.iter() {
@@ -345,12 +345,18 @@ fn read<'a>(chunk: &ReConfig<'a>) -> Option<Requests<'a>> {
     }
     let is_response = |p: &Parameter<'_>| matches!(p, Parameter::ReconfigResponse { .. });
     let is_known = |p: &Parameter<'_>| is_response(p) || number(p).is_some();
+    let is_pair = |one: &Parameter<'_>, other: &Parameter<'_>| {
+        matches!(
+            (one, other),
+            (Parameter::OutgoingSsnReset { .. }, Parameter::IncomingSsnReset { .. })
+                | (Parameter::AddOutgoingStreams { .. }, Parameter::AddIncomingStreams { .. })
+                | (Parameter::ReconfigResponse { .. }, Parameter::OutgoingSsnReset { .. })
+                | (Parameter::ReconfigResponse { .. }, Parameter::ReconfigResponse { .. })
+        )
+    };
     let fit = match &parameters[..] {
         [one] => is_known(one),
-        [Parameter::OutgoingSsnReset { .. }, Parameter::IncomingSsnReset { .. }]
-        | [Parameter::AddOutgoingStreams { .. }, Parameter::AddIncomingStreams { .. }]
-        | [Parameter::ReconfigResponse { .. }, Parameter::OutgoingSsnReset { .. }]
-        | [Parameter::ReconfigResponse { .. }, Parameter::ReconfigResponse { .. }] => true,
+        [one, other] => is_pair(one, other) || is_pair(other, one),
         _ => false,
     };
     fit.then_some(parameters)
@@ -386,12 +392,13 @@ mod tests {
     }
 
     #[test]
-    fn only_four_ordered_pairs_of_reconfig_parameters_are_accepted_and_no_triple() {
+    fn only_four_pairs_of_reconfig_parameters_are_accepted_in_either_order_and_no_triple() {
         let all = samples();
         let pairs = (0..36).filter(|n| is_taken(&[all[n / 6], all[n % 6]])).count();
-        assert_eq!(pairs, 4);
-        assert!(is_taken(&[all[3], all[0]]) && is_taken(&[all[3], all[3]]));
-        assert!(is_taken(&[all[0], all[1]]) && is_taken(&[all[4], all[5]]));
+        assert_eq!(pairs, 7);
+        for [one, other] in [[3, 0], [3, 3], [0, 1], [4, 5]] {
+            assert!(is_taken(&[all[one], all[other]]) && is_taken(&[all[other], all[one]]));
+        }
         assert!(!is_taken(&[all[3], all[3], all[3]]));
     }
 }

@@ -111,9 +111,7 @@ fn an_hmac_of_another_length_verifies_nothing() {
     for length in [8_u8, 12, 28, 36, 44] {
         let mut packet = SHA256.packet();
         packet[15] = length;
-        if length != 40 {
-            assert_eq!(verdict(&auth, &packet), Err(Unverified::Discard), "{length}");
-        }
+        assert_eq!(verdict(&auth, &packet), Err(Unverified::Discard), "{length}");
     }
 }
 

@@ -14,6 +14,7 @@ use super::cluster::Cluster;
 use super::flows::Flows;
 use super::lookup::{Lookup, ResolvedTarget, UNRESOLVED};
 use super::names::Names;
+use super::refusal::UNSUPPORTED_SCHEME;
 use super::target::{Target, VerifiedHop};
 use crate::address::Address;
 use crate::fault::Fault;
@@ -70,7 +71,7 @@ impl<'a> Routing<'a> {
     pub(super) fn hop_of(&self, uri: &Uri<'_>) -> Result<VerifiedHop, Fault> {
         // RFC 4475 section 3.3.2 requires 416 for unknown schemes.
         if uri.scheme == Scheme::Other {
-            return Err(Fault { status: 416, reason: "Unsupported URI Scheme" });
+            return Err(UNSUPPORTED_SCHEME);
         }
         let host = uri.param("maddr").flatten().unwrap_or(uri.host);
         let named = self.config.next_hops.iter().find(|hop| host.eq_ignore_ascii_case(hop.domain.as_bytes()));
