@@ -217,6 +217,9 @@ mod tests {
             ("peer_key_required", "0"),
             ("learned_store", "redis+unix:///run/docker.sock"),
             ("learned_store_roots", "/etc/shadow"),
+            ("encryption", "off"),
+            ("metrics_listen", "0.0.0.0:9100"),
+            ("metrics_token", "/etc/shadow"),
         ] {
             let refusal = pair.set(name, value).expect_err(name);
             assert!(

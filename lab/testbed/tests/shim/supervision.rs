@@ -20,8 +20,12 @@ fn pid(id: u32) -> Pid {
 #[ignore = "needs root: makes network namespaces"]
 fn a_supervisor_that_is_told_to_stop_stops_its_worker() {
     let mut world = World::with("", false);
+    let worker =
+        cpu::processes(&world.alpha, "sctpifyd").unwrap().into_iter().find(|id| *id != world.alphas.id());
+    let worker = pid(worker.expect("a worker"));
     kill(pid(world.alphas.id()), Signal::SIGTERM).unwrap();
-    assert!(wait_for(LIMIT, || !world.alphas.is_running()), "it still runs");
+    assert!(wait_for(LIMIT, || !world.alphas.is_running()), "the supervisor still runs");
+    assert!(wait_for(LIMIT, || kill(worker, None).is_err()), "the worker still runs");
 }
 
 #[test]
