@@ -143,7 +143,7 @@ fn identity_of(path: &Path) -> Option<(u64, u64)> {
 
 /// Reads or creates the host's key. If this fails, the daemon starts only if the setting `encryption` is off.
 fn host_key(args: &DaemonArgs, settings: &Settings) -> Result<Result<HostKey, KeyFileError>> {
-    let key = archive::load_or_make(&args.host_key_file());
+    let key = HostKey::load_or_create(&args.host_key_file());
     if let Err(error) = &key {
         ensure!(
             !settings.encryption.is_offered(),

@@ -16,12 +16,48 @@ const PREFIX: &str = "sctpify1:";
 /// DER octets that precede the key in an Ed25519 SubjectPublicKeyInfo (RFC 8410 section 4).
 const SPKI_HEAD: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 
+/// Encodings of the points of small order (RFC 8032 section 5.1.4), without the bit of the sign. Anyone can make signatures that such a key
+/// verifies. The last two encodings are not canonical.
+const SMALL_ORDER: [[u8; 32]; 7] = [
+    encoding(0x01, 0x00, 0x00),
+    encoding(0xec, 0xff, 0x7f),
+    encoding(0x00, 0x00, 0x00),
+    [
+        0x26, 0xe8, 0x95, 0x8f, 0xc2, 0xb2, 0x27, 0xb0, 0x45, 0xc3, 0xf4, 0x89, 0xf2, 0xef, 0x98, 0xf0, 0xd5,
+        0xdf, 0xac, 0x05, 0xd3, 0xc6, 0x33, 0x39, 0xb1, 0x38, 0x02, 0x88, 0x6d, 0x53, 0xfc, 0x05,
+    ],
+    [
+        0xc7, 0x17, 0x6a, 0x70, 0x3d, 0x4d, 0xd8, 0x4f, 0xba, 0x3c, 0x0b, 0x76, 0x0d, 0x10, 0x67, 0x0f, 0x2a,
+        0x20, 0x53, 0xfa, 0x2c, 0x39, 0xcc, 0xc6, 0x4e, 0xc7, 0xfd, 0x77, 0x92, 0xac, 0x03, 0x7a,
+    ],
+    encoding(0xed, 0xff, 0x7f),
+    encoding(0xee, 0xff, 0x7f),
+];
+
+/// Returns 32 octets: the first one, 30 equal ones, and the last one.
+const fn encoding(first: u8, middle: u8, last: u8) -> [u8; 32] {
+    let mut all = [middle; 32];
+    all[0] = first;
+    all[31] = last;
+    all
+}
+
+/// Reports whether a public key is a point of small order.
+fn is_of_small_order(key: &[u8; 32]) -> bool {
+    let mut unsigned = *key;
+    unsigned[31] &= 0x7f;
+    SMALL_ORDER.contains(&unsigned)
+}
+
 /// Reasons why no key can be read or made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum IdentityError {
     /// The text is not a public key.
     #[error("not a host's key: it begins with {PREFIX} and has 43 letters, digits, + or / behind that")]
     Text,
+    /// The public key is a point of small order, for which anyone can sign.
+    #[error("no host's key: anyone can sign for it (a point of small order)")]
+    Weak,
     /// The bytes are not a private key, or the key cannot be encoded.
     #[error("not an Ed25519 key in PKCS #8: the file is damaged, or another program's")]
     Private,
@@ -45,7 +81,8 @@ impl PublicKey {
     }
 
     pub(crate) fn from_spki(spki: &[u8]) -> Option<PublicKey> {
-        Some(PublicKey(spki.strip_prefix(&SPKI_HEAD)?.try_into().ok()?))
+        let key = spki.strip_prefix(&SPKI_HEAD)?.try_into().ok()?;
+        (!is_of_small_order(&key)).then_some(PublicKey(key))
     }
 }
 
@@ -67,7 +104,8 @@ impl FromStr for PublicKey {
     fn from_str(text: &str) -> Result<PublicKey, IdentityError> {
         let encoded = text.trim().strip_prefix(PREFIX).ok_or(IdentityError::Text)?;
         let bytes = STANDARD_NO_PAD.decode(encoded).map_err(|_| IdentityError::Text)?;
-        bytes.try_into().map(PublicKey).map_err(|_| IdentityError::Text)
+        let key = bytes.try_into().map_err(|_| IdentityError::Text)?;
+        if is_of_small_order(&key) { Err(IdentityError::Weak) } else { Ok(PublicKey(key)) }
     }
 }
 
@@ -195,6 +233,18 @@ mod tests {
             assert_eq!(wrong.parse::<PublicKey>(), Err(IdentityError::Text), "{wrong}");
         }
         assert_eq!(PublicKey::from_spki(&key.to_spki()[..43]), None);
+    }
+
+    #[test]
+    fn a_key_of_small_order_is_refused() {
+        for mut point in SMALL_ORDER {
+            for sign in [0, 0x80] {
+                point[31] = point[31] & 0x7f | sign;
+                let text = PublicKey(point).to_string();
+                assert_eq!(text.parse::<PublicKey>(), Err(IdentityError::Weak), "{text}");
+                assert_eq!(PublicKey::from_spki(&PublicKey(point).to_spki()), None, "{text}");
+            }
+        }
     }
 
     #[test]

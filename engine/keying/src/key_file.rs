@@ -5,6 +5,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use aws_lc_rs::rand::{SecureRandom, SystemRandom};
 use zeroize::Zeroizing;
 
 use crate::identity::{HostKey, IdentityError};
@@ -64,8 +65,13 @@ impl HostKey {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 let key = HostKey::generate().map_err(unfit)?;
-                write_new(path, &key.to_pkcs8().map_err(unfit)?).map_err(fault)?;
-                return Ok(key);
+                match write_new(path, &key.to_pkcs8().map_err(unfit)?) {
+                    // Another process has made the file between the check and the creation.
+                    Err(error) if error.kind() == ErrorKind::AlreadyExists && path.exists() => {
+                        return HostKey::load_or_create(path);
+                    }
+                    written => return written.map(|()| key).map_err(fault),
+                }
             }
             Err(error) => return Err(fault(error)),
         };
@@ -87,7 +93,9 @@ impl HostKey {
 /// a hard link then makes visible at `path`. No process therefore ever finds a partial key at `path`,
 /// even after a crash.
 fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let part = path.with_extension(format!("new-{}", std::process::id()));
+    let mut number = [0; 8];
+    SystemRandom::new().fill(&mut number).map_err(io::Error::other)?;
+    let part = path.with_extension(format!("new-{:016x}", u64::from_ne_bytes(number)));
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&part)?;
     let mut write = || {
         file.write_all(bytes)?;
@@ -120,13 +128,16 @@ mod tests {
     }
 
     #[test]
-    fn an_existing_temporary_key_file_is_not_overwritten_and_creation_fails() {
+    fn processes_that_create_the_key_at_once_get_the_same_key() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("host.key");
-        let part = path.with_extension(format!("new-{}", std::process::id()));
-        std::fs::write(&part, b"x").unwrap();
-        assert!(matches!(HostKey::load_or_create(&path), Err(KeyFileError::File { .. })));
-        assert!(part.exists() && !path.exists());
+        let keys: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> =
+                (0..8).map(|_| scope.spawn(|| HostKey::load_or_create(&path).unwrap().public())).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert!(keys.iter().all(|key| *key == keys[0]), "{keys:?}");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 
     #[test]

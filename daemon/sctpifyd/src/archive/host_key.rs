@@ -3,8 +3,6 @@
 //! The key is made at the first start. If a supervisor exists, only the supervisor reads the key's file. The worker then asks the
 //! supervisor to sign handshakes. Begin with [`Signer`].
 
-use std::io::ErrorKind;
-use std::path::Path;
 use std::sync::Arc;
 
 use control::DaemonArgs;
@@ -12,17 +10,6 @@ use keying::{HostKey, KeyFileError, PublicKey, sign_handshake};
 
 use super::ArchiveError;
 use super::line::Line;
-
-/// Reads the key from its file; makes the key and the file if the file does not exist.
-pub(crate) fn load_or_make(path: &Path) -> Result<HostKey, KeyFileError> {
-    match HostKey::load_or_create(path) {
-        // Another daemon made the file between the check and the creation, so the second attempt reads this file.
-        Err(KeyFileError::File { error, .. }) if error.kind() == ErrorKind::AlreadyExists => {
-            HostKey::load_or_create(path)
-        }
-        other => other,
-    }
-}
 
 /// Signer of handshakes. It uses the host key, which this process or the supervisor has.
 #[derive(Clone)]
@@ -38,7 +25,7 @@ pub(crate) enum Signer {
 impl Signer {
     /// Returns the signer of a process that holds the key itself; reads or makes the key.
     pub(crate) fn own(args: &DaemonArgs) -> Signer {
-        match load_or_make(&args.host_key_file()) {
+        match HostKey::load_or_create(&args.host_key_file()) {
             Ok(key) => Signer::Own(Arc::new(key)),
             Err(error) => Signer::Lacking(Arc::new(error)),
         }

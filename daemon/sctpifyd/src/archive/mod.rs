@@ -25,7 +25,7 @@ use control::{DaemonArgs, KnownPeers};
 use rules::{LearnedEntry, RulesTable, Setting};
 
 pub(crate) use files::{Loaded, Stamp, prepare_directories};
-pub(crate) use host_key::{Signer, load_or_make};
+pub(crate) use host_key::Signer;
 pub(crate) use line::Listener;
 pub(crate) use server::serve;
 

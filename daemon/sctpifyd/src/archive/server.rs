@@ -142,8 +142,8 @@ mod tests {
     use rules::{Chain, Failure, LearnPolicy, LearnedTable, Policy, Rule, RulesTable, Settings};
 
     use super::*;
+    use crate::archive::Archive;
     use crate::archive::line::Line;
-    use crate::archive::{Archive, load_or_make};
     use crate::clock::today;
 
     /// The supervisor's directory of files, and the worker's archive.
@@ -169,7 +169,7 @@ mod tests {
             let (ours, theirs) = UnixStream::pair().expect("a pair");
             let args = args_in(dir.path());
             fs::create_dir(&args.state_dir).expect("made");
-            let key = load_or_make(&args.host_key_file());
+            let key = HostKey::load_or_create(&args.host_key_file());
             std::thread::spawn(move || serve(&ours, &args, &key));
             let (line, listener) = Line::new(theirs).expect("a line");
             std::thread::spawn(move || listener.run());
@@ -278,7 +278,7 @@ mod tests {
     fn the_supervisor_signs_handshakes_and_nothing_else() {
         let pair = Pair::new();
         let signer = pair.archive.signer(&args_in(pair.dir.path()));
-        let key = load_or_make(&pair.dir.path().join("state/host.key")).expect("its key");
+        let key = HostKey::load_or_create(&pair.dir.path().join("state/host.key")).expect("its key");
         assert_eq!(signer.public(), Ok(key.public()));
         assert_eq!(signer.sign(&handshake()), Ok(key.sign(&handshake())));
         for wrong in [&b"ssh-connection"[..], &handshake()[1..], &[b' '; 4096]] {

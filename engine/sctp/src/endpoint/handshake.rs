@@ -148,7 +148,12 @@ impl Endpoint {
 
     /// Returns the association whose peer has proved the address `address`, or that is opening to `address`. An association that
     /// merely lists an address must not keep out the owner of that address (RFC 5062 section 2: camping).
-    fn owner_of(&self, local_port: u16, remote_port: u16, address: IpAddr) -> Option<AssociationId> {
+    pub(super) fn owner_of(
+        &self,
+        local_port: u16,
+        remote_port: u16,
+        address: IpAddr,
+    ) -> Option<AssociationId> {
         let id = self.slots.by_peer(local_port, remote_port, address)?;
         let camps = self.association(id).is_some_and(|a| a.only_claims(address));
         (!camps).then_some(id)

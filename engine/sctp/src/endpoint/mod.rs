@@ -296,7 +296,7 @@ impl Endpoint {
         }
         let remotes = connect.init_routes.iter().map(|r| r.remote);
         for remote in remotes {
-            if self.slots.by_peer(connect.local_port, connect.remote_port, remote).is_some() {
+            if self.owner_of(connect.local_port, connect.remote_port, remote).is_some() {
                 //= rfc9260#1.3-1
                 return Err(ConnectError::Exists);
             }
@@ -335,8 +335,7 @@ impl Endpoint {
         let Some(Slot::Opening(opening)) = self.slots.get(id) else { return };
         let (local, remote) = (opening.local_port, opening.remote_port);
         //= rfc9260#1.3-1
-        let is_free =
-            |r: &&Route| self.slots.by_peer(local, remote, r.remote).is_none_or(|other| other == id);
+        let is_free = |r: &&Route| self.owner_of(local, remote, r.remote).is_none_or(|other| other == id);
         let free: Vec<Route> = routes.iter().filter(is_free).copied().collect();
         if let Some(Slot::Opening(opening)) = self.slots.get_mut(id) {
             opening.add_routes(&free);

@@ -48,6 +48,24 @@ fn listing_an_address_does_not_keep_its_owner_out() {
 }
 
 #[test]
+fn listing_an_address_does_not_keep_this_host_from_connecting_to_it() {
+    let _clear = InTheClear::begin();
+    let mut t = two(1);
+    evil(&t).open(&mut t.world, &[EVIL, VICTIM]);
+    let (now, victim) = (t.world.now(), VICTIM.parse().unwrap());
+    let host = t.world.host_mut(t.b);
+    let route = Route { local: "10.0.1.2".parse().unwrap(), remote: victim, carrier: Carrier::Ip };
+    let connect = sctp::Connect {
+        local_port: 7,
+        remote_port: 40_000,
+        init_routes: vec![route],
+        local_addresses: host.addresses.clone(),
+        config: AssociationConfig::default(),
+    };
+    assert!(host.endpoint.connect(now, connect).is_ok());
+}
+
+#[test]
 fn a_delayed_cookie_echo_does_not_take_an_address_from_its_owners_association() {
     let _clear = InTheClear::begin();
     let mut t = two(1);

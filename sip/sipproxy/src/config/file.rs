@@ -501,11 +501,21 @@ fn check_secure(sctp: &SctpConfig) -> Result<(), Wrong> {
     if sctp.known_peers_only && sctp.secure != Secure::Require {
         return Err(("sctp.known_peers_only", "requires secure = \"require\"".to_owned()));
     }
-    let mut addresses = BTreeSet::new();
-    match sctp.peers.iter().find(|peer| !addresses.insert(peer.address)) {
-        Some(peer) => Err(("sctp.peer", format!("{} occurs twice", peer.address))),
-        None => Ok(()),
+    if sctp.known_peers_only && sctp.peers.is_empty() {
+        return Err(("sctp.known_peers_only", "refuses everyone: add [[sctp.peer]]".to_owned()));
     }
+    let mut addresses = BTreeSet::new();
+    for address in sctp.peers.iter().map(|peer| peer.address) {
+        if address.is_unspecified() || address.is_multicast() || address != address.to_canonical() {
+            let problem =
+                format!("{address} is no address of a host: an IPv4 address is written as 192.0.2.2");
+            return Err(("sctp.peer", problem));
+        }
+        if !addresses.insert(address) {
+            return Err(("sctp.peer", format!("{address} occurs twice")));
+        }
+    }
+    Ok(())
 }
 
 impl Registration {

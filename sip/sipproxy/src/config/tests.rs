@@ -44,7 +44,7 @@ fn a_dialog_key_is_read_as_hexadecimal_digits() {
 fn encryption_needs_a_key_file_and_keys_need_encryption() {
     let sctp = |lines: &str| parse(&format!("{LEAST}[sctp]\n{lines}"));
     let peer = |key: &str| format!("[[sctp.peer]]\naddress = \"192.0.2.2\"\nkey = \"{key}\"\n");
-    let key = format!("sctpify1:{}", "A".repeat(43));
+    let key = keying::HostKey::generate().unwrap().public().to_string();
     let on = "secure = \"require\"\nhost_key = \"/k\"\n";
     assert_eq!(sctp(&format!("{on}{}", peer(&key))).unwrap().sctp.peers.len(), 1);
     for (lines, problem) in [
@@ -56,7 +56,11 @@ fn encryption_needs_a_key_file_and_keys_need_encryption() {
             "requires secure = \"require\"",
         ),
         (format!("{on}{0}{0}", peer(&key)), "sctp.peer: 192.0.2.2 occurs twice"),
+        (format!("{on}known_peers_only = true"), "refuses everyone"),
+        (format!("{on}{}", peer(&key).replace("192.0.2.2", "::ffff:192.0.2.2")), "no address of a host"),
+        (format!("{on}{}", peer(&key).replace("192.0.2.2", "0.0.0.0")), "no address of a host"),
         (format!("{on}{}", peer("nonsense")), "sip.toml: line"),
+        (format!("{on}{}", peer(&format!("sctpify1:{}", "A".repeat(43)))), "anyone can sign for it"),
         ("secure = \"always\"".to_owned(), "unknown variant"),
     ] {
         let error = sctp(&lines).unwrap_err();

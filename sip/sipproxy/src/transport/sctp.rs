@@ -34,6 +34,7 @@ pub(crate) struct Sctp {
     host: SctpHost,
     /// Key management; `None` without encryption.
     keys: Option<Keys>,
+    refusals: Refusals,
     associations: BTreeMap<usize, Association>,
     numbers: BTreeMap<AssociationId, usize>,
     by_address: BTreeMap<SocketAddr, usize>,
@@ -43,12 +44,28 @@ pub(crate) struct Sctp {
 struct Association {
     id: AssociationId,
     peer: SocketAddr,
+    /// True if this program began the association.
+    is_own: bool,
     /// Number of outgoing streams; 0 until the association is established.
     streams: u16,
     unsent: VecDeque<Outgoing>,
     unsent_bytes: usize,
     /// The [`Outgoing::on_failure`] value of the message that is bundled with the COOKIE ECHO, until the association is established.
     first: Option<u64>,
+}
+
+/// Log of refused associations.
+#[derive(Debug, Default)]
+struct Refusals(u64);
+
+impl Refusals {
+    /// Logs a refusal if its number is a power of two, because refusals may be very many.
+    fn log(&mut self, peer: IpAddr, reason: &str) {
+        self.0 += 1;
+        if self.0.is_power_of_two() {
+            tracing::warn!(%peer, so_far = self.0, "an association was refused: {reason}");
+        }
+    }
 }
 
 impl Association {
@@ -85,6 +102,7 @@ impl Sctp {
             associations_max,
             host,
             keys,
+            refusals: Refusals::default(),
             associations: BTreeMap::new(),
             numbers: BTreeMap::new(),
             by_address: BTreeMap::new(),
@@ -92,17 +110,25 @@ impl Sctp {
         })
     }
 
-    fn add(&mut self, id: AssociationId, peer: SocketAddr) -> &mut Association {
+    fn add(&mut self, id: AssociationId, peer: SocketAddr, is_own: bool) -> &mut Association {
         let number = self.next_number;
         self.next_number += 1;
         self.numbers.insert(id, number);
         self.by_address.entry(peer).or_insert(number);
-        let association =
-            Association { id, peer, streams: 0, unsent: VecDeque::new(), unsent_bytes: 0, first: None };
+        let association = Association {
+            id,
+            peer,
+            is_own,
+            streams: 0,
+            unsent: VecDeque::new(),
+            unsent_bytes: 0,
+            first: None,
+        };
         self.associations.entry(number).or_insert(association)
     }
 
-    /// Makes the proven addresses of the peer lead to its association, except addresses that already lead to another association.
+    /// Makes the proven addresses of the peer lead to its association, except addresses that already lead to another association. The
+    /// address of a known peer always leads to an association whose peer has proven the key of this address.
     fn lead(&mut self, now: Time, id: AssociationId) {
         let Some(&number) = self.numbers.get(&id) else { return };
         let Some(port) = self.associations.get(&number).map(|association| association.peer.port()) else {
@@ -111,23 +137,50 @@ impl Sctp {
         let paths = self.host.engine.info(id).map(|info| info.paths).unwrap_or_default();
         for path in paths.iter().filter(|path| path.state != PathState::Unconfirmed) {
             self.weigh_path(now, id, &path.route);
-            let address = path.route.remote;
-            if self.keys.as_ref().is_none_or(|keys| keys.may_lead(address, id)) {
-                self.by_address.entry(SocketAddr::new(address, port)).or_insert(number);
+            let address = SocketAddr::new(path.route.remote, port);
+            if self.may_lead(address, number)
+                && !self.by_address.get(&address).is_some_and(|led| self.may_lead(address, *led))
+            {
+                self.by_address.insert(address, number);
             }
         }
+    }
+
+    /// Reports whether messages for an address may use the association with this number.
+    fn may_lead(&self, address: SocketAddr, number: usize) -> bool {
+        let Some(association) = self.associations.get(&number) else { return false };
+        self.keys.as_ref().is_none_or(|keys| keys.may_lead(address.ip(), association.id))
+    }
+
+    /// Makes room for another association. At the limit, the oldest association whose peer has not proven a key yet gives way. Returns
+    /// false if there is none.
+    fn make_room(&mut self, now: Time, inbox: &mut Inbox) -> bool {
+        if self.associations.len() < self.associations_max {
+            return true;
+        }
+        let Some(keys) = &self.keys else { return false };
+        let is_unproven = |association: &&Association| {
+            let id = association.id;
+            !association.is_own && self.host.engine.protection(id).is_some() && !keys.has_proven(id)
+        };
+        let Some(oldest) = self.associations.values().find(is_unproven).map(|association| association.id)
+        else {
+            return false;
+        };
+        let cause = AbortCause::user("too many associations without keys");
+        self.host.engine.abort(now, oldest, cause.clone());
+        self.on_closed(now, oldest, &CloseReason::Aborted(cause), inbox);
+        true
     }
 
     /// Begins an association with a message. Without encryption, the message is bundled with the COOKIE ECHO, as RFC 9260 section 5.1
     /// allows, and so arrives a round trip earlier than a message that waits for the end of the handshake. With encryption, the message
     /// waits for the keys. If no association is possible, returns the message.
-    fn connect(&mut self, now: Time, message: Outgoing) -> Result<(), Outgoing> {
+    fn connect(&mut self, now: Time, message: Outgoing, inbox: &mut Inbox) -> Result<(), Outgoing> {
         let peer = message.hop.address;
         let same_family = |local: &&IpAddr| local.is_ipv4() == peer.is_ipv4();
         let local = self.local_addresses.iter().find(same_family).copied();
-        let Some(local) = local.filter(|_| self.associations.len() < self.associations_max) else {
-            return Err(message);
-        };
+        let Some(local) = local.filter(|_| self.make_room(now, inbox)) else { return Err(message) };
         let protection = self.keys.as_ref().map(|keys| keys.offer_to(peer.ip()));
         let connect = Connect {
             local_port: self.address.port(),
@@ -141,20 +194,33 @@ impl Sctp {
             let Ok(id) = self.host.engine.connect_and_send(now, connect, Ppid(0), bytes) else {
                 return Err(message);
             };
-            self.add(id, peer).first = message.on_failure;
+            self.add(id, peer, true).first = message.on_failure;
             return Ok(());
         };
         let Ok(id) = self.host.engine.connect(now, connect) else { return Err(message) };
         keys.begin(now, id, &mut self.host.engine);
-        self.add(id, peer).push(message);
+        self.add(id, peer, true).push(message);
         Ok(())
     }
 
     /// Returns the association that `hop` names. If that association no longer exists, returns an association with the address of `hop`.
+    /// For the address of a known peer, returns only an association that this program began, whose peer has proven the key of this
+    /// address, or whose peer is about to.
     fn association_for(&self, hop: &Hop) -> Option<usize> {
+        let address = hop.address;
         let own = hop.connection.and_then(|connection| self.index.number_of(connection));
         let own = own.filter(|number| self.associations.contains_key(number));
-        own.or_else(|| self.by_address.get(&hop.address).copied())
+        let led = self.by_address.get(&address).copied();
+        let Some(keys) = self.keys.as_ref().filter(|keys| keys.knows(address.ip())) else {
+            return own.or(led);
+        };
+        let has_proven = |number: &usize| self.may_lead(address, *number);
+        let by_key = || {
+            let mut all = self.associations.iter();
+            all.find(|(_, association)| keys.may_lead(address.ip(), association.id))
+                .map(|(number, _)| *number)
+        };
+        own.filter(has_proven).or(led.filter(has_proven)).or_else(by_key).or(led)
     }
 
     /// Passes waiting messages to the engine, until it accepts no more.
@@ -180,7 +246,9 @@ impl Sctp {
         while let Some((id, event)) = self.host.engine.poll_event() {
             self.follow_keys(now, id, &event);
             match event {
-                Event::Incoming { route, remote_port, .. } => self.on_incoming(now, id, &route, remote_port),
+                Event::Incoming { route, remote_port, .. } => {
+                    self.on_incoming(now, id, (&route, remote_port), inbox);
+                }
                 Event::Established { route, outbound_streams, .. } => {
                     self.on_established(now, id, &route, outbound_streams, inbox);
                 }
@@ -217,20 +285,31 @@ impl Sctp {
         }
     }
 
-    fn on_incoming(&mut self, now: Time, id: AssociationId, route: &Route, remote_port: u16) {
-        if self.associations.len() >= self.associations_max {
-            tracing::warn!(limit = self.associations_max, "an association was refused: limits.connections");
-            self.host.engine.refuse(now, id, AbortCause::user("too many associations"));
-            return;
-        }
-        let is_clear = self.host.engine.protection(id).is_none();
-        if is_clear && self.keys.as_ref().is_some_and(|keys| keys.must_protect(route.remote)) {
-            tracing::warn!(peer = %route.remote, "an association was refused: a known peer offers no encryption");
+    fn on_incoming(
+        &mut self,
+        now: Time,
+        id: AssociationId,
+        (route, remote_port): (&Route, u16),
+        inbox: &mut Inbox,
+    ) {
+        if self.lacks_keys(id, route.remote) {
+            self.refusals.log(route.remote, "a known peer offers no encryption");
             self.host.engine.refuse(now, id, AbortCause::user("encryption is required"));
             return;
         }
-        self.add(id, SocketAddr::new(route.remote, remote_port));
+        if !self.make_room(now, inbox) {
+            self.refusals.log(route.remote, "limits.connections is reached");
+            self.host.engine.refuse(now, id, AbortCause::user("too many associations"));
+            return;
+        }
+        self.add(id, SocketAddr::new(route.remote, remote_port), false);
         self.host.engine.accept(now, id);
+    }
+
+    /// Reports whether an association with this host must be encrypted, but is not.
+    fn lacks_keys(&self, id: AssociationId, peer: IpAddr) -> bool {
+        self.host.engine.protection(id).is_none()
+            && self.keys.as_ref().is_some_and(|keys| keys.must_protect(peer))
     }
 
     /// Passes an event to the key management.
@@ -238,7 +317,10 @@ impl Sctp {
         let Some(keys) = &mut self.keys else { return };
         let number = self.numbers.get(&id);
         if let Some(association) = number.and_then(|number| self.associations.get(number)) {
-            keys.on_event(now, id, association.peer.ip(), event, &mut self.host.engine);
+            let peer = association.peer.ip();
+            if let Some(reason) = keys.on_event(now, id, peer, event, &mut self.host.engine) {
+                self.refusals.log(peer, &reason);
+            }
         }
     }
 
@@ -272,6 +354,10 @@ impl Sctp {
         let Some(association) = self.associations.get_mut(&number) else { return };
         (association.streams, association.first) = (streams, None);
         let peer = association.peer;
+        // `on_incoming` and the offer of `connect` exclude this case.
+        if self.lacks_keys(id, peer.ip()) {
+            return self.host.engine.abort(now, id, AbortCause::user("encryption is required"));
+        }
         tracing::info!(%peer, ?route, streams, "association up");
         self.lead(now, id);
         self.flush(now, number, inbox);
@@ -347,7 +433,7 @@ impl Plugin for Sctp {
         let number = self.association_for(&message.hop);
         let Some((number, association)) = number.and_then(|n| Some((n, self.associations.get_mut(&n)?)))
         else {
-            if let Err(message) = self.connect(now, message) {
+            if let Err(message) = self.connect(now, message, inbox) {
                 inbox.failures.extend(message.on_failure);
             }
             return;

@@ -12,6 +12,7 @@ use sctp::{
     Multipath, PathScheduler, ProtectionConfig, Timing,
 };
 
+use super::sctp_keys::INITS;
 use crate::config::{SctpCarrier, SctpConfig, SctpCongestion};
 
 /// Initial congestion window in packets, as in TCP (RFC 6928).
@@ -108,7 +109,10 @@ impl SctpHost {
         let mut io = PacketIo::new(carriers, netio::addresses(&[] as &[&str])?);
         io.register(registry, first)?;
         let association = AssociationConfig { protection, ..association_config(config) };
-        let engine_config = EndpointConfig { association, ..EndpointConfig::default() };
+        let mut engine_config = EndpointConfig { association, ..EndpointConfig::default() };
+        if protection.is_some() {
+            engine_config.limits.inits = INITS;
+        }
         Ok(SctpHost {
             engine: Endpoint::new(Time::ZERO, engine_config, rand::random()),
             io,

@@ -9,10 +9,18 @@ use std::net::IpAddr;
 
 use base::Time;
 use keying::{HostKey, KeyManager, Keyring, Outcome, PublicKey};
-use sctp::{AbortCause, AssociationId, Endpoint, Event, ProtectionConfig};
+use sctp::{AbortCause, AnswerRate, AssociationId, Endpoint, Event, ProtectionConfig};
 
 use crate::config::{SctpConfig, Secure};
 use crate::error::SipError;
+
+/// Limit on the time of a key handshake, in seconds. It allows for two losses of a message at the longest RTO.
+const KEYS_LIMIT_S: u16 = 10;
+
+/// Limit on answers to INITs. A key handshake costs about a millisecond of the proxy's only thread, and a flood must leave time for other
+/// messages. After a power failure, 500 telephones behind one address can connect at once, as [`crate::config`] permits for requests.
+pub(super) const INITS: AnswerRate =
+    AnswerRate { per_second: 400, burst: 1000, source_per_second: 100, source_burst: 500 };
 
 /// The key management of a listener's associations.
 #[derive(Debug)]
@@ -64,7 +72,17 @@ impl Keys {
 
     /// Reports whether associations with this host must be encrypted.
     pub(super) fn must_protect(&self, peer: IpAddr) -> bool {
-        self.is_required || self.known.contains_key(&peer)
+        self.is_required || self.knows(peer)
+    }
+
+    /// Reports whether the configuration has a key for this address.
+    pub(super) fn knows(&self, address: IpAddr) -> bool {
+        self.known.contains_key(&address)
+    }
+
+    /// Reports whether the peer of an association has proven a key.
+    pub(super) fn has_proven(&self, id: AssociationId) -> bool {
+        self.manager.peer(id).is_some()
     }
 
     /// Begins the handshake of an association that this program has just opened. If the handshake cannot begin, aborts the association.
@@ -75,7 +93,7 @@ impl Keys {
         }
     }
 
-    /// Handles an event of an association whose peer has this address. Accepts the peer, or aborts the association.
+    /// Handles an event of an association whose peer has this address. Accepts the peer, or aborts the association and returns the reason.
     pub(super) fn on_event(
         &mut self,
         now: Time,
@@ -83,17 +101,17 @@ impl Keys {
         peer: IpAddr,
         event: &Event,
         engine: &mut Endpoint,
-    ) {
-        match self.manager.on_event(now, id, event, engine) {
-            Some(Outcome::Peer { key, .. }) => match self.refusal(peer, key) {
-                None => self.manager.accept(now, id, engine),
-                Some(reason) => {
-                    tracing::warn!(%peer, %key, "an association was refused: {reason}");
-                    engine.abort(now, id, AbortCause::user(reason));
-                }
-            },
-            Some(Outcome::Failed(error)) => tracing::warn!(%peer, %error, "no keys were agreed on"),
-            None => {}
+    ) -> Option<String> {
+        match self.manager.on_event(now, id, event, engine)? {
+            Outcome::Peer { key, .. } => {
+                let Some(reason) = self.refusal(peer, key) else {
+                    self.manager.accept(now, id, engine);
+                    return None;
+                };
+                engine.abort(now, id, AbortCause::user(reason));
+                Some(format!("{reason}: {key}"))
+            }
+            Outcome::Failed(error) => Some(format!("no keys were agreed on: {error}")),
         }
     }
 
@@ -126,7 +144,7 @@ impl Keys {
 /// Returns an offer of protection. Both ends of an association between proxies have fixed ports, so an association with a restarted peer
 /// must end before a new one can begin. The offer therefore lets an unsealed ABORT be a reason to ask the peer.
 fn protection(is_required: bool) -> ProtectionConfig {
-    ProtectionConfig { asks_after_abort: true, ..keying::protection(is_required) }
+    ProtectionConfig { asks_after_abort: true, limit_s: KEYS_LIMIT_S, ..keying::protection(is_required) }
 }
 
 /// Reads or creates this program's key.
@@ -191,5 +209,26 @@ mod tests {
             );
             assert_eq!(keys.refusal(address(2), key()).is_some(), refuses_unknown);
         }
+    }
+
+    #[test]
+    fn an_association_without_a_proven_key_leads_to_no_known_peer() {
+        let known = KnownPeer { address: address(1), key: key() };
+        let keys = keys(Secure::Try, false, vec![known]);
+        let mut engine = Endpoint::new(Time::ZERO, sctp::EndpointConfig::default(), [7; 32]);
+        let connect = sctp::Connect {
+            local_port: 5060,
+            remote_port: 5060,
+            init_routes: vec![base::Route {
+                local: address(9),
+                remote: address(2),
+                carrier: base::Carrier::Ip,
+            }],
+            local_addresses: vec![address(9)],
+            config: sctp::AssociationConfig::default(),
+        };
+        let id = engine.connect(Time::ZERO, connect).unwrap();
+        assert!(!keys.may_lead(address(1), id) && keys.may_lead(address(2), id));
+        assert!(!keys.has_proven(id) && keys.peer(id, &engine).is_none());
     }
 }

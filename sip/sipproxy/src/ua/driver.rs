@@ -362,6 +362,7 @@ pub(super) fn sctp(args: &UaArgs) -> Result<SctpConfig, SipError> {
     let config = SctpConfig {
         secure,
         host_key: args.host_key.clone(),
+        known_peers_only: secure == Secure::Require && peers.is_some(),
         peers: peers.into_iter().collect(),
         ..SctpConfig::default()
     };

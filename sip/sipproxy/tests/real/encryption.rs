@@ -10,8 +10,10 @@ use testbed::{Capture, Finished, Lab, Process};
 use crate::association::Pair;
 use crate::world::{LIMIT, Site};
 
-/// A valid key that no host of these tests has.
-const OTHER_KEY: &str = "sctpify1:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+/// Returns a valid key that no host of these tests has.
+fn other_key() -> String {
+    keying::HostKey::generate().unwrap().public().to_string()
+}
 
 /// Returns the lines of `[sctp]` that set the encryption and the site's key file.
 fn secured(site: &Site, when: &str) -> String {
@@ -94,25 +96,49 @@ fn calls_between_proxies_with_each_others_keys_are_encrypted_and_survive_a_dead_
     }
 }
 
+/// Stops a proxy, and returns its log.
+fn stopped(proxy: Process) -> String {
+    proxy.signal(Signal::SIGINT).unwrap();
+    proxy.finish(LIMIT).unwrap().stderr
+}
+
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn a_peer_with_another_key_or_without_encryption_gets_no_call() {
+fn a_known_peer_with_another_key_or_without_encryption_gets_no_call() {
     let pair = Pair::new();
-    let a = secured(&pair.a, "try") + &known(&pair.b.address, OTHER_KEY);
-    let caller = pair.proxy(&pair.a, &pair.b, &a);
-    let callee = pair.b.callee("udp");
-    for (b, log) in [
+    let a = secured(&pair.a, "try") + &known(&pair.b.address, &other_key());
+    let _callee = pair.b.callee("udp");
+    for (b, reason) in [
         (secured(&pair.b, "try"), "the peer's address is known with another key"),
-        (String::new(), "association over"),
+        (String::new(), "association over peer=10.77.1.2:5060 reason=Aborted"),
     ] {
-        let proxy = pair.proxy(&pair.b, &pair.a, &b);
+        let (caller, callee) = (pair.proxy(&pair.a, &pair.b, &a), pair.proxy(&pair.b, &pair.a, &b));
         pair.b.register("bob", "udp");
-        let before = callee.stdout().len();
         assert!(call(&pair, 1).good().is_err(), "the call must fail");
-        assert!(caller.stderr().contains(log), "{}", caller.stderr());
-        assert!(!proxy.stderr().contains("SIP/2.0") && callee.stdout().len() >= before);
-        proxy.signal(Signal::SIGINT).unwrap();
-        proxy.finish(LIMIT).unwrap();
+        let status: Value = serde_json::from_str(&pair.b.told(&["status", "--json"])).unwrap();
+        assert_eq!(status["calls"], 0, "{status}");
+        let log = stopped(caller);
+        assert!(log.contains(reason), "{reason}: {log}");
+        stopped(callee);
+    }
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_call_from_a_known_peer_without_encryption_or_with_another_key_is_refused() {
+    let pair = Pair::new();
+    let b = secured(&pair.b, "try") + &known(&pair.a.address, &other_key());
+    let _callee = pair.b.callee("udp");
+    for (a, reason) in [
+        (String::new(), "a known peer offers no encryption"),
+        (secured(&pair.a, "try"), "the peer's address is known with another key"),
+    ] {
+        let (caller, callee) = (pair.proxy(&pair.a, &pair.b, &a), pair.proxy(&pair.b, &pair.a, &b));
+        pair.b.register("bob", "udp");
+        assert!(call(&pair, 1).good().is_err(), "the call must fail");
+        let log = stopped(callee);
+        assert!(log.contains(reason), "{reason}: {log}");
+        stopped(caller);
     }
 }
 
@@ -120,17 +146,23 @@ fn a_peer_with_another_key_or_without_encryption_gets_no_call() {
 #[ignore = "needs root: makes network namespaces"]
 fn a_proxy_that_requires_encryption_refuses_a_peer_in_the_clear_and_a_key_that_it_does_not_know() {
     let pair = Pair::new();
-    let b = secured(&pair.b, "require") + "known_peers_only = true\n" + &known("192.0.2.99", OTHER_KEY);
-    let callee_proxy = pair.proxy(&pair.b, &pair.a, &b);
+    let b = secured(&pair.b, "require") + "known_peers_only = true\n" + &known("192.0.2.99", &other_key());
+    let callee = pair.proxy(&pair.b, &pair.a, &b);
     let _callee = pair.b.callee("udp");
     pair.b.register("bob", "udp");
-    for a in [String::new(), secured(&pair.a, "try")] {
+    for (a, reason) in [
+        (String::new(), "association over peer=10.77.1.2:5060 reason=PeerAborted"),
+        (
+            secured(&pair.a, "try"),
+            "reason=PeerAborted(AbortCause { code: 12, reason: b\"the peer's key is not known\" })",
+        ),
+    ] {
         let caller = pair.proxy(&pair.a, &pair.b, &a);
         assert!(call(&pair, 1).good().is_err(), "the call must fail");
-        caller.signal(Signal::SIGINT).unwrap();
-        caller.finish(LIMIT).unwrap();
+        let log = stopped(caller);
+        assert!(log.contains(reason), "{reason}: {log}");
     }
-    assert!(callee_proxy.stderr().contains("the peer's key is not known"), "{}", callee_proxy.stderr());
+    assert!(callee.stderr().contains("the peer's key is not known"), "{}", callee.stderr());
 }
 
 #[test]
@@ -198,7 +230,7 @@ fn the_user_agent_registers_encrypted_and_only_with_a_proxy_that_has_the_key() {
     let register = |more: &[&str]| site.host.run("ua", agent(&site, more), LIMIT).unwrap();
     register(&["--peer-key", &key]).good().unwrap();
     register(&["--secure", "try"]).good().unwrap();
-    assert!(register(&["--peer-key", OTHER_KEY]).good().is_err(), "another key");
+    assert!(register(&["--peer-key", &other_key()]).good().is_err(), "another key");
     assert!(register(&[]).good().is_err(), "in the clear");
     let usage = register(&["--secure", "off", "--peer-key", &key]);
     assert!(usage.stderr.contains("have no effect"), "{}", usage.stderr);

@@ -264,11 +264,26 @@ fn a_forged_abort_does_not_end_an_association_that_asks_its_peer() {
     let abort = Chunk::Abort(Abort { tag_reflected: false, causes: Causes::EMPTY });
     for _ in 0..20 {
         t.world.inject(t.a, a_route(), &packet(7, 40_000, own, &[abort]));
-        let elsewhere = base::Route { remote: "10.0.9.9".parse().unwrap(), ..a_route() };
-        t.world.inject(t.a, elsewhere, &packet(7, 40_000, own, &[abort]));
         t.world.run_for(seconds(1));
     }
     assert_eq!((t.state(t.a), t.state(t.b)), (StateName::Established, StateName::Established));
+}
+
+#[test]
+fn an_abort_from_an_address_that_is_not_the_peers_causes_no_heartbeat() {
+    let abort = Chunk::Abort(Abort { tag_reflected: false, causes: Causes::EMPTY });
+    for (remote, packets) in [("10.0.9.9", 0), ("10.0.1.2", 1)] {
+        let mut t = two_sealed(13, LinkConfig::default());
+        t.world.recording = true;
+        t.connect_with(asking(), Conversation::default());
+        t.world.run_for(seconds(5));
+        let own = announced(&t.world, "INIT").0;
+        let route = base::Route { remote: remote.parse().unwrap(), ..a_route() };
+        t.world.records.clear();
+        t.world.inject(t.a, route, &packet(7, 40_000, own, &[abort]));
+        let sent = t.world.records.iter().filter(|record| record.route.remote == a_route().remote);
+        assert_eq!(sent.count(), packets, "{remote}");
+    }
 }
 
 #[test]
