@@ -175,12 +175,14 @@ impl Sctp {
 
     /// Begins an association with a message. Without encryption, the message is bundled with the COOKIE ECHO, as RFC 9260 section 5.1
     /// allows, and so arrives a round trip earlier than a message that waits for the end of the handshake. With encryption, the message
-    /// waits for the keys. If no association is possible, returns the message.
-    fn connect(&mut self, now: Time, message: Outgoing, inbox: &mut Inbox) -> Result<(), Outgoing> {
+    /// waits for the keys. If no association is possible, the message fails.
+    fn connect(&mut self, now: Time, message: Outgoing, inbox: &mut Inbox) {
         let peer = message.hop.address;
         let same_family = |local: &&IpAddr| local.is_ipv4() == peer.is_ipv4();
         let local = self.local_addresses.iter().find(same_family).copied();
-        let Some(local) = local.filter(|_| self.make_room(now, inbox)) else { return Err(message) };
+        let Some(local) = local.filter(|_| self.make_room(now, inbox)) else {
+            return inbox.failures.extend(message.on_failure);
+        };
         let protection = self.keys.as_ref().map(|keys| keys.offer_to(peer.ip()));
         let connect = Connect {
             local_port: self.address.port(),
@@ -189,18 +191,18 @@ impl Sctp {
             local_addresses: self.local_addresses.clone(),
             config: AssociationConfig { protection, ..association_config(&self.config) },
         };
-        let Some(keys) = &mut self.keys else {
-            let bytes = message.bytes.clone();
-            let Ok(id) = self.host.engine.connect_and_send(now, connect, Ppid(0), bytes) else {
-                return Err(message);
-            };
-            self.add(id, peer, true).first = message.on_failure;
-            return Ok(());
+        let engine = &mut self.host.engine;
+        let begun = match &mut self.keys {
+            None => engine.connect_and_send(now, connect, Ppid(0), message.bytes.clone()),
+            Some(keys) => engine.connect(now, connect).inspect(|id| keys.begin(now, *id, engine)),
         };
-        let Ok(id) = self.host.engine.connect(now, connect) else { return Err(message) };
-        keys.begin(now, id, &mut self.host.engine);
-        self.add(id, peer, true).push(message);
-        Ok(())
+        let Ok(id) = begun else { return inbox.failures.extend(message.on_failure) };
+        let waits = self.keys.is_some();
+        let association = self.add(id, peer, true);
+        match waits {
+            true => association.push(message),
+            false => association.first = message.on_failure,
+        }
     }
 
     /// Returns the association that `hop` names. If that association no longer exists, returns an association with the address of `hop`.
@@ -433,10 +435,7 @@ impl Plugin for Sctp {
         let number = self.association_for(&message.hop);
         let Some((number, association)) = number.and_then(|n| Some((n, self.associations.get_mut(&n)?)))
         else {
-            if let Err(message) = self.connect(now, message, inbox) {
-                inbox.failures.extend(message.on_failure);
-            }
-            return;
+            return self.connect(now, message, inbox);
         };
         if !inbox.lets_wait(&message, association.unsent_bytes) {
             return;
