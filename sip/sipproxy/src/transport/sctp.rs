@@ -490,3 +490,103 @@ impl Plugin for Sctp {
         self.host.next_timeout()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, UdpSocket};
+
+    use base::{Carrier, Ecn};
+    use mio::Poll;
+    use sctp::{Endpoint, EndpointConfig, IncomingInit, InitDecision, Listener};
+
+    use super::*;
+    use crate::clock::Clock;
+    use crate::config::{SctpCarrier, Secure};
+
+    const HOME: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+    struct Closed;
+
+    impl Listener for Closed {
+        fn on_init(&mut self, _: &IncomingInit) -> InitDecision {
+            InitDecision::Refuse
+        }
+    }
+
+    /// A peer that completes SCTP handshakes with an offer of protection, but never begins a key handshake.
+    struct Silent {
+        engine: Endpoint,
+        socket: UdpSocket,
+        udp_port: u16,
+    }
+
+    impl Silent {
+        fn new(udp_port: u16) -> Silent {
+            let socket = UdpSocket::bind((HOME, 0)).unwrap();
+            socket.set_nonblocking(true).unwrap();
+            Silent { engine: Endpoint::new(Time::ZERO, EndpointConfig::default(), [3; 32]), socket, udp_port }
+        }
+
+        fn connect(&mut self, now: Time, port: u16) -> AssociationId {
+            let carrier = Carrier::Udp { peer_port: self.udp_port };
+            let protection = Some(keying::protection(true));
+            let connect = Connect {
+                local_port: port,
+                remote_port: 5060,
+                init_routes: vec![Route { local: HOME, remote: HOME, carrier }],
+                local_addresses: vec![HOME],
+                config: AssociationConfig { protection, ..AssociationConfig::default() },
+            };
+            self.engine.connect(now, connect).unwrap()
+        }
+
+        fn exchange(&mut self, now: Time) {
+            let mut room = vec![0; 65_536];
+            while let Ok((length, from)) = self.socket.recv_from(&mut room) {
+                let route =
+                    Route { local: HOME, remote: HOME, carrier: Carrier::Udp { peer_port: from.port() } };
+                self.engine.handle_datagram(now, &route, Ecn::default(), &room[..length], &mut Closed);
+            }
+            self.engine.handle_timeout(now);
+            while let Some(transmit) = self.engine.poll_transmit(now, &mut room) {
+                for packet in room[..transmit.len].chunks(transmit.segment_size) {
+                    self.socket.send_to(packet, (HOME, self.udp_port)).unwrap();
+                }
+            }
+        }
+
+        fn state(&self, id: AssociationId) -> Option<StateName> {
+            self.engine.state(id)
+        }
+    }
+
+    #[test]
+    fn at_the_limit_the_oldest_association_without_a_proven_key_gives_way() {
+        let udp_port = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap().local_addr().unwrap().port();
+        let config =
+            SctpConfig { carrier: SctpCarrier::Udp, udp_port, secure: Secure::Try, ..SctpConfig::default() };
+        let (clock, poll) = (Clock::start(), Poll::new().unwrap());
+        let (address, keys) = (SocketAddr::new(HOME, 5060), Keys::open(&config).unwrap());
+        let mut proxy = Sctp::open(ListenerIndex(0), address, &config, 2, keys, poll.registry()).unwrap();
+        let (mut inbox, mut peer) = (Inbox::default(), Silent::new(udp_port));
+        let mut ids = Vec::new();
+        for port in 6001..=6003 {
+            ids.push(peer.connect(clock.now(), port));
+            for _ in 0..400 {
+                peer.exchange(clock.now());
+                (0..8).for_each(|socket| proxy.host.note_ready(socket));
+                proxy.handle_timeout(clock.now(), &mut inbox);
+                proxy.finish_turn(clock.now(), &mut inbox);
+                std::thread::sleep(std::time::Duration::from_millis(2));
+                if ids.last().is_some_and(|id| peer.state(*id) == Some(StateName::Established)) {
+                    break;
+                }
+            }
+            assert_eq!(peer.state(ids[ids.len() - 1]), Some(StateName::Established));
+        }
+        peer.exchange(clock.now());
+        assert_eq!(proxy.connections(), 2);
+        let alive = ids.iter().map(|id| peer.state(*id) == Some(StateName::Established));
+        assert_eq!(alive.collect::<Vec<_>>(), [false, true, true]);
+    }
+}
