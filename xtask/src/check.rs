@@ -1,7 +1,7 @@
 //! `./x check [--fast]`: checks the sources, the documents and the published crates.
 //!
-//! - [`fast`] runs the parts that compile nothing: layers, module docs, comments, `unsafe`, planted bugs, papers, prose, links, results,
-//!   compliance tables and formatting.
+//! - [`fast`] runs the parts that compile nothing: layers, module docs, comments, `unsafe`, planted bugs, papers, prose, links, cited
+//!   tests, results, compliance tables and formatting.
 //! - [`without_licences`] adds lints, the documentation of the published crates, the reference, the public API and the packages.
 //! - [`all`] adds the licences.
 //!
@@ -10,7 +10,7 @@
 use crate::tools::{cargo, has, root, succeeds};
 use crate::totals::Totals;
 use crate::{
-    Outcome, compliance, layers, links, papers, planted, prose, published, reference, results, sources,
+    Outcome, cited, compliance, layers, links, papers, planted, prose, published, reference, results, sources,
 };
 use anyhow::{Result, bail};
 use std::path::Path;
@@ -60,6 +60,7 @@ fn fast() -> Result<Totals> {
     totals += part("papers", || listed(papers::faults()?))?;
     totals += part("prose", || listed(prose::faults()?))?;
     totals += part("links", || listed(links::faults()?))?;
+    totals += part("cited tests", || listed(cited::faults()?))?;
     totals += part("results", || listed(results::faults()?))?;
     totals += part("compliance", || Ok(compliance::run(&["--check".to_owned()])? == Outcome::Good))?;
     totals += part("formatting", || succeeds(&mut cargo(&["fmt", "--all", "--check"])))?;

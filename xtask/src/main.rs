@@ -7,6 +7,7 @@
 
 mod bench;
 mod check;
+mod cited;
 mod compliance;
 mod deb;
 mod demo;
