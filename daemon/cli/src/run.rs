@@ -28,7 +28,7 @@ use nix::sched::{CloneFlags, unshare};
 use nix::unistd::{getgid, getuid};
 use ops::{RESOLV_CONF, loopback_name_server, with_name_server};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, getpgid, getpgrp, pidfd_open, pidfd_send_signal};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::exfiltrator::WithOrigin;
 use signal_hook::iterator::exfiltrator::origin::Origin;
@@ -294,18 +294,11 @@ impl PassedSignals {
     }
 }
 
-/// Reports whether a signal also reaches the command directly. The terminal signals its whole foreground process group (Ctrl-C, Ctrl-\), and
-/// a process of our own group usually signals the group, as timeout(1) does. SIGTERM and SIGHUP often reach only this process. A command
-/// that gets one of them twice ends all the same, so they are always forwarded.
+/// Reports whether a signal also reaches the command directly: the terminal signals its whole foreground process group (Ctrl-C, Ctrl-\\).
+/// Signals of processes are always forwarded, because most of them reach only this process. A command may then get a signal twice, if a
+/// process signals the group.
 fn reaches_command(origin: &Origin) -> bool {
-    if matches!(origin.signal, SIGTERM | SIGHUP) {
-        return false;
-    }
-    let sender = origin.process.and_then(|process| Pid::from_raw(process.pid));
-    match origin.cause {
-        Cause::Sent(_) => sender.is_some_and(|sender| getpgid(Some(sender)) == Ok(getpgrp())),
-        _ => true,
-    }
+    matches!(origin.signal, SIGINT | SIGQUIT) && matches!(origin.cause, Cause::Kernel)
 }
 
 /// Checks that a process has not ended. Fails with ESRCH if it has.

@@ -31,7 +31,7 @@ pub fn write_response(to: &mut impl Write, response: &Response) -> Result<(), Li
 /// # Errors
 /// If the socket fails, or the line is too long, cut short, of another schema, or not a request.
 pub fn read_request(from: &mut impl BufRead, bytes_max: u64) -> Result<Option<Request>, LineError> {
-    read_body(from, bytes_max)
+    read_body(from, bytes_max)?.map(Request::read).transpose().map_err(LineError::from)
 }
 
 /// Reads the next response; `None` if the other side has closed the connection.

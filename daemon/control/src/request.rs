@@ -170,19 +170,34 @@ pub enum RuleSelector {
 /// Reads a rule, and refuses fields that rules do not have. Otherwise a misspelt `require` would silently permit plain TCP. [`Rule`] itself
 /// ignores unknown fields, because a later daemon may report more of them.
 fn known_fields_only<'de, D: Deserializer<'de>>(from: D) -> Result<Rule, D::Error> {
-    let given = Value::Object(Map::deserialize(from)?);
-    let rule = Rule::deserialize(&given).map_err(D::Error::custom)?;
-    // A known field either has its default value or is written again.
-    let written = serde_json::to_value(&rule).map_err(D::Error::custom)?;
+    let given = Map::deserialize(from)?;
+    let rule = Rule::deserialize(&Value::Object(given.clone())).map_err(D::Error::custom)?;
+    refuse_unknown("a rule", &given, &rule).map_err(D::Error::custom)?;
+    Ok(rule)
+}
+
+/// Refuses fields that the type of `read` does not have. A known field of `given` either has its default value or is written again.
+fn refuse_unknown(
+    what: &str,
+    given: &Map<String, Value>,
+    read: &impl Serialize,
+) -> Result<(), serde_json::Error> {
+    let written = serde_json::to_value(read)?;
     let is_default = |value: &Value| matches!(value, Value::Null | Value::Bool(false));
-    let mut fields = given.as_object().into_iter().flatten();
-    match fields.find(|(name, value)| written.get(name).is_none() && !is_default(value)) {
-        Some((name, _)) => Err(D::Error::custom(format!("a rule has no field `{name}`"))),
-        None => Ok(rule),
+    match given.iter().find(|(name, value)| written.get(name).is_none() && !is_default(value)) {
+        Some((name, _)) => Err(serde_json::Error::custom(format!("{what} has no field `{name}`"))),
+        None => Ok(()),
     }
 }
 
 impl Request {
+    /// Reads a request from its JSON object. Also refuses fields of requests that have none, which serde would ignore.
+    pub(crate) fn read(given: Map<String, Value>) -> Result<Request, serde_json::Error> {
+        let request = Request::deserialize(&Value::Object(given.clone()))?;
+        refuse_unknown("this request", &given, &request)?;
+        Ok(request)
+    }
+
     /// Reports whether the request only reads. All users who can open the control socket may make such requests.
     pub fn is_read_only(&self) -> bool {
         match self {

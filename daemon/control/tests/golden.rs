@@ -466,3 +466,11 @@ fn requests_that_change_state_are_not_read_only() {
         assert_eq!(request.is_read_only(), !is_order, "{json}");
     }
 }
+
+#[test]
+fn a_request_without_fields_is_refused_if_it_has_one() {
+    for request in ["rules_flush", "reload", "shutdown", "status"] {
+        let line = format!("{{\"schema\":1,\"request\":\"{request}\",\"chain\":\"local\"}}\n");
+        assert!(read_request(&mut line.as_bytes(), 1 << 16).is_err(), "{request}");
+    }
+}

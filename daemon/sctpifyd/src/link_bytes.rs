@@ -1,8 +1,8 @@
 //! Counts the bytes of ended associations since the daemon's start, by link and by peer.
 //!
-//! Invariant: up to [`LINKS_MAX`] known links and [`PAIRS_MAX`] pairs of a peer and a link are kept, because the number of
-//! peers and interfaces has no limit. Bytes of further links count as bytes of the unknown link. Bytes of further pairs count
-//! only for the pair's link. Begin at [`LinkBytes::add`].
+//! Invariant: memory is bounded although peers and interfaces are not. The limits are [`LINKS_MAX`] known links and [`PAIRS_MAX`]
+//! (peer, link) pairs. Bytes of further links count as bytes of the unknown link. Bytes of further pairs count only for the pair's
+//! link. Begin at [`LinkBytes::add`].
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

@@ -43,7 +43,7 @@ pub(crate) struct Draft {
 }
 
 impl RulesStore {
-    /// Loads settings and rules. Missing files mean defaults.
+    /// Loads settings, rules and shared keys. A missing file of settings or rules means defaults.
     pub(crate) fn load(args: &DaemonArgs, archive: Archive) -> anyhow::Result<RulesStore> {
         let serves_a_command = args.inside.is_some();
         // This process has not given up its privileges yet, so it reads the files itself. Requests to the supervisor are
@@ -205,24 +205,25 @@ impl RulesStore {
         self.manual.has_any(of_users)
     }
 
-    /// Returns the advertisement of send buffers on connections to the program that listens on `server`.
+    /// Returns the form and interval of send-buffer advertisements on connections to the program that listens
+    /// on `server`.
     pub(crate) fn advertisement(&self, server: SocketAddr) -> Advertisement {
         let book = self.lock();
         book.explain(Chain::Local, server.ip(), server.port()).advertisement(&book.settings)
     }
 
-    /// Returns the authentication of associations with this host, or `None` if the host has no key.
+    /// Returns the authentication of associations with `peer`, or `None` if no key covers `peer`.
     pub(crate) fn auth_for(&self, peer: IpAddr) -> Option<AuthConfig> {
         let is_required = self.settings().peer_key_required;
         self.keys().auth_for(peer, is_required)
     }
 
-    /// Reports whether an association with this host is established only after the host has proven a shared key.
+    /// Reports whether an association with `peer` is established only after `peer` has proven a shared key.
     pub(crate) fn is_keyed(&self, peer: IpAddr) -> bool {
         self.auth_for(peer).is_some_and(|auth| auth.required)
     }
 
-    /// Returns `config` with the authentication of associations with this host. Without a shared key, `config` stays unchanged.
+    /// Returns `config` with the authentication of associations with `peer`. Without a shared key, `config` stays unchanged.
     pub(crate) fn keyed(&self, peer: IpAddr, config: AssociationConfig) -> AssociationConfig {
         match self.auth_for(peer) {
             Some(auth) => AssociationConfig { auth, ..config },
@@ -256,8 +257,8 @@ impl RulesStore {
     }
 }
 
-/// Adapts the settings of the file to the daemon's purpose. A daemon for one command uses SCTP by default, because the user
-/// runs such a command to use SCTP. Its only carrier is UDP, because IP protocol 132 needs privileges.
+/// Adapts the settings of the file to the daemon's purpose. A daemon that serves one command of `sctpify run` uses SCTP by default,
+/// because the user requested SCTP with `sctpify run`. Its only carrier is UDP, because IP protocol 132 needs privileges.
 fn for_whom(settings: Settings, serves_a_command: bool) -> Settings {
     match serves_a_command {
         false => settings,

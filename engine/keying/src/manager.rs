@@ -83,6 +83,12 @@ impl KeyManager {
         let _ = endpoint.know_peer(now, id);
     }
 
+    /// Forgets the keys of an association that the caller removes before it handles [`Event::Closed`].
+    pub fn forget(&mut self, now: Time, id: AssociationId) {
+        // Forgetting cannot fail.
+        let _ = self.sessions.perform(now, id, Task::Forget);
+    }
+
     /// Handles an event of the endpoint, and returns news for the caller. The caller must also handle the event itself, unless the event is
     /// [`Event::KeyMessage`] or [`Event::KeysWorn`].
     pub fn on_event(

@@ -1,8 +1,8 @@
 //! Whole Ethernet frames to and from one interface over packet sockets (AF_PACKET), for a bridge or a link emulator.
 //!
 //! A received frame has the time at which the kernel saw the frame. This module puts back a VLAN tag that the kernel removed. A
-//! frame may also need segmentation or a checksum ([`Offload`]): a host leaves this work to its interface. Neither a virtual
-//! interface nor this module does this work.
+//! host may leave segmentation and checksums to its interface. Virtual interfaces do not do this work. The caller must do it
+//! ([`Offload`]).
 //!
 //! The only change to the interface is promiscuous mode, which lasts while the socket exists. The kernel ends the promiscuous
 //! mode when the process ends, even after a crash. Sockets belong to the network namespace of the thread that opened them. Begin
@@ -25,7 +25,8 @@ pub use calls::run_realtime;
 /// Limit on the frames of one [`FrameSocket::receive`], and on the frames of one system call in [`FrameSocket::send`].
 pub const FRAMES_PER_CALL: usize = 64;
 
-/// Bytes of a slot: the longest segment from the kernel (64 KiB), with its Ethernet and offload headers.
+/// Size of the buffer for one frame: an unsegmented packet of up to 64 KiB, with its Ethernet and offload
+/// headers.
 const SLOT_BYTES: usize = (64 << 10) + 64;
 
 /// Wanted size of the kernel's receive buffer in bytes. The buffer holds the frames of more than 200 ms at 1 Gbit/s.

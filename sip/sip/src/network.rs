@@ -53,6 +53,7 @@ impl FromStr for Network {
             _ if length > max => Err(wrong()),
             // A network of IPv4-mapped addresses is an IPv4 network. Its prefix follows the 96 bits of the mapping.
             (own @ IpAddr::V4(_), 96..) => Ok(Network { address: own, length: length - 96 }),
+            (IpAddr::V4(_), _) if address.is_ipv6() => Err(wrong()),
             _ => Ok(Network { address, length }),
         }
     }
@@ -90,7 +91,16 @@ mod tests {
 
     #[test]
     fn an_invalid_network_is_refused() {
-        for text in ["", "/8", "192.0.2.0/33", "192.0.2.0/x", "example.com", "::/129", "192.0.2.0/-1"] {
+        for text in [
+            "",
+            "::ffff:10.0.0.0/8",
+            "/8",
+            "192.0.2.0/33",
+            "192.0.2.0/x",
+            "example.com",
+            "::/129",
+            "192.0.2.0/-1",
+        ] {
             assert!(text.parse::<Network>().is_err(), "{text}");
         }
     }

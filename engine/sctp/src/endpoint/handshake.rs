@@ -284,6 +284,14 @@ impl Endpoint {
         if opening.config.auth.has_shared_key() && self.is_reflected(route, &peer) {
             return self.on_dropped(route, DropReason::Reflected);
         }
+        let ports = (opening.local_port, opening.remote_port);
+        if let Some(other) = self.association_with(id, ports, route.remote, &peer.addresses) {
+            let cause =
+                crate::event::AbortCause::user("the peer already has an association with these ports");
+            self.close_opening(id, CloseReason::Aborted(cause));
+            // The attempt had taken an address that this association lists.
+            return self.slots.rename(other);
+        }
         let offer = opening.offer();
         let mut agreed = match Agreed::new(&opening.config, &offer, &peer) {
             Ok(agreed) => agreed,
@@ -317,6 +325,21 @@ impl Endpoint {
         self.slots.replace(id, Slot::Association(Box::new(association)));
         self.record_start(id);
         self.settle(id);
+    }
+
+    /// Returns another association with the host that answers an INIT of the attempt `id`, with the same ports. This host has proved one of
+    /// the association's addresses, and now lists this address. Such an association began at another address of the host, and the address
+    /// of the attempt was not proved yet. A COOKIE ECHO would restart the association at the peer, and so lose its data.
+    fn association_with(
+        &self,
+        id: AssociationId,
+        (local, remote): (u16, u16),
+        source: IpAddr,
+        listed: &[IpAddr],
+    ) -> Option<AssociationId> {
+        let all = std::iter::once(source).chain(listed.iter().copied());
+        let mut owners = all.filter_map(|address| self.owner_of(local, remote, address));
+        owners.find(|owner| *owner != id && self.association(*owner).is_some())
     }
 
     //= rfc9260#3.3.3-12 5.1-15 5.1-16

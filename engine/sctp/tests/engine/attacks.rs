@@ -7,7 +7,7 @@ use bytes::Bytes;
 use sctp::{
     AssociationConfig, CloseReason, EndpointConfig, Event, PathState, Ppid, SendOptions, StateName, StreamId,
 };
-use sim::{Accept, Conversation, HostId, InTheClear, LinkConfig, Record, chunk_names, packet};
+use sim::{Accept, Conversation, Fate, HostId, InTheClear, LinkConfig, Record, World, chunk_names, packet};
 use wire::{Chunk, ChunkType, CookieEcho, Heartbeat, UnknownChunk};
 
 use crate::reflection::dial;
@@ -63,6 +63,41 @@ fn listing_an_address_does_not_keep_this_host_from_connecting_to_it() {
         config: AssociationConfig::default(),
     };
     assert!(host.endpoint.connect(now, connect).is_ok());
+}
+
+#[test]
+fn an_attempt_ends_if_the_answering_host_lists_the_proved_address_of_another_association() {
+    let _clear = InTheClear::begin();
+    let mut world = World::new(1);
+    let a = world.add_host(&["10.0.1.1"], EndpointConfig::default());
+    let b = world.add_host(&["10.0.1.2", "10.0.9.2"], EndpointConfig::default());
+    let link = world.add_link(LinkConfig::default());
+    ["10.0.1.2", "10.0.9.2"].into_iter().for_each(|address| world.join(link, "10.0.1.1", address));
+    let mut t = Two { world, a, b, links: vec![link] };
+    // The HEARTBEATs to the second address are lost, so this host does not prove the address.
+    t.world.set_filter(|record| {
+        let is_to_second = record.route.remote.to_string() == "10.0.9.2";
+        if is_to_second && chunk_names(&record.packet) == "HEARTBEAT" { Fate::Drop } else { Fate::Pass }
+    });
+    t.connect(Conversation::default());
+    t.world.run_for(seconds(1));
+    // The restarted peer accepts an INIT to any of its addresses.
+    t.world.restart(t.b, EndpointConfig::default());
+    let (id, ports, now) = (t.id(t.a), t.info(t.a), t.world.now());
+    let host = t.world.host_mut(t.a);
+    let connect = sctp::Connect {
+        local_port: ports.local_port,
+        remote_port: ports.remote_port,
+        init_routes: vec![Route { remote: "10.0.9.2".parse().unwrap(), ..a_route() }],
+        local_addresses: host.addresses.clone(),
+        config: AssociationConfig::default(),
+    };
+    let second = host.endpoint.connect(now, connect).unwrap();
+    t.world.run_for(Duration::from_millis(500));
+    let endpoint = &t.world.host(t.a).endpoint;
+    assert_eq!(endpoint.state(id), Some(StateName::Established));
+    assert!(endpoint.state(second).is_none_or(|state| state == StateName::Closed));
+    assert!(t.world.host(t.b).app.conversations.is_empty(), "no COOKIE ECHO");
 }
 
 #[test]

@@ -13,8 +13,8 @@
 //! followed by its value:
 //!
 //! - `bytes`: bytes received, or bytes that the sender's kernel accepted
-//! - `gap_us` (receiver): longest time without a byte, beginning at least FROM seconds after the first byte. If the
-//!   stream does not end, the time up to SECONDS counts too.
+//! - `gap_us` (receiver): longest time without a byte. Only silence later than FROM seconds after the first byte
+//!   counts. If the stream does not end, the time up to SECONDS counts too.
 //! - `gap_at_us` (receiver): start of that gap, relative to the first byte
 //! - `wrong` (receiver): number of bytes that differ from the sent ones
 //! - `longest_write_us` (sender): longest time of a write
@@ -74,7 +74,8 @@ fn named(word: &str) -> Option<Protocol> {
     }
 }
 
-/// Position in the stream, in bytes. A read or a write may split a number of the stream anywhere.
+/// Position in the stream, in bytes. A read or write may end within one of the stream's 8-byte
+/// numbers.
 #[derive(Clone, Copy)]
 struct Count(u64);
 
@@ -97,8 +98,8 @@ impl Count {
 }
 
 fn listen(port: u16, protocol: Protocol) -> Result<TcpListener> {
-    // SCTP announces all addresses of a socket's family to the peer. With an IPv4 socket, only addresses that the test
-    // uses are announced.
+    // SCTP announces all addresses of a socket's family to the peer. The kernel's SCTP announces all addresses of the
+    // socket's family. The test uses only IPv4 addresses, so the socket is an IPv4 socket.
     let any = if protocol == Protocol::from(SCTP) {
         IpAddr::from(Ipv4Addr::UNSPECIFIED)
     } else {
@@ -124,7 +125,7 @@ fn connect(to: SocketAddr, limit: Duration, protocol: Protocol) -> io::Result<Tc
     Ok(socket.into())
 }
 
-/// Returns the word `end` for an outcome.
+/// Returns the value of the word `end` for an outcome.
 fn end_of(outcome: &io::Result<()>) -> String {
     match outcome {
         Ok(()) => "eof".to_owned(),
@@ -133,8 +134,8 @@ fn end_of(outcome: &io::Result<()>) -> String {
     }
 }
 
-/// Returns `Ok` if the error means the orderly end of a kernel association. After our shutdown, the kernel reports "not
-/// connected". After an ABORT, it reports a reset.
+/// Treats "not connected" as success, which the kernel's SCTP reports after our shutdown. After our shutdown, the
+/// kernel reports "not connected". After an ABORT, it reports a reset.
 fn is_over(error: io::Error) -> io::Result<()> {
     if error.kind() == io::ErrorKind::NotConnected { Ok(()) } else { Err(error) }
 }

@@ -10,7 +10,8 @@ const ASSOCIATIONS: &str = "40";
 /// 17 MB.
 const PIECES: &str = "18000";
 /// Payload of a piece in octets, and limit on the daemon's memory growth in KiB. With pieces of one octet, the receive
-/// window does not grow. With longer pieces, the window grows up to one host's share of `memory_mib`, a quarter.
+/// window does not grow. With longer pieces, the window grows. One host's associations may use a quarter of
+/// `memory_mib`.
 const CASES: [(&str, u64); 2] = [("1", 32 << 10), ("16", 128 << 10)];
 /// Adaptation code of a shared association (`relay::SHARED_ADAPTATION`).
 const ADAPTATION: &str = "0x73637474";

@@ -40,8 +40,8 @@ impl Proxy {
         }
     }
 
-    /// Rejects a malformed request without keeping state (section 8.2.7), if its first Via is valid and therefore contains the address
-    /// for the response. An ACK gets no response.
+    /// Rejects a malformed request without keeping state (section 8.2.7). If the first Via is invalid, the request is dropped. An ACK gets no
+    /// response.
     fn refuse_malformed(&mut self, from: Hop, message: &Message, fault: Fault) {
         self.outbox.count(Event::Dropped);
         let via = message.elements(Name::Via).next().map(Via::parse);
@@ -138,7 +138,8 @@ impl Proxy {
         }
         let vetted = match self.vet(now, &request, &known) {
             Ok(vetted) => Ok(vetted),
-            // A rejected BYE also gets a transaction, because its rejection can end the dialog.
+            // A BYE that is rejected without extra fields gets a transaction like an accepted
+            // request, because its rejection can end the dialog.
             Err(refusal) if known.cseq.method == Method::Bye && refusal.fields.is_empty() => {
                 Err(refusal.fault)
             }

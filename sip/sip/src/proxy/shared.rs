@@ -65,7 +65,8 @@ pub enum Finding {
     Is(Record),
     /// Answer to [`Wanted::Use`]. True if the use was recorded. False if this nonce count, or a higher count, was recorded before.
     IsFirst(bool),
-    /// The new version after a replacement. The write survives a crash of the store's process.
+    /// The new version after a replacement. The write is as durable as the store's settings make
+    /// it.
     Replaced(u64),
     /// The store did not answer in time, or refused the query. A replacement may or may not have taken place.
     Failed,

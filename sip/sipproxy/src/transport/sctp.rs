@@ -135,7 +135,7 @@ impl Sctp {
             return;
         };
         let paths = self.host.engine.info(id).map(|info| info.paths).unwrap_or_default();
-        for path in paths.iter().filter(|path| path.state != PathState::Unconfirmed) {
+        for path in paths.iter().filter(|path| path.confirmed) {
             self.weigh_path(now, id, &path.route);
             let address = SocketAddr::new(path.route.remote, port);
             if self.may_lead(address, number)
@@ -152,22 +152,24 @@ impl Sctp {
         self.keys.as_ref().is_none_or(|keys| keys.may_lead(address.ip(), association.id))
     }
 
-    /// Makes room for another association. At the limit, the oldest association whose peer has not proven a key yet gives way. Returns
-    /// false if there is none.
-    fn make_room(&mut self, now: Time, inbox: &mut Inbox) -> bool {
+    /// Makes room for another association with this host. At the limit, the oldest association gives way whose unknown peer has begun it and
+    /// has not proven a key yet. If there is none, a known peer takes the place of the oldest association with an unknown peer. Returns
+    /// false if no association gives way.
+    fn make_room(&mut self, now: Time, peer: IpAddr, inbox: &mut Inbox) -> bool {
         if self.associations.len() < self.associations_max {
             return true;
         }
         let Some(keys) = &self.keys else { return false };
+        let is_unknown = |association: &&Association| !keys.knows(association.peer.ip());
         let is_unproven = |association: &&Association| {
             let id = association.id;
             !association.is_own && self.host.engine.protection(id).is_some() && !keys.has_proven(id)
         };
-        let Some(oldest) = self.associations.values().find(is_unproven).map(|association| association.id)
-        else {
-            return false;
-        };
-        let cause = AbortCause::user("too many associations without keys");
+        let mut unknown = self.associations.values().filter(is_unknown);
+        let oldest =
+            unknown.clone().find(is_unproven).or_else(|| unknown.next().filter(|_| keys.knows(peer)));
+        let Some(oldest) = oldest.map(|association| association.id) else { return false };
+        let cause = AbortCause::user("too many associations");
         self.host.engine.abort(now, oldest, cause.clone());
         self.on_closed(now, oldest, &CloseReason::Aborted(cause), inbox);
         true
@@ -180,7 +182,7 @@ impl Sctp {
         let peer = message.hop.address;
         let same_family = |local: &&IpAddr| local.is_ipv4() == peer.is_ipv4();
         let local = self.local_addresses.iter().find(same_family).copied();
-        let Some(local) = local.filter(|_| self.make_room(now, inbox)) else {
+        let Some(local) = local.filter(|_| self.make_room(now, peer.ip(), inbox)) else {
             return inbox.failures.extend(message.on_failure);
         };
         let protection = self.keys.as_ref().map(|keys| keys.offer_to(peer.ip()));
@@ -299,7 +301,7 @@ impl Sctp {
             self.host.engine.refuse(now, id, AbortCause::user("encryption is required"));
             return;
         }
-        if !self.make_room(now, inbox) {
+        if !self.make_room(now, route.remote, inbox) {
             self.refusals.log(route.remote, "limits.connections is reached");
             self.host.engine.refuse(now, id, AbortCause::user("too many associations"));
             return;
@@ -319,7 +321,11 @@ impl Sctp {
         let Some(keys) = &mut self.keys else { return };
         let number = self.numbers.get(&id);
         if let Some(association) = number.and_then(|number| self.associations.get(number)) {
-            let peer = association.peer.ip();
+            let (peer, is_own) = (association.peer.ip(), association.is_own);
+            if matches!(event, Event::KeyMessage { .. }) && !is_own && !keys.admits(now, peer) {
+                self.refusals.log(peer, "too many key handshakes");
+                return self.host.engine.abort(now, id, AbortCause::user("too many key handshakes"));
+            }
             if let Some(reason) = keys.on_event(now, id, peer, event, &mut self.host.engine) {
                 self.refusals.log(peer, &reason);
             }
@@ -385,6 +391,9 @@ impl Sctp {
     fn on_closed(&mut self, now: Time, id: AssociationId, reason: &CloseReason, inbox: &mut Inbox) {
         self.read(now, id, inbox);
         self.host.engine.release(now, id);
+        if let Some(keys) = &mut self.keys {
+            keys.forget(now, id);
+        }
         let Some(number) = self.numbers.remove(&id) else { return };
         self.by_address.retain(|_, known| *known != number);
         let Some(association) = self.associations.remove(&number) else { return };

@@ -12,7 +12,6 @@ use sctp::{
     Multipath, PathScheduler, ProtectionConfig, Timing,
 };
 
-use super::sctp_keys::INITS;
 use crate::config::{SctpCarrier, SctpConfig, SctpCongestion};
 
 /// Initial congestion window in packets, as in TCP (RFC 6928).
@@ -109,10 +108,7 @@ impl SctpHost {
         let mut io = PacketIo::new(carriers, netio::addresses(&[] as &[&str])?);
         io.register(registry, first)?;
         let association = AssociationConfig { protection, ..association_config(config) };
-        let mut engine_config = EndpointConfig { association, ..EndpointConfig::default() };
-        if protection.is_some() {
-            engine_config.limits.inits = INITS;
-        }
+        let engine_config = EndpointConfig { association, ..EndpointConfig::default() };
         Ok(SctpHost {
             engine: Endpoint::new(Time::ZERO, engine_config, rand::random()),
             io,

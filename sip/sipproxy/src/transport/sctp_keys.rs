@@ -5,11 +5,13 @@
 //! Other peers prove a key that nobody verifies: their messages are encrypted, but the peer may be anyone.
 
 use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
+use std::time::Duration;
 
 use base::Time;
 use keying::{HostKey, KeyManager, Keyring, Outcome, PublicKey};
-use sctp::{AbortCause, AnswerRate, AssociationId, Endpoint, Event, ProtectionConfig};
+use sctp::{AbortCause, AssociationId, Endpoint, Event, ProtectionConfig};
 
 use crate::config::{SctpConfig, Secure};
 use crate::error::SipError;
@@ -17,10 +19,62 @@ use crate::error::SipError;
 /// Limit on the time of a key handshake, in seconds. It allows for two losses of a message at the longest RTO.
 const KEYS_LIMIT_S: u16 = 10;
 
-/// Limit on answers to INITs. A key handshake costs about a millisecond of the proxy's only thread, and a flood must leave time for other
-/// messages. After a power failure, 500 telephones behind one address can connect at once, as [`crate::config`] permits for requests.
-pub(super) const INITS: AnswerRate =
-    AnswerRate { per_second: 400, burst: 1000, source_per_second: 100, source_burst: 500 };
+/// Limit on the key messages of unknown peers. A handshake has two messages of the client and costs about a millisecond of the proxy's only
+/// thread, so a flood leaves time for other messages. The source of a message is proven, because the cookie came back.
+const ALL: Rate = Rate { interval: Duration::from_micros(1250), burst: 2000 };
+/// Limit on the key messages from one neighbourhood (IPv4 /24, IPv6 /56). After a power failure, 500 telephones behind one address can
+/// connect at once.
+const ONE: Rate = Rate { interval: Duration::from_millis(5), burst: 1000 };
+/// Number of buckets for neighbourhoods. Several neighbourhoods may share a bucket.
+const BUCKETS: usize = 1024;
+
+/// Rate and size of a token bucket.
+struct Rate {
+    interval: Duration,
+    burst: u32,
+}
+
+/// A token bucket, represented by the time at which it will be full again.
+#[derive(Clone, Copy, Debug, Default)]
+struct Bucket(Time);
+
+impl Bucket {
+    fn take(&mut self, now: Time, rate: &Rate) -> bool {
+        let spent_until = self.0.max(now);
+        let has_token = spent_until.since(now) < rate.interval * rate.burst;
+        if has_token {
+            self.0 = spent_until + rate.interval;
+        }
+        has_token
+    }
+}
+
+/// Token buckets for the key messages of unknown peers.
+#[derive(Debug)]
+struct Budget {
+    all: Bucket,
+    neighbourhoods: Vec<Bucket>,
+    hash: RandomState,
+}
+
+impl Budget {
+    fn new() -> Budget {
+        Budget {
+            all: Bucket::default(),
+            neighbourhoods: vec![Bucket::default(); BUCKETS],
+            hash: RandomState::new(),
+        }
+    }
+
+    fn take(&mut self, now: Time, peer: IpAddr) -> bool {
+        let neighbourhood = match peer {
+            IpAddr::V4(ip) => u64::from(ip.to_bits() >> 8),
+            IpAddr::V6(ip) => (ip.to_bits() >> 72) as u64,
+        };
+        let place = self.hash.hash_one((peer.is_ipv4(), neighbourhood)) as usize % BUCKETS;
+        self.neighbourhoods[place].take(now, &ONE) && self.all.take(now, &ALL)
+    }
+}
 
 /// The key management of a listener's associations.
 #[derive(Debug)]
@@ -29,6 +83,7 @@ pub(super) struct Keys {
     is_required: bool,
     only_known: bool,
     known: BTreeMap<IpAddr, PublicKey>,
+    budget: Budget,
 }
 
 /// The key that the peer of an encrypted association has proven.
@@ -57,6 +112,7 @@ impl Keys {
             is_required: config.secure == Secure::Require,
             only_known: config.known_peers_only,
             known: config.peers.iter().map(|peer| (peer.address, peer.key)).collect(),
+            budget: Budget::new(),
         }))
     }
 
@@ -91,6 +147,16 @@ impl Keys {
             tracing::warn!(%error, "a key handshake cannot begin");
             engine.abort(now, id, AbortCause::user("no keys"));
         }
+    }
+
+    /// Reports whether a key message from this host may be processed now. Messages of known peers always may.
+    pub(super) fn admits(&mut self, now: Time, peer: IpAddr) -> bool {
+        self.knows(peer) || self.budget.take(now, peer)
+    }
+
+    /// Forgets the keys of an association.
+    pub(super) fn forget(&mut self, now: Time, id: AssociationId) {
+        self.manager.forget(now, id);
     }
 
     /// Handles an event of an association whose peer has this address. Accepts the peer, or aborts the association and returns the reason.
@@ -209,6 +275,19 @@ mod tests {
             );
             assert_eq!(keys.refusal(address(2), key()).is_some(), refuses_unknown);
         }
+    }
+
+    #[test]
+    fn key_messages_of_unknown_peers_have_a_limit_and_those_of_known_peers_have_none() {
+        let mut keys = keys(Secure::Try, false, vec![KnownPeer { address: address(1), key: key() }]);
+        let admitted = (0..5000).filter(|_| keys.admits(Time::ZERO, address(2))).count();
+        assert_eq!(admitted, 1000);
+        assert!((0..5000).all(|_| keys.admits(Time::ZERO, address(1))));
+        let other = [198, 51, 100, 1].into();
+        assert!(keys.admits(Time::ZERO, other), "another network has its own share");
+        assert!(
+            keys.admits(Time::from_millis(5), address(2)) && !keys.admits(Time::from_millis(5), address(2))
+        );
     }
 
     #[test]
