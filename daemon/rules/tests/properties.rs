@@ -65,7 +65,8 @@ fn any_table() -> impl Strategy<Value = RulesTable> {
         for (chain, policy, rule) in rules {
             let advertise = rule.advertise.filter(|_| policy.is_enable());
             let advertise_interval = rule.advertise_interval.filter(|_| policy.is_enable());
-            let rule = Rule { advertise, advertise_interval, ..rule };
+            let own = rule.own && (chain, policy) == (Chain::Remote, Policy::Enable);
+            let rule = Rule { own, advertise, advertise_interval, ..rule };
             table.add(chain, policy, rule).unwrap();
         }
         table
