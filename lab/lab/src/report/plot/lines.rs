@@ -6,7 +6,7 @@ use crate::manifest::Panel;
 use maud::{Markup, html};
 
 const HEIGHT: f64 = 290.0;
-const LEFT: f64 = 54.0;
+const LEFT: f64 = 60.0;
 const RIGHT: f64 = 20.0;
 const TOP: f64 = 28.0;
 const BOTTOM: f64 = 44.0;
