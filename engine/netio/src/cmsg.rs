@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn all_control_messages_together_fit_the_buffer_and_read_back() {
+    fn all_control_messages_together_fit_the_buffer_and_are_decoded_unchanged() {
         for local in ["192.0.2.1", "2001:db8::1"] {
             let meta = Meta::parse(full(local).bytes());
             assert_eq!((meta.ecn, meta.ifindex), (Ecn::Ce, Some(7)));

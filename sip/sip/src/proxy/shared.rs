@@ -23,7 +23,8 @@ pub struct Record {
 /// A query to the store.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Query {
-    /// The number for [`Proxy::handle_found`](super::Proxy::handle_found). A number is never reused.
+    /// Number of the query. The driver passes it to [`Proxy::handle_found`](super::Proxy::handle_found) together with the answer. A number
+    /// is never reused.
     pub ticket: u64,
     /// The operation.
     pub wanted: Wanted,
