@@ -14,7 +14,7 @@ pub enum ConnectError {
     /// Port 0 is not a valid SCTP port (RFC 9260 section 3.1).
     #[error("port 0 is invalid at both ends")]
     NoPort,
-    /// An association with these ports and with an address of the peer already exists.
+    /// An association with these ports has proved an address of the peer, or is being opened to it.
     #[error("an association with this peer and these ports exists already")]
     Exists,
     /// [`Limits::associations`](crate::Limits::associations) is reached.

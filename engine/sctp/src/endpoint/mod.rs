@@ -327,7 +327,7 @@ impl Endpoint {
 
     /// Adds routes for the INIT of an association whose INIT is not answered yet. The INIT leaves on these routes at once, and
     /// again with each retransmission. So a dead first path does not end the attempt. The limit is 32 routes in total. A route
-    /// is left out if another association has the same ports and the route's remote address. Retransmissions leave out an
+    /// is left out if another association with the same ports has proved the route's remote address. Retransmissions leave out an
     /// address that has refused. Only a refusal by the address that was tried first ends the attempt. After the INIT ACK has
     /// come, the call has no effect.
     pub fn add_init_routes(&mut self, now: Time, id: AssociationId, routes: &[Route]) {

@@ -284,9 +284,9 @@ impl Slots {
         self.entry_mut(id).map(|e| &mut e.slot)
     }
 
-    /// Replaces the slot of `id`, and returns the old slot. The peer's first address has been proved, so this address leads to the
-    /// new slot from now on. If another association already has one of the other addresses with the same ports, that address stays
-    /// with it.
+    /// Replaces the slot of `id`, and returns the old slot. The peer's first address has been proved, or this host connects to it.
+    /// This address therefore leads to the new slot from now on. If another association already has one of the other addresses with
+    /// the same ports, that address stays with it.
     pub(crate) fn replace(&mut self, id: AssociationId, slot: Slot) -> Option<Slot> {
         let known = self.set_names(id, None, Vec::new())?;
         self.forget(id, known);
