@@ -21,6 +21,7 @@ pub(crate) fn evidence(reason: &CloseReason, was_answered: bool) -> Option<Failu
         // TCP cannot reach the destination either, or this host aborted the association.
         CloseReason::Unreachable(Unreachable::Host)
         | CloseReason::Aborted(_)
+        | CloseReason::SamePeer(_)
         | CloseReason::Graceful
         | CloseReason::Restarted => None,
     }
@@ -36,6 +37,7 @@ pub(crate) fn fallback_reason(reason: &CloseReason, key_for: Option<String>) -> 
         (CloseReason::Aborted(_), Some(key_for)) => {
             FallbackReason::KeyNotProved { key_for, found: KeyFault::PeerHasNone }
         }
+        (CloseReason::SamePeer(_), _) => FallbackReason::AssociationFailed { cause: "SamePeer".to_owned() },
         (other, _) => FallbackReason::AssociationFailed { cause: format!("{other:?}") },
     }
 }

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 use wire::{Cause, Ppid, StreamId};
 
+use crate::endpoint::AssociationId;
 use crate::extension::asconf::AddressChange;
 use crate::extension::reconfig::{ReconfigOutcome, StreamDirection};
 use crate::extension::send_buffer::PeerSendBuffer;
@@ -210,6 +211,9 @@ pub enum CloseReason {
     Aborted(AbortCause),
     /// INIT or COOKIE ECHO was not answered.
     NoAnswer,
+    /// The host that answered INIT already has this association with the same ports, by another of its addresses. The peer has
+    /// no state of the attempt.
+    SamePeer(AssociationId),
     /// Before the association was up, ICMP reported that the peer cannot be reached.
     Unreachable(Unreachable),
     /// The peer can no longer be reached. Either too many consecutive timeouts have occurred

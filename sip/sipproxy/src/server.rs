@@ -322,6 +322,9 @@ impl Server {
             for failure in std::mem::take(&mut self.inbox.failures) {
                 self.proxy.handle_send_failure(now, failure);
             }
+            for lost in std::mem::take(&mut self.inbox.lost) {
+                self.proxy.handle_lost_request(now, lost);
+            }
             for refused in std::mem::take(&mut self.inbox.refused) {
                 self.proxy.handle_congestion(now, refused);
             }

@@ -164,9 +164,10 @@ impl Sockets {
             // The peer has not shut down, so this host began the shutdown. A later receive fails as on a socket without an
             // association.
             CloseReason::Graceful => (kind::SHUTDOWN_COMP, End::Failed(libc::ENOTCONN)),
-            CloseReason::PeerAborted(_) | CloseReason::Aborted(_) | CloseReason::Restarted => {
-                (kind::COMM_LOST, End::Failed(libc::ECONNRESET))
-            }
+            CloseReason::PeerAborted(_)
+            | CloseReason::Aborted(_)
+            | CloseReason::Restarted
+            | CloseReason::SamePeer(_) => (kind::COMM_LOST, End::Failed(libc::ECONNRESET)),
             CloseReason::NoAnswer | CloseReason::Unreachable(_) | CloseReason::LostContact => {
                 (kind::COMM_LOST, End::Failed(libc::ETIMEDOUT))
             }

@@ -286,9 +286,7 @@ impl Endpoint {
         }
         let ports = (opening.local_port, opening.remote_port);
         if let Some(other) = self.association_with(id, ports, route.remote, &peer.addresses) {
-            let cause =
-                crate::event::AbortCause::user("the peer already has an association with these ports");
-            self.close_opening(id, CloseReason::Aborted(cause));
+            self.close_opening(id, CloseReason::SamePeer(other));
             // The attempt had taken an address that this association lists.
             return self.slots.rename(other);
         }

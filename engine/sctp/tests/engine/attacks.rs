@@ -94,9 +94,9 @@ fn an_attempt_ends_if_the_answering_host_lists_the_proved_address_of_another_ass
     };
     let second = host.endpoint.connect(now, connect).unwrap();
     t.world.run_for(Duration::from_millis(500));
-    let endpoint = &t.world.host(t.a).endpoint;
-    assert_eq!(endpoint.state(id), Some(StateName::Established));
-    assert!(endpoint.state(second).is_none_or(|state| state == StateName::Closed));
+    let ended = Event::Closed(CloseReason::SamePeer(id));
+    assert!(t.world.host(t.a).app.log.iter().any(|(_, of, event)| (*of, event) == (second, &ended)));
+    assert_eq!(t.world.host(t.a).endpoint.state(id), Some(StateName::Established));
     assert!(t.world.host(t.b).app.conversations.is_empty(), "no COOKIE ECHO");
 }
 

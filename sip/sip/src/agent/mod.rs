@@ -29,7 +29,7 @@ use crate::essentials::Essentials;
 use crate::header::{Header, Name};
 use crate::message::{Message, Method, Start};
 use crate::parse::Limits;
-use crate::proxy::{Listener, Outgoing, dialog_number, hop_request, response_hop, server_key};
+use crate::proxy::{Listener, LostRequest, Outgoing, dialog_number, hop_request, response_hop, server_key};
 use crate::transaction::{self, Kind, Timers};
 use crate::transport::Hop;
 use crate::via::Via;
@@ -140,6 +140,8 @@ struct Client {
     bytes: Bytes,
     branch: String,
     has_credentials: bool,
+    /// True if the request was sent again over a new association.
+    is_resent: bool,
 }
 
 #[derive(Debug)]
@@ -234,6 +236,21 @@ impl Agent {
         let purpose = client.purpose;
         self.clients.remove(&on_failure);
         self.on_final(now, purpose, 503, None);
+    }
+
+    /// Handles the failure of the association over which a request was sent. If no response has arrived, the request is sent once more if
+    /// [`LostRequest::may_resend`] is set, or else fails as in [`Agent::handle_send_failure`].
+    pub fn handle_lost_request(&mut self, now: Time, lost: LostRequest) {
+        let id = lost.on_failure;
+        let awaits_response =
+            |client: &&mut Client| client.machine.is_pending() && !client.machine.is_proceeding();
+        let Some(client) = self.clients.get_mut(&id).filter(awaits_response) else { return };
+        if !lost.may_resend || std::mem::replace(&mut client.is_resent, true) {
+            return self.handle_send_failure(now, id);
+        }
+        let (hop, bytes) = (client.hop, client.bytes.clone());
+        let call_id = client.request.first(Name::CallId).cloned().unwrap_or_default();
+        self.send(hop, bytes, Some(id), &call_id);
     }
 
     fn handle_request(&mut self, now: Time, from: Hop, mut request: Message, known: &Essentials) {
@@ -374,7 +391,16 @@ impl Agent {
         let kind = Kind { is_invite, is_reliable: hop.transport.is_reliable() };
         let machine = transaction::Client::start(kind, self.config.timers, now);
         let (bytes, call_id) = (request.to_bytes(), request.first(Name::CallId).cloned().unwrap_or_default());
-        let client = Client { machine, purpose, hop, request, bytes: bytes.clone(), branch, has_credentials };
+        let client = Client {
+            machine,
+            purpose,
+            hop,
+            request,
+            bytes: bytes.clone(),
+            branch,
+            has_credentials,
+            is_resent: false,
+        };
         self.clients.insert(id, client);
         self.send(hop, bytes, Some(id), &call_id);
         self.schedule_client(id);

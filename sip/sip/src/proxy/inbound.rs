@@ -17,7 +17,7 @@ use super::own_routes::{Taken, take_own_routes};
 use super::refusal::{Refusal, bad_extensions};
 use super::stateful::ENDING;
 use super::transactions::Arrival;
-use super::{Id, Mode, Proxy};
+use super::{Id, LostRequest, Mode, Proxy};
 use crate::essentials::Essentials;
 use crate::fault::Fault;
 use crate::header::Name;
@@ -68,6 +68,14 @@ impl Proxy {
     pub fn handle_send_failure(&mut self, now: Time, on_failure: u64) {
         self.stateful(now).fail_branch(on_failure);
         self.send_ack_elsewhere(now, on_failure);
+    }
+
+    /// Handles the failure of the association over which a request was sent: "inform the transport user of a failure in sending" (section
+    /// 18.4). If no response has arrived, the request goes to its next alternative hop. Without an alternative hop, the request is sent
+    /// once more if [`LostRequest::may_resend`] is set, or else fails. If a provisional response has arrived, the final response may come
+    /// over a new association.
+    pub fn handle_lost_request(&mut self, now: Time, lost: LostRequest) {
+        self.stateful(now).handle_lost_request(lost);
     }
 
     /// Handles a request that the driver did not send because the queue of its next hop is full. If the request has no alternative hop,

@@ -63,7 +63,7 @@ pub use config::{
 pub use dialogs::Dialog;
 pub use keys::fingerprint;
 pub use lookup::{Lookup, ResolvedTarget};
-pub use outbox::{Counters, Outgoing, Output};
+pub use outbox::{Counters, LostRequest, Outgoing, Output};
 pub use performance::{Attempt, Attempts, Histogram, Performance, Times};
 pub use shared::{Finding, Query, Record, Wanted};
 

@@ -32,6 +32,15 @@ pub struct Outgoing {
     pub is_new: bool,
 }
 
+/// A request that was sent over an association, and the association has failed. The request may have been answered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LostRequest {
+    /// The request's [`Outgoing::on_failure`].
+    pub on_failure: u64,
+    /// True if the peer itself ended the association, for example after a restart. A new association may then succeed.
+    pub may_resend: bool,
+}
+
 /// An action for the driver. The driver must execute actions in their order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Output {

@@ -9,7 +9,7 @@ use base::Time;
 use bytes::Bytes;
 use sip::agent::{Agent, AgentConfig, AgentEvent, AgentOutput};
 use sip::digest::Algorithm;
-use sip::proxy::{Authentication, Listener, Outgoing, Output, Proxy, ProxyConfig};
+use sip::proxy::{Authentication, Listener, LostRequest, Outgoing, Output, Proxy, ProxyConfig};
 use sip::transaction::Timers;
 use sip::{Hop, Transport};
 
@@ -314,6 +314,20 @@ fn a_failure_to_send_after_the_response_changes_nothing() {
     outputs(&mut alice);
     alice.handle_send_failure(Time::ZERO, out.on_failure.unwrap());
     assert_eq!((outputs(&mut alice), alice.calls()), (Vec::new(), 1));
+}
+
+#[test]
+fn a_lost_request_is_sent_once_more_if_a_new_association_may_succeed_and_else_fails() {
+    let mut alice = agent("alice", ALICE, 10, "secret");
+    let call = alice.call(Time::ZERO, "sip:bob@example.com").unwrap();
+    let [AgentOutput::Send(out)] = &outputs(&mut alice)[..] else { panic!("an INVITE") };
+    let lost = LostRequest { on_failure: out.on_failure.unwrap(), may_resend: true };
+    alice.handle_lost_request(Time::ZERO, lost);
+    assert_eq!(outputs(&mut alice), [AgentOutput::Send(out.clone())]);
+    alice.handle_lost_request(Time::ZERO, lost);
+    let failed = AgentEvent::Failed { call, status: 503, is_answer: false };
+    assert_eq!(outputs(&mut alice), [AgentOutput::Event(failed)]);
+    assert_eq!(alice.calls(), 0);
 }
 
 #[test]

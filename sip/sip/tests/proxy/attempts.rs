@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use sip::Transport;
-use sip::proxy::{ProxyConfig, ResolvedTarget};
+use sip::proxy::{LostRequest, ProxyConfig, ResolvedTarget};
 
 use crate::world::*;
 
@@ -117,6 +117,40 @@ fn a_request_waits_for_dns_and_tries_the_next_target_if_a_target_fails() {
     let again = again.replace("o2", "o3");
     assert!(world.put(udp(ALICE), &again).is_empty());
     assert_eq!(world.lookups.len(), 1);
+}
+
+#[test]
+fn a_lost_request_goes_to_the_next_hop_or_once_more_to_the_same_hop_unless_a_response_has_come() {
+    let [first, second] = ["192.0.2.8:5060", "192.0.2.9:5060"];
+    let call = |hops: &[&str], status: Option<u16>| {
+        let (mut world, _) = named("sip:zoe@far.example");
+        let all: Vec<_> = hops.iter().map(|hop| (Transport::Udp, *hop)).collect();
+        let lookup = world.lookups.pop().unwrap();
+        world.proxy.handle_resolved(world.now, lookup, targets(&all), Duration::from_secs(60));
+        let sent = world.sent().remove(0);
+        if let Some(status) = status {
+            world.put_message(udp(first), &sent.answer(status));
+        }
+        (world, sent)
+    };
+    for may_resend in [false, true] {
+        let lose = |world: &mut World, sent: &Sent| {
+            let lost = LostRequest { on_failure: sent.on_failure.unwrap(), may_resend };
+            world.proxy.handle_lost_request(world.now, lost);
+            world.sent()
+        };
+        let (mut world, sent) = call(&[first, second], None);
+        assert_eq!(summary(&lose(&mut world, &sent)), pairs(&[("INVITE", second)]));
+        let (mut world, sent) = call(&[first, second], Some(180));
+        assert_eq!(summary(&lose(&mut world, &sent)), pairs(&[]));
+        let (mut world, sent) = call(&[first], None);
+        if may_resend {
+            let again = lose(&mut world, &sent);
+            assert_eq!(summary(&again), pairs(&[("INVITE", first)]));
+            assert_eq!(again[0].branch(), sent.branch());
+        }
+        assert_eq!(summary(&lose(&mut world, &sent)), pairs(&[("500", ALICE)]));
+    }
 }
 
 #[test]

@@ -9,6 +9,7 @@
 //! - Up to [`WAITING_MAX`] bytes wait for a connection. Messages that begin new work may fill only the first quarter of this limit.
 
 mod sctp;
+mod sctp_addresses;
 mod sctp_host;
 mod sctp_keys;
 mod stream;
@@ -24,7 +25,7 @@ use ::sctp::PathInfo;
 use base::Time;
 use bytes::Bytes;
 use mio::{Registry, Token};
-use sip::proxy::{Listener, Outgoing};
+use sip::proxy::{Listener, LostRequest, Outgoing};
 use sip::{ConnectionId, Hop, Limits, Transport};
 
 use crate::config::{SctpCarrier, SctpConfig};
@@ -79,6 +80,8 @@ pub(crate) struct Inbox {
     pub(crate) failures: Vec<u64>,
     /// The [`Outgoing::on_failure`] values of messages that were rejected because too many bytes already wait.
     pub(crate) refused: Vec<u64>,
+    /// Requests of the last [`ANSWER_LIMIT`](sctp::ANSWER_LIMIT) whose association has failed.
+    pub(crate) lost: Vec<LostRequest>,
     /// Number of messages since the start that were rejected because too many bytes already waited.
     turned_away: u64,
     /// Reason for the most recent end of an association.
@@ -93,6 +96,7 @@ impl Inbox {
         self.messages.is_empty()
             && self.failures.is_empty()
             && self.refused.is_empty()
+            && self.lost.is_empty()
             && self.unreachable.is_empty()
     }
 

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use base::{Route, Time};
 use bytes::Bytes;
@@ -16,9 +17,10 @@ use sctp::{
     AbortCause, AssociationConfig, AssociationId, CloseReason, Connect, Event, Message, PathState, Ppid,
     SendError, SendOptions, StateName, StreamId,
 };
-use sip::proxy::Outgoing;
+use sip::proxy::{LostRequest, Outgoing};
 use sip::{Hop, Transport};
 
+use super::sctp_addresses::AddressIndex;
 use super::sctp_host::{SctpHost, association_config, init_route};
 use super::sctp_keys::Keys;
 use super::{Inbox, ListenerIndex, Plugin, Seen};
@@ -37,7 +39,7 @@ pub(crate) struct Sctp {
     refusals: Refusals,
     associations: BTreeMap<usize, Association>,
     numbers: BTreeMap<AssociationId, usize>,
-    by_address: BTreeMap<SocketAddr, usize>,
+    by_address: AddressIndex,
     next_number: usize,
 }
 
@@ -50,9 +52,16 @@ struct Association {
     streams: u16,
     unsent: VecDeque<Outgoing>,
     unsent_bytes: usize,
-    /// The [`Outgoing::on_failure`] value of the message that is bundled with the COOKIE ECHO, until the association is established.
-    first: Option<u64>,
+    /// The message that is bundled with the COOKIE ECHO, until the association is established.
+    first: Option<Outgoing>,
+    /// Addresses under which [`Sctp::by_address`] has the association.
+    addresses: Vec<SocketAddr>,
+    /// The [`Outgoing::on_failure`] values of the requests that were sent within [`ANSWER_LIMIT`], with the times of sending.
+    asked: VecDeque<(Time, u64)>,
 }
+
+/// Longest time for which a request waits for its first response: 64 × T1 with the default T1 (RFC 3261, timers B and F).
+pub(super) const ANSWER_LIMIT: Duration = Duration::from_secs(32);
 
 /// Log of refused associations.
 #[derive(Debug, Default)]
@@ -73,6 +82,14 @@ impl Association {
     fn push(&mut self, message: Outgoing) {
         self.unsent_bytes += message.bytes.len();
         self.unsent.push_back(message);
+    }
+
+    /// Notes a message that the engine has accepted.
+    fn note_sent(&mut self, now: Time, message: &Outgoing) {
+        while self.asked.front().is_some_and(|(sent, _)| *sent + ANSWER_LIMIT <= now) {
+            self.asked.pop_front();
+        }
+        self.asked.extend(message.on_failure.map(|on_failure| (now, on_failure)));
     }
 }
 
@@ -105,7 +122,7 @@ impl Sctp {
             refusals: Refusals::default(),
             associations: BTreeMap::new(),
             numbers: BTreeMap::new(),
-            by_address: BTreeMap::new(),
+            by_address: AddressIndex::default(),
             next_number: 1,
         })
     }
@@ -114,7 +131,7 @@ impl Sctp {
         let number = self.next_number;
         self.next_number += 1;
         self.numbers.insert(id, number);
-        self.by_address.entry(peer).or_insert(number);
+        self.by_address.add(peer, number);
         let association = Association {
             id,
             peer,
@@ -123,25 +140,22 @@ impl Sctp {
             unsent: VecDeque::new(),
             unsent_bytes: 0,
             first: None,
+            addresses: vec![peer],
+            asked: VecDeque::new(),
         };
         self.associations.entry(number).or_insert(association)
     }
 
-    /// Makes the proven addresses of the peer lead to its association, except addresses that already lead to another association. The
-    /// address of a known peer always leads to an association whose peer has proven the key of this address.
+    /// Makes the proven addresses of the peer lead to its association.
     fn lead(&mut self, now: Time, id: AssociationId) {
         let Some(&number) = self.numbers.get(&id) else { return };
-        let Some(port) = self.associations.get(&number).map(|association| association.peer.port()) else {
-            return;
-        };
         let paths = self.host.engine.info(id).map(|info| info.paths).unwrap_or_default();
         for path in paths.iter().filter(|path| path.confirmed) {
             self.weigh_path(now, id, &path.route);
-            let address = SocketAddr::new(path.route.remote, port);
-            if self.may_lead(address, number)
-                && !self.by_address.get(&address).is_some_and(|led| self.may_lead(address, *led))
-            {
-                self.by_address.insert(address, number);
+            let Some(association) = self.associations.get_mut(&number) else { return };
+            let address = SocketAddr::new(path.route.remote, association.peer.port());
+            if self.by_address.add(address, number) {
+                association.addresses.push(address);
             }
         }
     }
@@ -203,20 +217,20 @@ impl Sctp {
         let association = self.add(id, peer, true);
         match waits {
             true => association.push(message),
-            false => association.first = message.on_failure,
+            false => association.first = Some(message),
         }
     }
 
-    /// Returns the association that `hop` names. If that association no longer exists, returns an association with the address of `hop`.
-    /// For the address of a known peer, returns only an association that this program began, whose peer has proven the key of this
-    /// address, or whose peer is about to.
+    /// Returns the association that `hop` names. If that association no longer exists, returns the oldest association that leads to the
+    /// address of `hop`. For the address of a known peer, an association whose peer has proven the key of this address is preferred. If
+    /// there is none, returns the association that leads to the address and whose peer is about to prove its key.
     fn association_for(&self, hop: &Hop) -> Option<usize> {
         let address = hop.address;
         let own = hop.connection.and_then(|connection| self.index.number_of(connection));
         let own = own.filter(|number| self.associations.contains_key(number));
-        let led = self.by_address.get(&address).copied();
+        let led = self.by_address.of(address);
         let Some(keys) = self.keys.as_ref().filter(|keys| keys.knows(address.ip())) else {
-            return own.or(led);
+            return own.or(led.first().copied());
         };
         let has_proven = |number: &usize| self.may_lead(address, *number);
         let by_key = || {
@@ -224,7 +238,8 @@ impl Sctp {
             all.find(|(_, association)| keys.may_lead(address.ip(), association.id))
                 .map(|(number, _)| *number)
         };
-        own.filter(has_proven).or(led.filter(has_proven)).or_else(by_key).or(led)
+        let proven = own.into_iter().chain(led.iter().copied()).find(has_proven);
+        proven.or_else(by_key).or(led.first().copied())
     }
 
     /// Passes waiting messages to the engine, until it accepts no more.
@@ -239,9 +254,10 @@ impl Sctp {
                 return;
             }
             association.unsent_bytes -= message.bytes.len();
-            let message = association.unsent.pop_front();
-            if sent.is_err() {
-                inbox.failures.extend(message.and_then(|message| message.on_failure));
+            let Some(message) = association.unsent.pop_front() else { return };
+            match sent {
+                Ok(()) => association.note_sent(now, &message),
+                Err(_) => inbox.failures.extend(message.on_failure),
             }
         }
     }
@@ -360,7 +376,10 @@ impl Sctp {
     ) {
         let Some(&number) = self.numbers.get(&id) else { return };
         let Some(association) = self.associations.get_mut(&number) else { return };
-        (association.streams, association.first) = (streams, None);
+        association.streams = streams;
+        if let Some(first) = association.first.take() {
+            association.note_sent(now, &first);
+        }
         let peer = association.peer;
         // `on_incoming` and the offer of `connect` exclude this case.
         if self.lacks_keys(id, peer.ip()) {
@@ -395,12 +414,48 @@ impl Sctp {
             keys.forget(now, id);
         }
         let Some(number) = self.numbers.remove(&id) else { return };
-        self.by_address.retain(|_, known| *known != number);
         let Some(association) = self.associations.remove(&number) else { return };
+        for address in &association.addresses {
+            self.by_address.remove(*address, number);
+        }
         tracing::info!(peer = %association.peer, ?reason, "association over");
         inbox.ended = Some(words_for(reason));
-        inbox.failures.extend(association.first);
-        inbox.failures.extend(association.unsent.iter().filter_map(|message| message.on_failure));
+        // After an orderly end, the peer sends its responses over a new association (RFC 3261 section 18.2.2).
+        if *reason != CloseReason::Graceful {
+            let may_resend = matches!(reason, CloseReason::PeerAborted(_) | CloseReason::Restarted);
+            let asked = association.asked.iter();
+            inbox
+                .lost
+                .extend(asked.map(|(_, on_failure)| LostRequest { on_failure: *on_failure, may_resend }));
+        }
+        for message in association.first.into_iter().chain(association.unsent) {
+            self.send_elsewhere(now, message, reason, inbox);
+        }
+    }
+
+    /// Sends a message over another association with its peer, because its association has ended for this reason. If there is none, the
+    /// message fails.
+    fn send_elsewhere(&mut self, now: Time, message: Outgoing, reason: &CloseReason, inbox: &mut Inbox) {
+        let address = message.hop.address;
+        // The host at this address has itself named the association.
+        let same = match reason {
+            CloseReason::SamePeer(other) => self.numbers.get(other).copied(),
+            _ => None,
+        };
+        let other = same.filter(|number| self.may_lead(address, *number));
+        match other.or_else(|| self.association_for(&message.hop)) {
+            Some(number) => self.send_over(now, number, message, inbox),
+            None => inbox.failures.extend(message.on_failure),
+        }
+    }
+
+    /// Sends a message over the association with this number, at once or when earlier messages have been sent.
+    fn send_over(&mut self, now: Time, number: usize, message: Outgoing, inbox: &mut Inbox) {
+        let Some(association) = self.associations.get_mut(&number) else { return };
+        if inbox.lets_wait(&message, association.unsent_bytes) {
+            association.push(message);
+            self.flush(now, number, inbox);
+        }
     }
 }
 
@@ -418,6 +473,7 @@ fn words_for(reason: &CloseReason) -> &'static str {
         CloseReason::Unreachable(_) => "unreachable, according to ICMP",
         CloseReason::LostContact => "all paths have failed",
         CloseReason::Graceful | CloseReason::Restarted => "ended by the peer",
+        CloseReason::SamePeer(_) => "the peer has another association",
     }
 }
 
@@ -441,16 +497,10 @@ impl Plugin for Sctp {
     }
 
     fn send(&mut self, now: Time, message: Outgoing, inbox: &mut Inbox) {
-        let number = self.association_for(&message.hop);
-        let Some((number, association)) = number.and_then(|n| Some((n, self.associations.get_mut(&n)?)))
-        else {
-            return self.connect(now, message, inbox);
-        };
-        if !inbox.lets_wait(&message, association.unsent_bytes) {
-            return;
+        match self.association_for(&message.hop) {
+            Some(number) => self.send_over(now, number, message, inbox),
+            None => self.connect(now, message, inbox),
         }
-        association.push(message);
-        self.flush(now, number, inbox);
     }
 
     fn finish_turn(&mut self, now: Time, inbox: &mut Inbox) {
@@ -597,5 +647,115 @@ mod tests {
         assert_eq!(proxy.connections(), 2);
         let alive = ids.iter().map(|id| peer.state(*id) == Some(StateName::Established));
         assert_eq!(alive.collect::<Vec<_>>(), [false, true, true]);
+    }
+
+    /// A listener with its inbox.
+    struct Proxy {
+        sctp: Sctp,
+        inbox: Inbox,
+        clock: Clock,
+        _poll: Poll,
+    }
+
+    impl Proxy {
+        /// Opens a listener at port 5060 of these addresses.
+        fn open(addresses: &[IpAddr], [udp_port, peer_udp_port]: [u16; 2]) -> Proxy {
+            let config = SctpConfig {
+                carrier: SctpCarrier::Udp,
+                udp_port,
+                peer_udp_port,
+                addresses: addresses.to_vec(),
+                ..SctpConfig::default()
+            };
+            let (poll, address) = (Poll::new().unwrap(), SocketAddr::new(addresses[0], 5060));
+            let sctp = Sctp::open(ListenerIndex(0), address, &config, 10, None, poll.registry()).unwrap();
+            Proxy { sctp, inbox: Inbox::default(), clock: Clock::start(), _poll: poll }
+        }
+
+        /// Sends a message whose failure has the number `on_failure`.
+        fn send(&mut self, to: IpAddr, on_failure: u64) {
+            let address = SocketAddr::new(to, 5060);
+            let hop = Hop { listener: 0, transport: Transport::Sctp, address, connection: None };
+            let bytes = Bytes::from(on_failure.to_string());
+            let on_failure = Some(on_failure);
+            let message = Outgoing { hop, domain: None, bytes, on_failure, dialog: 0, is_new: true };
+            self.sctp.send(self.clock.now(), message, &mut self.inbox);
+            self.sctp.finish_turn(self.clock.now(), &mut self.inbox);
+        }
+
+        /// Handles received packets and timers, and sends packets.
+        fn turn(&mut self) {
+            (0..8).for_each(|socket| self.sctp.host.note_ready(socket));
+            self.sctp.handle_timeout(self.clock.now(), &mut self.inbox);
+            self.sctp.finish_turn(self.clock.now(), &mut self.inbox);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+
+        /// Returns the received messages.
+        fn received(&self) -> Vec<&[u8]> {
+            self.inbox.messages.iter().map(|(_, bytes)| &bytes[..]).collect()
+        }
+    }
+
+    /// Opens a proxy with one address and a proxy with two addresses.
+    fn proxies() -> ([Proxy; 2], [IpAddr; 2]) {
+        let udp_port = || UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap().local_addr().unwrap().port();
+        let (ours, theirs) = (udp_port(), udp_port());
+        let addresses = [[127, 0, 0, 2], [127, 0, 0, 3]].map(IpAddr::from);
+        ([Proxy::open(&[HOME], [ours, theirs]), Proxy::open(&addresses, [theirs, ours])], addresses)
+    }
+
+    /// Lets the proxies take turns until `is_done`. The first proxy is the first to be examined after its turn.
+    fn until(proxies: &mut [Proxy; 2], is_done: impl Fn(&[Proxy; 2]) -> bool) {
+        for _ in 0..2000 {
+            for i in [0, 1] {
+                proxies[i].turn();
+                if is_done(proxies) {
+                    return;
+                }
+            }
+        }
+        panic!("not done");
+    }
+
+    fn is_established(proxy: &Proxy) -> bool {
+        proxy.sctp.associations.values().any(|association| association.streams > 0)
+    }
+
+    #[test]
+    fn a_message_to_an_unproven_address_of_a_peer_with_an_association_goes_over_that_association() {
+        let (mut proxies, [first, second]) = proxies();
+        proxies[0].send(first, 1);
+        until(&mut proxies, |proxies| is_established(&proxies[0]));
+        // The heartbeat to the second address is not answered yet, so the message begins an attempt.
+        proxies[0].send(second, 2);
+        assert_eq!(proxies[0].sctp.connections(), 2);
+        until(&mut proxies, |proxies| proxies[1].inbox.messages.len() == 2);
+        assert_eq!(proxies[1].received(), [b"1", b"2"]);
+        until(&mut proxies, |proxies| proxies[0].sctp.connections() == 1);
+        assert!(proxies[0].inbox.is_empty() && proxies[1].sctp.connections() == 1);
+    }
+
+    #[test]
+    fn requests_over_an_association_that_fails_are_reported_and_those_over_one_that_ends_in_order_are_not() {
+        for is_failure in [true, false] {
+            let (mut proxies, [first, _]) = proxies();
+            for number in [1, 2] {
+                proxies[0].send(first, number);
+                until(&mut proxies, |proxies| proxies[1].inbox.messages.len() == number as usize);
+            }
+            until(&mut proxies, |proxies| is_established(&proxies[0]));
+            let now = proxies[1].clock.now();
+            let id = proxies[1].sctp.associations.values().next().unwrap().id;
+            match is_failure {
+                true => proxies[1].sctp.host.engine.abort(now, id, AbortCause::user("test")),
+                false => proxies[1].sctp.begin_close(now),
+            }
+            until(&mut proxies, |proxies| proxies[0].sctp.is_closed());
+            let lost = [1, 2].map(|on_failure| LostRequest { on_failure, may_resend: true });
+            assert_eq!(proxies[0].inbox.lost, if is_failure { lost.to_vec() } else { Vec::new() });
+            assert!(proxies[0].inbox.failures.is_empty());
+            assert!(proxies[0].sctp.by_address.of(SocketAddr::new(first, 5060)).is_empty());
+        }
     }
 }

@@ -169,6 +169,9 @@ impl<'a> Driver<'a> {
             for failure in self.inbox.take_failures() {
                 self.agent.handle_send_failure(now, failure);
             }
+            for lost in std::mem::take(&mut self.inbox.lost) {
+                self.agent.handle_lost_request(now, lost);
+            }
             // ICMP reports are ignored, because they may be forged. The agent waits for responses instead.
             self.inbox.unreachable.clear();
             let mut is_done = true;

@@ -142,7 +142,8 @@ impl Many<'_> {
             self.on_message(now, bytes);
         }
         self.inbox.unreachable.clear();
-        for failure in self.inbox.take_failures() {
+        let lost = std::mem::take(&mut self.inbox.lost).into_iter().map(|request| request.on_failure);
+        for failure in self.inbox.take_failures().into_iter().chain(lost) {
             self.fail(u32::try_from(failure).unwrap_or(0));
         }
         let late = |(user, since): (&u32, &Time)| (*since + ANSWER_LIMIT <= now).then_some(*user);

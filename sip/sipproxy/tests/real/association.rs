@@ -199,3 +199,21 @@ fn a_dead_path_costs_no_call() {
     caller.finish(LIMIT).unwrap().good().unwrap();
     assert!(a.stderr().contains("SCTP path switched"), "{}", a.stderr());
 }
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_call_over_an_association_that_a_restarted_proxy_has_forgotten_succeeds_over_a_new_association() {
+    let pair = Pair::new();
+    let [a, b] = pair.proxies("");
+    let _callee = pair.b.callee("udp");
+    pair.b.register("bob", "udp");
+    pair.a.call("bob", pair.b.domain, "udp", 1);
+    b.signal(Signal::SIGKILL).unwrap();
+    b.finish(LIMIT).unwrap();
+    let _b = pair.proxy(&pair.b, &pair.a, "");
+    // Timer B of the INVITE would end the call after 32 s.
+    let command = pair.a.caller("bob", pair.b.domain, "udp", 1, 50);
+    pair.a.host.run("call", command, Duration::from_secs(20)).unwrap().good().unwrap();
+    let log = a.stderr();
+    assert!(log.contains("reason=PeerAborted") && associations(&a) == 2, "{log}");
+}

@@ -11,7 +11,7 @@ use crate::message::{Message, Method};
 use crate::proxy::Id;
 use crate::proxy::copies::push_via;
 use crate::proxy::memory_budget::weight;
-use crate::proxy::outbox::Event;
+use crate::proxy::outbox::{Event, LostRequest, Output};
 use crate::proxy::transactions::Conclusion;
 use crate::via::Via;
 
@@ -141,6 +141,21 @@ impl Stateful<'_> {
     pub(in crate::proxy) fn fail_branch(&mut self, id: Id) {
         if self.transactions.client(id).is_some_and(|client| client.is_pending()) {
             self.end_branch_without_response(id, 503, "Next Hop Cannot Be Reached");
+        }
+    }
+
+    /// Handles the failure of the association over which the request of a branch was sent. If a response has arrived, the branch remains.
+    pub(in crate::proxy) fn handle_lost_request(&mut self, lost: LostRequest) {
+        let id = lost.on_failure;
+        let Some(client) = self.transactions.client_mut(id).filter(|client| client.awaits_first_response())
+        else {
+            return;
+        };
+        if lost.may_resend && client.take_resend() {
+            let again = client.outgoing(id, false);
+            self.outbox.push(Output::Send(again));
+        } else {
+            self.end_branch_without_response(id, 503, "Next Hop Was Lost");
         }
     }
 

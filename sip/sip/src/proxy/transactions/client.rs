@@ -7,6 +7,7 @@ use crate::header::Name;
 use crate::message::{Message, Method};
 use crate::proxy::hop_by_hop::hop_request;
 use crate::proxy::memory_budget::{Charge, TRANSACTION, weight};
+use crate::proxy::outbox::Outgoing;
 use crate::proxy::target::{Target, VerifiedHop};
 use crate::proxy::{Id, dialog_number};
 use crate::transaction::{self, ClientTimeout, ClientVerdict, Kind, Timers};
@@ -42,6 +43,8 @@ pub(in crate::proxy) struct Client {
     bytes: Bytes,
     /// Target with alternative hops, if any.
     target: Option<Box<Target>>,
+    /// True if the request was sent again over a new association.
+    is_resent: bool,
     /// Number of the CANCEL's transaction, if a CANCEL was sent.
     cancel: Option<Id>,
     /// True if CANCEL must be sent as soon as a provisional response has arrived (RFC 3261 section 9.1).
@@ -67,6 +70,7 @@ impl Client {
             bytes: request.to_bytes(),
             request: Some(request),
             target,
+            is_resent: false,
             cancel: None,
             wants_cancel: false,
             timer_c: if is_proxied_invite { now + timers.c } else { Time::NEVER },
@@ -95,6 +99,13 @@ impl Client {
         self.hop.clone()
     }
 
+    /// Returns the message to send, for the transaction with this number.
+    pub(in crate::proxy) fn outgoing(&self, id: Id, is_new: bool) -> Outgoing {
+        let (hop, domain) = self.hop.clone();
+        let (bytes, dialog) = (self.bytes.clone(), self.dialog);
+        Outgoing { hop, domain, bytes, on_failure: Some(id), dialog, is_new }
+    }
+
     pub(in crate::proxy) fn dialog(&self) -> u32 {
         self.dialog
     }
@@ -120,6 +131,20 @@ impl Client {
     /// Reports whether no final response has arrived.
     pub(in crate::proxy) fn is_pending(&self) -> bool {
         self.machine.is_pending()
+    }
+
+    /// Reports whether no response has arrived.
+    pub(in crate::proxy) fn awaits_first_response(&self) -> bool {
+        self.machine.is_pending() && !self.machine.is_proceeding()
+    }
+
+    /// Reports whether the request may be sent once more to its hop, after the hop's association has failed. Returns true at most once. A
+    /// flow cannot be opened again, and an alternative hop is better than the same one.
+    pub(in crate::proxy) fn take_resend(&mut self) -> bool {
+        let has_other = self.target.as_ref().is_some_and(|target| target.has_more());
+        let may_resend = !self.is_resent && !has_other && self.hop.0.connection.is_none();
+        self.is_resent |= may_resend;
+        may_resend
     }
 
     /// Reports whether the transaction must be cancelled when timer C fires, because a provisional response has arrived (section 16.8).

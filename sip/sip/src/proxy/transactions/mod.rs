@@ -30,7 +30,7 @@ use super::memory_budget::{Charge, LONG, MemoryBudget, TRANSACTION, weight};
 use super::outbox::{Event, Outbox};
 use super::performance::Measured;
 use super::target::Target;
-use super::{Id, Outgoing, Output, ProxyLimits, dialog_number};
+use super::{Id, Output, ProxyLimits, dialog_number};
 use crate::address::Address;
 use crate::header::Name;
 use crate::message::{Message, Method};
@@ -159,14 +159,13 @@ impl Transactions {
         let server = departure.server;
         let is_new = server.is_some() && is_outside_of_dialogs(&departure.request);
         let client = Client::start(now, timers, departure, self.memory_budget.charge(0));
-        let (hop, domain) = client.verified_hop();
-        let (bytes, dialog) = (client.bytes().clone(), client.dialog());
+        let message = client.outgoing(id, is_new);
         self.clients.insert(id, Box::new(client));
         self.note_begun(id);
         if let Some(server) = server.and_then(|server| self.server_mut(server)) {
             server.context_mut().begin_branch(id);
         }
-        outbox.push(Output::Send(Outgoing { hop, domain, bytes, on_failure: Some(id), dialog, is_new }));
+        outbox.push(Output::Send(message));
         self.schedule_client(id);
     }
 
