@@ -1,5 +1,5 @@
-//! Reads and writes lines of JSON on a control socket. Each line holds one object with the schema version. Readers limit the length of a
-//! line.
+//! Reads and writes lines of JSON on a control socket. Each line holds one object, which includes the schema version. A reader refuses a
+//! line that is longer than its limit.
 
 use std::io::{self, BufRead, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -36,7 +36,7 @@ pub enum LineError {
     /// The line is not JSON, or not a valid request or response.
     #[error("not understood: {0}")]
     Json(#[from] serde_json::Error),
-    /// The line has another schema version.
+    /// The line has another schema version, or none.
     #[error(
         "the line has schema {found}, this program uses schema {SCHEMA}: use the same version of both programs"
     )]
@@ -96,8 +96,9 @@ pub fn read_body<T: for<'a> Deserialize<'a>>(
     value.map(|v| serde_json::from_value(v).map_err(LineError::from)).transpose()
 }
 
-/// Reports whether the other end has closed the connection, or the connection has failed. Waits for data or for the end of the stream, up
-/// to the stream's read timeout. If the stream has no read timeout, the wait has no limit. Discards the data, up to 64 bytes.
+/// Reports whether the other end has closed the connection or shut down its writing, or the connection has failed. Waits for data or for
+/// the end of the stream, up to the stream's read timeout. If the stream has no read timeout, the wait has no limit. Reads up to 64 bytes
+/// of data, and discards them. If a signal interrupts the wait, the function also returns true.
 pub fn has_hung_up(mut stream: &UnixStream) -> bool {
     match stream.read(&mut [0; 64]) {
         Ok(length) => length == 0,

@@ -1,6 +1,7 @@
-//! Records the latest connection attempts for `status` and `explain`.
+//! Records the latest connection attempts of local programs for `status` and `explain`. Also counts events since the daemon's
+//! start, and limits the rates of log lines.
 //!
-//! Invariant: up to [`KEPT`] attempts are kept. When there are more, the oldest attempts are dropped.
+//! Invariant: up to [`KEPT`] attempts are kept. A further attempt replaces the oldest one.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::mem::Discriminant;
@@ -21,28 +22,28 @@ const KEPT: usize = 512;
 const PATHS_KEPT: usize = 16;
 /// Limit on the past attempts that `explain` shows.
 const EXPLAINED: usize = 5;
-/// Limit on the fallbacks that `status` shows.
+/// Limit on the connections without SCTP that `status` shows.
 const SHOWN: usize = 32;
 
-/// The latest attempts, newest first, and the totals since the start.
+/// The latest attempts, newest first, and the totals since the daemon's start.
 #[derive(Default)]
 pub(crate) struct History {
     attempts: VecDeque<(SocketAddr, PastAttempt)>,
     last_switches: LastSwitches,
     counters: Counters,
-    /// Number of connections that fell back, by kind of reason.
+    /// Number of connections that fell back or were refused, by kind of reason.
     fallbacks: BTreeMap<&'static str, u64>,
     link_bytes: LinkBytes,
-    /// Rates of log lines about connections that fell back, by kind of reason.
+    /// Rates of log lines about connections that fell back or were refused, by kind of reason.
     fallback_lines: HashMap<Discriminant<FallbackReason>, LogRate>,
     /// Rates of other log lines, by subject.
     lines: BTreeMap<Line, LogRate>,
 }
 
-/// Subject of log lines that a peer can provoke in any number.
+/// Subject of log lines that a peer or a local program can cause in any number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Line {
-    /// Programs whose data contains no valid message of the rule's framing.
+    /// Connections of programs whose data contains no valid message, although the rule has a framing.
     Framing,
     /// Refused connections from peers.
     Refusal,
@@ -56,7 +57,7 @@ pub(crate) enum Line {
     WrongKey,
     /// Failed key handshakes.
     Keys,
-    /// Keys of new peers. The daemon learns such keys only from this host's own connections.
+    /// Keys of new peers. The daemon learns such keys only from connections that this host has opened.
     NewPeer,
     /// Peers whose key has changed.
     ChangedPeer,
@@ -66,7 +67,7 @@ pub(crate) enum Line {
     Port,
     /// Changes of peers' addresses.
     Address,
-    /// Peers' answers to ASCONF chunks, which report changes of this host's addresses.
+    /// Peers' answers to this host's ASCONF chunks, which request changes of this host's addresses.
     Answer,
 }
 
@@ -104,13 +105,13 @@ impl History {
         } += 1;
     }
 
-    /// Counts connections that the kernel let pass as plain TCP because the rules require it.
+    /// Counts connections that the kernel let pass as plain TCP because of the rules or the default policy.
     pub(crate) fn count_passed(&mut self, connects: u64) {
         self.counters.connects_seen += connects;
         self.counters.connects_by_rule_tcp += connects;
     }
 
-    /// Counts bytes that local programs sent and received.
+    /// Counts bytes that local programs sent and received over SCTP.
     pub(crate) fn count_bytes(&mut self, sent: u64, received: u64) {
         self.counters.bytes_sent += sent;
         self.counters.bytes_received += received;
@@ -120,8 +121,8 @@ impl History {
         self.counters
     }
 
-    /// Decides whether a line on this subject may be logged now. If so, returns the number of lines left out since the last
-    /// logged line; otherwise returns `None`.
+    /// Decides whether a line on this subject may be logged now. If so, returns the number of lines that were left out since the
+    /// last logged line; otherwise returns `None`.
     pub(crate) fn admit(&mut self, line: Line, now: Time) -> Option<u64> {
         self.lines.entry(line).or_default().admit(now)
     }
@@ -132,8 +133,8 @@ impl History {
         self.remember(destination, PastAttempt::Sctp { when_unix_ms: unix_ms(), setup_us });
     }
 
-    /// Records a connection that does not use SCTP although the rules allow SCTP. The connection becomes plain TCP, or is
-    /// refused ([`FallbackReason::Required`]). Its SYN was held for `held_us` microseconds.
+    /// Records a connection that does not use SCTP although the rules allow SCTP. The connection becomes plain TCP. If the reason
+    /// is [`FallbackReason::Required`], the connection is refused instead. Its SYN was held for `held_us` microseconds.
     pub(crate) fn fell_back(
         &mut self,
         now: Time,
@@ -153,13 +154,13 @@ impl History {
         self.remember(destination, PastAttempt::Tcp(fallback));
     }
 
-    /// Returns the latest attempts to this destination, newest first.
+    /// Returns up to [`EXPLAINED`] attempts to this destination, newest first.
     pub(crate) fn of(&self, destination: SocketAddr) -> Vec<PastAttempt> {
         let same = self.attempts.iter().filter(|(to, _)| *to == destination);
         same.take(EXPLAINED).map(|(_, attempt)| attempt.clone()).collect()
     }
 
-    /// Returns the latest fallbacks, newest first.
+    /// Returns up to [`SHOWN`] of the latest connections that fell back or were refused, newest first.
     pub(crate) fn fallbacks(&self) -> Vec<Fallback> {
         let fallbacks = self.attempts.iter().filter_map(|(_, attempt)| match attempt {
             PastAttempt::Tcp(fallback) => Some(fallback.clone()),
@@ -168,19 +169,20 @@ impl History {
         fallbacks.take(SHOWN).collect()
     }
 
-    /// Returns the numbers of fallbacks since the start, by kind of reason.
+    /// Returns the numbers of connections that fell back or were refused since the daemon's start, by kind of reason.
     pub(crate) fn fallback_counts(&self) -> Vec<FallbackCount> {
         let count =
             |(kind, count): (&&str, &u64)| FallbackCount { reason: (*kind).to_owned(), count: *count };
         self.fallbacks.iter().map(count).collect()
     }
 
-    /// Counts the bytes that an association exchanged on one path, when the association ends.
+    /// Counts the bytes that an association exchanged with a peer on one path over this interface. Called when the association
+    /// ends.
     pub(crate) fn count_link(&mut self, peer: IpAddr, interface: Option<String>, bytes: Bytes) {
         self.link_bytes.add(peer, interface, bytes);
     }
 
-    /// Returns the bytes of associations that have ended, by link.
+    /// Returns the bytes of associations that have ended, by link and by peer.
     pub(crate) fn link_bytes(&self) -> &LinkBytes {
         &self.link_bytes
     }

@@ -1,9 +1,11 @@
 //! Shares the rulebook between threads, and keeps its files. The shard makes decisions from the rulebook. The control server
-//! requests changes.
+//! requests changes, and the thread of signals requests reloads.
 //!
 //! The files are the configuration. The rulebook holds the part of the configuration that is in force. If a change cannot be
-//! written to the files, the change is not made. Only the shard changes rules and settings in the rulebook, because the kernel
-//! must follow each change ([`crate::interception`]). Changes are made one at a time.
+//! written to the files, the change is not made. While the daemon runs, only the shard changes rules and settings in the
+//! rulebook, because the kernel must follow each change ([`crate::interception`]). Before the shard runs, the start of the worker
+//! may clear the settings of a page or listener that is not available. The kernel does not depend on these settings. Changes are
+//! made one at a time.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -43,7 +45,7 @@ pub(crate) struct Draft {
 }
 
 impl RulesStore {
-    /// Loads settings, rules and shared keys. A missing file of settings or rules means defaults.
+    /// Loads settings, rules and shared keys. Without a file of settings or a file of rules, the defaults apply.
     pub(crate) fn load(args: &DaemonArgs, archive: Archive) -> anyhow::Result<RulesStore> {
         let serves_a_command = args.inside.is_some();
         // This process has not given up its privileges yet, so it reads the files itself. Requests to the supervisor are
@@ -88,7 +90,7 @@ impl RulesStore {
         self.lock().settings.clone()
     }
 
-    /// Returns the settings of the file. They include changes that are not in force before a restart.
+    /// Returns the settings of the file. They include changes that take effect only after a restart.
     pub(crate) fn configured(&self) -> Settings {
         self.configured.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -98,12 +100,13 @@ impl RulesStore {
         SettingsReport::all(&self.configured()).beside(&self.settings()).pending()
     }
 
-    /// Records that the daemon runs without a page, because the page's port is not available.
+    /// Sets the setting `page_port` to 0, because the page's port is not available. May be called only before the shard runs.
     pub(crate) fn goes_without_page(&self) {
         self.lock().settings.page_port = 0;
     }
 
-    /// Records that other hosts do not get the metrics, because the listener's address or the token is not available.
+    /// Clears the setting `metrics_listen`, because the listener's address or the token is not available. May be called only
+    /// before the shard runs.
     pub(crate) fn goes_without_metrics_listener(&self) {
         self.lock().settings.metrics_listen = None;
     }

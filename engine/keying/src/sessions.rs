@@ -45,7 +45,7 @@ pub enum Task {
     },
     /// Begin a handshake for new keys. The task has no effect before the first keys exist or while a handshake is under way.
     Renew,
-    /// Forget the association.
+    /// Forget the keys and handshakes of the association.
     Forget,
 }
 
@@ -85,7 +85,7 @@ pub enum Outcome {
         /// True if both ends have mixed in the same pre-shared key.
         has_psk: bool,
     },
-    /// The handshake failed. The association was aborted.
+    /// The task or one of its steps failed. The association was aborted.
     Failed(KeyingError),
 }
 
@@ -98,7 +98,8 @@ pub fn had_other_keys(reason: &CloseReason) -> bool {
     matches!(reason, CloseReason::PeerAborted(cause) if cause.reason == OTHER_KEYS)
 }
 
-/// Performs the steps of a task. If the task has failed, aborts the association. An association that has already ended is not an error.
+/// Performs the steps of a task. If the task has failed, or if the endpoint refuses a step, aborts the association and returns
+/// [`Outcome::Failed`]. Returns `None` without an error if the association has ended, or has no agreement on protection.
 pub fn apply(
     now: Time,
     id: AssociationId,
@@ -108,7 +109,7 @@ pub fn apply(
     let taken = outcome.and_then(|steps| take(now, id, steps, endpoint));
     match taken {
         Ok(peer) => peer,
-        // The association has ended since the task was given, which is no error.
+        // The association has ended since the task was given, or the peer does not use protection. Neither is an error here.
         Err(KeyingError::Endpoint(sctp::KeyError::NotAgreed)) => None,
         Err(error) => {
             let cause = if error == KeyingError::OtherKeys { OTHER_KEYS } else { "no keys were agreed on" };

@@ -32,7 +32,7 @@ impl Control {
         &self.bytes.0[..self.len]
     }
 
-    /// Appends a message. [`CAPACITY`] is enough for one message from each of the `push_…` methods.
+    /// Appends a message. [`CAPACITY`] has room for one message of each `push_…` method.
     fn push(&mut self, level: c_int, kind: c_int, data: &[u8]) {
         let out = &mut self.bytes.0[self.len..];
         out[..WORD].copy_from_slice(&(HEADER + data.len()).to_ne_bytes());
@@ -61,7 +61,7 @@ impl Control {
         }
     }
 
-    /// Sets the ECN bits, and leaves the DSCP at zero.
+    /// Sets the ECN bits, and sets the DSCP to zero.
     //= rfc6951#5.8-1
     pub(crate) fn push_ecn(&mut self, is_v4: bool, ecn: Ecn) {
         let tos = c_int::from(ecn.bits()).to_ne_bytes();
@@ -72,7 +72,7 @@ impl Control {
         }
     }
 
-    /// Asks the kernel to cut the payload into UDP datagrams of `size` bytes.
+    /// Makes the kernel cut the payload into UDP datagrams of `size` bytes. The last datagram may be shorter.
     pub(crate) fn push_segment_size(&mut self, size: u16) {
         self.push(libc::SOL_UDP, libc::UDP_SEGMENT, &size.to_ne_bytes());
     }
@@ -90,13 +90,13 @@ pub(crate) struct Meta {
     pub(crate) answer_from: Option<Ipv4Addr>,
     /// The ECN bits of the IP header.
     pub(crate) ecn: Ecn,
-    /// Size in bytes of the datagrams that the kernel merged into this one.
+    /// Size in bytes of each datagram that the kernel merged into this one. The last merged datagram may be shorter.
     pub(crate) segment_size: Option<usize>,
     /// A queued error, from a read with `MSG_ERRQUEUE`.
     pub(crate) error: Option<ExtendedError>,
 }
 
-/// Fields of `struct sock_extended_err`, without the error number: origin, type, code and info.
+/// Four fields of `struct sock_extended_err`: origin, type, code and info.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ExtendedError {
     pub(crate) origin: u8,
@@ -152,7 +152,8 @@ fn index(data: &[u8]) -> Option<u32> {
     data.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes)).filter(|index| *index != 0)
 }
 
-/// Returns the level, type and data of the first message, and the remaining bytes. Returns None if the length is invalid.
+/// Returns the level, type and data of the first message, and the remaining bytes. Returns None if no message is left, or if the
+/// message's length is invalid.
 pub(crate) fn split_message(bytes: &[u8]) -> Option<(c_int, c_int, &[u8], &[u8])> {
     let len = usize::from_ne_bytes(*bytes.first_chunk()?);
     let data = bytes.get(HEADER..len)?;

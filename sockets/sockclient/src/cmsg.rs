@@ -12,7 +12,7 @@ use crate::send::Given;
 /// Reads the ancillary data that a program passes with a message to send.
 ///
 /// # Errors
-/// `EINVAL` for an item that is unknown or has the wrong length, and for flags that this style of socket does not accept.
+/// `EINVAL` for an item of SCTP that is unknown or has the wrong length, and for flags that this style of socket does not accept.
 ///
 /// # Safety
 /// The message is one that the program passes to sendmsg(2).
@@ -59,16 +59,17 @@ fn take(given: &mut Given, kind: c_int, data: &[u8]) -> Outcome<()> {
             header.flags |= flag::WITH_INFO;
         }
         (cmsg::INIT, 8) => given.peer.init = [short(0), short(2), short(4), short(6)],
-        // These items are ignored. Authentication keys are not supported, and an established association already has the peer's
-        // addresses.
+        // These items are ignored. Authentication keys are not supported. Further addresses of a peer cannot be given with the
+        // message that begins an association. An established association already has the peer's addresses.
         (cmsg::AUTHINFO, 2) | (cmsg::DSTADDRV4, 4) | (cmsg::DSTADDRV6, 16) => {}
         _ => return Err(libc::EINVAL),
     }
     Ok(())
 }
 
-/// Writes an item after the first `used` bytes of the control data. Returns the item's length in bytes, with padding. Truncates an
-/// item that does not fit, as the kernel does. An error would break libsctp, because its buffers are too small for two items.
+/// Writes an item after the first `used` bytes of the control data. Returns the number of bytes that the item takes, with padding.
+/// Truncates an item that does not fit, as the kernel does. If the function returned an error instead, libsctp would not work, because
+/// its buffers are too small for two items.
 ///
 /// # Safety
 /// The message is one that the program passes to recvmsg(2), and `used` does not exceed its `msg_controllen`.
@@ -95,7 +96,8 @@ unsafe fn put_item(message: &mut msghdr, used: usize, kind: c_int, data: &[u8]) 
     space.min(left)
 }
 
-/// Writes the items that the program has requested. Sets `MSG_CTRUNC` if the control data has too little room for the items.
+/// Writes the items that the program has requested, and sets the length of the control data. Sets `MSG_CTRUNC` if the control data has
+/// too little room for the items.
 ///
 /// # Safety
 /// The message is one that the program passes to recvmsg(2).

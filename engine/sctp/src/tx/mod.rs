@@ -5,8 +5,8 @@
 //! - [`PrMessages`] holds messages that may be abandoned.
 //! - [`Forward`] decides when a FORWARD TSN reports abandoned chunks to the peer.
 //!
-//! None of these types sends anything: `association/packet_builder.rs` writes their data into packets. In this module, TSNs are [`Seq`]
-//! values, which do not wrap. So `Seq` values can be compared and subtracted.
+//! None of these types sends anything: the module `association` writes their data into packets. In this module, TSNs are [`Seq`] values,
+//! which do not wrap. They can therefore be compared and subtracted as plain numbers.
 
 mod copies;
 mod forward;
@@ -33,8 +33,8 @@ use wire::Tsn;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub(crate) struct Seq(pub(crate) u64);
 
-/// Limit on the distance of a TSN from the expected one. A reset of the association moves TSNs by 2^31 (RFC 6525 section 5.2.4), and packets from
-/// before the reset may arrive late. A TSN beyond this limit belongs to such a packet.
+/// Limit on the distance by which a TSN may exceed the next expected TSN. A reset of the association moves TSNs by 2^31 (RFC 6525
+/// section 5.2.4), and packets from before the reset may arrive late. A TSN beyond this limit belongs to such a packet.
 pub(crate) const FAR_AHEAD: u64 = 1 << 30;
 
 //= rfc9260#1.6-1 1.6-2 1.6-4 3.3.1-12 3.3.1-13

@@ -1,4 +1,4 @@
-//! Program for failover measurements of TCP, MPTCP and the kernel's SCTP: sends a paced stream of bytes, verifies the
+//! Program for failover measurements of TCP, MPTCP and the kernel's SCTP. It sends a paced stream of bytes, verifies the
 //! bytes, and measures the longest silence of the stream.
 //!
 //!     flow receive PORT SECONDS FROM   prints "listening", receives one connection, prints the result
@@ -6,20 +6,24 @@
 //!     flow answer PORT                 prints "listening"; answers the first byte of each connection, forever
 //!     flow ask ADDRESS:PORT SECONDS    connects, sends a byte, waits for the answer
 //!
-//! A further argument may select the protocol: `mptcp`, or `sctp` for the kernel's own SCTP over IPv4. With `sctp`, the
-//! program must run under `withsctp` of lksctp-tools, which maps TCP's NODELAY option to the NODELAY option of SCTP.
+//! A further argument may select the protocol: `mptcp`, or `sctp` for the kernel's own SCTP. Without this argument, the
+//! protocol is TCP. With `sctp`, `receive` and `answer` listen on IPv4 only. With `sctp`, the program must run under
+//! `withsctp` of lksctp-tools, which maps TCP's NODELAY option to the NODELAY option of SCTP.
 //!
-//! The receiver ends with the stream, or SECONDS after the first byte. The programs print these words, each
-//! followed by its value:
+//! `receive` ends at the end of the stream, after an error, or SECONDS after the first byte. `receive`, `send` and `ask`
+//! print these words, each followed by its value:
 //!
-//! - `bytes`: bytes received, or bytes that the sender's kernel accepted
-//! - `gap_us` (receiver): longest time without a byte. Only silence later than FROM seconds after the first byte
-//!   counts. If the stream does not end, the time up to SECONDS counts too.
-//! - `gap_at_us` (receiver): start of that gap, relative to the first byte
-//! - `wrong` (receiver): number of bytes that differ from the sent ones
-//! - `longest_write_us` (sender): longest time of a write
-//! - `first_byte_us` (asker): time from the connect to the answer
-//! - `end`: `eof` after an orderly end, `late` after a timeout, otherwise an error
+//! - `bytes` (`receive`): number of received bytes
+//! - `bytes` (`send`): bytes of the messages that the sender's kernel accepted completely
+//! - `gap_us` (`receive`): longest time without a byte. Only silence later than FROM seconds after the first byte counts.
+//!   The silence before an orderly end does not count. After an error or a timeout, the whole time from the last byte to
+//!   SECONDS after the first byte counts as silence.
+//! - `gap_at_us` (`receive`): start of that gap, relative to the first byte
+//! - `wrong` (`receive`): number of bytes that differ from the sent ones
+//! - `longest_write_us` (`send`): longest time of a successful write of SIZE bytes
+//! - `first_byte_us` (`ask`): time from the start of the connect to the answer or to the failure
+//! - `end`: `late` after a timeout; otherwise the kind of the error, such as `ConnectionReset`. Without an error, the word
+//!   is `eof`: the stream has ended in good order (`receive`, `send`), or the answer has arrived (`ask`).
 //!
 //! The stream consists of successive numbers from 0 on, of eight bytes each. The program does not use sctpify.
 
@@ -34,10 +38,9 @@ use testbed::process::now;
 
 /// Size of the receiver's reads, in bytes.
 const READ_BYTES: usize = 1 << 16;
-/// Time that the sender waits, after its last write, for the receiver's close. The limit on a single write is longer:
-/// the duration of the whole stream.
+/// Limit on the time that the sender waits, after its last write, for the receiver's close.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Minimum socket timeout, because a timeout of zero would mean no timeout.
+/// Minimum timeout of a read, because the standard library refuses a timeout of zero.
 const LEAST_WAIT: Duration = Duration::from_millis(1);
 /// Protocol number of SCTP (IANA, protocol numbers).
 const SCTP: i32 = 132;
@@ -65,7 +68,7 @@ fn main() -> Result<()> {
     }
 }
 
-/// Returns the protocol that the word names; `None` if it names none.
+/// Returns the protocol that the word names, or `None` if the word names no protocol.
 fn named(word: &str) -> Option<Protocol> {
     match word {
         "mptcp" => Some(Protocol::MPTCP),
@@ -98,8 +101,8 @@ impl Count {
 }
 
 fn listen(port: u16, protocol: Protocol) -> Result<TcpListener> {
-    // SCTP announces all addresses of a socket's family to the peer. The kernel's SCTP announces all addresses of the
-    // socket's family. The test uses only IPv4 addresses, so the socket is an IPv4 socket.
+    // The kernel's SCTP announces to the peer all local addresses that the socket's family permits. The measurements use
+    // only IPv4 addresses, so the socket is an IPv4 socket.
     let any = if protocol == Protocol::from(SCTP) {
         IpAddr::from(Ipv4Addr::UNSPECIFIED)
     } else {
@@ -134,8 +137,8 @@ fn end_of(outcome: &io::Result<()>) -> String {
     }
 }
 
-/// Treats "not connected" as success, which the kernel's SCTP reports after our shutdown. After our shutdown, the
-/// kernel reports "not connected". After an ABORT, it reports a reset.
+/// Treats the error "not connected" as success. The kernel's SCTP reports this error after our shutdown. After an ABORT,
+/// it reports a reset instead.
 fn is_over(error: io::Error) -> io::Result<()> {
     if error.kind() == io::ErrorKind::NotConnected { Ok(()) } else { Err(error) }
 }
