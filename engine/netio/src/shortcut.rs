@@ -40,7 +40,7 @@ const PACKETS_MIN: usize = 8;
 /// Interval of long trains that take the kernel's own way: one long train in `SAMPLE`.
 const SAMPLE: u32 = 64;
 /// Number of long trains after which filters and next hops are looked up again. The new lookup finds changes of iptables-legacy
-/// and IPsec, which the kernel does not report.
+/// and IPsec, because this module receives no reports of these changes.
 const TRAINS_PER_LOOK: u32 = 1024;
 /// Limit on the remembered next hops. If another next hop would exceed the limit, all next hops are forgotten.
 const HOPS_MAX: usize = 256;

@@ -8,7 +8,8 @@ use crate::shared::{Shared, WaitsOn};
 
 /// A socket that accepts the associations of a port, each as an [`SctpStream`].
 ///
-/// A drop aborts the associations that the program has not accepted. Accepted associations continue.
+/// If the program drops the listener, the stack aborts each association that the program has not
+/// accepted. Accepted associations continue.
 pub struct SctpListener {
     shared: Arc<Shared>,
     port: u16,
@@ -19,7 +20,8 @@ impl SctpListener {
         SctpListener { shared, port }
     }
 
-    /// Waits for the next association and returns it. Cancellation loses no association.
+    /// Waits for the next association and returns it. If the program drops the future, no
+    /// association is lost.
     ///
     /// # Errors
     /// Returns [`Error::System`] or [`Error::StackEnded`] if the stack has ended.

@@ -10,8 +10,8 @@ use crate::config::{Heartbeats, Timing};
 use crate::info::PathState;
 use crate::random::Random;
 
-/// Time for which usual NATs keep a UDP mapping, minus a margin. RFC 4787 section 4.3, REQ-5, requires two
-/// minutes, but NATs that keep a mapping for only half a minute are not rare.
+/// Time for which nearly all NATs keep an idle UDP mapping, minus a margin. RFC 4787 section 4.3, REQ-5,
+/// requires two minutes or more, but many NATs keep a mapping for only 30 s.
 const NAT_MEMORY: Duration = Duration::from_secs(25);
 
 /// A heartbeat that was sent and not yet answered.
@@ -29,8 +29,8 @@ pub(super) struct Probe {
     is_due_again: bool,
 }
 
-/// Number of retransmissions of one HEARTBEAT after which [`Path::repeat_heartbeat`] sends no further
-/// retransmission.
+/// Number of retransmissions of one HEARTBEAT after which [`Path::repeat_heartbeat`] permits no further
+/// retransmission. [`Path::poll_heartbeat`] has no such limit.
 const REPEATS_MAX: u8 = 2;
 
 impl Probe {
@@ -39,8 +39,8 @@ impl Probe {
         self.deadline
     }
 
-    /// Returns the time at which the heartbeat's retransmission is due or, without a due retransmission, the
-    /// deadline.
+    /// Returns the time of the heartbeat's next timer: the deadline. If a retransmission is due, returns a
+    /// past time instead, so the timer expires at once.
     pub(super) fn next_timeout(&self) -> Time {
         if self.is_due_again { self.sent_at } else { self.deadline }
     }
@@ -64,9 +64,11 @@ impl Probe {
 }
 
 impl Path {
-    /// Returns the nonce of a heartbeat that is due. If `data_proves` is set and data is in flight on an active
-    /// path, acknowledgements of the data prove the path, and no heartbeat is due. A silent or doubted path
-    /// still needs heartbeats, because data without acknowledgements proves nothing.
+    /// Returns the nonce of a heartbeat or of a retransmission that is due; `None` if neither is due.
+    ///
+    /// If `data_proves` is set and data is in flight on an active path, a due heartbeat is omitted, because
+    /// acknowledgements of the data prove the path. In three cases, no heartbeat is omitted: the path is
+    /// silent, the path is in doubt, or short packets do not prove the path ([`Path::doubt_least_mtu`]).
     //= rfc9260#8.3-1
     //= rfc7829#3.2-12
     //= rfc9260#8.3-1
@@ -78,8 +80,8 @@ impl Path {
         random: &mut Random,
     ) -> Option<u64> {
         let is_silent = timing.doubts_silence && self.is_silent();
-        // Timeouts of data in flight back the RTO off. A silent path may work again at any moment, so the
-        // heartbeat's deadline ignores the back-off.
+        // Timeouts of data in flight back the RTO off. On a silent path, the heartbeat's deadline ignores the
+        // back-off, because the path may work again at any moment.
         let patience = if is_silent { self.rto_without_back_off(timing) } else { self.rto() };
         if let Some(probe) = &mut self.probe {
             if is_silent && probe.is_due_again {
@@ -106,7 +108,8 @@ impl Path {
         self.probe.filter(|probe| probe.last_nonce() == nonce).map(|probe| now - probe.sent_at)
     }
 
-    /// Handles a HEARTBEAT ACK with `nonce`; returns whether it answers a heartbeat of this path.
+    /// Handles a HEARTBEAT ACK with `nonce`; returns whether the chunk answers this path's outstanding
+    /// heartbeat.
     pub(crate) fn on_heartbeat_ack(
         &mut self,
         nonce: u64,
@@ -127,8 +130,9 @@ impl Path {
         true
     }
 
-    /// Postpones to `until` all deadlines for answers that lie before `until`. After a postponement, further
-    /// calls have no effect until the path answers.
+    /// Moves each deadline for an answer to `until`, if the deadline is earlier. The deadlines are T3, the
+    /// end of a doubt, and the heartbeat's deadline. After a call has moved a deadline, further calls have no
+    /// effect until the path answers.
     pub(crate) fn put_off(&mut self, until: Time) {
         if self.is_put_off {
             return;
@@ -149,12 +153,14 @@ impl Path {
         if self.returned != Returned::No {
             self.returned = Returned::AskedInVain;
         }
-        // While data is in flight, T3 backs the RTO off. A heartbeat must not back the RTO off a second time.
+        // While data is in flight, T3 backs the RTO off. A lost heartbeat must not back the RTO off as well.
         if self.t3.is_none() {
             self.rto.on_timeout(timing);
         }
-        // Unconfirmed and potentially failed paths are probed once per RTO (RFC 9260 section 5.4, RFC 7829
-        // section 3).
+        // After a lost heartbeat, the next heartbeat is due at once, so the path is probed once per RTO. RFC
+        // 9260 section 5.4 and RFC 7829 section 3 require this pace for unconfirmed and potentially failed
+        // paths. If the path has failed, or one more error makes it fail, the next heartbeat waits for the
+        // regular interval.
         let is_off = self.options.heartbeats == Heartbeats::Off && self.confirmed;
         if is_off || matches!(self.state, PathState::Inactive) || self.errors >= self.max_retrans(timing) {
             self.schedule_heartbeat(now, timing, random);
@@ -165,7 +171,7 @@ impl Path {
         true
     }
 
-    /// Requests a heartbeat at once because the path has become doubtful. Does nothing if the settings forbid
+    /// Requests a heartbeat at once, unless a heartbeat is outstanding. Does nothing if the settings forbid
     /// heartbeats and the path is confirmed.
     pub(crate) fn probe_now(&mut self, now: Time) {
         if self.options.heartbeats != Heartbeats::Off || !self.confirmed {
@@ -173,13 +179,16 @@ impl Path {
         }
     }
 
-    /// Requests a heartbeat at once. If a heartbeat is outstanding, it is repeated.
+    /// Does the same as [`probe_now`](Self::probe_now), but if a heartbeat is outstanding, requests its
+    /// retransmission at once.
     pub(crate) fn probe_again(&mut self, now: Time) {
         self.ask_again_after(Duration::ZERO, now);
     }
 
-    /// Handles loss of data in packets of about the least MTU or more. From now on, short heartbeats no longer
-    /// prove the path, so an outstanding heartbeat is dropped.
+    /// Handles the loss of data that may have left in a packet of about the least MTU or longer. From now on,
+    /// only heartbeats of the least MTU prove the path. Therefore drops an outstanding heartbeat, and
+    /// requests a new one. Does nothing if the settings forbid heartbeats, or if [`Pmtu`](crate::path::Pmtu)
+    /// does not begin to doubt the least MTU.
     pub(crate) fn doubt_least_mtu(&mut self, now: Time) {
         if self.options.heartbeats != Heartbeats::Off && self.pmtu.doubt_least() {
             self.probe = None;
@@ -187,15 +196,17 @@ impl Path {
         }
     }
 
-    /// Requests a heartbeat at once. If the outstanding heartbeat has waited longer than the RTO without
-    /// back-off, it is repeated, because its deadline may be seconds away after failures. Returns whether a
-    /// heartbeat was requested or repeated.
+    /// Does the same as [`ask_again_after`](Self::ask_again_after), with the RTO without back-off as the
+    /// patience. After failures, the deadline of an outstanding heartbeat may be seconds away, because the
+    /// deadline includes the back-off.
     pub(crate) fn ask_again(&mut self, now: Time, timing: &Timing) -> bool {
         self.ask_again_after(self.rto_without_back_off(timing), now)
     }
 
-    /// Requests a heartbeat at once. If an outstanding heartbeat was last transmitted at least `patience` ago,
-    /// it is repeated. Returns whether a heartbeat was requested or repeated.
+    /// Requests a heartbeat at once. If a heartbeat is outstanding, requests its retransmission instead,
+    /// unless its last transmission was less than `patience` ago. Does nothing if the settings forbid
+    /// heartbeats and the path is confirmed. Returns whether the call has made a heartbeat or a
+    /// retransmission due.
     pub(super) fn ask_again_after(&mut self, patience: Duration, now: Time) -> bool {
         if self.options.heartbeats == Heartbeats::Off && self.confirmed {
             return false;
@@ -214,7 +225,8 @@ impl Path {
         }
     }
 
-    /// Requests a heartbeat at once, whatever the settings are.
+    /// Requests a heartbeat at once, even if the settings forbid heartbeats. A retired path gets no
+    /// heartbeat. If a heartbeat is outstanding, the request has no effect.
     pub(crate) fn request_heartbeat(&mut self, now: Time) {
         if !self.retired {
             self.next_heartbeat = self.next_heartbeat.min(now);
@@ -226,8 +238,9 @@ impl Path {
         self.probe.is_some_and(|p| p.has(nonce))
     }
 
-    /// Returns the nonce for a repetition of the outstanding HEARTBEAT, if the limit [`REPEATS_MAX`] permits
-    /// one. The repetition serves a peer that could not answer the earlier transmissions.
+    /// Records a retransmission of the outstanding HEARTBEAT, starts its deadline anew, and returns the
+    /// retransmission's nonce. Returns `None` if no HEARTBEAT is outstanding, or if [`REPEATS_MAX`] permits
+    /// no retransmission. The peer may not have been able to answer the earlier transmissions.
     pub(crate) fn repeat_heartbeat(&mut self, now: Time) -> Option<u64> {
         let deadline = now + self.rto();
         let probe = self.probe.as_mut().filter(|p| p.repeats < REPEATS_MAX)?;
@@ -235,8 +248,9 @@ impl Path {
         Some(probe.repeat(now))
     }
 
-    /// Starts a request to a confirmed path to vouch for this path; returns the request's nonce. `by` is the
-    /// confirmed path's RTO. If no answer arrives, this path gets a new heartbeat after a pause.
+    /// Starts a voucher: a second HEARTBEAT for this new path, which the caller sends on a confirmed path
+    /// ([`Vouching`]). Returns the voucher's nonce. `by` is the confirmed path's RTO. After a pause, this
+    /// path gets a new heartbeat.
     pub(crate) fn ask_voucher(
         &mut self,
         by: Duration,
@@ -250,35 +264,35 @@ impl Path {
         nonce
     }
 
-    /// Requests a heartbeat at once. Drops an outstanding heartbeat, because the peer could not answer that
-    /// heartbeat.
+    /// Requests a heartbeat at once, because the path's link has come up again. Drops an outstanding
+    /// heartbeat, which may have been lost before the link came up. The back-off of the RTO ends.
     pub(crate) fn ask_anew(&mut self, now: Time, timing: &Timing) {
         self.probe = None;
         self.rto.on_new_timing(timing);
         self.request_heartbeat(now);
     }
 
-    /// Returns whether NATs on the path still have its mapping. A NAT without the mapping can answer in the
-    /// peer's name. The path must be confirmed, and its last packet must have arrived within a limit. The limit
-    /// is [`NAT_MEMORY`] or, if they are longer, two intervals between heartbeats. If no heartbeats are sent,
-    /// the age of the last packet does not matter.
+    /// Returns whether NATs on the path can be assumed to have the path's mapping. A NAT without the mapping
+    /// can answer in the peer's name. The path must be confirmed, and the age of the last packet that arrived
+    /// on the path must be below a limit. The limit is the larger of [`NAT_MEMORY`] and two intervals between
+    /// heartbeats. If no heartbeats are sent, the age does not matter.
     pub(crate) fn is_known_to_nats(&self, now: Time, timing: &Timing) -> bool {
         let rto = self.rto_without_back_off(timing);
-        // The limit ignores the longer interval of a spare path, which may be too long to keep a mapping alive.
+        // A spare path may have a longer interval, which need not keep a mapping alive. The limit ignores it.
         let limit = self.usual_heartbeat_pause(timing).map(|pause| NAT_MEMORY.max(2 * (pause + rto)));
         self.confirmed && limit.is_none_or(|limit| now - self.heard < limit)
     }
 
-    /// Returns the interval between heartbeats of an idle path, without the RTO; `None` if no heartbeats are
-    /// sent.
+    /// Returns the interval between heartbeats of an idle path, without the RTO. Returns `None` if no
+    /// heartbeats are sent.
     pub(super) fn heartbeat_pause(&self, timing: &Timing) -> Option<Duration> {
         let pause = self.usual_heartbeat_pause(timing)?;
         let may_be_rare = self.is_spare && self.state == PathState::Active && !self.watch.is_on();
         Some(if may_be_rare { self.usage.heartbeat(pause) } else { pause })
     }
 
-    /// Returns the interval between heartbeats of an idle path, without regard to the uses of the path's
-    /// addresses.
+    /// Does the same as [`heartbeat_pause`](Self::heartbeat_pause), but ignores the longer interval that the
+    /// uses of the addresses may give a spare path.
     fn usual_heartbeat_pause(&self, timing: &Timing) -> Option<Duration> {
         let pause = match self.options.heartbeats {
             Heartbeats::AsAssociation => timing.heartbeat_interval,
@@ -290,7 +304,8 @@ impl Path {
         Some(if self.watch.is_on() { pause / watch::PACE } else { pause })
     }
 
-    /// Schedules the next heartbeat, after the interval and the RTO with jitter.
+    /// Schedules the next heartbeat. The time from now is the interval plus the RTO with jitter. If no
+    /// heartbeats are sent, schedules none.
     pub(super) fn schedule_heartbeat(&mut self, now: Time, timing: &Timing, random: &mut Random) {
         let pause = self.heartbeat_pause(timing);
         //= rfc9260#8.3-13

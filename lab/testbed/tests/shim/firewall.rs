@@ -2,8 +2,9 @@
 //! over TCP. The tests use several kinds of matches, and rules of several programs: nft, iptables, firewalld, ufw,
 //! dockerd.
 //!
-//! For each rule that closes the port, the test shows that the port is closed. As a control, the same rule for another
-//! interface leaves the port open, and the client reaches the server over SCTP.
+//! For each rule that closes the port, the test shows that the port is closed. Most tests have a control: a rule for
+//! another interface, address or port leaves the port open, and the client reaches the server over SCTP. With a
+//! default drop, the control is an accept rule for another interface, which leaves the port closed.
 
 use crate::keys::{KEY, give_key};
 use crate::promises::{ask, serve};

@@ -1,4 +1,5 @@
-//! Tests of the policies of links (`[[link]]`), and of reports about the links to each peer.
+//! Tests of the policies of links (`[[link]]`), of failover between links, and of the commands and metrics that
+//! report on links.
 
 use serde_json::Value;
 use testbed::process::wait_for;
@@ -6,7 +7,7 @@ use testbed::{Daemon, Link, Offloads, Process};
 
 use crate::world::{BULK, LIMIT, PORT, TwoUplinks, World, status};
 
-/// Two hosts on two links, and a transfer from alpha to beta.
+/// Two hosts that two links join, and a transfer from alpha to beta.
 struct Story {
     world: World,
     second: Link,
@@ -14,8 +15,8 @@ struct Story {
 }
 
 impl Story {
-    /// Sets alpha's policies, and then begins the transfer. `%1` and `%2` in the policies are replaced by the
-    /// names of the links.
+    /// Sets alpha's policies, and then begins the transfer. The links' names replace `%1` and `%2` in the
+    /// policies.
     fn begin(policies: &str) -> Story {
         let world = World::new();
         let second = world.lab.join(&world.alpha, &world.beta, 2, Offloads::On).unwrap();
@@ -29,7 +30,8 @@ impl Story {
         story(world, second)
     }
 
-    /// Waits until both hosts know at least two links, and send all data over `link`.
+    /// Waits until each daemon reports two or more links, and reports `link` as the only link that carries
+    /// data.
     fn await_data_by(&self, link: &Link) {
         let betas = self.world.betas.as_ref().unwrap();
         let name = link.name();
@@ -88,7 +90,7 @@ fn a_backup_carries_data_of_both_hosts_only_while_the_other_link_is_cut() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn a_changed_link_policy_moves_a_live_connection_and_use_never_removes_the_path() {
+fn a_new_link_policy_moves_a_live_connection_and_an_excluded_link_loses_its_path() {
     let story = Story::begin("");
     let (first, second) = (&story.world.link, &story.second);
     story.await_data_by(first);
@@ -114,12 +116,14 @@ fn link_policies_are_read_from_the_config_file_and_an_unknown_use_is_refused() {
     assert!(refused.good().is_err());
 }
 
-/// Returns the report of `sctpify doctor`, and true if `doctor` found no fault.
+/// Returns the report of `sctpify doctor`, and true if the command succeeded. It fails if a requirement is
+/// missing. A fault of one of several links is only a warning.
 fn doctor(world: &TwoUplinks, destination: &str) -> (Value, bool) {
     let output = world.alphas.sctpify(&["--json", "doctor", destination]).unwrap();
     (serde_json::from_str(&output.stdout).unwrap(), output.status.success())
 }
 
+/// Returns the result of a check in a report of `sctpify doctor`.
 fn found<'a>(report: &'a Value, check: &str) -> &'a str {
     let checks = report["checks"].as_array().unwrap();
     let check = checks.iter().rev().find(|known| known["name"] == check);
@@ -140,7 +144,8 @@ fn doctor_tests_each_uplink_and_names_failed_uplinks_with_the_reason() {
         assert_eq!((&test["mtu"], &test["nat"]), (&1500.into(), &false.into()), "{test}");
         assert!(test["rtt"]["min_us"].as_u64().unwrap() > 0, "{test}");
     }
-    // The kernel's route to the server uses the first uplink.
+    // The kernel's route to the server uses the first uplink. `doctor` still succeeds without this uplink,
+    // because connections can use the second uplink.
     first.silence().unwrap();
     let (report, is_good) = doctor(&world, &world.server());
     assert!(is_good, "{report}");
@@ -160,7 +165,7 @@ fn doctor_tests_each_uplink_and_names_failed_uplinks_with_the_reason() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn doctor_of_a_port_tells_whether_the_peer_accepts_sctp_for_it() {
+fn doctor_of_a_port_reports_whether_the_peer_accepts_sctp_for_this_port() {
     let world = TwoUplinks::new();
     let port = |target: &str| found(&doctor(&world, target).0, "port").to_owned();
     assert!(port(&world.target()).contains("refuses SCTP for port"), "{}", port(&world.target()));
@@ -185,11 +190,11 @@ fn ping_counts_the_losses_of_each_uplink() {
     assert!(world.alphas.sctpify(&words).unwrap().good().is_err(), "nothing answers");
 }
 
-/// Tests the most common case of two uplinks: two default routes, no policy routing, and a server with one
-/// address.
+/// Tests the most common setup of two uplinks. The client has two default routes and no policy routing, and the
+/// server has one address.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn a_transfer_by_two_default_routes_survives_the_loss_of_each_uplink_in_turn() {
+fn a_transfer_over_two_default_routes_survives_the_loss_of_each_uplink_in_turn() {
     let world = TwoUplinks::new();
     let receiver = world.serve(BULK, &["receive", &PORT.to_string()]);
     let mut send = world.alpha.command(BULK);
@@ -208,7 +213,8 @@ fn a_transfer_by_two_default_routes_survives_the_loss_of_each_uplink_in_turn() {
     assert!(sent.status.success() && received.status.success(), "{sent:?} {received:?}");
 }
 
-/// Returns the number of bytes that a link has sent and received since the daemon's start, over all peers.
+/// Returns the number of bytes that a link has carried in both directions since the daemon's start, for all
+/// peers together.
 fn bytes_of(daemon: &Daemon, link: &Link) -> u64 {
     let status = status(daemon);
     let all = status["link_bytes"].as_array().unwrap();
@@ -219,7 +225,7 @@ fn bytes_of(daemon: &Daemon, link: &Link) -> u64 {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
-fn bytes_of_a_link_outlive_their_associations() {
+fn the_byte_counts_of_a_link_outlive_its_associations() {
     let world = World::with("page_port = 9897\nstreams = \"own\"\n", true);
     let mut before = 0;
     for _ in 0..3 {

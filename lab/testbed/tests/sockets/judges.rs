@@ -1,4 +1,5 @@
-//! Tests with the Linux kernel's SCTP, and with programs of other projects: Osmocom's core and freeDiameter.
+//! Tests of SCTP sockets with the Linux kernel's SCTP, and with programs of other projects: Osmocom's 2G core and
+//! freeDiameter.
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -12,7 +13,8 @@ use testbed::{Guest, Host, Link, Programs};
 
 use crate::world::{LIMIT, PORT, World, server_in};
 
-/// Program of this machine that runs in the namespace `peer`, which has links to the guest.
+/// Program that this machine runs in the namespace `peer` with `sctpify run --sctp`. The namespace has links to the
+/// guest.
 struct Beside {
     child: Child,
     output: PathBuf,
@@ -41,13 +43,13 @@ impl Beside {
 
 impl Drop for Beside {
     fn drop(&mut self) {
-        // An error means that the program has already ended.
+        // `kill` fails only if the program has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// The guest's addresses on both paths.
+/// The guest's addresses, one on each path.
 const GUESTS: [&str; 2] = ["10.60.0.11", "10.60.1.11"];
 
 #[test]
@@ -71,7 +73,7 @@ fn files_pass_to_and_from_a_kernel_with_sctp_over_udp_and_over_ip() {
         let there = there.stdout(Stdio::piped()).spawn().unwrap();
         assert!(wait_for(LIMIT, || guest.run("cat /proc/net/sctp/eps").is_ok_and(|eps| eps.contains(PORT))));
         let to = format!("SCTP:{}:{PORT}", GUESTS[0]);
-        // The socket server of the previous carrier must end first.
+        // The loop's previous pass used another carrier. Its socket server must have ended.
         assert!(wait_for(LIMIT, || server_in(&guest.namespace("peer")).is_none()));
         let mut here = Beside::start(&guest, &programs, carriers, &["socat", "-u", &from, &to]);
         assert!(here.ends(), "{carriers}: {}", here.text());
@@ -104,7 +106,7 @@ fn rows_beside(guest: &Guest, programs: &Programs) -> String {
     String::from_utf8(command.output().unwrap().stdout).unwrap()
 }
 
-/// Returns the first of these programs that is not installed.
+/// Returns the first of these programs that is not installed; `None` if all are installed.
 fn missing_of(programs: &[&'static str]) -> Option<&'static str> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let is_there = |name: &&str| {
@@ -114,8 +116,8 @@ fn missing_of(programs: &[&'static str]) -> Option<&'static str> {
     programs.iter().find(|name| !is_there(name)).copied()
 }
 
-/// Runs Osmocom's signalling transfer point, mobile switching centre and base station controller on one host, with
-/// Debian's configurations.
+/// Runs three programs of Osmocom on one host, with Debian's configurations: the signalling transfer point, the
+/// mobile switching centre and the base station controller.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn osmocoms_2g_core_speaks_m3ua() {
@@ -133,7 +135,7 @@ fn osmocoms_2g_core_speaks_m3ua() {
     for name in PROGRAMS {
         let mut command = world.sctp(&world.alpha);
         command.args([name, "-c", &format!("/etc/osmocom/{name}.cfg")]);
-        // The programs keep a database in their working directory.
+        // Some of these programs keep a database in their working directory.
         command.current_dir(world.alpha.dir().unwrap());
         started.push(world.alpha.spawn(name, command).unwrap());
         assert!(wait_for(LIMIT, || world.rows(&world.alpha).iter().any(|row| row["state"] == "LISTEN")));
@@ -144,7 +146,8 @@ fn osmocoms_2g_core_speaks_m3ua() {
     assert!(wait_for(LIMIT, || bsc().contains("READY")), "{}", bsc());
 }
 
-/// Runs two Diameter nodes that are peers of each other over two links, and cuts the first link.
+/// Runs two Diameter nodes, which are peers of each other. Two links join their hosts, and the test cuts the first
+/// link.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn two_diameter_nodes_stay_open_when_a_path_dies() {
@@ -172,7 +175,8 @@ fn two_diameter_nodes_stay_open_when_a_path_dies() {
             .any(|path| path["state"] == "inactive")
     };
     assert!(wait_for(LIMIT, is_cut), "{:?}", world.rows(&world.alpha));
-    // In this time, each node sends two watchdog messages, which the other node must answer.
+    // In this time, the nodes must exchange watchdog messages over the second link. A node sends one after 6 s
+    // without a message, with a jitter of up to 2 s (RFC 3539 section 3.4.1).
     std::thread::sleep(diameter::WATCHDOG * 2 + Duration::from_secs(2));
     assert_eq!([&alphas, &betas].map(diameter::changes), before, "{}", alphas.stdout());
 }

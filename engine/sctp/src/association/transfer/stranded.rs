@@ -1,16 +1,20 @@
 //! Recovery of data in flight after this host loses a link or an address. Most of that data has already left
 //! the host, and only its acknowledgements are lost.
 //!
-//! A retransmission of all data would fill the other path's small window with duplicates for a round trip.
-//! Therefore only the earliest chunk is retransmitted, with a request for an immediate SACK. New data follows
-//! this chunk. The other chunks in flight wait for the SACK, which shows the missing chunks. The wait is
-//! limited to one and a quarter round trips of the other path, plus [`LEAST_PATIENCE`]. If everything was
-//! lost, the peer's program gets the earliest chunk at once, and the other chunks a round trip later.
+//! A retransmission of all this data would fill the other path's small window with duplicates for a round
+//! trip. Therefore only one packet is retransmitted, the *question*: it has the earliest chunk, and the next
+//! chunks that fit. The question requests an immediate SACK, which shows the missing chunks. The other chunks
+//! in flight wait for this SACK. New data follows the question without a wait.
 //!
-//! Data that the kernel refused to send has certainly not left the host. The retransmission then begins with
-//! this refused data instead of the earliest chunk. All refused data precedes new data, because the peer's
-//! program could not read the new data first. Start at [`Transfer::on_link_lost`],
-//! [`Transfer::on_address_lost`] and [`Transfer::on_unsent`].
+//! The wait ends one and a quarter round trips of the other path plus [`LEAST_PATIENCE`] after the loss, even
+//! without a SACK. If all data was lost, the peer's program gets the question's chunks first, and the other
+//! chunks one round trip later.
+//!
+//! Data that the kernel refused to send has certainly not left the host. The question then begins with the
+//! first refused chunk instead of the earliest chunk. All refused data leaves before new data. The peer
+//! delivers each stream in order, so new data of the same stream would wait for the refused data.
+//!
+//! Start at [`Transfer::on_link_lost`], [`Transfer::on_address_lost`] and [`Transfer::on_unsent`].
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -27,32 +31,34 @@ use crate::path::{Path, PathIndex, Retired};
 use crate::trace::TraceEvent;
 use crate::tx::{Fragment, Outstanding, PathAcks, Seq};
 
-/// The data in flight on a path.
+/// Data in flight on a path.
 struct Flight {
     route: Route,
+    /// User bytes.
     bytes: usize,
 }
 
-/// Chunks that count as lost. For most of them the loss is only presumed.
+/// Chunks of a lost flight, and the wait for a SACK about them. All these chunks count as lost. The loss is
+/// certain only for chunks that the kernel refused to send.
 #[derive(Clone, Copy, Debug)]
 struct Losses {
-    /// The chunk to retransmit first. The SACK that acknowledges this chunk also reports on the other chunks.
+    /// First chunk of the question. The SACK that acknowledges this chunk also reports on the other chunks.
     seq: Seq,
-    /// True if the kernel refused to send this chunk and the chunks after it.
+    /// True if the kernel refused to send the chunk `seq` and the chunks after it.
     is_unsent: bool,
-    /// Retransmission of `seq`; `None` until it has been sent.
+    /// The question; `None` until it is written into a packet.
     question: Option<Question>,
-    /// Time at which the wait ends. The other chunks then count as lost.
+    /// Latest end of the wait. Afterwards, all lost chunks are retransmitted.
     until: Time,
 }
 
-/// The retransmission of the first chunk, which asks the peer for a SACK.
+/// The question: the packet that retransmits the chunk [`Losses::seq`], and asks the peer for a SACK.
 #[derive(Clone, Copy, Debug)]
 struct Question {
-    /// Path of the retransmission.
+    /// Path of the question.
     by: PathIndex,
-    /// Earliest time of an answer. If an acknowledgement arrives earlier, the peer sent it before the
-    /// retransmission arrived.
+    /// Earliest arrival of the answer. An acknowledgement that arrives earlier left the peer before the
+    /// question reached the peer.
     answer_from: Time,
 }
 
@@ -62,19 +68,19 @@ impl Losses {
     }
 }
 
-/// The flight that was lost with a link or address. It is kept until a SACK shows which of its chunks have
-/// arrived.
+/// The flight that was lost with a link or address, while its chunks wait for a SACK. Empty at other times.
 #[derive(Debug, Default)]
 pub(crate) struct Stranded(Option<Box<Losses>>);
 
 impl Stranded {
-    /// Reports whether an answer about the flight is still awaited.
+    /// Reports whether a lost flight still waits for its SACK.
     pub(crate) fn is_open(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Returns the next lost chunk to retransmit. Returns `None` while the answer is awaited, because the
-    /// SACK may show that the chunk has arrived.
+    /// Returns the next lost chunk to retransmit. After the question, returns `None` until the wait ends,
+    /// because the SACK may show that the chunk has arrived. Refused chunks do not wait: if the kernel
+    /// refused chunks, returns each lost chunk from the first refused chunk on.
     #[inline]
     pub(crate) fn next_lost<'a>(
         &self,
@@ -87,8 +93,8 @@ impl Stranded {
         }
     }
 
-    /// Records that the first chunk was written into a packet for `path`. `srtt` is the smoothed round-trip
-    /// time of that path.
+    /// Records that the question was written into a packet for `path`. Later retransmissions change nothing.
+    /// `srtt` is the smoothed round-trip time of `path`.
     pub(crate) fn on_asked(&mut self, path: PathIndex, srtt: Option<Duration>, now: Time) {
         if let Some(losses) = self.0.as_mut().filter(|losses| losses.question.is_none()) {
             let answer_from = now + srtt.unwrap_or_default() * 3 / 4;
@@ -96,14 +102,15 @@ impl Stranded {
         }
     }
 
-    /// Ends the wait for an answer if the retransmission was sent on `path`, which is now abandoned.
+    /// Ends the wait if the question was sent on `path`. All data in flight on `path` now counts as lost.
     pub(crate) fn on_given_up(&mut self, path: PathIndex) {
         self.0.take_if(|losses| losses.question.is_some_and(|question| question.by == path));
     }
 
-    /// Ends the wait if a SACK acknowledges the first chunk, and acknowledges bytes on the path of the
-    /// retransmission. An acknowledgement that the peer sent earlier is no answer: it covers only data sent
-    /// over the lost link or address.
+    /// Ends the wait if a SACK answers the question. The SACK must not arrive before
+    /// [`Question::answer_from`], and must acknowledge bytes on the question's path. The question's first
+    /// chunk must be acknowledged or abandoned. An acknowledgement that the peer sent before the question
+    /// arrived is no answer: it covers only data sent over the lost link or from the lost address.
     pub(crate) fn on_acks(&mut self, acks: &[PathAcks], outstanding: &Outstanding, now: Time) {
         let acknowledges = |path: PathIndex| acks.get(path.get()).is_some_and(|acks| acks.bytes > 0);
         self.0.take_if(|losses| {
@@ -113,12 +120,13 @@ impl Stranded {
         });
     }
 
-    /// Ends the wait if a SACK reports the first chunk as a duplicate.
+    /// Ends the wait if a SACK reports the question's first chunk as a duplicate, at
+    /// [`Question::answer_from`] or later.
     pub(crate) fn on_duplicates(&mut self, duplicates: &[Seq], now: Time) {
         self.0.take_if(|losses| losses.may_be_answered(now) && duplicates.contains(&losses.seq));
     }
 
-    /// Returns the time at which the wait ends, even without an answer; [`Time::NEVER`] if nothing waits.
+    /// Returns the latest end of the wait; [`Time::NEVER`] if no flight waits for a SACK.
     pub(crate) fn until(&self) -> Time {
         self.0.as_ref().map_or(Time::NEVER, |losses| losses.until)
     }
@@ -134,11 +142,12 @@ impl Transfer {
         self.on_no_way(index, PathReason::LinkDown, None, ctx.now);
     }
 
-    /// Handles packets of a path that the kernel refused to send. `packet` is the first of them.
+    /// Handles the kernel's refusal to send packets on a path. `packet` is the first refused packet.
     pub(crate) fn on_unsent(&mut self, index: PathIndex, packet: &[u8], ctx: &Context<'_>) {
         let first = self.tx.outstanding.first();
         let unsent = first_tsn(packet).and_then(|tsn| first.nearest(self.negotiated.initial_tsn(), tsn));
-        // If the first chunk was a retransmission, the chunks after it may have left long ago.
+        // If the packet's first chunk was a retransmission, later chunks may have left long ago. The question
+        // then begins with the earliest chunk.
         let unsent = unsent.filter(|seq| self.tx.outstanding.was_sent_once(*seq));
         self.on_no_way(index, PathReason::NoRoute, unsent, ctx.now);
     }
@@ -154,8 +163,9 @@ impl Transfer {
         self.leave(local, |it, _| it == index, |this| this.on_dead_path(index, reason), unsent, now);
     }
 
-    /// Abandons the paths that `is_left` selects; all of them use our address `local`. `mark` records these
-    /// paths as unusable.
+    /// Leaves the paths that `is_left` selects, all of which use our address `local`. `mark` records these
+    /// paths as unusable. If data was in flight on these paths, no chunk was lost before, and data now uses
+    /// another path, calls [`Self::strand`].
     fn leave<T>(
         &mut self,
         local: IpAddr,
@@ -184,15 +194,16 @@ impl Transfer {
         (bytes > 0).then_some(Flight { route, bytes })
     }
 
-    /// Sets up the recovery of a flight that is presumed lost. Chunks from `unsent` on are certainly lost.
-    /// The caller must make sure that no chunk was lost before. Chunks that are known to be lost must not
-    /// wait for an answer.
+    /// Begins the wait for a SACK about a lost flight. Chunks from `unsent` on are certainly lost. Begins no
+    /// wait if the current path is not active or has no measured round trip: all chunks are then
+    /// retransmitted. The caller must make sure that no chunk was lost before, because a chunk that is known
+    /// to be lost must not wait.
     fn strand(&mut self, Flight { route, bytes }: Flight, unsent: Option<Seq>, now: Time) {
         let path = self.paths.get(self.paths.current());
         let Some(srtt) = path.srtt().filter(|_| path.state() == PathState::Active) else { return };
         let Some((earliest, ..)) = self.tx.outstanding.first_lost() else { return };
-        // If data uses several paths at once, the windows of the other paths are already open. All lost data
-        // can then be retransmitted at once.
+        // If data uses several paths at once, the other paths already have large windows, with room for all
+        // lost data at once.
         if self.is_concurrent() {
             return;
         }
