@@ -1,5 +1,5 @@
-//! Settings of a link as text. One table of keys defines the flags, the entries of files, the help, and the conversion back to
-//! text.
+//! Settings of one direction of a link as text. The table [`KEYS`] defines the flags of the command line, the keys in files, the
+//! help, and the conversion of settings to text.
 //!
 //! [`Spec::apply`] refuses unknown keys, values that a key does not accept, and settings that conflict. Begin at [`KEYS`].
 
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::config::{DirectionConfig, Distribution, Loss, LossPlace};
 use crate::units::{bytes, rate, rate_text, share, share_text, time, time_text};
 
-/// Least MTU of IPv4 (RFC 791: every internet module must be able to forward datagrams of 68 octets).
+/// Minimum MTU of an IPv4 link, in bytes (RFC 791: every internet module must be able to forward datagrams of 68 octets).
 const MTU_MIN: usize = 68;
 
 /// One setting.
@@ -179,12 +179,12 @@ const PLACES: &[(&str, LossPlace)] = &[("queue", LossPlace::BeforeQueue), ("wire
 const DISTRIBUTIONS: &[(&str, Distribution)] =
     &[("uniform", Distribution::Uniform), ("normal", Distribution::Normal), ("pareto", Distribution::Pareto)];
 
-/// Settings as text, by key. A key that is absent leaves its setting unchanged.
+/// Settings as text, by key. A setting without an entry stays unchanged.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Spec(BTreeMap<String, Value>);
 
-/// Value of a setting in the forms that a file may use.
+/// Value of a setting, in one of the forms that a file may use.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Value {
@@ -228,12 +228,13 @@ pub enum SpecError {
         /// The fault, and a correct form.
         problem: String,
     },
-    /// Settings conflict, have no effect, or let no packet pass.
+    /// Settings conflict, would let no packet pass, or have no effect without another setting. Some settings without effect are
+    /// accepted, such as `queue` without `rate`.
     #[error("{key}: {problem}")]
     Senseless {
         /// The key to change.
         key: &'static str,
-        /// The conflict and its remedy.
+        /// The fault and its remedy.
         problem: String,
     },
     /// A word contains no `=`.
@@ -245,10 +246,10 @@ pub enum SpecError {
 }
 
 impl Spec {
-    /// Reads `KEY=VALUE` words, separated by commas or blanks.
+    /// Parses words of the form `KEY=VALUE`, separated by commas or blanks.
     ///
     /// # Errors
-    /// If a word contains no `=`. [`Spec::apply`] checks keys and values.
+    /// If a word contains no `=`. This function checks neither keys nor values: [`Spec::apply`] does.
     pub fn parse(text: &str) -> Result<Spec, SpecError> {
         let mut spec = Spec::default();
         for word in text.split([',', ' ']).filter(|word| !word.is_empty()) {
@@ -259,12 +260,12 @@ impl Spec {
         Ok(spec)
     }
 
-    /// Sets one key.
+    /// Sets the value of one key.
     pub fn set(&mut self, key: &str, value: &str) {
         self.0.insert(key.to_owned(), Value::Text(value.to_owned()));
     }
 
-    /// Reports whether nothing is set.
+    /// Reports whether no key has a value.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -280,10 +281,10 @@ impl Spec {
         all
     }
 
-    /// Returns a copy of `config` with these settings.
+    /// Returns a copy of `config`, changed by these settings.
     ///
     /// # Errors
-    /// If a key is unknown, a key does not accept its value, or the resulting settings conflict.
+    /// If a key is unknown, if a key does not accept its value, or if the resulting settings are [`SpecError::Senseless`].
     pub fn apply(&self, config: &DirectionConfig) -> Result<DirectionConfig, SpecError> {
         let mut config = config.clone();
         for (name, value) in &self.0 {
@@ -305,7 +306,8 @@ fn canonical(key: &str) -> String {
     key.replace('_', "-")
 }
 
-/// Returns the settings as pairs of key and text. Leaves out settings with the same value as in [`DirectionConfig::TRANSPARENT`].
+/// Returns the settings as pairs of key and text. Omits the settings whose value is the same as in
+/// [`DirectionConfig::TRANSPARENT`].
 pub fn settings(config: &DirectionConfig) -> Vec<(&'static str, String)> {
     let all = KEYS.iter().map(|key| (key, (key.get)(config)));
     all.filter(|(key, value)| *value != (key.get)(&DirectionConfig::TRANSPARENT))
@@ -437,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_and_a_file_make_the_same_link() {
+    fn equal_settings_in_flags_and_in_a_file_give_equal_links() {
         let flags =
             config("rate=1.5mbit delay=35ms queue=50 loss=3% mtu=1400 mtu-report=no cut=yes").unwrap();
         let file = "rate = '1.5mbit'\ndelay = '35ms'\nqueue = 50\nloss = 0.03\nmtu = 1400\nmtu_report = 'no'\ncut = true";
@@ -450,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_in_words_read_the_same() {
+    fn settings_converted_to_text_and_back_are_equal() {
         for text in [
             "rate=2mbit,burst=3000,queue=50/64kb,loss=ge:1%:20%:90%:0.1%,loss-place=wire,mark-above=9000",
             "delay=10ms,jitter=2ms,distribution=pareto,correlation=25%,order=yes,corrupt=1%,duplicate=2%",
@@ -465,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_names_the_key_and_what_would_be_right() {
+    fn an_error_names_the_key_and_a_remedy() {
         for (text, part) in [
             ("speed=1mbit", "unknown setting `speed`: expected one of rate, burst"),
             ("delay=35", "delay = 35: not a time: expected a number and its unit"),
@@ -487,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_setting_overrides_an_earlier_one_written_with_underscores() {
+    fn a_later_setting_overrides_an_earlier_setting_written_with_underscores() {
         let base: Spec = toml::from_str("mtu_report = false\nmtu = 1400").unwrap();
         let both = base.with(&Spec::parse("mtu-report=yes").unwrap());
         let config = both.apply(&DirectionConfig::TRANSPARENT).unwrap();

@@ -1,43 +1,50 @@
-//! Queues of `sched`, by their names on the command line.
+//! Names of the policies of the crate `sched` on the command line.
 
 use std::fmt;
 
 use clap::ValueEnum;
 use sched::{Classifier, Finish, FqCodelConfig, Policy, ServedConfig, SfqConfig};
 
-/// Queueing discipline: selects the next packet, and the packet to drop.
+/// Queueing discipline, which selects the next packet and the packet to drop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum PolicyName {
-    /// First in, first out (127 packets)
+    /// First in, first out. Limit: 127 packets
     Fifo,
-    /// Stochastic fair queueing, as in Linux (127 packets)
+    /// Stochastic fair queueing, as in Linux. Limit: 127 packets
     Sfq,
-    /// sfq, with a separate class for packets without data
+    /// Two classes with equal shares, each with sfq: packets without data, and all others. Limit per class: 127 packets
     SfqControl,
-    /// Fair queueing with CoDel, as in Linux (10,240 packets)
+    /// Fair queueing with CoDel, as in Linux. Limit: 10,240 packets
     FqCodel,
-    /// The 2016 project's classes by tens of percent, each with SFQ: fuller classes get more of the link
+    /// Classes by advertised occupancy in steps of 10 %, each with sfq. A class of a higher occupancy gets a larger share.
+    /// From the report of the 2016 project (docs/sba.md). Limit per class: 127 packets
     Htb,
-    /// The classes of the 2016 project's script, by tenths, each with SFQ: all get equal shares
+    /// Classes by advertised occupancy in tenths (`advertise=seed-compat`), each with sfq. All classes get equal shares. From
+    /// the script of the 2016 project. Limit per class: 127 packets
     HtbSeed,
-    /// Least served flow first, with exact flows and a memory of past service (1,000 packets)
+    /// Least served flow first. Each flow has its own queue, and its past service counts. Limit: 1,000 packets with data
     Ltf,
-    /// Nine tenths of the link for the flow that was served least lately, the rest as ltf (2,000 packets)
+    /// As ltf for one tenth of the packets with data. The others come from the flow with the fewest bytes served recently.
+    /// Limit: 2,000 packets with data
     Las,
-    /// Nine tenths of the link for the flow with the least data left (its advertisement, audited), the rest as ltf (2,000
-    /// packets)
+    /// As ltf for one tenth of the packets with data. The others come from the flow with the least data left, if less than 2 MB
+    /// are left. The data left follows from the flow's advertisements. If these are missing or contradict the flow's past
+    /// service, the past service counts instead. Limit: 2,000 packets with data
     Finish,
 }
 
 impl fmt::Display for PolicyName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Every policy has a name, because no variant is hidden.
+        // clap returns a name for each variant, because no variant is hidden.
         self.to_possible_value().map_or(Ok(()), |value| f.pad(value.get_name()))
     }
 }
 
 impl PolicyName {
-    /// Returns the queue's settings, with this limit on packets if one is given. `marks` applies to [`PolicyName::FqCodel`].
+    /// Returns the settings of the policy. `packets` replaces the default limit on waiting packets. The limit applies to each
+    /// class of a policy with classes. For [`PolicyName::Ltf`], [`PolicyName::Las`] and [`PolicyName::Finish`], it applies to
+    /// packets with data. With `marks`, [`PolicyName::FqCodel`] marks ECN-capable packets instead of dropping them. The other
+    /// policies ignore `marks`.
     pub(crate) fn with(self, packets: Option<usize>, marks: bool) -> Policy {
         let sfq = SfqConfig::default();
         let depth = packets.unwrap_or(sfq.depth).max(sfq.depth);
@@ -74,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_limit_holds_for_each_policy() {
+    fn a_given_limit_on_packets_is_in_the_settings_of_each_policy() {
         for name in PolicyName::value_variants() {
             let report = format!("{:?}", name.with(Some(77), false));
             assert!(report.contains("packets: 77,") || report == "Fifo(77)", "{name}: {report}");

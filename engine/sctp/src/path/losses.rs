@@ -1,15 +1,15 @@
 //! Detection of a path with a loss rate that is too high for the transfer of data.
 //!
-//! The meter is a leaky bucket of chunks. Losses fill it, and deliveries empty it. At the permitted loss rate
-//! ([`Timing::loss_max`](crate::Timing::loss_max)), its level is stable. A loss rate over a fixed number of chunks
-//! would have a disadvantage in either case. On a path with a small window, a large number of chunks takes long. A
-//! small number of chunks gives a noisy rate.
+//! The meter is a leaky bucket of chunks. Losses fill the bucket, and deliveries empty it. At the permitted loss rate
+//! ([`Timing::loss_max`](crate::Timing::loss_max)), the bucket's level is stable. A loss rate over a fixed number of
+//! chunks would be worse. With a large number, the meter would need a long time on a path with a small window. With a
+//! small number, the rate would be noisy.
 //!
 //! One loss event adds only a limited amount to the level. A queue that overflows loses many packets at once, and the
-//! window already reacts to this event. Losses are a new event if the lost chunks were sent after the last event was
-//! noticed, as in RFC 9260 section 7.2.4.
+//! window already reacts to this event. A new event begins if the newest lost chunk was sent after the last event was
+//! noticed, or at the same time (as in RFC 9260 section 7.2.4).
 //!
-//! The meter sees only counts, and its caller acts on the result. Start at [`LossMeter::on_acks`], then
+//! The meter only counts, and its caller acts on the result. Start at [`LossMeter::on_acks`], then
 //! [`LossMeter::take_verdict`].
 
 use std::time::Duration;
@@ -21,8 +21,8 @@ use crate::tx::{Losses, PathAcks};
 /// Number of lost chunks beyond the permitted rate that fills the bucket.
 const LOSSES_FULL: i32 = 30;
 
-/// Minimum number of loss events that fill the bucket. The number exceeds three, because an initial window that
-/// overflows a long queue causes three events.
+/// Minimum number of loss events that fill the bucket. An initial window that overflows a long queue causes three
+/// events, and must not fill the bucket.
 const EVENTS_LEAST: i32 = 6;
 
 /// Number of units of the bucket's level per chunk: one unit is 1 % of a chunk.
@@ -39,11 +39,11 @@ const VERDICT_HOLDS: Duration = Duration::from_secs(60);
 pub(crate) struct LossMeter {
     /// Level at the end of the last round trip, 0 to [`FULL`].
     level: i32,
-    /// Amount that the current round trip will add to the level, before the limit per event is applied.
+    /// Amount that the current round trip will add to the level, unless the limit per loss event reduces it.
     round: i32,
-    /// Time at which the last event was noticed.
+    /// Time at which the last loss event was noticed.
     noticed_at: Time,
-    /// Amount that the last event has added to the level so far.
+    /// Amount that the last loss event has added to the level so far.
     added: i32,
     /// Lost chunks since the bucket was last empty.
     lost: u32,
@@ -56,14 +56,14 @@ pub(crate) struct LossMeter {
 }
 
 impl LossMeter {
-    /// Resets the counts when data moves to this path, because its old losses no longer matter. The last verdict
-    /// stays.
+    /// Resets the counts when data moves to this path, because the path's old losses no longer matter. Keeps the last
+    /// verdict.
     pub(crate) fn begin(&mut self) {
         let LossMeter { found_at, found_percent, .. } = *self;
         *self = LossMeter { found_at, found_percent, ..LossMeter::default() };
     }
 
-    /// Processes a SACK. `allowed` is the permitted loss rate in percent.
+    /// Counts the losses and deliveries that a SACK reports. `allowed` is the permitted loss rate in percent.
     pub(crate) fn on_acks(&mut self, acks: &PathAcks, allowed: u8, now: Time) {
         self.add(&acks.lost, acks.chunks, allowed, now);
         // Chunks that arrived after they were declared lost do not count as losses.
@@ -75,7 +75,7 @@ impl LossMeter {
         }
     }
 
-    /// Counts chunks that are found lost between two SACKs.
+    /// Counts chunks that the reordering timer declares lost between two SACKs.
     pub(crate) fn on_lost(&mut self, lost: &Losses, allowed: u8, now: Time) {
         self.add(lost, 0, allowed, now);
     }
@@ -101,7 +101,7 @@ impl LossMeter {
         }
     }
 
-    /// Reports whether the path loses too much, and resets the counts if so.
+    /// Reports whether the path loses too much. If it does, records the verdict and resets the counts.
     pub(crate) fn take_verdict(&mut self, now: Time) -> bool {
         if self.level < FULL {
             return false;
@@ -140,15 +140,15 @@ mod tests {
     const ALLOWED: u8 = 5;
     const MS: fn(u64) -> Time = Time::from_millis;
 
-    /// Feeds a round trip with `lost` lost and `delivered` delivered chunks. The chunks were sent after the previous
-    /// losses were noticed.
+    /// Feeds the meter with a round trip of `lost` lost and `delivered` delivered chunks. The chunks were sent after
+    /// the previous losses were noticed.
     fn round(meter: &mut LossMeter, at_ms: u64, lost: usize, delivered: usize) {
         let losses = Losses { chunks: lost, newest: MS(at_ms), ..Losses::default() };
         let acks = PathAcks { lost: losses, chunks: delivered, round_over: true, ..PathAcks::default() };
         meter.on_acks(&acks, ALLOWED, MS(at_ms));
     }
 
-    /// Returns the number of chunks after which a path that loses one in `one_of` gets a verdict.
+    /// Returns the number of chunks after which a path gets a verdict if it loses one in `one_of` chunks.
     fn found_after(one_of: usize) -> Option<usize> {
         let mut meter = LossMeter::default();
         let found = (1..10_000).find(|&n| {
@@ -159,13 +159,13 @@ mod tests {
     }
 
     #[test]
-    fn the_permitted_rate_never_fills_the_bucket_and_higher_rates_fill_it_sooner() {
+    fn the_permitted_loss_rate_never_fills_the_bucket_and_a_higher_rate_fills_it_sooner_than_a_lower_rate() {
         assert_eq!(found_after(20), None);
         assert_eq!([19, 10, 3].map(found_after), [Some(600 * 19), Some(600), Some(36 * 3)]);
     }
 
     #[test]
-    fn one_event_counts_no_more_than_its_share_however_much_it_loses_and_however_long() {
+    fn one_loss_event_raises_the_level_by_a_limited_amount_regardless_of_its_losses_and_duration() {
         let mut meter = LossMeter::default();
         let mut overflow = |sent_ms: u64, at_ms: u64| {
             let losses = Losses { chunks: 400, newest: MS(sent_ms), ..Losses::default() };
@@ -173,13 +173,16 @@ mod tests {
             meter.on_acks(&acks, ALLOWED, MS(at_ms));
             meter.take_verdict(MS(at_ms))
         };
-        assert!((0..100).all(|n| !overflow(99, 100 + n)), "all was sent before the first loss was noticed");
+        assert!(
+            (0..100).all(|n| !overflow(99, 100 + n)),
+            "all lost chunks were sent before the first loss was noticed"
+        );
         assert!((0..4).all(|n| !overflow(200 + n, 200 + n)));
-        assert!(overflow(210, 210), "the sixth");
+        assert!(overflow(210, 210), "the sixth event fills the bucket");
     }
 
     #[test]
-    fn spurious_losses_are_subtracted() {
+    fn losses_that_prove_spurious_never_lead_to_a_verdict() {
         let mut meter = LossMeter::default();
         for n in 1..1000 {
             round(&mut meter, 2 * n, 1, 2);
@@ -190,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_verdict_is_known_for_a_minute_whatever_comes_after_it() {
+    fn a_verdict_remains_valid_for_a_minute_even_if_the_counts_are_reset() {
         let mut meter = LossMeter::default();
         let found = (1..1000).find(|&n| {
             round(&mut meter, n, 1, 3);

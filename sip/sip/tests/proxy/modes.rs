@@ -9,8 +9,8 @@ fn world(mode: Mode) -> World {
     World::new(ProxyConfig { mode, ..config() })
 }
 
-/// Returns a copy of an INVITE in which the method and the To tag are replaced. The copy is the CANCEL of the INVITE, or the ACK for its
-/// rejection.
+/// Returns the CANCEL for an INVITE, or the ACK for the rejection of an INVITE. `method` replaces the method, and `to_tag` is appended to
+/// the To value.
 fn like_invite(method: &str, invite: &str, to_tag: &str) -> String {
     let to = format!("To: <sip:bob@example.com>{to_tag}");
     invite.replace("INVITE", method).replace("To: <sip:bob@example.com>", &to)
@@ -24,8 +24,8 @@ fn contacts(sent: &Sent) -> Vec<String> {
 fn a_redirect_server_answers_with_the_users_contacts() {
     let mut world = world(Mode::Redirect);
     world.register("bob", udp(BOB), "");
-    let preferred = format!("Contact: <sip:bob@{CAROL};transport=tcp>;q=0.5;expires=120\n");
-    world.register("bob", udp(BOB), &preferred);
+    let second = format!("Contact: <sip:bob@{CAROL};transport=tcp>;q=0.5;expires=120\n");
+    world.register("bob", udp(BOB), &second);
     let asked = invite(udp(ALICE), "");
     let sent = world.put(udp(ALICE), &asked);
     assert_eq!(summary(&sent), pairs(&[("302", ALICE)]));
@@ -35,13 +35,13 @@ fn a_redirect_server_answers_with_the_users_contacts() {
     ];
     assert_eq!(contacts(&sent[0]), expected);
     assert!(sent[0].value(Name::To).contains(";tag="));
-    // A retransmission gets the same response. The ACK is not forwarded.
+    // A retransmission of the INVITE gets the same response. The ACK for this response is not forwarded.
     let again = world.put(udp(ALICE), &asked);
     assert_eq!(again[0].message, sent[0].message);
     let tag = sent[0].value(Name::To).split(";tag=").nth(1).unwrap().to_owned();
     assert!(world.put(udp(ALICE), &like_invite("ACK", &asked, &format!(";tag={tag}"))).is_empty());
     let stray = like_invite("ACK", &invite(udp(ALICE), ""), ";tag=other").replace("i1", "i2");
-    assert!(world.put(udp(ALICE), &stray).is_empty(), "nor does one for what we know nothing of");
+    assert!(world.put(udp(ALICE), &stray).is_empty(), "an ACK for an unknown INVITE is not forwarded");
 }
 
 #[test]
@@ -61,9 +61,9 @@ fn a_redirect_server_forwards_nothing() {
 }
 
 #[test]
-fn a_redirect_omits_unreachable_contacts_and_the_proxys_own_address() {
+fn a_redirect_omits_contacts_that_the_caller_cannot_reach_and_the_proxys_own_address() {
     let mut world = world(Mode::Redirect);
-    // One contact is behind a NAT, and one has a Path.
+    // The first contact is behind a NAT, the second contact has a Path, and the third contact is the proxy's own address.
     world.register("bob", udp(BOB), "Contact: <sip:bob@10.0.0.7:5060>\n");
     let by_path = "Contact: <sip:bob@192.0.2.77:5060>\nSupported: path\nPath: <sip:192.0.2.66;lr>\n";
     world.register("bob", udp(BOB), by_path);
@@ -72,16 +72,20 @@ fn a_redirect_omits_unreachable_contacts_and_the_proxys_own_address() {
     assert_eq!(summary(&sent), pairs(&[("480", ALICE)]));
     world.register("carol", udp(CAROL), "");
     let secure = invite(udp(ALICE), "").replace("sip:bob@", "sips:carol@").replace("i1", "i2");
-    assert_eq!(world.put(udp(ALICE), &secure)[0].what(), "480", "no SIPS contact for a SIPS URI");
+    assert_eq!(
+        world.put(udp(ALICE), &secure)[0].what(),
+        "480",
+        "the URI is a SIPS URI, and carol has no SIPS contact"
+    );
 }
 
 #[test]
-fn a_stateless_proxy_passes_a_call_on_and_keeps_nothing_of_it() {
+fn a_stateless_proxy_forwards_a_call_and_keeps_no_state_of_the_call() {
     let mut world = world(Mode::Stateless);
     world.register("bob", udp(BOB), "");
     world.pass(std::time::Duration::from_secs(60));
     let sent = world.put(udp(ALICE), &invite(udp(ALICE), ""));
-    assert_eq!(summary(&sent), pairs(&[("INVITE", BOB)]), "no 100 of its own");
+    assert_eq!(summary(&sent), pairs(&[("INVITE", BOB)]), "the proxy sends no 100");
     assert_eq!(sent[0].value(Name::MaxForwards), "69");
     for status in [100, 180, 200] {
         let back = world.put_message(udp(BOB), &sent[0].answer(status));
@@ -90,7 +94,7 @@ fn a_stateless_proxy_passes_a_call_on_and_keeps_nothing_of_it() {
     }
     assert_eq!(world.proxy.transactions(), (0, 0));
     assert_eq!(world.proxy.kept_bytes(), 0);
-    // Requests within the dialog follow our Record-Route.
+    // Alice's ACK and BYE have the proxy's Record-Route value as their Route.
     let ack = world.put(udp(ALICE), &from_alice("ACK", 1, &sent[0]));
     assert_eq!(summary(&ack), pairs(&[("ACK", BOB)]));
     let bye = world.put(udp(ALICE), &from_alice("BYE", 2, &sent[0]));
@@ -99,7 +103,7 @@ fn a_stateless_proxy_passes_a_call_on_and_keeps_nothing_of_it() {
 }
 
 #[test]
-fn retransmissions_cancel_and_ack_have_the_branch_and_target_of_their_invite() {
+fn cancel_ack_and_retransmissions_have_the_branch_and_target_of_their_invite() {
     let mut world = world(Mode::Stateless);
     world.register("bob", udp(BOB), "Contact: <sip:bob@192.0.2.2:5060>;q=0.4\n");
     world.register("bob", udp(BOB), "Contact: <sip:bob@192.0.2.3:5060>;q=0.9\n");
@@ -110,7 +114,11 @@ fn retransmissions_cancel_and_ack_have_the_branch_and_target_of_their_invite() {
     sent.extend(world.put(udp(ALICE), &like_invite("CANCEL", &asked, "")));
     sent.extend(world.put(udp(ALICE), &like_invite("ACK", &asked, ";tag=uas")));
     let expected = ["INVITE", "INVITE", "CANCEL", "ACK"].map(|what| (what, CAROL));
-    assert_eq!(summary(&sent), pairs(&expected), "the preferred contact, of those alike the first");
+    assert_eq!(
+        summary(&sent),
+        pairs(&expected),
+        "the contact with the highest q; among contacts with equal q, the first URI in byte order"
+    );
     assert!(sent.iter().all(|one| one.branch() == sent[0].branch()));
     assert_eq!(sent[0].message, sent[1].message);
     let other = world.put(udp(ALICE), &asked.replace("i1", "i2"));
@@ -118,7 +126,7 @@ fn retransmissions_cancel_and_ack_have_the_branch_and_target_of_their_invite() {
 }
 
 #[test]
-fn responses_go_back_by_the_connection_that_their_request_came_by() {
+fn a_response_leaves_over_the_connection_on_which_its_request_arrived() {
     let mut world = world(Mode::Stateless);
     world.register("bob", udp(BOB), "");
     let from = tcp("192.0.2.1:40000", 17);
@@ -129,7 +137,7 @@ fn responses_go_back_by_the_connection_that_their_request_came_by() {
 }
 
 #[test]
-fn a_response_that_nobody_asked_for_goes_nowhere() {
+fn a_response_whose_via_the_proxy_did_not_write_is_dropped() {
     let mut world = world(Mode::Stateless);
     world.register("bob", udp(BOB), "");
     let sent = world.put(udp(ALICE), &invite(udp(ALICE), ""));
@@ -149,13 +157,13 @@ fn a_response_that_nobody_asked_for_goes_nowhere() {
         assert!(world.put_message(udp(CAROL), &forge(wrong)).is_empty(), "{wrong}");
     }
     assert_eq!(world.proxy.counters().dropped, 3);
-    // Another run of the program has another key, and does not accept this Via.
+    // A proxy with another seed has another key, and does not accept this Via.
     let mut other = World::with_seed(ProxyConfig { mode: Mode::Stateless, ..config() }, [9; 32]);
     assert!(other.put_message(udp(BOB), &answer).is_empty());
 }
 
 #[test]
-fn stateless_mode_refuses_and_answers_as_the_stateful_proxy_does() {
+fn a_stateless_proxy_rejects_and_answers_requests_like_a_stateful_proxy() {
     let mut world = world(Mode::Stateless);
     assert_eq!(world.register("bob", udp(BOB), "").what(), "200");
     let answer = |world: &mut World, uri: &str, user: &str, more: &str| {
@@ -173,7 +181,7 @@ fn stateless_mode_refuses_and_answers_as_the_stateful_proxy_does() {
     assert_eq!(summary(&world.put(udp(ALICE), &foreign)), pairs(&[("403", ALICE)]));
     let options = request("OPTIONS", "sip:example.com", "alice", "bob", "o1", udp(ALICE), "");
     assert_eq!(summary(&world.put(udp(ALICE), &options)), pairs(&[("200", ALICE)]));
-    assert_eq!(world.proxy.transactions().1, 0, "nothing is sent by a transaction");
+    assert_eq!(world.proxy.transactions().1, 0, "no client transaction exists");
 }
 
 #[test]

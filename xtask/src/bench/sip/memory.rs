@@ -1,10 +1,12 @@
 //! `./x bench sip-memory [--quick]`: the growth of our SIP proxy's memory.
 //!
-//! The first part measures the core with its store (`examples/standing` of `sipproxy`). It covers an hour of virtual time with 100,000
-//! users and 10,000 standing calls.
+//! The first part runs the proxy's engine and its SQLite store in virtual time (`examples/standing` of `sipproxy`). The
+//! measurement covers an hour with 100,000 users and 10,500 concurrent calls.
 //!
-//! The second part sends 1,000,000 mutations of the messages of RFC 4475 to the running program, over UDP, TCP and SCTP
-//! (`examples/strangers`). The program must answer throughout, and must carry calls at the end. Its memory must not grow beyond [`GROWTH_GOAL`].
+//! The second part sends 1,000,000 mutated messages of RFC 4475 to the running program, over UDP, TCP and SCTP (`examples/strangers`). The
+//! program must answer throughout, and must carry calls at the end. The growth of the program's memory must not exceed [`GROWTH_GOAL`].
+//!
+//! The option `--quick` reduces the numbers of users, calls and messages.
 
 use super::super::report::Report;
 use crate::optimised;
@@ -20,12 +22,13 @@ use std::time::Duration;
 use testbed::pair::Tools;
 use testbed::{Host, Lab, Link, Offloads, Process, cpu};
 
-/// Limit on the median memory in the last quarter of a run, as a multiple of the median memory in the second quarter.
+/// Limit on the median memory in the last quarter of the second part, as a multiple of the median memory in the second
+/// quarter of this part.
 const GROWTH_GOAL: f64 = 1.02;
-/// Returns the configuration. Timers have a tenth of their default values, so the state of a message (RFC 3261 timer J) expires after 3.2 s
-/// instead of 32 s. Registrations last for a minute, and a user has up to three contacts. Without these limits, the users in mutated
-/// messages would accumulate contacts during the whole run. A request to such a user would then stay in progress for 3.2 s at all of these
-/// contacts.
+/// Returns the configuration of the proxy. T1 is a tenth of its default value, so the state of a request expires after 3.2 s (RFC 3261 timer
+/// J: 64 × T1) instead of 32 s. A registration lasts for a minute, and a user has up to three contacts. Without these two limits, the users
+/// in mutated messages would accumulate contacts during the whole run. The proxy would forward a request for such a user to all these
+/// contacts, and keep a transaction for each contact for up to 3.2 s.
 fn configuration(address: Ipv4Addr) -> String {
     let listen =
         |transport: &&str| format!("[[listen]]\ntransport = \"{transport}\"\naddress = \"{address}:5060\"\n");
@@ -40,7 +43,7 @@ const TRANSPORTS: [&str; 3] = ["udp", "tcp", "sctp"];
 const PROGRAM: &str = "sctpify-sip";
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Measures and judges both parts.
+/// Runs and judges both parts.
 ///
 /// # Errors
 /// When a program does not build, or the proxy does not start.
