@@ -32,14 +32,14 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "rate",
         value: "RATE",
-        doc: "Rate of IP packets, such as 1.5mbit [default: unlimited]",
+        doc: "Rate of the link, such as 1.5mbit. The lengths of IP packets count, plus overhead [default: unlimited]",
         set: |c, v| rate(v).map(|it| c.rate = it),
         get: |c| rate_text(c.rate),
     },
     Key {
         name: "burst",
         value: "BYTES",
-        doc: "Burst in bytes after a pause [default: 0]",
+        doc: "Bytes that may pass at once after a pause [default: 0]",
         set: |c, v| bytes(v).map(|it| c.burst = it),
         get: |c| c.burst.to_string(),
     },
@@ -60,7 +60,7 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "jitter",
         value: "TIME",
-        doc: "Jitter: the maximum deviation of the delay if uniform, else the standard deviation",
+        doc: "Jitter: maximum deviation of the delay with distribution uniform, else its standard deviation",
         set: |c, v| time(v).map(|it| c.jitter = it),
         get: |c| time_text(c.jitter),
     },
@@ -81,31 +81,31 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "order",
         value: "yes|no",
-        doc: "Keep packets in order although the delay varies [default: no, packets overtake each other]",
+        doc: "Keep packets in order, except packets that reorder selects [default: no]",
         set: |c, v| one_of(v, YES_NO).map(|it| c.keep_order = it),
         get: |c| name_of(&c.keep_order, YES_NO),
     },
     Key {
         name: "queue",
         value: "LENGTH",
-        doc: "Limit of the queue: packets (50), bytes (64kb) or both (50/64kb) [default: 1000 packets]. Requires a \
-              rate",
+        doc: "Limit of the queue: packets (50), bytes (64kb) or both (50/64kb) [default: 1000 packets]. No \
+              effect without a rate",
         set: set_queue,
         get: queue_text,
     },
     Key {
         name: "loss",
         value: "LOSS",
-        doc: "Random loss: 3%, bursts:BEGIN:END, or ge:BEGIN:END:BAD:GOOD (Gilbert-Elliott: the probabilities per \
-              packet that a bad state begins and ends, and of loss in the bad and the good state)",
+        doc: "Random loss: 3%, bursts:BEGIN:END, or ge:BEGIN:END:BAD:GOOD (Gilbert-Elliott). BEGIN, END: probability \
+              per packet that a burst or a bad state begins, ends. BAD, GOOD: probability of loss in this state",
         set: |c, v| loss(v).map(|it| c.loss = it),
         get: |c| loss_text(c.loss),
     },
     Key {
         name: "loss-place",
         value: "PLACE",
-        doc: "Place of random loss: queue (default: before the queue, lost packets use no link time) or wire (they \
-              do)",
+        doc: "Place of random loss: queue (default: before the queue, lost packets use no link time) or wire (lost \
+              packets use link time)",
         set: |c, v| one_of(v, PLACES).map(|it| c.loss_place = it),
         get: |c| name_of(&c.loss_place, PLACES),
     },
@@ -147,7 +147,7 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "mtu-report",
         value: "yes|no",
-        doc: "Answer a packet above the MTU with ICMP [default: yes]; no drops it silently: a black hole",
+        doc: "Answer a packet above the MTU with ICMP [default: yes]. With no, the link drops the packet silently",
         set: |c, v| one_of(v, YES_NO).map(|it| c.reports_mtu = it),
         get: |c| name_of(&c.reports_mtu, YES_NO),
     },
@@ -337,7 +337,7 @@ fn check(c: &DirectionConfig) -> Result<(), SpecError> {
         (
             c.reorder > 0.0 && c.reorder_by.is_zero(),
             "reorder",
-            "changes nothing unless packets are late: set reorder-by, too",
+            "requires an extra delay: also set reorder-by",
         ),
         (c.queue_packets == 0 || c.queue_bytes == 0, "queue", "no packet would pass: must be at least 1"),
         (c.mtu < MTU_MIN, "mtu", "is below 68 bytes, the minimum of every link (RFC 791)"),

@@ -213,7 +213,7 @@ pub struct RunArgs {
     /// Queueing discipline: selects the next packet, and the packet to drop
     #[arg(long, value_enum, default_value_t = PolicyName::Ltf)]
     pub policy: PolicyName,
-    /// Limit on queued packets in each direction [default: set by the policy]
+    /// Limit on queued packets in each direction, or in each class of a direction [default: set by the policy]
     #[arg(long, value_name = "PACKETS", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub limit: Option<u32>,
     /// With fq-codel: mark ECN-capable packets instead of dropping them

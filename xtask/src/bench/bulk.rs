@@ -118,7 +118,8 @@ pub(crate) fn run(lab: &Lab, tools: &Tools, report: &mut Report) -> Result<()> {
             report.judge(figure("usrsctp"), &[ratios.usrsctp], Limit::AtLeast(USRSCTP_GOAL));
         }
     }
-    report.remark("CPU: processes only; the kernel's interrupt work for packets is in no column.");
+    report
+        .remark("CPU: processes only; interrupt work that the kernel charges to no process is in no column.");
     Ok(())
 }
 

@@ -54,14 +54,17 @@ pub(crate) fn run(lab: &Lab, is_quick: bool, tools: &Tools, report: &mut Report)
         command.args(["--users", "5000", "--calls", "500"]);
     }
     let done = command.stderr(Stdio::inherit()).output().context("cannot start standing")?;
-    let mut table = Table::new("", ["the core and its store in an hour of virtual time"]);
+    let mut table = Table::new("", ["the engine and its store during an hour of virtual time"]);
     let text = String::from_utf8_lossy(&done.stdout);
     print!("{text}");
     text.lines()
         .filter(|line| line.starts_with("met") || line.starts_with("MISSED"))
         .for_each(|line| table.row([line]));
     report.show(table);
-    report.judge_fact("the core's memory stays in an hour of virtual time", done.status.success());
+    report.judge_fact(
+        "the engine's memory stays constant during an hour of virtual time",
+        done.status.success(),
+    );
     let messages = if is_quick { "30000" } else { "1000000" };
     attacked(lab, tools, strangers, messages, report)
 }
@@ -95,15 +98,18 @@ fn attacked(lab: &Lab, tools: &Tools, strangers: PathBuf, messages: &str, report
     let output: Value = serde_json::from_str(&finished.stdout).context("strangers reported nothing")?;
     let [second, last] = quarters(&output["resident_kib"])?;
     let head = ["messages sent", "asked again", "MiB resident in the second quarter", "in the last"];
-    let mut table = Table::new("The program under changed messages", head);
+    let mut table = Table::new("The program during mutated messages", head);
     let [second_mib, last_mib] = [second, last].map(|kib| format!("{:.1}", kib / 1024.0));
     table.row([output["sent"].to_string(), output["asked_again"].to_string(), second_mib, last_mib]);
     report.show(table);
-    let figure = format!("memory under {messages} changed messages, last quarter by the second's");
+    let figure = format!("memory during {messages} mutated messages: last quarter divided by second quarter");
     report.judge(figure, &[last / second], Limit::AtMost(GROWTH_GOAL));
     let carried = TRANSPORTS.into_iter().map(|transport| calls(&outside, &link, tools, transport));
     let carried = carried.collect::<Result<Vec<bool>>>()?.into_iter().all(|good| good);
-    report.judge_fact("calls by UDP, TCP and SCTP succeed after it", carried && proxy.is_running());
+    report.judge_fact(
+        "calls over UDP, TCP and SCTP succeed after the mutated messages",
+        carried && proxy.is_running(),
+    );
     Ok(())
 }
 
