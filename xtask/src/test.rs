@@ -10,7 +10,7 @@
 //! 7. With root only: the lab's experiments in their quick form ([`lab`]).
 //!
 //! The packages that the tests need are installed during the checks and the build ([`packages`]). Tests with namespaces mostly wait, so up
-//! to four of these tests run at a time. Failed tests of parts 5 to 7 get a second attempt ([`again`]).
+//! to five of these tests run at a time. Failed tests of parts 5 to 7 get a second attempt ([`again`]).
 
 pub(crate) mod again;
 mod packages;
@@ -87,18 +87,18 @@ pub(crate) fn run(words: &[String]) -> Result<Outcome> {
 /// Runs the tests that create network namespaces. The tests of `testbed` run at the same time as the tests of most other packages. The
 /// tests with guests (`peer`, `linkemu`) run afterwards, because a guest's clock is late while no processor is free.
 fn in_namespaces() -> Result<Totals> {
-    let group = |packages: &[&str]| {
-        let words = [&IN_NAMESPACES[..], packages, &["--", "--ignored", "--test-threads=2"]].concat();
+    let group = |packages: &[&str], at_once: &str| {
+        let words = [&IN_NAMESPACES[..], packages, &["--", "--ignored", "--test-threads", at_once]].concat();
         counted(&mut cargo(&words))
     };
     let mut totals = std::thread::scope(|scope| {
         let others = ["--workspace", "--exclude", "testbed", "--exclude", "peer", "--exclude", "linkemu"];
-        let others = scope.spawn(move || group(&others));
-        let mut totals = group(&["--package", "testbed"])?;
+        let others = scope.spawn(move || group(&others, "2"));
+        let mut totals = group(&["--package", "testbed"], "3")?;
         totals += others.join().map_err(|_| anyhow!("a thread of tests has failed"))??;
         anyhow::Ok(totals)
     })?;
-    totals += group(&["--package", "peer", "--package", "linkemu"])?;
+    totals += group(&["--package", "peer", "--package", "linkemu"], "2")?;
     Ok(totals)
 }
 

@@ -45,7 +45,7 @@ pub struct DirectionConfig {
     pub bleaches: bool,
     /// True if the link drops ECN-capable packets.
     pub drops_ect: bool,
-    /// True if ICMP answers a packet that is too long. Otherwise the packet is dropped silently.
+    /// True if ICMP answers a packet that was dropped because of the MTU.
     pub reports_mtu: bool,
     /// True if the direction passes no packets.
     pub cut: bool,

@@ -96,8 +96,8 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "loss",
         value: "LOSS",
-        doc: "Random loss: 3%, bursts:BEGIN:END, or ge:BEGIN:END:BAD:GOOD (Gilbert-Elliott). BEGIN, END: probability \
-              per packet that a burst or a bad state begins, ends. BAD, GOOD: probability of loss in this state",
+        doc: "Random loss: 3%, bursts:BEGIN:END, or ge:BEGIN:END:BAD:GOOD (Gilbert-Elliott). BEGIN: probability \
+              per packet that a burst or bad state begins. END: that it ends. BAD, GOOD: probability of loss in this state",
         set: |c, v| loss(v).map(|it| c.loss = it),
         get: |c| loss_text(c.loss),
     },
@@ -147,7 +147,7 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "mtu-report",
         value: "yes|no",
-        doc: "Answer a packet above the MTU with ICMP [default: yes]. With no, the link drops the packet silently",
+        doc: "Answer a packet that was dropped because of the MTU with ICMP [default: yes]",
         set: |c, v| one_of(v, YES_NO).map(|it| c.reports_mtu = it),
         get: |c| name_of(&c.reports_mtu, YES_NO),
     },

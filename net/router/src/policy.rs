@@ -19,8 +19,9 @@ pub enum PolicyName {
     /// Classes by advertised occupancy in steps of 10 %, each with sfq. A class of a higher occupancy gets a larger share.
     /// From the report of the 2016 project (docs/sba.md). Limit per class: 127 packets
     Htb,
-    /// Classes by advertised occupancy in tenths (`advertise=seed-compat`), each with sfq. All classes get equal shares. From
-    /// the script of the 2016 project. Limit per class: 127 packets
+    /// For senders with `advertise=seed-compat`, which advertise their occupancy in tenths. Each tenth from 1 to 9 has a class
+    /// with sfq. All other packets share one more class. All classes get equal shares. From the script of the 2016 project.
+    /// Limit per class: 127 packets
     HtbSeed,
     /// Least served flow first. Each flow has its own queue, and its past service counts. Limit: 1,000 packets with data
     Ltf,

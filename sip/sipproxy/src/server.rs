@@ -425,7 +425,8 @@ fn open_plugin(
     config: &Config,
     poll: &Poll,
 ) -> Result<Box<dyn Plugin>, SipError> {
-    let limits = Bounds { messages: config.proxy.messages, connections: config.connections };
+    let ProxyConfig { messages, timers, .. } = &config.proxy;
+    let limits = Bounds { messages: *messages, connections: config.connections, answer: timers.long() };
     transport::open(index, *listener, limits, &config.sctp, config.tls.as_ref(), poll.registry())
 }
 

@@ -159,8 +159,8 @@ impl Path {
         }
         // After a lost heartbeat, the next heartbeat is due at once, so the path is probed once per RTO. RFC
         // 9260 section 5.4 and RFC 7829 section 3 require this pace for unconfirmed and potentially failed
-        // paths. If the path has failed, or one more error makes it fail, the next heartbeat waits for the
-        // regular interval.
+        // paths. If the path has failed, or the error of this lost heartbeat makes it fail, the next heartbeat
+        // waits for the regular interval.
         let is_off = self.options.heartbeats == Heartbeats::Off && self.confirmed;
         if is_off || matches!(self.state, PathState::Inactive) || self.errors >= self.max_retrans(timing) {
             self.schedule_heartbeat(now, timing, random);
@@ -240,7 +240,8 @@ impl Path {
 
     /// Records a retransmission of the outstanding HEARTBEAT, starts its deadline anew, and returns the
     /// retransmission's nonce. Returns `None` if no HEARTBEAT is outstanding, or if [`REPEATS_MAX`] permits
-    /// no retransmission. The peer may not have been able to answer the earlier transmissions.
+    /// no retransmission. A HEARTBEAT is repeated because the peer may not have had the path's remote address
+    /// yet when the earlier transmissions arrived.
     pub(crate) fn repeat_heartbeat(&mut self, now: Time) -> Option<u64> {
         let deadline = now + self.rto();
         let probe = self.probe.as_mut().filter(|p| p.repeats < REPEATS_MAX)?;

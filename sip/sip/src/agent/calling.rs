@@ -146,6 +146,13 @@ impl Agent {
         }
     }
 
+    /// Reports whether a request is the INVITE of a call that was hung up before its response.
+    pub(super) fn is_hung_up(&self, purpose: Purpose) -> bool {
+        let Purpose::Invite(call) = purpose else { return false };
+        let state = self.calls.get(&call).map(|call| &call.state);
+        matches!(state, None | Some(State::Calling { hang_up: true, .. }))
+    }
+
     fn come_up(&mut self, now: Time, id: CallId, response: &Message) {
         let Some(call) = self.calls.get_mut(&id) else { return };
         let State::Calling { since, hang_up } = call.state else { return };

@@ -233,24 +233,34 @@ impl Agent {
         // A transaction with a final response has had its effect. It remains only for retransmissions.
         let is_pending = |client: &&Client| client.machine.is_pending();
         let Some(client) = self.clients.get(&on_failure).filter(is_pending) else { return };
+        if client.is_resent && client.machine.is_proceeding() {
+            return;
+        }
         let purpose = client.purpose;
         self.clients.remove(&on_failure);
         self.on_final(now, purpose, 503, None);
     }
 
     /// Handles the failure of the association over which a request was sent. If no response has arrived, the request is sent once more if
-    /// [`LostRequest::may_resend`] is set, or else fails as in [`Agent::handle_send_failure`].
+    /// [`LostRequest::may_resend`] is set, or else fails as in [`Agent::handle_send_failure`]. An INVITE of a call that was hung up is not
+    /// sent again.
     pub fn handle_lost_request(&mut self, now: Time, lost: LostRequest) {
         let id = lost.on_failure;
-        let awaits_response =
-            |client: &&mut Client| client.machine.is_pending() && !client.machine.is_proceeding();
-        let Some(client) = self.clients.get_mut(&id).filter(awaits_response) else { return };
-        if !lost.may_resend || std::mem::replace(&mut client.is_resent, true) {
-            return self.handle_send_failure(now, id);
-        }
+        let awaits_response = |client: &&Client| {
+            let machine = &client.machine;
+            machine.is_pending() && !machine.is_proceeding()
+        };
+        let Some(client) = self.clients.get(&id).filter(awaits_response) else { return };
+        let is_flow = client.hop.connection.is_some();
+        let may_resend = lost.may_resend && !client.is_resent && !is_flow && !self.is_hung_up(client.purpose);
+        let client = self.clients.get_mut(&id).filter(|_| may_resend);
+        let Some(client) = client else { return self.handle_send_failure(now, id) };
+        client.is_resent = true;
+        client.machine.restart(now);
         let (hop, bytes) = (client.hop, client.bytes.clone());
         let call_id = client.request.first(Name::CallId).cloned().unwrap_or_default();
         self.send(hop, bytes, Some(id), &call_id);
+        self.schedule_client(id);
     }
 
     fn handle_request(&mut self, now: Time, from: Hop, mut request: Message, known: &Essentials) {

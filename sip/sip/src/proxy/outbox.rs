@@ -32,7 +32,8 @@ pub struct Outgoing {
     pub is_new: bool,
 }
 
-/// A request that was sent over an association, and the association has failed. The request may have been answered.
+/// A request that was sent over an association, and the association has failed. The request may have been answered. An ACK needs no action:
+/// the callee repeats its 2xx.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LostRequest {
     /// The request's [`Outgoing::on_failure`].

@@ -149,6 +149,11 @@ impl Client {
         self.kind.is_invite
     }
 
+    /// Starts the transaction anew, because its request is sent again at `now` over a new connection.
+    pub fn restart(&mut self, now: Time) {
+        *self = Client::start(self.kind, self.timers, now);
+    }
+
     /// Reports whether no final response has arrived.
     pub fn is_pending(&self) -> bool {
         matches!(self.state, State::Proceeding | State::Waiting { .. })

@@ -119,38 +119,70 @@ fn a_request_waits_for_dns_and_tries_the_next_target_if_a_target_fails() {
     assert_eq!(world.lookups.len(), 1);
 }
 
+/// Calls a domain that resolves to these hops. Returns the INVITE to the first hop.
+fn resolved(hops: &[&str]) -> (World, Sent) {
+    let (mut world, _) = named("sip:zoe@far.example");
+    let all: Vec<_> = hops.iter().map(|hop| (Transport::Udp, *hop)).collect();
+    let lookup = world.lookups.pop().unwrap();
+    world.proxy.handle_resolved(world.now, lookup, targets(&all), Duration::from_secs(60));
+    let sent = world.sent().remove(0);
+    (world, sent)
+}
+
+/// Reports that the association of a request has failed. Returns the messages that the proxy sends.
+fn lose(world: &mut World, sent: &Sent, may_resend: bool) -> Vec<(String, String)> {
+    let lost = LostRequest { on_failure: sent.on_failure.unwrap(), may_resend };
+    world.proxy.handle_lost_request(world.now, lost);
+    summary(&world.sent())
+}
+
+const HOPS: [&str; 2] = ["192.0.2.8:5060", "192.0.2.9:5060"];
+
 #[test]
-fn a_lost_request_goes_to_the_next_hop_or_once_more_to_the_same_hop_unless_a_response_has_come() {
-    let [first, second] = ["192.0.2.8:5060", "192.0.2.9:5060"];
-    let call = |hops: &[&str], status: Option<u16>| {
-        let (mut world, _) = named("sip:zoe@far.example");
-        let all: Vec<_> = hops.iter().map(|hop| (Transport::Udp, *hop)).collect();
-        let lookup = world.lookups.pop().unwrap();
-        world.proxy.handle_resolved(world.now, lookup, targets(&all), Duration::from_secs(60));
-        let sent = world.sent().remove(0);
-        if let Some(status) = status {
-            world.put_message(udp(first), &sent.answer(status));
-        }
-        (world, sent)
-    };
+fn a_lost_request_goes_to_the_next_hop_unless_a_response_has_come() {
     for may_resend in [false, true] {
-        let lose = |world: &mut World, sent: &Sent| {
-            let lost = LostRequest { on_failure: sent.on_failure.unwrap(), may_resend };
-            world.proxy.handle_lost_request(world.now, lost);
-            world.sent()
-        };
-        let (mut world, sent) = call(&[first, second], None);
-        assert_eq!(summary(&lose(&mut world, &sent)), pairs(&[("INVITE", second)]));
-        let (mut world, sent) = call(&[first, second], Some(180));
-        assert_eq!(summary(&lose(&mut world, &sent)), pairs(&[]));
-        let (mut world, sent) = call(&[first], None);
-        if may_resend {
-            let again = lose(&mut world, &sent);
-            assert_eq!(summary(&again), pairs(&[("INVITE", first)]));
-            assert_eq!(again[0].branch(), sent.branch());
-        }
-        assert_eq!(summary(&lose(&mut world, &sent)), pairs(&[("500", ALICE)]));
+        let (mut world, sent) = resolved(&HOPS);
+        assert_eq!(lose(&mut world, &sent, may_resend), pairs(&[("INVITE", HOPS[1])]));
+        let (mut world, sent) = resolved(&HOPS);
+        world.put_message(udp(HOPS[0]), &sent.answer(180));
+        assert_eq!(lose(&mut world, &sent, may_resend), pairs(&[]));
     }
+}
+
+#[test]
+fn a_lost_request_without_another_hop_is_sent_once_more_in_the_same_branch_if_the_peer_was_restarted() {
+    let (mut world, sent) = resolved(&HOPS[..1]);
+    assert_eq!(lose(&mut world, &sent, false), pairs(&[("500", ALICE)]));
+    let (mut world, sent) = resolved(&HOPS[..1]);
+    world.pass(Duration::from_millis(400));
+    let lost = LostRequest { on_failure: sent.on_failure.unwrap(), may_resend: true };
+    world.proxy.handle_lost_request(world.now, lost);
+    let again = world.sent();
+    assert_eq!((summary(&again), again[0].branch()), (pairs(&[("INVITE", HOPS[0])]), sent.branch()));
+    assert!(again[0].is_new, "it begins a dialog");
+    // Timer B begins anew.
+    world.pass(Duration::from_millis(31_900));
+    assert!(world.sent().iter().all(|sent| sent.what() == "INVITE"), "retransmissions over UDP");
+    assert_eq!(lose(&mut world, &sent, true), pairs(&[("500", ALICE)]));
+}
+
+#[test]
+fn after_a_response_to_the_second_copy_a_failure_to_send_it_ends_nothing() {
+    let (mut world, sent) = resolved(&HOPS[..1]);
+    lose(&mut world, &sent, true);
+    let ringing = world.put_message(udp(HOPS[0]), &sent.answer(180));
+    assert_eq!(summary(&ringing), pairs(&[("180", ALICE)]));
+    world.proxy.handle_send_failure(world.now, sent.on_failure.unwrap());
+    assert_eq!(summary(&world.sent()), pairs(&[]));
+}
+
+#[test]
+fn a_lost_request_that_its_caller_has_cancelled_is_not_sent_again() {
+    let (mut world, sent) = resolved(&HOPS[..1]);
+    let cancel = request("CANCEL", "sip:zoe@far.example", "alice", "zoe", "i1", udp(ALICE), "");
+    assert_eq!(summary(&world.put(udp(ALICE), &cancel)), pairs(&[("200", ALICE)]));
+    let told = lose(&mut world, &sent, true);
+    assert!(told.len() == 1 && told[0].1 == ALICE, "only a final response: {told:?}");
 }
 
 #[test]

@@ -20,6 +20,7 @@ mod udp_errors;
 
 use std::io;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use ::sctp::PathInfo;
 use base::Time;
@@ -80,7 +81,7 @@ pub(crate) struct Inbox {
     pub(crate) failures: Vec<u64>,
     /// The [`Outgoing::on_failure`] values of messages that were rejected because too many bytes already wait.
     pub(crate) refused: Vec<u64>,
-    /// Requests of the last [`ANSWER_LIMIT`](sctp::ANSWER_LIMIT) whose association has failed.
+    /// Requests of the last [`Bounds::answer`] whose association has failed.
     pub(crate) lost: Vec<LostRequest>,
     /// Number of messages since the start that were rejected because too many bytes already waited.
     turned_away: u64,
@@ -184,6 +185,8 @@ pub(crate) struct Bounds {
     pub(crate) messages: Limits,
     /// Limit on connections or associations.
     pub(crate) connections: usize,
+    /// Longest time for which a request waits for its first response (RFC 3261, timers B and F).
+    pub(crate) answer: Duration,
 }
 
 /// Opens the plug-in of a listener.
@@ -213,8 +216,7 @@ pub(crate) fn open(
                 return Err(SipError::KernelSctp(found.to_string()));
             }
             let keys = Keys::open(sctp)?;
-            Sctp::open(index, address, sctp, bounds.connections, keys, registry)
-                .map(|sctp| Box::new(sctp) as _)
+            Sctp::open(index, address, sctp, bounds, keys, registry).map(|sctp| Box::new(sctp) as _)
         }
     };
     opened.map_err(|source| SipError::Listen { transport: transport.as_lower_str(), address, source })

@@ -23,7 +23,7 @@ use sip::{Hop, Transport};
 use super::sctp_addresses::AddressIndex;
 use super::sctp_host::{SctpHost, association_config, init_route};
 use super::sctp_keys::Keys;
-use super::{Inbox, ListenerIndex, Plugin, Seen};
+use super::{Bounds, Inbox, ListenerIndex, Plugin, Seen};
 use crate::config::{SctpConfig, SctpOrder};
 
 /// A listener with its associations.
@@ -32,7 +32,7 @@ pub(crate) struct Sctp {
     address: SocketAddr,
     local_addresses: Vec<IpAddr>,
     config: SctpConfig,
-    associations_max: usize,
+    bounds: Bounds,
     host: SctpHost,
     /// Key management; `None` without encryption.
     keys: Option<Keys>,
@@ -41,6 +41,8 @@ pub(crate) struct Sctp {
     numbers: BTreeMap<AssociationId, usize>,
     by_address: AddressIndex,
     next_number: usize,
+    /// True from [`Plugin::begin_close`] on. No association begins any more.
+    is_closing: bool,
 }
 
 struct Association {
@@ -56,12 +58,9 @@ struct Association {
     first: Option<Outgoing>,
     /// Addresses under which [`Sctp::by_address`] has the association.
     addresses: Vec<SocketAddr>,
-    /// The [`Outgoing::on_failure`] values of the requests that were sent within [`ANSWER_LIMIT`], with the times of sending.
+    /// The [`Outgoing::on_failure`] values of the requests that were sent within [`Bounds::answer`], with the times of sending.
     asked: VecDeque<(Time, u64)>,
 }
-
-/// Longest time for which a request waits for its first response: 64 × T1 with the default T1 (RFC 3261, timers B and F).
-pub(super) const ANSWER_LIMIT: Duration = Duration::from_secs(32);
 
 /// Log of refused associations.
 #[derive(Debug, Default)]
@@ -84,9 +83,9 @@ impl Association {
         self.unsent.push_back(message);
     }
 
-    /// Notes a message that the engine has accepted.
-    fn note_sent(&mut self, now: Time, message: &Outgoing) {
-        while self.asked.front().is_some_and(|(sent, _)| *sent + ANSWER_LIMIT <= now) {
+    /// Notes a message that the engine has accepted. Forgets requests whose response is later than `limit`.
+    fn note_sent(&mut self, now: Time, message: &Outgoing, limit: Duration) {
+        while self.asked.front().is_some_and(|(sent, _)| *sent + limit <= now) {
             self.asked.pop_front();
         }
         self.asked.extend(message.on_failure.map(|on_failure| (now, on_failure)));
@@ -102,7 +101,7 @@ impl Sctp {
         index: ListenerIndex,
         address: SocketAddr,
         config: &SctpConfig,
-        associations_max: usize,
+        bounds: Bounds,
         keys: Option<Keys>,
         registry: &Registry,
     ) -> io::Result<Sctp> {
@@ -116,7 +115,7 @@ impl Sctp {
             address,
             local_addresses,
             config: config.clone(),
-            associations_max,
+            bounds,
             host,
             keys,
             refusals: Refusals::default(),
@@ -124,6 +123,7 @@ impl Sctp {
             numbers: BTreeMap::new(),
             by_address: AddressIndex::default(),
             next_number: 1,
+            is_closing: false,
         })
     }
 
@@ -146,16 +146,20 @@ impl Sctp {
         self.associations.entry(number).or_insert(association)
     }
 
-    /// Makes the proven addresses of the peer lead to its association.
+    /// Makes the proven addresses of the peer lead to its association. The address of a known peer leads only to an association whose peer
+    /// has proven the key of this address.
     fn lead(&mut self, now: Time, id: AssociationId) {
         let Some(&number) = self.numbers.get(&id) else { return };
+        let Some(port) = self.associations.get(&number).map(|association| association.peer.port()) else {
+            return;
+        };
         let paths = self.host.engine.info(id).map(|info| info.paths).unwrap_or_default();
         for path in paths.iter().filter(|path| path.confirmed) {
             self.weigh_path(now, id, &path.route);
-            let Some(association) = self.associations.get_mut(&number) else { return };
-            let address = SocketAddr::new(path.route.remote, association.peer.port());
-            if self.by_address.add(address, number) {
-                association.addresses.push(address);
+            let address = SocketAddr::new(path.route.remote, port);
+            if self.may_lead(address, number) && self.by_address.add(address, number) {
+                let association = self.associations.get_mut(&number);
+                association.into_iter().for_each(|association| association.addresses.push(address));
             }
         }
     }
@@ -170,7 +174,7 @@ impl Sctp {
     /// has not proven a key yet. If there is none, a known peer takes the place of the oldest association with an unknown peer. Returns
     /// false if no association gives way.
     fn make_room(&mut self, now: Time, peer: IpAddr, inbox: &mut Inbox) -> bool {
-        if self.associations.len() < self.associations_max {
+        if self.associations.len() < self.bounds.connections {
             return true;
         }
         let Some(keys) = &self.keys else { return false };
@@ -196,7 +200,7 @@ impl Sctp {
         let peer = message.hop.address;
         let same_family = |local: &&IpAddr| local.is_ipv4() == peer.is_ipv4();
         let local = self.local_addresses.iter().find(same_family).copied();
-        let Some(local) = local.filter(|_| self.make_room(now, peer.ip(), inbox)) else {
+        let Some(local) = local.filter(|_| !self.is_closing && self.make_room(now, peer.ip(), inbox)) else {
             return inbox.failures.extend(message.on_failure);
         };
         let protection = self.keys.as_ref().map(|keys| keys.offer_to(peer.ip()));
@@ -221,16 +225,16 @@ impl Sctp {
         }
     }
 
-    /// Returns the association that `hop` names. If that association no longer exists, returns the oldest association that leads to the
-    /// address of `hop`. For the address of a known peer, an association whose peer has proven the key of this address is preferred. If
-    /// there is none, returns the association that leads to the address and whose peer is about to prove its key.
+    /// Returns the association that `hop` names. If that association no longer exists, returns one that leads to the address of `hop`,
+    /// preferably an established one. For the address of a known peer, returns only an association whose peer has proven the key of this
+    /// address, or the association with this very address whose peer is about to prove the key.
     fn association_for(&self, hop: &Hop) -> Option<usize> {
         let address = hop.address;
         let own = hop.connection.and_then(|connection| self.index.number_of(connection));
         let own = own.filter(|number| self.associations.contains_key(number));
-        let led = self.by_address.of(address);
+        let led = self.by_address.of(address).iter().copied();
         let Some(keys) = self.keys.as_ref().filter(|keys| keys.knows(address.ip())) else {
-            return own.or(led.first().copied());
+            return own.or_else(|| led.max_by_key(|number| self.is_established(*number)));
         };
         let has_proven = |number: &usize| self.may_lead(address, *number);
         let by_key = || {
@@ -238,8 +242,13 @@ impl Sctp {
             all.find(|(_, association)| keys.may_lead(address.ip(), association.id))
                 .map(|(number, _)| *number)
         };
-        let proven = own.into_iter().chain(led.iter().copied()).find(has_proven);
-        proven.or_else(by_key).or(led.first().copied())
+        let proven = own.into_iter().chain(led.clone()).find(has_proven);
+        let is_judged = |number: &usize| self.associations.get(number).is_some_and(|a| a.peer == address);
+        proven.or_else(by_key).or_else(|| led.clone().find(is_judged))
+    }
+
+    fn is_established(&self, number: usize) -> bool {
+        self.associations.get(&number).is_some_and(|association| association.streams > 0)
     }
 
     /// Passes waiting messages to the engine, until it accepts no more.
@@ -256,7 +265,7 @@ impl Sctp {
             association.unsent_bytes -= message.bytes.len();
             let Some(message) = association.unsent.pop_front() else { return };
             match sent {
-                Ok(()) => association.note_sent(now, &message),
+                Ok(()) => association.note_sent(now, &message, self.bounds.answer),
                 Err(_) => inbox.failures.extend(message.on_failure),
             }
         }
@@ -378,7 +387,7 @@ impl Sctp {
         let Some(association) = self.associations.get_mut(&number) else { return };
         association.streams = streams;
         if let Some(first) = association.first.take() {
-            association.note_sent(now, &first);
+            association.note_sent(now, &first, self.bounds.answer);
         }
         let peer = association.peer;
         // `on_incoming` and the offer of `connect` exclude this case.
@@ -420,33 +429,34 @@ impl Sctp {
         }
         tracing::info!(peer = %association.peer, ?reason, "association over");
         inbox.ended = Some(words_for(reason));
+        let may_resend = matches!(reason, CloseReason::PeerAborted(_) | CloseReason::Restarted);
         // After an orderly end, the peer sends its responses over a new association (RFC 3261 section 18.2.2).
         if *reason != CloseReason::Graceful {
-            let may_resend = matches!(reason, CloseReason::PeerAborted(_) | CloseReason::Restarted);
             let asked = association.asked.iter();
             inbox
                 .lost
                 .extend(asked.map(|(_, on_failure)| LostRequest { on_failure: *on_failure, may_resend }));
         }
+        let may_resend = may_resend && association.streams > 0;
         for message in association.first.into_iter().chain(association.unsent) {
-            self.send_elsewhere(now, message, reason, inbox);
+            match (self.other_association(&message.hop, reason), message.on_failure) {
+                (Some(number), _) => self.send_over(now, number, message, inbox),
+                (None, Some(on_failure)) if may_resend => {
+                    inbox.lost.push(LostRequest { on_failure, may_resend });
+                }
+                (None, on_failure) => inbox.failures.extend(on_failure),
+            }
         }
     }
 
-    /// Sends a message over another association with its peer, because its association has ended for this reason. If there is none, the
-    /// message fails.
-    fn send_elsewhere(&mut self, now: Time, message: Outgoing, reason: &CloseReason, inbox: &mut Inbox) {
-        let address = message.hop.address;
+    /// Returns the association for the messages of an association that has ended for this reason.
+    fn other_association(&self, hop: &Hop, reason: &CloseReason) -> Option<usize> {
         // The host at this address has itself named the association.
         let same = match reason {
             CloseReason::SamePeer(other) => self.numbers.get(other).copied(),
             _ => None,
         };
-        let other = same.filter(|number| self.may_lead(address, *number));
-        match other.or_else(|| self.association_for(&message.hop)) {
-            Some(number) => self.send_over(now, number, message, inbox),
-            None => inbox.failures.extend(message.on_failure),
-        }
+        same.filter(|number| self.may_lead(hop.address, *number)).or_else(|| self.association_for(hop))
     }
 
     /// Sends a message over the association with this number, at once or when earlier messages have been sent.
@@ -509,6 +519,7 @@ impl Plugin for Sctp {
     }
 
     fn begin_close(&mut self, now: Time) {
+        self.is_closing = true;
         for association in self.associations.values() {
             self.host.engine.shutdown(now, association.id);
         }
@@ -551,211 +562,4 @@ impl Plugin for Sctp {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::net::{Ipv4Addr, UdpSocket};
-
-    use base::{Carrier, Ecn};
-    use mio::Poll;
-    use sctp::{Endpoint, EndpointConfig, IncomingInit, InitDecision, Listener};
-
-    use super::*;
-    use crate::clock::Clock;
-    use crate::config::{SctpCarrier, Secure};
-
-    const HOME: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
-
-    struct Closed;
-
-    impl Listener for Closed {
-        fn on_init(&mut self, _: &IncomingInit) -> InitDecision {
-            InitDecision::Refuse
-        }
-    }
-
-    /// A peer that completes SCTP handshakes with an offer of protection, but never begins a key handshake.
-    struct Silent {
-        engine: Endpoint,
-        socket: UdpSocket,
-        udp_port: u16,
-    }
-
-    impl Silent {
-        fn new(udp_port: u16) -> Silent {
-            let socket = UdpSocket::bind((HOME, 0)).unwrap();
-            socket.set_nonblocking(true).unwrap();
-            Silent { engine: Endpoint::new(Time::ZERO, EndpointConfig::default(), [3; 32]), socket, udp_port }
-        }
-
-        fn connect(&mut self, now: Time, port: u16) -> AssociationId {
-            let carrier = Carrier::Udp { peer_port: self.udp_port };
-            let protection = Some(keying::protection(true));
-            let connect = Connect {
-                local_port: port,
-                remote_port: 5060,
-                init_routes: vec![Route { local: HOME, remote: HOME, carrier }],
-                local_addresses: vec![HOME],
-                config: AssociationConfig { protection, ..AssociationConfig::default() },
-            };
-            self.engine.connect(now, connect).unwrap()
-        }
-
-        fn exchange(&mut self, now: Time) {
-            let mut room = vec![0; 65_536];
-            while let Ok((length, from)) = self.socket.recv_from(&mut room) {
-                let route =
-                    Route { local: HOME, remote: HOME, carrier: Carrier::Udp { peer_port: from.port() } };
-                self.engine.handle_datagram(now, &route, Ecn::default(), &room[..length], &mut Closed);
-            }
-            self.engine.handle_timeout(now);
-            while let Some(transmit) = self.engine.poll_transmit(now, &mut room) {
-                for packet in room[..transmit.len].chunks(transmit.segment_size) {
-                    self.socket.send_to(packet, (HOME, self.udp_port)).unwrap();
-                }
-            }
-        }
-
-        fn state(&self, id: AssociationId) -> Option<StateName> {
-            self.engine.state(id)
-        }
-    }
-
-    #[test]
-    fn at_the_limit_the_oldest_association_without_a_proven_key_gives_way() {
-        let udp_port = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap().local_addr().unwrap().port();
-        let config =
-            SctpConfig { carrier: SctpCarrier::Udp, udp_port, secure: Secure::Try, ..SctpConfig::default() };
-        let (clock, poll) = (Clock::start(), Poll::new().unwrap());
-        let (address, keys) = (SocketAddr::new(HOME, 5060), Keys::open(&config).unwrap());
-        let mut proxy = Sctp::open(ListenerIndex(0), address, &config, 2, keys, poll.registry()).unwrap();
-        let (mut inbox, mut peer) = (Inbox::default(), Silent::new(udp_port));
-        let mut ids = Vec::new();
-        for port in 6001..=6003 {
-            ids.push(peer.connect(clock.now(), port));
-            for _ in 0..400 {
-                peer.exchange(clock.now());
-                (0..8).for_each(|socket| proxy.host.note_ready(socket));
-                proxy.handle_timeout(clock.now(), &mut inbox);
-                proxy.finish_turn(clock.now(), &mut inbox);
-                std::thread::sleep(std::time::Duration::from_millis(2));
-                if ids.last().is_some_and(|id| peer.state(*id) == Some(StateName::Established)) {
-                    break;
-                }
-            }
-            assert_eq!(peer.state(ids[ids.len() - 1]), Some(StateName::Established));
-        }
-        peer.exchange(clock.now());
-        assert_eq!(proxy.connections(), 2);
-        let alive = ids.iter().map(|id| peer.state(*id) == Some(StateName::Established));
-        assert_eq!(alive.collect::<Vec<_>>(), [false, true, true]);
-    }
-
-    /// A listener with its inbox.
-    struct Proxy {
-        sctp: Sctp,
-        inbox: Inbox,
-        clock: Clock,
-        _poll: Poll,
-    }
-
-    impl Proxy {
-        /// Opens a listener at port 5060 of these addresses.
-        fn open(addresses: &[IpAddr], [udp_port, peer_udp_port]: [u16; 2]) -> Proxy {
-            let config = SctpConfig {
-                carrier: SctpCarrier::Udp,
-                udp_port,
-                peer_udp_port,
-                addresses: addresses.to_vec(),
-                ..SctpConfig::default()
-            };
-            let (poll, address) = (Poll::new().unwrap(), SocketAddr::new(addresses[0], 5060));
-            let sctp = Sctp::open(ListenerIndex(0), address, &config, 10, None, poll.registry()).unwrap();
-            Proxy { sctp, inbox: Inbox::default(), clock: Clock::start(), _poll: poll }
-        }
-
-        /// Sends a message whose failure has the number `on_failure`.
-        fn send(&mut self, to: IpAddr, on_failure: u64) {
-            let address = SocketAddr::new(to, 5060);
-            let hop = Hop { listener: 0, transport: Transport::Sctp, address, connection: None };
-            let bytes = Bytes::from(on_failure.to_string());
-            let on_failure = Some(on_failure);
-            let message = Outgoing { hop, domain: None, bytes, on_failure, dialog: 0, is_new: true };
-            self.sctp.send(self.clock.now(), message, &mut self.inbox);
-            self.sctp.finish_turn(self.clock.now(), &mut self.inbox);
-        }
-
-        /// Handles received packets and timers, and sends packets.
-        fn turn(&mut self) {
-            (0..8).for_each(|socket| self.sctp.host.note_ready(socket));
-            self.sctp.handle_timeout(self.clock.now(), &mut self.inbox);
-            self.sctp.finish_turn(self.clock.now(), &mut self.inbox);
-            std::thread::sleep(Duration::from_millis(1));
-        }
-
-        /// Returns the received messages.
-        fn received(&self) -> Vec<&[u8]> {
-            self.inbox.messages.iter().map(|(_, bytes)| &bytes[..]).collect()
-        }
-    }
-
-    /// Opens a proxy with one address and a proxy with two addresses.
-    fn proxies() -> ([Proxy; 2], [IpAddr; 2]) {
-        let udp_port = || UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap().local_addr().unwrap().port();
-        let (ours, theirs) = (udp_port(), udp_port());
-        let addresses = [[127, 0, 0, 2], [127, 0, 0, 3]].map(IpAddr::from);
-        ([Proxy::open(&[HOME], [ours, theirs]), Proxy::open(&addresses, [theirs, ours])], addresses)
-    }
-
-    /// Lets the proxies take turns until `is_done`. The first proxy is the first to be examined after its turn.
-    fn until(proxies: &mut [Proxy; 2], is_done: impl Fn(&[Proxy; 2]) -> bool) {
-        for _ in 0..2000 {
-            for i in [0, 1] {
-                proxies[i].turn();
-                if is_done(proxies) {
-                    return;
-                }
-            }
-        }
-        panic!("not done");
-    }
-
-    fn is_established(proxy: &Proxy) -> bool {
-        proxy.sctp.associations.values().any(|association| association.streams > 0)
-    }
-
-    #[test]
-    fn a_message_to_an_unproven_address_of_a_peer_with_an_association_goes_over_that_association() {
-        let (mut proxies, [first, second]) = proxies();
-        proxies[0].send(first, 1);
-        until(&mut proxies, |proxies| is_established(&proxies[0]));
-        // The heartbeat to the second address is not answered yet, so the message begins an attempt.
-        proxies[0].send(second, 2);
-        assert_eq!(proxies[0].sctp.connections(), 2);
-        until(&mut proxies, |proxies| proxies[1].inbox.messages.len() == 2);
-        assert_eq!(proxies[1].received(), [b"1", b"2"]);
-        until(&mut proxies, |proxies| proxies[0].sctp.connections() == 1);
-        assert!(proxies[0].inbox.is_empty() && proxies[1].sctp.connections() == 1);
-    }
-
-    #[test]
-    fn requests_over_an_association_that_fails_are_reported_and_those_over_one_that_ends_in_order_are_not() {
-        for is_failure in [true, false] {
-            let (mut proxies, [first, _]) = proxies();
-            for number in [1, 2] {
-                proxies[0].send(first, number);
-                until(&mut proxies, |proxies| proxies[1].inbox.messages.len() == number as usize);
-            }
-            until(&mut proxies, |proxies| is_established(&proxies[0]));
-            let now = proxies[1].clock.now();
-            let id = proxies[1].sctp.associations.values().next().unwrap().id;
-            match is_failure {
-                true => proxies[1].sctp.host.engine.abort(now, id, AbortCause::user("test")),
-                false => proxies[1].sctp.begin_close(now),
-            }
-            until(&mut proxies, |proxies| proxies[0].sctp.is_closed());
-            let lost = [1, 2].map(|on_failure| LostRequest { on_failure, may_resend: true });
-            assert_eq!(proxies[0].inbox.lost, if is_failure { lost.to_vec() } else { Vec::new() });
-            assert!(proxies[0].inbox.failures.is_empty());
-            assert!(proxies[0].sctp.by_address.of(SocketAddr::new(first, 5060)).is_empty());
-        }
-    }
-}
+mod tests;

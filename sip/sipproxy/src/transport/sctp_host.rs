@@ -8,8 +8,8 @@ use base::{Carrier, Route, Time};
 use mio::{Registry, Token};
 use netio::{Carriers, PacketIo, RawCarrier, UdpCarrier};
 use sctp::{
-    AssociationConfig, CongestionAlgorithm, Endpoint, EndpointConfig, IncomingInit, InitDecision, Listener,
-    Multipath, PathScheduler, ProtectionConfig, Timing,
+    AddressProof, AssociationConfig, CongestionAlgorithm, Endpoint, EndpointConfig, IncomingInit,
+    InitDecision, Listener, Multipath, PathScheduler, ProtectionConfig, Timing,
 };
 
 use crate::config::{SctpCarrier, SctpConfig, SctpCongestion};
@@ -76,6 +76,8 @@ pub(super) fn association_config(config: &SctpConfig) -> AssociationConfig {
             SctpCongestion::Cubic => CongestionAlgorithm::Cubic,
             SctpCongestion::LossTolerant => CongestionAlgorithm::LossTolerant,
         },
+        // Messages go to an address only after an answer from this very address.
+        address_proof: AddressProof::ConfirmedPath,
         multipath: match config.multipath {
             rules::Multipath::Off => Multipath::Off,
             rules::Multipath::LowestRtt => Multipath::Concurrent { scheduler: PathScheduler::LowestRtt },

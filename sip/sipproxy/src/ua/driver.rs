@@ -74,7 +74,11 @@ impl<'a> Driver<'a> {
         let (clock, poll) = (Clock::start(), Poll::new().map_err(SipError::system("create a poll"))?);
         let signals = signals(&poll).map_err(SipError::system("wait for signals"))?;
         let listener = Listener { transport: args.transport, address: args.local };
-        let bounds = Bounds { messages: Limits::default(), connections: args.calls_max };
+        let bounds = Bounds {
+            messages: Limits::default(),
+            connections: args.calls_max,
+            answer: Timers::default().long(),
+        };
         let tls = (args.transport == Transport::Tls).then(|| tls(args)).transpose()?;
         let plugin =
             transport::open(ListenerIndex(0), listener, bounds, &sctp(args)?, tls.as_ref(), poll.registry())

@@ -67,7 +67,7 @@ pub(super) fn run(args: &UaArgs, users: u32) -> Result<(Value, u32), SipError> {
         return Err(SipError::Usage(format!("invalid user `{}`: expected --user USER@DOMAIN", args.user)));
     };
     let listener = Listener { transport: args.transport, address: args.local };
-    let bounds = Bounds { messages: Limits::default(), connections: 1 };
+    let bounds = Bounds { messages: Limits::default(), connections: 1, answer: ANSWER_LIMIT };
     let tls = (args.transport == Transport::Tls).then(|| tls(args)).transpose()?;
     let plugin =
         transport::open(ListenerIndex(0), listener, bounds, &sctp(args)?, tls.as_ref(), poll.registry())

@@ -102,7 +102,8 @@ impl Stranded {
         }
     }
 
-    /// Ends the wait if the question was sent on `path`. All data in flight on `path` now counts as lost.
+    /// Ends the wait if the question was sent on `path`. The caller has declared all data in flight on `path`
+    /// lost.
     pub(crate) fn on_given_up(&mut self, path: PathIndex) {
         self.0.take_if(|losses| losses.question.is_some_and(|question| question.by == path));
     }

@@ -11,7 +11,7 @@ use crate::message::{Message, Method};
 use crate::proxy::Id;
 use crate::proxy::copies::push_via;
 use crate::proxy::memory_budget::weight;
-use crate::proxy::outbox::{Event, LostRequest, Output};
+use crate::proxy::outbox::{Event, LostRequest};
 use crate::proxy::transactions::Conclusion;
 use crate::via::Via;
 
@@ -139,7 +139,7 @@ impl Stateful<'_> {
 
     /// Handles a failure to send the request of a branch. The effect is the same as the arrival of a 503 (section 16.9).
     pub(in crate::proxy) fn fail_branch(&mut self, id: Id) {
-        if self.transactions.client(id).is_some_and(|client| client.is_pending()) {
+        if self.transactions.client(id).is_some_and(|client| client.is_ended_by_failure()) {
             self.end_branch_without_response(id, 503, "Next Hop Cannot Be Reached");
         }
     }
@@ -147,14 +147,11 @@ impl Stateful<'_> {
     /// Handles the failure of the association over which the request of a branch was sent. If a response has arrived, the branch remains.
     pub(in crate::proxy) fn handle_lost_request(&mut self, lost: LostRequest) {
         let id = lost.on_failure;
-        let Some(client) = self.transactions.client_mut(id).filter(|client| client.awaits_first_response())
-        else {
-            return;
-        };
-        if lost.may_resend && client.take_resend() {
-            let again = client.outgoing(id, false);
-            self.outbox.push(Output::Send(again));
-        } else {
+        let client = self.transactions.client(id).filter(|client| client.awaits_first_response());
+        let Some(client) = client else { return };
+        let server = client.server().and_then(|server| self.transactions.server(server));
+        let may_resend = lost.may_resend && server.is_some_and(|server| server.is_pending());
+        if !may_resend || !self.transactions.send_again(self.now, id, self.outbox) {
             self.end_branch_without_response(id, 503, "Next Hop Was Lost");
         }
     }

@@ -3,6 +3,7 @@
 use base::Time;
 use bytes::Bytes;
 
+use super::is_outside_of_dialogs;
 use crate::header::Name;
 use crate::message::{Message, Method};
 use crate::proxy::hop_by_hop::hop_request;
@@ -99,10 +100,11 @@ impl Client {
         self.hop.clone()
     }
 
-    /// Returns the message to send, for the transaction with this number.
-    pub(in crate::proxy) fn outgoing(&self, id: Id, is_new: bool) -> Outgoing {
+    /// Returns the request to send, for the transaction with this number.
+    pub(in crate::proxy) fn outgoing(&self, id: Id) -> Outgoing {
         let (hop, domain) = self.hop.clone();
         let (bytes, dialog) = (self.bytes.clone(), self.dialog);
+        let is_new = self.server.is_some() && self.request.as_ref().is_some_and(is_outside_of_dialogs);
         Outgoing { hop, domain, bytes, on_failure: Some(id), dialog, is_new }
     }
 
@@ -138,13 +140,23 @@ impl Client {
         self.machine.is_pending() && !self.machine.is_proceeding()
     }
 
-    /// Reports whether the request may be sent once more to its hop, after the hop's association has failed. Returns true at most once. A
-    /// flow cannot be opened again, and an alternative hop is better than the same one.
-    pub(in crate::proxy) fn take_resend(&mut self) -> bool {
+    /// Reports whether a failure to send the request ends the transaction. If the request was sent again, and a response has arrived, the
+    /// failure is that of one sending only.
+    pub(in crate::proxy) fn is_ended_by_failure(&self) -> bool {
+        if self.is_resent { self.awaits_first_response() } else { self.is_pending() }
+    }
+
+    /// Begins the transaction anew, to send its request once more to its hop after the hop's association has failed. Returns false if the
+    /// request must not be sent again: this was done before, an alternative hop exists, the hop was a flow, or a CANCEL was requested.
+    pub(in crate::proxy) fn begin_again(&mut self, now: Time) -> bool {
         let has_other = self.target.as_ref().is_some_and(|target| target.has_more());
-        let may_resend = !self.is_resent && !has_other && self.hop.0.connection.is_none();
-        self.is_resent |= may_resend;
-        may_resend
+        let is_flow = self.hop.0.connection.is_some();
+        if self.is_resent || has_other || is_flow || self.wants_cancel {
+            return false;
+        }
+        self.is_resent = true;
+        self.machine.restart(now);
+        true
     }
 
     /// Reports whether the transaction must be cancelled when timer C fires, because a provisional response has arrived (section 16.8).

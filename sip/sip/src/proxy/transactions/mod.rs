@@ -157,9 +157,8 @@ impl Transactions {
         outbox: &mut Outbox,
     ) {
         let server = departure.server;
-        let is_new = server.is_some() && is_outside_of_dialogs(&departure.request);
         let client = Client::start(now, timers, departure, self.memory_budget.charge(0));
-        let message = client.outgoing(id, is_new);
+        let message = client.outgoing(id);
         self.clients.insert(id, Box::new(client));
         self.note_begun(id);
         if let Some(server) = server.and_then(|server| self.server_mut(server)) {
@@ -167,6 +166,17 @@ impl Transactions {
         }
         outbox.push(Output::Send(message));
         self.schedule_client(id);
+    }
+
+    /// Sends the request of a client transaction once more, if [`Client::begin_again`] permits it. Returns false if not.
+    pub(super) fn send_again(&mut self, now: Time, id: Id, outbox: &mut Outbox) -> bool {
+        let Some(client) = self.clients.get_mut(&id) else { return false };
+        if !client.begin_again(now) {
+            return false;
+        }
+        outbox.push(Output::Send(client.outgoing(id)));
+        self.schedule_client(id);
+        true
     }
 
     fn note_begun(&mut self, id: Id) {

@@ -9,7 +9,7 @@ use base::Time;
 use super::Transactions;
 use super::wakes::Sleeper;
 use crate::proxy::Id;
-use crate::proxy::outbox::{Outbox, Output};
+use crate::proxy::outbox::Outbox;
 use crate::transaction::{ClientTimeout, ServerTimeout};
 
 /// Interval at which expired bindings and silent dialogs are removed. Lookups ignore expired bindings even before they are removed.
@@ -100,7 +100,7 @@ impl Transactions {
         match timeout {
             ClientTimeout::Nothing => self.schedule_client(id),
             ClientTimeout::Resend => {
-                outbox.push(Output::Send(client.outgoing(id, false)));
+                outbox.send(client.verified_hop(), client.bytes().clone(), Some(id), client.dialog());
                 self.schedule_client(id);
             }
             ClientTimeout::TimedOut => return Some(Due::TimedOut(id)),

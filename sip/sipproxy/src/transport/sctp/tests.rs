@@ -1,0 +1,233 @@
+//! Tests of the listener over loopback, with the real sockets.
+
+use std::net::{Ipv4Addr, UdpSocket};
+
+use base::{Carrier, Ecn};
+use mio::Poll;
+use sctp::{Endpoint, EndpointConfig, IncomingInit, InitDecision, Listener};
+
+use super::*;
+use crate::clock::Clock;
+use crate::config::{KnownPeer, SctpCarrier, Secure};
+
+const HOME: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+fn bounds(connections: usize) -> Bounds {
+    Bounds { messages: sip::Limits::default(), connections, answer: Duration::from_secs(32) }
+}
+
+struct Closed;
+
+impl Listener for Closed {
+    fn on_init(&mut self, _: &IncomingInit) -> InitDecision {
+        InitDecision::Refuse
+    }
+}
+
+/// A peer that completes SCTP handshakes with an offer of protection, but never begins a key handshake.
+struct Silent {
+    engine: Endpoint,
+    socket: UdpSocket,
+    udp_port: u16,
+}
+
+impl Silent {
+    fn new(udp_port: u16) -> Silent {
+        let socket = UdpSocket::bind((HOME, 0)).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        Silent { engine: Endpoint::new(Time::ZERO, EndpointConfig::default(), [3; 32]), socket, udp_port }
+    }
+
+    fn connect(&mut self, now: Time, port: u16) -> AssociationId {
+        let carrier = Carrier::Udp { peer_port: self.udp_port };
+        let protection = Some(keying::protection(true));
+        let connect = Connect {
+            local_port: port,
+            remote_port: 5060,
+            init_routes: vec![Route { local: HOME, remote: HOME, carrier }],
+            local_addresses: vec![HOME],
+            config: AssociationConfig { protection, ..AssociationConfig::default() },
+        };
+        self.engine.connect(now, connect).unwrap()
+    }
+
+    fn exchange(&mut self, now: Time) {
+        let mut room = vec![0; 65_536];
+        while let Ok((length, from)) = self.socket.recv_from(&mut room) {
+            let route = Route { local: HOME, remote: HOME, carrier: Carrier::Udp { peer_port: from.port() } };
+            self.engine.handle_datagram(now, &route, Ecn::default(), &room[..length], &mut Closed);
+        }
+        self.engine.handle_timeout(now);
+        while let Some(transmit) = self.engine.poll_transmit(now, &mut room) {
+            for packet in room[..transmit.len].chunks(transmit.segment_size) {
+                self.socket.send_to(packet, (HOME, self.udp_port)).unwrap();
+            }
+        }
+    }
+
+    fn state(&self, id: AssociationId) -> Option<StateName> {
+        self.engine.state(id)
+    }
+}
+
+#[test]
+fn at_the_limit_the_oldest_association_without_a_proven_key_gives_way() {
+    let udp_port = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap().local_addr().unwrap().port();
+    let config =
+        SctpConfig { carrier: SctpCarrier::Udp, udp_port, secure: Secure::Try, ..SctpConfig::default() };
+    let (clock, poll) = (Clock::start(), Poll::new().unwrap());
+    let (address, keys) = (SocketAddr::new(HOME, 5060), Keys::open(&config).unwrap());
+    let mut proxy = Sctp::open(ListenerIndex(0), address, &config, bounds(2), keys, poll.registry()).unwrap();
+    let (mut inbox, mut peer) = (Inbox::default(), Silent::new(udp_port));
+    let mut ids = Vec::new();
+    for port in 6001..=6003 {
+        ids.push(peer.connect(clock.now(), port));
+        for _ in 0..400 {
+            peer.exchange(clock.now());
+            (0..8).for_each(|socket| proxy.host.note_ready(socket));
+            proxy.handle_timeout(clock.now(), &mut inbox);
+            proxy.finish_turn(clock.now(), &mut inbox);
+            std::thread::sleep(std::time::Duration::from_millis(2));
+            if ids.last().is_some_and(|id| peer.state(*id) == Some(StateName::Established)) {
+                break;
+            }
+        }
+        assert_eq!(peer.state(ids[ids.len() - 1]), Some(StateName::Established));
+    }
+    peer.exchange(clock.now());
+    assert_eq!(proxy.connections(), 2);
+    let alive = ids.iter().map(|id| peer.state(*id) == Some(StateName::Established));
+    assert_eq!(alive.collect::<Vec<_>>(), [false, true, true]);
+}
+
+/// A listener with its inbox.
+struct Proxy {
+    sctp: Sctp,
+    inbox: Inbox,
+    clock: Clock,
+    _poll: Poll,
+}
+
+impl Proxy {
+    /// Opens a listener at port 5060 of these addresses.
+    fn open(addresses: &[IpAddr], [udp_port, peer_udp_port]: [u16; 2], known: &[KnownPeer]) -> Proxy {
+        let config = SctpConfig {
+            carrier: SctpCarrier::Udp,
+            udp_port,
+            peer_udp_port,
+            addresses: addresses.to_vec(),
+            secure: if known.is_empty() { Secure::Off } else { Secure::Try },
+            peers: known.to_vec(),
+            ..SctpConfig::default()
+        };
+        let (poll, address) = (Poll::new().unwrap(), SocketAddr::new(addresses[0], 5060));
+        let keys = Keys::open(&config).unwrap();
+        let sctp = Sctp::open(ListenerIndex(0), address, &config, bounds(10), keys, poll.registry()).unwrap();
+        Proxy { sctp, inbox: Inbox::default(), clock: Clock::start(), _poll: poll }
+    }
+
+    /// Sends a message whose failure has the number `on_failure`.
+    fn send(&mut self, to: IpAddr, on_failure: u64) {
+        let address = SocketAddr::new(to, 5060);
+        let hop = Hop { listener: 0, transport: Transport::Sctp, address, connection: None };
+        let bytes = Bytes::from(on_failure.to_string());
+        let on_failure = Some(on_failure);
+        let message = Outgoing { hop, domain: None, bytes, on_failure, dialog: 0, is_new: true };
+        self.sctp.send(self.clock.now(), message, &mut self.inbox);
+        self.sctp.finish_turn(self.clock.now(), &mut self.inbox);
+    }
+
+    /// Handles received packets and timers, and sends packets.
+    fn turn(&mut self) {
+        (0..8).for_each(|socket| self.sctp.host.note_ready(socket));
+        self.sctp.handle_timeout(self.clock.now(), &mut self.inbox);
+        self.sctp.finish_turn(self.clock.now(), &mut self.inbox);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+
+    /// Returns the received messages.
+    fn received(&self) -> Vec<&[u8]> {
+        self.inbox.messages.iter().map(|(_, bytes)| &bytes[..]).collect()
+    }
+}
+
+const PEER: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2)), IpAddr::V4(Ipv4Addr::new(127, 0, 0, 3))];
+
+/// Opens a proxy that knows these peers, and a proxy with the two addresses [`PEER`].
+fn proxies(known: &[KnownPeer]) -> [Proxy; 2] {
+    let udp_port = || UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap().local_addr().unwrap().port();
+    let (ours, theirs) = (udp_port(), udp_port());
+    [Proxy::open(&[HOME], [ours, theirs], known), Proxy::open(&PEER, [theirs, ours], &[])]
+}
+
+/// Lets the proxies take turns until `is_done`. The first proxy is the first to be examined after its turn.
+fn until(proxies: &mut [Proxy; 2], is_done: impl Fn(&[Proxy; 2]) -> bool) {
+    for _ in 0..2000 {
+        for i in [0, 1] {
+            proxies[i].turn();
+            if is_done(proxies) {
+                return;
+            }
+        }
+    }
+    panic!("not done");
+}
+
+fn is_established(proxy: &Proxy) -> bool {
+    proxy.sctp.associations.values().any(|association| association.streams > 0)
+}
+
+#[test]
+fn a_message_to_an_unproven_address_of_a_peer_with_an_association_goes_over_that_association() {
+    let mut proxies = proxies(&[]);
+    proxies[0].send(PEER[0], 1);
+    until(&mut proxies, |proxies| is_established(&proxies[0]));
+    // The heartbeat to the second address is not answered yet, so the message begins an attempt.
+    proxies[0].send(PEER[1], 2);
+    assert_eq!(proxies[0].sctp.connections(), 2);
+    until(&mut proxies, |proxies| proxies[1].inbox.messages.len() == 2);
+    assert_eq!(proxies[1].received(), [b"1", b"2"]);
+    until(&mut proxies, |proxies| proxies[0].sctp.connections() == 1);
+    assert!(proxies[0].inbox.is_empty() && proxies[1].sctp.connections() == 1);
+}
+
+#[test]
+fn requests_over_an_association_that_fails_are_reported_and_those_over_one_that_ends_in_order_are_not() {
+    for is_failure in [true, false] {
+        let mut proxies = proxies(&[]);
+        for number in [1, 2] {
+            proxies[0].send(PEER[0], number);
+            until(&mut proxies, |proxies| proxies[1].inbox.messages.len() == number as usize);
+        }
+        until(&mut proxies, |proxies| is_established(&proxies[0]));
+        let now = proxies[1].clock.now();
+        let id = proxies[1].sctp.associations.values().next().unwrap().id;
+        match is_failure {
+            true => proxies[1].sctp.host.engine.abort(now, id, AbortCause::user("test")),
+            false => proxies[1].sctp.begin_close(now),
+        }
+        until(&mut proxies, |proxies| proxies[0].sctp.is_closed());
+        let lost = [1, 2].map(|on_failure| LostRequest { on_failure, may_resend: true });
+        assert_eq!(proxies[0].inbox.lost, if is_failure { lost.to_vec() } else { Vec::new() });
+        assert!(proxies[0].inbox.failures.is_empty());
+        assert!(proxies[0].sctp.by_address.of(SocketAddr::new(PEER[0], 5060)).is_empty());
+    }
+}
+
+#[test]
+fn the_address_of_a_known_peer_does_not_lead_to_a_peer_that_has_proven_only_the_address() {
+    let key = keying::HostKey::generate().unwrap().public();
+    for known in [Vec::new(), vec![KnownPeer { address: PEER[1], key }]] {
+        let mut proxies = proxies(&known);
+        proxies[1].send(HOME, 1);
+        let is_proven = |proxies: &[Proxy; 2]| {
+            let mut all = proxies[0].sctp.associations.values();
+            let info = all.next().and_then(|association| proxies[0].sctp.host.engine.info(association.id));
+            info.is_some_and(|info| info.paths.iter().filter(|path| path.confirmed).count() == 2)
+        };
+        until(&mut proxies, is_proven);
+        let address = SocketAddr::new(PEER[1], 5060);
+        let hop = Hop { listener: 0, transport: Transport::Sctp, address, connection: None };
+        assert_eq!(proxies[0].sctp.association_for(&hop).is_some(), known.is_empty());
+    }
+}
