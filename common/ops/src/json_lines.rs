@@ -98,11 +98,14 @@ pub fn read_body<T: for<'a> Deserialize<'a>>(
 
 /// Reports whether the other end has closed the connection or shut down its writing, or the connection has failed. Waits for data or for
 /// the end of the stream, up to the stream's read timeout. If the stream has no read timeout, the wait has no limit. Reads up to 64 bytes
-/// of data, and discards them. If a signal interrupts the wait, the function also returns true.
+/// of data, and discards them. If a signal interrupts the wait, the function returns false.
 pub fn has_hung_up(mut stream: &UnixStream) -> bool {
     match stream.read(&mut [0; 64]) {
         Ok(length) => length == 0,
-        Err(error) => !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut),
+        Err(error) => {
+            let kinds = [ErrorKind::WouldBlock, ErrorKind::TimedOut, ErrorKind::Interrupted];
+            !kinds.contains(&error.kind())
+        }
     }
 }
 

@@ -169,16 +169,20 @@ impl Rulebook {
         if !self.settings.enable {
             return Decision { policy: Policy::Disable, because: Because::DisabledGlobally };
         }
-        let default = self.default_policy(chain);
-        let exception = self.table.find(chain, default.opposite(), address, port);
+        match self.deciding_rule(chain, address, port) {
+            Some(found) => Decision { policy: found.policy, because: Because::from(found) },
+            None => Decision { policy: self.default_policy(chain), because: Because::Default(chain) },
+        }
+    }
+
+    /// Returns the rule that decides on a connection; `None` if the default policy decides.
+    fn deciding_rule(&self, chain: Chain, address: IpAddr, port: u16) -> Option<RuleMatch<'_>> {
+        let exception = self.default_policy(chain).opposite();
         // A rule that requests more than SCTP decides even if the default policy is enable.
         let required = || {
             self.table.find(chain, Policy::Enable, address, port).filter(|found| found.rule.asks_for_more())
         };
-        match exception.or_else(required) {
-            Some(found) => Decision { policy: found.policy, because: Because::from(found) },
-            None => Decision { policy: default, because: Because::Default(chain) },
-        }
+        self.table.find(chain, exception, address, port).or_else(required)
     }
 
     /// Returns the obstacle that keeps a program from requesting SCTP for its listener on this address and port. The obstacle
@@ -222,8 +226,9 @@ impl Rulebook {
 
     /// Counts the outcome of a connection for the rule that decided on it.
     pub fn record(&mut self, chain: Chain, address: IpAddr, port: u16, now: UnixMs, outcome: Outcome) {
-        let exception = self.default_policy(chain).opposite();
-        self.table.record(chain, exception, address, port, now, outcome);
+        if let Some(policy) = self.deciding_rule(chain, address, port).map(|found| found.policy) {
+            self.table.record(chain, policy, address, port, now, outcome);
+        }
     }
 
     /// Returns the policy for connections that no rule matches.
@@ -406,6 +411,18 @@ mod tests {
         book.count_unnamed(7);
         let hits: Vec<u64> = book.table.list(None, None).map(|r| r.hits).collect();
         assert_eq!((book.default_hits(Chain::Remote), hits), (3, vec![5]));
+    }
+
+    #[test]
+    fn an_enable_rule_that_decides_under_the_default_policy_enable_counts_outcomes() {
+        let mut book = book("-A -c local -p enable -P 22\n-A -c local -p enable -P 5060 --framing sip\n");
+        book.settings.default_local_enable = true;
+        for port in [22, 5060] {
+            let outcome = Outcome::Tcp(None);
+            book.record(Chain::Local, "10.0.0.1".parse().unwrap(), port, UnixMs(7), outcome);
+        }
+        let counts: Vec<_> = book.table.list(None, None).map(|found| found.usage.calls_today).collect();
+        assert_eq!(counts, [0, 1], "the default policy decides on port 22");
     }
 
     #[test]
