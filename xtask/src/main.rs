@@ -9,7 +9,6 @@ mod bench;
 mod check;
 mod cited;
 mod compliance;
-mod deb;
 mod demo;
 mod docs;
 mod doctor;
@@ -18,6 +17,7 @@ mod lab;
 mod layers;
 mod links;
 mod optimised;
+mod package;
 mod papers;
 mod planted;
 mod prose;
@@ -115,7 +115,12 @@ const COMMANDS: &[(&str, &str, Command)] = &[
         "compare the pages of docs/reference with their sources; `--write` writes them",
         reference::run,
     ),
-    ("deb", "`deb [--static | --bins DIR]`: build a Debian package in target/deb", deb::run),
+    ("deb", "`deb [--static | --bins DIR]`: build a Debian package in target/deb", package::deb::run),
+    (
+        "release",
+        "`release [--twice | --bins DIR]`: build all files of a release in target/release-files",
+        package::release::run,
+    ),
     ("man", "write the manual pages of all programs to target/man", man),
     ("doctor", "report missing tools of this host, and how to get them", doctor::run),
 ];

@@ -1,4 +1,5 @@
-//! Unpacks the Debian package of `./x deb`, and checks it with the tools that use such a package: lintian, the shells and systemd.
+//! Unpacks the Debian package of `./x deb` and the files of `./x release`, and checks them with the tools that use such files: lintian, the
+//! shells, systemd, rpm and tar.
 //!
 //! The tests need the programs `sctpifyd`, `sctpify`, `shimrules`, `linkemu`, `sctpify-router`, `sctpify-sip` and `sctpify-ua`, and the
 //! library `libsctpify.so`. These files must be next to this test, where `./x test` builds them, or in SCTPIFY_BIN_DIR. The tests also need
@@ -22,13 +23,8 @@ struct Package {
 
 impl Package {
     fn make() -> Package {
-        let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("package");
-        let _ = fs::remove_dir_all(&dir);
-        fs::create_dir_all(&dir).unwrap();
-        let programs = Programs::find().unwrap().path("sctpify").parent().unwrap().to_owned();
-        let mut make = Command::new(env!("CARGO_BIN_EXE_xtask"));
-        make.args(["deb", "--bins"]).arg(programs).env("CARGO_TARGET_DIR", &dir);
-        let file = PathBuf::from(good(&mut make).lines().next_back().unwrap());
+        let dir = empty("package");
+        let file = PathBuf::from(good(&mut make("deb", &dir)).lines().next_back().unwrap());
         let tree = dir.join("unpacked");
         good(Command::new("dpkg-deb").arg("-x").arg(&file).arg(&tree));
         Package { file, tree }
@@ -37,6 +33,24 @@ impl Package {
     fn path(&self, inside: &str) -> PathBuf {
         self.tree.join(inside)
     }
+}
+
+/// Creates an empty directory for a test.
+fn empty(name: &str) -> PathBuf {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = fs::remove_dir_all(&dir);
+    fs::create_dir_all(&dir).unwrap();
+    dir
+}
+
+/// Returns the command `./x` that packages the built programs, with its output in `dir`.
+fn make(kind: &str, dir: &Path) -> Command {
+    let programs = Programs::find().unwrap().path("sctpify").parent().unwrap().to_owned();
+    let mut make = Command::new(env!("CARGO_BIN_EXE_xtask"));
+    make.args([kind, "--bins"]).arg(programs).env("CARGO_TARGET_DIR", dir);
+    // The programs are large, because they are not optimised.
+    make.env("DPKG_DEB_COMPRESSOR_LEVEL", "1");
+    make
 }
 
 /// Returns the output of a command that must succeed.
@@ -147,4 +161,45 @@ fn judged(name: &str, exposure_tenths_max: &str) -> String {
         Command::new("systemd-analyze").args(["security", "--no-pager", "--offline=true", &limit]).arg(&unit),
     );
     text
+}
+
+#[test]
+#[ignore = "needs the programs built, and the tools of Debian and RPM"]
+fn the_files_of_a_release_have_their_checksums_and_install_programs_that_run() {
+    let dir = empty("release");
+    let printed = good(&mut make("release", &dir));
+    let files: Vec<&Path> = printed.lines().map(Path::new).collect();
+    let of_kind =
+        |kind: &str| *files.iter().find(|file| file.extension().is_some_and(|e| e == kind)).unwrap();
+    let made = dir.join("release-files");
+    good(Command::new("sha256sum").args(["--check", "--strict", "SHA256SUMS"]).current_dir(&made));
+    assert_eq!(fs::read_dir(&made).unwrap().count(), files.len(), "nothing else: {files:?}");
+
+    let tree = dir.join("rpm");
+    let mut install = Command::new("rpm");
+    install.arg("--root").arg(&tree).args(["--install", "--nodeps", "--noscripts"]).arg(of_kind("rpm"));
+    good(&mut install);
+    for file in
+        ["lib/sctpify/libsctpify.so", "lib/sysusers.d/sctpify.conf", "share/licenses/sctpify/LICENSE-MIT"]
+    {
+        assert!(tree.join("usr").join(file).is_file(), "{file}");
+    }
+    let scripts = good(Command::new("rpm").args(["--query", "--scripts", "--package"]).arg(of_kind("rpm")));
+    let shell: Vec<&str> =
+        scripts.lines().filter(|line| !line.contains("scriptlet (using /bin/sh)")).collect();
+    assert_eq!(scripts.lines().count() - shell.len(), 3);
+    good(Command::new("sh").args(["-n", "-c", &shell.join("\n")]));
+
+    good(Command::new("tar").arg("-xzf").arg(of_kind("gz")).arg("-C").arg(&dir));
+    let name = of_kind("gz").file_stem().and_then(|name| Path::new(name).file_stem()).unwrap();
+    let unpacked = dir.join(name);
+    let unit = fs::read_to_string(unpacked.join("lib/systemd/system/sctpifyd.service")).unwrap();
+    assert!(unit.contains("ExecStart=/usr/local/bin/sctpifyd\n") && !unit.contains("/usr/sbin"), "{unit}");
+    for program in [tree.join("usr/bin/sctpify"), unpacked.join("bin/sctpify")] {
+        let version = good(Command::new(&program).arg("--version"));
+        assert!(version.starts_with("sctpify "), "{version}");
+        // The program finds the library that the package has.
+        let run = ["run", "--sctp", "--", "/bin/true"];
+        good(Command::new(&program).args(run).env("XDG_RUNTIME_DIR", &dir));
+    }
 }

@@ -10,7 +10,7 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
@@ -29,8 +29,8 @@ use crate::table::{Align, Table};
 use crate::{CliError, RunArgs, SocketArgs, SocketCarriers};
 
 const LIBRARY: &str = "libsctpify.so";
-/// Directory in which packages install the library.
-const LIBRARY_DIRECTORY: &str = "/usr/lib/sctpify";
+/// Directory in which packages install the library, relative to the directory of this program.
+const LIBRARY_DIRECTORY: &str = "../lib/sctpify";
 /// UDP port of SCTP in UDP (RFC 6951).
 const UDP_PORT: u16 = 9899;
 /// Time limit on the server's start.
@@ -128,13 +128,13 @@ fn reap(command: u32, tell: &Sender<ExitStatus>) {
 fn find_library() -> Result<PathBuf, CliError> {
     let exe =
         std::env::current_exe().map_err(|e| CliError::Failed(format!("cannot find this program: {e}")))?;
-    let beside = exe.parent().map(|directory| directory.join(LIBRARY));
-    let candidates = [beside, Some(PathBuf::from(LIBRARY_DIRECTORY).join(LIBRARY))];
-    candidates.into_iter().flatten().find(|path| path.is_file()).ok_or_else(|| {
+    let directory = exe.parent().unwrap_or(Path::new("/"));
+    let candidates = [directory.join(LIBRARY), directory.join(LIBRARY_DIRECTORY).join(LIBRARY)];
+    candidates.into_iter().find(|path| path.is_file()).ok_or_else(|| {
         CliError::Failed(format!(
-            "{LIBRARY} is neither beside {} nor in {LIBRARY_DIRECTORY}: install sctpify whole, or build it with \
+            "{LIBRARY} is neither in {0} nor in {0}/{LIBRARY_DIRECTORY}: install sctpify whole, or build it with \
              `cargo build --release -p libsctpify -p cli`",
-            exe.display()
+            directory.display()
         ))
     })
 }

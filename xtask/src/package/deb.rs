@@ -6,130 +6,55 @@
 //! The installed package starts no daemon, because an administrator must first decide which connections may use SCTP. The environment
 //! variables DEBFULLNAME and DEBEMAIL name the maintainer.
 
-use crate::Outcome;
-use crate::tools::{cargo, output, root, succeeds};
-use anyhow::{Context, Result, bail, ensure};
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Programs that write manual pages and completions, each with the programs that its pages and completions describe.
-const PROGRAMS: [(&str, &[&str]); 4] = [
-    ("sctpify", &["sctpifyd", "sctpify", "shimrules"]),
-    ("linkemu", &["linkemu"]),
-    ("sctpify-router", &["sctpify-router"]),
-    ("sctpify-sip", &["sctpify-sip", "sctpify-ua"]),
-];
-/// Examples for Prometheus and Grafana, in `packaging/prometheus`.
-const EXAMPLES: [&str; 3] = ["sctpify-alerts.yml", "sctpify-alerts.test.yml", "sctpify-dashboard.json"];
-/// Library that `sctpify run --sctp` preloads.
-const LIBRARY: &str = "libsctpify.so";
-const MUSL: &str = "x86_64-unknown-linux-musl";
-/// Shells, each with the directory of its completions, and the prefix and suffix of the completions' file names.
-const SHELLS: [(&str, &str, &str, &str); 3] = [
-    ("bash", "usr/share/bash-completion/completions", "", ""),
-    ("zsh", "usr/share/zsh/vendor-completions", "_", ""),
-    ("fish", "usr/share/fish/vendor_completions.d", "", ".fish"),
-];
+use anyhow::{Context, Result, bail, ensure};
+
+use super::build::{Build, target_dir};
+use super::tree::{self, Layout, compress, copy, write};
+use crate::Outcome;
+use crate::tools::{output, root, succeeds};
+
+const LAYOUT: Layout =
+    Layout { programs: "sbin", installed: "/usr/sbin", zsh: "share/zsh/vendor-completions" };
 
 /// Runs `./x deb [--static | --bins DIR]`.
 pub(crate) fn run(args: &[String]) -> Result<Outcome> {
-    let bins = match args {
-        [] => build(false)?,
-        [flag] if flag == "--static" => build(true)?,
-        [flag, dir] if flag == "--bins" => PathBuf::from(dir),
+    let build = match args {
+        [] => Build::here()?,
+        [flag] if flag == "--static" => Build::musl()?,
+        [flag, dir] if flag == "--bins" => Build::of(Path::new(dir))?,
         _ => bail!("usage: ./x deb [--static | --bins DIR]"),
     };
-    let version = version_of(&bins.join("sctpify"))?;
-    let architecture = output(Command::new("dpkg").arg("--print-architecture"))?.trim().to_owned();
-    let out = target_dir().join("deb");
-    let tree = out.join("tree");
-    if tree.exists() {
-        fs::remove_dir_all(&tree)?;
-    }
-    let is_static = is_static(&bins.join("sctpifyd"))?;
-    fill(&tree, &bins, &version)?;
-    if !is_static {
-        // The static build has no preloadable library.
-        install(&bins.join(LIBRARY), &tree.join("usr/lib/sctpify").join(LIBRARY), 0o644)?;
-    }
-    control_files(&tree, &version, &architecture, is_static)?;
-    let package = out.join(format!("sctpify_{version}_{architecture}.deb"));
-    let mut pack = Command::new("dpkg-deb");
-    pack.args(["--build", "--root-owner-group"]).arg(&tree).arg(&package);
-    ensure!(succeeds(&mut pack)?, "dpkg-deb failed");
-    println!("{}", package.display());
+    println!("{}", make(&build, &target_dir().join("deb"))?.display());
     Ok(Outcome::Good)
 }
 
-fn target_dir() -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
+/// Makes the package in the directory `out`, and returns its path.
+pub(super) fn make(build: &Build, out: &Path) -> Result<PathBuf> {
+    let architecture = output(Command::new("dpkg").arg("--print-architecture"))?.trim().to_owned();
+    let tree = out.join("tree");
+    tree::empty(&tree)?;
+    tree::fill(&tree.join("usr"), build, &LAYOUT)?;
+    tree::link_for_users(&tree.join("usr"))?;
+    let overrides = tree.join("usr/share/lintian/overrides/sctpify");
+    copy(&root().join("packaging/lintian-overrides"), &overrides, 0o644)?;
+    documents(&tree.join("usr/share/doc/sctpify"), build.version())?;
+    control_files(&tree, build, &architecture)?;
+    let package = out.join(format!("sctpify_{}_{architecture}.deb", build.version()));
+    let mut pack = Command::new("dpkg-deb");
+    pack.args(["--build", "--root-owner-group"]).arg(&tree).arg(&package);
+    // The program's output is not ours: the last line of our output is the path.
+    pack.env("SOURCE_DATE_EPOCH", build.epoch()).stdout(std::process::Stdio::null());
+    ensure!(succeeds(&mut pack)?, "dpkg-deb failed");
+    fs::remove_dir_all(&tree)?;
+    Ok(package)
 }
 
-/// Builds the programs, and returns their directory.
-fn build(is_static: bool) -> Result<PathBuf> {
-    let mut words = vec!["build", "--release", "--quiet"];
-    ["sctpifyd", "cli", "linkemu", "router", "sipproxy"]
-        .iter()
-        .for_each(|package| words.extend(["--package", package]));
-    let mut dir = target_dir();
-    if is_static {
-        words.extend(["--target", MUSL]);
-        dir.push(MUSL);
-    } else {
-        words.extend(["--package", "libsctpify"]);
-    }
-    ensure!(succeeds(&mut cargo(&words))?, "the programs do not build");
-    Ok(dir.join("release"))
-}
-
-/// Returns the version that a program reports. The package gets the same version.
-fn version_of(program: &Path) -> Result<String> {
-    let output = output(Command::new(program).arg("--version"))?;
-    Ok(output.split_whitespace().nth(1).context("the program reports no version")?.to_owned())
-}
-
-/// Reports whether the program needs no shared C library.
-fn is_static(program: &Path) -> Result<bool> {
-    let output = Command::new("ldd").arg(program).output().context("cannot run ldd")?;
-    Ok(!String::from_utf8_lossy(&output.stdout).contains("libc.so"))
-}
-
-fn fill(tree: &Path, bins: &Path, version: &str) -> Result<()> {
-    for name in programs() {
-        install(&bins.join(name), &tree.join("usr/sbin").join(name), 0o755)?;
-    }
-    let packaging = root().join("packaging");
-    for unit in ["sctpifyd.service", "sctpify-sip.service"] {
-        copy(&packaging.join(unit), &tree.join("usr/lib/systemd/system").join(unit), 0o644)?;
-    }
-    copy(&packaging.join("sctpify.sysusers"), &tree.join("usr/lib/sysusers.d/sctpify.conf"), 0o644)?;
-    copy(&packaging.join("lintian-overrides"), &tree.join("usr/share/lintian/overrides/sctpify"), 0o644)?;
-    documents(&tree.join("usr/share/doc/sctpify"), version)?;
-    manual_pages(tree, bins)?;
-    completions(tree, bins)
-}
-
-/// Copies a program or library without its symbols.
-fn install(from: &Path, to: &Path, mode: u32) -> Result<()> {
-    copy(from, to, mode)?;
-    ensure!(succeeds(Command::new("strip").arg("--strip-unneeded").arg(to))?, "strip failed");
-    Ok(())
-}
-
-fn programs() -> impl Iterator<Item = &'static str> {
-    PROGRAMS.iter().flat_map(|(_, programs)| programs.iter().copied())
-}
-
-/// Installs our own documents, and the documents that every Debian package has.
+/// Installs the documents that every Debian package has.
 fn documents(dir: &Path, version: &str) -> Result<()> {
-    for name in ["CHANGELOG.md", "README.md"] {
-        copy(&root().join(name), &dir.join(name), 0o644)?;
-    }
-    for name in EXAMPLES {
-        copy(&root().join("packaging/prometheus").join(name), &dir.join("examples").join(name), 0o644)?;
-    }
     let changelog = dir.join("changelog");
     let date = output(Command::new("git").args(["log", "-1", "--format=%cD"]).current_dir(root()))?;
     let text = format!(
@@ -165,50 +90,9 @@ fn maintainer() -> String {
     )
 }
 
-/// Compresses a file without a time stamp, so the same sources produce the same package.
-fn compress(file: &Path) -> Result<()> {
-    ensure!(succeeds(Command::new("gzip").arg("-9nf").arg(file))?, "gzip failed");
-    Ok(())
-}
-
-/// Installs the manual pages. Links `sctpify` into /usr/bin too, because /usr/sbin is not in the path of ordinary users.
-fn manual_pages(tree: &Path, bins: &Path) -> Result<()> {
-    let pages = tree.join("pages");
-    for (writer, _) in PROGRAMS {
-        let mut command = Command::new(bins.join(writer));
-        ensure!(succeeds(command.arg("man").arg(&pages))?, "no manual pages by {writer}");
-    }
-    for page in fs::read_dir(&pages)? {
-        let page = page?;
-        let name = page.file_name().to_string_lossy().into_owned();
-        let section = name.rsplit('.').next().unwrap_or("8").to_owned();
-        let to = tree.join(format!("usr/share/man/man{section}/{name}"));
-        copy(&page.path(), &to, 0o644)?;
-        compress(&to)?;
-    }
-    fs::remove_dir_all(&pages)?;
-    fs::create_dir_all(tree.join("usr/bin"))?;
-    std::os::unix::fs::symlink("../sbin/sctpify", tree.join("usr/bin/sctpify"))?;
-    Ok(())
-}
-
-/// Writes the completions of all programs, for all shells.
-fn completions(tree: &Path, bins: &Path) -> Result<()> {
-    for (writer, programs) in PROGRAMS {
-        for (program, (shell, dir, before, after)) in
-            programs.iter().flat_map(|program| SHELLS.map(|shell| (program, shell)))
-        {
-            let mut command = Command::new(bins.join(writer));
-            let text = output(command.args(["completions", shell, "--for", program]))?;
-            let file = tree.join(dir).join(format!("{before}{program}{after}"));
-            write(&file, &text, 0o644)?;
-        }
-    }
-    Ok(())
-}
-
-fn control_files(tree: &Path, version: &str, architecture: &str, is_static: bool) -> Result<()> {
-    let depends = if is_static { String::new() } else { libraries(tree)? };
+fn control_files(tree: &Path, build: &Build, architecture: &str) -> Result<()> {
+    let (version, depends) =
+        (build.version(), if build.is_static() { String::new() } else { libraries(tree)? });
     let text = format!(
         "Package: sctpify\nVersion: {version}\nArchitecture: {architecture}\nSection: net\nPriority: optional\n\
          Maintainer: {}\n{depends}\
@@ -228,29 +112,12 @@ fn control_files(tree: &Path, version: &str, architecture: &str, is_static: bool
 fn libraries(tree: &Path) -> Result<String> {
     let work = tree.with_file_name("shlibdeps");
     write(&work.join("debian/control"), "Source: sctpify\n\nPackage: sctpify\nArchitecture: any\n", 0o644)?;
-    let programs = programs().map(|name| tree.join("usr/sbin").join(name));
+    let programs = tree::programs().map(|name| tree.join("usr/sbin").join(name));
     let mut ask = Command::new("dpkg-shlibdeps");
     ask.args(["--warnings=0", "-O"]).args(programs).current_dir(&work);
     let output = output(&mut ask).context("dpkg-shlibdeps is in the package dpkg-dev")?;
+    fs::remove_dir_all(&work)?;
     let list =
         output.trim().strip_prefix("shlibs:Depends=").context("dpkg-shlibdeps printed unexpected output")?;
     Ok(format!("Depends: {list}\n"))
-}
-
-fn copy(from: &Path, to: &Path, mode: u32) -> Result<()> {
-    let bytes = fs::read(from).with_context(|| format!("cannot read {}", from.display()))?;
-    write_bytes(to, &bytes, mode)
-}
-
-fn write(to: &Path, text: &str, mode: u32) -> Result<()> {
-    write_bytes(to, text.as_bytes(), mode)
-}
-
-fn write_bytes(to: &Path, bytes: &[u8], mode: u32) -> Result<()> {
-    if let Some(dir) = to.parent() {
-        fs::create_dir_all(dir)?;
-    }
-    fs::write(to, bytes).with_context(|| format!("cannot write {}", to.display()))?;
-    fs::set_permissions(to, fs::Permissions::from_mode(mode))?;
-    Ok(())
 }

@@ -1,0 +1,154 @@
+//! The programs to package: builds them, or takes them from a directory.
+//!
+//! The programs use the C library of their host. A static C library of glibc would load the host's modules for users and names, and crash
+//! if these belong to another version.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use super::tree;
+use crate::tools::{cargo, output, root, succeeds};
+
+/// Packages with the programs.
+pub(super) const PACKAGES: [&str; 5] = ["sctpifyd", "cli", "linkemu", "router", "sipproxy"];
+/// Library that `sctpify run --sctp` preloads.
+pub(super) const LIBRARY: &str = "libsctpify.so";
+const MUSL: &str = "x86_64-unknown-linux-musl";
+/// Newest minor version of glibc 2 that the programs of a release may need. RHEL 9, Ubuntu 22.04 and Debian 12 have 34 or more.
+const GLIBC_MAX: u32 = 34;
+
+/// The programs and the library.
+pub(super) struct Build {
+    directory: PathBuf,
+    version: String,
+    is_static: bool,
+    epoch: String,
+}
+
+impl Build {
+    /// Takes the programs and the library from a directory.
+    ///
+    /// # Errors
+    /// If a program does not run, or git does not report the time of the commit.
+    pub(super) fn of(directory: &Path) -> Result<Build> {
+        let time = ["log", "-1", "--format=%ct"];
+        Ok(Build {
+            directory: directory.to_owned(),
+            version: version_of(&directory.join("sctpify"))?,
+            is_static: is_static(&directory.join("sctpifyd"))?,
+            epoch: output(Command::new("git").args(time).current_dir(root()))?.trim().to_owned(),
+        })
+    }
+
+    /// Builds optimised programs for this host.
+    ///
+    /// # Errors
+    /// If a program does not build.
+    pub(super) fn here() -> Result<Build> {
+        ensure!(
+            succeeds(cargo(&optimised()).args(["--package", "libsctpify"]))?,
+            "the programs do not build"
+        );
+        Build::of(&target_dir().join("release"))
+    }
+
+    /// Builds optimised programs for musl, which need no libraries. There is no library for preloading among them.
+    ///
+    /// # Errors
+    /// If a program does not build, for example because rustup has not installed the target.
+    pub(super) fn musl() -> Result<Build> {
+        ensure!(succeeds(cargo(&optimised()).args(["--target", MUSL]))?, "the programs do not build");
+        Build::of(&target_dir().join(MUSL).join("release"))
+    }
+
+    /// Builds optimised programs that do not depend on the directory of the sources, so two builds of one commit are equal.
+    ///
+    /// # Errors
+    /// If a program does not build, or needs a newer C library than other distributions have.
+    pub(super) fn release() -> Result<Build> {
+        let target = target_dir().join("release-build");
+        let remap = remapped(&target)?.join(" ");
+        let mut command = cargo(&optimised());
+        command.args(["--package", "libsctpify", "--target-dir"]).arg(&target);
+        command.env("CFLAGS", remap.replace("--remap-path-prefix", "-ffile-prefix-map"));
+        ensure!(succeeds(command.env("RUSTFLAGS", remap))?, "the programs do not build");
+        let build = Build::of(&target.join("release"))?;
+        for name in tree::programs() {
+            let needed = newest_glibc(&build.program(name))?;
+            ensure!(needed <= GLIBC_MAX, "{name} needs glibc 2.{needed}, newer than 2.{GLIBC_MAX}");
+        }
+        Ok(build)
+    }
+
+    /// Returns the path of a program.
+    pub(super) fn program(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
+    /// Returns the path of the library for preloading; `None` for static programs, which have none.
+    pub(super) fn library(&self) -> Option<PathBuf> {
+        (!self.is_static).then(|| self.directory.join(LIBRARY))
+    }
+
+    /// Returns the version that the programs report. Each package has the same version.
+    pub(super) fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// Reports whether the programs need no shared C library.
+    pub(super) fn is_static(&self) -> bool {
+        self.is_static
+    }
+
+    /// Returns the time of the commit, in seconds since 1970, as in SOURCE_DATE_EPOCH. It is the time of all packaged files.
+    pub(super) fn epoch(&self) -> &str {
+        &self.epoch
+    }
+}
+
+/// Returns the directory of cargo's output.
+pub(super) fn target_dir() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
+}
+
+/// Returns cargo's arguments that build the programs.
+fn optimised() -> Vec<&'static str> {
+    let mut words = vec!["build", "--release", "--quiet", "--locked"];
+    PACKAGES.iter().for_each(|package| words.extend(["--package", package]));
+    words
+}
+
+/// Returns the compiler's flags that replace the paths of this host by paths that are the same on every host.
+fn remapped(target: &Path) -> Result<Vec<String>> {
+    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = home.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")));
+    let crates = home.context("neither CARGO_HOME nor HOME is set")?.join("registry/src");
+    let mut replaced = vec![(root(), "/sctpify")];
+    // The name of this directory depends on the address of the registry.
+    let registries = std::fs::read_dir(&crates).with_context(|| crates.display().to_string())?;
+    for registry in registries {
+        replaced.push((registry?.path(), "/crates"));
+    }
+    // The last flag that matches a path counts, so the target directory may lie below the sources.
+    replaced.push((target.to_owned(), "/target"));
+    Ok(replaced.iter().map(|(from, to)| format!("--remap-path-prefix={}={to}", from.display())).collect())
+}
+
+fn version_of(program: &Path) -> Result<String> {
+    let output = output(Command::new(program).arg("--version"))?;
+    Ok(output.split_whitespace().nth(1).context("the program reports no version")?.to_owned())
+}
+
+fn is_static(program: &Path) -> Result<bool> {
+    let output = Command::new("ldd").arg(program).output().context("cannot run ldd")?;
+    Ok(!String::from_utf8_lossy(&output.stdout).contains("libc.so"))
+}
+
+/// Returns the newest minor version of glibc 2 whose symbols a program uses.
+fn newest_glibc(program: &Path) -> Result<u32> {
+    let symbols = output(Command::new("objdump").arg("-T").arg(program))?;
+    let minor = |part: &str| part.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok();
+    symbols.split("GLIBC_2.").skip(1).filter_map(minor).max().context("the program uses no glibc")
+}
