@@ -66,11 +66,11 @@ pub enum RuleCommand {
         /// enable (SCTP, except for the rules of `add --tcp`) or disable (TCP, except for the other rules)
         policy: Policy,
     },
-    /// Delete all rules and all learned destinations
+    /// Delete all rules and all learned destinations, except the rules that the configuration file declares
     Flush,
-    /// Print all rules, for `sctpify rule restore`
+    /// Print the rules that the configuration file does not declare, for `sctpify rule restore`
     Save,
-    /// Replace all rules by those of a file; if a line is wrong, none is replaced
+    /// Replace the rules that the configuration file does not declare by those of a file; if a line is wrong, none is replaced
     Restore {
         /// Output of `sctpify rule save`; `-` for standard input
         file: PathBuf,
@@ -207,7 +207,7 @@ fn save(session: Session<'_>) -> Result<(), CliError> {
     let answer = session.ask(&ALL_RULES)?;
     let Response::Rules(report) = &answer else { return Err(unexpected(&answer)) };
     let mut table = RulesTable::default();
-    for row in &report.rules {
+    for row in report.rules.iter().filter(|row| !row.declared) {
         table
             .add(row.chain, row.policy, row.rule.clone())
             .map_err(|error| CliError::Failed(error.to_string()))?;

@@ -49,7 +49,7 @@ pub struct Shimrules {
     #[arg(short = 'L', group = "action")]
     pub list: bool,
 
-    /// Flush: delete all rules and all learned destinations
+    /// Flush: delete all rules and all learned destinations, except the rules that the configuration file declares
     #[arg(short = 'F', group = "action")]
     pub flush: bool,
 
@@ -304,7 +304,8 @@ fn policy_cell(row: &RuleRow) -> String {
     let interval = row.rule.advertise_interval.map(|ms| format!(" {ms} ms")).unwrap_or_default();
     let framing = row.rule.framing.map(|framing| format!(", {framing}")).unwrap_or_default();
     let secure = row.rule.secure.as_ref().map(|secure| format!(", secure {secure}")).unwrap_or_default();
-    format!("{policy}{own}{advertise}{interval}{framing}{secure}")
+    let declared = if row.declared { ", declared" } else { "" };
+    format!("{policy}{own}{advertise}{interval}{framing}{secure}{declared}")
 }
 
 fn rules_table(rules: &[RuleRow], verbose: bool) -> Table {

@@ -1,9 +1,9 @@
 //! Reads and writes the text of the configuration file: TOML with one key per setting. The documentation of each key comes from the table
-//! of settings. Policies of links are TOML tables.
+//! of settings. Policies of links, and declared rules, are TOML tables.
 
 use std::fmt::Write;
 
-use rules::{Kind, LinkPolicy, Links, SETTINGS, Setting, SettingError, Settings, find_setting};
+use rules::{DeclaredRule, Kind, LinkPolicy, SETTINGS, Setting, SettingError, Settings, find_setting};
 use toml_edit::{ArrayOfTables, Document, DocumentMut, Item, Table, TableLike, Value};
 
 /// A fault in a configuration file, and its line.
@@ -28,9 +28,26 @@ pub fn parse_config(text: &str) -> Result<Settings, ConfigError> {
         let line = line_of(text, span.map_or(0, |s| s.start));
         let at = |problem: String| ConfigError { line, problem };
         let setting = find_key(name).map_err(at)?;
-        if setting.kind == Kind::Links {
-            settings.links = read_links(text, line, item)?;
-            continue;
+        match setting.kind {
+            Kind::Links => {
+                let links = &mut settings.links;
+                let push = |policy| links.push(policy).map_err(|error| error.to_string());
+                let set = |policy: &mut LinkPolicy, key: &str, value: &str| {
+                    policy.set(key, value).map_err(|error| error.to_string())
+                };
+                read_tables(text, line, item, ("link", "match = \"eth1\""), set, push)?;
+                continue;
+            }
+            Kind::Rules => {
+                let rules = &mut settings.rules;
+                let push = |rule| rules.push(rule).map_err(|error| error.to_string());
+                let set = |rule: &mut DeclaredRule, key: &str, value: &str| {
+                    rule.set(key, value).map_err(|error| error.to_string())
+                };
+                read_tables(text, line, item, ("rule", "to = \"192.0.2.7\""), set, push)?;
+                continue;
+            }
+            _ => {}
         }
         let value = value_text(item).ok_or_else(|| at(format!("{name} takes {}", setting.kind)))?;
         setting.change(&mut settings, &value).map_err(|e| at(e.to_string()))?;
@@ -38,8 +55,15 @@ pub fn parse_config(text: &str) -> Result<Settings, ConfigError> {
     Ok(settings)
 }
 
-/// Reads the tables of links.
-fn read_links(text: &str, line: Option<usize>, item: &Item) -> Result<Links, ConfigError> {
+/// Reads tables with this name. Calls `set` for each key, and `push` for each table. `example` is a line of such a table.
+fn read_tables<T: Default>(
+    text: &str,
+    line: Option<usize>,
+    item: &Item,
+    (name, example): (&str, &str),
+    set: impl Fn(&mut T, &str, &str) -> Result<(), String>,
+    mut push: impl FnMut(T) -> Result<(), String>,
+) -> Result<(), ConfigError> {
     let fault = |line, problem: String| ConfigError { line, problem };
     let tables: Vec<&dyn TableLike> = match item {
         Item::ArrayOfTables(tables) => tables.iter().map(|table| table as &dyn TableLike).collect(),
@@ -47,27 +71,23 @@ fn read_links(text: &str, line: Option<usize>, item: &Item) -> Result<Links, Con
             values.iter().filter_map(|value| value.as_inline_table()).map(|table| table as _).collect()
         }
         _ => {
-            return Err(fault(
-                line,
-                "links are tables: write [[link]], and below it match = \"eth1\"".into(),
-            ));
+            let problem = format!("{name}s are tables: write [[{name}]], and below it {example}");
+            return Err(fault(line, problem));
         }
     };
-    let mut links = Links::default();
     for table in tables {
-        let mut policy = LinkPolicy::default();
-        let mut first = line;
+        let (mut entry, mut first) = (T::default(), None);
         for (key, item) in table.iter() {
             let span = table.get_key_value(key).and_then(|(key, _)| key.span()).or_else(|| item.span());
             let at = span.map_or(line, |span| line_of(text, span.start));
-            first = if policy == LinkPolicy::default() { at } else { first };
+            first = first.or(at);
             let value =
-                value_text(item).ok_or_else(|| fault(at, format!("{key} of a link takes no table")))?;
-            policy.set(key, &value).map_err(|error| fault(at, error.to_string()))?;
+                value_text(item).ok_or_else(|| fault(at, format!("{key} of a {name} takes no table")))?;
+            set(&mut entry, key, &value).map_err(|problem| fault(at, problem))?;
         }
-        links.push(policy).map_err(|error| fault(first, error.to_string()))?;
+        push(entry).map_err(|problem| fault(first.or(line), problem))?;
     }
-    Ok(links)
+    Ok(())
 }
 
 fn find_key(name: &str) -> Result<&'static Setting, String> {
@@ -108,11 +128,11 @@ pub fn set_in_config(text: &str, name: &str, value: &str) -> Result<String, Conf
     let refused = |e: SettingError| ConfigError { line: None, problem: e.to_string() };
     let mut settings = Settings::default();
     let setting = settings.set(name, value).map_err(refused)?;
-    if setting.kind == Kind::Links {
+    if is_tables(setting) {
         // Tables go to the end of the file, because TOML assigns each key below a table to the table. A commented-out key below a table
         // would also belong to the table once a user uncomments the key.
         document.remove(setting.name);
-        return Ok(document.to_string() + &print_links(&settings.links));
+        return Ok(document.to_string() + &print_tables(setting, &settings));
     }
     let mut new = toml_value(setting, &settings);
     match document.get_mut(setting.name).and_then(Item::as_value_mut) {
@@ -150,30 +170,51 @@ fn toml_value(setting: &Setting, settings: &Settings) -> Value {
         | Kind::User
         | Kind::Weights
         | Kind::Links
+        | Kind::Rules
         | Kind::Interfaces => Value::from(text),
     }
 }
 
-/// Prints policies of links as tables, each after an empty line.
-fn print_links(links: &Links) -> String {
-    let tables = Item::ArrayOfTables(link_tables(links));
-    DocumentMut::from(Table::from_iter([("link", tables)])).to_string()
+/// Reports whether the values of a setting are tables.
+fn is_tables(setting: &Setting) -> bool {
+    matches!(setting.kind, Kind::Links | Kind::Rules)
 }
 
-/// Converts policies of links to TOML.
-fn link_tables(links: &Links) -> ArrayOfTables {
-    links
-        .iter()
-        .map(|policy| {
-            let entries = policy.entries().into_iter().map(|(key, value)| {
-                let number = value.parse::<i64>().ok().filter(|_| key == "heartbeat_s");
-                (key, number.map_or_else(|| Value::from(value), Value::from))
-            });
+/// Prints the tables of a setting, each after an empty line.
+fn print_tables(setting: &Setting, settings: &Settings) -> String {
+    let all: Vec<Vec<(&str, String)>> = match setting.kind {
+        Kind::Links => settings.links.iter().map(LinkPolicy::entries).collect(),
+        _ => settings.rules.entries(),
+    };
+    let tables: ArrayOfTables = all
+        .into_iter()
+        .map(|entries| {
+            let entries = entries.into_iter().map(|(key, value)| (key, table_value(key, &value)));
             let mut table = Table::from_iter(entries);
             table.decor_mut().set_prefix("\n");
             table
         })
-        .collect()
+        .collect();
+    DocumentMut::from(Table::from_iter([(setting.name, Item::ArrayOfTables(tables))])).to_string()
+}
+
+/// Converts the value of a table's key to TOML.
+fn table_value(key: &str, value: &str) -> Value {
+    let number = || value.parse::<i64>().ok().map(Value::from);
+    match key {
+        "heartbeat_s" | "advertise_interval" => number().unwrap_or_else(|| Value::from(value)),
+        "tcp" | "require" | "own" => Value::from(value == "true"),
+        _ => Value::from(value),
+    }
+}
+
+/// Returns settings with an example of the tables of a setting.
+fn sample() -> Settings {
+    Settings {
+        links: "wwan* name=lte use=backup heartbeat_s=30".parse().unwrap_or_default(),
+        rules: "-A -c remote -p enable -d 192.0.2.0/24 -P 22 --name ssh".parse().unwrap_or_default(),
+        ..Settings::default()
+    }
 }
 
 /// Prints these settings as a configuration file, each key with its documentation. The parsed file gives the same settings.
@@ -188,16 +229,17 @@ pub fn default_config_text() -> String {
 
 fn print(settings: &Settings, before_key: &str) -> String {
     let mut text = String::from("# sctpify.toml - settings of sctpifyd. See sctpify.toml(5).\n");
+    let sample = sample();
     for setting in SETTINGS {
         text.push('\n');
         for line in wrap(setting.doc, 98) {
             let _ = writeln!(text, "# {line}");
         }
-        if setting.kind == Kind::Links {
+        if is_tables(setting) {
             let _ = writeln!(text, "# Takes tables, at the end of this file:");
-            let sample = "wwan* name=lte use=backup heartbeat_s=30".parse().unwrap_or_default();
-            let is_set = before_key.is_empty() && settings.links != Links::default();
-            for line in print_links(if is_set { &settings.links } else { &sample }).trim_start().lines() {
+            let is_set = before_key.is_empty() && !setting.value(settings).is_empty();
+            let tables = print_tables(setting, if is_set { settings } else { &sample });
+            for line in tables.trim_start().lines() {
                 let comment = if is_set || line.is_empty() { "" } else { "# " };
                 let _ = writeln!(text, "{comment}{line}");
             }
@@ -260,12 +302,18 @@ mod tests {
     }
 
     #[test]
-    fn the_sample_of_a_link_in_the_printed_default_can_be_brought_to_life() {
+    fn the_samples_of_tables_in_the_printed_default_can_be_uncommented() {
         let text = default_config_text();
-        let sample = text.find("# [[link]]").expect("a sample");
-        let alive = text[..sample].to_owned() + &text[sample..].replace("# ", "");
-        let links = parse_config(&alive).unwrap().links;
+        let uncommented = |table: &str| {
+            let sample = text.find(table).expect("a sample");
+            let length = text[sample..].find("\n\n").unwrap_or(text.len() - sample);
+            let sample = &text[sample..sample + length];
+            text.replace(sample, &sample.replace("# ", ""))
+        };
+        let links = parse_config(&uncommented("# [[link]]")).unwrap().links;
         assert_eq!(links.to_string(), "wwan* name=lte use=backup heartbeat_s=30");
+        let rules = parse_config(&uncommented("# [[rule]]")).unwrap().rules;
+        assert_eq!(rules.to_string(), "-A -c remote -p enable -d 192.0.2.0/24 -P 22 --name ssh");
     }
 
     #[test]
@@ -334,5 +382,38 @@ mod tests {
     fn setting_a_commented_key_brings_it_to_life_in_its_place() {
         let changed = set_in_config(&default_config_text(), "udp_port", "9901").unwrap();
         assert_eq!(changed, default_config_text().replace("# udp_port = 9899", "udp_port = 9901"));
+    }
+
+    const RULES: &str = "\n[[rule]]\nports = \"22\"\nto = \"192.0.2.0/24\"\nrequire = true\nname = \"ssh\"\n\n\
+        [[rule]]\nports = \"any\"\nat = \"any\"\nadvertise = \"timer\"\nadvertise_interval = 200\n";
+
+    #[test]
+    fn declared_rules_are_read_printed_and_replaced() {
+        let settings = parse_config(&format!("udp_port = 9900\n{RULES}{LINKS}")).unwrap();
+        let lines = settings.rules.to_string();
+        assert_eq!(
+            lines,
+            "-A -c local -p enable --advertise timer --advertise-interval 200\n\
+             -A -c remote -p enable -d 192.0.2.0/24 -P 22 --require --name ssh"
+        );
+        assert_eq!(parse_config(&print_config(&settings)), Ok(settings.clone()));
+        assert_eq!(parse_config("rule = [{ at = \"any\", ports = 22 }]").unwrap().rules.entries().len(), 1);
+        let changed =
+            set_in_config(&print_config(&settings), "rule", "-A -c local -p disable -P 25").unwrap();
+        let changed = parse_config(&changed).unwrap();
+        assert_eq!(changed.rules.to_string(), "-A -c local -p disable -P 25");
+        assert_eq!((changed.links, changed.udp_port), (settings.links, 9900));
+    }
+
+    #[test]
+    fn a_faulty_rule_names_its_line() {
+        let fault = |text: &str| parse_config(text).unwrap_err();
+        let error = fault("enable = true\n\n[[rule]]\nports = 22\nat = \"192.0.2\"\n");
+        assert_eq!(error.line, Some(5));
+        assert!(error.problem.starts_with("at of a rule: "), "{error}");
+        let error = fault("[[rule]]\nports = 22\n\n[[rule]]\nports = 25\nat = \"any\"\n");
+        assert!(error.line == Some(2) && error.problem.contains("needs `to`"), "{error}");
+        let error = fault("rule = 22\n");
+        assert_eq!(error.problem, "rules are tables: write [[rule]], and below it to = \"192.0.2.7\"");
     }
 }

@@ -130,6 +130,9 @@ pub struct RuleRow {
     pub number: usize,
     /// Number of decisions by this rule since the daemon's start.
     pub hits: u64,
+    /// True if the configuration file declares the rule.
+    #[serde(default)]
+    pub declared: bool,
     /// Outcomes of the connections on which the rule decided.
     #[serde(default, rename = "tally")]
     pub usage: Usage,
@@ -140,8 +143,9 @@ pub struct RuleRow {
 
 impl RuleRow {
     fn new(found: RuleMatch<'_>, now: UnixMs) -> RuleRow {
-        let RuleMatch { chain, policy, number, rule, hits, usage } = found;
-        RuleRow { chain, policy, number, hits, usage: usage.at(now), rule: Rule::clone(rule) }
+        let RuleMatch { chain, policy, number, rule, is_declared, hits, usage } = found;
+        let rule = Rule::clone(rule);
+        RuleRow { chain, policy, number, hits, declared: is_declared, usage: usage.at(now), rule }
     }
 }
 

@@ -17,6 +17,7 @@
 
 mod advertise;
 mod book;
+mod declared;
 mod interfaces;
 mod learned;
 mod line;
@@ -35,6 +36,7 @@ mod words;
 
 pub use advertise::{Advertise, AdvertiseError, AdvertiseInterval, AdvertiseIntervalError, Advertisement};
 pub use book::{Because, Decision, Guarded, Rulebook};
+pub use declared::{DeclaredError, DeclaredRule, DeclaredRules};
 pub use interfaces::{INTERFACES_MAX, Interfaces, Listed};
 pub use learned::{Disabled, LearnPolicy, LearnedEntry, LearnedTable, MAX_LEARNED, OTHERS_MAX};
 pub use line::{Action, LineError, RuleLine, parse_table, print_rule, print_table};

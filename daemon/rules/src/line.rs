@@ -272,9 +272,10 @@ pub fn print_rule(rule: &Rule) -> String {
     parts.join(" ")
 }
 
-/// Prints the whole table, one line per rule. Within each chain, the lines have the order in which rules are searched.
+/// Prints the table without the rules of the configuration file, one line per rule. Within each chain, the lines have the order in which
+/// rules are searched.
 pub fn print_table(table: &RulesTable) -> String {
-    table.list(None, None).fold(String::new(), |mut text, r| {
+    table.list(None, None).filter(|found| !found.is_declared).fold(String::new(), |mut text, r| {
         let line =
             RuleLine { action: Action::Add, chain: r.chain, policy: r.policy, rule: Rule::clone(r.rule) };
         let _ = writeln!(text, "{}", line.print());

@@ -11,8 +11,8 @@ pub use kind::Kind;
 
 use crate::nearest;
 use crate::{
-    Advertise, AdvertiseInterval, Advertisement, Carriers, Congestion, Encryption, Interfaces, Links,
-    Multipath, Streams, Weights,
+    Advertise, AdvertiseInterval, Advertisement, Carriers, Congestion, DeclaredRules, Encryption, Interfaces,
+    Links, Multipath, Streams, Weights,
 };
 
 /// Prefix of the settings' names in the papers' FreeBSD kernel. The prefix is removed before a name is looked up.
@@ -109,6 +109,8 @@ pub struct Settings {
     pub advertise_type: u8,
     /// Policies of this host's links.
     pub links: Links,
+    /// Rules that the configuration file declares.
+    pub rules: DeclaredRules,
 }
 
 impl Default for Settings {
@@ -154,6 +156,7 @@ impl Default for Settings {
             advertise_interval: AdvertiseInterval::default(),
             advertise_type: 150,
             links: Links::default(),
+            rules: DeclaredRules::default(),
         }
     }
 }
@@ -593,6 +596,18 @@ pub const SETTINGS: &[Setting] = &[
         read: |s| s.links.to_string(),
         write: |s, v| put(&mut s.links, v.parse().ok()),
     },
+    Setting {
+        name: "rule",
+        kind: Kind::Rules,
+        doc: "Rules that this file declares; each is a table [[rule]] with the words of `sctpify rule add`. ports: a port, a range such as \
+              8000-8010, or any, the default. to: an address, a network or any, for connections of this host's programs to it. at: the \
+              same for connections to this host's listeners. tcp, require and own take true or false; secure, advertise, \
+              advertise_interval, framing, name and comment as the options. Declared rules come before those of `sctpify rule add`, \
+              and take the place of one with the same addresses and ports. They change only here. `sctpify set` replaces all tables.",
+        needs_restart: false,
+        read: |s| s.rules.to_string(),
+        write: |s, v| put(&mut s.rules, v.parse().ok()),
+    },
 ];
 
 /// The reason why a setting was not read or changed.
@@ -732,6 +747,7 @@ impl Setting {
             | Kind::User
             | Kind::Weights
             | Kind::Links
+            | Kind::Rules
             | Kind::Interfaces => true,
         }
     }

@@ -1,9 +1,10 @@
 //! Holds the four chains of rules. A lookup searches one chain in order until a rule matches.
 
+use std::collections::HashSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::{Advertise, Chain, Outcome, Policy, Rule, RuleError, UnixMs, Usage};
+use crate::{Advertise, Chain, DeclaredRules, Outcome, Policy, Rule, RuleError, UnixMs, Usage};
 
 /// Limit on the rules of a table, over all four chains. A lookup searches one chain, so the limit also bounds the time of a
 /// lookup.
@@ -20,6 +21,8 @@ pub struct RulesTable {
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Counted {
     rule: Arc<Rule>,
+    /// True if the configuration file declares the rule.
+    is_declared: bool,
     hits: u64,
     usage: Usage,
 }
@@ -35,6 +38,8 @@ pub struct RuleMatch<'a> {
     pub number: usize,
     /// The rule.
     pub rule: &'a Arc<Rule>,
+    /// True if the configuration file declares the rule.
+    pub is_declared: bool,
     /// Number of decisions that the rule has made.
     pub hits: u64,
     /// Outcomes of the connections on which the rule decided.
@@ -85,6 +90,9 @@ pub enum TableError {
         "local rules take --secure require or --secure require=PEER only: the setting encryption is for all listeners"
     )]
     SecureLocal,
+    /// The rule is one of the configuration file.
+    #[error("the configuration file declares this rule: change its [[rule]] there, and run `sctpify reload`")]
+    Declared,
     /// The chain has no rule with this match.
     #[error("no such rule in {0}-{1}: `shimrules -L -c {0} -p {1}` lists its rules")]
     NoSuchRule(Chain, Policy),
@@ -113,7 +121,16 @@ const fn slot(chain: Chain, policy: Policy) -> usize {
 
 impl Counted {
     fn at(&self, chain: Chain, policy: Policy, index: usize) -> RuleMatch<'_> {
-        RuleMatch { chain, policy, number: index + 1, rule: &self.rule, hits: self.hits, usage: self.usage }
+        let Counted { rule, is_declared, hits, usage } = self;
+        RuleMatch {
+            chain,
+            policy,
+            number: index + 1,
+            rule,
+            is_declared: *is_declared,
+            hits: *hits,
+            usage: *usage,
+        }
     }
 }
 
@@ -164,30 +181,55 @@ impl RulesTable {
             if *rules[i].rule == rule {
                 return Ok(Added::Same(i + 1));
             }
+            if rules[i].is_declared {
+                return Err(TableError::Declared);
+            }
             rules[i].rule = Arc::new(rule);
             return Ok(Added::Renamed(i + 1));
         }
         if full {
             return Err(TableError::Full);
         }
-        rules.push(Counted { rule: Arc::new(rule), hits: 0, usage: Usage::default() });
+        rules.push(Counted { rule: Arc::new(rule), is_declared: false, hits: 0, usage: Usage::default() });
         Ok(Added::New(rules.len()))
+    }
+
+    /// Puts the rules that the configuration file declares in front of the others, in place of those that it declared before. A declared
+    /// rule takes the place of another rule with the same match.
+    ///
+    /// # Errors
+    /// Fails if the table would have more than [`MAX_RULES`] rules. The table is then unchanged.
+    pub fn declare(&mut self, declared: &DeclaredRules) -> Result<(), TableError> {
+        let mut table = declared.table().clone();
+        for (new, old) in table.chains.iter_mut().zip(&self.chains) {
+            new.iter_mut().for_each(|rule| rule.is_declared = true);
+            let names: HashSet<_> = new.iter().map(|rule| (rule.rule.address, rule.rule.ports)).collect();
+            let is_other =
+                |rule: &&Counted| !rule.is_declared && !names.contains(&(rule.rule.address, rule.rule.ports));
+            new.extend(old.iter().filter(is_other).cloned());
+        }
+        if table.len() > MAX_RULES {
+            return Err(TableError::Full);
+        }
+        table.keep_hits_of(self);
+        *self = table;
+        Ok(())
     }
 
     /// Removes the rule that has the same match as `rule`, and returns the removed rule. Names and comments need not be equal.
     ///
     /// # Errors
-    /// Fails if no rule has this match.
+    /// Fails if no rule has this match, or the configuration file declares the rule.
     pub fn delete(&mut self, chain: Chain, policy: Policy, rule: &Rule) -> Result<Arc<Rule>, TableError> {
         let rules = &mut self.chains[slot(chain, policy)];
         let i = rules.iter().position(|r| r.rule.has_same_match(rule));
-        i.map(|i| rules.remove(i).rule).ok_or(TableError::NoSuchRule(chain, policy))
+        removed(rules, i.ok_or(TableError::NoSuchRule(chain, policy))?)
     }
 
     /// Removes the rule with this number (from 1), and returns it.
     ///
     /// # Errors
-    /// Fails if the chain has no rule with this number.
+    /// Fails if the chain has no rule with this number, or the configuration file declares the rule.
     pub fn delete_number(
         &mut self,
         chain: Chain,
@@ -197,17 +239,18 @@ impl RulesTable {
         let rules = &mut self.chains[slot(chain, policy)];
         let error = TableError::NoSuchNumber { chain, policy, number, len: rules.len() };
         match number.checked_sub(1) {
-            Some(i) if i < rules.len() => Ok(rules.remove(i).rule),
+            Some(i) if i < rules.len() => removed(rules, i),
             _ => Err(error),
         }
     }
 
-    /// Removes all rules of the matching chains, and returns the number of removed rules. `None` matches every chain or policy.
+    /// Removes all rules of the matching chains, except those of the configuration file. Returns the number of removed rules. `None` matches
+    /// every chain or policy.
     pub fn flush(&mut self, chain: Option<Chain>, policy: Option<Policy>) -> usize {
         let before = self.len();
         for c in Chain::ALL.into_iter().filter(|&c| chain.is_none_or(|w| w == c)) {
             for p in Policy::ALL.into_iter().filter(|&p| policy.is_none_or(|w| w == p)) {
-                self.chains[slot(c, p)].clear();
+                self.chains[slot(c, p)].retain(|rule| rule.is_declared);
             }
         }
         before - self.len()
@@ -272,6 +315,11 @@ impl RulesTable {
             }
         }
     }
+}
+
+/// Removes a rule of a chain.
+fn removed(rules: &mut Vec<Counted>, index: usize) -> Result<Arc<Rule>, TableError> {
+    if rules[index].is_declared { Err(TableError::Declared) } else { Ok(rules.remove(index).rule) }
 }
 
 #[cfg(test)]
@@ -366,5 +414,51 @@ mod tests {
         new.keep_hits_of(&old);
         let hits: Vec<u64> = new.list(None, None).map(|r| r.hits).collect();
         assert_eq!(hits, [0, 1]);
+    }
+
+    #[test]
+    fn declared_rules_come_first_keep_their_hits_and_change_only_by_a_new_declaration() {
+        let (chain, policy) = (Chain::Remote, Policy::Enable);
+        let declared = |text: &str| text.parse::<DeclaredRules>().unwrap();
+        let ports = |table: &RulesTable| -> Vec<(String, bool)> {
+            table
+                .list(None, None)
+                .map(|found| (found.rule.ports.unwrap().to_string(), found.is_declared))
+                .collect()
+        };
+        let mut table = RulesTable::default();
+        for port in ["1", "2"] {
+            table.add(chain, policy, rule("10.0.0.0/8", port)).unwrap();
+        }
+        table.count_hits(chain, policy, 2, 7);
+        let lines =
+            "-A -c remote -p enable -d 10.0.0.0/8 -P 3\n-A -c remote -p enable -d 10.0.0.0/8 -P 2 --own\n";
+        table.declare(&declared(lines)).unwrap();
+        let expected = [("3", true), ("2", true), ("1", false)].map(|(port, is)| (port.to_owned(), is));
+        assert_eq!(ports(&table), expected);
+        assert_eq!(table.list(None, None).map(|found| found.hits).collect::<Vec<_>>(), [0, 7, 0]);
+
+        assert_eq!(table.delete_number(chain, policy, 1), Err(TableError::Declared));
+        assert_eq!(table.delete(chain, policy, &rule("10.0.0.0/8", "2")), Err(TableError::Declared));
+        assert_eq!(table.add(chain, policy, rule("10.0.0.0/8", "2")), Err(TableError::Declared));
+        assert_eq!(table.add(chain, policy, rule("10.0.0.0/8", "3")), Ok(Added::Same(1)));
+        assert_eq!(table.flush(None, None), 1);
+        assert_eq!(ports(&table), expected[..2]);
+
+        table.add(chain, policy, rule("10.0.0.0/8", "4")).unwrap();
+        table.declare(&declared("-A -c remote -p enable -d 10.0.0.0/8 -P 5\n")).unwrap();
+        assert_eq!(ports(&table), [("5".to_owned(), true), ("4".to_owned(), false)]);
+    }
+
+    #[test]
+    fn a_declaration_that_does_not_fit_changes_nothing() {
+        let mut table = RulesTable::default();
+        for port in 0..MAX_RULES as u16 {
+            table.add(Chain::Local, Policy::Enable, rule("10.0.0.0/8", &port.to_string())).unwrap();
+        }
+        let before = table.clone();
+        let one_more = "-A -c remote -p enable -P 22\n".parse().unwrap();
+        assert_eq!(table.declare(&one_more), Err(TableError::Full));
+        assert_eq!(table, before);
     }
 }

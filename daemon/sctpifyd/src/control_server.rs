@@ -25,7 +25,7 @@ use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::{Uid, geteuid};
 use ops::{MAX_ORDER_BYTES, MAX_REQUEST_BYTES};
-use rules::{Chain, LearnedEntry, Policy, Rule, RuleMatch, find_setting, print_rule};
+use rules::{Chain, LearnedEntry, Policy, Rule, RuleMatch, RulesTable, find_setting, print_rule};
 
 use crate::archive::{ArchiveError, Signer};
 use crate::capture::Ear;
@@ -454,13 +454,15 @@ impl Desk {
             }
             let old = std::mem::replace(table, new);
             table.keep_hits_of(&old);
+            table.declare(&self.rules.configured().rules).map_err(|error| error.to_string())?;
             let still_refuses = |rule: &RuleMatch<'_>| {
                 let mut same = table.list(Some(rule.chain), Some(rule.policy));
                 same.any(|new| new.rule.has_same_match(rule.rule) && new.rule.refuses_plain())
             };
             let strict = old.list(None, None).filter(|rule| rule.rule.refuses_plain());
             let weaker = strict.filter(|rule| !still_refuses(rule)).count();
-            Ok::<_, String>((old.len(), table.len(), weaker))
+            let others = |table: &RulesTable| table.list(None, None).filter(|rule| !rule.is_declared).count();
+            Ok::<_, String>((others(&old), others(table), weaker))
         });
         done(restored.map(|(old, new, weaker)| {
             let warning = match weaker {

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use control::{DaemonArgs, PendingChange, SettingsReport};
 use keying::PresharedKey;
-use rules::{Advertisement, Carriers, Chain, Outcome, Policy, Rulebook, RulesTable, Secure, Settings};
+use rules::{Advertisement, Carriers, Chain, Kind, Outcome, Policy, Rulebook, RulesTable, Secure, Settings};
 use sctp::{AssociationConfig, AuthConfig};
 
 use crate::archive::{Archive, ArchiveError, Loaded};
@@ -140,8 +140,17 @@ impl RulesStore {
         let _alone = self.change();
         let mut settings = self.configured();
         let setting = settings.set(name, value).map_err(|error| ArchiveError::Refused(error.to_string()))?;
+        let table = match setting.kind {
+            Kind::Rules => {
+                let mut table = self.lock().table.clone();
+                let declared = table.declare(&settings.rules);
+                declared.map_err(|error| ArchiveError::Refused(error.to_string()))?;
+                Some(table)
+            }
+            _ => None,
+        };
         self.archive.set(setting, value)?;
-        shard.put_in_force(Draft { settings: Some(settings), ..Draft::default() })?;
+        shard.put_in_force(Draft { settings: Some(settings), table, ..Draft::default() })?;
         Ok(setting)
     }
 

@@ -32,6 +32,8 @@ pub enum Kind {
     Interfaces,
     /// Nothing, or policies of links.
     Links,
+    /// Nothing, or rules.
+    Rules,
 }
 
 impl fmt::Display for Kind {
@@ -53,6 +55,7 @@ impl fmt::Display for Kind {
                  (primary, secondary, backup, never) and heartbeat_s (1 to 600) those that matter: wwan* name=lte \
                  use=backup heartbeat_s=30; eth1 name=fibre",
             ),
+            Kind::Rules => f.write_str("nothing, or rules, one per line: -A -c remote -p enable -d 192.0.2.0/24 -P 22"),
             Kind::User => f.write_str("nothing, or the name or number of a user"),
             Kind::Listen => f.write_str("nothing, or an IP address with a port: 192.0.2.7:9898 or [2001:db8::7]:9898"),
             Kind::Path => f.write_str("nothing, or the path of a file, beginning with /"),

@@ -57,7 +57,9 @@ impl Files {
         let settings = control::load_config(&self.args.config)?;
         let keys = control::read_peer_keys(&settings.peer_keys).map_err(refused)?;
         PeerKeys::parse(&settings.peer_keys, &keys).map_err(refused)?;
-        Ok((settings, control::load_rules(&self.args.rules_file())?, keys))
+        let mut table = control::load_rules(&self.args.rules_file())?;
+        table.declare(&settings.rules).map_err(refused)?;
+        Ok((settings, table, keys))
     }
 
     pub(super) fn set(&self, name: &str, value: &str) -> Result<(), ArchiveError> {

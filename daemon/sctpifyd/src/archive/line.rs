@@ -70,7 +70,8 @@ impl Line {
             return Err(other_answer());
         };
         let settings = control::parse_config(&config).map_err(nonsense)?;
-        let table = rules::parse_table(&rules).map_err(|(_, error)| nonsense(error))?;
+        let mut table = rules::parse_table(&rules).map_err(|(_, error)| nonsense(error))?;
+        table.declare(&settings.rules).map_err(nonsense)?;
         let keys = PeerKeys::parse(&settings.peer_keys, &keys).map_err(nonsense)?;
         Ok(Loaded { settings, table, keys })
     }

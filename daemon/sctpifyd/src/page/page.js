@@ -51,7 +51,7 @@ function events(status) {
 }
 
 function rules(report) {
-  const rows = report.rules.map((r) => [r.chain + " " + r.policy, r.number, r.address ?? "any", r.ports ?? "all", r.hits, r.name ?? ""]);
+  const rows = report.rules.map((r) => [r.chain + " " + r.policy + (r.declared ? ", declared" : ""), r.number, r.address ?? "any", r.ports ?? "all", r.hits, r.name ?? ""]);
   const defaults = report.defaults.map((d) => [d.chain + " " + d.policy, "default", "any", "all", d.hits, ""]);
   place("rules").replaceChildren(table(["Chain", "Number", "Address", "Ports", "Hits", "Name"], rows.concat(defaults), "None."));
   const learned = report.learned.map((l) => [l.host + (l.port ? ":" + l.port : ""), l.state, l.tally ? l.tally.calls_today : "", l.tally ? l.tally.failures_today : ""]);

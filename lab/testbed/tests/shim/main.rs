@@ -13,6 +13,7 @@ mod clock;
 mod confined;
 mod control;
 mod deaths;
+mod declared;
 mod disk;
 mod encryption;
 mod events;
