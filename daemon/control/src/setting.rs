@@ -22,7 +22,7 @@ pub struct SettingRow {
     pub in_force: Option<String>,
     /// Value that applies if nothing is configured.
     pub default: String,
-    /// The accepted values, for people.
+    /// Text that describes the accepted values.
     pub takes: String,
     /// A change takes effect at the next start of the daemon.
     pub needs_restart: bool,

@@ -16,7 +16,8 @@ use crate::{
 /// rule decides if it requests more than SCTP.
 ///
 /// Both default policies are disable unless the operator changes them. SCTP then reaches only listeners that local-enable rules
-/// name. Only destinations that remote-enable rules name are tried over SCTP.
+/// name, or for which programs request SCTP. Connections are tried over SCTP only if a remote-enable rule names the destination,
+/// or if the SYN's mark requests SCTP.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Rulebook {
     /// The settings. They include the default policies.
@@ -48,7 +49,7 @@ pub enum Because {
         chain: Chain,
         /// The rule's policy.
         policy: Policy,
-        /// The rule's place in the chain, from 1.
+        /// The rule's place among the chain's rules with this policy, from 1.
         number: usize,
         /// The deciding rule.
         rule: Arc<Rule>,
@@ -71,8 +72,8 @@ impl Decision {
         self.rule().and_then(|rule| rule.secure.as_ref())
     }
 
-    /// Returns the deciding rule's framing. A native peer gets each message of this protocol as one SCTP message. `None` means
-    /// that bytes are sent without framing.
+    /// Returns the deciding rule's framing: the protocol whose messages the connection carries. A native peer gets each message
+    /// of this protocol as one SCTP message. `None` means that bytes are sent without framing.
     pub fn framing(&self) -> Option<Framing> {
         self.rule().and_then(|rule| rule.framing)
     }
@@ -186,7 +187,8 @@ impl Rulebook {
     }
 
     /// Returns the obstacle that keeps a program from requesting SCTP for its listener on this address and port. The obstacle
-    /// is the setting `enable`, or a disable rule, which is an obstacle under either default policy.
+    /// is the setting `enable`, or a disable rule. If the default policy is disable, a matching enable rule removes the obstacle
+    /// of a disable rule.
     pub fn forbids_asking(&self, address: IpAddr, port: u16) -> Option<Because> {
         let decision = self.explain(Chain::Local, address, port);
         match decision.because {
@@ -198,7 +200,8 @@ impl Rulebook {
         }
     }
 
-    /// Reports whether any program on this host may be reachable over SCTP.
+    /// Reports whether the rules and settings allow SCTP to any program on this host. Listeners for which programs request SCTP
+    /// do not count.
     pub fn serves_any(&self) -> bool {
         let mut enabled = self.table.list(Some(Chain::Local), Some(Policy::Enable));
         let is_default = self.default_policy(Chain::Local).is_enable();

@@ -34,7 +34,7 @@ pub struct RuleMatch<'a> {
     pub chain: Chain,
     /// The rule's policy.
     pub policy: Policy,
-    /// The rule's place in the chain, from 1.
+    /// The rule's place among the chain's rules with this policy, from 1.
     pub number: usize,
     /// The rule.
     pub rule: &'a Arc<Rule>,

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
 use std::time::Duration;
 
-/// Nanoseconds since an epoch that the driver chooses (a process start, the start of a simulation).
+/// Nanoseconds since an origin that the driver chooses (a process start, the start of a simulation).
 ///
 /// Only the difference of two times has a meaning. The counter does not wrap in practice, because 2⁶⁴ ns are
 /// 584 years.
@@ -12,32 +12,32 @@ use std::time::Duration;
 pub struct Time(u64);
 
 impl Time {
-    /// The epoch.
+    /// The origin.
     pub const ZERO: Time = Time(0);
     /// A time later than all others, for a timer that never fires.
     pub const NEVER: Time = Time(u64::MAX);
 
-    /// Returns the time `nanos` nanoseconds after the epoch.
+    /// Returns the time `nanos` nanoseconds after the origin.
     pub const fn from_nanos(nanos: u64) -> Time {
         Time(nanos)
     }
 
-    /// Returns the time `micros` microseconds after the epoch.
+    /// Returns the time `micros` microseconds after the origin.
     pub const fn from_micros(micros: u64) -> Time {
         Time(micros * 1_000)
     }
 
-    /// Returns the time `millis` milliseconds after the epoch.
+    /// Returns the time `millis` milliseconds after the origin.
     pub const fn from_millis(millis: u64) -> Time {
         Time(millis * 1_000_000)
     }
 
-    /// Returns the nanoseconds since the epoch.
+    /// Returns the nanoseconds since the origin.
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// Returns the milliseconds since the epoch, rounded down.
+    /// Returns the milliseconds since the origin, rounded down.
     pub const fn as_millis(self) -> u64 {
         self.0 / 1_000_000
     }

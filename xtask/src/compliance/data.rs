@@ -3,19 +3,20 @@
 //! ```toml
 //! rfc = 9260
 //! title = "Stream Control Transmission Protocol"
+//! note = "..."    # optional paragraph below the heading of the RFC's page
 //! open = 0        # limit on requirements that nobody has judged: it may only shrink
 //! untested = 12   # limit on requirements that no test cites: it may only shrink
 //! [requirements]
-//! "5.1-6" = { level = "MUST NOT", text = "keep nothing of a peer after INIT ACK" }
+//! "5.1-6" = { level = "MUST NOT", text = "after INIT ACK, no state of the peer is kept" }
 //! "6.2-3" = { level = "SHOULD", text = "...", not = "why we do otherwise" }
 //! ```
 //!
-//! An id consists of the section and an ordinal, which counts the section's sentences with a requirement word. A line has one of these
-//! fields or none:
+//! An id consists of the section and an ordinal, which counts the section's sentences with a requirement word. A text states the behaviour
+//! that the RFC requires, also if the level is MUST NOT. A line has one of these fields or none:
 //!
 //! - `not`: we deviate, for the given reason.
 //! - `gap`: we should comply and do not yet, for the given reason.
-//! - `na`: the sentence asks nothing of an implementation like this one.
+//! - `na`: the requirement does not apply to an implementation like this one, for the given reason.
 //! - `same`: the sentence repeats the requirement with the given id.
 
 use super::citations::Citation;
@@ -67,6 +68,7 @@ pub(super) struct Requirement {
 struct File {
     rfc: u32,
     title: String,
+    note: Option<String>,
     open: usize,
     untested: usize,
     requirements: BTreeMap<String, Requirement>,
@@ -77,6 +79,8 @@ struct File {
 pub(super) struct Document {
     pub(super) rfc: u32,
     pub(super) title: String,
+    /// Paragraph below the heading of the RFC's page, if any.
+    pub(super) note: Option<String>,
     open: usize,
     untested: usize,
     pub(super) requirements: BTreeMap<Id, Requirement>,
@@ -93,7 +97,7 @@ pub(super) enum Status {
     Not,
     /// We should comply with the requirement, and do not yet.
     Gap,
-    /// The requirement asks nothing of an implementation like this one.
+    /// The requirement does not apply to an implementation like this one.
     NotOurs,
     /// No judgement and no citation of the requirement exist.
     Open,
@@ -109,8 +113,8 @@ impl Document {
         if requirements.is_empty() {
             bail!("no requirements");
         }
-        let (rfc, title) = (file.rfc, file.title);
-        Ok(Document { rfc, title, open: file.open, untested: file.untested, requirements })
+        let (rfc, title, note) = (file.rfc, file.title, file.note);
+        Ok(Document { rfc, title, note, open: file.open, untested: file.untested, requirements })
     }
 
     /// Returns the requirement with this id. If the requirement repeats another requirement (`same`), returns the repeated requirement.

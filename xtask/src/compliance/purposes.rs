@@ -54,8 +54,8 @@ impl Purposes {
 
     pub(super) fn table(&self) -> String {
         let mut out = format!("# {}\n\n{}\n\n{}.\n\n", self.title, self.source, self.summary());
-        out.push_str("Written by `./x compliance`; edit the `.toml` beside it.\n\n");
-        out.push_str("| purpose | what | tests, or why none |\n|---|---|---|\n");
+        out.push_str("`./x compliance` writes this page from `etsi-ts-102-369.toml` in this folder.\n\n");
+        out.push_str("| purpose | subject | tests, or the reason why no test exists |\n|---|---|---|\n");
         // Sort numerically, not alphabetically.
         let number = |part: &str| part.parse::<u32>().unwrap_or(0);
         let key = |id: &&String| id.split('_').map(|p| (number(p), p.to_owned())).collect::<Vec<_>>();

@@ -159,8 +159,8 @@ impl SharedAssociation {
         }
     }
 
-    /// Copies bytes out of their packets if they have waited for programs since the last call. Returns the connections whose
-    /// bytes were copied.
+    /// Copies bytes that have waited for programs since the last call. The copy releases the memory of their packets. Returns
+    /// the connections whose bytes were copied.
     pub(super) fn keep_what_waits(&mut self) -> impl Iterator<Item = ConnectionId> {
         let kept = self.mux.keep_what_waits();
         kept.into_iter().filter_map(|channel| self.owners.get(&channel).copied())
@@ -212,20 +212,20 @@ impl SharedAssociation {
         self.is_closing = true;
     }
 
-    /// Notes that the association has no connections from now on. Returns true if the caller must set a timer for the idle
-    /// time.
+    /// Records that the association has been idle since `now`. Returns true if the caller must set a timer for the idle time.
     pub(super) const fn begin_idling(&mut self, now: Time) -> bool {
         self.idle_since = now;
         matches!(self.side, Side::Initiator) && !std::mem::replace(&mut self.is_watched, true)
     }
 
-    /// Handles the timer for the idle time. If the association has no connections, returns the end of its idle time.
+    /// Handles the timer for the idle time. Returns the end of the idle time if the association has no connections and is not
+    /// closing.
     pub(super) fn end_of_idling(&mut self, limit: Duration) -> Option<Time> {
         self.is_watched = false;
         (self.owners.is_empty() && !self.is_closing).then_some(self.idle_since + limit)
     }
 
-    /// Notes that the caller has set the timer for the idle time again.
+    /// Records that the caller has set the timer for the idle time again.
     pub(super) const fn watch(&mut self) {
         self.is_watched = true;
     }
@@ -262,7 +262,7 @@ impl SharedAssociation {
     }
 
     /// Reports whether the peer accepts source ports below 1024 from this host on this association. The peer accepts these
-    /// ports only over IP, or if the hosts have a shared key.
+    /// ports only if packets use IP protocol 132 (not UDP), or if the hosts have a shared key.
     pub(crate) fn vouches_for_ports(&self) -> bool {
         self.is_keyed() || self.carrier_between(self.handshake) == Some(Carrier::Ip)
     }

@@ -114,7 +114,7 @@ impl Negotiated {
         if self.has(Extension::Interleaving) { ChunkType::I_DATA } else { ChunkType::DATA }
     }
 
-    /// Returns the octets of a DATA or I-DATA chunk before its user data.
+    /// Returns the length of a DATA or I-DATA chunk before its user data, in octets.
     #[inline]
     pub(super) fn data_header_len(&self) -> usize {
         if self.has(Extension::Interleaving) { wire::IDATA_HEADER_LEN } else { wire::DATA_HEADER_LEN }

@@ -1,7 +1,7 @@
 //! Deadline after which an overtaken chunk counts as lost (RACK, RFC 8985 section 6.2).
 //!
-//! Keeps the time of the newest delivery, the minimum RTT, and the reordering window of one path. The chunks themselves are in
-//! `Transmissions`. Start at [`Rack::on_delivered`] and [`Rack::deadline`].
+//! Keeps three values of one path: the sending time of the delivered chunk that was sent last, the minimum RTT, and the
+//! reordering window. The chunks themselves are in `Transmissions`. Start at [`Rack::on_delivered`] and [`Rack::deadline`].
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -94,9 +94,9 @@ impl Rack {
         self.min_rtt.get()
     }
 
-    /// Reports whether an acknowledgement at the time `after` since the last transmission is too early to answer this transmission. Then an
-    /// earlier transmission arrived. The bound is three quarters of the minimum RTT. The last quarter allows for paths that have become
-    /// quicker, and for packets that meet a shorter queue.
+    /// Reports whether an acknowledgement comes too soon after a chunk's last transmission to answer this transmission. `after` is the time
+    /// between the two. If the result is true, an earlier transmission of the chunk arrived. The bound is three quarters of the minimum RTT.
+    /// The last quarter allows for paths that have become quicker, and for packets that meet a shorter queue.
     pub(super) fn is_too_soon(&self, after: Duration) -> bool {
         let without_data = || self.us_without_data.map(|us| Duration::from_micros(us.get().into()));
         self.min_rtt.get().or_else(without_data).is_none_or(|least| after < least * 3 / 4)
@@ -108,8 +108,9 @@ impl Rack {
         after < self.rtt * 3 / 4 || self.is_too_soon(after)
     }
 
-    /// Handles a chunk that was declared lost too early: the path reorders, perhaps by more than the reordering window. Widens the
-    /// reordering window, once per round trip (RFC 8985 section 6.2 step 4).
+    /// Handles a chunk that was declared lost too early: the path reorders, perhaps by more than the reordering window. If reordering was
+    /// seen before, widens the reordering window, once per round trip (RFC 8985 section 6.2 step 4). Otherwise only records the reordering,
+    /// so three chunks above a hole no longer close the window.
     pub(super) fn on_spurious(&mut self, round: u64) {
         self.persists = WIDENING_PERSISTS;
         if self.widened_in == Some(round) {
@@ -129,8 +130,8 @@ impl Rack {
         }
     }
 
-    /// Returns the reordering window: the time that a chunk may arrive after a chunk that was sent later. `above` counts the chunks
-    /// delivered out of order.
+    /// Returns the reordering window: the delay by which a chunk may arrive later than a chunk that was sent after it. `above` returns the
+    /// number of acknowledged chunks above the hole.
     fn reordering_window(&self, above: impl FnOnce() -> usize) -> Duration {
         if !self.reordering_seen && above() >= DUP_THRESHOLD {
             return Duration::ZERO;
@@ -139,7 +140,7 @@ impl Rack {
         (least / 4 * u32::from(1 + self.widening)).min(self.rtt.max(least))
     }
 
-    /// Returns the time at which a chunk counts as lost. Returns `None` if no chunk sent after it was delivered.
+    /// Returns the time at which a chunk counts as lost. Returns `None` if none of the chunks that were sent later has been delivered.
     pub(super) fn deadline(&self, seq: Seq, sent_at: Time, above: impl FnOnce() -> usize) -> Option<Time> {
         self.newest.filter(|&newest| (sent_at, seq) < newest)?;
         Some(sent_at + self.rtt + self.reordering_window(above))

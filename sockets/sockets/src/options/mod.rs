@@ -1,5 +1,7 @@
-//! Socket options: the options of `SOL_SCTP` in Linux's layouts, and options of other levels that the kernel's `AF_UNIX` sockets
-//! cannot implement for SCTP.
+//! Socket options: options of `SOL_SCTP` in Linux's layouts, and some options of other levels.
+//!
+//! A program's SCTP socket is one end of a pair of `AF_UNIX` sockets. The kernel cannot give these options their meaning for SCTP
+//! on an `AF_UNIX` socket.
 //!
 //! The module `set` implements `setsockopt(2)`, and `get` implements `getsockopt(2)`. Begin with [`Options`].
 
@@ -103,8 +105,8 @@ impl Default for Options {
 }
 
 /// Options whose value is one `int`. They are stored and returned, but have no effect in the engine. Each entry is the level, the
-/// name and the initial value. The engine itself chooses the segment size, the burst and the order of parts. The other options do
-/// not concern the engine.
+/// name and the initial value. The engine itself chooses the segment size, the burst, and the order in which parts of messages are
+/// delivered. The other options do not concern the engine.
 const KEPT: [(i32, i32, i32); 23] = [
     (SOL_SCTP, option::NODELAY, 0),
     (SOL_SCTP, option::DISABLE_FRAGMENTS, 0),

@@ -10,7 +10,7 @@ use sim::dumbbell::{FlowPlan, Load, run};
 use std::time::Duration;
 
 const PANEL: &str = "messages";
-/// Time from which flows are measured, in seconds.
+/// Time at which the measurement of the bulk flows' rates begins, in seconds. Latencies of all messages count.
 const WARM_S: u64 = 5;
 
 /// Parameters of the experiment.
