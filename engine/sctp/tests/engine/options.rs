@@ -80,6 +80,25 @@ fn a_path_has_heartbeats_at_its_own_interval_or_none() {
     assert_eq!(t.info(t.a).paths[0].options, PathOptions::default());
 }
 
+//= rfc7829#3.2-13
+#[test]
+fn a_potentially_failed_path_whose_heartbeats_are_off_is_not_probed() {
+    let mut t = two_links();
+    let every = Heartbeats::Every(seconds(4));
+    t.set_options(SECOND, PathOptions { heartbeats: every, ..PathOptions::default() }).unwrap();
+    t.world.run_for(seconds(20));
+    assert_eq!(t.state_of(SECOND), PathState::Active);
+    let now = t.world.now();
+    t.world.at(now, Change::Cut(t.links[1], Direction::Forward, true));
+    let failed = (0..200).any(|_| {
+        t.world.run_for(Duration::from_millis(100));
+        t.state_of(SECOND) == PathState::PotentiallyFailed
+    });
+    assert!(failed, "{:?}", t.state_of(SECOND));
+    t.set_options(SECOND, PathOptions { heartbeats: Heartbeats::Off, ..PathOptions::default() }).unwrap();
+    assert_eq!(t.probes_in(300), 0);
+}
+
 #[test]
 fn a_requested_heartbeat_leaves_at_once_even_if_heartbeats_are_off() {
     let mut t = two_links();

@@ -73,9 +73,10 @@ impl Proxy {
     /// Handles the failure of the association over which a request was sent: "inform the transport user of a failure in sending" (section
     /// 18.4). If no response has arrived, the request goes to its next alternative hop. Without an alternative hop, the request is sent
     /// once more if [`LostRequest::may_resend`] is set, or else fails. If a provisional response has arrived, the final response may come
-    /// over a new association.
+    /// over a new association. If the request is an ACK, it goes to its next alternative hop.
     pub fn handle_lost_request(&mut self, now: Time, lost: LostRequest) {
         self.stateful(now).handle_lost_request(lost);
+        self.send_ack_elsewhere(now, lost.on_failure);
     }
 
     /// Handles a request that the driver did not send because the queue of its next hop is full. If the request has no alternative hop,

@@ -32,8 +32,7 @@ pub struct Outgoing {
     pub is_new: bool,
 }
 
-/// A request that was sent over an association, and the association has failed. The request may have been answered. An ACK needs no action:
-/// the callee repeats its 2xx.
+/// A request that was sent over an association, and the association has failed. The request may have been answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LostRequest {
     /// The request's [`Outgoing::on_failure`].

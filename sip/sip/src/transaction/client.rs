@@ -149,9 +149,16 @@ impl Client {
         self.kind.is_invite
     }
 
-    /// Starts the transaction anew, because its request is sent again at `now` over a new connection.
+    /// Starts the transaction anew, because its request is sent again at `now` over a new connection. Timer F, of requests other than INVITE,
+    /// goes on: the sender of such a request gives up at its own timer F.
     pub fn restart(&mut self, now: Time) {
+        let before = self.state;
         *self = Client::start(self.kind, self.timers, now);
+        if let (false, State::Waiting { give_up: earlier, .. }, State::Waiting { give_up, .. }) =
+            (self.kind.is_invite, before, &mut self.state)
+        {
+            *give_up = earlier;
+        }
     }
 
     /// Reports whether no final response has arrived.

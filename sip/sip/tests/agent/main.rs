@@ -331,6 +331,19 @@ fn a_lost_request_is_sent_once_more_if_a_new_association_may_succeed_and_else_fa
 }
 
 #[test]
+fn a_lost_invite_of_a_call_that_was_hung_up_is_not_sent_again() {
+    let mut alice = agent("alice", ALICE, 10, "secret");
+    let call = alice.call(Time::ZERO, "sip:bob@example.com").unwrap();
+    let [AgentOutput::Send(out)] = &outputs(&mut alice)[..] else { panic!("an INVITE") };
+    alice.hang_up(Time::ZERO, call);
+    outputs(&mut alice);
+    let lost = LostRequest { on_failure: out.on_failure.unwrap(), may_resend: true };
+    alice.handle_lost_request(Time::ZERO, lost);
+    let failed = AgentEvent::Failed { call, status: 503, is_answer: false };
+    assert_eq!(outputs(&mut alice), [AgentOutput::Event(failed)]);
+}
+
+#[test]
 fn calls_come_about_and_end_on_links_that_lose_a_tenth() {
     for seed in 1..=5 {
         let mut world = World::new(10, seed, 1000);

@@ -161,8 +161,8 @@ fn a_lost_request_without_another_hop_is_sent_once_more_in_the_same_branch_if_th
     assert_eq!((summary(&again), again[0].branch()), (pairs(&[("INVITE", HOPS[0])]), sent.branch()));
     assert!(again[0].is_new, "it begins a dialog");
     // Timer B begins anew.
-    world.pass(Duration::from_millis(31_900));
-    assert!(world.sent().iter().all(|sent| sent.what() == "INVITE"), "retransmissions over UDP");
+    let until_timer_b = world.pass(Duration::from_millis(31_900));
+    assert!(!until_timer_b.is_empty() && until_timer_b.iter().all(|sent| sent.what() == "INVITE"));
     assert_eq!(lose(&mut world, &sent, true), pairs(&[("500", ALICE)]));
 }
 
@@ -181,8 +181,34 @@ fn a_lost_request_that_its_caller_has_cancelled_is_not_sent_again() {
     let (mut world, sent) = resolved(&HOPS[..1]);
     let cancel = request("CANCEL", "sip:zoe@far.example", "alice", "zoe", "i1", udp(ALICE), "");
     assert_eq!(summary(&world.put(udp(ALICE), &cancel)), pairs(&[("200", ALICE)]));
-    let told = lose(&mut world, &sent, true);
-    assert!(told.len() == 1 && told[0].1 == ALICE, "only a final response: {told:?}");
+    assert_eq!(lose(&mut world, &sent, true), pairs(&[("487", ALICE)]));
+}
+
+#[test]
+fn a_lost_cancel_is_sent_once_more() {
+    let (mut world, sent) = resolved(&HOPS[..1]);
+    world.put_message(udp(HOPS[0]), &sent.answer(180));
+    let cancel = request("CANCEL", "sip:zoe@far.example", "alice", "zoe", "i1", udp(ALICE), "");
+    let cancelled = world.put(udp(ALICE), &cancel);
+    assert_eq!(summary(&cancelled), pairs(&[("200", ALICE), ("CANCEL", HOPS[0])]));
+    assert_eq!(lose(&mut world, &cancelled[1], true), pairs(&[("CANCEL", HOPS[0])]));
+    assert_eq!(lose(&mut world, &cancelled[1], true), pairs(&[]));
+}
+
+#[test]
+fn timer_f_of_a_request_that_is_sent_again_goes_on() {
+    let mut world = World::new(ProxyConfig { names: true, ..config() });
+    let options = request("OPTIONS", "sip:zoe@far.example", "alice", "zoe", "o1", udp(ALICE), "");
+    world.put(udp(ALICE), &options);
+    let lookup = world.lookups.pop().unwrap();
+    let found = targets(&[(Transport::Udp, HOPS[0])]);
+    world.proxy.handle_resolved(world.now, lookup, found, Duration::from_secs(60));
+    let sent = world.sent().remove(0);
+    world.pass(Duration::from_secs(20));
+    assert_eq!(lose(&mut world, &sent, true), pairs(&[("OPTIONS", HOPS[0])]));
+    let until_timer_f = world.pass(Duration::from_secs(13));
+    assert!(!until_timer_f.is_empty() && until_timer_f.iter().all(|sent| sent.what() == "OPTIONS"));
+    assert_eq!(summary(&world.pass(Duration::from_secs(20))), pairs(&[]));
 }
 
 #[test]

@@ -164,6 +164,15 @@ impl Sctp {
         }
     }
 
+    /// Makes an address lead to the association that the host at this address has named in its INIT ACK.
+    fn lead_to_same(&mut self, address: SocketAddr, id: AssociationId) {
+        let number = self.numbers.get(&id).copied().filter(|number| self.may_lead(address, *number));
+        if let Some(number) = number.filter(|number| self.by_address.add(address, *number)) {
+            let association = self.associations.get_mut(&number);
+            association.into_iter().for_each(|association| association.addresses.push(address));
+        }
+    }
+
     /// Reports whether messages for an address may use the association with this number.
     fn may_lead(&self, address: SocketAddr, number: usize) -> bool {
         let Some(association) = self.associations.get(&number) else { return false };
@@ -238,7 +247,8 @@ impl Sctp {
         };
         let has_proven = |number: &usize| self.may_lead(address, *number);
         let by_key = || {
-            let mut all = self.associations.iter();
+            let is_of_port = |association: &Association| association.peer.port() == address.port();
+            let mut all = self.associations.iter().filter(|(_, association)| is_of_port(association));
             all.find(|(_, association)| keys.may_lead(address.ip(), association.id))
                 .map(|(number, _)| *number)
         };
@@ -251,10 +261,20 @@ impl Sctp {
         self.associations.get(&number).is_some_and(|association| association.streams > 0)
     }
 
-    /// Passes waiting messages to the engine, until it accepts no more.
+    /// Passes waiting messages to the engine, until it accepts no more. A message to the address of a known peer fails if the association's
+    /// peer has proven another key.
     fn flush(&mut self, now: Time, number: usize, inbox: &mut Inbox) {
         let Some(association) = self.associations.get_mut(&number).filter(|a| a.streams > 0) else { return };
         while let Some(message) = association.unsent.front() {
+            let is_refused = |keys: &Keys| {
+                keys.has_proven(association.id) && !keys.may_lead(message.hop.address.ip(), association.id)
+            };
+            if self.keys.as_ref().is_some_and(is_refused) {
+                association.unsent_bytes -= message.bytes.len();
+                let message = association.unsent.pop_front();
+                inbox.failures.extend(message.and_then(|message| message.on_failure));
+                continue;
+            }
             let (stream, options) = stream_of(message, self.config.order, association.streams);
             let sent =
                 self.host.engine.send(now, association.id, stream, Ppid(0), message.bytes.clone(), options);
@@ -324,6 +344,10 @@ impl Sctp {
         if self.lacks_keys(id, route.remote) {
             self.refusals.log(route.remote, "a known peer offers no encryption");
             self.host.engine.refuse(now, id, AbortCause::user("encryption is required"));
+            return;
+        }
+        if self.is_closing {
+            self.host.engine.refuse(now, id, AbortCause::user("the proxy stops"));
             return;
         }
         if !self.make_room(now, route.remote, inbox) {
@@ -437,6 +461,9 @@ impl Sctp {
                 .lost
                 .extend(asked.map(|(_, on_failure)| LostRequest { on_failure: *on_failure, may_resend }));
         }
+        if let CloseReason::SamePeer(other) = reason {
+            self.lead_to_same(association.peer, *other);
+        }
         let may_resend = may_resend && association.streams > 0;
         for message in association.first.into_iter().chain(association.unsent) {
             match (self.other_association(&message.hop, reason), message.on_failure) {
@@ -456,7 +483,15 @@ impl Sctp {
             CloseReason::SamePeer(other) => self.numbers.get(other).copied(),
             _ => None,
         };
-        same.filter(|number| self.may_lead(hop.address, *number)).or_else(|| self.association_for(hop))
+        // If the peer has not proven its key yet, the message waits for the proof.
+        let may_wait = |number: &usize| {
+            let id = self.associations.get(number).map(|association| association.id);
+            let is_unproven = |keys: &Keys| id.is_some_and(|id| !keys.has_proven(id));
+            self.may_lead(hop.address, *number)
+                || (self.keys.as_ref().is_some_and(is_unproven)
+                    && id.is_some_and(|id| self.host.engine.protection(id).is_some()))
+        };
+        same.filter(may_wait).or_else(|| self.association_for(hop))
     }
 
     /// Sends a message over the association with this number, at once or when earlier messages have been sent.

@@ -76,7 +76,7 @@ pub(super) fn association_config(config: &SctpConfig) -> AssociationConfig {
             SctpCongestion::Cubic => CongestionAlgorithm::Cubic,
             SctpCongestion::LossTolerant => CongestionAlgorithm::LossTolerant,
         },
-        // Messages go to an address only after an answer from this very address.
+        // After the handshake, messages go to another address of the peer only after an answer from this very address.
         address_proof: AddressProof::ConfirmedPath,
         multipath: match config.multipath {
             rules::Multipath::Off => Multipath::Off,

@@ -149,10 +149,16 @@ impl Stateful<'_> {
         let id = lost.on_failure;
         let client = self.transactions.client(id).filter(|client| client.awaits_first_response());
         let Some(client) = client else { return };
-        let server = client.server().and_then(|server| self.transactions.server(server));
-        let may_resend = lost.may_resend && server.is_some_and(|server| server.is_pending());
-        if !may_resend || !self.transactions.send_again(self.now, id, self.outbox) {
-            self.end_branch_without_response(id, 503, "Next Hop Was Lost");
+        let is_cancelled = client.wants_cancel();
+        // A CANCEL has no server transaction.
+        let is_pending = |server| self.transactions.server(server).is_some_and(|server| server.is_pending());
+        let may_resend = lost.may_resend && client.server().is_none_or(is_pending);
+        if may_resend && self.transactions.send_again(self.now, id, self.outbox) {
+            return;
+        }
+        match is_cancelled {
+            true => self.end_branch_without_response(id, 487, "Request Terminated"),
+            false => self.end_branch_without_response(id, 503, "Next Hop Was Lost"),
         }
     }
 
@@ -160,7 +166,8 @@ impl Stateful<'_> {
     /// gets 503 with Retry-After. A proxy may forward 503 if "it knows that any subsequent requests it might proxy will also generate a
     /// 503" (section 16.7, step 6). After a send failure ([`Stateful::fail_branch`]), the sender gets 500.
     pub(in crate::proxy) fn handle_congestion(&mut self, id: Id) {
-        let Some(client) = self.transactions.client(id).filter(|client| client.is_pending()) else { return };
+        let client = self.transactions.client(id).filter(|client| client.is_ended_by_failure());
+        let Some(client) = client else { return };
         let server = client.server();
         self.outbox.count(Event::Overload);
         if let Some(server) = server.and_then(|server| self.transactions.server_mut(server)) {

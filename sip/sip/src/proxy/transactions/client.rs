@@ -140,6 +140,11 @@ impl Client {
         self.machine.is_pending() && !self.machine.is_proceeding()
     }
 
+    /// Reports whether a CANCEL was requested.
+    pub(in crate::proxy) fn wants_cancel(&self) -> bool {
+        self.wants_cancel
+    }
+
     /// Reports whether a failure to send the request ends the transaction. If the request was sent again, and a response has arrived, the
     /// failure is that of one sending only.
     pub(in crate::proxy) fn is_ended_by_failure(&self) -> bool {
