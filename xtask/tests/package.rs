@@ -175,10 +175,15 @@ fn the_files_of_a_release_have_their_checksums_and_install_programs_that_run() {
     good(Command::new("sha256sum").args(["--check", "--strict", "SHA256SUMS"]).current_dir(&made));
     assert_eq!(fs::read_dir(&made).unwrap().count(), files.len(), "nothing else: {files:?}");
 
+    // In some distributions, `/usr/sbin` is a link to `bin`.
     let tree = dir.join("rpm");
+    fs::create_dir_all(tree.join("usr/bin")).unwrap();
+    std::os::unix::fs::symlink("bin", tree.join("usr/sbin")).unwrap();
     let mut install = Command::new("rpm");
     install.arg("--root").arg(&tree).args(["--install", "--nodeps", "--noscripts"]).arg(of_kind("rpm"));
     good(&mut install);
+    let unit = fs::read_to_string(tree.join("usr/lib/systemd/system/sctpifyd.service")).unwrap();
+    assert!(unit.contains("ExecStart=/usr/bin/sctpifyd\n"), "{unit}");
     for file in
         ["lib/sctpify/libsctpify.so", "lib/sysusers.d/sctpify.conf", "share/licenses/sctpify/LICENSE-MIT"]
     {
@@ -190,9 +195,13 @@ fn the_files_of_a_release_have_their_checksums_and_install_programs_that_run() {
     assert_eq!(scripts.lines().count() - shell.len(), 3);
     good(Command::new("sh").args(["-n", "-c", &shell.join("\n")]));
 
-    good(Command::new("tar").arg("-xzf").arg(of_kind("gz")).arg("-C").arg(&dir));
-    let name = of_kind("gz").file_stem().and_then(|name| Path::new(name).file_stem()).unwrap();
-    let unpacked = dir.join(name);
+    let unpacked = dir.join("local");
+    fs::create_dir_all(unpacked.join("bin")).unwrap();
+    fs::set_permissions(unpacked.join("bin"), fs::Permissions::from_mode(0o2775)).unwrap();
+    let words = ["--strip-components", "1", "--directory"];
+    good(Command::new("tar").arg("-xzf").arg(of_kind("gz")).args(words).arg(&unpacked));
+    let mode = fs::metadata(unpacked.join("bin")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o7777, 0o2775, "an existing directory keeps its mode");
     let unit = fs::read_to_string(unpacked.join("lib/systemd/system/sctpifyd.service")).unwrap();
     assert!(unit.contains("ExecStart=/usr/local/bin/sctpifyd\n") && !unit.contains("/usr/sbin"), "{unit}");
     for program in [tree.join("usr/bin/sctpify"), unpacked.join("bin/sctpify")] {

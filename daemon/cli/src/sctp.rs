@@ -9,6 +9,7 @@ use std::ffi::{CString, OsStr};
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
@@ -129,14 +130,25 @@ fn find_library() -> Result<PathBuf, CliError> {
     let exe =
         std::env::current_exe().map_err(|e| CliError::Failed(format!("cannot find this program: {e}")))?;
     let directory = exe.parent().unwrap_or(Path::new("/"));
-    let candidates = [directory.join(LIBRARY), directory.join(LIBRARY_DIRECTORY).join(LIBRARY)];
-    candidates.into_iter().find(|path| path.is_file()).ok_or_else(|| {
+    let installed = directory.join(LIBRARY_DIRECTORY).join(LIBRARY);
+    let candidates = [Some(directory.join(LIBRARY)), Some(installed).filter(|path| is_safe(path))];
+    candidates.into_iter().flatten().find(|path| path.is_file()).ok_or_else(|| {
         CliError::Failed(format!(
             "{LIBRARY} is neither in {0} nor in {0}/{LIBRARY_DIRECTORY}: install sctpify whole, or build it with \
              `cargo build --release -p libsctpify -p cli`",
             directory.display()
         ))
     })
+}
+
+/// Reports whether only root and this user can have written a file, and can replace it. For a program in `/tmp`, others could make
+/// [`LIBRARY_DIRECTORY`].
+fn is_safe(file: &Path) -> bool {
+    let is_ours = |path: &Path| {
+        let owner = std::fs::metadata(path);
+        owner.is_ok_and(|of| [0, geteuid().as_raw()].contains(&of.uid()) && of.mode() & 0o022 == 0)
+    };
+    file.canonicalize().is_ok_and(|file| is_ours(&file) && file.parent().is_some_and(is_ours))
 }
 
 /// Takes a lease that keeps the socket server running. Starts the server if none runs.

@@ -511,18 +511,26 @@ fn settings(out: &mut dyn Write, report: &SettingsReport) -> io::Result<()> {
     if report.pending().is_empty() {
         let mut table = Table::new(&[("NAME", Left), ("VALUE", Right), default, takes]);
         for s in &report.settings {
-            table.row([s.name.clone(), s.value.clone(), s.default.clone(), s.takes.clone()]);
+            table.row([s.name.clone(), in_a_cell(&s.value), s.default.clone(), s.takes.clone()]);
         }
         return table.print(out, "");
     }
     let columns = [("NAME", Left), ("CONFIGURED", Right), ("IN FORCE", Right), default, takes];
     let mut table = Table::new(&columns);
     for s in &report.settings {
-        let in_force = s.in_force.clone().unwrap_or_else(|| s.value.clone());
-        table.row([s.name.clone(), s.value.clone(), in_force, s.default.clone(), s.takes.clone()]);
+        let in_force = in_a_cell(s.in_force.as_ref().unwrap_or(&s.value));
+        table.row([s.name.clone(), in_a_cell(&s.value), in_force, s.default.clone(), s.takes.clone()]);
     }
     table.print(out, "")?;
     report.pending().iter().try_for_each(|change| writeln!(out, "{}", pending(change)))
+}
+
+/// Formats the value of a setting for a cell of a table. Declared rules have a line each, and `sctpify rule list` shows them.
+fn in_a_cell(value: &str) -> String {
+    match value.lines().count() {
+        0 | 1 => value.to_owned(),
+        count => format!("{count} lines"),
+    }
 }
 
 /// Formats a pending change for people.

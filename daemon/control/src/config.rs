@@ -79,13 +79,17 @@ fn read_tables<T: Default>(
         let (mut entry, mut first) = (T::default(), None);
         for (key, item) in table.iter() {
             let span = table.get_key_value(key).and_then(|(key, _)| key.span()).or_else(|| item.span());
-            let at = span.map_or(line, |span| line_of(text, span.start));
-            first = first.or(at);
-            let value =
-                value_text(item).ok_or_else(|| fault(at, format!("{key} of a {name} takes no table")))?;
-            set(&mut entry, key, &value).map_err(|problem| fault(at, problem))?;
+            let start = span.map(|span| span.start);
+            first = first.or(start);
+            // A line is counted only for a fault, because its count takes as long as the text before it.
+            let at = || start.map_or(line, |start| line_of(text, start));
+            let value = value_text(item).ok_or_else(|| {
+                fault(at(), format!("{key} of a {name} takes a string, a whole number, true or false"))
+            })?;
+            set(&mut entry, key, &value).map_err(|problem| fault(at(), problem))?;
         }
-        push(entry).map_err(|problem| fault(first.or(line), problem))?;
+        let at = || first.map_or(line, |start| line_of(text, start));
+        push(entry).map_err(|problem| fault(at(), problem))?;
     }
     Ok(())
 }
@@ -141,12 +145,20 @@ pub fn set_in_config(text: &str, name: &str, value: &str) -> Result<String, Conf
             *old = new;
         }
         None => match revive(text, setting.name, &new) {
-            // Below a table, the uncommented key would belong to the table, and the text would not be valid.
-            Some(revived) if parse_config(&revived).is_ok() => return Ok(revived),
+            // Below a table, the uncommented key would belong to the table.
+            Some(revived) if parse_config(&revived) == changed(text, setting, value) => return Ok(revived),
             _ => document[setting.name] = Item::Value(new),
         },
     }
     Ok(document.to_string())
+}
+
+/// Returns the settings of a configuration file with one changed setting.
+fn changed(text: &str, setting: &Setting, value: &str) -> Result<Settings, ConfigError> {
+    let mut settings = parse_config(text)?;
+    let refused = |e: SettingError| ConfigError { line: None, problem: e.to_string() };
+    setting.change(&mut settings, value).map_err(refused)?;
+    Ok(settings)
 }
 
 /// Replaces the commented-out key by the key with this value; `None` if the text has no such line.
@@ -403,6 +415,15 @@ mod tests {
         let changed = parse_config(&changed).unwrap();
         assert_eq!(changed.rules.to_string(), "-A -c local -p disable -P 25");
         assert_eq!((changed.links, changed.udp_port), (settings.links, 9900));
+    }
+
+    #[test]
+    fn a_setting_with_the_name_of_a_rules_key_does_not_change_the_rule() {
+        let text = "[[rule]]\nports = 22\nto = \"any\"\n\n# advertise = \"off\"\n";
+        let changed = set_in_config(text, "advertise", "timer").unwrap();
+        let settings = parse_config(&changed).unwrap();
+        assert_eq!(settings.get("advertise").unwrap(), "timer");
+        assert_eq!(settings.rules, parse_config(text).unwrap().rules, "{changed}");
     }
 
     #[test]

@@ -4,6 +4,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use crate::{Added, Chain, Policy, Rule, RulesTable, TableError, nearest, parse_table, print_table};
 
@@ -111,9 +112,10 @@ fn switch(key: &'static str, value: &str) -> Result<bool, DeclaredError> {
     value.parse().map_err(|_| DeclaredError::Value { key, problem: "takes true or false".into() })
 }
 
-/// The declared rules, in the order of the configuration file. Their text form has one rule per line, in the syntax of `shimrules`.
+/// The declared rules, in the order of the configuration file. Their text form has one rule per line, in the syntax of `shimrules`. Copies
+/// share the rules, because the settings are copied often.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct DeclaredRules(RulesTable);
+pub struct DeclaredRules(Arc<RulesTable>);
 
 impl DeclaredRules {
     /// Adds a rule after the existing ones.
@@ -123,14 +125,14 @@ impl DeclaredRules {
     pub fn push(&mut self, declared: DeclaredRule) -> Result<(), DeclaredError> {
         let chain = declared.chain.ok_or(DeclaredError::Side)?;
         let policy = Policy::from_enabled(!declared.is_tcp);
-        match self.0.add(chain, policy, declared.rule)? {
+        match Arc::make_mut(&mut self.0).add(chain, policy, declared.rule)? {
             Added::New(_) => Ok(()),
             Added::Same(_) | Added::Renamed(_) => Err(DeclaredError::Doubled),
         }
     }
 
     /// Returns the rules as a table.
-    pub const fn table(&self) -> &RulesTable {
+    pub fn table(&self) -> &RulesTable {
         &self.0
     }
 
@@ -170,7 +172,9 @@ impl FromStr for DeclaredRules {
     type Err = String;
 
     fn from_str(text: &str) -> Result<DeclaredRules, String> {
-        parse_table(text).map(DeclaredRules).map_err(|(line, error)| format!("line {line}: {error}"))
+        parse_table(text)
+            .map(|table| DeclaredRules(Arc::new(table)))
+            .map_err(|(line, error)| format!("line {line}: {error}"))
     }
 }
 

@@ -599,11 +599,10 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "rule",
         kind: Kind::Rules,
-        doc: "Rules that this file declares; each is a table [[rule]] with the words of `sctpify rule add`. ports: a port, a range such as \
-              8000-8010, or any, the default. to: an address, a network or any, for connections of this host's programs to it. at: the \
-              same for connections to this host's listeners. tcp, require and own take true or false; secure, advertise, \
-              advertise_interval, framing, name and comment as the options. Declared rules come before those of `sctpify rule add`, \
-              and take the place of one with the same addresses and ports. They change only here. `sctpify set` replaces all tables.",
+        doc: "Rules that this file declares; each is a table [[rule]]. ports: a port, a range such as 8000-8010, or any (default). to: an \
+              address, a network or any, for connections of this host's programs. at: the same for its listeners. tcp, require and own \
+              take true or false; secure, advertise, advertise_interval, framing, name and comment are as in `sctpify rule add`. Declared \
+              rules decide before those of `sctpify rule`, which does not change them. `sctpify set` replaces all tables.",
         needs_restart: false,
         read: |s| s.rules.to_string(),
         write: |s, v| put(&mut s.rules, v.parse().ok()),
@@ -733,7 +732,9 @@ impl Setting {
         if self.is_in_range(value) && (self.write)(settings, value).is_some() {
             return Ok(());
         }
-        Err(SettingError::Value { name: self.name, value: value.into(), takes: self.kind.to_string() })
+        let problem = (self.kind == Kind::Rules).then(|| value.parse::<DeclaredRules>().err()).flatten();
+        let (value, takes) = (problem.unwrap_or_else(|| value.into()), self.kind.to_string());
+        Err(SettingError::Value { name: self.name, value, takes })
     }
 
     fn is_in_range(&self, value: &str) -> bool {

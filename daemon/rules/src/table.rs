@@ -1,6 +1,5 @@
 //! Holds the four chains of rules. A lookup searches one chain in order until a rule matches.
 
-use std::collections::HashSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -194,8 +193,8 @@ impl RulesTable {
         Ok(Added::New(rules.len()))
     }
 
-    /// Puts the rules that the configuration file declares in front of the others, in place of those that it declared before. A declared
-    /// rule takes the place of another rule with the same match.
+    /// Puts the rules that the configuration file declares in front of the others, in place of those that it declared before. Another rule
+    /// with the same match as a declared one remains, but never decides.
     ///
     /// # Errors
     /// Fails if the table would have more than [`MAX_RULES`] rules. The table is then unchanged.
@@ -203,10 +202,7 @@ impl RulesTable {
         let mut table = declared.table().clone();
         for (new, old) in table.chains.iter_mut().zip(&self.chains) {
             new.iter_mut().for_each(|rule| rule.is_declared = true);
-            let names: HashSet<_> = new.iter().map(|rule| (rule.rule.address, rule.rule.ports)).collect();
-            let is_other =
-                |rule: &&Counted| !rule.is_declared && !names.contains(&(rule.rule.address, rule.rule.ports));
-            new.extend(old.iter().filter(is_other).cloned());
+            new.extend(old.iter().filter(|rule| !rule.is_declared).cloned());
         }
         if table.len() > MAX_RULES {
             return Err(TableError::Full);
@@ -214,6 +210,16 @@ impl RulesTable {
         table.keep_hits_of(self);
         *self = table;
         Ok(())
+    }
+
+    /// Returns the number of rules of `old` that refuse plain TCP and have no counterpart in this table that refuses it, too. The counterpart
+    /// is the first rule with the same match.
+    pub fn weaker_than(&self, old: &RulesTable) -> usize {
+        let refuses = |found: &RuleMatch<'_>| {
+            let mut all = self.list(Some(found.chain), Some(found.policy));
+            all.find(|new| new.rule.has_same_match(found.rule)).is_some_and(|new| new.rule.refuses_plain())
+        };
+        old.list(None, None).filter(|found| found.rule.refuses_plain() && !refuses(found)).count()
     }
 
     /// Removes the rule that has the same match as `rule`, and returns the removed rule. Names and comments need not be equal.
@@ -307,7 +313,8 @@ impl RulesTable {
             for r in rules {
                 let (before, behind) = old_rules.split_at(next);
                 let places = (next..).zip(behind).chain((0..).zip(before));
-                let same = places.into_iter().find(|(_, o)| o.rule.has_same_match(&r.rule));
+                let is_same = |o: &Counted| o.is_declared == r.is_declared && o.rule.has_same_match(&r.rule);
+                let same = places.into_iter().find(|(_, o)| is_same(o));
                 if let Some((place, o)) = same {
                     (r.hits, r.usage) = (o.hits, o.usage);
                     next = place + 1;
@@ -434,15 +441,20 @@ mod tests {
         let lines =
             "-A -c remote -p enable -d 10.0.0.0/8 -P 3\n-A -c remote -p enable -d 10.0.0.0/8 -P 2 --own\n";
         table.declare(&declared(lines)).unwrap();
-        let expected = [("3", true), ("2", true), ("1", false)].map(|(port, is)| (port.to_owned(), is));
+        let expected = [("3", true), ("2", true), ("1", false), ("2", false)];
+        let expected = expected.map(|(port, is_declared)| (port.to_owned(), is_declared));
         assert_eq!(ports(&table), expected);
-        assert_eq!(table.list(None, None).map(|found| found.hits).collect::<Vec<_>>(), [0, 7, 0]);
+        assert!(table.find(chain, policy, "10.0.0.1".parse().unwrap(), 2).unwrap().is_declared);
+        table.count_hits(chain, policy, 1, 5);
+        table.declare(&declared(lines)).unwrap();
+        assert_eq!(table.list(None, None).map(|found| found.hits).collect::<Vec<_>>(), [5, 0, 0, 7]);
+        assert_eq!(crate::print_table(&table).lines().count(), 2, "the rules of the other file");
 
         assert_eq!(table.delete_number(chain, policy, 1), Err(TableError::Declared));
         assert_eq!(table.delete(chain, policy, &rule("10.0.0.0/8", "2")), Err(TableError::Declared));
         assert_eq!(table.add(chain, policy, rule("10.0.0.0/8", "2")), Err(TableError::Declared));
         assert_eq!(table.add(chain, policy, rule("10.0.0.0/8", "3")), Ok(Added::Same(1)));
-        assert_eq!(table.flush(None, None), 1);
+        assert_eq!(table.flush(None, None), 2);
         assert_eq!(ports(&table), expected[..2]);
 
         table.add(chain, policy, rule("10.0.0.0/8", "4")).unwrap();
@@ -460,5 +472,16 @@ mod tests {
         let one_more = "-A -c remote -p enable -P 22\n".parse().unwrap();
         assert_eq!(table.declare(&one_more), Err(TableError::Full));
         assert_eq!(table, before);
+    }
+
+    #[test]
+    fn a_declared_rule_that_hides_a_stricter_one_counts_as_weaker() {
+        let mut table = RulesTable::default();
+        let strict = Rule { require: true, ..rule("10.0.0.0/8", "22") };
+        table.add(Chain::Remote, Policy::Enable, strict).unwrap();
+        let old = table.clone();
+        assert_eq!(table.weaker_than(&old), 0);
+        table.declare(&"-A -c remote -p enable -d 10.0.0.0/8 -P 22\n".parse().unwrap()).unwrap();
+        assert_eq!(table.weaker_than(&old), 1);
     }
 }

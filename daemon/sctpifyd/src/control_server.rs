@@ -303,7 +303,7 @@ impl Desk {
             Request::PeersAdd { key, name, addresses } => self.add_peer(&key, name.as_deref(), &addresses),
             Request::PeersPair { key, name } => self.pair_peer(&key, name.as_deref()),
             Request::PeersForget { which } => self.forget_peer(&which),
-            Request::Reload => done(self.rules.reload(&self.shard).map(|()| self.reloaded())),
+            Request::Reload => done(self.rules.reload(&self.shard).map(|weaker| self.reloaded(weaker))),
             Request::Shutdown => {
                 self.shard.send(Command::Stop);
                 Response::Done(Done::new("sctpifyd is stopping; new connections are plain TCP"))
@@ -336,7 +336,7 @@ impl Desk {
         let _ = self.shard.ask(Command::Count);
     }
 
-    fn reloaded(&self) -> Done {
+    fn reloaded(&self, weaker: usize) -> Done {
         let pending = self.rules.pending();
         let names: Vec<&str> = pending.iter().map(|change| change.name.as_str()).collect();
         let waiting = match names.len() {
@@ -344,7 +344,8 @@ impl Desk {
             1 => format!("; 1 change waits for a restart: {}", names[0]),
             count => format!("; {count} changes wait for a restart: {}", names.join(", ")),
         };
-        Done { pending, ..Done::new(format!("configuration and rules reloaded{waiting}")) }
+        let warning = weaker_text(weaker);
+        Done { pending, ..Done::new(format!("configuration and rules reloaded{waiting}{warning}")) }
     }
 
     /// Returns the configured settings next to the settings in force.
@@ -450,25 +451,17 @@ impl Desk {
         let restored = self.rules.change_table(&self.shard, |table| {
             let new = rules::parse_table(text).map_err(|(line, error)| format!("line {line}: {error}"))?;
             if new.is_empty() {
-                return Err("no rule to restore: `sctpify rule flush` deletes all rules".to_owned());
+                return Err("no rule to restore: `sctpify rule flush` deletes the rules".to_owned());
             }
             let old = std::mem::replace(table, new);
             table.keep_hits_of(&old);
             table.declare(&self.rules.configured().rules).map_err(|error| error.to_string())?;
-            let still_refuses = |rule: &RuleMatch<'_>| {
-                let mut same = table.list(Some(rule.chain), Some(rule.policy));
-                same.any(|new| new.rule.has_same_match(rule.rule) && new.rule.refuses_plain())
-            };
-            let strict = old.list(None, None).filter(|rule| rule.rule.refuses_plain());
-            let weaker = strict.filter(|rule| !still_refuses(rule)).count();
+            let weaker = table.weaker_than(&old);
             let others = |table: &RulesTable| table.list(None, None).filter(|rule| !rule.is_declared).count();
             Ok::<_, String>((others(&old), others(table), weaker))
         });
         done(restored.map(|(old, new, weaker)| {
-            let warning = match weaker {
-                0 => String::new(),
-                _ => format!(". {weaker} of the old rules refused connections in plain TCP, and no new rule does for them"),
-            };
+            let warning = weaker_text(weaker);
             let message = format!("{old} rules replaced by {new}{warning}");
             Done { removed: Some(old), ..Done::new(message) }
         }))
@@ -565,5 +558,15 @@ fn refusal(error: ArchiveError) -> Response {
     match error {
         ArchiveError::Refused(text) => Response::error(ErrorCode::Refused, text),
         ArchiveError::Failed(text) => Response::error(ErrorCode::Failed, text),
+    }
+}
+
+/// Returns the warning for this number of rules that refused plain TCP and no longer do.
+fn weaker_text(weaker: usize) -> String {
+    match weaker {
+        0 => String::new(),
+        _ => format!(
+            ". {weaker} of the old rules refused connections in plain TCP, and no new rule does for them"
+        ),
     }
 }

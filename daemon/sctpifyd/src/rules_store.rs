@@ -145,6 +145,7 @@ impl RulesStore {
                 let mut table = self.lock().table.clone();
                 let declared = table.declare(&settings.rules);
                 declared.map_err(|error| ArchiveError::Refused(error.to_string()))?;
+                self.weaker(&table);
                 Some(table)
             }
             _ => None,
@@ -260,12 +261,24 @@ impl RulesStore {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads all files again. If one of the files has a fault, the configuration in force stays unchanged.
-    pub(crate) fn reload(&self, shard: &Handle) -> Result<(), ArchiveError> {
+    /// Reads all files again. If one of the files has a fault, the configuration in force stays unchanged. Returns the number of rules that
+    /// refused plain TCP and no longer do.
+    pub(crate) fn reload(&self, shard: &Handle) -> Result<usize, ArchiveError> {
         let _alone = self.change();
         let Loaded { settings, table, keys } = self.archive.load()?;
         let settings = for_whom(settings, self.serves_a_command);
-        shard.put_in_force(Draft { settings: Some(settings), table: Some(table), keys: Some(keys) })
+        let weaker = self.weaker(&table);
+        shard.put_in_force(Draft { settings: Some(settings), table: Some(table), keys: Some(keys) })?;
+        Ok(weaker)
+    }
+
+    /// Returns the number of rules that refuse plain TCP, and would not with this table. Logs this number.
+    fn weaker(&self, table: &RulesTable) -> usize {
+        let weaker = table.weaker_than(&self.lock().table);
+        if weaker > 0 {
+            tracing::warn!(rules = weaker, "rules that refused plain TCP no longer do");
+        }
+        weaker
     }
 }
 

@@ -8,13 +8,18 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
+use super::sbom::{self, Licences};
 use super::tree;
 use crate::tools::{cargo, output, root, succeeds};
 
 /// Packages with the programs.
 pub(super) const PACKAGES: [&str; 5] = ["sctpifyd", "cli", "linkemu", "router", "sipproxy"];
+/// Package with the library for preloading.
+pub(super) const LIBRARY_PACKAGE: &str = "libsctpify";
 /// Library that `sctpify run --sctp` preloads.
 pub(super) const LIBRARY: &str = "libsctpify.so";
+/// Licence of this project.
+pub(super) const LICENCE: &str = "MIT OR Apache-2.0";
 const MUSL: &str = "x86_64-unknown-linux-musl";
 /// Newest minor version of glibc 2 that the programs of a release may need. RHEL 9, Ubuntu 22.04 and Debian 12 have 34 or more.
 const GLIBC_MAX: u32 = 34;
@@ -25,6 +30,8 @@ pub(super) struct Build {
     version: String,
     is_static: bool,
     epoch: String,
+    /// Licences of the crates in the programs; empty if they are not known.
+    crates: Licences,
 }
 
 impl Build {
@@ -33,10 +40,13 @@ impl Build {
     /// # Errors
     /// If a program does not run, or git does not report the time of the commit.
     pub(super) fn of(directory: &Path) -> Result<Build> {
-        let time = ["log", "-1", "--format=%ct"];
+        // The repository may belong to another user than the one who builds.
+        let time = ["-c", "safe.directory=*", "log", "-1", "--format=%ct"];
         Ok(Build {
+            crates: Licences::default(),
             directory: directory.to_owned(),
-            version: version_of(&directory.join("sctpify"))?,
+            // Both package managers sort 0.2.0~rc.1 before 0.2.0.
+            version: version_of(&directory.join("sctpify"))?.replace('-', "~"),
             is_static: is_static(&directory.join("sctpifyd"))?,
             epoch: output(Command::new("git").args(time).current_dir(root()))?.trim().to_owned(),
         })
@@ -48,7 +58,7 @@ impl Build {
     /// If a program does not build.
     pub(super) fn here() -> Result<Build> {
         ensure!(
-            succeeds(cargo(&optimised()).args(["--package", "libsctpify"]))?,
+            succeeds(cargo(&optimised()).args(["--package", LIBRARY_PACKAGE]))?,
             "the programs do not build"
         );
         Build::of(&target_dir().join("release"))
@@ -69,16 +79,18 @@ impl Build {
     /// If a program does not build, or needs a newer C library than other distributions have.
     pub(super) fn release() -> Result<Build> {
         let target = target_dir().join("release-build");
-        let remap = remapped(&target)?.join(" ");
+        let remap = remapped(&target)?;
         let mut command = cargo(&optimised());
-        command.args(["--package", "libsctpify", "--target-dir"]).arg(&target);
-        command.env("CFLAGS", remap.replace("--remap-path-prefix", "-ffile-prefix-map"));
-        ensure!(succeeds(command.env("RUSTFLAGS", remap))?, "the programs do not build");
-        let build = Build::of(&target.join("release"))?;
-        for name in tree::programs() {
+        command.args(["--package", LIBRARY_PACKAGE, "--target-dir"]).arg(&target);
+        command.env("CFLAGS", remap.join(" ").replace("--remap-path-prefix", "-ffile-prefix-map"));
+        command.env("CARGO_ENCODED_RUSTFLAGS", remap.join("\u{1f}"));
+        ensure!(succeeds(&mut command)?, "the programs do not build");
+        let mut build = Build::of(&target.join("release"))?;
+        for name in tree::programs().chain([LIBRARY]) {
             let needed = newest_glibc(&build.program(name))?;
             ensure!(needed <= GLIBC_MAX, "{name} needs glibc 2.{needed}, newer than 2.{GLIBC_MAX}");
         }
+        build.crates = sbom::licences()?;
         Ok(build)
     }
 
@@ -102,6 +114,16 @@ impl Build {
         self.is_static
     }
 
+    /// Returns the texts of the licences of the crates in the programs, if the crates are known.
+    pub(super) fn notices(&self) -> Option<&str> {
+        Some(&*self.crates.texts).filter(|texts| !texts.is_empty())
+    }
+
+    /// Returns the licence of the programs with all their crates, as an SPDX expression.
+    pub(super) fn licence(&self) -> &str {
+        if self.crates.expression.is_empty() { LICENCE } else { &self.crates.expression }
+    }
+
     /// Returns the time of the commit, in seconds since 1970, as in SOURCE_DATE_EPOCH. It is the time of all packaged files.
     pub(super) fn epoch(&self) -> &str {
         &self.epoch
@@ -110,7 +132,8 @@ impl Build {
 
 /// Returns the directory of cargo's output.
 pub(super) fn target_dir() -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
+    let dir = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
+    std::path::absolute(&dir).unwrap_or(dir)
 }
 
 /// Returns cargo's arguments that build the programs.

@@ -17,8 +17,12 @@ use super::tree::{self, Layout, compress, copy, write};
 use crate::Outcome;
 use crate::tools::{output, root, succeeds};
 
-const LAYOUT: Layout =
-    Layout { programs: "sbin", installed: "/usr/sbin", zsh: "share/zsh/vendor-completions" };
+const LAYOUT: Layout = Layout {
+    programs: "sbin",
+    installed: "/usr/sbin",
+    zsh: "share/zsh/vendor-completions",
+    licences: "share/doc/sctpify",
+};
 
 /// Runs `./x deb [--static | --bins DIR]`.
 pub(crate) fn run(args: &[String]) -> Result<Outcome> {

@@ -1,7 +1,7 @@
 //! `./x release`: all files of a release, in `target/release-files`: a Debian package, an RPM package, an archive, a list of the crates in the
 //! programs, and `SHA256SUMS`.
 //!
-//! The programs run on every Linux distribution of this architecture with glibc 2.34 or later. With `--twice`, the command makes the files a second time from a copy of the sources in another directory, and compares. With `--bins DIR`, it builds
+//! The programs run on every Linux distribution of this architecture with glibc 2.34 or later. With `--twice`, the command makes the files a second time on this machine, from a copy of the sources in another directory, and compares. With `--bins DIR`, it builds
 //! nothing, packages the programs in DIR, and makes no list of their crates.
 
 use std::fs;
@@ -27,8 +27,10 @@ pub(crate) fn run(args: &[String]) -> Result<Outcome> {
         [flag] if flag == "--twice" => {
             is_clean()?;
             let first = make(&Build::release()?, &out, true)?;
-            let second = made_elsewhere()?;
-            ensure!(first == second, "the second build differs:\n{first}\n{second}");
+            let (elsewhere, second) = made_elsewhere()?;
+            let kept = elsewhere.display();
+            ensure!(first == second, "the second build differs, and is kept in {kept}:\n{first}\n{second}");
+            fs::remove_dir_all(&elsewhere)?;
             println!("release: a second build in another directory has the same files");
         }
         [flag, dir] if flag == "--bins" => {
@@ -65,8 +67,8 @@ fn is_clean() -> Result<()> {
     Ok(())
 }
 
-/// Makes the files from a copy of the commit in another directory, and returns their checksums.
-fn made_elsewhere() -> Result<String> {
+/// Makes the files from a copy of the commit in another directory. Returns this directory and the checksums of the files.
+fn made_elsewhere() -> Result<(PathBuf, String)> {
     let dir: PathBuf = tempfile::tempdir_in(target_dir())?.keep();
     let copy = dir.join("sources");
     let mut clone = Command::new("git");
@@ -76,6 +78,5 @@ fn made_elsewhere() -> Result<String> {
     again.current_dir(&copy).env_remove("CARGO_TARGET_DIR");
     ensure!(succeeds(&mut again)?, "the second build failed");
     let sums = fs::read_to_string(copy.join("target/release-files").join(SUMS))?;
-    fs::remove_dir_all(&dir)?;
-    Ok(sums)
+    Ok((dir, sums))
 }

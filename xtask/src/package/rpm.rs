@@ -1,5 +1,6 @@
 //! An RPM package, for Fedora, RHEL, openSUSE and others. rpmbuild makes it from `packaging/sctpify.spec`.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,10 +8,16 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use super::build::Build;
-use super::tree::{self, Layout, copy, write};
+use super::tree::{self, Layout, write};
 use crate::tools::{has, root, succeeds};
 
-const LAYOUT: Layout = Layout { programs: "sbin", installed: "/usr/sbin", zsh: "share/zsh/site-functions" };
+/// In some distributions, `/usr/sbin` is a link to `bin`.
+const LAYOUT: Layout = Layout {
+    programs: "bin",
+    installed: "/usr/bin",
+    zsh: "share/zsh/site-functions",
+    licences: "share/licenses/sctpify",
+};
 
 /// Makes the package in the directory `out`, and returns its path.
 pub(super) fn make(build: &Build, out: &Path) -> Result<PathBuf> {
@@ -19,12 +26,8 @@ pub(super) fn make(build: &Build, out: &Path) -> Result<PathBuf> {
     tree::empty(&tree)?;
     tree::empty(&work)?;
     tree::fill(&tree.join("usr"), build, &LAYOUT)?;
-    tree::link_for_users(&tree.join("usr"))?;
-    for licence in ["LICENSE-MIT", "LICENSE-APACHE"] {
-        copy(&root().join(licence), &tree.join("usr/share/licenses/sctpify").join(licence), 0o644)?;
-    }
     let list = work.join("files");
-    write(&list, &files_in(&tree, &tree)?.concat(), 0o644)?;
+    write(&list, &file_list(&tree)?.concat(), 0o644)?;
     let mut pack = Command::new("rpmbuild");
     pack.args(["-bb", "--quiet"]).arg(root().join("packaging/sctpify.spec"));
     for (name, value) in [
@@ -36,6 +39,7 @@ pub(super) fn make(build: &Build, out: &Path) -> Result<PathBuf> {
         ("use_source_date_epoch_as_buildtime", "1"),
         ("clamp_mtime_to_source_date_epoch", "1"),
         ("sctpify_version", build.version()),
+        ("sctpify_license", build.licence()),
         ("sctpify_tree", tree.to_string_lossy().as_ref()),
         ("sctpify_files", list.to_string_lossy().as_ref()),
     ] {
@@ -50,22 +54,15 @@ pub(super) fn make(build: &Build, out: &Path) -> Result<PathBuf> {
     Ok(package)
 }
 
-/// Returns the lines of the spec's file list: all files in `dir`, in the order of their names. Directories of our own belong to the package.
-fn files_in(dir: &Path, tree: &Path) -> Result<Vec<String>> {
-    let mut entries: Vec<_> = fs::read_dir(dir)?.collect::<std::io::Result<_>>()?;
-    entries.sort_by_key(fs::DirEntry::file_name);
-    let mut lines = Vec::new();
-    for entry in entries {
-        let path = entry.path();
-        let installed = format!("/{}", path.strip_prefix(tree)?.display());
-        if entry.file_type()?.is_dir() {
-            if entry.file_name() == "sctpify" {
-                lines.push(format!("%dir %attr(0755,root,root) \"{installed}\"\n"));
-            }
-            lines.extend(files_in(&path, tree)?);
-        } else {
-            lines.push(format!("%attr(-,root,root) \"{installed}\"\n"));
-        }
+/// Returns the lines of the spec's file list. Directories below a directory of our own belong to the package.
+fn file_list(tree: &Path) -> Result<Vec<String>> {
+    let mut lines: Vec<String> = Vec::new();
+    let mut owned: BTreeSet<PathBuf> = BTreeSet::new();
+    for file in tree::files(tree)? {
+        let parents = file.ancestors().skip(1).map(Path::to_owned);
+        owned.extend(parents.filter(|dir| dir.iter().any(|part| part == "sctpify")));
+        lines.push(format!("%attr(-,root,root) \"/{}\"\n", file.display()));
     }
+    lines.extend(owned.iter().map(|dir| format!("%dir %attr(0755,root,root) \"/{}\"\n", dir.display())));
     Ok(lines)
 }

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
@@ -28,6 +28,8 @@ pub(super) struct Layout {
     pub(super) installed: &'static str,
     /// Directory of zsh's completions.
     pub(super) zsh: &'static str,
+    /// Directory of the licences of the project and of the crates in the programs.
+    pub(super) licences: &'static str,
 }
 
 /// Returns the names of all programs.
@@ -64,8 +66,43 @@ pub(super) fn fill(prefix: &Path, build: &Build, layout: &Layout) -> Result<()> 
     for name in EXAMPLES {
         copy(&packaging.join("prometheus").join(name), &documents.join("examples").join(name), 0o644)?;
     }
+    for licence in ["LICENSE-MIT", "LICENSE-APACHE"] {
+        copy(&root().join(licence), &prefix.join(layout.licences).join(licence), 0o644)?;
+    }
+    if let Some(notices) = build.notices() {
+        write(&prefix.join(layout.licences).join("THIRD-PARTY"), notices, 0o644)?;
+    }
     manual_pages(prefix, build)?;
-    completions(prefix, build, layout)
+    completions(prefix, build, layout)?;
+    open_directories(prefix)
+}
+
+/// Makes all directories readable, whatever the umask of this process is.
+fn open_directories(dir: &Path) -> Result<()> {
+    fs::set_permissions(dir, fs::Permissions::from_mode(0o755))?;
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            open_directories(&entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns the files in a tree, relative to the tree, in the order of their names.
+pub(super) fn files(tree: &Path) -> Result<Vec<PathBuf>> {
+    let (mut files, mut dirs) = (Vec::new(), vec![tree.to_owned()]);
+    while let Some(dir) = dirs.pop() {
+        for entry in fs::read_dir(&dir)? {
+            let entry = entry?;
+            match entry.file_type()?.is_dir() {
+                true => dirs.push(entry.path()),
+                false => files.push(entry.path().strip_prefix(tree)?.to_owned()),
+            }
+        }
+    }
+    files.sort();
+    Ok(files)
 }
 
 /// Links `sctpify` into `bin`, because `sbin` is not in the path of ordinary users.

@@ -58,7 +58,10 @@ impl Files {
         let keys = control::read_peer_keys(&settings.peer_keys).map_err(refused)?;
         PeerKeys::parse(&settings.peer_keys, &keys).map_err(refused)?;
         let mut table = control::load_rules(&self.args.rules_file())?;
-        table.declare(&settings.rules).map_err(refused)?;
+        table.declare(&settings.rules).map_err(|error| {
+            let (config, rules) = (self.args.config.display(), self.args.rules_file());
+            refused(format!("{config} and {} together: {error}", rules.display()))
+        })?;
         Ok((settings, table, keys))
     }
 
