@@ -157,17 +157,13 @@ impl Sctp {
         for path in paths.iter().filter(|path| path.confirmed) {
             self.weigh_path(now, id, &path.route);
             let address = SocketAddr::new(path.route.remote, port);
-            if self.may_lead(address, number) && self.by_address.add(address, number) {
-                let association = self.associations.get_mut(&number);
-                association.into_iter().for_each(|association| association.addresses.push(address));
-            }
+            self.lead_address(address, number);
         }
     }
 
-    /// Makes an address lead to the association that the host at this address has named in its INIT ACK.
-    fn lead_to_same(&mut self, address: SocketAddr, id: AssociationId) {
-        let number = self.numbers.get(&id).copied().filter(|number| self.may_lead(address, *number));
-        if let Some(number) = number.filter(|number| self.by_address.add(address, *number)) {
+    /// Makes an address lead to an association, if [`Sctp::may_lead`] permits it.
+    fn lead_address(&mut self, address: SocketAddr, number: usize) {
+        if self.may_lead(address, number) && self.by_address.add(address, number) {
             let association = self.associations.get_mut(&number);
             association.into_iter().for_each(|association| association.addresses.push(address));
         }
@@ -262,13 +258,15 @@ impl Sctp {
     }
 
     /// Passes waiting messages to the engine, until it accepts no more. A message to the address of a known peer fails if the association's
-    /// peer has proven another key.
+    /// peer has proven another key, or cannot prove any.
     fn flush(&mut self, now: Time, number: usize, inbox: &mut Inbox) {
         let Some(association) = self.associations.get_mut(&number).filter(|a| a.streams > 0) else { return };
         while let Some(message) = association.unsent.front() {
-            let is_refused = |keys: &Keys| {
-                keys.has_proven(association.id) && !keys.may_lead(message.hop.address.ip(), association.id)
+            let is_final = |keys: &Keys| {
+                keys.has_proven(association.id) || self.host.engine.protection(association.id).is_none()
             };
+            let is_refused =
+                |keys: &Keys| !keys.may_lead(message.hop.address.ip(), association.id) && is_final(keys);
             if self.keys.as_ref().is_some_and(is_refused) {
                 association.unsent_bytes -= message.bytes.len();
                 let message = association.unsent.pop_front();
@@ -461,8 +459,11 @@ impl Sctp {
                 .lost
                 .extend(asked.map(|(_, on_failure)| LostRequest { on_failure: *on_failure, may_resend }));
         }
-        if let CloseReason::SamePeer(other) = reason {
-            self.lead_to_same(association.peer, *other);
+        // The host at the address of the attempt has itself named the other association.
+        if let CloseReason::SamePeer(other) = reason
+            && let Some(&other) = self.numbers.get(other)
+        {
+            self.lead_address(association.peer, other);
         }
         let may_resend = may_resend && association.streams > 0;
         for message in association.first.into_iter().chain(association.unsent) {
