@@ -1,10 +1,11 @@
 //! Holds the state of one shared association: its channels, its confirmed addresses, and the connections that it accepts.
 //!
-//! A confirmed address does not prove the identity of the host at this address. A peer may list another host's address, and
-//! that host answers heartbeats in good faith. Without a shared key, therefore, only the two addresses of the handshake
-//! identify the hosts. This host then requests connections only on an association that it opened, and only between the two
-//! addresses of that association's handshake. It admits connections only from the peer's address of the handshake. Other
-//! addresses are only paths for data. If the peer has proven a shared key, all confirmed addresses identify the peer.
+//! A confirmed address does not prove the identity of the host at this address. A peer may list the address of a host with
+//! which the peer has another association. With equal ports and tags, that host answers heartbeats in good faith. Without a
+//! shared key, therefore, only the two addresses of the handshake identify the hosts. This host then requests connections
+//! only on an association that it opened, and only between the two addresses of that association's handshake. It admits
+//! connections only from the peer's address of the handshake. Other addresses are only paths for data. If the peer has
+//! proven a shared key, all confirmed addresses identify the peer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -159,8 +160,8 @@ impl SharedAssociation {
         }
     }
 
-    /// Copies bytes that have waited for programs since the last call. The copy releases the memory of their packets. Returns
-    /// the connections whose bytes were copied.
+    /// Copies bytes that already waited for programs at the last call, and still wait. The copy releases the memory of their
+    /// packets. Returns the connections whose bytes were copied.
     pub(super) fn keep_what_waits(&mut self) -> impl Iterator<Item = ConnectionId> {
         let kept = self.mux.keep_what_waits();
         kept.into_iter().filter_map(|channel| self.owners.get(&channel).copied())
