@@ -13,7 +13,7 @@ use crate::{
 ///
 /// A decision starts from the default policy of the chain. The lookup then searches the chain's rules with the opposite policy,
 /// and the first matching rule decides. If the default policy is enable and no disable rule matches, the first matching enable
-/// rule decides if it requests more than SCTP.
+/// rule is considered. It decides only if it requests something in addition to SCTP, such as encryption or framing.
 ///
 /// Both default policies are disable unless the operator changes them. SCTP then reaches only listeners that local-enable rules
 /// name, or for which programs request SCTP. Connections are tried over SCTP only if a remote-enable rule names the destination,
@@ -22,7 +22,7 @@ use crate::{
 pub struct Rulebook {
     /// The settings. They include the default policies.
     pub settings: Settings,
-    /// The exceptions to the default policies.
+    /// The rules of both chains and both policies.
     pub table: RulesTable,
     default_hits: [u64; 2],
 }

@@ -131,7 +131,7 @@ Each requirement has one of these statuses:
 The table below counts all requirements. A requirement that repeats another one has the status of the other one, and counts, too. The lists
 below the table leave out requirements that repeat another one. An RFC can therefore have fewer entries in a list than the table counts.
 
-Each RFC in the table has a page. This page names the code and the tests that cite each requirement.
+Each RFC in the table has a separate page. The RFC's page names the code and the tests that cite each requirement.
 
 RFC 7053 has no list, because RFC 9260 includes it. The text of RFC 9653 was not available. Its list has the rules that our code and other
 stacks follow, with ordinals of this project. The second checklist is [ETSI TS 102 369](compliance/etsi-ts-102-369.md).

@@ -70,7 +70,7 @@ impl Negotiated {
     }
 
     /// Assigns the TSN `tsn` to the sequence `next`. No data may be outstanding.
-    #[expect(clippy::cast_possible_truncation, reason = "a TSN is the sequence modulo 2^32")]
+    #[expect(clippy::cast_possible_truncation, reason = "TSNs are calculated modulo 2^32")]
     pub(super) fn renumber(&mut self, next: Seq, tsn: Tsn) {
         self.initial_tsn = Tsn(tsn.0.wrapping_sub(next.0 as u32));
     }

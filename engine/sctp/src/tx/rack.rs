@@ -1,6 +1,6 @@
 //! Deadline after which an overtaken chunk counts as lost (RACK, RFC 8985 section 6.2).
 //!
-//! Keeps three values of one path: the sending time of the delivered chunk that was sent last, the minimum RTT, and the
+//! Keeps values of one path, among them the sending time of the delivered chunk that was sent last, the minimum RTT, and the
 //! reordering window. The chunks themselves are in `Transmissions`. Start at [`Rack::on_delivered`] and [`Rack::deadline`].
 
 use std::num::NonZeroU32;
@@ -14,7 +14,8 @@ use super::Seq;
 /// 4). A path on which reordering was seen keeps its reordering window.
 pub(super) const DUP_THRESHOLD: usize = 3;
 
-/// Span of time over which the minimum RTT is taken. A value is forgotten after one to two spans.
+/// Span of time over which the minimum RTT is taken. While samples arrive, a value is forgotten after one to two
+/// spans.
 const MIN_RTT_SPAN: Duration = Duration::from_secs(60);
 
 /// Limit on the widening of the reordering window, in quarters of the minimum RTT.
@@ -95,15 +96,15 @@ impl Rack {
     }
 
     /// Reports whether an acknowledgement comes too soon after a chunk's last transmission to answer this transmission. `after` is the time
-    /// between the two. If the result is true, an earlier transmission of the chunk arrived. The bound is three quarters of the minimum RTT.
-    /// The last quarter allows for paths that have become quicker, and for packets that meet a shorter queue.
+    /// between the two. If so, an earlier transmission of the chunk arrived. The bound is three quarters of the minimum RTT. Without a known
+    /// round trip, returns true. The last quarter allows for paths that have become quicker, and for packets that meet a shorter queue.
     pub(super) fn is_too_soon(&self, after: Duration) -> bool {
         let without_data = || self.us_without_data.map(|us| Duration::from_micros(us.get().into()));
         self.min_rtt.get().or_else(without_data).is_none_or(|least| after < least * 3 / 4)
     }
 
-    /// Like [`is_too_soon`](Self::is_too_soon), for a chunk that another path may have carried. Three quarters of the path's last round
-    /// trip are a second bound.
+    /// Like [`is_too_soon`](Self::is_too_soon), for a chunk that another path may have carried. Also returns true if `after` is below
+    /// three quarters of this path's last round trip.
     pub(super) fn is_sooner_than_others(&self, after: Duration) -> bool {
         after < self.rtt * 3 / 4 || self.is_too_soon(after)
     }
