@@ -61,12 +61,18 @@ impl Site {
         self.proxy_with_store(&store.display().to_string(), more)
     }
 
-    /// Starts a proxy with its bindings in this store.
+    /// Starts a proxy with its bindings in this store. On a busy machine, the store's server may answer later than a proxy waits at its
+    /// start. The start is then repeated, as systemd does.
     pub(crate) fn proxy_with_store(&self, store: &str, more: &[String]) -> Process {
-        let command = self.proxy_command(store, more);
-        let mut proxy = self.host.spawn(self.domain, command).unwrap();
-        proxy.wait_until("restored", LIMIT, |proxy| proxy.stderr().contains("bindings restored")).unwrap();
-        proxy
+        let start = || {
+            let mut proxy = self.host.spawn(self.domain, self.proxy_command(store, more)).unwrap();
+            let restored = |proxy: &Process| proxy.stderr().contains("bindings restored");
+            proxy.wait_until("restored", LIMIT, restored).map(|_| proxy)
+        };
+        let is_late = |error: &anyhow::Error| error.to_string().contains("no answer in 2 s");
+        let tries = std::iter::repeat_with(start).take(5);
+        let mut ended = tries.filter(|started| !started.as_ref().is_err_and(is_late));
+        ended.next().expect("the store answers").unwrap()
     }
 
     /// Returns the command that starts a proxy.
