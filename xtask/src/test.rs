@@ -87,18 +87,20 @@ pub(crate) fn run(words: &[String]) -> Result<Outcome> {
 /// Runs the tests that create network namespaces. The tests of `testbed` run at the same time as the tests of most other packages. The
 /// tests with guests (`peer`, `linkemu`) run afterwards, because a guest's clock is late while no processor is free.
 fn in_namespaces() -> Result<Totals> {
-    let group = |packages: &[&str], at_once: &str| {
-        let words = [&IN_NAMESPACES[..], packages, &["--", "--ignored", "--test-threads", at_once]].concat();
+    let group = |packages: &[&str], at_once: usize| {
+        // One word: the tests without cargo's harness take other words for names of tests.
+        let at_once = format!("--test-threads={at_once}");
+        let words = [&IN_NAMESPACES[..], packages, &["--", "--ignored", &at_once]].concat();
         counted(&mut cargo(&words))
     };
     let mut totals = std::thread::scope(|scope| {
         let others = ["--workspace", "--exclude", "testbed", "--exclude", "peer", "--exclude", "linkemu"];
-        let others = scope.spawn(move || group(&others, "2"));
-        let mut totals = group(&["--package", "testbed"], "3")?;
+        let others = scope.spawn(move || group(&others, 2));
+        let mut totals = group(&["--package", "testbed"], 3)?;
         totals += others.join().map_err(|_| anyhow!("a thread of tests has failed"))??;
         anyhow::Ok(totals)
     })?;
-    totals += group(&["--package", "peer", "--package", "linkemu"], "2")?;
+    totals += group(&["--package", "peer", "--package", "linkemu"], 2)?;
     Ok(totals)
 }
 
