@@ -30,21 +30,13 @@ pub fn parse_config(text: &str) -> Result<Settings, ConfigError> {
         let setting = find_key(name).map_err(at)?;
         match setting.kind {
             Kind::Links => {
-                let links = &mut settings.links;
-                let push = |policy| links.push(policy).map_err(|error| error.to_string());
-                let set = |policy: &mut LinkPolicy, key: &str, value: &str| {
-                    policy.set(key, value).map_err(|error| error.to_string())
-                };
-                read_tables(text, line, item, ("link", "match = \"eth1\""), set, push)?;
+                let add = |policy| settings.links.push(policy);
+                read_tables(text, line, item, ("link", "match = \"eth1\""), LinkPolicy::set, add)?;
                 continue;
             }
             Kind::Rules => {
-                let rules = &mut settings.rules;
-                let push = |rule| rules.push(rule).map_err(|error| error.to_string());
-                let set = |rule: &mut DeclaredRule, key: &str, value: &str| {
-                    rule.set(key, value).map_err(|error| error.to_string())
-                };
-                read_tables(text, line, item, ("rule", "to = \"192.0.2.7\""), set, push)?;
+                let add = |rule| settings.rules.push(rule);
+                read_tables(text, line, item, ("rule", "to = \"192.0.2.7\""), DeclaredRule::set, add)?;
                 continue;
             }
             _ => {}
@@ -55,14 +47,14 @@ pub fn parse_config(text: &str) -> Result<Settings, ConfigError> {
     Ok(settings)
 }
 
-/// Reads tables with this name. Calls `set` for each key, and `push` for each table. `example` is a line of such a table.
-fn read_tables<T: Default>(
+/// Reads tables with this name. Calls `set` for each key, and `add` for each table. `example` is a line of such a table.
+fn read_tables<T: Default, E: ToString>(
     text: &str,
     line: Option<usize>,
     item: &Item,
     (name, example): (&str, &str),
-    set: impl Fn(&mut T, &str, &str) -> Result<(), String>,
-    mut push: impl FnMut(T) -> Result<(), String>,
+    set: fn(&mut T, &str, &str) -> Result<(), E>,
+    mut add: impl FnMut(T) -> Result<(), E>,
 ) -> Result<(), ConfigError> {
     let fault = |line, problem: String| ConfigError { line, problem };
     let tables: Vec<&dyn TableLike> = match item {
@@ -86,10 +78,10 @@ fn read_tables<T: Default>(
             let value = value_text(item).ok_or_else(|| {
                 fault(at(), format!("{key} of a {name} takes a string, a whole number, true or false"))
             })?;
-            set(&mut entry, key, &value).map_err(|problem| fault(at(), problem))?;
+            set(&mut entry, key, &value).map_err(|error| fault(at(), error.to_string()))?;
         }
         let at = || first.map_or(line, |start| line_of(text, start));
-        push(entry).map_err(|problem| fault(at(), problem))?;
+        add(entry).map_err(|error| fault(at(), error.to_string()))?;
     }
     Ok(())
 }
@@ -129,7 +121,6 @@ fn value_text(item: &Item) -> Option<String> {
 /// If the text is not TOML, or if the setting does not accept the value.
 pub fn set_in_config(text: &str, name: &str, value: &str) -> Result<String, ConfigError> {
     let mut document: DocumentMut = text.parse().map_err(|e| not_toml(text, &e))?;
-    let refused = |e: SettingError| ConfigError { line: None, problem: e.to_string() };
     let mut settings = Settings::default();
     let setting = settings.set(name, value).map_err(refused)?;
     if is_tables(setting) {
@@ -153,10 +144,14 @@ pub fn set_in_config(text: &str, name: &str, value: &str) -> Result<String, Conf
     Ok(document.to_string())
 }
 
+/// Converts a fault that no line of a file has.
+fn refused(error: SettingError) -> ConfigError {
+    ConfigError { line: None, problem: error.to_string() }
+}
+
 /// Returns the settings of a configuration file with one changed setting.
 fn changed(text: &str, setting: &Setting, value: &str) -> Result<Settings, ConfigError> {
     let mut settings = parse_config(text)?;
-    let refused = |e: SettingError| ConfigError { line: None, problem: e.to_string() };
     setting.change(&mut settings, value).map_err(refused)?;
     Ok(settings)
 }

@@ -1,9 +1,12 @@
 //! Holds the four chains of rules. A lookup searches one chain in order until a rule matches.
 
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::{Advertise, Chain, DeclaredRules, Outcome, Policy, Rule, RuleError, UnixMs, Usage};
+use crate::{
+    Advertise, Chain, DeclaredRules, IpNet, Outcome, Policy, PortRange, Rule, RuleError, UnixMs, Usage,
+};
 
 /// Limit on the rules of a table, over all four chains. A lookup searches one chain, so the limit also bounds the time of a
 /// lookup.
@@ -212,14 +215,21 @@ impl RulesTable {
         Ok(())
     }
 
-    /// Returns the number of rules of `old` that refuse plain TCP and have no counterpart in this table that refuses it, too. The counterpart
-    /// is the first rule with the same match.
+    /// Returns the number of matches for which `old` refuses plain TCP and this table does not. Only the first rule with a match counts,
+    /// because later ones never decide.
     pub fn weaker_than(&self, old: &RulesTable) -> usize {
-        let refuses = |found: &RuleMatch<'_>| {
-            let mut all = self.list(Some(found.chain), Some(found.policy));
-            all.find(|new| new.rule.has_same_match(found.rule)).is_some_and(|new| new.rule.refuses_plain())
-        };
-        old.list(None, None).filter(|found| found.rule.refuses_plain() && !refuses(found)).count()
+        let refused = self.refused();
+        old.refused().iter().filter(|(key, refuses)| **refuses && refused.get(*key) != Some(&true)).count()
+    }
+
+    /// Returns all matches of the table. The value is true if plain TCP is refused.
+    fn refused(&self) -> HashMap<(Chain, Policy, Option<IpNet>, Option<PortRange>), bool> {
+        let mut refused = HashMap::new();
+        for found in self.list(None, None) {
+            let key = (found.chain, found.policy, found.rule.address, found.rule.ports);
+            refused.entry(key).or_insert(found.rule.refuses_plain());
+        }
+        refused
     }
 
     /// Removes the rule that has the same match as `rule`, and returns the removed rule. Names and comments need not be equal.
@@ -483,5 +493,6 @@ mod tests {
         assert_eq!(table.weaker_than(&old), 0);
         table.declare(&"-A -c remote -p enable -d 10.0.0.0/8 -P 22\n".parse().unwrap()).unwrap();
         assert_eq!(table.weaker_than(&old), 1);
+        assert_eq!(table.weaker_than(&table), 0, "the next reload");
     }
 }

@@ -272,9 +272,10 @@ impl RulesStore {
         Ok(weaker)
     }
 
-    /// Returns the number of rules that refuse plain TCP, and would not with this table. Logs this number.
+    /// Returns the number of matches for which plain TCP is refused, and would not be with this table. Logs this number.
     fn weaker(&self, table: &RulesTable) -> usize {
-        let weaker = table.weaker_than(&self.lock().table);
+        let old = self.lock().table.clone();
+        let weaker = table.weaker_than(&old);
         if weaker > 0 {
             tracing::warn!(rules = weaker, "rules that refused plain TCP no longer do");
         }

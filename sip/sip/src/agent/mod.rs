@@ -246,10 +246,7 @@ impl Agent {
     /// sent again.
     pub fn handle_lost_request(&mut self, now: Time, lost: LostRequest) {
         let id = lost.on_failure;
-        let awaits_response = |client: &&Client| {
-            let machine = &client.machine;
-            machine.is_pending() && !machine.is_proceeding()
-        };
+        let awaits_response = |client: &&Client| client.machine.awaits_first_response();
         let Some(client) = self.clients.get(&id).filter(awaits_response) else { return };
         let is_flow = client.hop.connection.is_some();
         let may_resend = lost.may_resend && !client.is_resent && !is_flow && !self.is_hung_up(client.purpose);

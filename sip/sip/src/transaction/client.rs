@@ -161,6 +161,11 @@ impl Client {
         }
     }
 
+    /// Reports whether no response has arrived.
+    pub fn awaits_first_response(&self) -> bool {
+        self.is_pending() && !self.is_proceeding()
+    }
+
     /// Reports whether no final response has arrived.
     pub fn is_pending(&self) -> bool {
         matches!(self.state, State::Proceeding | State::Waiting { .. })

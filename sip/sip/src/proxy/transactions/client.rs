@@ -137,7 +137,7 @@ impl Client {
 
     /// Reports whether no response has arrived.
     pub(in crate::proxy) fn awaits_first_response(&self) -> bool {
-        self.machine.is_pending() && !self.machine.is_proceeding()
+        self.machine.awaits_first_response()
     }
 
     /// Reports whether a CANCEL was requested.

@@ -109,17 +109,10 @@ struct Proxy {
 }
 
 impl Proxy {
-    /// Opens a listener at port 5060 of these addresses.
-    fn open(addresses: &[IpAddr], [udp_port, peer_udp_port]: [u16; 2], known: &[KnownPeer]) -> Proxy {
-        let config = SctpConfig {
-            carrier: SctpCarrier::Udp,
-            udp_port,
-            peer_udp_port,
-            addresses: addresses.to_vec(),
-            secure: if known.is_empty() { Secure::Off } else { Secure::Try },
-            peers: known.to_vec(),
-            ..SctpConfig::default()
-        };
+    /// Opens a listener at port 5060 of these addresses. `config` has the encryption.
+    fn open(addresses: &[IpAddr], [udp_port, peer_udp_port]: [u16; 2], config: SctpConfig) -> Proxy {
+        let carrier = SctpCarrier::Udp;
+        let config = SctpConfig { carrier, udp_port, peer_udp_port, addresses: addresses.to_vec(), ..config };
         let (poll, address) = (Poll::new().unwrap(), SocketAddr::new(addresses[0], 5060));
         let keys = Keys::open(&config).unwrap();
         let sctp = Sctp::open(ListenerIndex(0), address, &config, bounds(10), keys, poll.registry()).unwrap();
@@ -153,11 +146,13 @@ impl Proxy {
 
 const PEER: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2)), IpAddr::V4(Ipv4Addr::new(127, 0, 0, 3))];
 
-/// Opens a proxy that knows these peers, and a proxy with the two addresses [`PEER`].
-fn proxies(known: &[KnownPeer]) -> [Proxy; 2] {
+/// Opens a proxy that knows these peers, and a proxy with the two addresses [`PEER`] and this encryption.
+fn proxies(known: &[KnownPeer], peer: SctpConfig) -> [Proxy; 2] {
     let udp_port = || UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap().local_addr().unwrap().port();
     let (ours, theirs) = (udp_port(), udp_port());
-    [Proxy::open(&[HOME], [ours, theirs], known), Proxy::open(&PEER, [theirs, ours], &[])]
+    let secure = if known.is_empty() { Secure::Off } else { Secure::Try };
+    let config = SctpConfig { secure, peers: known.to_vec(), ..SctpConfig::default() };
+    [Proxy::open(&[HOME], [ours, theirs], config), Proxy::open(&PEER, [theirs, ours], peer)]
 }
 
 /// Lets the proxies take turns until `is_done`. The first proxy is the first to be examined after its turn.
@@ -179,7 +174,7 @@ fn is_established(proxy: &Proxy) -> bool {
 
 #[test]
 fn a_message_to_an_unproven_address_of_a_peer_with_an_association_goes_over_that_association() {
-    let mut proxies = proxies(&[]);
+    let mut proxies = proxies(&[], SctpConfig::default());
     proxies[0].send(PEER[0], 1);
     until(&mut proxies, |proxies| is_established(&proxies[0]));
     // The heartbeat to the second address is not answered yet, so the message begins an attempt.
@@ -194,7 +189,7 @@ fn a_message_to_an_unproven_address_of_a_peer_with_an_association_goes_over_that
 #[test]
 fn requests_over_an_association_that_fails_are_reported_and_those_over_one_that_ends_in_order_are_not() {
     for is_failure in [true, false] {
-        let mut proxies = proxies(&[]);
+        let mut proxies = proxies(&[], SctpConfig::default());
         for number in [1, 2] {
             proxies[0].send(PEER[0], number);
             until(&mut proxies, |proxies| proxies[1].inbox.messages.len() == number as usize);
@@ -218,7 +213,7 @@ fn requests_over_an_association_that_fails_are_reported_and_those_over_one_that_
 fn the_address_of_a_known_peer_does_not_lead_to_a_peer_that_has_proven_only_the_address() {
     let key = keying::HostKey::generate().unwrap().public();
     for known in [Vec::new(), vec![KnownPeer { address: PEER[1], key }]] {
-        let mut proxies = proxies(&known);
+        let mut proxies = proxies(&known, SctpConfig::default());
         proxies[1].send(HOME, 1);
         let is_proven = |proxies: &[Proxy; 2]| {
             let mut all = proxies[0].sctp.associations.values();
@@ -230,4 +225,20 @@ fn the_address_of_a_known_peer_does_not_lead_to_a_peer_that_has_proven_only_the_
         let hop = Hop { listener: 0, transport: Transport::Sctp, address, connection: None };
         assert_eq!(proxies[0].sctp.association_for(&hop).is_some(), known.is_empty());
     }
+}
+
+#[test]
+fn messages_to_two_addresses_of_a_known_peer_arrive_over_one_association_after_the_proof_of_its_key() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("key");
+    let key = keying::HostKey::load_or_create(&file).unwrap().public();
+    let known = PEER.map(|address| KnownPeer { address, key });
+    let peer = SctpConfig { secure: Secure::Try, host_key: Some(file), ..SctpConfig::default() };
+    let mut proxies = proxies(&known, peer);
+    // The second attempt ends, because the host has the first association, before the peer has proven its key.
+    proxies[0].send(PEER[0], 1);
+    proxies[0].send(PEER[1], 2);
+    until(&mut proxies, |proxies| proxies[1].inbox.messages.len() == 2);
+    assert_eq!(proxies[1].received(), [b"1", b"2"]);
+    assert!(proxies[0].inbox.is_empty() && proxies[1].sctp.connections() == 1);
 }
