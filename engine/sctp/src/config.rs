@@ -96,7 +96,7 @@ pub struct AssociationConfig {
     pub advertisement: Option<SendBufferConfig>,
     /// Error detection method (EDMID, RFC 9653 section 4) of a lower layer that makes the checksum superfluous, such as 1 for DTLS. Packets
     /// with a checksum of zero are then accepted. They are also sent if the peer has announced the same method. IP and UDP do not make the
-    /// checksum superfluous.
+    /// checksum superfluous. With `None`, [`EDMID_DTLS_CHUNK`](crate::EDMID_DTLS_CHUNK) applies to packets under protection.
     pub zero_checksum: Option<u32>,
     /// Rule that chooses the stream that sends next.
     pub scheduler: Scheduler,

@@ -99,6 +99,7 @@ pub use extension::protection::{
 };
 pub use extension::reconfig::{ReconfigOutcome, ReconfigPolicy, StreamDirection};
 pub use extension::send_buffer::{PeerSendBuffer, SendBufferCadence, SendBufferConfig, SendBufferForm};
+pub use extension::zero_checksum::EDMID_DTLS_CHUNK;
 pub use extension::{Extension, Extensions};
 pub use info::{AssociationInfo, Counters, EndpointCounters, LimitedBy, PathInfo, PathState, StateName};
 pub use multipath::{Multipath, PathScheduler};

@@ -9,7 +9,7 @@ use wire::{Cause, ChunkType, Init, Parameter, ParameterError, Tsn, UnrecognizedA
 use crate::config::{AssociationConfig, LEAST_WINDOW, Limits};
 use crate::extension::auth::{KeyVectors, PeerOffer, handshake_hash, transcript};
 use crate::extension::protection::{self, ProtectionTerms};
-use crate::extension::{Extension, Extensions, Offer};
+use crate::extension::{Extension, Extensions, Offer, zero_checksum};
 
 /// The peer's part of the negotiation.
 #[derive(Clone, Debug)]
@@ -143,7 +143,8 @@ impl Agreed {
             _ => None,
         };
         //= rfc9653#5.2-1
-        let zero_checksum = config.zero_checksum.is_some() && config.zero_checksum == peer.zero_checksum;
+        let edmid = zero_checksum::announced(config, is_protected);
+        let zero_checksum = edmid.is_some() && edmid == peer.zero_checksum;
         Ok(Agreed { extensions, key_vectors, protection, zero_checksum })
     }
 }

@@ -42,25 +42,32 @@ pub struct Record<'a> {
     /// The two lowest bits of the record's epoch.
     pub epoch: u8,
     masked_number: [u8; 2],
-    /// The ciphertext, with the tag at its end.
+    /// The octets from which the mask of the record number is computed.
+    pub sample: [u8; RECORD_TAG_LEN],
+    /// The ciphertext, without the tag.
     pub ciphertext: &'a [u8],
+    /// The authentication tag.
+    pub tag: &'a [u8; RECORD_TAG_LEN],
 }
 
 impl<'a> Record<'a> {
     /// Reads a DTLS chunk. Returns `None` if the chunk is not a DTLS chunk, or if the form of the record's header differs from the
     /// diagram above.
     pub fn parse(raw: &RawChunk<'a>) -> Option<Record<'a>> {
-        let (&[_, unified, n0, n1], ciphertext) = raw.value.split_first_chunk()?;
+        let (&[_, unified, n0, n1], sealed) = raw.value.split_first_chunk()?;
+        let (ciphertext, tag) = sealed.split_last_chunk()?;
+        let sample = *sealed.first_chunk()?;
         let is_good = raw.chunk_type == ChunkType::DTLS
             && raw.flags & RESTART == 0
             && unified & !EPOCH_BITS == UNIFIED
-            && ciphertext.len() > RECORD_TAG_LEN;
-        is_good.then_some(Record { epoch: unified & EPOCH_BITS, masked_number: [n0, n1], ciphertext })
-    }
-
-    /// Returns the octets from which the mask of the record number is computed.
-    pub fn sample(&self) -> [u8; RECORD_TAG_LEN] {
-        self.ciphertext.first_chunk().copied().unwrap_or_default()
+            && !ciphertext.is_empty();
+        is_good.then_some(Record {
+            epoch: unified & EPOCH_BITS,
+            masked_number: [n0, n1],
+            sample,
+            ciphertext,
+            tag,
+        })
     }
 
     /// Decrypts the 16 lowest bits of the record's number with `mask`, and returns them.
@@ -156,12 +163,11 @@ mod tests {
         let raw: Vec<_> = packet.raw_chunks().map(Result::unwrap).collect();
         let record = Record::parse(&raw[0]).unwrap();
         assert_eq!((raw.len(), record.epoch), (1, 2));
-        let sample = record.sample();
+        let sample = record.sample;
         let number = record.number([sample[0], sample[1]]);
         assert_eq!((number, record.associated(number)), (0xfffe, [0b0010_1010, 0xff, 0xfe]));
-        let (text, tag) = record.ciphertext.split_last_chunk().unwrap();
-        assert_eq!(*tag, TAG);
-        let plain: Vec<u8> = text.iter().map(|octet| !octet).collect();
+        assert_eq!(*record.tag, TAG);
+        let plain: Vec<u8> = record.ciphertext.iter().map(|octet| !octet).collect();
         let inner = Packet::opened(packet.header, Record::chunks(&plain).unwrap());
         assert!(matches!(inner.chunks().next(), Some(Ok(Chunk::Heartbeat(h))) if h.info == [7; 4]));
     }

@@ -264,6 +264,11 @@ impl<'b> PacketWriter<'b> {
         self.len() <= self.start
     }
 
+    /// Returns the type of the packet's first chunk, or `None` if the packet has no chunk.
+    pub fn first_chunk(&self) -> Option<ChunkType> {
+        self.written().get(COMMON_HEADER_LEN).copied().map(ChunkType)
+    }
+
     /// Returns the bytes written so far, with padding and with the common header. The checksum is still zero.
     pub fn written(&self) -> &[u8] {
         self.out.written()

@@ -196,9 +196,16 @@ impl RecordCipher for OpenCipher {
         self.tag(number, associated, text)
     }
 
-    fn open(&self, number: u64, associated: &[u8], record: &mut [u8]) -> bool {
-        let (text, tag) = record.split_at(record.len() - 16);
-        self.tag(number, associated, text) == *tag
+    fn open(
+        &self,
+        number: u64,
+        associated: &[u8],
+        ciphertext: &[u8],
+        tag: &[u8; 16],
+        text: &mut [u8],
+    ) -> bool {
+        text.copy_from_slice(ciphertext);
+        self.tag(number, associated, ciphertext) == *tag
     }
 
     fn mask(&self, sample: &[u8; 16]) -> [u8; 2] {

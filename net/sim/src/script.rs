@@ -2,9 +2,7 @@
 
 use std::borrow::Cow;
 
-use wire::{
-    ChecksumMode, Chunk, CommonHeader, Packet, PacketWriter, RECORD_TAG_LEN, Record, VerificationTag,
-};
+use wire::{ChecksumMode, Chunk, CommonHeader, Packet, PacketWriter, Record, VerificationTag};
 
 /// Returns a packet with these ports, this tag, these chunks, and a correct checksum.
 ///
@@ -30,9 +28,7 @@ pub fn opened(packet: &[u8]) -> Cow<'_, [u8]> {
     // A chunk in the clear may come before the record.
     let mut front = 0;
     for raw in parsed.raw_chunks().map_while(Result::ok) {
-        let record = Record::parse(&raw);
-        let inside = record.and_then(|record| record.ciphertext.split_last_chunk::<RECORD_TAG_LEN>());
-        if let Some(chunks) = inside.and_then(|(text, _)| Record::chunks(text)) {
+        if let Some(chunks) = Record::parse(&raw).and_then(|record| Record::chunks(record.ciphertext)) {
             return Cow::Owned([&packet[..8], &[0; 4], &packet[12..12 + front], chunks].concat());
         }
         front += wire::padded(4 + raw.value.len());

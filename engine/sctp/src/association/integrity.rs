@@ -2,18 +2,20 @@
 //!
 //! Start at [`Integrity::begin`] for our packets. [`screen`](super::Association::screen) checks the peer's packets.
 
+use base::Route;
 use wire::{ChunkType, CommonHeader, PacketWriter};
 
 use super::protection::Protection;
 use crate::extension::auth::{Auth, HandshakeHash};
+use crate::extension::zero_checksum::ZeroChecksum;
 
 /// The keys of an association, and the authentication of the packet being handled.
 #[derive(Debug)]
 pub(crate) struct Integrity {
     auth: Option<Box<Auth>>,
     protection: Option<Box<Protection>>,
-    /// Set if our packets may carry a checksum of zero (RFC 9653).
-    zero_checksum: bool,
+    /// The packets of this end that have a checksum of zero (RFC 9653).
+    zero_checksum: ZeroChecksum,
     /// Set if a valid AUTH chunk covers the current chunk, or the current packet was sealed.
     is_signed: bool,
     /// Set if the current packet was sealed.
@@ -24,7 +26,7 @@ impl Integrity {
     pub(super) fn new(
         auth: Option<Box<Auth>>,
         protection: Option<Box<Protection>>,
-        zero_checksum: bool,
+        zero_checksum: ZeroChecksum,
     ) -> Self {
         Integrity { auth, protection, zero_checksum, is_signed: false, is_sealed: false }
     }
@@ -60,9 +62,9 @@ impl Integrity {
         self.auth.as_deref_mut()
     }
 
-    /// Reports whether our packets may carry a checksum of zero.
+    /// Reports whether packets of this end may have a checksum of zero.
     pub(super) fn sends_zero_checksum(&self) -> bool {
-        self.zero_checksum
+        self.zero_checksum != ZeroChecksum::Never
     }
 
     /// Returns the octets that a packet with a chunk of this type needs in addition to its common header and its
@@ -90,10 +92,15 @@ impl Integrity {
         }
     }
 
-    /// Signs or seals a packet, writes its checksum and returns its length. Returns zero if the keys have reached their
-    /// limit.
+    /// Signs or seals a packet for `route`, writes its checksum and returns its length. Returns zero if the keys have
+    /// reached their limit.
     #[inline]
-    pub(crate) fn finish(&mut self, mut packet: PacketWriter<'_>, needs_checksum: bool) -> usize {
+    pub(crate) fn finish(
+        &mut self,
+        mut packet: PacketWriter<'_>,
+        route: &Route,
+        needs_checksum: bool,
+    ) -> usize {
         if let Some(protection) = &mut self.protection {
             if !protection.seal(&mut packet) {
                 return 0;
@@ -101,7 +108,7 @@ impl Integrity {
         } else if let Some(auth) = self.auth() {
             packet.sign(|covered| auth.sign(covered));
         }
-        if self.zero_checksum && !needs_checksum {
+        if !needs_checksum && self.zero_checksum.covers(&packet, route) {
             return packet.finish_zero_checksum();
         }
         packet.finish()

@@ -109,7 +109,7 @@ impl Association {
         self.transfer.integrity.is_sealed() || is_of_key_message
     }
 
-    /// Decrypts a DTLS chunk of the peer into `room`.
+    /// Decrypts a DTLS chunk of the peer into the front of `room`, which grows if necessary.
     pub(crate) fn open(
         &mut self,
         raw: &RawChunk<'_>,

@@ -48,7 +48,7 @@ use std::time::Duration;
 use base::{Route, Time};
 use bytes::Bytes;
 use smallvec::SmallVec;
-use wire::{Ppid, StreamId, Tsn, VerificationTag};
+use wire::{ChunkType, Ppid, StreamId, Tsn, VerificationTag};
 
 use crate::config::{AddressProof, AssociationConfig, Limits};
 use crate::cookie::Cookie;
@@ -59,6 +59,7 @@ use crate::extension::Extension;
 use crate::extension::asconf::Asconf;
 use crate::extension::protection::KEY_PPID;
 use crate::extension::reconfig::Reconfig;
+use crate::extension::zero_checksum;
 use crate::info::{AssociationInfo, LimitedBy, StateName};
 use crate::negotiation::{Agreed, PeerInit};
 use crate::path::{Path, PathIndex};
@@ -317,10 +318,9 @@ impl Association {
         self.peer_addresses.take_changed()
     }
 
-    /// Reports whether packets with a checksum of zero are accepted. An end that has announced this acceptance must
-    /// accept such packets, whatever the other end has announced (RFC 9653 section 5.3).
-    pub(crate) fn takes_zero_checksum(&self) -> bool {
-        self.transfer.config.zero_checksum.is_some()
+    /// Reports whether a packet that begins with a chunk of this type may have a checksum of zero.
+    pub(crate) fn takes_zero_checksum(&self, first: ChunkType) -> bool {
+        zero_checksum::accepts(&self.transfer.config, self.is_protected(), first)
     }
 
     /// Returns whether a path leads to `address`.

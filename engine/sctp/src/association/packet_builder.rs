@@ -266,7 +266,7 @@ impl Association {
         {
             self.transfer.advertise(path, &mut packet, now);
         }
-        self.transfer.finish_packet(packet, has_asconf)
+        self.transfer.finish_packet(packet, path, has_asconf)
     }
 
     /// Writes as many control chunks as fit. Returns whether a HEARTBEAT is among them.

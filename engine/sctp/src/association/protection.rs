@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use base::Time;
 use smallvec::SmallVec;
-use wire::{ChunkType, PacketWriter, RECORD_OVERHEAD, RECORD_TAG_LEN, Record, VerificationTag};
+use wire::{ChunkType, PacketWriter, RECORD_OVERHEAD, Record, VerificationTag};
 
 use super::FirstMessage;
 use super::key_messages::KeyMessages;
@@ -286,7 +286,7 @@ impl Protection {
         keys.map(|reason| AbortCause::new(0, reason)).or(violation)
     }
 
-    /// Decrypts a record into `room`. The record number counts as received only after
+    /// Decrypts a record into the front of `room`, which grows if necessary. The record number counts as received only after
     /// [`take_opened`](Self::take_opened), because an attacker's copy from another address may arrive before the peer's
     /// own packet.
     pub(super) fn open(
@@ -298,17 +298,19 @@ impl Protection {
         self.forget_expired(now);
         let matches = |receiving: &&mut Receiving| receiving.epoch % 4 == u64::from(record.epoch);
         let receiving = self.receive.iter_mut().rev().find(matches).ok_or(Unopened::NoKeys)?;
-        let low = record.number(receiving.cipher.mask(&record.sample()));
+        let low = record.number(receiving.cipher.mask(&record.sample));
         let number = receiving.window.expand(low);
         receiving.window.check(number).map_err(Unopened::Stale)?;
-        room.clear();
-        room.extend_from_slice(record.ciphertext);
-        if !receiving.cipher.open(number, &record.associated(low), room) {
+        let length = record.ciphertext.len();
+        if room.len() < length {
+            room.resize(length, 0);
+        }
+        let text = &mut room[..length];
+        if !receiving.cipher.open(number, &record.associated(low), record.ciphertext, record.tag, text) {
             receiving.forged += 1;
             return Err(Unopened::Forged);
         }
-        room.truncate(room.len() - RECORD_TAG_LEN);
-        let length = Record::chunks(room).ok_or(Unopened::Forged)?.len();
+        let length = Record::chunks(text).ok_or(Unopened::Forged)?.len();
         Ok(Opened { length, epoch: receiving.epoch, number })
     }
 

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use base::{Ecn, Route, Time};
 use wire::{
-    Cause, ChecksumMode, Chunk, ChunkType, CommonHeader, Packet, PacketError, RawChunk, UnrecognizedAction,
+    Cause, ChecksumMode, Chunk, ChunkType, CommonHeader, Packet, RawChunk, UnrecognizedAction,
     VerificationTag,
 };
 
@@ -12,6 +12,7 @@ use super::slots::Slot;
 use super::{AssociationId, Endpoint, Listener};
 use crate::association::{Association, Screen, Verdict};
 use crate::event::{CloseReason, PathError, Unreachable};
+use crate::extension::zero_checksum;
 use crate::info::StateName;
 use crate::trace::DropReason;
 
@@ -121,27 +122,27 @@ impl Endpoint {
         is_taken
     }
 
-    /// Parses a packet. The checksum must be right. A checksum of zero is accepted if the packet's association accepts it (RFC
-    /// 9653 section 5.3).
-    //= rfc9653#5.3-1 5.3-2 5.3-3 5.3-4
+    /// Parses a packet. The checksum must be right, or zero if the packet's association accepts this (RFC 9653 section 5.3).
+    //= rfc9653#5.3-3
     fn parse<'a>(&self, bytes: &'a [u8]) -> Option<Packet<'a>> {
-        match Packet::parse(bytes, ChecksumMode::Verify) {
-            Ok(packet) => Some(packet),
-            Err(PacketError::Checksum { found: 0, .. }) => {
-                let packet = Packet::parse(bytes, ChecksumMode::AcceptZero).ok()?;
-                let id = self.slots.by_tag(packet.header.tag)?;
-                // During the handshake, the announcement in our INIT is sufficient, because already the INIT ACK may have a
-                // checksum of zero.
-                let agreed = match self.slots.get(id)? {
-                    Slot::Opening(opening) => opening.config.zero_checksum.is_some(),
-                    Slot::Association(association) => association.takes_zero_checksum(),
-                    Slot::Finished => false,
-                };
-                let first = packet.raw_chunks().next()?.ok()?.chunk_type;
-                (agreed && first != ChunkType::INIT && first != ChunkType::COOKIE_ECHO).then_some(packet)
-            }
-            Err(_) => None,
-        }
+        let has_zero = bytes.get(8..12) == Some(&[0; 4]);
+        let unchecked = if has_zero { self.parse_without_checksum(bytes) } else { None };
+        unchecked.or_else(|| Packet::parse(bytes, ChecksumMode::Verify).ok())
+    }
+
+    /// Parses a packet with a checksum of zero, if the packet's association accepts such a checksum.
+    fn parse_without_checksum<'a>(&self, bytes: &'a [u8]) -> Option<Packet<'a>> {
+        let packet = Packet::parse(bytes, ChecksumMode::Ignore).ok()?;
+        let first = packet.raw_chunks().next()?.ok()?.chunk_type;
+        let id = self.slots.by_tag(packet.header.tag).filter(|&id| self.ports_match(id, &packet.header))?;
+        let is_accepted = match self.slots.get(id)? {
+            // During the handshake, the announcement in our INIT is sufficient, because already the INIT ACK may have a checksum
+            // of zero.
+            Slot::Opening(opening) => zero_checksum::accepts(&opening.config, false, first),
+            Slot::Association(association) => association.takes_zero_checksum(first),
+            Slot::Finished => false,
+        };
+        is_accepted.then_some(packet)
     }
 
     /// Returns the owner of a packet. It is the association with this tag and these ports or, if the tag is reflected, the

@@ -113,7 +113,7 @@ impl Replies {
         let mut buf = vec![0; INIT_PACKET_MAX];
         let mut packet = integrity.begin(&mut buf, header);
         if packet.push(chunk).is_ok() {
-            let length = integrity.finish(packet, true);
+            let length = integrity.finish(packet, &route, true);
             buf.truncate(length);
             if length > 0 {
                 self.queue.push_back((route, buf));

@@ -9,6 +9,7 @@ pub(crate) mod auth;
 pub(crate) mod protection;
 pub(crate) mod reconfig;
 pub(crate) mod send_buffer;
+pub(crate) mod zero_checksum;
 
 use smallvec::SmallVec;
 use wire::{ChunkSet, ChunkType, Parameter};
@@ -167,7 +168,8 @@ impl Offer {
         let auth = auth::AuthConfig { chunks: chunks_to_sign(config), ..config.auth.clone() };
         let auth = extensions.has(Extension::Auth).then(|| auth::Offer::new(&auth, asconf, nonce));
         let protection = config.protection.as_ref().map(|p| protection::Offer::new(p, role, nonce));
-        let (zero_checksum, chunk_types) = (config.zero_checksum, extensions.chunk_types());
+        let zero_checksum = zero_checksum::announced(config, protection.is_some());
+        let chunk_types = extensions.chunk_types();
         Offer { extensions, chunk_types, zero_checksum, auth, role, protection }
     }
 
@@ -181,6 +183,7 @@ impl Offer {
         let extensions = if is_protected { extensions.without(Extension::Auth) } else { extensions };
         let mut offer = Offer::of(config, role, nonce, extensions);
         offer.protection = offer.protection.filter(|_| is_protected);
+        offer.zero_checksum = zero_checksum::announced(config, is_protected);
         offer.auth = offer.auth.filter(|_| peer.extensions.has(Extension::Auth));
         if peer.extensions == Extensions::NONE {
             (offer.extensions, offer.chunk_types) = (Extensions::NONE, SmallVec::new());

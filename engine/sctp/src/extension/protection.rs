@@ -78,9 +78,16 @@ pub trait RecordCipher: Debug + Send {
     /// Encrypts `text` in place under the record's number, and returns the tag.
     fn seal(&self, number: u64, associated: &[u8], text: &mut [u8]) -> [u8; 16];
 
-    /// Decrypts a record in place. `record` ends with the tag, which stays there. Returns false if the record was not sealed with
-    /// these keys, this number and these associated data. The contents of `record` are then unspecified.
-    fn open(&self, number: u64, associated: &[u8], record: &mut [u8]) -> bool;
+    /// Decrypts `ciphertext` into `text`, which has the same length. Returns false if the record was not sealed with these keys, this
+    /// number and these associated data. The contents of `text` are then unspecified.
+    fn open(
+        &self,
+        number: u64,
+        associated: &[u8],
+        ciphertext: &[u8],
+        tag: &[u8; 16],
+        text: &mut [u8],
+    ) -> bool;
 
     /// Returns the mask for the record's number. It is derived from the first octets of the ciphertext (RFC 9147 section 4.2.3).
     fn mask(&self, sample: &[u8; 16]) -> [u8; 2];

@@ -130,7 +130,7 @@ impl Transfer {
             packet.push(&Pad { len: 0 }).ok()?;
         }
         packet.push_front(&chunk).ok()?;
-        let len = self.finish_packet(packet, false);
+        let len = self.finish_packet(packet, index, false);
         self.out.note(TraceEvent::Advertised { bytes: fill.queued + fill.outstanding });
         let train = self.count_alone(index, len);
         self.out.trace(|| TraceEvent::Sent { route: train.route, packets: 1, bytes: len, ecn: train.ecn });

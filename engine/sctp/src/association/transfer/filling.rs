@@ -100,14 +100,19 @@ impl Transfer {
         }
     }
 
-    /// Signs or seals a packet, writes its checksum and returns its length. A packet with ASCONF or COOKIE ECHO always
-    /// has a real checksum.
-    pub(crate) fn finish_packet(&mut self, packet: PacketWriter<'_>, has_asconf: bool) -> usize {
+    /// Signs or seals a packet for `path`, writes its checksum and returns its length. A packet with ASCONF or COOKIE
+    /// ECHO always has a real checksum.
+    pub(crate) fn finish_packet(
+        &mut self,
+        packet: PacketWriter<'_>,
+        path: PathIndex,
+        has_asconf: bool,
+    ) -> usize {
         // RFC 9653 section 5.2: a packet with a COOKIE ECHO or an ASCONF chunk must have a correct checksum, even if
         // packets may have a checksum of zero.
         //= rfc9653#5.2-3 5.2-4
         let needs_checksum = has_asconf || matches!(self.state, State::CookieEchoed { .. });
-        self.integrity.finish(packet, needs_checksum)
+        self.integrity.finish(packet, &self.paths.get(path).route, needs_checksum)
     }
 
     /// Reports whether the path is confirmed, and its congestion window and pacing let data leave.

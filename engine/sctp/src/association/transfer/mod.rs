@@ -48,6 +48,7 @@ use crate::config::{AssociationConfig, Scheduler, Timing};
 use crate::event::{AbortCause, CloseReason, Event, PathReason};
 use crate::extension::auth::{Auth, Ports};
 use crate::extension::reconfig::ReconfigPolicy;
+use crate::extension::zero_checksum::ZeroChecksum;
 use crate::info::PathState;
 use crate::path::{Path, PathIndex, Paths, Retired};
 use crate::trace::TraceEvent;
@@ -99,7 +100,7 @@ impl Transfer {
             integrity: Integrity::new(
                 setup.agreed.key_vectors.map(auth),
                 setup.agreed.protection.map(|terms| Box::new(Protection::new(terms, keys_limit))),
-                setup.agreed.zero_checksum,
+                ZeroChecksum::agreed(&setup.config, setup.agreed.zero_checksum),
             ),
             advertising: Advertising::new(setup.config.advertisement, ctx.now),
             paths,

@@ -162,7 +162,7 @@ impl Transfer {
         packet.push(&Chunk::Heartbeat(Heartbeat { info: &info(index, nonce) })).ok()?;
         let room = packet.remaining_for(ChunkType::PAD).checked_sub(CHUNK_HEADER)?;
         packet.push(&Chunk::Pad(Pad { len: room })).ok()?;
-        let len = self.finish_packet(packet, false);
+        let len = self.finish_packet(packet, index, false);
         self.out.note(TraceEvent::MtuProbe { route, size });
         Some(self.count_alone(index, len))
     }

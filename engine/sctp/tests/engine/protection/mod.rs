@@ -2,6 +2,7 @@
 
 mod handshake;
 mod renewal;
+mod zero_checksum;
 
 use std::time::Duration;
 

@@ -1,0 +1,135 @@
+//! The checksum of sealed packets (RFC 9653): zero over UDP, and only there.
+
+use base::Route;
+use sctp::EDMID_DTLS_CHUNK;
+
+use super::*;
+
+const UDP: Carrier = Carrier::Udp { peer_port: 9899 };
+
+/// Runs a protected association over `carrier` from the handshake to the shutdown, and records its packets.
+fn whole_life(carrier: Carrier, a: AssociationConfig, b: AssociationConfig) -> Two {
+    let mut t = two_with(1, LinkConfig::default(), EndpointConfig::default());
+    t.world.restart(t.b, EndpointConfig { association: b, ..EndpointConfig::default() });
+    t.world.recording = true;
+    t.world.connect(t.a, t.b, carrier, a, sends_then_closes(messages(50, 2000, 2)));
+    assert_eq!(t.run_to_end(seconds(20)), (CloseReason::Graceful, CloseReason::Graceful));
+    assert_eq!(t.talk(t.b).received.len(), 50);
+    t
+}
+
+fn has_zero(packet: &[u8]) -> bool {
+    packet[8..12] == [0; 4]
+}
+
+/// Reports whether a packet consists of one DTLS chunk. The packet with SHUTDOWN COMPLETE does not count, because it always has a
+/// checksum.
+fn is_one_record(packet: &[u8]) -> bool {
+    in_the_clear(packet) == [ChunkType::DTLS] && chunk_names(packet) != "SHUTDOWN COMPLETE"
+}
+
+#[test]
+//= rfc9653#5.2-1 5.2-2 5.2-3
+fn sealed_packets_have_a_checksum_of_zero_over_udp_only() {
+    for (carrier, expected) in [(UDP, true), (Carrier::Ip, false)] {
+        let t = whole_life(carrier, config(true), config(true));
+        let (sealed, clear): (Vec<_>, Vec<_>) =
+            t.world.records.iter().partition(|record| is_one_record(&record.packet));
+        assert!(sealed.len() > 50 && clear.len() > 5);
+        assert!(sealed.iter().all(|record| has_zero(&record.packet) == expected), "{carrier:?}");
+        assert!(clear.iter().all(|record| !has_zero(&record.packet)), "{carrier:?}");
+    }
+}
+
+#[test]
+//= rfc9653#5.2-1
+fn a_peer_that_announces_another_method_or_none_gets_checksums() {
+    let other = AssociationConfig { zero_checksum: Some(EDMID_DTLS_CHUNK + 1), ..config(true) };
+    let own = AssociationConfig { zero_checksum: Some(EDMID_DTLS_CHUNK), ..config(true) };
+    for (a, b, expected) in
+        [(config(true), other.clone(), false), (other, config(true), false), (config(true), own, true)]
+    {
+        let t = whole_life(UDP, a, b);
+        assert_eq!(t.world.records.iter().any(|record| has_zero(&record.packet)), expected);
+    }
+    // Without protection, the method has no meaning.
+    let named = AssociationConfig { zero_checksum: Some(EDMID_DTLS_CHUNK), ..AssociationConfig::default() };
+    let mut t = two_with(1, LinkConfig::default(), EndpointConfig::default());
+    t.world.protection = None;
+    t.world.restart(t.b, EndpointConfig { association: named.clone(), ..EndpointConfig::default() });
+    t.world.recording = true;
+    t.world.connect(t.a, t.b, UDP, named, sends(messages(5, 100, 1)));
+    t.world.run_for(seconds(3));
+    assert_eq!(t.talk(t.b).received.len(), 5);
+    assert!(!t.world.records.iter().any(|record| has_zero(&record.packet)));
+}
+
+#[test]
+//= rfc9653#5.3-1 5.3-2
+fn a_checksum_of_zero_is_accepted_only_from_a_sealed_packet_of_the_association() {
+    let mut t = two_sealed(1, LinkConfig::default());
+    let (a, b) = (t.a, t.b);
+    t.world.recording = true;
+    t.world.connect(a, b, UDP, config(true), Conversation::default());
+    t.world.run_for(seconds(3));
+    let route = Route { carrier: UDP, ..b_route() };
+    let malformed = |t: &Two| t.world.host(b).endpoint.counters().malformed;
+    let first = |t: &Two, name: &str| {
+        t.world.records.iter().find(|r| chunk_names(&r.packet).starts_with(name)).unwrap().packet.clone()
+    };
+    // Unsealed packets of the association, and a sealed one with another port.
+    let mut other_port = t.world.records.iter().find(|r| is_one_record(&r.packet)).unwrap().packet.clone();
+    other_port[1] ^= 1;
+    for mut packet in [first(&t, "INIT"), first(&t, "COOKIE ECHO"), first(&t, "SACK"), other_port] {
+        packet[8..12].fill(0);
+        let before = malformed(&t);
+        t.world.inject(b, route, &packet);
+        assert_eq!(malformed(&t), before + 1, "{}", chunk_names(&packet));
+    }
+    // A changed record with a checksum of zero passes the parser, and does not open.
+    send(&mut t, a, 0, content(1, 100));
+    t.world.set_filter(|record| {
+        let mut packet = record.packet.clone();
+        packet[30] ^= 1;
+        Fate::Replace(packet)
+    });
+    let before = (malformed(&t), t.world.host(b).endpoint.counters().not_opened);
+    t.world.run_for(Duration::from_millis(300));
+    let after = (malformed(&t), t.world.host(b).endpoint.counters().not_opened);
+    assert!(after.0 == before.0 && after.1 > before.1, "{before:?} {after:?}");
+    assert!(t.talk(b).received.is_empty());
+}
+
+#[test]
+fn an_advertisement_in_the_clear_keeps_the_checksum() {
+    let advertised =
+        SendBufferConfig { cadence: SendBufferCadence::EveryPacket, ..SendBufferConfig::default() };
+    let settings = AssociationConfig { advertisement: Some(advertised), ..config(true) };
+    let t = whole_life(UDP, settings.clone(), settings);
+    let (mut advertising, mut others) = (0, 0);
+    for record in t.world.records.iter().filter(|r| in_the_clear(&r.packet).contains(&ChunkType::DTLS)) {
+        let is_alone = is_one_record(&record.packet);
+        *(if is_alone { &mut others } else { &mut advertising }) += 1;
+        assert_eq!(has_zero(&record.packet), is_alone);
+    }
+    assert!(advertising > 20 && others > 20, "{advertising} {others}");
+}
+
+#[test]
+//= rfc9653#5.2-4
+fn a_sealed_packet_with_asconf_has_its_checksum() {
+    let extensions = Extensions::NONE.with(Extension::Auth).with(Extension::AddressReconfiguration);
+    let settings = AssociationConfig { extensions, ..config(true) };
+    let mut t = two_with(1, LinkConfig::default(), EndpointConfig::default());
+    let (a, b) = (t.a, t.b);
+    t.world.restart(b, EndpointConfig { association: settings.clone(), ..EndpointConfig::default() });
+    t.world.recording = true;
+    t.world.connect(a, b, UDP, settings, Conversation::default());
+    t.world.run_for(seconds(3));
+    let (now, id) = (t.world.now(), t.id(a));
+    t.world.host_mut(a).endpoint.add_local_address(now, id, "10.0.1.77".parse().unwrap()).unwrap();
+    t.world.run_for(seconds(1));
+    let asconf = t.world.records.iter().find(|r| chunk_names(&r.packet).contains("ASCONF"));
+    assert!(!has_zero(&asconf.expect("an ASCONF").packet));
+    assert!(t.world.records.iter().any(|r| has_zero(&r.packet)));
+}
