@@ -24,6 +24,7 @@ mod prose;
 mod published;
 mod reference;
 mod results;
+mod sealed;
 mod seeds;
 mod skipped;
 mod sources;
@@ -96,7 +97,7 @@ const COMMANDS: &[(&str, &str, Command)] = &[
     ),
     (
         "planted",
-        "apply known bugs to a copy of the sources, one at a time: the engine's tests must catch each",
+        "`planted [--sealed] [NAME ...]`: apply known bugs to a copy of the sources, one at a time: the engine's tests must catch each, also with sealed packets",
         planted::run,
     ),
     (

@@ -17,6 +17,7 @@ mod packages;
 mod run;
 
 use crate::bench::instructions;
+use crate::sealed::run_sealed;
 use crate::tools::{cargo, succeeds};
 use crate::totals::Totals;
 use crate::{Outcome, check, lab, transparency};
@@ -24,25 +25,6 @@ use anyhow::{Result, anyhow};
 use packages::Packages;
 use run::counted;
 use testbed::process::now;
-
-/// Modules of the engine's tests that do not run with sealed packets. A module is listed for one of these reasons: it examines packets, it
-/// seals packets itself, or it takes long and tests little of sealing.
-const NOT_SEALED: [&str; 14] = [
-    "addresses::",
-    "advertising::",
-    "alternating::",
-    "attacks::",
-    "authentication::",
-    "data::",
-    "keyed::",
-    "obeyed::",
-    "pr_sctp::",
-    "protection::",
-    "reconfig::",
-    "reflection::",
-    "size_holes::",
-    "takeover::",
-];
 
 /// Cargo's arguments for the tests that create network namespaces. The caller adds the choice of packages.
 const IN_NAMESPACES: [&str; 5] = ["test", "--no-fail-fast", "--lib", "--bins", "--tests"];
@@ -104,13 +86,10 @@ fn in_namespaces() -> Result<Totals> {
     Ok(totals)
 }
 
-/// Runs the engine's worlds with sealed packets (`SIM_PROTECTED`), except the modules in [`NOT_SEALED`].
+/// Runs the engine's tests with sealed packets.
 fn sealed() -> Result<Totals> {
     let mut command = cargo(&["test", "--package", "sctp-engine", "--test", "engine", "--"]);
-    for module in NOT_SEALED {
-        command.args(["--skip", module]);
-    }
-    let mut totals = counted(command.env("SIM_PROTECTED", "1"))?;
+    let mut totals = counted(run_sealed(&mut command))?;
     totals.skipped = 0;
     Ok(totals)
 }

@@ -1,6 +1,7 @@
 //! One planted bug: a unified diff with a head.
 //!
-//! The first line of the head describes the bug. A line `Caught by:` has parts of the names of the tests that should catch the bug.
+//! The first line of the head describes the bug. A line `Caught by:` has parts of the names of the tests that should catch the bug. A line
+//! `Not sealed:` has the reason for which tests with sealed packets cannot catch it.
 //!
 //! Line numbers are ignored. Instead, a hunk's removed lines and context must occur exactly once in the file. So a patch still applies
 //! after its code has moved, and never applies in the wrong place. Begin at [`Patch::applied`].
@@ -18,6 +19,8 @@ pub(crate) struct Patch {
     pub(crate) name: String,
     /// Parts of the names of the tests that should catch the bug.
     pub(crate) filters: Vec<String>,
+    /// Reason for which tests with sealed packets cannot catch the bug, if so.
+    pub(crate) not_sealed: Option<String>,
     hunks: Vec<Hunk>,
 }
 
@@ -38,12 +41,14 @@ impl Patch {
     }
 
     fn parse(name: &str, text: &str) -> Result<Patch> {
-        let mut filters = Vec::new();
+        let (mut filters, mut not_sealed) = (Vec::new(), None);
         let mut hunks: Vec<Hunk> = Vec::new();
         let mut file = String::new();
         for line in text.lines() {
             if let Some(words) = line.strip_prefix("Caught by:").filter(|_| file.is_empty()) {
                 filters = words.split_whitespace().map(str::to_owned).collect();
+            } else if let Some(reason) = line.strip_prefix("Not sealed:").filter(|_| file.is_empty()) {
+                not_sealed = Some(reason.trim().to_owned());
             } else if let Some(to) = line.strip_prefix("+++ b/") {
                 file = to.trim().to_owned();
             } else if line.starts_with("@@") {
@@ -54,7 +59,7 @@ impl Patch {
         }
         ensure!(!filters.is_empty(), "no line `Caught by:` with names of tests");
         ensure!(!hunks.is_empty() && !file.is_empty(), "no change in it");
-        Ok(Patch { name: name.to_owned(), filters, hunks })
+        Ok(Patch { name: name.to_owned(), filters, not_sealed, hunks })
     }
 
     /// Returns the files that the bug changes in the tree under `root`, each with its new text.
@@ -115,12 +120,21 @@ mod tests {
     fn a_patch_is_parsed_into_test_filters_and_hunks() {
         let patch = Patch::parse("sign", TEXT).unwrap();
         assert_eq!(patch.filters, ["sums", "signs"]);
+        assert_eq!(patch.not_sealed, None);
         let hunk = Hunk {
             file: "x/y.rs".into(),
             before: "one\ntwo\nthree\n".into(),
             after: "one\nTWO\nthree\n".into(),
         };
         assert_eq!(patch.hunks, [hunk]);
+    }
+
+    #[test]
+    fn a_patch_may_name_the_reason_against_sealed_packets() {
+        let text = TEXT.replacen("\n\n", "\nNot sealed: seals nothing\n\n", 1);
+        let patch = Patch::parse("sign", &text).unwrap();
+        assert_eq!(patch.not_sealed.as_deref(), Some("seals nothing"));
+        assert_eq!(patch.hunks.len(), 1);
     }
 
     #[test]

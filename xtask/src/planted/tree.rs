@@ -15,6 +15,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use super::patch::Patch;
+use crate::sealed::run_sealed;
 use crate::tools::{PRODUCTS, cargo, root};
 
 /// Parts of the sources that cargo needs to build the engine's tests, in addition to the products' folders.
@@ -42,6 +43,15 @@ impl fmt::Display for Verdict {
             Verdict::Endless => f.write_str("the tests did not end in time"),
         }
     }
+}
+
+/// A choice of the engine's tests.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Choice<'a> {
+    /// The tests whose names contain one of these words. Without words, all tests.
+    Named(&'a [&'a str]),
+    /// All tests that run with sealed packets, with sealed packets.
+    Sealed,
 }
 
 /// A copy of the sources.
@@ -91,12 +101,14 @@ impl Tree {
         Ok(Planted { originals })
     }
 
-    /// Builds the copy, and runs the engine's tests whose names contain one of `filters`. Without filters, runs all tests. Stops at the
-    /// first failure, or after `limit`.
-    pub(crate) fn judge(&self, filters: &[&str], limit: Duration) -> Result<Verdict> {
-        let program = self.built()?;
-        let mut child = Command::new(program)
-            .args(filters)
+    /// Builds the copy, and runs these tests of the engine. Stops at the first failure, or after `limit`.
+    pub(crate) fn judge(&self, tests: Choice<'_>, limit: Duration) -> Result<Verdict> {
+        let mut command = Command::new(self.built()?);
+        match tests {
+            Choice::Named(words) => command.args(words),
+            Choice::Sealed => run_sealed(&mut command),
+        };
+        let mut child = command
             .current_dir(self.sources.join("engine/sctp"))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -115,7 +127,7 @@ impl Tree {
         Ok(match seen {
             Ok(Seen::Failure(test)) => Verdict::Failed(test),
             Ok(Seen::Ended { passed }) if status.success() => {
-                ensure!(passed > 0, "no test has a name like {filters:?}");
+                ensure!(passed > 0, "no test ran for {tests:?}");
                 Verdict::AllPassed
             }
             Ok(Seen::Ended { .. }) => Verdict::Died(status.to_string()),
