@@ -258,7 +258,8 @@ impl Sctp {
     }
 
     /// Passes waiting messages to the engine, until it accepts no more. A message to the address of a known peer fails if the association's
-    /// peer has proven another key, or cannot prove any.
+    /// peer has proven another key, or cannot prove any. If the association shuts down, its messages wait for its end, because only then a
+    /// new association with this peer can begin.
     fn flush(&mut self, now: Time, number: usize, inbox: &mut Inbox) {
         let Some(association) = self.associations.get_mut(&number).filter(|a| a.streams > 0) else { return };
         while let Some(message) = association.unsent.front() {
@@ -278,6 +279,9 @@ impl Sctp {
                 self.host.engine.send(now, association.id, stream, Ppid(0), message.bytes.clone(), options);
             if sent == Err(SendError::WouldBlock) {
                 self.host.engine.notify_when_writable(now, association.id);
+                return;
+            }
+            if sent == Err(SendError::Closed) && !self.is_closing {
                 return;
             }
             association.unsent_bytes -= message.bytes.len();
@@ -465,11 +469,13 @@ impl Sctp {
         {
             self.lead_address(association.peer, other);
         }
-        let may_resend = may_resend && association.streams > 0;
+        let was_up = association.streams > 0;
         for message in association.first.into_iter().chain(association.unsent) {
             match (self.other_association(&message.hop, reason), message.on_failure) {
                 (Some(number), _) => self.send_over(now, number, message, inbox),
-                (None, Some(on_failure)) if may_resend => {
+                // The peer has shut the association down, and may accept another one.
+                (None, _) if was_up && *reason == CloseReason::Graceful => self.connect(now, message, inbox),
+                (None, Some(on_failure)) if was_up && may_resend => {
                     inbox.lost.push(LostRequest { on_failure, may_resend });
                 }
                 (None, on_failure) => inbox.failures.extend(on_failure),

@@ -210,6 +210,30 @@ fn requests_over_an_association_that_fails_are_reported_and_those_over_one_that_
 }
 
 #[test]
+fn messages_to_a_peer_that_shuts_its_association_down_go_over_a_new_association() {
+    let mut proxies = proxies(&[], SctpConfig::default());
+    proxies[0].send(PEER[0], 1);
+    until(&mut proxies, |proxies| proxies[1].inbox.messages.len() == 1 && is_established(&proxies[0]));
+    let now = proxies[1].clock.now();
+    let [ours, theirs] = [0, 1].map(|i| proxies[i].sctp.associations.values().next().unwrap().id);
+    proxies[1].sctp.host.engine.shutdown(now, theirs);
+    let state = |proxies: &[Proxy; 2]| proxies[0].sctp.host.engine.state(ours);
+    until(&mut proxies, |proxies| state(proxies) != Some(StateName::Established));
+    assert_eq!(state(&proxies), Some(StateName::ShutdownAckSent));
+    proxies[0].send(PEER[0], 2);
+    proxies[0].send(PEER[0], 3);
+    assert_eq!(proxies[0].sctp.connections(), 1);
+    until(&mut proxies, |proxies| proxies[1].inbox.messages.len() == 3);
+    assert_eq!(proxies[1].received(), [b"1", b"2", b"3"]);
+    assert!(proxies[0].inbox.is_empty() && proxies[0].sctp.connections() == 1);
+    // A listener that closes does not begin an association.
+    let now = proxies[0].clock.now();
+    proxies[0].sctp.begin_close(now);
+    proxies[0].send(PEER[0], 4);
+    assert_eq!(proxies[0].inbox.failures, [4]);
+}
+
+#[test]
 fn the_address_of_a_known_peer_does_not_lead_to_a_peer_that_has_proven_only_the_address() {
     let key = keying::HostKey::generate().unwrap().public();
     for known in [Vec::new(), vec![KnownPeer { address: PEER[1], key }]] {
