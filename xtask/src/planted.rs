@@ -37,7 +37,7 @@ pub(crate) fn run(words: &[String]) -> Result<Outcome> {
     for (patch, reason) in left_out.iter().filter_map(|p| Some((p, p.not_sealed.as_ref()?))) {
         println!("planted: {} is left out: {reason}", patch.name);
     }
-    ensure!(!patches.is_empty(), "no bug in tests/planted has this name");
+    ensure!(!patches.is_empty(), "no bug in tests/planted has this name and can be tested so");
     println!("planted: building the engine's tests without a bug");
     let tree = Tree::new(&scratch()?)?;
     let filters: Vec<&str> = patches.iter().flat_map(|p| &p.filters).map(String::as_str).collect();

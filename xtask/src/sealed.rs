@@ -2,6 +2,9 @@
 
 use std::process::Command;
 
+/// Environment variable that makes all hosts of the simulated worlds offer protection.
+pub(crate) const SEALED: &str = "SIM_PROTECTED";
+
 /// Modules of the engine's tests that do not run with sealed packets. A module is listed for one of these reasons: it examines packets, it
 /// seals packets itself, or it takes long and tests little of sealing.
 const NOT_SEALED: [&str; 14] = [
@@ -27,5 +30,5 @@ pub(crate) fn run_sealed(command: &mut Command) -> &mut Command {
     for module in NOT_SEALED {
         command.args(["--skip", module]);
     }
-    command.env("SIM_PROTECTED", "1")
+    command.env(SEALED, "1")
 }

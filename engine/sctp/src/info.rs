@@ -164,7 +164,7 @@ pub struct AssociationInfo {
     pub adaptation: Option<u32>,
     /// Extensions that both ends have offered.
     pub extensions: Extensions,
-    /// True if packets of this end have a checksum of zero (RFC 9653). Under protection, only sealed packets over UDP have it.
+    /// True if packets of this end have a checksum of zero (RFC 9653). Under protection, only sealed data over UDP has it.
     pub zero_checksum: bool,
     /// Number of streams on which we may send.
     pub outbound_streams: u16,

@@ -15,7 +15,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use super::patch::Patch;
-use crate::sealed::run_sealed;
+use crate::sealed::{SEALED, run_sealed};
 use crate::tools::{PRODUCTS, cargo, root};
 
 /// Parts of the sources that cargo needs to build the engine's tests, in addition to the products' folders.
@@ -104,6 +104,7 @@ impl Tree {
     /// Builds the copy, and runs these tests of the engine. Stops at the first failure, or after `limit`.
     pub(crate) fn judge(&self, tests: Choice<'_>, limit: Duration) -> Result<Verdict> {
         let mut command = Command::new(self.built()?);
+        command.env_remove(SEALED);
         match tests {
             Choice::Named(words) => command.args(words),
             Choice::Sealed => run_sealed(&mut command),

@@ -7,7 +7,7 @@ use wire::{ChunkType, CommonHeader, PacketWriter};
 
 use super::protection::Protection;
 use crate::extension::auth::{Auth, HandshakeHash};
-use crate::extension::zero_checksum::ZeroChecksum;
+use crate::extension::zero_checksum::{Need, ZeroChecksum};
 
 /// The keys of an association, and the authentication of the packet being handled.
 #[derive(Debug)]
@@ -95,12 +95,7 @@ impl Integrity {
     /// Signs or seals a packet for `route`, writes its checksum and returns its length. Returns zero if the keys have
     /// reached their limit.
     #[inline]
-    pub(crate) fn finish(
-        &mut self,
-        mut packet: PacketWriter<'_>,
-        route: &Route,
-        needs_checksum: bool,
-    ) -> usize {
+    pub(crate) fn finish(&mut self, mut packet: PacketWriter<'_>, route: &Route, need: Need) -> usize {
         if let Some(protection) = &mut self.protection {
             if !protection.seal(&mut packet) {
                 return 0;
@@ -108,10 +103,18 @@ impl Integrity {
         } else if let Some(auth) = self.auth() {
             packet.sign(|covered| auth.sign(covered));
         }
-        if !needs_checksum && self.zero_checksum.covers(&packet, route) {
-            return packet.finish_zero_checksum();
+        if self.zero_checksum.covers(&packet, route, need) {
+            packet.finish_zero_checksum()
+        } else {
+            packet.finish()
         }
-        packet.finish()
+    }
+
+    /// Gives all further sealed packets a checksum, because something on the way may drop packets without one.
+    pub(super) fn keep_checksums(&mut self) {
+        if self.zero_checksum == ZeroChecksum::Sealed {
+            self.zero_checksum = ZeroChecksum::Never;
+        }
     }
 
     /// Begins the handling of a packet of the peer. `is_signed` is true if an AUTH chunk covers the packet's chunks.

@@ -12,11 +12,16 @@ use wire::{
 
 use super::heartbeat::info;
 use super::{Association, Context, Control, State};
+use crate::extension::zero_checksum::Need;
 use crate::path::PathIndex;
 use crate::trace::TraceEvent;
 
 /// Maximum number of packets in a train.
 const TRAIN_MAX: usize = 64;
+
+/// Part of the sent chunks, as a divisor. If more chunks are retransmitted, something on the way may drop packets with a
+/// checksum of zero.
+const LOSSY_PART: u64 = 4;
 
 /// A train of packets written into the caller's buffer.
 #[derive(Debug)]
@@ -222,11 +227,13 @@ impl Association {
     ) -> usize {
         let packet = self.transfer.integrity.begin(buf, self.transfer.negotiated.header());
         let mut packet = packet.with_room_in_front(self.transfer.advertising.reserved());
-        let sent = self.transfer.out.counters().data_sent + self.transfer.out.counters().data_retransmitted;
+        let (sent, again) =
+            (self.transfer.out.counters().data_sent, self.transfer.out.counters().data_retransmitted);
         let has_asconf =
             self.transfer.out.chunks().any(|(by, chunk)| by == path && matches!(chunk, Control::Asconf));
         //= rfc9260#6.10-3
         let has_heartbeat = self.fill_control(path, &mut packet, is_full_size);
+        let has_control = !packet.is_empty();
         self.fill_sack(path, &mut packet);
         let carrier = self.transfer.tx.outstanding.next();
         let has_answer = self.transfer.fill_answer(path, &mut packet);
@@ -261,12 +268,23 @@ impl Association {
         if packet.is_empty() {
             return 0;
         }
-        if self.transfer.advertising.is_on()
-            && self.transfer.out.counters().data_sent + self.transfer.out.counters().data_retransmitted > sent
-        {
+        let counters = self.transfer.out.counters();
+        let repeats = counters.data_retransmitted > again;
+        let is_lossy = counters.data_retransmitted * LOSSY_PART > counters.data_sent;
+        if self.transfer.advertising.is_on() && (repeats || counters.data_sent > sent) {
             self.transfer.advertise(path, &mut packet, now);
         }
-        self.transfer.finish_packet(packet, path, has_asconf)
+        if repeats && is_lossy {
+            self.transfer.integrity.keep_checksums();
+        }
+        // RFC 9653 section 5.2: a packet with an ASCONF chunk must have a correct checksum.
+        //= rfc9653#5.2-4
+        let need = match (has_asconf, has_control || repeats) {
+            (true, _) => Need::Always,
+            (false, true) => Need::WithoutLowerLayer,
+            (false, false) => Need::Never,
+        };
+        self.transfer.finish_packet(packet, path, need)
     }
 
     /// Writes as many control chunks as fit. Returns whether a HEARTBEAT is among them.

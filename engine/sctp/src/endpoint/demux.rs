@@ -142,7 +142,8 @@ impl Endpoint {
             Slot::Association(association) => association.takes_zero_checksum(first),
             Slot::Finished => false,
         };
-        is_accepted.then_some(packet)
+        // A COOKIE ECHO may also come behind an AUTH chunk.
+        (is_accepted && cookie_echo_behind(&packet).is_none()).then_some(packet)
     }
 
     /// Returns the owner of a packet. It is the association with this tag and these ports or, if the tag is reflected, the

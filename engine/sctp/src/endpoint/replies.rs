@@ -9,6 +9,7 @@ use wire::{Abort, Cause, Causes, Chunk, CommonHeader, ErrorChunk, PacketWriter, 
 use crate::association::{INIT_PACKET_MAX, Integrity};
 use crate::event::AbortCause;
 use crate::extension::auth::Auth;
+use crate::extension::zero_checksum::Need;
 
 /// Queue of packets to send, up to a limit.
 pub(crate) struct Replies {
@@ -113,7 +114,7 @@ impl Replies {
         let mut buf = vec![0; INIT_PACKET_MAX];
         let mut packet = integrity.begin(&mut buf, header);
         if packet.push(chunk).is_ok() {
-            let length = integrity.finish(packet, &route, true);
+            let length = integrity.finish(packet, &route, Need::Always);
             buf.truncate(length);
             if length > 0 {
                 self.queue.push_back((route, buf));

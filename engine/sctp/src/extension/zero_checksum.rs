@@ -15,8 +15,8 @@ use crate::config::AssociationConfig;
 /// [`AssociationConfig::zero_checksum`] names another method.
 ///
 /// Only packets that consist of one DTLS chunk then have a checksum of zero, and only over UDP. Over IP, a firewall may drop packets with
-/// a wrong SCTP checksum. The draft of the DTLS chunk names no EDMID. This number is not registered. A changed port or verification tag
-/// leads to other keys, or to none.
+/// a wrong SCTP checksum. Packets that a host without the association must answer keep their checksum ([`Need`]). The draft of the DTLS
+/// chunk names no EDMID. This number is not registered. A changed port or verification tag leads to other keys, or to none.
 pub const EDMID_DTLS_CHUNK: u32 = 0xdfc4_e941;
 
 /// Returns the EDMID to announce. `is_offered` is true if the INIT or INIT ACK offers protection.
@@ -35,6 +35,18 @@ pub(crate) fn accepts(config: &AssociationConfig, is_protected: bool, first: Chu
     }
 }
 
+/// The need of a packet for a checksum.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Need {
+    /// The packet always has a checksum.
+    Always,
+    /// The packet has a checksum, unless a lower layer checks all packets. A host that has lost the association has no keys. It answers
+    /// with ABORT only if the checksum is right, and this answer is needed.
+    WithoutLowerLayer,
+    /// The packet needs no checksum.
+    Never,
+}
+
 /// The packets of an association that have a checksum of zero.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ZeroChecksum {
@@ -47,23 +59,26 @@ pub(crate) enum ZeroChecksum {
 }
 
 impl ZeroChecksum {
-    /// Returns the packets for a method on which both ends agree.
-    pub(crate) fn agreed(config: &AssociationConfig, is_agreed: bool) -> ZeroChecksum {
-        match config.zero_checksum {
-            _ if !is_agreed => ZeroChecksum::Never,
-            Some(edmid) if edmid != EDMID_DTLS_CHUNK => ZeroChecksum::Always,
-            _ => ZeroChecksum::Sealed,
+    /// Returns the packets of an association whose ends agree on a method (`is_agreed`), and on protection (`is_protected`).
+    pub(crate) fn agreed(config: &AssociationConfig, is_agreed: bool, is_protected: bool) -> ZeroChecksum {
+        match announced(config, is_protected).filter(|_| is_agreed) {
+            None => ZeroChecksum::Never,
+            Some(EDMID_DTLS_CHUNK) if is_protected => ZeroChecksum::Sealed,
+            Some(EDMID_DTLS_CHUNK) => ZeroChecksum::Never,
+            Some(_) => ZeroChecksum::Always,
         }
     }
 
     /// Reports whether this packet, which is complete except for the checksum, has a checksum of zero on this route.
     #[inline]
-    pub(crate) fn covers(self, packet: &PacketWriter<'_>, route: &Route) -> bool {
+    pub(crate) fn covers(self, packet: &PacketWriter<'_>, route: &Route, need: Need) -> bool {
         match self {
             ZeroChecksum::Never => false,
-            ZeroChecksum::Always => true,
+            ZeroChecksum::Always => need != Need::Always,
             ZeroChecksum::Sealed => {
-                packet.first_chunk() == Some(ChunkType::DTLS) && matches!(route.carrier, Carrier::Udp { .. })
+                need == Need::Never
+                    && packet.first_chunk() == Some(ChunkType::DTLS)
+                    && matches!(route.carrier, Carrier::Udp { .. })
             }
         }
     }

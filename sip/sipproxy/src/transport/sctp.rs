@@ -4,7 +4,7 @@
 //! a stream and keep their order, without head-of-line blocking by other dialogs. With `order = "none"`, all messages are sent unordered on
 //! stream 0. Invariant: there are no more associations than the key `limits.connections` permits.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -26,6 +26,10 @@ use super::sctp_keys::Keys;
 use super::{Bounds, Inbox, ListenerIndex, Plugin, Seen};
 use crate::config::{SctpConfig, SctpOrder};
 
+/// Limit on the time that messages wait for the end of their association's shutdown. Afterwards they fail, so that requests go to their
+/// next target in time.
+const SHUTDOWN_WAIT: Duration = Duration::from_secs(2);
+
 /// A listener with its associations.
 pub(crate) struct Sctp {
     index: ListenerIndex,
@@ -41,6 +45,8 @@ pub(crate) struct Sctp {
     numbers: BTreeMap<AssociationId, usize>,
     by_address: AddressIndex,
     next_number: usize,
+    /// The associations whose messages wait for the end of a shutdown, each with the end of the wait.
+    waits: BTreeSet<(Time, usize)>,
     /// True from [`Plugin::begin_close`] on. No association begins any more.
     is_closing: bool,
 }
@@ -60,6 +66,8 @@ struct Association {
     addresses: Vec<SocketAddr>,
     /// The [`Outgoing::on_failure`] values of the requests that were sent within [`Bounds::answer`], with the times of sending.
     asked: VecDeque<(Time, u64)>,
+    /// End of the wait in [`Sctp::waits`], if messages wait.
+    waits_until: Option<Time>,
 }
 
 /// Log of refused associations.
@@ -123,6 +131,7 @@ impl Sctp {
             numbers: BTreeMap::new(),
             by_address: AddressIndex::default(),
             next_number: 1,
+            waits: BTreeSet::new(),
             is_closing: false,
         })
     }
@@ -142,6 +151,7 @@ impl Sctp {
             first: None,
             addresses: vec![peer],
             asked: VecDeque::new(),
+            waits_until: None,
         };
         self.associations.entry(number).or_insert(association)
     }
@@ -258,8 +268,8 @@ impl Sctp {
     }
 
     /// Passes waiting messages to the engine, until it accepts no more. A message to the address of a known peer fails if the association's
-    /// peer has proven another key, or cannot prove any. If the association shuts down, its messages wait for its end, because only then a
-    /// new association with this peer can begin.
+    /// peer has proven another key, or cannot prove any. If the association shuts down, its messages wait for its end, up to
+    /// [`SHUTDOWN_WAIT`], because only then a new association with this peer can begin.
     fn flush(&mut self, now: Time, number: usize, inbox: &mut Inbox) {
         let Some(association) = self.associations.get_mut(&number).filter(|a| a.streams > 0) else { return };
         while let Some(message) = association.unsent.front() {
@@ -282,7 +292,11 @@ impl Sctp {
                 return;
             }
             if sent == Err(SendError::Closed) && !self.is_closing {
-                return;
+                let until = *association.waits_until.get_or_insert(now + SHUTDOWN_WAIT);
+                if now < until {
+                    self.waits.insert((until, number));
+                    return;
+                }
             }
             association.unsent_bytes -= message.bytes.len();
             let Some(message) = association.unsent.pop_front() else { return };
@@ -453,6 +467,9 @@ impl Sctp {
         for address in &association.addresses {
             self.by_address.remove(*address, number);
         }
+        if let Some(until) = association.waits_until {
+            self.waits.remove(&(until, number));
+        }
         tracing::info!(peer = %association.peer, ?reason, "association over");
         inbox.ended = Some(words_for(reason));
         let may_resend = matches!(reason, CloseReason::PeerAborted(_) | CloseReason::Restarted);
@@ -470,11 +487,15 @@ impl Sctp {
             self.lead_address(association.peer, other);
         }
         let was_up = association.streams > 0;
+        let is_orderly = was_up && *reason == CloseReason::Graceful;
         for message in association.first.into_iter().chain(association.unsent) {
             match (self.other_association(&message.hop, reason), message.on_failure) {
                 (Some(number), _) => self.send_over(now, number, message, inbox),
-                // The peer has shut the association down, and may accept another one.
-                (None, _) if was_up && *reason == CloseReason::Graceful => self.connect(now, message, inbox),
+                // The peer has shut the association down, and may accept another one. A message that must use an association of the
+                // peer's fails.
+                (None, _) if is_orderly && (association.is_own || message.hop.connection.is_none()) => {
+                    self.connect(now, message, inbox);
+                }
                 (None, Some(on_failure)) if was_up && may_resend => {
                     inbox.lost.push(LostRequest { on_failure, may_resend });
                 }
@@ -575,6 +596,10 @@ impl Plugin for Sctp {
         self.host.receive(now);
         self.host.engine.handle_timeout(now);
         self.handle_events(now, inbox);
+        while let Some((_, number)) = self.waits.first().copied().filter(|(until, _)| *until <= now) {
+            self.waits.pop_first();
+            self.flush(now, number, inbox);
+        }
     }
 
     fn connections(&self) -> usize {
@@ -599,7 +624,8 @@ impl Plugin for Sctp {
     }
 
     fn next_timeout(&self) -> Time {
-        self.host.next_timeout()
+        let end_of_wait = self.waits.first().map_or(Time::NEVER, |(until, _)| *until);
+        self.host.next_timeout().min(end_of_wait)
     }
 }
 

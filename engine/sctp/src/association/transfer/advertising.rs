@@ -13,6 +13,7 @@ use crate::association::packet_builder::Train;
 use crate::event::Event;
 use crate::extension::auth::Auth;
 use crate::extension::send_buffer::{Advertiser, Fill, Outlook, PeerSendBuffer, SendBufferConfig};
+use crate::extension::zero_checksum::Need;
 use crate::info::PathState;
 use crate::path::PathIndex;
 use crate::trace::TraceEvent;
@@ -130,7 +131,7 @@ impl Transfer {
             packet.push(&Pad { len: 0 }).ok()?;
         }
         packet.push_front(&chunk).ok()?;
-        let len = self.finish_packet(packet, index, false);
+        let len = self.finish_packet(packet, index, Need::WithoutLowerLayer);
         self.out.note(TraceEvent::Advertised { bytes: fill.queued + fill.outstanding });
         let train = self.count_alone(index, len);
         self.out.trace(|| TraceEvent::Sent { route: train.route, packets: 1, bytes: len, ecn: train.ecn });

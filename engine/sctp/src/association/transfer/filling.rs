@@ -9,6 +9,7 @@ use super::Transfer;
 use crate::association::State;
 use crate::association::packet_builder::Train;
 use crate::extension::Extension;
+use crate::extension::zero_checksum::Need;
 use crate::path::PathIndex;
 use crate::tx::{Fragment, Taken};
 
@@ -100,19 +101,18 @@ impl Transfer {
         }
     }
 
-    /// Signs or seals a packet for `path`, writes its checksum and returns its length. A packet with ASCONF or COOKIE
-    /// ECHO always has a real checksum.
-    pub(crate) fn finish_packet(
-        &mut self,
-        packet: PacketWriter<'_>,
-        path: PathIndex,
-        has_asconf: bool,
-    ) -> usize {
-        // RFC 9653 section 5.2: a packet with a COOKIE ECHO or an ASCONF chunk must have a correct checksum, even if
-        // packets may have a checksum of zero.
-        //= rfc9653#5.2-3 5.2-4
-        let needs_checksum = has_asconf || matches!(self.state, State::CookieEchoed { .. });
-        self.integrity.finish(packet, &self.paths.get(path).route, needs_checksum)
+    /// Signs or seals a packet for `path`, writes its checksum and returns its length. `need` is the need for a checksum
+    /// if the association is established.
+    pub(crate) fn finish_packet(&mut self, packet: PacketWriter<'_>, path: PathIndex, need: Need) -> usize {
+        let need = match self.state {
+            // RFC 9653 section 5.2: a packet with a COOKIE ECHO must have a correct checksum.
+            //= rfc9653#5.2-3
+            State::CookieEchoed { .. } => Need::Always,
+            State::Established => need,
+            _ if need == Need::Never => Need::WithoutLowerLayer,
+            _ => need,
+        };
+        self.integrity.finish(packet, &self.paths.get(path).route, need)
     }
 
     /// Reports whether the path is confirmed, and its congestion window and pacing let data leave.

@@ -92,6 +92,8 @@ impl Transfer {
             .protection
             .map_or(Time::NEVER, |offer| ctx.now + Duration::from_secs(offer.limit_s.into()));
         let (local, peer) = negotiated.ports();
+        let is_protected = setup.agreed.protection.is_some();
+        let zero_checksum = ZeroChecksum::agreed(&setup.config, setup.agreed.zero_checksum, is_protected);
         let auth = |vectors| Box::new(Auth::new(vectors, Ports { local, peer }, &setup.config.auth));
         Transfer {
             tx: Sender::new(&setup.config, &negotiated, setup.peer_rwnd),
@@ -100,7 +102,7 @@ impl Transfer {
             integrity: Integrity::new(
                 setup.agreed.key_vectors.map(auth),
                 setup.agreed.protection.map(|terms| Box::new(Protection::new(terms, keys_limit))),
-                ZeroChecksum::agreed(&setup.config, setup.agreed.zero_checksum),
+                zero_checksum,
             ),
             advertising: Advertising::new(setup.config.advertisement, ctx.now),
             paths,

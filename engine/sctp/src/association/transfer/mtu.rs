@@ -14,6 +14,7 @@ use crate::association::Context;
 use crate::association::heartbeat::{info, read_info};
 use crate::association::packet_builder::Train;
 use crate::event::Event;
+use crate::extension::zero_checksum::Need;
 use crate::path::PathIndex;
 use crate::trace::TraceEvent;
 
@@ -162,7 +163,7 @@ impl Transfer {
         packet.push(&Chunk::Heartbeat(Heartbeat { info: &info(index, nonce) })).ok()?;
         let room = packet.remaining_for(ChunkType::PAD).checked_sub(CHUNK_HEADER)?;
         packet.push(&Chunk::Pad(Pad { len: room })).ok()?;
-        let len = self.finish_packet(packet, index, false);
+        let len = self.finish_packet(packet, index, Need::WithoutLowerLayer);
         self.out.note(TraceEvent::MtuProbe { route, size });
         Some(self.count_alone(index, len))
     }

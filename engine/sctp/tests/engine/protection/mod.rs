@@ -49,11 +49,18 @@ fn is_protected(t: &Two, host: HostId) -> bool {
     t.events(host).iter().any(|event| matches!(event, Event::Protected { .. }))
 }
 
+const UDP: Carrier = Carrier::Udp { peer_port: 9899 };
+
 /// Creates a protected association with no packet in flight.
 fn up(seed: u64) -> Two {
+    up_over(Carrier::Ip, seed)
+}
+
+/// Does the same as [`up`], over this carrier.
+fn up_over(carrier: Carrier, seed: u64) -> Two {
     let mut t = two_sealed(seed, LinkConfig::default());
     t.world.recording = true;
-    t.connect_with(config(true), Conversation::default());
+    t.world.connect(t.a, t.b, carrier, config(true), Conversation::default());
     t.world.run_for(seconds(5));
     assert!(is_protected(&t, t.a) && is_protected(&t, t.b));
     t
@@ -125,7 +132,8 @@ fn transfers_survive_losses_duplicates_and_reordering() {
         t.world.host_mut(t.b).app.template = sends(messages(40, 3000, 2));
         let mut talk = sends_then_closes(messages(40, 3000, 2));
         talk.close = sim::Close::After(40);
-        t.connect_with(config(true), talk);
+        let carrier = if seed % 2 == 0 { Carrier::Ip } else { UDP };
+        t.world.connect(t.a, t.b, carrier, config(true), talk);
         let ends = t.run_to_end(seconds(600));
         assert_eq!(ends, (CloseReason::Graceful, CloseReason::Graceful), "seed {seed}");
         for host in [t.a, t.b] {
@@ -241,9 +249,14 @@ fn asking() -> AssociationConfig {
 
 #[test]
 fn an_association_with_a_restarted_peer_ends_early_only_if_the_configuration_asks_after_an_abort() {
-    for (config, is_early) in [(config(true), false), (asking(), true)] {
+    for (config, carrier, is_early) in [
+        (config(true), Carrier::Ip, false),
+        (asking(), Carrier::Ip, true),
+        (config(true), UDP, false),
+        (asking(), UDP, true),
+    ] {
         let mut t = two_sealed(11, LinkConfig::default());
-        t.connect_with(config, Conversation::default());
+        t.world.connect(t.a, t.b, carrier, config, Conversation::default());
         t.world.run_for(seconds(5));
         assert!(is_protected(&t, t.a));
         offer(&mut t.world, t.b, true);
@@ -307,32 +320,34 @@ fn a_copy_from_another_address_does_not_block_the_original_sealed_packet() {
 
 #[test]
 fn a_new_association_ends_the_old_one_whose_shutdown_complete_was_lost() {
-    let mut t = up(9);
-    t.world.set_filter(|record| {
-        if chunk_names(&record.packet) == "SHUTDOWN COMPLETE" { Fate::Drop } else { Fate::Pass }
-    });
-    let (old, id, now) = (t.id(t.b), t.id(t.a), t.world.now());
-    t.world.host_mut(t.a).endpoint.shutdown(now, id);
-    t.world.run_for(Duration::from_millis(100));
-    assert_eq!(t.world.host(t.b).endpoint.state(old), Some(StateName::ShutdownAckSent));
-    t.world.host_mut(t.a).app.conversations.clear();
-    let (now, ports) = (t.world.now(), t.info(t.b));
-    let host = t.world.host_mut(t.a);
-    let connect = sctp::Connect {
-        local_port: ports.remote_port,
-        remote_port: ports.local_port,
-        init_routes: vec![a_route()],
-        local_addresses: host.addresses.clone(),
-        config: config(true),
-    };
-    let again = host.endpoint.connect(now, connect).unwrap();
-    host.app.keying.begin(now, again, &mut host.endpoint);
-    host.app.conversations.insert(again, sends(messages(3, 100, 1)));
-    t.world.run_for(seconds(15));
-    let b = t.world.host(t.b);
-    assert_eq!(b.app.conversations[&old].closed, Some(CloseReason::Graceful));
-    let received: usize = b.app.conversations.values().map(|c| c.received.len()).sum();
-    assert_eq!(received, 3);
+    for carrier in [Carrier::Ip, UDP] {
+        let mut t = up_over(carrier, 9);
+        t.world.set_filter(|record| {
+            if chunk_names(&record.packet) == "SHUTDOWN COMPLETE" { Fate::Drop } else { Fate::Pass }
+        });
+        let (old, id, now) = (t.id(t.b), t.id(t.a), t.world.now());
+        t.world.host_mut(t.a).endpoint.shutdown(now, id);
+        t.world.run_for(Duration::from_millis(100));
+        assert_eq!(t.world.host(t.b).endpoint.state(old), Some(StateName::ShutdownAckSent));
+        t.world.host_mut(t.a).app.conversations.clear();
+        let (now, ports) = (t.world.now(), t.info(t.b));
+        let host = t.world.host_mut(t.a);
+        let connect = sctp::Connect {
+            local_port: ports.remote_port,
+            remote_port: ports.local_port,
+            init_routes: vec![base::Route { carrier, ..a_route() }],
+            local_addresses: host.addresses.clone(),
+            config: config(true),
+        };
+        let again = host.endpoint.connect(now, connect).unwrap();
+        host.app.keying.begin(now, again, &mut host.endpoint);
+        host.app.conversations.insert(again, sends(messages(3, 100, 1)));
+        t.world.run_for(seconds(15));
+        let b = t.world.host(t.b);
+        assert_eq!(b.app.conversations[&old].closed, Some(CloseReason::Graceful));
+        let received: usize = b.app.conversations.values().map(|c| c.received.len()).sum();
+        assert_eq!(received, 3);
+    }
 }
 
 #[test]

@@ -9,9 +9,9 @@ use sctp::{
 use sim::{Conversation, Fate, LinkConfig, Loss, opened};
 use wire::{Ppid, StreamId};
 
-use super::{config, is_sealed, two_sealed, up};
+use super::{config, is_sealed, send, two_sealed, up};
 use crate::floods::flood;
-use crate::support::{Two, a_route, content, messages, seconds, sends, sends_then_closes, two_with};
+use crate::support::{Two, a_route, b_route, content, messages, seconds, sends, sends_then_closes, two_with};
 
 #[test]
 fn a_renewal_goes_on_when_a_message_before_it_was_given_up() {
@@ -138,4 +138,29 @@ fn an_association_ends_rather_than_seal_more_than_its_keys_may() {
     assert_eq!(sealed, 40);
     // The last record carried the ABORT to the peer.
     assert!(matches!(t.talk(t.b).closed, Some(CloseReason::PeerAborted(_))), "{:?}", t.talk(t.b).closed);
+}
+
+#[test]
+fn keys_of_an_old_epoch_open_packets_for_30_seconds_only() {
+    for (after, opens) in [(20, true), (40, false)] {
+        let mut t = up(4);
+        let (a, b) = (t.a, t.b);
+        t.world.records.clear();
+        t.world.set_filter(|record| if is_sealed(&record.packet) { Fate::Drop } else { Fate::Pass });
+        send(&mut t, a, 0, content(1, 100));
+        t.world.run_for(Duration::from_millis(1));
+        let late = t.world.records[0].packet.clone();
+        t.world.set_filter(|_| Fate::Pass);
+        t.world.run_for(seconds(5));
+        let (id, now) = (t.id(a), t.world.now());
+        let host = t.world.host_mut(a);
+        host.app.keying.renew(now, id, &mut host.endpoint);
+        t.world.run_for(seconds(1));
+        assert_eq!(t.world.host(b).endpoint.epoch(t.id(b)), Some(4));
+        t.world.run_for(seconds(after));
+        let not_opened = |t: &Two| t.world.host(b).endpoint.counters().not_opened;
+        let before = not_opened(&t);
+        t.world.inject(b, b_route(), &late);
+        assert_eq!(not_opened(&t) == before, opens, "after {after} s");
+    }
 }

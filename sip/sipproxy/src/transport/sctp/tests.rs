@@ -234,6 +234,26 @@ fn messages_to_a_peer_that_shuts_its_association_down_go_over_a_new_association(
 }
 
 #[test]
+fn messages_fail_if_a_shutdown_does_not_end_in_time() {
+    let mut proxies = proxies(&[], SctpConfig::default());
+    proxies[0].send(PEER[0], 1);
+    until(&mut proxies, |proxies| proxies[1].inbox.messages.len() == 1 && is_established(&proxies[0]));
+    let now = proxies[1].clock.now();
+    let [ours, theirs] = [0, 1].map(|i| proxies[i].sctp.associations.values().next().unwrap().id);
+    proxies[1].sctp.host.engine.shutdown(now, theirs);
+    until(&mut proxies, |proxies| proxies[0].sctp.host.engine.state(ours) != Some(StateName::Established));
+    proxies[0].send(PEER[0], 2);
+    let end = proxies[0].sctp.next_timeout();
+    // From here on, the peer is silent.
+    let now = proxies[0].clock.now();
+    let [alpha, _] = &mut proxies;
+    alpha.sctp.handle_timeout(now + (SHUTDOWN_WAIT - Duration::from_millis(500)), &mut alpha.inbox);
+    assert!(end <= now + SHUTDOWN_WAIT && alpha.inbox.failures.is_empty());
+    alpha.sctp.handle_timeout(now + SHUTDOWN_WAIT, &mut alpha.inbox);
+    assert_eq!((&alpha.inbox.failures[..], alpha.sctp.waits.len()), (&[2][..], 0));
+}
+
+#[test]
 fn the_address_of_a_known_peer_does_not_lead_to_a_peer_that_has_proven_only_the_address() {
     let key = keying::HostKey::generate().unwrap().public();
     for known in [Vec::new(), vec![KnownPeer { address: PEER[1], key }]] {
