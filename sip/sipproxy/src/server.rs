@@ -248,6 +248,7 @@ impl Server {
         if let Some(tls) = &new.tls {
             self.plugins.iter_mut().for_each(|plugin| plugin.set_tls(tls));
         }
+        self.plugins.iter_mut().for_each(|plugin| plugin.set_answer(new.proxy.timers.long()));
         self.proxy.set_config(new.proxy.clone());
         self.config = new;
         tracing::info!("reloaded");

@@ -149,6 +149,9 @@ pub(crate) trait Plugin {
     /// Sets the TLS context of future connections.
     fn set_tls(&mut self, _: &TlsContext) {}
 
+    /// Sets [`Bounds::answer`] for requests from now on.
+    fn set_answer(&mut self, _: Duration) {}
+
     /// Returns the number of connections or associations.
     fn connections(&self) -> usize;
 

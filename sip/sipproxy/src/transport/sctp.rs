@@ -602,6 +602,10 @@ impl Plugin for Sctp {
         }
     }
 
+    fn set_answer(&mut self, answer: Duration) {
+        self.bounds.answer = answer;
+    }
+
     fn connections(&self) -> usize {
         self.associations.len()
     }

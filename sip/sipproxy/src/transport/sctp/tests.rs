@@ -234,6 +234,21 @@ fn messages_to_a_peer_that_shuts_its_association_down_go_over_a_new_association(
 }
 
 #[test]
+fn a_new_limit_on_the_time_of_answers_holds_for_the_requests_that_follow() {
+    let mut proxies = proxies(&[], SctpConfig::default());
+    for number in [1, 2] {
+        proxies[0].send(PEER[0], number);
+        until(&mut proxies, |proxies| proxies[1].inbox.messages.len() == number as usize);
+        proxies[0].sctp.set_answer(Duration::ZERO);
+    }
+    let now = proxies[1].clock.now();
+    let id = proxies[1].sctp.associations.values().next().unwrap().id;
+    proxies[1].sctp.host.engine.abort(now, id, AbortCause::user("test"));
+    until(&mut proxies, |proxies| proxies[0].sctp.is_closed());
+    assert_eq!(proxies[0].inbox.lost, [LostRequest { on_failure: 2, may_resend: true }]);
+}
+
+#[test]
 fn messages_fail_if_a_shutdown_does_not_end_in_time() {
     let mut proxies = proxies(&[], SctpConfig::default());
     proxies[0].send(PEER[0], 1);
