@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use base::Time;
 use bytes::Bytes;
+use rand_chacha::rand_core::Rng;
 
 use super::{Agent, AgentEvent, Purpose, Sleeper, request};
 use crate::address::Address;
@@ -11,9 +12,12 @@ use crate::cursor::number;
 use crate::header::{Header, Name};
 use crate::message::{Message, Method};
 
-/// Time between a refresh that found no registrar and the next attempt: the base time of RFC 5626 section 4.5 for a client with one
-/// registrar.
+/// Base time and maximum of the wait after refreshes that found no registrar (RFC 5626 section 4.5, for a client with one registrar).
 const RETRY: Duration = Duration::from_secs(30);
+const RETRY_MAX: Duration = Duration::from_secs(1800);
+
+/// Minimum time between two refreshes, whatever lifetime the registrar grants.
+const REFRESH_MIN: Duration = Duration::from_secs(1);
 
 /// The agent's registration. All its REGISTERs share a Call-ID (RFC 3261 section 10.2.4).
 #[derive(Debug)]
@@ -26,11 +30,20 @@ pub(super) struct Registration {
     refresh_at: Time,
     /// True if the registrar accepted the previous REGISTER that had a response.
     is_accepted: bool,
+    /// Number of consecutive refreshes that found no registrar.
+    failures: u32,
 }
 
 impl Registration {
     pub(super) fn new(token: String) -> Registration {
-        Registration { token, cseq: 0, expires: Duration::ZERO, refresh_at: Time::NEVER, is_accepted: false }
+        Registration {
+            token,
+            cseq: 0,
+            expires: Duration::ZERO,
+            refresh_at: Time::NEVER,
+            is_accepted: false,
+            failures: 0,
+        }
     }
 
     pub(super) fn next_cseq(&mut self) -> u32 {
@@ -82,17 +95,28 @@ impl Agent {
             let is_unavailable = matches!(status, 408 | 500..=599);
             self.registration.is_accepted &= is_unavailable;
             if is_wanted && self.registration.is_accepted {
-                self.refresh_at(now + RETRY);
+                let wait = self.retry_wait();
+                self.refresh_at(now + wait);
             }
             self.tell(AgentEvent::NotRegistered { status, is_answer });
             return;
         };
-        self.registration.is_accepted = true;
+        (self.registration.is_accepted, self.registration.failures) = (true, 0);
         self.tell(AgentEvent::Registered { took: now.since(since) });
         if is_wanted {
             let granted = self.granted(response).unwrap_or(self.registration.expires);
-            self.refresh_at(now + granted / 2);
+            self.refresh_at(now + (granted / 2).max(REFRESH_MIN));
         }
+    }
+
+    /// Returns the wait after a refresh that found no registrar: a random part of a limit that doubles with each failure, from half of the
+    /// limit to the whole. After an outage, the agents therefore do not all register at the same moment.
+    fn retry_wait(&mut self) -> Duration {
+        self.registration.failures += 1;
+        let doublings = self.registration.failures.min(RETRY_MAX.as_secs().ilog2());
+        let limit = (RETRY * (1 << doublings)).min(RETRY_MAX);
+        let half = u64::try_from((limit / 2).as_millis()).unwrap_or(u64::MAX);
+        Duration::from_millis(half + self.rng.next_u64() % (half + 1))
     }
 
     /// Returns the lifetime that the registrar granted our contact, if the response contains it.

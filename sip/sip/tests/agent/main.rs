@@ -230,9 +230,55 @@ fn a_refresh_that_finds_no_registrar_is_tried_again() {
     world.lost = 100;
     world.pass(Duration::from_secs(1900));
     world.lost = 0;
-    world.pass(Duration::from_secs(100));
+    world.pass(Duration::from_secs(300));
     assert!(world.count("bob", |e| matches!(e, AgentEvent::NotRegistered { status: 408, .. })) > 0);
     assert_eq!(world.count("bob", is_registered) - before, 1);
+}
+
+#[test]
+fn without_a_registrar_the_waits_between_attempts_double_up_to_half_an_hour() {
+    let mut world = World::new(0, 1, 1);
+    world.lost = 100;
+    let is_failure = |e: &AgentEvent| matches!(e, AgentEvent::NotRegistered { status: 408, .. });
+    let mut failures = vec![];
+    for second in 0..20_000 {
+        world.pass(Duration::from_secs(1));
+        if world.count("bob", is_failure) > failures.len() {
+            failures.push(second);
+        }
+    }
+    // Each attempt takes 32 s until it fails.
+    let waits: Vec<i32> = failures.windows(2).map(|pair| pair[1] - pair[0] - 32).collect();
+    for (number, wait) in (1..).zip(&waits) {
+        let limit = (30 << number.min(6)).min(1800);
+        assert!((limit / 2 - 1..=limit + 1).contains(wait), "{number}: {wait} of {limit}");
+    }
+    assert!(waits.len() > 8, "{waits:?}");
+}
+
+#[test]
+fn a_registrar_that_grants_no_time_does_not_make_the_agent_register_without_a_pause() {
+    let mut bob = agent("bob", BOB, 10, "secret");
+    bob.register(Time::ZERO, Duration::from_secs(3600));
+    let mut sent = 0;
+    for at in 0..50 {
+        let now = Time::from_millis(at * 100);
+        bob.handle_timeout(now);
+        for output in outputs(&mut bob) {
+            let AgentOutput::Send(register) = output else { continue };
+            sent += 1;
+            let register = String::from_utf8(register.bytes.to_vec()).unwrap();
+            let contact = register.lines().find(|line| line.starts_with("Contact:")).unwrap();
+            let fields = register.lines().filter(|line| {
+                ["Via:", "From:", "To:", "Call-ID:", "CSeq:"].iter().any(|name| line.starts_with(name))
+            });
+            let fields = fields.fold(String::new(), |text, line| text + line + "\r\n");
+            let answer =
+                format!("SIP/2.0 200 OK\r\n{fields}{contact};expires=0\r\nContent-Length: 0\r\n\r\n");
+            bob.handle_message(now, from_proxy(), answer.into());
+        }
+    }
+    assert!((2..=5).contains(&sent), "{sent} in 5 s");
 }
 
 /// An agent that has sent an INVITE to its proxy, and the INVITE.
