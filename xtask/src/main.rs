@@ -83,10 +83,8 @@ const COMMANDS: &[(&str, &str, Command)] = &[
     ),
     (
         "bench",
-        "`bench shim`, `bench connect [--against DIR]`, `bench unnamed`, `bench streams`, `bench sctp [--quick]`: the shim, also with connections that share an association, \
-         and the SCTP stack against TCP and usrsctp; `bench encryption`: what it costs, beside WireGuard; `bench race`: SCTP first against both at once; `bench connections`: a daemon's memory; `bench linkemu`: how exact the link \
-         emulator is; `bench router`: packets a second of our own router; `bench instructions`: what the engine costs, against the counts kept; `bench NAME ... --write`: \
-         full runs, written into the pages of docs/results",
+        "`bench NAME ... [--write]`: measure speed, processor time and memory, beside peers in the same run; `bench` alone lists the benchmarks; \
+         `--write`: full runs, written into the pages of docs/results",
         bench::run,
     ),
     (
