@@ -58,8 +58,7 @@ impl Datagrams {
 
     /// Takes the first datagrams of conversations from a listener.
     pub(super) fn take_new(&mut self, registry: &Registry, place: usize, now: Time) {
-        // The loop ends when the listener's receive buffer is empty.
-        loop {
+        for _ in 0..DATAGRAMS_PER_EVENT {
             match self.listeners.get(place).map(DatagramListener::recv) {
                 Some(Ok(Some(datagram))) => {
                     if let Err(error) = self.begin(registry, place, &datagram, now) {
@@ -72,6 +71,11 @@ impl Datagrams {
                 }
                 Some(Ok(None)) | None => return,
             }
+        }
+        // A new registration makes the poll report the remaining datagrams after the events of other sockets.
+        let Some(listener) = self.listeners.get_mut(place) else { return };
+        if let Err(error) = registry.reregister(listener, Token(LISTENERS.0 + place), Interest::READABLE) {
+            tracing::warn!(%error, "new UDP flows stall");
         }
     }
 
