@@ -15,7 +15,7 @@ use crate::config::AssociationConfig;
 /// [`AssociationConfig::zero_checksum`] names another method.
 ///
 /// Only packets that consist of one DTLS chunk then have a checksum of zero, and only over UDP. Over IP, a firewall may drop packets with
-/// a wrong SCTP checksum. Packets that a host without the association must answer keep their checksum ([`Need`]). The draft of the DTLS
+/// a wrong SCTP checksum. Packets that a host without the association must answer keep their checksum. The draft of the DTLS
 /// chunk names no EDMID. This number is not registered. A changed port or verification tag leads to other keys, or to none.
 pub const EDMID_DTLS_CHUNK: u32 = 0xdfc4_e941;
 
