@@ -27,10 +27,19 @@ const PREFERENCES: &[&str] = &[
     "tcp.analyze_sequence_numbers:FALSE",
 ];
 /// Fields read from every packet.
-const PACKET_FIELDS: &[&str] = &["frame.number", "frame.len", "frame.interface_name", "frame.protocols"];
+const PACKET_FIELDS: &[&str] = &[
+    "frame.number",
+    "frame.len",
+    "frame.interface_name",
+    "frame.protocols",
+    "sctp.checksum",
+    "sctp.chunk_type",
+];
+/// The field of a checksum that differs from the packet's CRC32c.
+const WRONG_CHECKSUM: &str = "sctp.checksum_bad.expert";
 /// Fields whose presence marks a packet as faulty.
 const FAULT_FIELDS: &[&str] = &[
-    "sctp.checksum_bad.expert",
+    WRONG_CHECKSUM,
     "_ws.malformed",
     "sctp.chunk_length.bad",
     "sctp.parameter_length.bad",
@@ -196,9 +205,10 @@ fn count(seen: &mut Seen, line: &str) -> Result<()> {
     let (packet, faults) = fields.split_at(PACKET_FIELDS.len());
     let bytes: u64 = packet[1].parse().with_context(|| format!("tshark gave no frame length: {line}"))?;
     count_carrier(seen, bytes, packet[2], packet[3]);
-    let values = FAULT_FIELDS.iter().zip(faults);
+    let needs_no_checksum = needs_no_checksum(packet[3], packet[4], packet[5]);
+    let values = FAULT_FIELDS.iter().zip(faults).filter(|(name, value)| is_fault(name, value));
     let wrong: Vec<&str> =
-        values.filter(|(name, value)| is_fault(name, value)).map(|(name, _)| *name).collect();
+        values.map(|(name, _)| *name).filter(|name| *name != WRONG_CHECKSUM || !needs_no_checksum).collect();
     if !wrong.is_empty() {
         seen.faulty += 1;
         if seen.faults.len() < FAULTS_TOLD_MAX {
@@ -226,6 +236,12 @@ fn count_carrier(seen: &mut Seen, bytes: u64, interface: &str, protocols: &str) 
     *sum += bytes;
     seen.sctp += 1;
     *seen.sctp_bytes_by_interface.entry(interface.to_owned()).or_default() += bytes;
+}
+
+/// Reports whether a packet has a checksum of zero and may have it: it consists of one DTLS chunk, over UDP (RFC 9653).
+fn needs_no_checksum(protocols: &str, checksum: &str, chunk_types: &str) -> bool {
+    const DTLS: &str = "65";
+    protocols.contains(":udp:sctp") && checksum == "0x00000000" && chunk_types == DTLS
 }
 
 /// Reports whether a field is a fault. A malformed layer counts only if it is SCTP, UDP or IP. User data may
@@ -258,14 +274,14 @@ mod tests {
 
     #[test]
     fn tcp_quoted_inside_icmp_is_not_counted_as_tcp() {
-        assert_eq!(seen(&["1\t90\tpath1\teth:ethertype:ip:icmp:ip:tcp\t\t\t\t\t\t\t"]), Seen::default());
+        assert_eq!(seen(&["1\t90\tpath1\teth:ethertype:ip:icmp:ip:tcp\t\t\t\t\t\t\t\t\t"]), Seen::default());
     }
 
     #[test]
     fn sctp_is_counted_bare_and_inside_udp() {
         let seen = seen(&[
-            "1\t100\tpath1\teth:ethertype:ip:sctp\t\t\t\t\t\t\t",
-            "2\t900\tpath2\teth:ethertype:ipv6:udp:sctp:data\t\t\t\t\t\t\t",
+            "1\t100\tpath1\teth:ethertype:ip:sctp\t\t\t\t\t\t\t\t\t",
+            "2\t900\tpath2\teth:ethertype:ipv6:udp:sctp:data\t\t\t\t\t\t\t\t\t",
         ]);
         assert_eq!((seen.sctp, seen.sctp_ip_bytes, seen.sctp_udp_bytes), (2, 100, 900));
         assert_eq!((seen.sctp_bytes_by_interface["path2"], seen.carrier()), (900, "sctp-udp"));
@@ -274,10 +290,27 @@ mod tests {
     #[test]
     fn user_data_that_looks_malformed_is_no_fault_but_a_malformed_packet_is() {
         let seen = seen(&[
-            "1\t90\t\teth:ethertype:ip:sctp:http\t\t_ws.malformed,[Malformed Packet: HTTP]\t\t\t\t\t",
-            "2\t90\t\teth:ethertype:ip:sctp\t\t_ws.malformed,[Malformed Packet: SCTP]\t\t\t\t\t",
+            "1\t90\t\teth:ethertype:ip:sctp:http\t\t\t\t_ws.malformed,[Malformed Packet: HTTP]\t\t\t\t\t",
+            "2\t90\t\teth:ethertype:ip:sctp\t\t\t\t_ws.malformed,[Malformed Packet: SCTP]\t\t\t\t\t",
         ]);
         assert_eq!(seen.faults, ["frame 2: _ws.malformed"]);
+    }
+
+    #[test]
+    fn a_checksum_of_zero_is_no_fault_only_for_one_dtls_chunk_over_udp() {
+        let expert = "sctp.checksum_bad.expert";
+        let line = |number: u8, layers: &str, checksum: &str, chunks: &str| {
+            format!("{number}\t90\tpath1\teth:ethertype:{layers}\t{checksum}\t{chunks}\t{expert}\t\t\t\t\t\t")
+        };
+        let lines = [
+            line(1, "ip:udp:sctp", "0x00000000", "65"),
+            line(2, "ip:udp:sctp", "0x00000000", "65,0"),
+            line(3, "ip:udp:sctp", "0x00000001", "65"),
+            line(4, "ip:sctp", "0x00000000", "65"),
+            line(5, "ip:udp:sctp", "0x00000000", "0"),
+        ];
+        let seen = seen(&lines.each_ref().map(String::as_str));
+        assert_eq!(seen.faults, [2, 3, 4, 5].map(|number| format!("frame {number}: {expert}")));
     }
 
     #[test]
