@@ -34,6 +34,7 @@
 //! | ECN | 3168, 4960 appendix A | [`Extension::Ecn`], [`Transmit::ecn`] |
 //! | CUBIC and HyStart++ | 9438, 9406 | [`CongestionAlgorithm`] |
 //! | checksum of zero over a lower layer that has its own check | 9653 | [`AssociationConfig::zero_checksum`] |
+//! | checksum of zero of sealed data over UDP | 9653 | with [`AssociationConfig::protection`]: [`EDMID_DTLS_CHUNK`] |
 //!
 //! Data on all paths at once ([`Multipath`]), send-buffer advertisement ([`SendBufferConfig`]) and encrypted packets
 //! ([`ProtectionConfig`], draft-ietf-tsvwg-sctp-dtls-chunk) have no RFC.

@@ -1,4 +1,4 @@
-//! The checksum of sealed packets (RFC 9653): zero over UDP, and only there.
+//! The checksum of sealed packets (RFC 9653): zero for data over UDP, and only there.
 
 use base::Route;
 use sctp::EDMID_DTLS_CHUNK;

@@ -209,8 +209,8 @@ fn requests_over_an_association_that_fails_are_reported_and_those_over_one_that_
     }
 }
 
-#[test]
-fn messages_to_a_peer_that_shuts_its_association_down_go_over_a_new_association() {
+/// Opens two proxies, of which the second has begun to shut down their association. The first has sent message 1 before.
+fn shutting_down() -> [Proxy; 2] {
     let mut proxies = proxies(&[], SctpConfig::default());
     proxies[0].send(PEER[0], 1);
     until(&mut proxies, |proxies| proxies[1].inbox.messages.len() == 1 && is_established(&proxies[0]));
@@ -220,6 +220,12 @@ fn messages_to_a_peer_that_shuts_its_association_down_go_over_a_new_association(
     let state = |proxies: &[Proxy; 2]| proxies[0].sctp.host.engine.state(ours);
     until(&mut proxies, |proxies| state(proxies) != Some(StateName::Established));
     assert_eq!(state(&proxies), Some(StateName::ShutdownAckSent));
+    proxies
+}
+
+#[test]
+fn messages_to_a_peer_that_shuts_its_association_down_go_over_a_new_association() {
+    let mut proxies = shutting_down();
     proxies[0].send(PEER[0], 2);
     proxies[0].send(PEER[0], 3);
     assert_eq!(proxies[0].sctp.connections(), 1);
@@ -250,13 +256,7 @@ fn a_new_limit_on_the_time_of_answers_holds_for_the_requests_that_follow() {
 
 #[test]
 fn messages_fail_if_a_shutdown_does_not_end_in_time() {
-    let mut proxies = proxies(&[], SctpConfig::default());
-    proxies[0].send(PEER[0], 1);
-    until(&mut proxies, |proxies| proxies[1].inbox.messages.len() == 1 && is_established(&proxies[0]));
-    let now = proxies[1].clock.now();
-    let [ours, theirs] = [0, 1].map(|i| proxies[i].sctp.associations.values().next().unwrap().id);
-    proxies[1].sctp.host.engine.shutdown(now, theirs);
-    until(&mut proxies, |proxies| proxies[0].sctp.host.engine.state(ours) != Some(StateName::Established));
+    let mut proxies = shutting_down();
     proxies[0].send(PEER[0], 2);
     let end = proxies[0].sctp.next_timeout();
     // From here on, the peer is silent.
