@@ -8,6 +8,7 @@ use wire::{ChunkType, CommonHeader, PacketWriter};
 use super::protection::Protection;
 use crate::extension::auth::{Auth, HandshakeHash};
 use crate::extension::zero_checksum::{Need, ZeroChecksum};
+use crate::tx::Outstanding;
 
 /// The keys of an association, and the authentication of the packet being handled.
 #[derive(Debug)]
@@ -110,11 +111,10 @@ impl Integrity {
         }
     }
 
-    /// Gives all further sealed packets a checksum, because something on the way may drop packets without one.
-    pub(super) fn keep_checksums(&mut self) {
-        if self.zero_checksum == ZeroChecksum::Sealed {
-            self.zero_checksum = ZeroChecksum::Never;
-        }
+    /// Gives all further sealed packets a checksum if those without one do not arrive.
+    #[inline]
+    pub(super) fn check_zero_checksum(&mut self, outstanding: &Outstanding) {
+        self.zero_checksum.check(outstanding);
     }
 
     /// Begins the handling of a packet of the peer. `is_signed` is true if an AUTH chunk covers the packet's chunks.

@@ -19,10 +19,6 @@ use crate::trace::TraceEvent;
 /// Maximum number of packets in a train.
 const TRAIN_MAX: usize = 64;
 
-/// Part of the sent chunks, as a divisor. If more chunks are retransmitted, something on the way may drop packets with a
-/// checksum of zero.
-const LOSSY_PART: u64 = 4;
-
 /// A train of packets written into the caller's buffer.
 #[derive(Debug)]
 pub(crate) struct Train {
@@ -235,7 +231,7 @@ impl Association {
         let has_heartbeat = self.fill_control(path, &mut packet, is_full_size);
         let has_control = !packet.is_empty();
         self.fill_sack(path, &mut packet);
-        let carrier = self.transfer.tx.outstanding.next();
+        let first = self.transfer.tx.outstanding.next();
         let has_answer = self.transfer.fill_answer(path, &mut packet);
         // A packet with a HEARTBEAT carries no data. With data, the packet could be too long for the path, and the
         // HEARTBEAT would be lost too.
@@ -263,26 +259,23 @@ impl Association {
             }
         }
         if has_answer {
-            self.transfer.tx.answer.on_sent(carrier);
+            self.transfer.tx.answer.on_sent(first);
         }
         if packet.is_empty() {
             return 0;
         }
         let counters = self.transfer.out.counters();
-        let repeats = counters.data_retransmitted > again;
-        let is_lossy = counters.data_retransmitted * LOSSY_PART > counters.data_sent;
-        if self.transfer.advertising.is_on() && (repeats || counters.data_sent > sent) {
+        let (new, repeated) = (counters.data_sent - sent, counters.data_retransmitted - again);
+        if self.transfer.advertising.is_on() && new + repeated > 0 {
             self.transfer.advertise(path, &mut packet, now);
         }
-        if repeats && is_lossy {
-            self.transfer.integrity.keep_checksums();
-        }
+        self.transfer.integrity.check_zero_checksum(&self.transfer.tx.outstanding);
         // RFC 9653 section 5.2: a packet with an ASCONF chunk must have a correct checksum.
         //= rfc9653#5.2-4
-        let need = match (has_asconf, has_control || repeats) {
+        let need = match (has_asconf, new > 0 && repeated == 0 && !has_control) {
             (true, _) => Need::Always,
-            (false, true) => Need::WithoutLowerLayer,
-            (false, false) => Need::Never,
+            (false, false) => Need::WithoutLowerLayer,
+            (false, true) => Need::Never { first },
         };
         self.transfer.finish_packet(packet, path, need)
     }

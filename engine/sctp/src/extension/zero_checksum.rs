@@ -10,6 +10,10 @@ use base::{Carrier, Route};
 use wire::{ChunkType, PacketWriter};
 
 use crate::config::AssociationConfig;
+use crate::tx::{Outstanding, Seq};
+
+/// Number of watched packets in a row that do not arrive, before all packets get a checksum.
+const FAILURES_MAX: u8 = 4;
 
 /// EDMID of the authentication tag of a DTLS chunk. An end that offers [protection](AssociationConfig::protection) announces it, unless
 /// [`AssociationConfig::zero_checksum`] names another method.
@@ -43,8 +47,8 @@ pub(crate) enum Need {
     /// The packet has a checksum, unless a lower layer checks all packets. A host that has lost the association has no keys. It answers
     /// with ABORT only if the checksum is right, and this answer is needed.
     WithoutLowerLayer,
-    /// The packet needs no checksum.
-    Never,
+    /// The packet needs no checksum. It carries new data only, from this chunk on, and perhaps acknowledgements.
+    Never { first: Seq },
 }
 
 /// The packets of an association that have a checksum of zero.
@@ -55,7 +59,37 @@ pub(crate) enum ZeroChecksum {
     /// All packets, because a lower layer checks them.
     Always,
     /// Packets over UDP that consist of one DTLS chunk.
-    Sealed,
+    Sealed(Watch),
+}
+
+/// Watch over packets with a checksum of zero, because a network may drop them. One packet is watched at a time: its first chunk must be
+/// acknowledged without having left again. Congestion loses some watched packets, but not several in a row, which are a round trip apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Watch {
+    /// The first chunk of the watched packet, if `is_on` is set. An `Option` would take 8 octets more in each association.
+    first: Seq,
+    is_on: bool,
+    failures: u8,
+}
+
+impl Watch {
+    /// Records that a packet with a checksum of zero leaves, whose first new chunk is `first`.
+    fn on_sent(&mut self, first: Seq) {
+        if !self.is_on {
+            (self.first, self.is_on) = (first, true);
+        }
+    }
+
+    /// Takes note of the fate of the watched packet. Returns true if too many watched packets did not arrive.
+    fn gives_up(&mut self, outstanding: &Outstanding) -> bool {
+        if !self.is_on {
+            return false;
+        }
+        let Some(has_arrived) = outstanding.arrived_at_once(self.first) else { return false };
+        self.is_on = false;
+        self.failures = if has_arrived { 0 } else { self.failures + 1 };
+        self.failures >= FAILURES_MAX
+    }
 }
 
 impl ZeroChecksum {
@@ -63,23 +97,38 @@ impl ZeroChecksum {
     pub(crate) fn agreed(config: &AssociationConfig, is_agreed: bool, is_protected: bool) -> ZeroChecksum {
         match announced(config, is_protected).filter(|_| is_agreed) {
             None => ZeroChecksum::Never,
-            Some(EDMID_DTLS_CHUNK) if is_protected => ZeroChecksum::Sealed,
+            Some(EDMID_DTLS_CHUNK) if is_protected => ZeroChecksum::Sealed(Watch::default()),
             Some(EDMID_DTLS_CHUNK) => ZeroChecksum::Never,
             Some(_) => ZeroChecksum::Always,
         }
     }
 
-    /// Reports whether this packet, which is complete except for the checksum, has a checksum of zero on this route.
+    /// Reports whether this packet, which is complete except for the checksum, has a checksum of zero on this route. If so, the packet
+    /// leaves.
     #[inline]
-    pub(crate) fn covers(self, packet: &PacketWriter<'_>, route: &Route, need: Need) -> bool {
-        match self {
-            ZeroChecksum::Never => false,
-            ZeroChecksum::Always => need != Need::Always,
-            ZeroChecksum::Sealed => {
-                need == Need::Never
-                    && packet.first_chunk() == Some(ChunkType::DTLS)
-                    && matches!(route.carrier, Carrier::Udp { .. })
+    pub(crate) fn covers(&mut self, packet: &PacketWriter<'_>, route: &Route, need: Need) -> bool {
+        match (self, need) {
+            (ZeroChecksum::Never, _) => false,
+            (ZeroChecksum::Always, _) => need != Need::Always,
+            (ZeroChecksum::Sealed(watch), Need::Never { first }) => {
+                let is_covered = packet.first_chunk() == Some(ChunkType::DTLS)
+                    && matches!(route.carrier, Carrier::Udp { .. });
+                if is_covered {
+                    watch.on_sent(first);
+                }
+                is_covered
             }
+            (ZeroChecksum::Sealed(_), _) => false,
+        }
+    }
+
+    /// Gives all further sealed packets a checksum if those without one do not arrive.
+    #[inline]
+    pub(crate) fn check(&mut self, outstanding: &Outstanding) {
+        if let ZeroChecksum::Sealed(watch) = self
+            && watch.gives_up(outstanding)
+        {
+            *self = ZeroChecksum::Never;
         }
     }
 }

@@ -172,6 +172,16 @@ impl Outstanding {
         self.get(seq).is_some_and(|chunk| chunk.sent == Sent::Once)
     }
 
+    /// Reports whether a chunk that was sent has arrived by its first transmission. Returns `None` as long as this is not known, and false
+    /// if the chunk is lost, abandoned, or has left again.
+    pub(crate) fn arrived_at_once(&self, seq: Seq) -> Option<bool> {
+        let Some(chunk) = self.get(seq) else { return Some(true) };
+        match (chunk.fate, chunk.sent == Sent::Once && !chunk.copied) {
+            (Fate::InFlight, true) => None,
+            (fate, is_only) => Some(is_only && fate == Fate::Acknowledged),
+        }
+    }
+
     /// Returns the user bytes in flight on all paths.
     pub(crate) fn total_flight(&self) -> usize {
         self.by_path.iter().map(|on_path| on_path.flight).sum()

@@ -109,7 +109,7 @@ impl Transfer {
             //= rfc9653#5.2-3
             State::CookieEchoed { .. } => Need::Always,
             State::Established => need,
-            _ if need == Need::Never => Need::WithoutLowerLayer,
+            _ if need != Need::Always => Need::WithoutLowerLayer,
             _ => need,
         };
         self.integrity.finish(packet, &self.paths.get(path).route, need)

@@ -167,3 +167,74 @@ fn packets_of_a_shutdown_and_heartbeats_have_a_checksum() {
         assert!(named.map(|r| assert!(!has_zero(&r.packet))).count() > 0, "{name}");
     }
 }
+
+#[test]
+fn data_arrives_if_the_network_begins_to_drop_packets_with_a_checksum_of_zero() {
+    for sent_before in [0, 5_000] {
+        let mut t = two_sealed(1, LinkConfig::default());
+        let (a, b) = (t.a, t.b);
+        t.world.connect(a, b, UDP, config(true), sends(messages(sent_before, 1200, 2)));
+        t.world.run_for(seconds(60));
+        assert_eq!(t.talk(b).received.len(), sent_before);
+        t.world.recording = true;
+        t.world.set_filter(|record| if has_zero(&record.packet) { Fate::Drop } else { Fate::Pass });
+        for n in 0..200 {
+            send(&mut t, a, 0, content(n, 1200));
+            t.world.run_for(Duration::from_millis(100));
+        }
+        t.world.run_for(seconds(5));
+        assert_eq!(t.talk(b).received.len(), sent_before + 200);
+        let zeros: Vec<base::Time> =
+            t.world.records.iter().filter(|record| has_zero(&record.packet)).map(|r| r.at).collect();
+        let (first, last) = (zeros[0], zeros[zeros.len() - 1]);
+        assert!(last.since(first) < seconds(8), "{first:?} {last:?}");
+    }
+}
+
+#[test]
+fn losses_by_congestion_do_not_end_checksums_of_zero() {
+    let loss = sim::Loss::Uniform(0.02);
+    let link = LinkConfig { rate: 2_000_000, queue_packets: 20, loss, ..LinkConfig::default() };
+    let mut t = two_sealed(1, link);
+    let (a, b) = (t.a, t.b);
+    t.world.connect(a, b, UDP, config(true), sends(messages(12_000, 1200, 2)));
+    t.world.run_for(seconds(40));
+    t.world.recording = true;
+    t.world.run_for(seconds(20));
+    let repeated = t.info(a).counters.data_retransmitted;
+    assert!(repeated > 200, "{repeated}");
+    let zeros = t.world.records.iter().filter(|record| has_zero(&record.packet)).count();
+    assert!(zeros > 1000, "{zeros}");
+}
+
+#[test]
+fn an_acknowledgement_alone_has_a_checksum() {
+    let t = whole_life(UDP, config(true), config(true));
+    let alone =
+        t.world.records.iter().filter(|r| is_one_record(&r.packet) && chunk_names(&r.packet) == "SACK");
+    assert!(alone.map(|r| assert!(!has_zero(&r.packet))).count() > 5);
+}
+
+#[test]
+fn abandoned_data_counts_as_not_arrived() {
+    let extensions = Extensions::NONE.with(Extension::PartialReliability);
+    let settings = AssociationConfig { extensions, ..config(true) };
+    let mut t = two_with(1, LinkConfig::default(), EndpointConfig::default());
+    let (a, b) = (t.a, t.b);
+    t.world.restart(b, EndpointConfig { association: settings.clone(), ..EndpointConfig::default() });
+    t.world.recording = true;
+    t.world.connect(a, b, UDP, settings, Conversation::default());
+    t.world.run_for(seconds(3));
+    t.world.set_filter(|record| if has_zero(&record.packet) { Fate::Drop } else { Fate::Pass });
+    for n in 0..200 {
+        let (id, now) = (t.id(a), t.world.now());
+        let reliability = sctp::Reliability::Retransmissions(0);
+        let options = sctp::SendOptions { reliability, ..Default::default() };
+        let endpoint = &mut t.world.host_mut(a).endpoint;
+        endpoint.send(now, id, StreamId(0), Ppid(0), content(n, 100), options).unwrap();
+        t.world.run_for(Duration::from_millis(50));
+    }
+    t.world.run_for(seconds(2));
+    let received = t.talk(b).received.len();
+    assert!((100..200).contains(&received), "{received}");
+}
