@@ -301,7 +301,10 @@ impl Sctp {
             association.unsent_bytes -= message.bytes.len();
             let Some(message) = association.unsent.pop_front() else { return };
             match sent {
-                Ok(()) => association.note_sent(now, &message, self.bounds.answer),
+                Ok(()) => {
+                    association.waits_until = None;
+                    association.note_sent(now, &message, self.bounds.answer);
+                }
                 Err(_) => inbox.failures.extend(message.on_failure),
             }
         }
@@ -494,7 +497,12 @@ impl Sctp {
                 // The peer has shut the association down, and may accept another one. A message that must use an association of the
                 // peer's fails.
                 (None, _) if is_orderly && (association.is_own || message.hop.connection.is_none()) => {
+                    let new = self.next_number;
                     self.connect(now, message, inbox);
+                    // The wait goes on if the peer shuts the new association down before a message has left.
+                    if let Some(new) = self.associations.get_mut(&new) {
+                        new.waits_until = association.waits_until;
+                    }
                 }
                 (None, Some(on_failure)) if was_up && may_resend => {
                     inbox.lost.push(LostRequest { on_failure, may_resend });
