@@ -2,9 +2,9 @@
 //!
 //! The first part runs one bulk stream over an emulated link with a round trip of 20 ms, with plain TCP and with the daemons in turn.
 //! Processor time is the sum over the sender, the receiver and both daemons. The time of the sender and of the receiver counts from their
-//! connection on.
+//! connection on. Links with a short queue follow, which drops long bursts of packets. Their throughput is judged.
 //!
-//! The second part sends 64 bytes there and back every 50 ms, alone and next to a stream that leaves spare capacity. On a full link, the
+//! The last part sends 64 bytes there and back every 50 ms, alone and next to a stream that leaves spare capacity. On a full link, the
 //! delay in the queue would hide the daemons' latency.
 
 use super::report::Report;
@@ -17,7 +17,11 @@ use testbed::pair::{Daemons, Pair, SHIM_PORT, TCP_PORT, Tools};
 use testbed::{DelayedLink, Lab, Process, cpu};
 
 /// Rates of the link in Mbit/s, each with a limit on the processor time of the shim's stream as a multiple of TCP's.
-const RATES: [(u32, f64); 6] = [(5, 3.0), (10, 3.0), (20, 3.0), (50, 3.0), (100, 1.2), (200, 1.2)];
+const RATES: [(u32, f64); 6] = [(5, 2.0), (10, 2.0), (20, 2.0), (50, 2.0), (100, 0.8), (200, 0.8)];
+/// Links with a short queue: rates in Mbit/s, and lengths of the queue in packets.
+const SHORT_QUEUES: [(u32, u32); 2] = [(10, 10), (100, 20)];
+/// Minimum throughput of the shim's stream on these links, as a part of TCP's.
+const SHORT_QUEUE_GOAL: f64 = 0.9;
 /// One-way delay.
 const DELAY: &str = "10ms";
 /// Length of the bottleneck's queue, in milliseconds of traffic at the link's rate.
@@ -51,19 +55,20 @@ const PORTS: [u16; 2] = [TCP_PORT, SHIM_PORT];
 
 /// Measures and judges everything. If `only` lists rates, measures only these rates, and no keystrokes.
 pub(crate) fn run(lab: &Lab, only: &[String], tools: &Tools, report: &mut Report) -> Result<()> {
-    let is_meant = |rate: &u32| only.is_empty() || only.contains(&rate.to_string());
-    let rates: Vec<(u32, f64)> = RATES.into_iter().filter(|(rate, _)| is_meant(rate)).collect();
+    let is_meant = |rate: u32| only.is_empty() || only.contains(&rate.to_string());
+    let rates: Vec<(u32, f64)> = RATES.into_iter().filter(|(rate, _)| is_meant(*rate)).collect();
     ensure!(!rates.is_empty(), "no such rate: say some of {:?}, or nothing", RATES.map(|(rate, _)| rate));
     let head = ["link, Mbit/s", "TCP: Mbit/s", "CPU s/GB", "shim: Mbit/s", "CPU s/GB", "CPU x TCP"];
     let mut table = Table::new("One bulk stream: median (least-greatest)", head);
     for (number, (rate, goal)) in (1..).zip(rates) {
-        let [tcp, shim] = at_rate(lab, tools, number, rate)?;
+        let [tcp, shim] = at_rate(lab, tools, number, rate, queue_of(rate))?;
         let ratio = percentile(&shim.cpu_s_per_gb, 50) / percentile(&tcp.cpu_s_per_gb, 50);
         let [[tcp_rate, tcp_cpu], [shim_rate, shim_cpu]] = [tcp.cells(), shim.cells()];
         table.row([rate.to_string(), tcp_rate, tcp_cpu, shim_rate, shim_cpu, format!("{ratio:.2}")]);
         report.judge(format!("CPU time by TCP's at {rate} Mbit/s"), &[ratio], Limit::AtMost(goal));
     }
     report.show(table);
+    short_queues(lab, tools, report, is_meant)?;
     report.remark("CPU: processes only; the kernel's interrupt work for packets is in no column.");
     if only.is_empty() {
         typed(lab, tools, report)?;
@@ -71,6 +76,27 @@ pub(crate) fn run(lab: &Lab, only: &[String], tools: &Tools, report: &mut Report
         report.is_short();
     }
     Ok(())
+}
+
+/// Measures and judges the throughput of links with a short queue. `is_meant` selects rates.
+fn short_queues(lab: &Lab, tools: &Tools, report: &mut Report, is_meant: impl Fn(u32) -> bool) -> Result<()> {
+    let head = ["link, Mbit/s", "queue, packets", "TCP: Mbit/s", "shim: Mbit/s", "shim by TCP"];
+    let mut table = Table::new("One bulk stream through a short queue: median (least-greatest)", head);
+    for (number, (rate, queue)) in (50..).zip(SHORT_QUEUES.into_iter().filter(|(rate, _)| is_meant(*rate))) {
+        let [tcp, shim] = at_rate(lab, tools, number, rate, queue)?;
+        let ratio = percentile(&shim.mbit_per_s, 50) / percentile(&tcp.mbit_per_s, 50);
+        let [tcp, shim] = [tcp, shim].map(|samples| spread(&samples.mbit_per_s));
+        table.row([rate.to_string(), queue.to_string(), tcp, shim, format!("{ratio:.2}")]);
+        let figure = format!("throughput by TCP's at {rate} Mbit/s with a queue of {queue} packets");
+        report.judge(figure, &[ratio], Limit::AtLeast(SHORT_QUEUE_GOAL));
+    }
+    report.show(table);
+    Ok(())
+}
+
+/// Returns the usual length of a queue for this rate, in packets.
+fn queue_of(rate: u32) -> u32 {
+    (rate * 1_000 * QUEUE_MS / PACKET_BITS).max(QUEUE_PACKETS_MIN)
 }
 
 /// Results of one transport at one rate.
@@ -95,11 +121,10 @@ struct Uplink<'a> {
 }
 
 impl<'a> Uplink<'a> {
-    fn new(lab: &Lab, tools: &'a Tools, name: &str, number: u8, rate: u32) -> Result<Uplink<'a>> {
+    fn new(lab: &Lab, tools: &'a Tools, name: &str, number: u8, rate: u32, queue: u32) -> Result<Uplink<'a>> {
         let pair = Pair::new(lab, name)?;
-        let packets = (rate * 1_000 * QUEUE_MS / PACKET_BITS).max(QUEUE_PACKETS_MIN).to_string();
-        let rate = format!("{rate}mbit");
-        let settings = ["--rate", &rate, "--delay", DELAY, "--queue", &packets];
+        let (rate, queue) = (format!("{rate}mbit"), queue.to_string());
+        let settings = ["--rate", &rate, "--delay", DELAY, "--queue", &queue];
         let link = DelayedLink::emulated(lab, &pair.alpha, &pair.beta, number, &settings, &tools.linkemu)?;
         link.link.set_tcp_controls("cubic")?;
         let daemons = pair.start_daemons(tools)?;
@@ -171,8 +196,8 @@ fn cpu_reported(report: &str) -> Result<Duration> {
 }
 
 /// Measures a bulk stream with plain TCP and with the shim, in turn.
-fn at_rate(lab: &Lab, tools: &Tools, number: u8, rate: u32) -> Result<[Samples; 2]> {
-    let uplink = Uplink::new(lab, tools, &format!("-{rate}mbit"), number, rate)?;
+fn at_rate(lab: &Lab, tools: &Tools, number: u8, rate: u32, queue: u32) -> Result<[Samples; 2]> {
+    let uplink = Uplink::new(lab, tools, &format!("-{rate}mbit-{queue}"), number, rate, queue)?;
     let mut all = [Samples::default(), Samples::default()];
     // The first connection opens the shared association.
     uplink.measure(SHIM_PORT, &mut Samples::default())?;
@@ -187,7 +212,7 @@ fn at_rate(lab: &Lab, tools: &Tools, number: u8, rate: u32) -> Result<[Samples; 
 
 /// Measures and shows the latency of keystrokes.
 fn typed(lab: &Lab, tools: &Tools, report: &mut Report) -> Result<()> {
-    let uplink = Uplink::new(lab, tools, "-typed", 100, TYPED_RATE)?;
+    let uplink = Uplink::new(lab, tools, "-typed", 100, TYPED_RATE, queue_of(TYPED_RATE))?;
     for (daemon, chain) in [(&uplink.daemons.alphas, "remote"), (&uplink.daemons.betas, "local")] {
         let port = TYPED_PORTS[1].to_string();
         daemon.shimrules(&["-A", "-c", chain, "-p", "enable", "-P", &port])?.good()?;
