@@ -6,8 +6,8 @@ use std::time::SystemTime;
 
 use control::{
     AddressUse, Association, Connection, DoctorReport, Encryption, Explanation, Fallback, HostKeyText,
-    KnownBy, KnownPeer, LearnedRow, LearnedState, Level, LinkState, LinkTest, PastAttempt, Path, PathEvent,
-    PathState, PeerLink, PendingChange, RoundTrips,
+    KnownBy, KnownPeer, LearnedRow, LearnedState, Level, LinkCap, LinkState, LinkTest, PastAttempt, Path,
+    PathEvent, PathState, PeerLink, PendingChange, RoundTrips,
 };
 use control::{Response, Role, SettingsReport, Status, Verdict, Via};
 
@@ -88,6 +88,7 @@ fn status(out: &mut dyn Write, s: &Status) -> io::Result<()> {
     }
     writeln!(out, "confined: {}", s.confinement)?;
     section(out, "Links", &link_table(&s.links))?;
+    section(out, "Links with a cap", &cap_table(&s.link_caps))?;
     connections(out, &s.connections)?;
     associations(out, &s.associations)?;
     listeners(out, s)?;
@@ -307,6 +308,36 @@ fn link_table(links: &[PeerLink]) -> Table {
         ]);
     }
     table
+}
+
+/// Creates the table of this host's links with a cap.
+fn cap_table(caps: &[LinkCap]) -> Table {
+    let mut table = Table::new(&[
+        ("LINK", Left),
+        ("SINCE", Left),
+        ("TRAFFIC", Right),
+        ("CAP", Right),
+        ("USED", Right),
+        ("USE AT THE CAP", Left),
+    ]);
+    for cap in caps {
+        let percent = cap.bytes.saturating_mul(100) / cap.cap_bytes.max(1);
+        let now = if cap.is_reached { ", REACHED" } else { "" };
+        table.row([
+            cap.title(),
+            cap.since.clone(),
+            megabytes(cap.bytes),
+            megabytes(cap.cap_bytes),
+            format!("{percent} %"),
+            format!("{}{now}", cap.at_cap.name()),
+        ]);
+    }
+    table
+}
+
+/// Returns a number of bytes in megabytes (10^6 bytes), the unit of caps.
+fn megabytes(bytes: u64) -> String {
+    format!("{}.{} MB", bytes / 1_000_000, bytes / 100_000 % 10)
 }
 
 /// Returns the word for a link's state, in capitals if it needs attention.

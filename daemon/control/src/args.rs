@@ -14,7 +14,8 @@ pub const DEFAULT_STATE_DIR: &str = "/var/lib/sctpify";
 pub const RULES_FILE_NAME: &str = "rules";
 /// Name of the learned table's file in the state directory.
 pub const LEARNED_FILE_NAME: &str = "learned";
-
+/// Name of the file with the monthly traffic of links in the state directory.
+const TRAFFIC_FILE_NAME: &str = "traffic";
 /// Name of the known peers' file in the state directory.
 pub const PEERS_FILE_NAME: &str = "peers";
 /// Name of the host key's file in the state directory.
@@ -63,6 +64,11 @@ impl DaemonArgs {
     /// Returns the path of the learned table's file.
     pub fn learned_file(&self) -> PathBuf {
         self.state_dir.join(LEARNED_FILE_NAME)
+    }
+
+    /// Returns the path of the file with the monthly traffic of links.
+    pub fn traffic_file(&self) -> PathBuf {
+        self.state_dir.join(TRAFFIC_FILE_NAME)
     }
 
     /// Returns the path of the known peers' file.

@@ -209,7 +209,9 @@ fn print_tables(setting: &Setting, settings: &Settings) -> String {
 fn table_value(key: &str, value: &str) -> Value {
     let number = || value.parse::<i64>().ok().map(Value::from);
     match key {
-        "heartbeat_s" | "advertise_interval" => number().unwrap_or_else(|| Value::from(value)),
+        "heartbeat_s" | "cap_mb" | "cap_day" | "advertise_interval" => {
+            number().unwrap_or_else(|| Value::from(value))
+        }
         "tcp" | "require" | "own" => Value::from(value == "true"),
         _ => Value::from(value),
     }

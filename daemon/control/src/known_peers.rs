@@ -12,8 +12,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs::File;
-use std::io::{ErrorKind, Read};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -22,10 +20,9 @@ use rules::{UnixMs, normalise};
 use serde::{Deserialize, Serialize};
 
 use crate::FileError;
+use crate::entries::EntriesFile;
 use crate::files::write_whole;
 
-/// First line of the file: the kind of the file, and the version of the following lines.
-const HEAD: &str = "sctpify known peers, version 1";
 /// Limit on the peers.
 pub const PEERS_MAX: usize = 4096;
 /// Limit on the addresses of one peer.
@@ -36,8 +33,8 @@ const NAME_MAX: usize = 64;
 const STALE_MS: u64 = 182 * 24 * 3_600_000;
 /// Precision of the time of the latest connection, in milliseconds. Finer times would require a write of the file for each connection.
 const SEEN_STEP_MS: u64 = 60_000;
-/// Limit on the length of a file, in bytes. A full table needs less than half of this limit.
-const MAX_FILE_BYTES: u64 = 16 << 20;
+/// The file of known peers.
+const FILE: EntriesFile = EntriesFile { head: "sctpify known peers, version 1", max_bytes: 16 << 20 };
 /// Prefix of a public key's text.
 const KEY_PREFIX: &str = "sctpify1:";
 /// Number of characters after the prefix.
@@ -500,25 +497,10 @@ pub struct WrongPeer {
 /// # Errors
 /// If the file cannot be read, or if a line is not valid.
 pub fn load_peers(path: &Path) -> Result<KnownPeers, KnownPeersError> {
-    let text = read(path).map_err(|error| KnownPeersError::Io { path: path.into(), error })?;
-    let Some(text) = text else { return Ok(KnownPeers::default()) };
+    let failed = |error| KnownPeersError::Io { path: path.into(), error };
+    let Some(bytes) = FILE.read(path).map_err(failed)? else { return Ok(KnownPeers::default()) };
+    let text = String::from_utf8(bytes).map_err(|error| failed(std::io::Error::other(error)))?;
     parse_peers(&text).map_err(|error| KnownPeersError::Line { path: path.into(), error })
-}
-
-fn read(path: &Path) -> std::io::Result<Option<String>> {
-    // Opening a FIFO would wait for its writer, so only regular files are opened.
-    match std::fs::metadata(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Ok(status) if !status.is_file() => return Err(std::io::Error::other("not a regular file")),
-        status => status?,
-    };
-    let file = File::open(path)?;
-    let mut text = String::new();
-    file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > MAX_FILE_BYTES {
-        return Err(std::io::Error::new(ErrorKind::FileTooLarge, "too long"));
-    }
-    Ok(Some(text))
 }
 
 /// Parses the text of a file.
@@ -527,7 +509,7 @@ fn read(path: &Path) -> std::io::Result<Option<String>> {
 /// The first invalid line.
 pub fn parse_peers(text: &str) -> Result<KnownPeers, WrongPeer> {
     let (mut peers, mut lines) = (KnownPeers::default(), text.lines());
-    if lines.next() != Some(HEAD) {
+    if lines.next() != Some(FILE.head) {
         return Err(WrongPeer { line: 1 });
     }
     for (index, line) in lines.enumerate() {
@@ -552,12 +534,7 @@ pub fn save_peers<'a>(path: &Path, peers: impl Iterator<Item = &'a KnownPeer>) -
 /// # Errors
 /// If an entry cannot be written as JSON.
 pub fn print_peers<'a>(peers: impl Iterator<Item = &'a KnownPeer>) -> std::io::Result<String> {
-    let mut text = format!("{HEAD}\n");
-    for peer in peers {
-        text.push_str(&serde_json::to_string(peer)?);
-        text.push('\n');
-    }
-    Ok(text)
+    FILE.print(peers)
 }
 
 #[cfg(test)]

@@ -3,20 +3,17 @@
 //! The first line of the file states the version; each further line is one JSON object. Invalid lines are skipped and reported. A file of
 //! another version, or longer than [`MAX_FILE_BYTES`], is ignored. A lost entry is learned again.
 
-use std::fs::File;
-use std::io::{ErrorKind, Read};
 use std::path::Path;
 
 use rules::{LearnedEntry, LearnedTable, UnixMs};
 use serde::{Deserialize, Serialize};
 
 use crate::FileError;
+use crate::entries::EntriesFile;
 use crate::files::write_whole;
 
-/// First line of the file: the kind of the file, and the version of the following lines.
-const HEAD: &str = "sctpify learned table, version 1";
-/// Limit on the length of a file, in bytes. A full table needs about a quarter of this limit.
-const MAX_FILE_BYTES: u64 = 8 << 20;
+/// The file of a table. A full table needs about a quarter of the limit.
+const FILE: EntriesFile = EntriesFile { head: "sctpify learned table, version 1", max_bytes: 8 << 20 };
 
 /// The capability cache's current entry for one destination.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -58,48 +55,17 @@ impl LearnedRow {
 /// Loads the table of a file. Also returns a sentence for people about unusable parts of the file, if any. If the file does not exist,
 /// returns an empty table.
 pub fn load_learned(path: &Path) -> (LearnedTable, Option<String>) {
-    let complain = |problem: String| Some(format!("{}: {problem}", path.display()));
-    match read(path) {
-        Ok(None) => (LearnedTable::default(), None),
-        Ok(Some(text)) => {
-            let (table, problem) = parse_learned(&text);
-            (table, problem.and_then(complain))
-        }
-        Err(error) => (LearnedTable::default(), complain(format!("cannot be read ({error})"))),
-    }
-}
-
-fn read(path: &Path) -> std::io::Result<Option<String>> {
-    let file = match File::open(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        file => file?,
-    };
-    let mut bytes = Vec::new();
-    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > MAX_FILE_BYTES {
-        return Err(std::io::Error::new(ErrorKind::FileTooLarge, "too long"));
-    }
-    Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
+    let mut table = LearnedTable::default();
+    let problem = FILE.load(path, |entry| table.restore(entry));
+    // The file contains all entries of the table, so nothing needs to be saved.
+    table.take_changed();
+    (table, problem)
 }
 
 /// Parses the text of a file. Also describes its unusable parts, if any.
 pub fn parse_learned(text: &str) -> (LearnedTable, Option<String>) {
     let mut table = LearnedTable::default();
-    let mut lines = text.lines();
-    if lines.next() != Some(HEAD) {
-        return (table, Some(format!("its first line is not `{HEAD}`: the file is ignored")));
-    }
-    let mut first_bad = None;
-    let mut bad = 0;
-    for (index, line) in lines.enumerate() {
-        if serde_json::from_str(line).is_ok_and(|entry| table.restore(entry)) {
-            continue;
-        }
-        bad += 1;
-        first_bad.get_or_insert(index + 2);
-    }
-    let problem = first_bad.map(|line| format!("{bad} invalid lines are ignored, the first is {line}"));
-    // The file contains all entries of the table, so nothing needs to be saved.
+    let problem = FILE.parse(text, |entry| table.restore(entry));
     table.take_changed();
     (table, problem)
 }
@@ -121,12 +87,7 @@ pub fn save_learned<'a>(
 /// # Errors
 /// If an entry cannot be written as JSON.
 pub fn print_learned<'a>(entries: impl Iterator<Item = &'a LearnedEntry>) -> std::io::Result<String> {
-    let mut text = format!("{HEAD}\n");
-    for entry in entries {
-        text.push_str(&serde_json::to_string(entry)?);
-        text.push('\n');
-    }
-    Ok(text)
+    FILE.print(entries)
 }
 
 #[cfg(test)]
@@ -190,7 +151,7 @@ mod tests {
     #[test]
     fn a_file_that_is_too_long_is_not_read() {
         let (_dir, path, _) = text_of(&table());
-        File::options().write(true).open(&path).unwrap().set_len(MAX_FILE_BYTES + 1).unwrap();
+        std::fs::File::options().write(true).open(&path).unwrap().set_len(FILE.max_bytes + 1).unwrap();
         let (read, complaint) = load_learned(&path);
         assert!(read.is_empty() && complaint.unwrap().contains("too long"));
     }

@@ -18,6 +18,7 @@ mod client;
 mod config;
 mod confinement;
 mod doctor;
+mod entries;
 mod explain;
 mod files;
 mod frame;
@@ -35,6 +36,7 @@ mod secret_file;
 mod setting;
 mod shim;
 mod status;
+mod traffic_file;
 mod trial;
 
 pub use args::{DEFAULT_CONFIG, DEFAULT_CONTROL, DEFAULT_STATE_DIR, DaemonArgs};
@@ -52,7 +54,7 @@ pub use known_peers::{
     AddError, HostKeyText, KnownBy, KnownPeer, KnownPeers, KnownPeersError, NoHostKey, Recognition, WrongPeer,
 };
 pub use learned::{LearnedRow, LearnedState, load_learned, parse_learned, print_learned, save_learned};
-pub use link::{AddressUse, LinkBytes, LinkState, PeerLink, links_of};
+pub use link::{AddressUse, AtCap, LinkBytes, LinkCap, LinkState, PeerLink, links_of};
 pub use metrics::metrics;
 pub use metrics_listener::bind_metrics;
 pub use path_event::{PathChange, PathChangeCount, PathEnds, PathEvent, PathReason};
@@ -69,6 +71,7 @@ pub use status::{
     Path, PathState, PathsReport, TurnTimes,
 };
 pub use status::{Role, Status, Via};
+pub use traffic_file::{load_traffic, parse_traffic, print_traffic, save_traffic};
 pub use trial::{bind_page, try_setting, udp_port_problem};
 
 /// Address of the daemon's end of the only link in the network namespace of `sctpify run`. If the host's name server listens on the host's

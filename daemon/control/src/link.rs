@@ -95,6 +95,53 @@ pub struct LinkBytes {
     pub received_bytes: u64,
 }
 
+/// Use of a link after its cap is reached.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AtCap {
+    /// The link carries data only while no other link works.
+    Backup,
+    /// The link carries no SCTP.
+    Never,
+}
+
+impl AtCap {
+    /// Returns the name of the use in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            AtCap::Backup => "backup",
+            AtCap::Never => "never",
+        }
+    }
+}
+
+/// The traffic of a link with a cap in the current month.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct LinkCap {
+    /// Interface of the link.
+    pub interface: String,
+    /// The operator's name for the link, if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// First day of the month (UTC), as in 2026-12-31.
+    pub since: String,
+    /// Bytes that the interface has received and sent in this month, also without SCTP.
+    pub bytes: u64,
+    /// The cap.
+    pub cap_bytes: u64,
+    /// Use of the link after the cap is reached.
+    pub at_cap: AtCap,
+    /// The cap is reached.
+    pub is_reached: bool,
+}
+
+impl LinkCap {
+    /// Returns the name of the link for people, like [`PeerLink::title`].
+    pub fn title(&self) -> String {
+        title_of(Some(&self.interface), self.name.as_deref()).unwrap_or_default()
+    }
+}
+
 /// Returns the links over which these associations reach their peers, in the order of peers and interfaces. The byte counts are sums over
 /// these associations.
 pub fn links_of(associations: &[Association]) -> Vec<PeerLink> {

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use ops::MetricsText;
 
-use crate::{AddressUse, Association, LinkBytes, LinkState, Path, PathState, PeerLink, Status, TurnTimes};
+use crate::{
+    AddressUse, Association, LinkBytes, LinkCap, LinkState, Path, PathState, PeerLink, Status, TurnTimes,
+};
 
 /// Limit on the links to peers for which a metric has series.
 const LINKS_MAX: usize = 512;
@@ -62,6 +64,7 @@ pub fn metrics(status: &Status) -> MetricsText {
     out.one("sctpify_connections", "gauge", "Current connections over SCTP.", status.connections.len());
     out.one("sctpify_associations", "gauge", "Current associations.", status.associations.len());
     link_bytes(&mut out, &status.link_bytes);
+    link_caps(&mut out, &status.link_caps);
     links(&mut out, &status.links);
     turns(&mut out, &status.turns);
     paths(&mut out, &status.associations);
@@ -86,6 +89,26 @@ fn link_bytes(out: &mut MetricsText, links: &[LinkBytes]) {
             out.series(NAME, &labels, bytes);
         }
     }
+}
+
+fn link_caps(out: &mut MetricsText, caps: &[LinkCap]) {
+    let mut family = |metric: &str, help, value: &dyn Fn(&LinkCap) -> u64| {
+        out.head(metric, "gauge", help);
+        for cap in caps {
+            let (interface, name) = link_labels(Some(&cap.interface), cap.name.as_deref());
+            let labels: [(&str, &dyn Display); 2] = [("interface", &interface), ("name", &name)];
+            out.series(metric, &labels, value(cap));
+        }
+    };
+    family(
+        "sctpify_link_month_bytes",
+        "Bytes of the interface of a link with a cap in this month.",
+        &|cap| cap.bytes,
+    );
+    family("sctpify_link_cap_bytes", "Cap on the bytes of the interface in a month.", &|cap| cap.cap_bytes);
+    family("sctpify_link_cap_reached", "1 if the cap is reached in this month.", &|cap| {
+        u64::from(cap.is_reached)
+    });
 }
 
 fn links(out: &mut MetricsText, links: &[PeerLink]) {

@@ -6,8 +6,8 @@ use rules::UnixMs;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    AddressUse, Confinement, FallbackReason, HostKeyText, KnownBy, LinkBytes, PathChangeCount, PathEvent,
-    PeerLink, PendingChange, ShimState,
+    AddressUse, Confinement, FallbackReason, HostKeyText, KnownBy, LinkBytes, LinkCap, PathChangeCount,
+    PathEvent, PeerLink, PendingChange, ShimState,
 };
 
 /// Status of the daemon.
@@ -52,6 +52,9 @@ pub struct Status {
     /// Bytes that each link of this host has carried since the start.
     #[serde(default)]
     pub link_bytes: Vec<LinkBytes>,
+    /// The traffic of this host's links with a cap, in the current month.
+    #[serde(default)]
+    pub link_caps: Vec<LinkCap>,
     /// The latest changes of links and paths, latest first.
     #[serde(default)]
     pub recent_events: Vec<PathEvent>,

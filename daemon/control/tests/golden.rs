@@ -183,6 +183,15 @@ fn status() -> Status {
             sent_bytes: 4_100_000,
             received_bytes: 37_000_000,
         }],
+        link_caps: vec![LinkCap {
+            interface: "wwan0".into(),
+            name: Some("lte".into()),
+            since: "2026-12-15".into(),
+            bytes: 41_100_000,
+            cap_bytes: 5_000_000_000,
+            at_cap: AtCap::Never,
+            is_reached: false,
+        }],
         recent_events: vec![path_event()],
         draining: false,
         confinement: Confinement {

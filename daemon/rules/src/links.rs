@@ -1,5 +1,5 @@
-//! Parses the operator's policies for this host's links. A policy sets a link's name, its use for data, and the interval of its
-//! heartbeats.
+//! Parses the operator's policies for this host's links. A policy sets a link's name, its use for data, the interval of its
+//! heartbeats, and the cap on its monthly traffic.
 //!
 //! A link is an interface. Policies are written as `wwan* name=lte use=backup heartbeat_s=30; eth1 name=fibre`, or as tables
 //! `[[link]]` of the configuration file with the same keys. Begin with [`Links::of`].
@@ -15,6 +15,10 @@ use crate::nearest;
 pub const LINKS_MAX: usize = 32;
 /// Range of the interval of heartbeats, in seconds.
 pub const LINK_HEARTBEAT_S: std::ops::RangeInclusive<u32> = 1..=600;
+/// Range of a cap, in megabytes (10^6 bytes).
+const CAP_MB: std::ops::RangeInclusive<u64> = 1..=1_000_000_000;
+/// Range of the day on which the month of a cap begins. Every month has these days.
+const CAP_DAY: std::ops::RangeInclusive<i8> = 1..=28;
 /// Default interval of heartbeats on an idle backup link, in seconds. It is shorter than the lifetime of most NATs' UDP
 /// mappings.
 const BACKUP_HEARTBEAT_S: u32 = 30;
@@ -23,8 +27,8 @@ const PATTERN_BYTES_MAX: usize = 15;
 /// Maximum length in characters of a link's name.
 const NAME_CHARS_MAX: usize = 32;
 
-/// The use of a link for data.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+/// The use of a link for data, best first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub enum LinkUse {
     /// Carries data while it works.
     Primary,
@@ -53,6 +57,9 @@ impl LinkUse {
     }
 }
 
+/// The uses that a link may have after its cap is reached.
+const AT_CAP: [LinkUse; 2] = [LinkUse::Never, LinkUse::Backup];
+
 /// The policy of the links whose interface matches a pattern.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct LinkPolicy {
@@ -61,6 +68,20 @@ pub struct LinkPolicy {
     name: Option<String>,
     usage: LinkUse,
     heartbeat_s: Option<u32>,
+    cap_mb: Option<u64>,
+    at_cap: Option<LinkUse>,
+    cap_day: Option<i8>,
+}
+
+/// Cap on the monthly traffic of a link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Cap {
+    /// Bytes of the interface in a month, received and sent, at which the cap is reached.
+    pub bytes: u64,
+    /// Use of the link for the rest of the month: backup or never.
+    pub then: LinkUse,
+    /// Day on which the month begins (UTC), from 1 to 28.
+    pub day: i8,
 }
 
 /// The reason why a policy was refused.
@@ -90,6 +111,9 @@ pub enum LinkError {
     /// One policy names two interfaces.
     #[error("a link has one interface: put `;` between links")]
     TwoPatterns,
+    /// The policy has no cap, but says more about it.
+    #[error("{0} of a link needs cap_mb, the bytes of a month in megabytes")]
+    NoCap(&'static str),
     /// There are too many policies.
     #[error("more than {LINKS_MAX} links")]
     TooMany,
@@ -97,7 +121,8 @@ pub enum LinkError {
 
 impl LinkPolicy {
     /// The keys of a policy, as in the configuration file.
-    pub const KEYS: [&'static str; 4] = ["match", "name", "use", "heartbeat_s"];
+    pub const KEYS: [&'static str; 7] =
+        ["match", "name", "use", "heartbeat_s", "cap_mb", "at_cap", "cap_day"];
 
     /// Sets one key.
     ///
@@ -123,6 +148,21 @@ impl LinkPolicy {
                 let takes = format!("{} to {} seconds", LINK_HEARTBEAT_S.start(), LINK_HEARTBEAT_S.end());
                 self.heartbeat_s = Some(seconds.ok_or_else(|| refused("heartbeat_s", &takes))?);
             }
+            "cap_mb" => {
+                let megabytes = value.parse().ok().filter(|megabytes| CAP_MB.contains(megabytes));
+                let takes = format!("{} to {} megabytes", CAP_MB.start(), CAP_MB.end());
+                self.cap_mb = Some(megabytes.ok_or_else(|| refused("cap_mb", &takes))?);
+            }
+            "at_cap" => {
+                let found = AT_CAP.into_iter().find(|usage| usage.name() == value);
+                let takes = AT_CAP.map(LinkUse::name).join(", ");
+                self.at_cap = Some(found.ok_or_else(|| refused("at_cap", &takes))?);
+            }
+            "cap_day" => {
+                let day = value.parse().ok().filter(|day| CAP_DAY.contains(day));
+                let takes = format!("a day from {} to {}", CAP_DAY.start(), CAP_DAY.end());
+                self.cap_day = Some(day.ok_or_else(|| refused("cap_day", &takes))?);
+            }
             _ => {
                 let nearest = nearest(key, Self::KEYS);
                 return Err(LinkError::UnknownKey { key: key.into(), nearest });
@@ -139,6 +179,9 @@ impl LinkPolicy {
             entries.push(("use", self.usage.name().into()));
         }
         entries.extend(self.heartbeat_s.map(|seconds| ("heartbeat_s", seconds.to_string())));
+        entries.extend(self.cap_mb.map(|megabytes| ("cap_mb", megabytes.to_string())));
+        entries.extend(self.at_cap.map(|usage| ("at_cap", usage.name().into())));
+        entries.extend(self.cap_day.map(|day| ("cap_day", day.to_string())));
         entries
     }
 
@@ -156,6 +199,20 @@ impl LinkPolicy {
     /// policy.
     pub fn heartbeat_s(&self) -> Option<u32> {
         self.heartbeat_s.or((self.usage == LinkUse::Backup).then_some(BACKUP_HEARTBEAT_S))
+    }
+
+    /// Returns the cap on the link's monthly traffic.
+    pub fn cap(&self) -> Option<Cap> {
+        let bytes = self.cap_mb?.saturating_mul(1_000_000);
+        let then = self.at_cap.unwrap_or(LinkUse::Never).max(self.usage);
+        Some(Cap { bytes, then, day: self.cap_day.unwrap_or(*CAP_DAY.start()) })
+    }
+
+    /// Returns the policy for the rest of a month in which the cap is reached.
+    #[must_use]
+    pub fn at_cap(&self) -> LinkPolicy {
+        let usage = self.cap().map_or(self.usage, |cap| cap.then);
+        LinkPolicy { usage, ..self.clone() }
     }
 }
 
@@ -177,10 +234,14 @@ impl Links {
     /// Adds a policy after the existing ones.
     ///
     /// # Errors
-    /// Fails if the policy has no pattern, or there are too many policies.
+    /// Fails if the policy has no pattern, or says what to do at a cap without one, or there are too many policies.
     pub fn push(&mut self, policy: LinkPolicy) -> Result<(), LinkError> {
         if policy.pattern.is_empty() {
             return Err(LinkError::NoPattern);
+        }
+        if policy.cap_mb.is_none() {
+            let extra = policy.at_cap.map(|_| "at_cap").or(policy.cap_day.map(|_| "cap_day"));
+            extra.map_or(Ok(()), |key| Err(LinkError::NoCap(key)))?;
         }
         if self.0.len() >= LINKS_MAX {
             return Err(LinkError::TooMany);
@@ -249,8 +310,8 @@ impl FromStr for Links {
 mod tests {
     use super::*;
 
-    const TEXT: &str =
-        "wwan* name=lte use=backup heartbeat_s=60; eth1 name=fibre; eth* use=primary; tun0 use=never";
+    const TEXT: &str = "wwan* name=lte use=backup heartbeat_s=60 cap_mb=5000 at_cap=never cap_day=15; eth1 name=fibre; \
+                        eth* use=primary; tun0 use=never";
 
     #[test]
     fn the_first_policy_that_matches_counts() {
@@ -279,11 +340,29 @@ mod tests {
     }
 
     #[test]
+    fn a_cap_is_in_megabytes_and_the_link_is_then_used_less() {
+        let cap = |text: &str| text.parse::<LinkPolicy>().unwrap().cap();
+        let mb = |count: u64| count * 1_000_000;
+        assert_eq!(cap("wwan0 cap_mb=5000"), Some(Cap { bytes: mb(5000), then: LinkUse::Never, day: 1 }));
+        let backup = Some(Cap { bytes: mb(1), then: LinkUse::Backup, day: 28 });
+        assert_eq!(cap("wwan0 use=primary cap_mb=1 at_cap=backup cap_day=28"), backup);
+        assert_eq!(cap("wwan0 use=never cap_mb=1 at_cap=backup").map(|cap| cap.then), Some(LinkUse::Never));
+        assert_eq!(cap("wwan0 use=backup"), None);
+        let capped: LinkPolicy = "wwan0 name=lte use=primary cap_mb=1 at_cap=backup".parse().unwrap();
+        assert_eq!((capped.at_cap().usage(), capped.at_cap().name()), (LinkUse::Backup, Some("lte")));
+        assert_eq!(capped.at_cap().heartbeat_s(), Some(BACKUP_HEARTBEAT_S));
+    }
+
+    #[test]
     fn faults_are_told_with_their_key() {
         let fault = |text: &str| text.parse::<Links>().unwrap_err().to_string();
         assert_eq!(fault("eth0 us=backup"), "unknown key `us` of a link; did you mean `use`?");
         assert!(fault("eth0 use=spare").ends_with("it takes primary, secondary, backup, never"));
         assert!(fault("eth0 heartbeat_s=0").ends_with("it takes 1 to 600 seconds"));
+        assert!(fault("eth0 cap_mb=0").contains("1 to 1000000000 megabytes"));
+        assert!(fault("eth0 cap_mb=9 at_cap=secondary").ends_with("it takes never, backup"));
+        assert!(fault("eth0 cap_mb=9 cap_day=29").ends_with("it takes a day from 1 to 28"));
+        assert!(fault("eth0 cap_day=9").starts_with("cap_day of a link needs cap_mb"));
         assert!(fault("use=backup").starts_with("a link needs `match`"));
         assert!(fault("eth0 wwan0 use=backup").contains("put `;` between"));
         assert!(fault("eth0 name=a/b").contains("name of a link"));

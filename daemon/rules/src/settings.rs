@@ -583,15 +583,15 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "link",
         kind: Kind::Links,
-        doc: "Policies of this host's links; each is a table [[link]] of this file. The first whose match fits the name of an \
-              interface counts for it. name: what status, events and the page call it. use: primary carries data as long as it \
-              works. secondary, the default, carries data while no primary link works. backup carries data only while no other \
-              link works. never excludes the link from SCTP. A link that loses more than 5 % or is very slow counts as one \
-              that does not work. If all links carry data at once (multipath), \
-              secondary ones join the primary ones, and backups wait. heartbeat_s: interval of heartbeats on a spare \
-              link, by which data neither goes nor would return; 30 s for a backup, otherwise as usual. A longer one costs less, \
-              and the failure of the link is found later. Peers that run sctpify send by the same rules. `sctpify set` replaces all \
-              tables.",
+        doc: "Policies of this host's links; each is a table [[link]] of this file. The first whose match fits the name of an interface \
+              counts for it. name: what status, events and the page call it. use: primary carries data as long as it works. secondary, \
+              the default, carries data while no primary link works. backup carries data only while no other link works. never excludes \
+              the link from SCTP. A link that loses more than 5 % or is very slow counts as one that does not work. If all links carry \
+              data at once (multipath), secondary ones join the primary ones, and backups wait. heartbeat_s: interval of heartbeats on a \
+              spare link, by which data neither goes nor would return; 30 s for a backup, otherwise as usual. A longer one costs less, \
+              and the failure of the link is found later. cap_mb: cap on the traffic of the interface in a month, in megabytes, with SCTP \
+              and without. From then on, the use is at_cap: never (default) or backup, until the month ends. cap_day: day on which it \
+              begins (UTC), 1 by default. Peers that run sctpify send by the same rules. `sctpify set` replaces all tables.",
         needs_restart: false,
         read: |s| s.links.to_string(),
         write: |s, v| put(&mut s.links, v.parse().ok()),

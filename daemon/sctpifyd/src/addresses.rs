@@ -14,6 +14,7 @@
 //! Routes are looked up when a peer needs them and cached for [`ROUTES_AGE_MAX`]. An address change triggers a new listing; `roaming`
 //! applies the change to connections. Begin at [`AddressBook::offered`].
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
@@ -145,6 +146,8 @@ pub(crate) struct AddressBook {
     routes: RefCell<KnownRoutes>,
     wanted: Interfaces,
     links: Links,
+    /// Interfaces whose link has reached its cap.
+    capped: BTreeSet<String>,
     all: Vec<LocalAddress>,
     /// The most recently removed addresses, newest first. Events about such an address still name its interface.
     gone: VecDeque<LocalAddress>,
@@ -169,6 +172,7 @@ impl AddressBook {
             routes: RefCell::new(routes),
             wanted,
             links,
+            capped: BTreeSet::new(),
             all: Vec::new(),
             gone: VecDeque::new(),
             usable: Vec::new(),
@@ -208,6 +212,16 @@ impl AddressBook {
         true
     }
 
+    /// Notes the interfaces whose link has reached its cap; returns whether they differ from those before.
+    pub(crate) fn set_capped(&mut self, capped: BTreeSet<String>) -> bool {
+        if self.capped == capped {
+            return false;
+        }
+        self.capped = capped;
+        self.find_usable();
+        true
+    }
+
     fn list(&mut self) -> io::Result<()> {
         let before = std::mem::replace(&mut self.all, netio::addresses(&OURS)?);
         for known in before.into_iter().filter(|known| self.all.iter().all(|still| still.addr != known.addr))
@@ -240,7 +254,8 @@ impl AddressBook {
     }
 
     fn listed(&self, address: &LocalAddress) -> Listed {
-        let is_never = self.links.of(&address.ifname).is_some_and(|link| link.usage() == LinkUse::Never);
+        let policy = self.policy_of(&address.ifname);
+        let is_never = policy.is_some_and(|policy| policy.usage() == LinkUse::Never);
         if is_never { Listed::LeftOut } else { self.wanted.of(&address.ifname, address.addr) }
     }
 
@@ -253,8 +268,15 @@ impl AddressBook {
     }
 
     /// Returns the policy of the link that has the address, or had it before the address was removed.
-    pub(crate) fn link_policy(&self, address: IpAddr) -> Option<&LinkPolicy> {
-        self.links.of(&self.interface_name(address)?)
+    pub(crate) fn link_policy(&self, address: IpAddr) -> Option<Cow<'_, LinkPolicy>> {
+        self.policy_of(&self.interface_name(address)?)
+    }
+
+    /// Returns the policy of an interface's link. After the link's cap is reached, its use is the one at the cap.
+    fn policy_of(&self, interface: &str) -> Option<Cow<'_, LinkPolicy>> {
+        let policy = self.links.of(interface)?;
+        let is_capped = self.capped.contains(interface);
+        Some(if is_capped { Cow::Owned(policy.at_cap()) } else { Cow::Borrowed(policy) })
     }
 
     /// Returns the name that the operator has given the link of an interface.

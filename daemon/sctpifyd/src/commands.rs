@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
-use control::{Request, Response};
+use control::{LinkCap, Request, Response};
 use intercept::FourTuple;
 use keying::{KeyingError, Step};
 use mio::Waker;
@@ -38,6 +38,8 @@ pub(crate) enum Command {
     Opened(FourTuple, io::Result<()>),
     /// Apply the steps that a task about an association's keys has computed, or note the failure of the task.
     Keys(AssociationId, Result<Vec<Step>, KeyingError>),
+    /// Note the traffic of the links with a cap.
+    Caps(Vec<LinkCap>),
     /// Stop: reset connections over SCTP, release held SYNs, and end.
     Stop,
 }

@@ -62,6 +62,7 @@ mod supervisor;
 mod survey;
 mod timers;
 mod timing;
+mod traffic_keeper;
 mod turns;
 mod unproven;
 mod worker;

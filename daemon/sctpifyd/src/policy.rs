@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use base::{Carrier, Route, Time};
-use control::{EncryptionFault, FallbackReason, Requirement, ShimState, ShimStep};
+use control::{EncryptionFault, FallbackReason, LinkCap, Requirement, ShimState, ShimStep};
 use intercept::FourTuple;
 use rules::{Chain, Decision, Encryption, Failure, LearnPolicy, Outcome, Settings, Streams};
 use sctp::{AssociationConfig, Connect};
@@ -30,6 +30,8 @@ pub(crate) struct Policy {
     rules: RulesStore,
     learned: LearnedStore,
     addresses: AddressBook,
+    /// The traffic of the links with a cap.
+    caps: Vec<LinkCap>,
     udp_peers: UdpPeers,
     /// New connections stay plain TCP because the operator has drained the daemon. The daemon itself continues.
     draining: bool,
@@ -90,7 +92,7 @@ impl Plain {
 impl Policy {
     pub(crate) fn new(rules: RulesStore, learned: LearnedStore, addresses: AddressBook) -> Policy {
         let udp_peers = UdpPeers::default();
-        Policy { rules, learned, addresses, udp_peers, draining: false, stopping: false }
+        Policy { rules, learned, addresses, caps: Vec::new(), udp_peers, draining: false, stopping: false }
     }
 
     pub(crate) const fn rules(&self) -> &RulesStore {
@@ -118,6 +120,19 @@ impl Policy {
     /// Applies the link policies of the settings. Reports whether the policies have changed.
     pub(crate) fn follow_links(&mut self) -> bool {
         self.addresses.set_links(&self.rules.settings().links)
+    }
+
+    /// Notes the traffic of the links with a cap. Reports whether the use of a link has changed.
+    pub(crate) fn note_caps(&mut self, caps: Vec<LinkCap>) -> bool {
+        let reached = caps.iter().filter(|cap| cap.is_reached).map(|cap| cap.interface.clone());
+        let is_changed = self.addresses.set_capped(reached.collect());
+        self.caps = caps;
+        is_changed
+    }
+
+    /// Returns the traffic of the links with a cap.
+    pub(crate) fn caps(&self) -> &[LinkCap] {
+        &self.caps
     }
 
     /// Returns the addresses whose links have gone down (false) or come up (true) since the last call.

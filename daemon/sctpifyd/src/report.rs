@@ -77,6 +77,7 @@ impl Report<'_> {
             fallbacks: self.history.fallback_counts(),
             links: self.peer_links(&found.associations),
             link_bytes: self.link_bytes(&found.associations),
+            link_caps: self.policy.caps().to_vec(),
             recent_events: self.path_events.latest(),
             draining: self.policy.is_draining(),
             confinement,

@@ -12,7 +12,7 @@ use std::net::IpAddr;
 use base::{Route, Time};
 use control::Role;
 use relay::Peer;
-use rules::{LinkPolicy, LinkUse};
+use rules::LinkUse;
 use sctp::{AddressError, AddressUse, AssociationId, AssociationInfo, Endpoint};
 
 use crate::addresses::Asker;
@@ -126,8 +126,8 @@ impl Roaming<'_> {
     /// link must not carry SCTP any more.
     fn must_leave(&self, ip: IpAddr) -> bool {
         let addresses = self.policy.addresses();
-        let is_never = |policy: &LinkPolicy| policy.usage() == LinkUse::Never;
-        !addresses.is_own(ip) || addresses.link_policy(ip).is_some_and(is_never)
+        let is_never = addresses.link_policy(ip).is_some_and(|policy| policy.usage() == LinkUse::Never);
+        !addresses.is_own(ip) || is_never
     }
 
     /// Returns the local addresses that may be announced to the peer of an association now.

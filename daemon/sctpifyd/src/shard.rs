@@ -138,6 +138,7 @@ impl Shard {
             match command {
                 Command::Stop => self.driver.policy().stop(),
                 Command::Keys(association, outcome) => self.driver.take_keys(association, outcome),
+                Command::Caps(caps) => self.driver.note_caps(caps),
                 Command::Opened(flow, outcome) => self.driver.on_opened(&flow, &outcome),
                 Command::Survey(question, reply) => self.surveys.begin(question, reply),
                 // An error means that the requester no longer waits for the answer.

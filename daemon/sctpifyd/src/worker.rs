@@ -29,6 +29,7 @@ use crate::rules_store::RulesStore;
 use crate::shard::Shard;
 use crate::shared_store::SharedStore;
 use crate::supervisor;
+use crate::traffic_keeper::TrafficKeeper;
 
 /// Begins logging to standard error.
 pub(crate) fn start_log(args: &DaemonArgs) -> Result<()> {
@@ -57,6 +58,7 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
     if rules.settings().encryption.is_offered() {
         prepare_encryption(&signer)?;
     }
+    let traffic = TrafficKeeper::load(args, archive.clone());
     let learned = LearnedStore::load(args, archive);
     let identity = Identity::of_worker(&rules.settings(), args, has_supervisor)?;
     let packet_io = PacketIo::new(&rules.settings(), args.inside.is_some());
@@ -94,6 +96,7 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
     spawn_listeners(page, metrics, &desk, &rules, &mut shard)?;
     spawn_handshakes(handshakes, signer, handle.clone())?;
     spawn_keepers(learned.clone(), shared, peers.clone())?;
+    spawn_traffic_keeper(traffic, rules.clone(), handle.clone())?;
     let on_signal = handle.clone();
     spawn("signals", move || obey_signals(signals, &rules, &on_signal))?;
     if args.inside.is_some() {
@@ -177,6 +180,11 @@ fn spawn_supervision(listener: Option<Listener>, is_inside: bool, shard: Handle)
 fn spawn_keepers(learned: LearnedStore, shared: Option<SharedStore>, peers: PeersStore) -> Result<()> {
     spawn("learned table", move || learned.keep(shared))?;
     spawn("known peers", move || peers.keep())
+}
+
+/// Starts the thread that compares the traffic of links with their caps.
+fn spawn_traffic_keeper(traffic: TrafficKeeper, rules: RulesStore, shard: Handle) -> Result<()> {
+    spawn("traffic of links", move || traffic.keep(&rules, &shard))
 }
 
 /// Starts the thread of the key handshakes. Without this thread, no association gets keys, so the process aborts if the thread

@@ -179,6 +179,43 @@ pub fn addresses(skip: &[impl AsRef<str>]) -> io::Result<Vec<LocalAddress>> {
     Ok(found)
 }
 
+/// The kernel's count of the bytes of an interface.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InterfaceBytes {
+    /// The interface's index.
+    pub ifindex: u32,
+    /// The interface's name.
+    pub ifname: String,
+    /// Bytes received and sent since the interface exists, with the headers of its link layer.
+    pub bytes: u64,
+}
+
+/// Returns the bytes of all interfaces of the calling thread's network namespace.
+///
+/// # Errors
+/// The errors of netlink(7) sockets.
+pub fn interface_bytes() -> io::Result<Vec<InterfaceBytes>> {
+    let mut found = Vec::new();
+    Netlink::open(0, false)?.dump(Dump::Links, |message| {
+        if let RouteNetlinkMessage::NewLink(message) = message {
+            found.extend(bytes_of(&message));
+        }
+    })?;
+    Ok(found)
+}
+
+fn bytes_of(message: &LinkMessage) -> Option<InterfaceBytes> {
+    let ifname = message.attributes.iter().find_map(|attribute| match attribute {
+        LinkAttribute::IfName(name) => Some(name.clone()),
+        _ => None,
+    });
+    let bytes = message.attributes.iter().find_map(|attribute| match attribute {
+        LinkAttribute::Stats64(stats) => Some(stats.rx_bytes.saturating_add(stats.tx_bytes)),
+        _ => None,
+    });
+    Some(InterfaceBytes { ifindex: message.header.index, ifname: ifname?, bytes: bytes? })
+}
+
 /// Watcher of the links and addresses of a network namespace. Its file descriptor can be registered with a poll, edge- or
 /// level-triggered. At each event, call [`poll`](Monitor::poll).
 pub struct Monitor {

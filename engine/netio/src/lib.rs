@@ -43,7 +43,10 @@ mod train;
 mod tx_sockets;
 mod udp;
 
-pub use addresses::{AddressEvent, LinkKind, LocalAddress, Monitor, Scope, addresses, source_address};
+pub use addresses::{
+    AddressEvent, InterfaceBytes, LinkKind, LocalAddress, Monitor, Scope, addresses, interface_bytes,
+    source_address,
+};
 pub use carriers::{CarrierCounters, Carriers};
 pub use connected_rx::{CONNECTED_RX_MAX, Owner};
 pub use counters::{Counters, SendErrors};

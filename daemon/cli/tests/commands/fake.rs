@@ -136,6 +136,15 @@ pub(crate) fn status() -> Status {
         }],
         fallbacks: vec![],
         link_bytes: vec![],
+        link_caps: vec![LinkCap {
+            interface: "wwan0".into(),
+            name: Some("lte".into()),
+            since: "2026-12-15".into(),
+            bytes: 5_000_000_001,
+            cap_bytes: 5_000_000_000,
+            at_cap: AtCap::Backup,
+            is_reached: true,
+        }],
         path_changes: Vec::new(),
         links: vec![link("eth1", "fibre"), {
             let (usage, state) = (AddressUse::Backup, LinkState::Down);

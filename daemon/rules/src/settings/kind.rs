@@ -52,8 +52,8 @@ impl fmt::Display for Kind {
             ),
             Kind::Links => f.write_str(
                 "nothing, or up to 32 links, each with the name of its interface, with wildcards * and ?, and of name, use \
-                 (primary, secondary, backup, never) and heartbeat_s (1 to 600) those that matter: wwan* name=lte \
-                 use=backup heartbeat_s=30; eth1 name=fibre",
+                 (primary, secondary, backup, never), heartbeat_s (1 to 600), cap_mb, at_cap (never, backup) and cap_day (1 \
+                 to 28) those that matter: wwan* name=lte use=backup heartbeat_s=30 cap_mb=5000; eth1 name=fibre",
             ),
             Kind::Rules => f.write_str("nothing, or rules, one per line: -A -c remote -p enable -d 192.0.2.0/24 -P 22"),
             Kind::User => f.write_str("nothing, or the name or number of a user"),

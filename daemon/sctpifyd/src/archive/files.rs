@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use control::{DaemonArgs, FileError, KnownPeer, KnownPeers};
-use rules::{LearnedEntry, RulesTable, Settings};
+use rules::{LearnedEntry, RulesTable, Settings, TrafficTable};
 
 use super::ArchiveError;
 use crate::control_server::make_directory;
@@ -78,6 +78,10 @@ impl Files {
         entries: impl Iterator<Item = &'a LearnedEntry>,
     ) -> Result<(), ArchiveError> {
         Ok(control::save_learned(&self.args.learned_file(), entries)?)
+    }
+
+    pub(super) fn save_traffic(&self, table: &TrafficTable) -> Result<(), ArchiveError> {
+        Ok(control::save_traffic(&self.args.traffic_file(), table)?)
     }
 
     pub(super) fn save_peers<'a>(

@@ -115,6 +115,13 @@ fn answer(files: &Files, ask: Ask) -> Result<Outcome, ArchiveError> {
             }
             files.save_learned(table.iter())?;
         }
+        Ask::Traffic { text } => {
+            let (table, problem) = control::parse_traffic(&text);
+            if let Some(problem) = problem {
+                return Err(refused(format!("traffic of links: {problem}")));
+            }
+            files.save_traffic(&table)?;
+        }
         Ask::Peers { text } => {
             let peers =
                 control::parse_peers(&text).map_err(|error| refused(format!("known peers: {error}")))?;

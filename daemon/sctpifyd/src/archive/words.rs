@@ -25,6 +25,8 @@ pub(super) enum Ask {
     Rules { text: String },
     /// Replace the contents of the learned table's file.
     Learned { text: String },
+    /// Replace the contents of the file with the monthly traffic of links.
+    Traffic { text: String },
     /// Replace the contents of the known peers' file.
     Peers { text: String },
     /// Read configuration, rules and keys.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use base::{Carrier, Time};
-use control::{PathChange, PathEvent};
+use control::{LinkCap, PathChange, PathEvent};
 use keying::{KeyingError, Step};
 use mio::{Events, Token};
 use relay::mux::{ChannelEvent, ChannelId, MuxFault};
@@ -83,6 +83,13 @@ impl Driver {
         }
         self.let_go_of_unnamed();
         held.and(required)
+    }
+
+    /// Notes the traffic of the links with a cap. If the use of a link changes, applies the change to all associations.
+    pub(crate) fn note_caps(&mut self, caps: Vec<LinkCap>) {
+        if self.policy.note_caps(caps) {
+            self.roaming().follow_policies();
+        }
     }
 
     /// Handles the events of the poll.

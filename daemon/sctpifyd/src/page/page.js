@@ -22,7 +22,12 @@ function links(status) {
     make("span", {}, (l.state === "down" ? "DOWN" : l.state) + ", " + l.use + (l.in_use ? ", in use" : "")),
     make("span", {}, l.srtt_us === null ? "-" : (l.srtt_us / 1000).toFixed(1) + " ms"),
     make("span", {}, bytes(l.sent_bytes) + " sent, " + bytes(l.received_bytes) + " received")));
-  place("links").replaceChildren(...(boxes.length ? [make("div", { class: "box" }, ...boxes)] : [none("No peer is connected.")]));
+  const megabytes = (count) => (count / 1e6).toFixed(1) + " MB";
+  const caps = status.link_caps.map((c) => make("p", c.is_reached ? { class: "warning" } : {},
+    linkName(c) + ": " + megabytes(c.bytes) + " of " + megabytes(c.cap_bytes) + " since " + c.since +
+    (c.is_reached ? "; the cap is reached, use " + c.at_cap : "")));
+  const shown = boxes.length ? make("div", { class: "box" }, ...boxes) : none("No peer is connected.");
+  place("links").replaceChildren(shown, ...caps);
 }
 
 function associations(status) {

@@ -1,9 +1,10 @@
 //! Tests of the policies of links (`[[link]]`), of failover between links, and of the commands and metrics that
 //! report on links.
 
+use nix::sys::signal::Signal;
 use serde_json::Value;
 use testbed::process::wait_for;
-use testbed::{Daemon, Link, Offloads, Process};
+use testbed::{Daemon, Link, Offloads, Process, Programs};
 
 use crate::world::{BULK, LIMIT, PORT, TwoUplinks, World, status};
 
@@ -104,6 +105,53 @@ fn a_new_link_policy_moves_a_live_connection_and_an_excluded_link_loses_its_path
     assert!(wait_for(LIMIT, || used(&links(alphas)) == [first.name().as_str()]), "{:?}", links(alphas));
     set(alphas, "", first, second);
     assert!(wait_for(LIMIT, || paths().contains(&own)), "{}", paths());
+}
+
+/// Sends bytes over a link for a second, as plain TCP.
+fn burden(world: &World, link: &Link) {
+    let plain_port = (PORT + 200).to_string();
+    let receiver = world.serve(BULK, &["receive", &plain_port]);
+    let send = world.client(BULK, &["send", &format!("{}:{plain_port}", link.right_v4()), "1", "65536"]);
+    world.alpha.run("plain sender", send, LIMIT).unwrap().good().unwrap();
+    receiver.finish(LIMIT).unwrap().good().unwrap();
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn a_link_that_reaches_its_cap_is_a_backup_or_unused_also_after_a_restart() {
+    let mut story = Story::begin("%2 name=lte use=primary cap_mb=5 at_cap=backup");
+    story.await_data_by(&story.second);
+    let caps = |daemon: &Daemon| status(daemon)["link_caps"].as_array().unwrap().clone();
+    let is_reached = |daemon: &Daemon| caps(daemon).first().is_some_and(|cap| cap["is_reached"] == true);
+    assert!(wait_for(LIMIT, || caps(&story.world.alphas).len() == 1), "no count");
+    assert!(!is_reached(&story.world.alphas), "{:?}", caps(&story.world.alphas));
+    burden(&story.world, &story.second);
+    assert!(wait_for(LIMIT, || is_reached(&story.world.alphas)), "{:?}", caps(&story.world.alphas));
+    story.await_data_by(&story.world.link);
+    let cap = caps(&story.world.alphas).remove(0);
+    assert_eq!((&cap["name"], &cap["at_cap"]), (&"lte".into(), &"backup".into()), "{cap}");
+    let shown = story.world.alphas.sctpify(&["status"]).unwrap().good().unwrap().stdout;
+    assert!(
+        shown.contains(&format!("{} (lte)", story.second.name())) && shown.contains("REACHED"),
+        "{shown}"
+    );
+    // A policy that never uses the link at the cap applies at once.
+    set(&story.world.alphas, "%2 use=primary cap_mb=5", &story.world.link, &story.second);
+    let own = story.second.left_v4().to_string();
+    let has_path =
+        |daemon: &Daemon| daemon.sctpify(&["paths"]).unwrap().good().unwrap().stdout.contains(&own);
+    assert!(wait_for(LIMIT, || !has_path(&story.world.alphas)), "the path stays");
+    // A new daemon goes on counting.
+    let alphas = &mut story.world.alphas;
+    alphas.signal(Signal::SIGTERM).unwrap();
+    assert!(wait_for(LIMIT, || !alphas.is_running()));
+    *alphas = Daemon::restart(&story.world.alpha, &Programs::find().unwrap()).unwrap();
+    assert!(wait_for(LIMIT, || is_reached(&story.world.alphas)), "{:?}", caps(&story.world.alphas));
+    let bytes = caps(&story.world.alphas)[0]["bytes"].as_u64().unwrap();
+    assert!(bytes >= cap["bytes"].as_u64().unwrap(), "{bytes}, {cap}");
+    // A higher cap ends the restriction.
+    set(&story.world.alphas, "%2 use=primary cap_mb=900000", &story.world.link, &story.second);
+    assert!(wait_for(LIMIT, || !is_reached(&story.world.alphas)), "{:?}", caps(&story.world.alphas));
 }
 
 #[test]
