@@ -112,6 +112,12 @@ pub enum Command {
         )]
         destination: String,
     },
+    /// Show a connection that survives a pulled cable, between two hosts that exist only on this machine
+    ///
+    /// Requires root and `ip`, and changes nothing outside of its own network namespaces. Two namespaces act as hosts, joined by two links,
+    /// with a daemon each. A TCP program sends numbers to the other host, which returns them. In the middle, the cable of one link is
+    /// pulled. The demo takes about 15 s. The exit status is 0 only if all numbers came back over SCTP.
+    Demo,
     /// Report missing requirements of this host and their remedies; with HOST, also test the paths to it
     ///
     /// The exit status is 1 if a requirement is missing.

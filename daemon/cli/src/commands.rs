@@ -12,8 +12,8 @@ use rules::normalise;
 use crate::bench;
 use crate::session::Session;
 use crate::{
-    CliError, Command, PeersCommand, Sctpify, WatchArgs, capture, daemon, doctor, expose, live, man, pair,
-    ping, rule, run, sctp, settings, show,
+    CliError, Command, PeersCommand, Sctpify, WatchArgs, capture, daemon, demo, doctor, expose, live, man,
+    pair, ping, rule, run, sctp, settings, show,
 };
 
 /// Runs one command and returns its exit status.
@@ -41,6 +41,7 @@ pub(crate) fn run(args: &Sctpify) -> Result<ExitCode, CliError> {
             session.print(&answer, show::wide)
         }
         Command::Explain { destination } => explain(session, destination),
+        Command::Demo => demo::run(),
         Command::Doctor { host } => doctor::run(session, host.as_deref()),
         Command::Ping { host, rhythm: args } => ping::run(session, host, rhythm(args)),
         Command::Bench(args) => match &args.host {

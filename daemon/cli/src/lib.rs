@@ -16,6 +16,7 @@ mod bench;
 mod capture;
 mod commands;
 mod daemon;
+mod demo;
 mod doctor;
 mod error;
 mod executable;

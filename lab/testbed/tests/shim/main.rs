@@ -14,6 +14,7 @@ mod confined;
 mod control;
 mod deaths;
 mod declared;
+mod demo;
 mod disk;
 mod encryption;
 mod events;
