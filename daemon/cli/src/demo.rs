@@ -1,7 +1,7 @@
 //! `sctpify demo`: two hosts on this machine, joined by two links, with a daemon each. A TCP program talks across a pulled cable.
 //!
-//! The hosts are network namespaces that belong to two threads of this process, so they disappear with the process. Nothing outside them
-//! changes. Begin with [`run`].
+//! The hosts are network namespaces that belong to two threads of this process, so they disappear with the process and the daemons. After
+//! SIGKILL, the daemons remain in their namespaces until somebody ends them. Nothing outside the namespaces changes. Begin with [`run`].
 
 use std::fs::{self, DirBuilder};
 use std::io::{self, Read, Write};

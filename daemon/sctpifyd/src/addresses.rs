@@ -33,7 +33,7 @@ use sctp::{AddressUse, Preference};
 /// Limit on the addresses offered to a peer.
 const OFFERED_MAX: usize = 16;
 /// Name prefix of the daemon's own interface.
-const OURS: [&str; 1] = ["shim"];
+pub(crate) const OURS: [&str; 1] = ["shim"];
 /// Name prefixes of interfaces to this host's containers and virtual machines. Other hosts cannot reach the addresses of these interfaces.
 const OF_CONTAINERS: [&str; 12] =
     ["docker", "br-", "virbr", "veth", "cni", "cali", "flannel", "podman", "lxc", "lxd", "incusbr", "vnet"];

@@ -12,6 +12,7 @@ use control::{AtCap, DaemonArgs, LinkCap, load_traffic};
 use netio::InterfaceBytes;
 use rules::{LinkPolicy, LinkUse, Links, MonthTraffic, Reading, TrafficTable};
 
+use crate::addresses::OURS;
 use crate::archive::Archive;
 use crate::clock::today;
 use crate::commands::{Command, Handle};
@@ -21,6 +22,8 @@ use crate::rules_store::RulesStore;
 const READ_PAUSE: Duration = Duration::from_secs(5);
 /// Number of readings after which the file is written. It is also written when a cap is reached or a month begins.
 const READINGS_PER_WRITE: u32 = 12;
+/// Name of the loopback interface.
+const LOOPBACK: &str = "lo";
 /// The kernel's identifier of the current boot.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
@@ -88,7 +91,12 @@ impl TrafficKeeper {
     /// Adds the counts of interfaces with a cap to the table. Returns the traffic of these links. An interface that has gone keeps its
     /// traffic, because it may come back.
     fn read(&mut self, links: &Links, counts: Vec<InterfaceBytes>) -> Vec<LinkCap> {
-        let cap_of = |interface: &str| links.of(interface)?.cap();
+        let is_ours = |interface: &str| OURS.iter().any(|ours| interface.starts_with(ours));
+        let cap_of = |interface: &str| {
+            // A pattern such as * also fits interfaces that are no links.
+            let is_link = interface != LOOPBACK && !is_ours(interface);
+            links.of(interface).filter(|_| is_link)?.cap()
+        };
         let now = today();
         self.table.begin_months(now, cap_of);
         for count in counts {
