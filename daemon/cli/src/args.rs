@@ -103,6 +103,11 @@ pub enum Command {
         #[arg(long)]
         wide: bool,
     },
+    /// Show the traffic and round-trip times of links over the last day, and their total traffic
+    ///
+    /// The daemon reads the counts of its links each minute, and keeps them over restarts. With `--json`, the output has a sample per
+    /// minute for an hour, and one per ten minutes for a day.
+    History,
     /// Explain how a new connection to HOST:PORT would be carried
     Explain {
         /// Destination

@@ -40,6 +40,7 @@ pub(crate) fn run(args: &Sctpify) -> Result<ExitCode, CliError> {
             let answer = session.ask(&Request::Paths)?;
             session.print(&answer, show::wide)
         }
+        Command::History => ask_and_show(session, &Request::History),
         Command::Explain { destination } => explain(session, destination),
         Command::Demo => demo::run(),
         Command::Doctor { host } => doctor::run(session, host.as_deref()),

@@ -6,8 +6,8 @@ use std::time::SystemTime;
 
 use control::{
     AddressUse, Association, Connection, DoctorReport, Encryption, Explanation, Fallback, HostKeyText,
-    KnownBy, KnownPeer, LearnedRow, LearnedState, Level, LinkCap, LinkState, LinkTest, PastAttempt, Path,
-    PathEvent, PathState, PeerLink, PendingChange, RoundTrips,
+    KnownBy, KnownPeer, LearnedRow, LearnedState, Level, LinkCap, LinkHistory, LinkState, LinkTest,
+    PastAttempt, Path, PathEvent, PathState, PeerLink, PendingChange, RoundTrips,
 };
 use control::{Response, Role, SettingsReport, Status, Verdict, Via};
 
@@ -35,6 +35,7 @@ pub(crate) fn answer(out: &mut dyn Write, answer: &Response) -> io::Result<()> {
     match answer {
         Response::Status(s) => status(out, s),
         Response::Paths(p) => paths(out, &p.associations, path_table),
+        Response::History(h) => history(out, &h.links),
         Response::Events(e) => events(out, &e.events),
         Response::Event(e) => writeln!(out, "{e}"),
         Response::Explanation(e) => explanation(out, e),
@@ -308,6 +309,37 @@ fn link_table(links: &[PeerLink]) -> Table {
         ]);
     }
     table
+}
+
+/// Prints the traffic of the last day and the total traffic of links.
+fn history(out: &mut dyn Write, links: &[LinkHistory]) -> io::Result<()> {
+    if links.is_empty() {
+        return writeln!(out, "no history: it begins with the first association, at the end of a minute");
+    }
+    let mut table = Table::new(&[
+        ("PEER", Left),
+        ("LINK", Left),
+        ("SENT 24 h", Right),
+        ("RECEIVED 24 h", Right),
+        ("MAX SRTT", Right),
+        ("SENT", Right),
+        ("RECEIVED", Right),
+        ("SINCE", Left),
+    ]);
+    for link in links {
+        let longest = link.day.srtt_us.iter().flatten().max();
+        table.row([
+            link.peer.to_string(),
+            link.title(),
+            bytes(link.day.sent_bytes.iter().sum()),
+            bytes(link.day.received_bytes.iter().sum()),
+            longest.map_or_else(|| "-".into(), |us| millis(*us)),
+            bytes(link.sent_bytes),
+            bytes(link.received_bytes),
+            ago_unix(link.since_unix_ms),
+        ]);
+    }
+    table.print(out, "")
 }
 
 /// Creates the table of this host's links with a cap.

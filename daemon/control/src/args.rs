@@ -16,6 +16,8 @@ pub const RULES_FILE_NAME: &str = "rules";
 pub const LEARNED_FILE_NAME: &str = "learned";
 /// Name of the file with the monthly traffic of links in the state directory.
 const TRAFFIC_FILE_NAME: &str = "traffic";
+/// Name of the file with the history of links in the state directory.
+const HISTORY_FILE_NAME: &str = "history";
 /// Name of the known peers' file in the state directory.
 pub const PEERS_FILE_NAME: &str = "peers";
 /// Name of the host key's file in the state directory.
@@ -69,6 +71,11 @@ impl DaemonArgs {
     /// Returns the path of the file with the monthly traffic of links.
     pub fn traffic_file(&self) -> PathBuf {
         self.state_dir.join(TRAFFIC_FILE_NAME)
+    }
+
+    /// Returns the path of the file with the history of links.
+    pub fn history_file(&self) -> PathBuf {
+        self.state_dir.join(HISTORY_FILE_NAME)
     }
 
     /// Returns the path of the known peers' file.

@@ -25,6 +25,7 @@ mod frame;
 mod known_peers;
 mod learned;
 mod link;
+mod link_history;
 mod metrics;
 mod metrics_listener;
 mod path_event;
@@ -54,14 +55,20 @@ pub use known_peers::{
     AddError, HostKeyText, KnownBy, KnownPeer, KnownPeers, KnownPeersError, NoHostKey, Recognition, WrongPeer,
 };
 pub use learned::{LearnedRow, LearnedState, load_learned, parse_learned, print_learned, save_learned};
-pub use link::{AddressUse, AtCap, LinkBytes, LinkCap, LinkState, PeerLink, links_of};
+pub use link::{AddressUse, AtCap, LinkBytes, LinkCap, LinkState, LinkSum, PeerLink, links_of};
+pub use link_history::{
+    LinkHistories, LinkHistory, LinkReading, Samples, load_history, parse_history, print_history,
+    save_history,
+};
 pub use metrics::metrics;
 pub use metrics_listener::bind_metrics;
 pub use path_event::{PathChange, PathChangeCount, PathEnds, PathEvent, PathReason};
 pub use peer_keys::{PeerKey, PeerKeyError, parse_peer_keys, read_peer_keys};
 pub use reason::{EncryptionFault, FallbackReason, KeyFault, Requirement};
 pub use request::{Request, RuleSelector};
-pub use response::{Added, DefaultPolicy, Done, ErrorCode, EventsReport, HostKeyReport, PeersReport};
+pub use response::{
+    Added, DefaultPolicy, Done, ErrorCode, EventsReport, HistoryReport, HostKeyReport, PeersReport,
+};
 pub use response::{Refusal, Response, RuleRow, RulesReport};
 pub use secret_file::SecretFileError;
 pub use setting::{PendingChange, SettingRow, SettingsReport};

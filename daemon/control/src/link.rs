@@ -145,13 +145,29 @@ impl LinkCap {
 /// Returns the links over which these associations reach their peers, in the order of peers and interfaces. The byte counts are sums over
 /// these associations.
 pub fn links_of(associations: &[Association]) -> Vec<PeerLink> {
-    let mut links: BTreeMap<(IpAddr, Option<&str>), PeerLink> = BTreeMap::new();
-    for (association, path) in associations.iter().flat_map(|a| a.paths.iter().map(move |path| (a, path))) {
-        let new = link_of(association.peer, path);
-        let known = links.entry((association.peer, path.interface.as_deref()));
-        known.and_modify(|known| known.join(&new)).or_insert(new);
+    let mut sum = LinkSum::default();
+    associations.iter().for_each(|association| sum.add(association));
+    sum.into_links()
+}
+
+/// The links of the associations that were added.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct LinkSum(BTreeMap<(IpAddr, Option<String>), PeerLink>);
+
+impl LinkSum {
+    /// Adds an association.
+    pub fn add(&mut self, association: &Association) {
+        for path in &association.paths {
+            let new = link_of(association.peer, path);
+            let known = self.0.entry((association.peer, path.interface.clone()));
+            known.and_modify(|known| known.join(&new)).or_insert(new);
+        }
     }
-    links.into_values().collect()
+
+    /// Returns the links, as [`links_of`] does.
+    pub fn into_links(self) -> Vec<PeerLink> {
+        self.0.into_values().collect()
+    }
 }
 
 fn link_of(peer: IpAddr, path: &Path) -> PeerLink {

@@ -17,6 +17,8 @@ pub enum Request {
     Status,
     /// The paths of all associations; answered by [`crate::Response::Paths`].
     Paths,
+    /// The history of links over an hour and a day; answered by [`crate::Response::History`].
+    History,
     /// The changes of paths after a given event, oldest first; answered by [`crate::Response::Events`].
     Events {
         /// Number of the given event; 0 requests all events that the daemon still has.
@@ -202,7 +204,7 @@ impl Request {
     pub fn is_read_only(&self) -> bool {
         match self {
             Request::Status | Request::Paths | Request::Explain { .. } | Request::Settings => true,
-            Request::Events { .. } => true,
+            Request::Events { .. } | Request::History => true,
             Request::Get { .. } | Request::RulesList { .. } | Request::DefaultGet { .. } => true,
             Request::Doctor { .. } | Request::HostKey | Request::Peers => true,
             Request::Set { .. } | Request::RulesAdd { .. } | Request::RulesDelete { .. } => false,

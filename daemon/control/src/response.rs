@@ -4,8 +4,8 @@ use rules::{Chain, Policy, Rule, RuleMatch, Rulebook, UnixMs, Usage};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    BenchReport, DoctorReport, Explanation, HostKeyText, KnownPeer, LearnedRow, PathEvent, PathsReport,
-    PendingChange, PingReport, SettingsReport, Status,
+    BenchReport, DoctorReport, Explanation, HostKeyText, KnownPeer, LearnedRow, LinkHistory, PathEvent,
+    PathsReport, PendingChange, PingReport, SettingsReport, Status,
 };
 
 /// One answer.
@@ -16,6 +16,8 @@ pub enum Response {
     Status(Box<Status>),
     /// The paths of all associations.
     Paths(PathsReport),
+    /// The history of links.
+    History(HistoryReport),
     /// Changes of paths.
     Events(EventsReport),
     /// One change of a path. `sctpify watch --events` prints this response; a daemon never sends it.
@@ -42,6 +44,13 @@ pub enum Response {
     Done(Done),
     /// The request was refused, or its execution failed.
     Error(Refusal),
+}
+
+/// Traffic and round-trip times of this host's links to each peer.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct HistoryReport {
+    /// The links, in the order of peers and interfaces.
+    pub links: Vec<LinkHistory>,
 }
 
 /// Changes of paths, oldest first.

@@ -258,6 +258,7 @@ fn requests() -> Vec<Request> {
     vec![
         Request::Status,
         Request::Paths,
+        Request::History,
         Request::Events { after: 2 },
         Request::Explain { address: "10.1.2.3".parse().unwrap(), port: 22 },
         Request::Settings,
@@ -326,6 +327,7 @@ fn responses() -> Vec<Response> {
     let mut responses = vec![
         Response::Status(Box::new(status())),
         Response::Paths(PathsReport { associations: vec![association()] }),
+        Response::History(HistoryReport { links: history().at(NOW) }),
         Response::Events(EventsReport {
             events: vec![path_event()],
             count: 3,
@@ -349,6 +351,22 @@ fn responses() -> Vec<Response> {
     let codes = [ErrorCode::BadRequest, ErrorCode::NotPermitted, ErrorCode::Refused, ErrorCode::Failed];
     responses.extend(codes.map(|code| Response::error(code, "what is wrong and what to do")));
     responses
+}
+
+fn history() -> LinkHistories {
+    let reading = |sent_bytes| LinkReading {
+        peer: [198, 51, 100, 7].into(),
+        interface: Some("wwan0".into()),
+        name: Some("lte".into()),
+        is_live: true,
+        srtt_us: Some(51_000),
+        sent_bytes,
+        received_bytes: 37_000_000,
+    };
+    let mut links = LinkHistories::default();
+    links.note(UnixMs(NOW.0 - 60_000), &[reading(4_100_000)]);
+    links.note(NOW, &[LinkReading { srtt_us: None, ..reading(4_200_000) }]);
+    links
 }
 
 fn link_test() -> LinkTest {

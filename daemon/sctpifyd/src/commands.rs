@@ -27,7 +27,7 @@ pub(crate) enum Command {
     Ask(Request, Sender<Response>),
     /// Answer the question, which covers all connections. [`Question::Status`] carries the list of the host's TCP listeners. The asking
     /// thread obtains this list, because the kernel takes milliseconds to produce it.
-    Survey(Question, Sender<Response>),
+    Survey(Question),
     /// Apply the draft, which changes rules, settings or keys.
     Change(Box<Draft>, Sender<Result<(), String>>),
     /// Add to the rulebook's counts the connections that the kernel let pass.

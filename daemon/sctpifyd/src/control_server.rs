@@ -33,6 +33,7 @@ use crate::clock::{Clock, today};
 use crate::commands::{Command, Handle};
 use crate::control_group;
 use crate::learned_store::LearnedStore;
+use crate::link_history::LinkHistoryStore;
 use crate::listeners::{all_listeners, listeners};
 use crate::log_rate::LogRate;
 use crate::manual::{Caller, Grant};
@@ -60,12 +61,23 @@ pub(crate) struct ControlServer {
     desk: Desk,
 }
 
+/// State that the daemon keeps in files, and the signer with the host key.
+#[derive(Clone)]
+pub(crate) struct Kept {
+    pub(crate) rules: RulesStore,
+    pub(crate) learned: LearnedStore,
+    pub(crate) peers: PeersStore,
+    pub(crate) history: LinkHistoryStore,
+    pub(crate) signer: Signer,
+}
+
 /// State from which requests are answered.
 #[derive(Clone)]
 pub(crate) struct Desk {
     rules: RulesStore,
     learned: LearnedStore,
     peers: PeersStore,
+    history: LinkHistoryStore,
     signer: Signer,
     shard: Handle,
     served: Arc<AtomicUsize>,
@@ -100,17 +112,13 @@ impl ControlSocket {
 
 impl ControlServer {
     /// Creates the server from its parts.
-    pub(crate) fn new(
-        socket: ControlSocket,
-        rules: RulesStore,
-        learned: LearnedStore,
-        (peers, signer): (PeersStore, Signer),
-        shard: Handle,
-    ) -> ControlServer {
+    pub(crate) fn new(socket: ControlSocket, kept: Kept, shard: Handle) -> ControlServer {
+        let Kept { rules, learned, peers, history, signer } = kept;
         let desk = Desk {
             rules,
             learned,
             peers,
+            history,
             signer,
             shard,
             served: Arc::default(),
@@ -308,10 +316,11 @@ impl Desk {
                 self.shard.send(Command::Stop);
                 Response::Done(Done::new("sctpifyd is stopping; new connections are plain TCP"))
             }
-            Request::Status => self.survey(Question::Status(listeners())),
+            Request::History => Response::History(self.history.report()),
+            Request::Status => self.survey(|reply| Question::Status(listeners(), reply)),
             Request::Paths => self.survey(Question::Paths),
             Request::Explain { address, port } => {
-                self.survey(Question::Explain(SocketAddr::new(address, port)))
+                self.survey(|reply| Question::Explain(SocketAddr::new(address, port), reply))
             }
             Request::Drain | Request::Doctor { .. } | Request::Events { .. } => {
                 self.ask_shard(|reply| Command::Ask(request, reply))
@@ -323,8 +332,8 @@ impl Desk {
         }
     }
 
-    fn survey(&self, question: Question) -> Response {
-        self.ask_shard(|reply| Command::Survey(question, reply))
+    fn survey(&self, question: impl FnOnce(Sender<Response>) -> Question) -> Response {
+        self.ask_shard(|reply| Command::Survey(question(reply)))
     }
 
     fn ask_shard(&self, question: impl FnOnce(Sender<Response>) -> Command) -> Response {

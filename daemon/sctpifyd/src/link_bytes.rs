@@ -54,6 +54,11 @@ impl LinkBytes {
         self.by_pair.get(&(peer, interface.map(str::to_owned))).copied().unwrap_or_default()
     }
 
+    /// Returns the bytes of all pairs of a peer and a link.
+    pub(crate) fn by_pair(&self) -> &BTreeMap<(IpAddr, Option<String>), Bytes> {
+        &self.by_pair
+    }
+
     /// Returns the bytes exchanged over each link.
     pub(crate) fn by_link(&self) -> BTreeMap<Option<String>, Bytes> {
         self.by_link.clone()

@@ -39,6 +39,7 @@ mod history;
 mod interception;
 mod learned_store;
 mod link_bytes;
+mod link_history;
 mod listeners;
 mod log_rate;
 mod manual;

@@ -7,8 +7,9 @@ use std::time::Duration;
 use base::{Carrier, Route, Time};
 use control::{
     Association, Check, Confinement, Connection, Direction, DoctorReport, Explanation, FallbackReason,
-    KnownPeer, LearnedRow, Level, LinkBytes, Listener, OpenCarrier, OwnAddress, Path, PathEnds, PathState,
-    PeerLink, Role, ShimState, ShimStep, Status, TurnTimes, Verdict, Via, links_of,
+    KnownPeer, LearnedRow, Level, LinkBytes, LinkReading, LinkState, LinkSum, Listener, OpenCarrier,
+    OwnAddress, Path, PathEnds, PathState, PeerLink, Role, ShimState, ShimStep, Status, TurnTimes, Verdict,
+    Via, links_of,
 };
 use netio::LocalAddress;
 use ops::LimitedBy;
@@ -97,6 +98,40 @@ impl Report<'_> {
         links
     }
 
+    /// Returns the counts of these links of associations, and of the links of ended ones.
+    pub(crate) fn link_readings(&self, links: LinkSum) -> Vec<LinkReading> {
+        let of_live = links.into_links().into_iter().map(|link| LinkReading {
+            peer: link.peer,
+            is_live: true,
+            srtt_us: link.srtt_us.filter(|_| link.state == LinkState::Up),
+            sent_bytes: link.sent_bytes,
+            received_bytes: link.received_bytes,
+            interface: link.interface,
+            name: link.name,
+        });
+        let mut readings: BTreeMap<_, _> =
+            of_live.map(|reading| ((reading.peer, reading.interface.clone()), reading)).collect();
+        for ((peer, interface), bytes) in self.history.link_bytes().by_pair() {
+            let reading = readings.entry((*peer, interface.clone())).or_insert_with(|| LinkReading {
+                peer: *peer,
+                interface: interface.clone(),
+                name: self.link_name(interface.as_deref()),
+                is_live: false,
+                srtt_us: None,
+                sent_bytes: 0,
+                received_bytes: 0,
+            });
+            reading.sent_bytes += bytes.sent;
+            reading.received_bytes += bytes.received;
+        }
+        readings.into_values().collect()
+    }
+
+    /// Returns the operator's name for a link, if any.
+    fn link_name(&self, interface: Option<&str>) -> Option<String> {
+        self.policy.addresses().link_name(interface?).map(str::to_owned)
+    }
+
     /// Returns the bytes of each link: the sum over these associations and all ended associations.
     fn link_bytes(&self, associations: &[Association]) -> Vec<LinkBytes> {
         let mut all = self.history.link_bytes().by_link();
@@ -104,9 +139,8 @@ impl Report<'_> {
             let bytes = Bytes { sent: path.sent_bytes, received: path.received_bytes };
             *all.entry(path.interface.clone()).or_default() += bytes;
         }
-        let name = |interface: &String| self.policy.addresses().link_name(interface).map(str::to_owned);
         let link = |(interface, bytes): (Option<String>, Bytes)| LinkBytes {
-            name: interface.as_ref().and_then(name),
+            name: self.link_name(interface.as_deref()),
             interface,
             sent_bytes: bytes.sent,
             received_bytes: bytes.received,

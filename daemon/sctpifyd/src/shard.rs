@@ -17,7 +17,7 @@ use std::sync::mpsc::{Receiver, channel};
 
 use anyhow::Result;
 use base::Time;
-use control::{Check, DoctorReport, Done, ErrorCode, PathsReport, Request, Response};
+use control::{Check, DoctorReport, Done, ErrorCode, LinkReading, PathsReport, Request, Response};
 use intercept::Interceptor;
 use mio::Events;
 
@@ -31,7 +31,7 @@ use crate::forwarding::Forwarder;
 use crate::learned_store::LearnedStore;
 use crate::rules_store::RulesStore;
 use crate::supervisor::BEAT;
-use crate::survey::{Found, Gathered, Question, Surveys};
+use crate::survey::{self, Found, Gathered, Question, Surveys};
 use crate::turns::Turns;
 
 /// Limit on the events taken from the poll in one turn.
@@ -103,8 +103,8 @@ impl Shard {
         self.driver.serve_command(forwarder);
     }
 
-    /// Runs until a command stops it, then removes the interception.
-    pub(crate) fn run(mut self) -> Result<()> {
+    /// Runs until a command stops it, then removes the interception. Returns the counts of all links.
+    pub(crate) fn run(mut self) -> Result<Vec<LinkReading>> {
         let mut events = Events::with_capacity(EVENTS_PER_TURN);
         let mut more = true;
         self.driver.begin();
@@ -117,7 +117,10 @@ impl Shard {
             more |= self.survey();
             self.turns.note(self.clock.now() - self.driver.now());
         }
-        self.driver.end()
+        let report = self.driver.report();
+        let links = report.link_readings(survey::all_links(&report));
+        self.driver.end()?;
+        Ok(links)
     }
 
     /// Signals to the supervisor and to the kernel that this loop runs.
@@ -140,7 +143,7 @@ impl Shard {
                 Command::Keys(association, outcome) => self.driver.take_keys(association, outcome),
                 Command::Caps(caps) => self.driver.note_caps(caps),
                 Command::Opened(flow, outcome) => self.driver.on_opened(&flow, &outcome),
-                Command::Survey(question, reply) => self.surveys.begin(question, reply),
+                Command::Survey(question) => self.surveys.begin(question),
                 // An error means that the requester no longer waits for the answer.
                 Command::Capture(reply) => {
                     let _ = reply.send(self.driver.tap());
@@ -184,23 +187,30 @@ impl Shard {
             return false;
         }
         let gathered = self.surveys.proceed(self.clock, &self.driver.report());
-        if let Some(Gathered { question, reply, found }) = gathered {
-            // An error means that the requester no longer waits for the answer.
-            let _ = reply.send(self.answer_survey(question, found));
+        if let Some(Gathered { question, found }) = gathered {
+            self.answer_survey(question, found);
         }
         !self.surveys.is_empty()
     }
 
-    fn answer_survey(&mut self, question: Question, found: Found) -> Response {
+    fn answer_survey(&mut self, question: Question, found: Found) {
+        // An error of `send` means that the requester no longer waits for the answer.
         match question {
-            Question::Status(_) => {
+            Question::Status(_, reply) => {
                 self.driver.count_passed();
                 let (turns, confinement) = (self.turns.report(), self.confinement.clone());
-                Response::Status(Box::new(self.driver.report().status(found, turns, confinement)))
+                let status = self.driver.report().status(found, turns, confinement);
+                let _ = reply.send(Response::Status(Box::new(status)));
             }
-            Question::Paths => Response::Paths(PathsReport { associations: found.associations }),
-            Question::Explain(destination) => {
-                Response::Explanation(Box::new(self.driver.report().explain(destination, found.live)))
+            Question::Paths(reply) => {
+                let _ = reply.send(Response::Paths(PathsReport { associations: found.associations }));
+            }
+            Question::Explain(destination, reply) => {
+                let explanation = self.driver.report().explain(destination, found.live);
+                let _ = reply.send(Response::Explanation(Box::new(explanation)));
+            }
+            Question::Links(reply) => {
+                let _ = reply.send(self.driver.report().link_readings(found.links));
             }
         }
     }

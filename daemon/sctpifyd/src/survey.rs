@@ -6,10 +6,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
-use control::{Association, Connection, Listener, Response, Role};
+use control::{Association, Connection, LinkReading, LinkSum, Listener, Response, Role};
 
 use ops::LimitedBy;
 use relay::Peer;
@@ -26,14 +26,16 @@ const SLICE: Duration = Duration::from_micros(200);
 /// Number of items that are gathered between two readings of the clock.
 const STRIDE: usize = 16;
 
-/// Subject of a report.
-#[derive(Clone, Debug)]
+/// Subject of a report, and the receiver of the answer.
+#[derive(Debug)]
 pub(crate) enum Question {
     /// The status, with these TCP listeners of the host.
-    Status(Vec<Listed>),
-    Paths,
+    Status(Vec<Listed>, Sender<Response>),
+    Paths(Sender<Response>),
     /// The decision on connections to this destination.
-    Explain(SocketAddr),
+    Explain(SocketAddr, Sender<Response>),
+    /// The counts of the links to all peers.
+    Links(Sender<Vec<LinkReading>>),
 }
 
 /// Reports in progress, oldest request first.
@@ -42,7 +44,6 @@ pub(crate) struct Surveys(VecDeque<Survey>);
 
 struct Survey {
     question: Question,
-    reply: Sender<Response>,
     next: Next,
     found: Found,
 }
@@ -65,6 +66,8 @@ pub(crate) struct Found {
     pub(crate) connections: Vec<Connection>,
     pub(crate) associations: Vec<Association>,
     pub(crate) listeners: Vec<Listener>,
+    /// The links of all associations, if only these are asked for.
+    pub(crate) links: LinkSum,
     pub(crate) live: Live,
 }
 
@@ -84,14 +87,13 @@ pub(crate) struct Live {
 /// A completely gathered report.
 pub(crate) struct Gathered {
     pub(crate) question: Question,
-    pub(crate) reply: Sender<Response>,
     pub(crate) found: Found,
 }
 
 impl Surveys {
-    pub(crate) fn begin(&mut self, question: Question, reply: Sender<Response>) {
+    pub(crate) fn begin(&mut self, question: Question) {
         let next = Next::After(ConnectionId(0));
-        self.0.push_back(Survey { question, reply, next, found: Found::default() });
+        self.0.push_back(Survey { question, next, found: Found::default() });
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -107,9 +109,18 @@ impl Surveys {
                 return None;
             }
         }
-        let Survey { question, reply, found, .. } = self.0.pop_front()?;
-        Some(Gathered { question, reply, found })
+        let Survey { question, found, .. } = self.0.pop_front()?;
+        Some(Gathered { question, found })
     }
+}
+
+/// Returns the links of all associations at once. Packets wait meanwhile.
+pub(crate) fn all_links(report: &Report<'_>) -> LinkSum {
+    let (reply, _) = channel();
+    let next = Next::After(ConnectionId(0));
+    let mut survey = Survey { question: Question::Links(reply), next, found: Found::default() };
+    while survey.proceed(report) {}
+    survey.found.links
 }
 
 impl Survey {
@@ -126,7 +137,9 @@ impl Survey {
                 },
                 Next::Shared(mut rest) => match rest.pop() {
                     Some(association) => {
-                        self.found.associations.extend(report.shared_association(association));
+                        if let Some(association) = report.shared_association(association) {
+                            self.found.add(&self.question, association);
+                        }
                         Next::Shared(rest)
                     }
                     None => self.behind_shared(report),
@@ -146,22 +159,23 @@ impl Survey {
 
     fn look_at(&mut self, report: &Report<'_>, id: ConnectionId, known: &Known) {
         match self.question {
-            Question::Explain(to) if known.role() == Role::Client && known.flow().remote() == to => {
+            Question::Explain(to, _) if known.role() == Role::Client && known.flow().remote() == to => {
                 self.found.live.add(report, known);
+                return;
             }
-            Question::Explain(_) => {}
-            Question::Status(_) => {
-                self.found.connections.push(report.connection(id, known));
-                self.found.associations.extend(report.own_association(id, known));
-            }
-            Question::Paths => self.found.associations.extend(report.own_association(id, known)),
+            Question::Explain(..) => return,
+            Question::Status(..) => self.found.connections.push(report.connection(id, known)),
+            Question::Paths(_) | Question::Links(_) => {}
+        }
+        if let Some(association) = report.own_association(id, known) {
+            self.found.add(&self.question, association);
         }
     }
 
     fn behind_connections(&self, report: &Report<'_>) -> Next {
         match self.question {
-            Question::Explain(_) => Next::Done,
-            Question::Status(_) | Question::Paths => {
+            Question::Explain(..) => Next::Done,
+            Question::Status(..) | Question::Paths(_) | Question::Links(_) => {
                 let mut shared: Vec<_> = report.shared_associations().collect();
                 shared.reverse();
                 Next::Shared(shared)
@@ -171,11 +185,20 @@ impl Survey {
 
     fn behind_shared(&mut self, report: &Report<'_>) -> Next {
         match &mut self.question {
-            Question::Status(listeners) => {
+            Question::Status(listeners, _) => {
                 let listeners = report.reachable(std::mem::take(listeners));
                 Next::Listeners(listeners.into_iter().rev().collect())
             }
-            Question::Paths | Question::Explain(_) => Next::Done,
+            Question::Paths(_) | Question::Explain(..) | Question::Links(_) => Next::Done,
+        }
+    }
+}
+
+impl Found {
+    fn add(&mut self, question: &Question, association: Association) {
+        match question {
+            Question::Links(_) => self.links.add(&association),
+            _ => self.associations.push(association),
         }
     }
 }

@@ -19,10 +19,11 @@ use crate::archive::{self, Archive, Listener, Signer};
 use crate::carriers::PacketIo;
 use crate::commands::{Command, Handle};
 use crate::confinement::{self, Confinement, Identity};
-use crate::control_server::{ControlServer, ControlSocket, Desk};
+use crate::control_server::{ControlServer, ControlSocket, Desk, Kept};
 use crate::encryption::{Encryption, Handshakes, warm_up};
 use crate::forwarding::{Forwarder, Names};
 use crate::learned_store::LearnedStore;
+use crate::link_history::LinkHistoryStore;
 use crate::page;
 use crate::peers_store::PeersStore;
 use crate::rules_store::RulesStore;
@@ -59,6 +60,7 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
         prepare_encryption(&signer)?;
     }
     let traffic = TrafficKeeper::load(args, archive.clone());
+    let history = LinkHistoryStore::load(args, archive.clone());
     let learned = LearnedStore::load(args, archive);
     let identity = Identity::of_worker(&rules.settings(), args, has_supervisor)?;
     let packet_io = PacketIo::new(&rules.settings(), args.inside.is_some());
@@ -81,13 +83,14 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
         has_supervisor,
     )?;
     let page = control::bind_page(rules.settings().page_port);
-    let server = ControlServer::new(
-        socket,
-        rules.clone(),
-        learned.clone(),
-        (peers.clone(), signer.clone()),
-        handle.clone(),
-    );
+    let kept = Kept {
+        rules: rules.clone(),
+        learned: learned.clone(),
+        peers: peers.clone(),
+        history: history.clone(),
+        signer: signer.clone(),
+    };
+    let server = ControlServer::new(socket, kept, handle.clone());
     let desk = server.desk();
     let confinement = Confinement::of_worker(&rules.settings(), args, has_supervisor);
     let confined = confine(shard.interceptor(), &confinement)?;
@@ -97,6 +100,7 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
     spawn_handshakes(handshakes, signer, handle.clone())?;
     spawn_keepers(learned.clone(), shared, peers.clone())?;
     spawn_traffic_keeper(traffic, rules.clone(), handle.clone())?;
+    spawn_history_keeper(history.clone(), handle.clone())?;
     let on_signal = handle.clone();
     spawn("signals", move || obey_signals(signals, &rules, &on_signal))?;
     if args.inside.is_some() {
@@ -105,6 +109,10 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
     spawn_supervision(listener, args.inside.is_some(), handle)?;
     tracing::info!(control = %args.control.display(), "sctpifyd is up");
     let outcome = shard.run();
+    if let Ok(readings) = &outcome {
+        history.note(readings);
+    }
+    history.save();
     learned.save();
     // `save` logs a failure.
     let _ = peers.save();
@@ -112,7 +120,7 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
         // Remove the socket's file, because no client should wait for a daemon that has gone.
         let _ = std::fs::remove_file(&args.control);
     }
-    outcome.map(|()| ExitCode::SUCCESS)
+    outcome.map(|_| ExitCode::SUCCESS)
 }
 
 /// Opens the files, through the supervisor or directly. The listener notices when the supervisor exits; the listener is `None`
@@ -185,6 +193,11 @@ fn spawn_keepers(learned: LearnedStore, shared: Option<SharedStore>, peers: Peer
 /// Starts the thread that compares the traffic of links with their caps.
 fn spawn_traffic_keeper(traffic: TrafficKeeper, rules: RulesStore, shard: Handle) -> Result<()> {
     spawn("traffic of links", move || traffic.keep(&rules, &shard))
+}
+
+/// Starts the thread that reads the counts of links for their history.
+fn spawn_history_keeper(history: LinkHistoryStore, shard: Handle) -> Result<()> {
+    spawn("history of links", move || history.keep(&shard))
 }
 
 /// Starts the thread of the key handshakes. Without this thread, no association gets keys, so the process aborts if the thread

@@ -12,6 +12,11 @@ use serde_json::{Value, json};
 use super::build::{Build, LIBRARY_PACKAGE, LICENCE, PACKAGES};
 use crate::tools::{cargo, output, root};
 
+/// Version of the chart library on the status page.
+const UPLOT_VERSION: &str = "1.6.32";
+/// Its licence.
+const UPLOT_LICENCE: &str = include_str!("../../../common/ops/src/page/uplot/LICENSE");
+
 /// The licences of the crates of other projects in the programs.
 #[derive(Debug, Default)]
 pub(super) struct Licences {
@@ -55,6 +60,7 @@ pub(super) fn licences() -> Result<Licences> {
         }
         expressions.insert(expression);
     }
+    let _ = writeln!(texts, "uPlot {UPLOT_VERSION}: MIT\n\n{UPLOT_LICENCE}\n");
     let in_brackets = |expression: String| match expression.contains(' ') {
         true => format!("({expression})"),
         false => expression,
@@ -69,6 +75,7 @@ pub(super) fn make(build: &Build, out: &Path) -> Result<PathBuf> {
     let rust = output(Command::new("rustc").arg("--version"))?;
     let version = rust.split_whitespace().nth(1).context("rustc reports no version")?;
     components.push(component("rust-std", version, "generic", LICENCE));
+    components.push(component("uplot", UPLOT_VERSION, "npm", "MIT"));
     let mut program = component("sctpify", build.version(), "generic", LICENCE);
     program["type"] = json!("application");
     let list = json!({
@@ -144,6 +151,8 @@ mod tests {
         let found = licences().unwrap();
         assert!(found.expression.contains("(MIT OR Apache-2.0)"), "{}", found.expression);
         assert!(found.texts.contains("Permission is hereby granted"));
+        let script = include_str!("../../../common/ops/src/page/uplot/uPlot.iife.min.js");
+        assert!(script.contains(&format!("uPlot (v{UPLOT_VERSION})")), "the named version is another one");
         assert!(crates.keys().all(|(name, version)| found.texts.contains(&format!("{name} {version}: "))));
     }
 }

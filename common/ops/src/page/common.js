@@ -140,15 +140,28 @@ function isSelecting() {
   return document.activeElement?.tagName !== "INPUT" && String(getSelection()) !== "";
 }
 
+let lastDrawn = null;
+
+// Dims the page, and tells since when its data is old. The alert is read aloud once, because its text stays the same.
+function showStale(whom, error) {
+  const since = lastDrawn === null ? "" : " since " + new Date(lastDrawn).toLocaleTimeString() + "; what you see is from then";
+  const text = "No answer from " + whom + since + " (" + error.message + ").";
+  if (place("stale").textContent !== text || !document.body.classList.contains("stale")) place("stale").textContent = text;
+  document.body.classList.add("stale");
+  place("state").textContent = "no answer";
+}
+
 // Refreshes each second while the page is visible; `draw` returns the text next to the heading.
 async function live(whom, draw) {
   try {
     if (!document.hidden && !isSelecting()) {
       place("state").textContent = await draw();
       document.body.dataset.drawn = "yes";
+      document.body.classList.remove("stale");
+      lastDrawn = Date.now();
     }
   } catch (error) {
-    place("state").textContent = "no answer from " + whom + ": " + error.message;
+    showStale(whom, error);
   }
   setTimeout(() => live(whom, draw), PAUSE_MS);
 }

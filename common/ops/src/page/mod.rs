@@ -7,9 +7,9 @@
 //! requests at once, in total and from one client ([`slots`]). A client has the time [`CLIENT_LIMIT`] to send its request, and the same
 //! time to read the answer. [`MetricsText`] writes metrics in the Prometheus format. Begin with [`Page::run`].
 //!
-//! The server on 127.0.0.1 also offers two files that the pages of all programs share: `page.css` and `common.js`. `common.js` has
-//! functions for requests, periodic redrawing, tables, paths and partial lists. [`PageAnswer::html`] inserts a program's own HTML into the
-//! common page. The page loads `page.js`, which the program provides.
+//! The server on 127.0.0.1 also offers files that the pages of all programs share: `page.css`, `common.js`, and the chart library uPlot
+//! (`uplot.js`, `uplot.css`). `common.js` has functions for requests, periodic redrawing, tables, paths and partial lists.
+//! [`PageAnswer::html`] inserts a program's own HTML into the common page. The page loads `page.js`, which the program provides.
 
 mod metrics;
 mod request;
@@ -24,6 +24,7 @@ use std::time::{Duration, Instant};
 pub use metrics::MetricsText;
 pub use request::PageRequest;
 use request::{Access, HEAD_MAX, Refused};
+use rustix::system::uname;
 use slots::Slots;
 use socket2::{Domain, Protocol, Socket, Type};
 
@@ -118,6 +119,7 @@ impl PageAnswer {
     /// arrives. `main` is the HTML of the program's own part. `page.js` fills the elements of `main` with the answers.
     pub fn html(program: &str, whom: &str, main: &str) -> PageAnswer {
         let text = include_str!("page.html").replace("{program}", program).replace("{whom}", whom);
+        let text = text.replace("{host}", &escaped(&uname().nodename().to_string_lossy()));
         PageAnswer::file("text/html; charset=utf-8", text.replace("{main}", main))
     }
 
@@ -169,11 +171,18 @@ fn serve(
     client.write_all(&body)
 }
 
+/// Returns a text in which HTML's characters are escaped.
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
 /// Returns one of the files that all pages share; `None` for any other path.
 fn common(path: &str) -> Option<PageAnswer> {
     Some(match path {
         "/page.css" => PageAnswer::css(include_str!("page.css")),
         "/common.js" => PageAnswer::script(include_str!("common.js")),
+        "/uplot.js" => PageAnswer::script(include_str!("uplot/uPlot.iife.min.js")),
+        "/uplot.css" => PageAnswer::css(include_str!("uplot/uPlot.min.css")),
         _ => return None,
     })
 }

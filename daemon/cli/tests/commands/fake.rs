@@ -39,6 +39,24 @@ pub(crate) struct FakeDaemon {
     pub(crate) book: Arc<Mutex<Rulebook>>,
 }
 
+/// Returns the history of a link that has sent 2 MiB and received 8 MiB, half of it on the last day.
+fn history() -> Vec<LinkHistory> {
+    let reading = |mib: u64| LinkReading {
+        peer: [10, 0, 1, 2].into(),
+        interface: Some("wwan0".into()),
+        name: Some("lte".into()),
+        is_live: true,
+        srtt_us: Some(20_400),
+        sent_bytes: mib << 20,
+        received_bytes: mib << 22,
+    };
+    let mut links = LinkHistories::default();
+    links.note(KNOWN_SINCE, &[reading(1)]);
+    let day_ms = 24 * 60 * 60 * 1000;
+    links.note(UnixMs(KNOWN_SINCE.0 + 2 * day_ms), &[reading(2)]);
+    links.iter().cloned().collect()
+}
+
 fn with_in_force(report: SettingsReport, book: &Rulebook) -> Response {
     Response::Settings(report.beside(&book.settings.until_restart(&Settings::default())))
 }
@@ -232,6 +250,7 @@ fn answer(book: &mut Rulebook, request: Request) -> Response {
         })),
         Request::Status => Ok(Response::Status(Box::new(status()))),
         Request::Paths => Ok(Response::Paths(PathsReport { associations: status().associations })),
+        Request::History => Ok(Response::History(HistoryReport { links: history() })),
         Request::Explain { address, port } => {
             Ok(Response::Explanation(Box::new(explain(book, address, port))))
         }

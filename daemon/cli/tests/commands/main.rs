@@ -279,6 +279,15 @@ fn a_host_is_paired_by_the_words_of_its_association_only() {
 }
 
 #[test]
+fn history_shows_the_traffic_of_the_last_day_and_of_all_days() {
+    let daemon = FakeDaemon::start();
+    let history = daemon.run(SCTPIFY, "history").out;
+    let words: Vec<&str> = history.lines().nth(1).unwrap().split_whitespace().collect();
+    let expected = "10.0.1.2 wwan0 (lte) 1.0 MiB 4.0 MiB 20 ms 2.0 MiB 8.0 MiB";
+    assert!(words.join(" ").starts_with(expected), "{history}");
+}
+
+#[test]
 fn paths_shows_each_path_with_its_state() {
     let daemon = FakeDaemon::start();
     let paths = daemon.run(SCTPIFY, "paths").out;

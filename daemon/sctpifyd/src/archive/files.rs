@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use control::{DaemonArgs, FileError, KnownPeer, KnownPeers};
+use control::{DaemonArgs, FileError, KnownPeer, KnownPeers, LinkHistories};
 use rules::{LearnedEntry, RulesTable, Settings, TrafficTable};
 
 use super::ArchiveError;
@@ -82,6 +82,10 @@ impl Files {
 
     pub(super) fn save_traffic(&self, table: &TrafficTable) -> Result<(), ArchiveError> {
         Ok(control::save_traffic(&self.args.traffic_file(), table)?)
+    }
+
+    pub(super) fn save_history(&self, links: &LinkHistories) -> Result<(), ArchiveError> {
+        Ok(control::save_history(&self.args.history_file(), links)?)
     }
 
     pub(super) fn save_peers<'a>(

@@ -1,4 +1,4 @@
-//! Reads and writes the daemon's files: configuration, rules, keys, learned entries, traffic of links and known peers. Signs with the host key.
+//! Reads and writes the daemon's files: configuration, rules, keys, learned entries, traffic and history of links, and known peers. Signs with the host key.
 //!
 //! The supervisor performs these operations, because it stays root and reads no packets. The worker sends requests ([`words`]) to the
 //! supervisor over a socket, which is the worker's standard input. The worker's end is [`line`]; the supervisor's end is [`server`]. A
@@ -7,7 +7,7 @@
 //! An intruder in the worker could send any request, so the supervisor opens no path that the worker names. The supervisor also refuses:
 //!
 //! - changes of root-only settings ([`rules::Setting::is_roots`]);
-//! - rules, learned tables, traffic of links and known peers that do not parse;
+//! - rules, learned tables, traffic and history of links, and known peers that do not parse;
 //! - signatures over contents that are not a TLS 1.3 handshake;
 //! - unknown or overlong requests.
 //!
@@ -21,7 +21,7 @@ mod words;
 
 use std::sync::Arc;
 
-use control::{DaemonArgs, KnownPeers};
+use control::{DaemonArgs, KnownPeers, LinkHistories};
 use rules::{LearnedEntry, RulesTable, Setting, TrafficTable};
 
 pub(crate) use files::{Loaded, Stamp, prepare_directories};
@@ -119,6 +119,18 @@ impl Archive {
                 let text = control::print_traffic(table);
                 let text = text.map_err(|error| ArchiveError::Failed(error.to_string()))?;
                 line.tell(Ask::Traffic { text })
+            }
+        }
+    }
+
+    /// Writes the file with the history of links.
+    pub(crate) fn save_history(&self, links: &LinkHistories) -> Result<(), ArchiveError> {
+        match self {
+            Archive::Own(files) => files.save_history(links),
+            Archive::Asked(line) => {
+                let text = control::print_history(links);
+                let text = text.map_err(|error| ArchiveError::Failed(error.to_string()))?;
+                line.tell(Ask::History { text })
             }
         }
     }

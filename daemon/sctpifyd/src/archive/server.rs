@@ -122,6 +122,13 @@ fn answer(files: &Files, ask: Ask) -> Result<Outcome, ArchiveError> {
             }
             files.save_traffic(&table)?;
         }
+        Ask::History { text } => {
+            let (links, problem) = control::parse_history(&text);
+            if let Some(problem) = problem {
+                return Err(refused(format!("history of links: {problem}")));
+            }
+            files.save_history(&links)?;
+        }
         Ask::Peers { text } => {
             let peers =
                 control::parse_peers(&text).map_err(|error| refused(format!("known peers: {error}")))?;
@@ -144,7 +151,7 @@ mod tests {
     use std::path::Path;
 
     use clap::Parser;
-    use control::KnownPeers;
+    use control::{KnownPeers, LinkHistories, LinkReading};
     use keying::IdentityError;
     use rules::{Chain, Failure, LearnPolicy, LearnedTable, Policy, Rule, RulesTable, Settings};
 
@@ -308,6 +315,29 @@ mod tests {
             }
             (0..20).for_each(|_| pair.set("race_timer_ms", "200").expect("set"));
         });
+    }
+
+    #[test]
+    fn the_history_of_links_is_written_and_a_damaged_one_is_not() {
+        let pair = Pair::new();
+        let path = pair.dir.path().join("state/history");
+        let mut links = LinkHistories::default();
+        let reading = LinkReading {
+            peer: [192, 0, 2, 1].into(),
+            interface: Some("eth1".into()),
+            name: None,
+            is_live: true,
+            srtt_us: None,
+            sent_bytes: 7,
+            received_bytes: 9,
+        };
+        links.note(today(), &[reading]);
+        pair.archive.save_history(&links).expect("saved");
+        assert_eq!(control::load_history(&path).0.iter().count(), 1);
+        let text = control::print_history(&links).expect("a text").replace("eth1", &"e".repeat(1000));
+        let Archive::Asked(line) = &pair.archive else { unreachable!("a supervisor writes") };
+        line.tell(Ask::History { text }).expect_err("an overlong name");
+        assert_eq!(control::load_history(&path).0.iter().count(), 1);
     }
 
     #[test]

@@ -27,6 +27,8 @@ pub(super) enum Ask {
     Learned { text: String },
     /// Replace the contents of the file with the monthly traffic of links.
     Traffic { text: String },
+    /// Replace the contents of the file with the history of links.
+    History { text: String },
     /// Replace the contents of the known peers' file.
     Peers { text: String },
     /// Read configuration, rules and keys.

@@ -11,7 +11,7 @@ use ops::{Page, PageAnswer, PageRequest};
 use crate::control_server::Desk;
 
 /// Names of all paths, for the answer to a request for an unknown path.
-const NAMES: &str = "/, /metrics, /status.json and /rules.json";
+const NAMES: &str = "/, /metrics, /status.json, /history.json and /rules.json";
 
 /// Serves the page and the metrics until the process ends.
 pub(crate) fn run(page: Page, desk: Desk) {
@@ -35,6 +35,7 @@ fn answer(desk: &Desk, request: &PageRequest<'_>) -> Option<PageAnswer> {
         "/" => PageAnswer::html("sctpify", "daemon", include_str!("main.html")),
         "/page.js" => PageAnswer::script(include_str!("page.js")),
         "/status.json" => json(&desk.look(Request::Status)),
+        "/history.json" => json(&desk.look(Request::History)),
         "/rules.json" => json(&desk.look(Request::RulesList { chain: None, policy: None })),
         "/metrics" => metrics(desk),
         _ => return None,

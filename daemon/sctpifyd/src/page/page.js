@@ -1,37 +1,197 @@
 "use strict";
-// The daemon's status, refreshed each second with the functions of common.js.
+// The daemon's status, refreshed each second with the functions of common.js, and the history of links, drawn by uPlot.
+
+// Seconds that the charts show, by their name after # in the address, for bookmarks.
+const RANGES = { "60s": 60, "1h": 3600, "24h": 86400 };
+const HISTORY_EVERY_MS = 20000;
+const CHART_HEIGHT = 40;
+// Connections that the page lists.
+const CONNECTIONS_SHOWN = 50;
 
 function sums(status) {
   const c = status.counters;
-  const all = [
+  drawSums("sums", [
     [status.connections.length, "connections over SCTP"], [c.connects_sctp, "connects over SCTP"],
     [c.connects_fallback, "fell back to TCP"], [c.accepts, "accepted"], [c.path_switches, "path switches"],
     [bytes(c.bytes_sent), "sent"], [bytes(c.bytes_received), "received"],
-  ];
-  drawSums("sums", all);
+  ]);
 }
 
 function linkName(link) {
   return link.name ? link.interface + " (" + link.name + ")" : link.interface ?? "unknown";
 }
 
+function linkKey(link) {
+  return link.peer + " " + (link.interface ?? "");
+}
+
+// One sentence about a peer: its working links, the link that carries data, and whether its key is known.
+function sentence(peer, links, associations) {
+  const own = associations.filter((a) => a.peer === peer);
+  const name = own.map((a) => a.encryption?.name).find(Boolean);
+  const up = links.filter((l) => l.state === "up"), down = links.filter((l) => l.state === "down");
+  const names = (some) => some.map(linkName).join(" and ");
+  const work = up.length === links.length ? (links.length === 1 ? "its link works" : (links.length === 2 ? "both" : "all " + links.length) + " links work")
+    : up.length === 0 ? "NO LINK WORKS" : up.length + " of " + links.length + " links work";
+  const failed = down.length && up.length ? ", " + names(down) + " failed" : "";
+  const used = links.filter((l) => l.in_use && l.state === "up");
+  const data = used.length ? "; data uses " + names(used) : "";
+  const clear = own.filter((a) => !a.encryption).length;
+  const keys = clear === 0 ? "; encrypted" : clear === own.length ? "; not encrypted" : "; partly encrypted";
+  return (name ? name + " (" + peer + ")" : peer) + ": " + work + failed + data + keys + ".";
+}
+
+// The last 61 readings of each link, one per second.
+const recent = new Map();
+
+function noteRecent(links) {
+  const now = Date.now() / 1000;
+  for (const link of links) {
+    const readings = recent.get(linkKey(link)) ?? [];
+    readings.push({ now, sent: link.sent_bytes, received: link.received_bytes, srtt: link.state === "up" ? link.srtt_us : null });
+    recent.set(linkKey(link), readings.filter((r) => r.now > now - 61));
+  }
+  for (const [key, readings] of recent) if (readings.at(-1).now < now - 61) recent.delete(key);
+}
+
+// Columns of a chart: times, rates sent and received in bit/s, round-trip times in ms. A gap has nulls.
+function columns(key) {
+  const [times, sent, received, srtt] = [[], [], [], []];
+  const add = (at, bitsSent, bitsReceived, us) => {
+    times.push(at); sent.push(bitsSent); received.push(bitsReceived); srtt.push(us === null ? null : us / 1000);
+  };
+  if (range === "60s") {
+    const readings = recent.get(key) ?? [];
+    for (let i = 1; i < readings.length; i += 1) {
+      const [a, b] = [readings[i - 1], readings[i]], s = Math.max(b.now - a.now, 0.001);
+      if (s > 3) add(a.now + 1, null, null, null);
+      add(b.now, Math.max(0, b.sent - a.sent) * 8 / s, Math.max(0, b.received - a.received) * 8 / s, b.srtt);
+    }
+    return [times, sent, received, srtt];
+  }
+  const step = range === "1h" ? 60 : 600;
+  const samples = history24[range === "1h" ? "hour" : "day"].get(key);
+  (samples?.end_s ?? []).forEach((end, i) => {
+    if (i > 0 && end - samples.end_s[i - 1] > step) add(samples.end_s[i - 1] + step, null, null, null);
+    add(end, samples.sent_bytes[i] * 8 / step, samples.received_bytes[i] * 8 / step, samples.srtt_us[i]);
+  });
+  return [times, sent, received, srtt];
+}
+
+let range = Object.keys(RANGES).find((name) => location.hash === "#" + name) ?? "60s";
+const history24 = { hour: new Map(), day: new Map(), read: 0 };
+
+async function readHistory() {
+  if (Date.now() - history24.read < HISTORY_EVERY_MS) return;
+  const report = await ask("history.json");
+  history24.read = Date.now();
+  history24.hour = new Map(report.links.map((l) => [linkKey(l), l.hour]));
+  history24.day = new Map(report.links.map((l) => [linkKey(l), l.day]));
+}
+
+// A small chart with its largest value beside it.
+class Chart {
+  constructor(names, write) {
+    this.write = write;
+    this.names = names;
+    this.text = make("span", { class: "most" });
+    this.place = make("div", { class: "chart", role: "img" });
+    this.box = make("div", { class: "charted" }, this.place, this.text);
+    const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+    const lines = [{ stroke: () => colour("--line-a"), width: 1.5 }, { stroke: () => colour("--line-b"), width: 1.5 }];
+    this.plot = new uPlot({
+      width: 160, height: CHART_HEIGHT, padding: [2, 0, 2, 0], legend: { show: false }, cursor: { show: false },
+      axes: [{ show: false }, { show: false }],
+      scales: {
+        x: { time: false, range: () => [Date.now() / 1000 - RANGES[range], Date.now() / 1000] },
+        y: { range: (_, low, high) => [0, high > 0 ? high * 1.05 : 1] },
+      },
+      series: [{}, ...names.map((_, i) => ({ ...lines[i], points: { show: false } }))],
+    }, [[], ...names.map(() => [])], this.place);
+  }
+
+  draw(times, ...values) {
+    const width = this.place.clientWidth;
+    if (width > 0 && width !== this.plot.width) this.plot.setSize({ width, height: CHART_HEIGHT });
+    this.plot.setData([times, ...values]);
+    const most = values.map((all) => Math.max(0, ...all.filter((value) => value !== null)));
+    const isEmpty = values.every((all) => all.every((value) => value === null));
+    this.text.textContent = isEmpty ? "no data" : "≤ " + this.write(Math.max(...most));
+    const said = this.names.map((name, i) => name + " at most " + this.write(most[i])).join(", ");
+    this.place.setAttribute("aria-label", isEmpty ? "no data in the last " + written(range) : "last " + written(range) + ": " + said);
+  }
+}
+
+const milliseconds = (ms) => ms.toFixed(ms < 10 ? 1 : 0) + " ms";
+
+// The row of a link, which is kept from one refresh to the next.
+class LinkRow {
+  constructor() {
+    const cell = (name) => make("span", { class: name });
+    [this.name, this.state, this.rtt, this.total] = ["name", "state", "rtt", "total"].map(cell);
+    this.rates = new Chart(["sent", "received"], bits);
+    this.delays = new Chart(["round trip"], milliseconds);
+    this.box = make("div", { class: "link" }, this.name, this.state, this.rtt, this.total, this.rates.box, this.delays.box);
+  }
+
+  draw(link) {
+    const colours = { up: "active", down: "inactive", unproven: "unconfirmed" };
+    this.box.className = "link path " + colours[link.state] + (link.in_use ? " in_use" : "");
+    this.name.textContent = linkName(link);
+    this.state.textContent = (link.state === "down" ? "DOWN" : link.state) + ", " + link.use + (link.in_use ? ", in use" : "");
+    this.rtt.textContent = link.srtt_us === null || link.state === "down" ? "–" : milliseconds(link.srtt_us / 1000);
+    this.total.textContent = bytes(link.sent_bytes) + " sent, " + bytes(link.received_bytes) + " received";
+    const [times, sent, received, srtt] = columns(linkKey(link));
+    this.rates.draw(times, sent, received);
+    this.delays.draw(times, srtt);
+  }
+}
+
+const rows = new Map();
+
 function links(status) {
-  const colours = { up: "active", down: "inactive", unproven: "unconfirmed" };
-  const boxes = status.links.map((l) => make("div", { class: "path " + colours[l.state] + (l.in_use ? " in_use" : "") },
-    make("span", {}, linkName(l) + " to " + l.peer),
-    make("span", {}, (l.state === "down" ? "DOWN" : l.state) + ", " + l.use + (l.in_use ? ", in use" : "")),
-    make("span", {}, l.srtt_us === null ? "-" : (l.srtt_us / 1000).toFixed(1) + " ms"),
-    make("span", {}, bytes(l.sent_bytes) + " sent, " + bytes(l.received_bytes) + " received")));
-  const megabytes = (count) => (count / 1e6).toFixed(1) + " MB";
-  const caps = status.link_caps.map((c) => make("p", c.is_reached ? { class: "warning" } : {},
-    linkName(c) + ": " + megabytes(c.bytes) + " of " + megabytes(c.cap_bytes) + " since " + c.since +
+  const peers = new Map();
+  for (const link of status.links) peers.set(link.peer, [...(peers.get(link.peer) ?? []), link]);
+  const boxes = [...peers].map(([peer, of]) => {
+    const lines = of.map((link) => {
+      if (!rows.has(linkKey(link))) rows.set(linkKey(link), new LinkRow());
+      return rows.get(linkKey(link)).box;
+    });
+    return make("div", { class: "box" }, make("p", { class: "lead" }, sentence(peer, of, status.associations)), ...lines);
+  });
+  const known = new Set(status.links.map(linkKey));
+  for (const key of rows.keys()) if (!known.has(key)) rows.delete(key);
+  const caps = status.link_caps.map((c) => make("p", { class: c.is_reached ? "cap warning" : "cap" },
+    linkName(c) + ": " + (c.bytes / 1e6).toFixed(1) + " of " + (c.cap_bytes / 1e6).toFixed(1) + " MB since " + c.since +
     (c.is_reached ? "; the cap is reached, use " + c.at_cap : "")));
-  const shown = boxes.length ? make("div", { class: "box" }, ...boxes) : none("No peer is connected.");
-  place("links").replaceChildren(shown, ...caps);
+  const empty = none("No peer is connected. On a host that a rule names, connect to it; `sctpify explain HOST:PORT` tells how a connection would be carried.");
+  place("links").replaceChildren(...(boxes.length ? boxes : [empty]), ...caps);
+  // Charts measure their width in the document.
+  for (const link of status.links) rows.get(linkKey(link)).draw(link);
+}
+
+// Separates the number from its unit: 24 h.
+const written = (name) => name.replace(/(\D)/, " $1");
+
+function chooseRange() {
+  const buttons = Object.keys(RANGES).map((name) => {
+    const button = make("button", { type: "button", "aria-pressed": name === range }, written(name));
+    button.addEventListener("click", () => { range = name; history.replaceState(null, "", "#" + name); chooseRange(); place("range").querySelector("[aria-pressed=true]").focus(); });
+    return button;
+  });
+  place("range").replaceChildren(...buttons);
+}
+
+function connections(status) {
+  const shown = status.connections.slice(-CONNECTIONS_SHOWN).reverse();
+  const lines = shown.map((c) => [c.role === "client" ? "to " + c.peer : "from " + c.peer, c.local, c.carrier, bytes(c.bytes_sent), bytes(c.bytes_received), lasting(c.age_s)]);
+  const left = status.connections.length - shown.length;
+  place("connections").replaceChildren(table(["Peer", "Own address", "Carrier", "Sent", "Received", "Age"], lines, "No connections over SCTP."),
+    ...(left > 0 ? [none(left + " older ones are not listed; `sctpify status` lists all.")] : []));
 }
 
 function associations(status) {
-  const boxes = status.associations.map((a) => {
+  const boxes = status.associations.slice(0, CONNECTIONS_SHOWN).map((a) => {
     const title = "Association " + a.id + ", " + a.state + ", ports " + a.local_port + " → " + a.peer_port;
     return make("div", { class: "box" }, make("div", {}, title), ...pathBoxes(a.paths));
   });
@@ -56,16 +216,22 @@ function events(status) {
 }
 
 function rules(report) {
-  const rows = report.rules.map((r) => [r.chain + " " + r.policy + (r.declared ? ", declared" : ""), r.number, r.address ?? "any", r.ports ?? "all", r.hits, r.name ?? ""]);
+  const all = report.rules.map((r) => [r.chain + " " + r.policy + (r.declared ? ", declared" : ""), r.number, r.address ?? "any", r.ports ?? "all", r.hits, r.name ?? ""]);
   const defaults = report.defaults.map((d) => [d.chain + " " + d.policy, "default", "any", "all", d.hits, ""]);
-  place("rules").replaceChildren(table(["Chain", "Number", "Address", "Ports", "Hits", "Name"], rows.concat(defaults), "None."));
+  place("rules").replaceChildren(table(["Chain", "Number", "Address", "Ports", "Hits", "Name"], all.concat(defaults), "None."));
   const learned = report.learned.map((l) => [l.host + (l.port ? ":" + l.port : ""), l.state, l.tally ? l.tally.calls_today : "", l.tally ? l.tally.failures_today : ""]);
   place("learned").replaceChildren(table(["Destination", "State", "Calls today", "Failed"], learned, "Nothing learned."));
 }
 
-live("the daemon", async () => {
-  const status = await ask("status.json");
-  sums(status); links(status); associations(status); events(status); rules(await ask("rules.json"));
-  const switched = status.enabled ? (status.draining ? "draining" : "enabled") : "DISABLED";
-  return "version " + status.version + ", up " + status.uptime_s + " s, " + switched;
+// uplot.js has run by then.
+addEventListener("DOMContentLoaded", () => {
+  chooseRange();
+  live("the daemon", async () => {
+    const status = await ask("status.json");
+    await readHistory();
+    noteRecent(status.links);
+    sums(status); links(status); connections(status); associations(status); events(status); rules(await ask("rules.json"));
+    const switched = status.enabled ? (status.draining ? "draining" : "enabled") : "DISABLED";
+    return "version " + status.version + ", up " + lasting(status.uptime_s) + ", " + switched;
+  });
 });

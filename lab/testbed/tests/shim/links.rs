@@ -156,6 +156,39 @@ fn a_link_that_reaches_its_cap_is_a_backup_or_unused_also_after_a_restart() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
+fn the_history_of_links_outlives_associations_and_daemons() {
+    let mut world = World::new();
+    let total = |daemon: &Daemon| -> u64 {
+        let report = daemon.sctpify(&["--json", "history"]).unwrap().good().unwrap().stdout;
+        let report: Value = serde_json::from_str(&report).unwrap();
+        let links = report["links"].as_array().unwrap().iter();
+        links.map(|link| link["sent_bytes"].as_u64().unwrap()).sum()
+    };
+    let mut sum = 0;
+    for round in 1..=2_u64 {
+        let receiver = world.serve(BULK, &["receive", &PORT.to_string()]);
+        let send = world.client(BULK, &["send", &world.target(), "1", "65536"]);
+        world.alpha.run("sender", send, LIMIT).unwrap().good().unwrap();
+        receiver.finish(LIMIT).unwrap().good().unwrap();
+        let sent = status(&world.alphas)["counters"]["bytes_sent"].as_u64().unwrap();
+        assert!(sent > 0, "round {round} used TCP");
+        // The daemon reads the counts a last time before it ends.
+        world.alphas.signal(Signal::SIGTERM).unwrap();
+        assert!(wait_for(LIMIT, || !world.alphas.is_running()));
+        world.alphas = Daemon::restart(&world.alpha, &Programs::find().unwrap()).unwrap();
+        let now = total(&world.alphas);
+        assert!(now >= sum + sent, "round {round}: {now} bytes, {sum} before, {sent} sent");
+        sum = now;
+    }
+    let shown = world.alphas.sctpify(&["history"]).unwrap().good().unwrap().stdout;
+    assert!(
+        shown.contains(&world.link.name()) && shown.contains(&world.link.right_v4().to_string()),
+        "{shown}"
+    );
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
 fn link_policies_are_read_from_the_config_file_and_an_unknown_use_is_refused() {
     let world = World::with("[[link]]\nmatch = \"no-such*\"\nname = \"lte\"\nuse = \"backup\"\n", false);
     let shown = world.alphas.sctpify(&["get", "link"]).unwrap().good().unwrap().stdout;
