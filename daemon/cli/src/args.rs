@@ -121,7 +121,7 @@ pub enum Command {
     ///
     /// Requires root and `ip`, and changes nothing outside of its own network namespaces. Two namespaces act as hosts, joined by two links,
     /// with a daemon each. A TCP program sends numbers to the other host, which returns them. In the middle, the cable of one link is
-    /// pulled. The demo takes about 15 s. The exit status is 0 only if all numbers came back over SCTP.
+    /// pulled. The demo takes about 15 s. The exit status is 0 if all numbers came back over SCTP, or if the reader of the output has gone.
     Demo,
     /// Report missing requirements of this host and their remedies; with HOST, also test the paths to it
     ///

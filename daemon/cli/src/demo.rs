@@ -1,12 +1,13 @@
 //! `sctpify demo`: two hosts on this machine, joined by two links, with a daemon each. A TCP program talks across a pulled cable.
 //!
-//! The hosts are network namespaces that belong to two threads of this process, so they disappear with the process and the daemons. After
-//! SIGKILL, the daemons remain in their namespaces until somebody ends them. Nothing outside the namespaces changes. Begin with [`run`].
+//! The hosts are network namespaces that belong to two threads of this process. The daemons end with these threads, also after SIGKILL, so
+//! the namespaces disappear. Only a directory in the directory for temporary files then remains. Nothing outside the namespaces changes.
+//! Begin with [`run`].
 
-use std::fs::{self, DirBuilder};
+use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,10 +16,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
-use control::{Request, Response, Status};
+use control::{LinkState, PeerLink, Request, Response, Status};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::{Pid, Uid, gettid};
+use nix::unistd::{Pid, Uid, gettid, mkdtemp};
 
 use crate::session::{Session, unexpected};
 use crate::{CliError, daemon, show, signals};
@@ -55,8 +56,8 @@ pub(crate) fn run() -> Result<(), CliError> {
         join(&alpha, &beta, link)?;
         writeln!(out, "  alpha {} (eth{link}) ---- {} beta", address(link, 1), address(link, 2))?;
     }
-    alpha.start_daemon(&directory.0)?;
-    beta.start_daemon(&directory.0)?;
+    alpha.start_daemon(&directory.0, &stop)?;
+    beta.start_daemon(&directory.0, &stop)?;
     writeln!(
         out,
         "sctpifyd runs on both; a TCP program on alpha sends a number every 10 ms, and beta returns it"
@@ -70,7 +71,9 @@ pub(crate) fn run() -> Result<(), CliError> {
     beta.ip(&["link", "set", "eth1", "down"])?;
     talk.go_on(PART)?;
     let wait = talk.take_longest_wait();
-    show_links(&mut out, &alpha.status()?)?;
+    let status = alpha.status()?;
+    show_links(&mut out, &status)?;
+    check_move(&status)?;
     writeln!(
         out,
         "the longest wait for a number was {} ms; before, it was {} ms",
@@ -85,6 +88,8 @@ pub(crate) fn run() -> Result<(), CliError> {
     show_links(&mut out, &status)?;
     let (sent, returned) = talk.end()?;
     judge(&status, sent, returned)?;
+    drop((alpha, beta));
+    directory.remove()?;
     writeln!(
         out,
         "\nall {sent} numbers came back in order, on one connection, over SCTP. Nothing of the demo is left."
@@ -99,6 +104,15 @@ fn failed(text: impl Into<String>) -> CliError {
 
 fn address(link: u8, host: u8) -> Ipv4Addr {
     Ipv4Addr::new(10, 9, link, host)
+}
+
+/// Fails unless the data has left the link whose cable is pulled.
+fn check_move(status: &Status) -> Result<(), CliError> {
+    let is_used = |link: &&PeerLink| link.in_use && link.state == LinkState::Up;
+    match status.links.iter().find(is_used).and_then(|link| link.interface.as_deref()) {
+        Some(name) if name != "eth1" => Ok(()),
+        _ => Err(failed("the data has not moved to the other link")),
+    }
 }
 
 /// Fails unless every number has come back, and the connection used SCTP.
@@ -130,10 +144,14 @@ struct Directory(PathBuf);
 
 impl Directory {
     fn new() -> Result<Directory, CliError> {
-        let path = std::env::temp_dir().join(format!("sctpify-demo-{}", std::process::id()));
-        let made = DirBuilder::new().mode(0o700).create(&path);
-        made.map_err(|error| failed(format!("cannot make {}: {error}", path.display())))?;
-        Ok(Directory(path))
+        let form = std::env::temp_dir().join("sctpify-demo-XXXXXX");
+        let made = mkdtemp(&form);
+        made.map(Directory).map_err(|error| failed(format!("cannot make {}: {error}", form.display())))
+    }
+
+    fn remove(self) -> Result<(), CliError> {
+        fs::remove_dir_all(&self.0)
+            .map_err(|error| failed(format!("cannot remove {}: {error}", self.0.display())))
     }
 }
 
@@ -199,8 +217,8 @@ impl Host {
         Err(failed(format!("ip {} on {}: {}", words.join(" "), self.name, text.trim())))
     }
 
-    /// Starts the daemon, and waits until it answers.
-    fn start_daemon(&mut self, directory: &Path) -> Result<(), CliError> {
+    /// Starts the daemon, and waits until it answers. The daemon is in a process group of its own, so Ctrl-C reaches this process alone.
+    fn start_daemon(&mut self, directory: &Path, stop: &AtomicBool) -> Result<(), CliError> {
         let state = directory.join(self.name);
         let (control, config, log) =
             (state.join("control.sock"), state.join("sctpify.toml"), state.join("log"));
@@ -209,18 +227,27 @@ impl Host {
         let output = output.map_err(|error| failed(format!("cannot write {}: {error}", state.display())))?;
         let mut command = Command::new(daemon::find_daemon()?);
         command.arg("--control").arg(&control).arg("--config").arg(&config).arg("--state-dir").arg(&state);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(output);
+        command.arg("--ends-with").arg(std::process::id().to_string());
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(output).process_group(0);
         let child = self.inside(move || command.spawn())?;
         self.daemon = Some(child.map_err(|error| failed(format!("cannot start sctpifyd: {error}")))?);
         self.control = control;
-        let is_up = daemon::look_until(LIMIT, LOOK_EVERY, || self.status().ok());
-        is_up.map(|_| ()).ok_or_else(|| {
-            failed(format!(
-                "sctpifyd on {} did not start. Its log ends:\n{}",
-                self.name,
-                daemon::end_of(&log)
-            ))
-        })
+        let found = daemon::look_until(LIMIT, LOOK_EVERY, || match () {
+            () if stop.load(Ordering::Relaxed) => Some(Err(failed("interrupted"))),
+            () if self.status().is_ok() => Some(Ok(())),
+            () if self.has_ended() => Some(Err(self.not_started(&log))),
+            () => None,
+        });
+        found.unwrap_or_else(|| Err(self.not_started(&log)))
+    }
+
+    fn has_ended(&mut self) -> bool {
+        self.daemon.as_mut().is_none_or(|child| !matches!(child.try_wait(), Ok(None)))
+    }
+
+    fn not_started(&self, log: &Path) -> CliError {
+        let end = daemon::end_of(log);
+        failed(format!("sctpifyd on {} did not start. Its log ends:\n{end}", self.name))
     }
 
     fn status(&self) -> Result<Status, CliError> {
@@ -247,7 +274,8 @@ impl Drop for Host {
 
 /// Joins the hosts by a veth pair.
 fn join(alpha: &Host, beta: &Host, link: u8) -> Result<(), CliError> {
-    let (name, there) = (format!("eth{link}"), beta.thread.to_string());
+    // A thread's number alone could be the name of a namespace.
+    let (name, there) = (format!("eth{link}"), format!("/proc/{}/ns/net", beta.thread));
     alpha.ip(&["link", "add", &name, "type", "veth", "peer", "name", &name, "netns", &there])?;
     for (host, number) in [(alpha, 1), (beta, 2)] {
         host.ip(&["address", "add", &format!("{}/24", address(link, number)), "dev", &name])?;
@@ -287,7 +315,7 @@ impl Talk {
             }
         });
         let stream = alpha.inside(|| {
-            let stream = TcpStream::connect((address(1, 2), PORT))?;
+            let stream = TcpStream::connect_timeout(&(address(1, 2), PORT).into(), LIMIT)?;
             stream.set_nodelay(true)?;
             Ok::<_, io::Error>(stream)
         })?;
@@ -315,15 +343,16 @@ impl Talk {
         let is_over = || self.stop.load(Ordering::Relaxed) || fault().is_some();
         let _ = daemon::look_until(time, LOOK_EVERY, || is_over().then_some(()));
         match fault() {
+            _ if self.stop.load(Ordering::Relaxed) => Err(failed("interrupted")),
             Some(fault) => Err(failed(fault)),
-            None if self.stop.load(Ordering::Relaxed) => Err(failed("interrupted")),
             None => Ok(()),
         }
     }
 
-    /// Returns the longest wait for a number since the last call.
+    /// Returns the longest wait for a number since the last call. A wait that goes on counts, too.
+    #[allow(clippy::disallowed_methods, reason = "a program that measures waits")]
     fn take_longest_wait(&self) -> Duration {
-        self.heard(|heard| std::mem::take(&mut heard.longest_wait))
+        self.heard(|heard| std::mem::take(&mut heard.longest_wait).max(Instant::now() - heard.last_at))
     }
 
     /// Ends the conversation. Returns the numbers of sent and of returned numbers.

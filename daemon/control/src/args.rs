@@ -55,6 +55,10 @@ pub struct DaemonArgs {
     /// stop at the end of the input
     #[arg(long, value_name = "PATH", hide = true)]
     pub inside: Option<PathBuf>,
+
+    /// Stop when the process with this ID, which must be the parent, ends
+    #[arg(long, value_name = "PID", hide = true)]
+    pub ends_with: Option<u32>,
 }
 
 impl DaemonArgs {

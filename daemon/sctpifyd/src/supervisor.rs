@@ -29,8 +29,9 @@ use control::DaemonArgs;
 use intercept::{Config, SavedSysctls, remove_leftovers};
 use keying::{HostKey, KeyFileError};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, getppid};
 use rules::Settings;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -68,6 +69,9 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
     crate::worker::start_log(args)?;
     let sysctls = SavedSysctls::read().context("cannot read this network namespace's sysctls")?;
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("cannot catch signals")?;
+    if let Some(parent) = args.ends_with {
+        end_with(parent)?;
+    }
     archive::prepare_directories(args)?;
     // The worker reports errors in the configuration.
     let settings = control::load_config(&args.config).unwrap_or_default();
@@ -103,6 +107,13 @@ pub(crate) fn run(args: &DaemonArgs) -> Result<ExitCode> {
     }
     remove_leftovers(&Config::default(), &sysctls)?;
     Ok(ExitCode::FAILURE)
+}
+
+/// Makes the kernel send SIGTERM to this process when the thread that started it ends.
+fn end_with(parent: u32) -> Result<()> {
+    set_pdeathsig(Signal::SIGTERM).context("cannot ask the kernel for the parent's end")?;
+    ensure!(getppid().as_raw().cast_unsigned() == parent, "the parent {parent} has already ended");
+    Ok(())
 }
 
 /// Waits for the worker's end. Returns `None` after [`DEATH_LIMIT`], because the removal of the leftovers must not wait longer.
