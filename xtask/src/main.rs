@@ -114,10 +114,10 @@ const COMMANDS: &[(&str, &str, Command)] = &[
         "compare the pages of docs/reference with their sources; `--write` writes them",
         reference::run,
     ),
-    ("deb", "`deb [--static | --bins DIR]`: build a Debian package in target/deb", package::deb::run),
+    ("deb", "`deb [--bins DIR]`: build a Debian package in target/deb", package::deb::run),
     (
         "release",
-        "`release [--twice | --bins DIR]`: build all files of a release in target/release-files",
+        "`release [--target TRIPLE]... [--twice | --bins DIR]`: build all files of a release in target/release-files",
         package::release::run,
     ),
     ("man", "write the manual pages of all programs to target/man", man),

@@ -30,6 +30,8 @@ use crate::table::{Align, Table};
 use crate::{CliError, RunArgs, SocketArgs, SocketCarriers};
 
 const LIBRARY: &str = "libsctpify.so";
+/// True if a release with this program has the library. A release of static programs has none.
+const HAS_LIBRARY: bool = !cfg!(target_feature = "crt-static");
 /// Directory in which packages install the library, relative to the directory of this program.
 const LIBRARY_DIRECTORY: &str = "../lib/sctpify";
 /// UDP port of SCTP in UDP (RFC 6951).
@@ -51,7 +53,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, CliError> {
     };
     let mut command = Command::new(program);
     command.args(rest);
-    if args.seccomp || takes_no_library(program) {
+    if args.seccomp || !HAS_LIBRARY || takes_no_library(program) {
         return run_supervised(&mut command, args);
     }
     let mut preload = find_library()?.into_os_string();

@@ -206,7 +206,7 @@ pub fn receive(fd: c_int, message: Message<'_>, flags: c_int) -> Outcome<Taken> 
     }
     // SAFETY: all pointers are valid during the call.
     let length = unsafe { recv::receive_message(fd, &mut header, flags) }?;
-    let control_length = header.msg_controllen.min(message.control.len());
+    let control_length = (header.msg_controllen as usize).min(message.control.len());
     message.control[..control_length].copy_from_slice(&control.0[..control_length]);
     Ok(Taken {
         length: usize::try_from(length).unwrap_or(0),
@@ -251,7 +251,7 @@ fn header(part: *mut iovec, control: &mut Control, control_length: usize) -> msg
     header.msg_iovlen = 1;
     if control_length > 0 {
         header.msg_control = control.0.as_mut_ptr().cast();
-        header.msg_controllen = control_length;
+        header.msg_controllen = control_length as _;
     }
     header
 }

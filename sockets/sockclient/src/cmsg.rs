@@ -76,22 +76,25 @@ fn take(given: &mut Given, kind: c_int, data: &[u8]) -> Outcome<()> {
 unsafe fn put_item(message: &mut msghdr, used: usize, kind: c_int, data: &[u8]) -> usize {
     let length = u32::try_from(data.len()).unwrap_or(0);
     // SAFETY: the calls only compute lengths.
-    let (space, whole, header) = unsafe {
+    let (space, whole, header_length) = unsafe {
         (libc::CMSG_SPACE(length) as usize, libc::CMSG_LEN(length) as usize, libc::CMSG_LEN(0) as usize)
     };
-    let left = if message.msg_control.is_null() { 0 } else { message.msg_controllen - used };
+    let left = if message.msg_control.is_null() { 0 } else { message.msg_controllen as usize - used };
     let kept = whole.min(left);
     if kept < whole {
         message.msg_flags |= libc::MSG_CTRUNC;
     }
-    if kept < header {
+    if kept < header_length {
         return 0;
     }
     // SAFETY: the part of the item that is kept lies within the program's control data.
     unsafe {
         let item: *mut cmsghdr = message.msg_control.byte_add(used).cast();
-        item.write_unaligned(cmsghdr { cmsg_level: SOL_SCTP, cmsg_type: kind, cmsg_len: kept as _ });
-        core::ptr::copy_nonoverlapping(data.as_ptr(), libc::CMSG_DATA(item), kept - header);
+        // In musl, the header has padding that only zeroed() can set.
+        let mut header: cmsghdr = core::mem::zeroed();
+        (header.cmsg_level, header.cmsg_type, header.cmsg_len) = (SOL_SCTP, kind, kept as _);
+        item.write_unaligned(header);
+        core::ptr::copy_nonoverlapping(data.as_ptr(), libc::CMSG_DATA(item), kept - header_length);
     }
     space.min(left)
 }

@@ -10,6 +10,10 @@
 //! stores a name for each of these sockets. This crate does not replace functions of the C library: only `libsctpify` does. Begin
 //! with [`setup::open`].
 #![allow(unsafe_code, reason = "the functions of a C library take pointers")]
+#![allow(
+    clippy::unnecessary_cast,
+    reason = "lengths in headers of messages have other types in musl than in glibc"
+)]
 
 pub mod address;
 pub mod ask;

@@ -324,7 +324,7 @@ pub unsafe fn forget_received(message: &msghdr) {
 /// The message's pointers are valid.
 pub unsafe fn receive_message(fd: c_int, message: &mut msghdr, flags: c_int) -> Outcome {
     // SAFETY: the caller fulfils this function's requirements.
-    let parts = unsafe { parts_of(message.msg_iov, message.msg_iovlen) }?;
+    let parts = unsafe { parts_of(message.msg_iov, message.msg_iovlen as usize) }?;
     let mut received = receive(fd, parts, flags)?;
     let wants = |bits| table::has(fd, bits);
     received.header.flags |= if wants(bit::WANTS_RCVINFO) { flag::WITH_RCVINFO } else { 0 };

@@ -319,7 +319,11 @@ pub unsafe fn send_message(fd: c_int, message: &msghdr, flags: c_int) -> Outcome
     let (parts, mut given, peer) = unsafe {
         let is_one_to_many = table::is_one_to_many(fd);
         let address = peer_of(fd, message.msg_name.cast(), message.msg_namelen)?;
-        (parts_of(message.msg_iov, message.msg_iovlen)?, crate::cmsg::read(message, is_one_to_many)?, address)
+        (
+            parts_of(message.msg_iov, message.msg_iovlen as usize)?,
+            crate::cmsg::read(message, is_one_to_many)?,
+            address,
+        )
     };
     given.peer.address = peer.address;
     transmit(fd, parts, &given, flags)

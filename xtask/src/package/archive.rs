@@ -20,7 +20,8 @@ const LAYOUT: Layout = Layout {
 
 /// Makes the archive in the directory `out`, and returns its path. The archive has one directory, with the archive's name.
 pub(super) fn make(build: &Build, out: &Path) -> Result<PathBuf> {
-    let name = format!("sctpify-{}-linux-{}", build.version(), std::env::consts::ARCH);
+    let kind = if build.target().is_static() { "-static" } else { "" };
+    let name = format!("sctpify-{}-linux-{}{kind}", build.version(), build.target().architecture());
     let tree = out.join(&name);
     tree::empty(&tree)?;
     tree::fill(&tree, build, &LAYOUT)?;

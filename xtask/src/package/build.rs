@@ -1,7 +1,7 @@
 //! The programs to package: builds them, or takes them from a directory.
 //!
-//! The programs use the C library of their host. A static C library of glibc would load the host's modules for users and names, and crash
-//! if these belong to another version.
+//! The programs use the glibc of their host, or are static programs with musl. A static glibc would load the host's modules for users and
+//! names, and crash if these belong to another version.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,8 +9,9 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use super::sbom::{self, Licences};
+use super::target::{Target, newest_glibc};
 use super::tree;
-use crate::tools::{cargo, output, root, succeeds};
+use crate::tools::{cargo, has, output, root, succeeds};
 
 /// Packages with the programs.
 pub(super) const PACKAGES: [&str; 5] = ["sctpifyd", "cli", "linkemu", "router", "sipproxy"];
@@ -20,15 +21,16 @@ pub(super) const LIBRARY_PACKAGE: &str = "libsctpify";
 pub(super) const LIBRARY: &str = "libsctpify.so";
 /// Licence of this project.
 pub(super) const LICENCE: &str = "MIT OR Apache-2.0";
-const MUSL: &str = "x86_64-unknown-linux-musl";
+/// Place of the requirements of builds for other hosts.
+const HELP: &str = "see \"Packages for other hosts\" in docs/quick-start.md";
 /// Newest minor version of glibc 2 that the programs of a release may need. RHEL 9, Ubuntu 22.04 and Debian 12 have 34 or more.
 const GLIBC_MAX: u32 = 34;
 
 /// The programs and the library.
 pub(super) struct Build {
     directory: PathBuf,
+    target: Target,
     version: String,
-    is_static: bool,
     epoch: String,
     /// Licences of the crates in the programs; empty if they are not known.
     crates: Licences,
@@ -42,12 +44,13 @@ impl Build {
     pub(super) fn of(directory: &Path) -> Result<Build> {
         // The repository may belong to another user than the one who builds.
         let time = ["-c", "safe.directory=*", "log", "-1", "--format=%ct"];
+        let target = Target::of(&directory.join("sctpify"))?;
         Ok(Build {
             crates: Licences::default(),
             directory: directory.to_owned(),
+            target,
             // Both package managers sort 0.2.0~rc.1 before 0.2.0.
-            version: version_of(&directory.join("sctpify"))?.replace('-', "~"),
-            is_static: is_static(&directory.join("sctpifyd"))?,
+            version: version_of(target.command(&directory.join("sctpify"))?)?.replace('-', "~"),
             epoch: output(Command::new("git").args(time).current_dir(root()))?.trim().to_owned(),
         })
     }
@@ -58,36 +61,47 @@ impl Build {
     /// If a program does not build.
     pub(super) fn here() -> Result<Build> {
         ensure!(
-            succeeds(cargo(&optimised()).args(["--package", LIBRARY_PACKAGE]))?,
+            succeeds(cargo(&optimised("build")).args(["--package", LIBRARY_PACKAGE]))?,
             "the programs do not build"
         );
         Build::of(&target_dir().join("release"))
     }
 
-    /// Builds optimised programs for musl, which need no libraries. There is no library for preloading among them.
-    ///
-    /// # Errors
-    /// If a program does not build, for example because rustup has not installed the target.
-    pub(super) fn musl() -> Result<Build> {
-        ensure!(succeeds(cargo(&optimised()).args(["--target", MUSL]))?, "the programs do not build");
-        Build::of(&target_dir().join(MUSL).join("release"))
-    }
-
-    /// Builds optimised programs that do not depend on the directory of the sources, so two builds of one commit are equal.
+    /// Builds optimised programs that do not depend on the directory of the sources, so two builds of one commit are equal. For static
+    /// programs there is no library for preloading.
     ///
     /// # Errors
     /// If a program does not build, or needs a newer C library than other distributions have.
-    pub(super) fn release() -> Result<Build> {
-        let target = target_dir().join("release-build");
-        let remap = remapped(&target)?;
-        let mut command = cargo(&optimised());
-        command.args(["--package", LIBRARY_PACKAGE, "--target-dir"]).arg(&target);
-        command.env("CFLAGS", remap.join(" ").replace("--remap-path-prefix", "-ffile-prefix-map"));
-        command.env("CARGO_ENCODED_RUSTFLAGS", remap.join("\u{1f}"));
-        ensure!(succeeds(&mut command)?, "the programs do not build");
-        let mut build = Build::of(&target.join("release"))?;
-        for name in tree::programs().chain([LIBRARY]) {
-            let needed = newest_glibc(&build.program(name))?;
+    pub(super) fn release(target: Target) -> Result<Build> {
+        let (triple, directory) = (target.triple(), target_dir().join("release-build"));
+        let mut flags = remapped(&directory)?;
+        let c_flags = flags.join(" ").replace("--remap-path-prefix", "-ffile-prefix-map");
+        let mut command = cargo(&optimised(if target.is_static() { "zigbuild" } else { "build" }));
+        if target.is_static() {
+            ensure!(
+                has("cargo-zigbuild"),
+                "cargo-zigbuild, which builds static programs, is missing: {HELP}"
+            );
+            // The C library is zig's, not the one that comes with Rust.
+            flags.push("-Clink-self-contained=no".into());
+        } else {
+            command.args(["--package", LIBRARY_PACKAGE]);
+        }
+        command.args(["--target", &triple, "--target-dir"]).arg(&directory);
+        command.env("CFLAGS", c_flags).env("CARGO_ENCODED_RUSTFLAGS", flags.join("\u{1f}"));
+        let linker = format!("CARGO_TARGET_{}_LINKER", triple.replace('-', "_").to_uppercase());
+        if let Some(name) = target.linker().filter(|_| std::env::var_os(&linker).is_none()) {
+            command.env(linker, name);
+        }
+        ensure!(succeeds(&mut command)?, "the programs do not build for {triple}: {HELP}");
+        let mut build = Build::of(&directory.join(&triple).join("release"))?;
+        ensure!(
+            build.target == target,
+            "cargo built programs for {} instead of {triple}",
+            build.target.triple()
+        );
+        for name in tree::programs().chain(build.library().is_some().then_some(LIBRARY)) {
+            let needed = newest_glibc(&build.program(name))?.unwrap_or_default();
             ensure!(needed <= GLIBC_MAX, "{name} needs glibc 2.{needed}, newer than 2.{GLIBC_MAX}");
         }
         build.crates = sbom::licences()?;
@@ -101,7 +115,7 @@ impl Build {
 
     /// Returns the path of the library for preloading; `None` for static programs, which have none.
     pub(super) fn library(&self) -> Option<PathBuf> {
-        (!self.is_static).then(|| self.directory.join(LIBRARY))
+        (!self.target.is_static()).then(|| self.directory.join(LIBRARY))
     }
 
     /// Returns the version that the programs report. Each package has the same version.
@@ -109,9 +123,9 @@ impl Build {
         &self.version
     }
 
-    /// Reports whether the programs need no shared C library.
-    pub(super) fn is_static(&self) -> bool {
-        self.is_static
+    /// Returns the kind of host that the programs are for.
+    pub(super) fn target(&self) -> Target {
+        self.target
     }
 
     /// Returns the texts of the licences of the crates in the programs, if the crates are known.
@@ -136,9 +150,9 @@ pub(super) fn target_dir() -> PathBuf {
     std::path::absolute(&dir).unwrap_or(dir)
 }
 
-/// Returns cargo's arguments that build the programs.
-fn optimised() -> Vec<&'static str> {
-    let mut words = vec!["build", "--release", "--quiet", "--locked"];
+/// Returns cargo's arguments that build the programs with the subcommand `build`.
+fn optimised(build: &'static str) -> Vec<&'static str> {
+    let mut words = vec![build, "--release", "--quiet", "--locked"];
     PACKAGES.iter().for_each(|package| words.extend(["--package", package]));
     words
 }
@@ -159,19 +173,7 @@ fn remapped(target: &Path) -> Result<Vec<String>> {
     Ok(replaced.iter().map(|(from, to)| format!("--remap-path-prefix={}={to}", from.display())).collect())
 }
 
-fn version_of(program: &Path) -> Result<String> {
-    let output = output(Command::new(program).arg("--version"))?;
+fn version_of(mut program: Command) -> Result<String> {
+    let output = output(program.arg("--version"))?;
     Ok(output.split_whitespace().nth(1).context("the program reports no version")?.to_owned())
-}
-
-fn is_static(program: &Path) -> Result<bool> {
-    let output = Command::new("ldd").arg(program).output().context("cannot run ldd")?;
-    Ok(!String::from_utf8_lossy(&output.stdout).contains("libc.so"))
-}
-
-/// Returns the newest minor version of glibc 2 whose symbols a program uses.
-fn newest_glibc(program: &Path) -> Result<u32> {
-    let symbols = output(Command::new("objdump").arg("-T").arg(program))?;
-    let minor = |part: &str| part.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok();
-    symbols.split("GLIBC_2.").skip(1).filter_map(minor).max().context("the program uses no glibc")
 }

@@ -1,18 +1,19 @@
 //! `./x deb`: a Debian package of the programs, their manual pages, completions and systemd units, in `target/deb`.
 //!
-//! Builds optimised programs. With `--static`, the command builds these programs for musl, so they need no libraries (run `rustup target
-//! add` first). With `--bins DIR`, the command builds nothing, and packages the programs in DIR.
+//! Builds optimised programs. With `--bins DIR`, the command builds nothing, and packages the programs in DIR.
 //!
 //! The installed package starts no daemon, because an administrator must first decide which connections may use SCTP. The environment
 //! variables DEBFULLNAME and DEBEMAIL name the maintainer.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 
 use super::build::{Build, target_dir};
+use super::target::{libraries, newest_glibc};
 use super::tree::{self, Layout, compress, copy, write};
 use crate::Outcome;
 use crate::tools::{output, root, succeeds};
@@ -24,13 +25,12 @@ const LAYOUT: Layout = Layout {
     licences: "share/doc/sctpify",
 };
 
-/// Runs `./x deb [--static | --bins DIR]`.
+/// Runs `./x deb [--bins DIR]`.
 pub(crate) fn run(args: &[String]) -> Result<Outcome> {
     let build = match args {
         [] => Build::here()?,
-        [flag] if flag == "--static" => Build::musl()?,
         [flag, dir] if flag == "--bins" => Build::of(Path::new(dir))?,
-        _ => bail!("usage: ./x deb [--static | --bins DIR]"),
+        _ => bail!("usage: ./x deb [--bins DIR]"),
     };
     println!("{}", make(&build, &target_dir().join("deb"))?.display());
     Ok(Outcome::Good)
@@ -38,7 +38,7 @@ pub(crate) fn run(args: &[String]) -> Result<Outcome> {
 
 /// Makes the package in the directory `out`, and returns its path.
 pub(super) fn make(build: &Build, out: &Path) -> Result<PathBuf> {
-    let architecture = output(Command::new("dpkg").arg("--print-architecture"))?.trim().to_owned();
+    let architecture = build.target().debian_architecture();
     let tree = out.join("tree");
     tree::empty(&tree)?;
     tree::fill(&tree.join("usr"), build, &LAYOUT)?;
@@ -46,7 +46,7 @@ pub(super) fn make(build: &Build, out: &Path) -> Result<PathBuf> {
     let overrides = tree.join("usr/share/lintian/overrides/sctpify");
     copy(&root().join("packaging/lintian-overrides"), &overrides, 0o644)?;
     documents(&tree.join("usr/share/doc/sctpify"), build.version())?;
-    control_files(&tree, build, &architecture)?;
+    control_files(&tree, build, architecture)?;
     let package = out.join(format!("sctpify_{}_{architecture}.deb", build.version()));
     let mut pack = Command::new("dpkg-deb");
     pack.args(["--build", "--root-owner-group"]).arg(&tree).arg(&package);
@@ -95,8 +95,7 @@ fn maintainer() -> String {
 }
 
 fn control_files(tree: &Path, build: &Build, architecture: &str) -> Result<()> {
-    let (version, depends) =
-        (build.version(), if build.is_static() { String::new() } else { libraries(tree)? });
+    let (version, depends) = (build.version(), depends(build)?);
     let text = format!(
         "Package: sctpify\nVersion: {version}\nArchitecture: {architecture}\nSection: net\nPriority: optional\n\
          Maintainer: {}\n{depends}\
@@ -112,16 +111,22 @@ fn control_files(tree: &Path, build: &Build, architecture: &str) -> Result<()> {
     Ok(())
 }
 
-/// Returns the line `Depends`. It lists the libraries that the programs need, with the versions of the build.
-fn libraries(tree: &Path) -> Result<String> {
-    let work = tree.with_file_name("shlibdeps");
-    write(&work.join("debian/control"), "Source: sctpify\n\nPackage: sctpify\nArchitecture: any\n", 0o644)?;
-    let programs = tree::programs().map(|name| tree.join("usr/sbin").join(name));
-    let mut ask = Command::new("dpkg-shlibdeps");
-    ask.args(["--warnings=0", "-O"]).args(programs).current_dir(&work);
-    let output = output(&mut ask).context("dpkg-shlibdeps is in the package dpkg-dev")?;
-    fs::remove_dir_all(&work)?;
-    let list =
-        output.trim().strip_prefix("shlibs:Depends=").context("dpkg-shlibdeps printed unexpected output")?;
-    Ok(format!("Depends: {list}\n"))
+/// Returns the line `Depends`. It lists the packages of the libraries that the programs need.
+fn depends(build: &Build) -> Result<String> {
+    let (mut packages, mut glibc) = (BTreeSet::new(), None);
+    for name in tree::programs() {
+        let program = build.program(name);
+        glibc = glibc.max(newest_glibc(&program)?);
+        for library in libraries(&program)? {
+            match library.as_str() {
+                "libc.so.6" | "libm.so.6" => {}
+                loader if loader.starts_with("ld-linux") => {}
+                "libgcc_s.so.1" => drop(packages.insert("libgcc-s1".to_owned())),
+                _ => bail!("{name} needs {library}, and the package that has it is not known"),
+            }
+        }
+    }
+    packages.extend(glibc.map(|minor| format!("libc6 (>= 2.{minor})")));
+    let list = Vec::from_iter(packages).join(", ");
+    Ok(if list.is_empty() { list } else { format!("Depends: {list}\n") })
 }

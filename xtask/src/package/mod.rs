@@ -7,4 +7,5 @@ pub(crate) mod deb;
 pub(crate) mod release;
 mod rpm;
 mod sbom;
+mod target;
 mod tree;

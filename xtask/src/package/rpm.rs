@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
@@ -29,7 +29,8 @@ pub(super) fn make(build: &Build, out: &Path) -> Result<PathBuf> {
     let list = work.join("files");
     write(&list, &file_list(&tree)?.concat(), 0o644)?;
     let mut pack = Command::new("rpmbuild");
-    pack.args(["-bb", "--quiet"]).arg(root().join("packaging/sctpify.spec"));
+    pack.args(["-bb", "--quiet", "--target", build.target().architecture()])
+        .arg(root().join("packaging/sctpify.spec"));
     for (name, value) in [
         ("_topdir", work.to_string_lossy().as_ref()),
         ("_rpmdir", work.join("made").to_string_lossy().as_ref()),
@@ -45,7 +46,9 @@ pub(super) fn make(build: &Build, out: &Path) -> Result<PathBuf> {
     ] {
         pack.args(["--define", &format!("{name} {value}")]);
     }
-    ensure!(succeeds(pack.env("SOURCE_DATE_EPOCH", build.epoch()))?, "rpmbuild failed");
+    // rpmbuild prints the target.
+    pack.env("SOURCE_DATE_EPOCH", build.epoch()).stdout(Stdio::null());
+    ensure!(succeeds(&mut pack)?, "rpmbuild failed");
     let made = fs::read_dir(work.join("made"))?.next().context("rpmbuild made no package")??;
     let package = out.join(made.file_name());
     fs::rename(made.path(), &package)?;

@@ -48,10 +48,10 @@ pub(super) fn empty(dir: &Path) -> Result<()> {
 /// Writes the files that every package has below `prefix`.
 pub(super) fn fill(prefix: &Path, build: &Build, layout: &Layout) -> Result<()> {
     for name in programs() {
-        install(&build.program(name), &prefix.join(layout.programs).join(name), 0o755)?;
+        install(build, &build.program(name), &prefix.join(layout.programs).join(name), 0o755)?;
     }
     if let Some(library) = build.library() {
-        install(&library, &prefix.join("lib/sctpify").join(LIBRARY), 0o644)?;
+        install(build, &library, &prefix.join("lib/sctpify").join(LIBRARY), 0o644)?;
     }
     let packaging = root().join("packaging");
     for unit in ["sctpifyd.service", "sctpify-sip.service"] {
@@ -113,9 +113,9 @@ pub(super) fn link_for_users(prefix: &Path) -> Result<()> {
 }
 
 /// Copies a program or library without its symbols.
-fn install(from: &Path, to: &Path, mode: u32) -> Result<()> {
+fn install(build: &Build, from: &Path, to: &Path, mode: u32) -> Result<()> {
     copy(from, to, mode)?;
-    ensure!(succeeds(Command::new("strip").arg("--strip-unneeded").arg(to))?, "strip failed");
+    ensure!(succeeds(Command::new(build.target().strip()).arg("--strip-unneeded").arg(to))?, "strip failed");
     Ok(())
 }
 
@@ -128,7 +128,7 @@ pub(super) fn compress(file: &Path) -> Result<()> {
 fn manual_pages(prefix: &Path, build: &Build) -> Result<()> {
     let pages = prefix.join("pages");
     for (writer, _) in PROGRAMS {
-        let mut command = Command::new(build.program(writer));
+        let mut command = build.target().command(&build.program(writer))?;
         ensure!(succeeds(command.arg("man").arg(&pages))?, "no manual pages by {writer}");
     }
     for page in fs::read_dir(&pages)? {
@@ -153,7 +153,7 @@ fn completions(prefix: &Path, build: &Build, layout: &Layout) -> Result<()> {
         for (program, (shell, dir, before, after)) in
             programs.iter().flat_map(|program| shells.map(|shell| (program, shell)))
         {
-            let mut command = Command::new(build.program(writer));
+            let mut command = build.target().command(&build.program(writer))?;
             let text = output(command.args(["completions", shell, "--for", program]))?;
             let file = prefix.join(dir).join(format!("{before}{program}{after}"));
             write(&file, &text, 0o644)?;
