@@ -197,6 +197,17 @@ pub(crate) unsafe extern "C" fn close(fd: c_int) -> c_int {
     result
 }
 
+/// `fork(2)`. Parent and child share the sockets, so they lock each other out while they read one.
+///
+/// # Safety
+/// The caller must fulfil the requirements of the C library's function of this name.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn fork() -> libc::pid_t {
+    table::share();
+    // SAFETY: the caller fulfils the requirements of the C library's function.
+    unsafe { real::fork() }
+}
+
 /// `fclose(3)`. The C library closes the stream's descriptor without a call of [`close`]. This function therefore removes the
 /// descriptor from the table first.
 ///

@@ -1,16 +1,19 @@
 //! The C library's own functions, which `libsctpify` hides behind functions of the same names.
 
 use core::ffi::{CStr, c_char, c_int, c_long, c_uint, c_void};
+#[cfg(not(target_feature = "crt-static"))]
 use core::sync::atomic::{AtomicPtr, Ordering};
 
 use libc::{FILE, iovec, loff_t, mmsghdr, msghdr, off_t, size_t, sockaddr, socklen_t, ssize_t, timespec};
 
 /// A function that is looked up at its first use.
+#[cfg(not(target_feature = "crt-static"))]
 struct Function {
     name: &'static CStr,
     address: AtomicPtr<c_void>,
 }
 
+#[cfg(not(target_feature = "crt-static"))]
 impl Function {
     const fn new(name: &'static CStr) -> Function {
         Function { name, address: AtomicPtr::new(core::ptr::null_mut()) }
@@ -33,6 +36,35 @@ impl Function {
     }
 }
 
+/// Calls a function behind the one that this process or its preloaded library defines.
+#[cfg(not(target_feature = "crt-static"))]
+macro_rules! call {
+    ($name:ident($($argument:ident: $type:ty),*) -> $result:ty) => {{
+        static FUNCTION: Function = Function::new(
+            // SAFETY: the name of a function has no zero byte, and the macro appends one.
+            unsafe { CStr::from_bytes_with_nul_unchecked(concat!(stringify!($name), "\0").as_bytes()) },
+        );
+        // SAFETY: the C library has the function with these types.
+        let function: unsafe extern "C" fn($($type),*) -> $result =
+            unsafe { core::mem::transmute(FUNCTION.address()) };
+        // SAFETY: the caller fulfils the requirements of the C library's function.
+        unsafe { function($($argument),*) }
+    }};
+}
+
+/// Calls a function of the C library, which is part of this static program.
+#[cfg(target_feature = "crt-static")]
+macro_rules! call {
+    ($name:ident($($argument:ident: $type:ty),*) -> $result:ty) => {{
+        // SAFETY: the C library has the function with these types.
+        unsafe extern "C" {
+            fn $name($($argument: $type),*) -> $result;
+        }
+        // SAFETY: the caller fulfils the requirements of the C library's function.
+        unsafe { $name($($argument),*) }
+    }};
+}
+
 macro_rules! real {
     ($($name:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => {
         $(
@@ -41,15 +73,7 @@ macro_rules! real {
             /// # Safety
             /// The caller must fulfil the requirements of the C library's function of this name.
             pub unsafe fn $name($($argument: $type),*) -> $result {
-                static FUNCTION: Function = Function::new(
-                    // SAFETY: the name of a function has no zero byte, and the macro appends one.
-                    unsafe { CStr::from_bytes_with_nul_unchecked(concat!(stringify!($name), "\0").as_bytes()) },
-                );
-                // SAFETY: the C library has the function with these types.
-                let function: unsafe extern "C" fn($($type),*) -> $result =
-                    unsafe { core::mem::transmute(FUNCTION.address()) };
-                // SAFETY: the caller fulfils the requirements of the C library's function.
-                unsafe { function($($argument),*) }
+                call!($name($($argument: $type),*) -> $result)
             }
         )*
     };
@@ -67,6 +91,7 @@ real! {
     setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_void, length: socklen_t) -> c_int;
     shutdown(fd: c_int, how: c_int) -> c_int;
     close(fd: c_int) -> c_int;
+    fork() -> libc::pid_t;
     close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int;
     closefrom(first: c_int) -> ();
     fclose(stream: *mut FILE) -> c_int;

@@ -127,7 +127,8 @@ fn must_expect_messages(fd: c_int) -> Outcome<()> {
 /// Receives one message, or a part of it, without waiting.
 #[inline(never)]
 fn take(fd: c_int, parts: &[iovec], is_peek: bool) -> Outcome<Received> {
-    let read_before = if table::has(fd, bit::PARTIAL) { peek_offset(fd).filter(|at| *at > 0) } else { None };
+    let may_be_partial = table::has(fd, bit::PARTIAL) || table::are_shared();
+    let read_before = may_be_partial.then(|| peek_offset(fd)).flatten().filter(|at| *at > 0);
     if read_before.is_some() {
         set_peek_offset(fd, -1);
     }

@@ -4,9 +4,9 @@
 //! The table is a cache. If an entry is 0, the descriptor's name in the kernel shows whether the descriptor is an sctpify socket. A
 //! forked child begins with a copy of the table. After `exec`, the table is empty.
 
-use core::ffi::c_int;
+use core::ffi::{c_int, c_long};
 use core::mem::{MaybeUninit, offset_of};
-use core::sync::atomic::{AtomicI32, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use libc::{sockaddr_un, socklen_t};
 use sockproto::{DATA_HEADER, MANY_NAME_PREFIX, PEER_LENGTH, SOCKET_NAME_PREFIX, SockAddr};
@@ -75,6 +75,10 @@ pub fn is_ours(fd: c_int) -> bool {
     let style = style_by_name(fd);
     crate::set_errno(errno);
     let is_ours = style.is_some();
+    if is_ours {
+        // Another process has opened the socket, or a descriptor was copied unnoticed.
+        share();
+    }
     let mut bits = bit::KNOWN | style.unwrap_or(0);
     if is_ours && crate::recv::peek_offset(fd).is_some_and(|offset| offset > 0) {
         bits |= bit::PARTIAL;
@@ -226,24 +230,47 @@ pub(crate) fn clear(fd: c_int, bits: u16) {
     }
 }
 
-/// The right to read from a descriptor.
-pub(crate) struct Lock(Option<&'static AtomicI32>);
+/// True if other processes may read from this process's sockets, because this process has forked, or got a socket from another process.
+static ARE_SHARED: AtomicBool = AtomicBool::new(false);
 
-/// Takes the lock of a descriptor, and waits while another thread holds it.
+/// Notes that other processes may read from this process's sockets from now on.
+pub fn share() {
+    ARE_SHARED.store(true, Ordering::Relaxed);
+}
+
+/// Reports whether other processes may read from this process's sockets.
+pub(crate) fn are_shared() -> bool {
+    ARE_SHARED.load(Ordering::Relaxed)
+}
+
+/// The right to read from a descriptor.
+pub(crate) struct Lock {
+    reader: Option<&'static AtomicI32>,
+    /// The descriptor, if the socket is locked against other processes.
+    file: Option<c_int>,
+}
+
+/// Takes the lock of a descriptor, and waits while another thread, or another process that has the socket, holds it.
 ///
-/// If the calling thread already holds the lock, the call comes from a signal handler and continues without the lock. If the holder
-/// does not exist in this process, it was a thread of the parent process before fork(2). In this case, the caller takes over the
-/// lock.
+/// If the calling thread already holds the lock, the call comes from a signal handler and continues without the lock.
 pub(crate) fn lock(fd: c_int) -> Lock {
-    let Some(reader) = usize::try_from(fd).ok().and_then(|index| READERS.get(index)) else {
-        return Lock(None);
-    };
+    let reader = usize::try_from(fd).ok().and_then(|index| READERS.get(index));
+    if reader.is_some_and(|reader| !lock_threads(reader)) {
+        return Lock { reader: None, file: None };
+    }
+    let is_locked = are_shared() && lock_file(fd, libc::F_WRLCK);
+    Lock { reader, file: is_locked.then_some(fd) }
+}
+
+/// Waits while another thread holds the lock. Returns false if the calling thread already holds it. If the holder does not exist in this
+/// process, it was a thread of the parent process before fork(2). In this case, the caller takes over the lock.
+fn lock_threads(reader: &AtomicI32) -> bool {
     let own = thread();
     loop {
         for _ in 0..LOCK_ATTEMPTS {
             match reader.compare_exchange(0, own, Ordering::Acquire, Ordering::Relaxed) {
-                Ok(_) => return Lock(Some(reader)),
-                Err(holder) if holder == own => return Lock(None),
+                Ok(_) => return true,
+                Err(holder) if holder == own => return false,
                 // SAFETY: sched_yield(2) has no preconditions.
                 Err(_) => unsafe { libc::sched_yield() },
             };
@@ -251,9 +278,27 @@ pub(crate) fn lock(fd: c_int) -> Lock {
         let holder = reader.load(Ordering::Relaxed);
         let is_gone = holder != 0 && !exists(holder);
         if is_gone && reader.compare_exchange(holder, own, Ordering::Acquire, Ordering::Relaxed).is_ok() {
-            return Lock(Some(reader));
+            return true;
         }
     }
+}
+
+/// Locks the socket against other processes, or unlocks it: a lock of POSIX on the socket's inode. The kernel removes the lock of a
+/// process that ends. Returns false if the kernel refuses.
+fn lock_file(fd: c_int, kind: c_int) -> bool {
+    let errno = crate::errno();
+    // SAFETY: zeroes are a valid lock, of the whole file.
+    let mut whole: libc::flock = unsafe { core::mem::zeroed() };
+    whole.l_type = kind as _;
+    let outcome = loop {
+        // SAFETY: the lock is valid during the call.
+        let result = unsafe { real::fcntl(fd, libc::F_SETLKW, (&raw const whole) as c_long) };
+        if result == 0 || crate::errno() != libc::EINTR {
+            break result == 0;
+        }
+    };
+    crate::set_errno(errno);
+    outcome
 }
 
 fn thread() -> c_int {
@@ -272,7 +317,10 @@ fn exists(thread: c_int) -> bool {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        if let Some(reader) = self.0 {
+        if let Some(fd) = self.file {
+            lock_file(fd, libc::F_UNLCK);
+        }
+        if let Some(reader) = self.reader {
             reader.store(0, Ordering::Release);
         }
     }

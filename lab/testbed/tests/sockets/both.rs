@@ -39,11 +39,39 @@ both! {
     hundreds_of_waiting_calls_do_not_prevent_new_sockets;
     one_to_many_sockets_serve_many_peers_and_one_is_peeled_off;
     a_message_is_read_in_parts_and_by_a_child;
+    four_processes_that_read_one_socket_get_each_message_once;
     streams_and_identifiers_pass_and_wrong_ones_are_refused;
     death_of_the_socket_server_gives_econnreset_once_and_enetdown_for_new_sockets;
     an_ordinary_user_has_a_server_of_its_own_and_no_privileged_port;
     messages_in_transit_arrive_although_their_association_is_peeled_off;
     each_message_that_was_taken_arrives_although_the_peer_shuts_down;
+}
+
+/// Reads one association in four processes. Prints the number of messages, and the number of different messages.
+const SHARED: &str = "
+s, _ = listen(sys.argv[1]).accept()
+there, here = os.pipe()
+for n in range(4):
+    if os.fork() == 0:
+        while message := s.recv(100): os.write(here, message)
+        os._exit(0)
+os.close(here)
+messages = os.fdopen(there).read().split()
+print(len(messages), len(set(messages)), flush=True)
+";
+
+/// Sends 20,000 different messages.
+const NUMBERS: &str = "
+s = sctp(); s.connect((sys.argv[1], int(sys.argv[2])))
+for n in range(20000): s.send(b'%d\\n' % n)
+s.close()
+";
+
+fn four_processes_that_read_one_socket_get_each_message_once(world: &World) {
+    let server = world.serve(SHARED);
+    world.ask(NUMBERS, &[]).good().unwrap();
+    let output = server.finish(LIMIT).unwrap().good().unwrap();
+    assert_eq!(output.stdout.lines().next_back(), Some("20000 20000"));
 }
 
 /// Reads a message in parts. For each part, prints whether the message ends with this part, and whether poll(2) reports
