@@ -64,7 +64,9 @@ pub(crate) fn run() -> Result<(), CliError> {
     )?;
     let talk = Talk::begin(&alpha, &beta, &stop)?;
     talk.go_on(PART)?;
-    show_links(&mut out, &alpha.status()?)?;
+    let status = alpha.status()?;
+    check_carrier(&status)?;
+    show_links(&mut out, &status)?;
 
     writeln!(out, "\nthe cable of eth1 is pulled:")?;
     let before = talk.take_longest_wait();
@@ -87,7 +89,7 @@ pub(crate) fn run() -> Result<(), CliError> {
     let status = alpha.status()?;
     show_links(&mut out, &status)?;
     let (sent, returned) = talk.end()?;
-    judge(&status, sent, returned)?;
+    check_return(sent, returned)?;
     drop((alpha, beta));
     directory.remove()?;
     writeln!(
@@ -115,17 +117,24 @@ fn check_move(status: &Status) -> Result<(), CliError> {
     }
 }
 
-/// Fails unless every number has come back, and the connection used SCTP.
-fn judge(status: &Status, sent: u64, returned: u64) -> Result<(), CliError> {
+/// Fails unless every number has come back.
+fn check_return(sent: u64, returned: u64) -> Result<(), CliError> {
     if sent != returned {
         return Err(failed(format!("{returned} of {sent} numbers came back")));
     }
-    if status.counters.connects_sctp != 1 {
-        return Err(failed(
-            "the connection fell back to plain TCP: `sctpify doctor` shows what this host lacks",
-        ));
-    }
     Ok(())
+}
+
+/// Fails unless the connection uses SCTP.
+fn check_carrier(status: &Status) -> Result<(), CliError> {
+    if status.counters.connects_sctp == 1 {
+        return Ok(());
+    }
+    let reason = status.recent_fallbacks.first().map(|fallback| fallback.reason.to_string());
+    let reason = reason.unwrap_or_else(|| "no reason is known".to_owned());
+    Err(failed(format!(
+        "the connection fell back to plain TCP: {reason}. `sctpify doctor` shows what this host lacks"
+    )))
 }
 
 fn show_links(out: &mut impl Write, status: &Status) -> io::Result<()> {
