@@ -92,8 +92,7 @@ pub(crate) struct Gathered {
 
 impl Surveys {
     pub(crate) fn begin(&mut self, question: Question) {
-        let next = Next::After(ConnectionId(0));
-        self.0.push_back(Survey { question, next, found: Found::default() });
+        self.0.push_back(Survey::new(question));
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -117,13 +116,16 @@ impl Surveys {
 /// Returns the links of all associations at once. Packets wait meanwhile.
 pub(crate) fn all_links(report: &Report<'_>) -> LinkSum {
     let (reply, _) = channel();
-    let next = Next::After(ConnectionId(0));
-    let mut survey = Survey { question: Question::Links(reply), next, found: Found::default() };
+    let mut survey = Survey::new(Question::Links(reply));
     while survey.proceed(report) {}
     survey.found.links
 }
 
 impl Survey {
+    fn new(question: Question) -> Survey {
+        Survey { question, next: Next::After(ConnectionId(0)), found: Found::default() }
+    }
+
     /// Gathers the next [`STRIDE`] items. Reports whether more are left.
     fn proceed(&mut self, report: &Report<'_>) -> bool {
         for _ in 0..STRIDE {
