@@ -19,6 +19,11 @@ use crate::shimrules::show_rules;
 
 /// File with the names of services.
 const SERVICES_FILE: &str = "/etc/services";
+/// Frequent services, in the form of services(5), for hosts whose file lacks them. Small systems have no file.
+const FREQUENT_SERVICES: &str = "\
+    ftp 21/tcp\nssh 22/tcp\nsmtp 25/tcp mail\ndomain 53/tcp\nhttp 80/tcp www\npop3 110/tcp\nimap2 143/tcp imap\nldap 389/tcp\n\
+    https 443/tcp\nsubmission 587/tcp\nldaps 636/tcp\nrsync 873/tcp\nimaps 993/tcp\npop3s 995/tcp\nmqtt 1883/tcp\nnfs 2049/tcp\n\
+    mysql 3306/tcp\ndiameter 3868/tcp\nsip 5060/tcp\nsip-tls 5061/tcp\npostgresql 5432/tcp postgres\nredis 6379/tcp\n";
 /// Word that stands for all services or all addresses.
 const ANY: &str = "any";
 /// Limit on the length of a rules file, in bytes. A file of this length or longer is refused. A full table of rules is shorter.
@@ -303,9 +308,13 @@ fn parts<'a>(list: &'a str, what: &str) -> Result<Vec<&'a str>, CliError> {
 /// Returns the TCP port of a service.
 fn port_of(name: &str) -> Result<PortRange, CliError> {
     let unknown = |why: String| usage(format!("unknown service `{name}` ({why}): give its port"));
-    let text = std::fs::read_to_string(SERVICES_FILE)
-        .map_err(|error| unknown(format!("{SERVICES_FILE}: {error}")))?;
-    let port = port_in(&text, name).ok_or_else(|| unknown(format!("not in {SERVICES_FILE}")))?;
+    let text = std::fs::read_to_string(SERVICES_FILE);
+    let found = text.as_deref().ok().and_then(|text| port_in(text, name));
+    let port = found.or_else(|| port_in(FREQUENT_SERVICES, name));
+    let port = port.ok_or_else(|| match &text {
+        Ok(_) => unknown(format!("not in {SERVICES_FILE}")),
+        Err(error) => unknown(format!("{SERVICES_FILE}: {error}")),
+    })?;
     PortRange::new(port, port).map_err(usage)
 }
 
@@ -341,6 +350,8 @@ mod tests {
     fn a_service_is_found_by_its_name_and_its_aliases_for_tcp() {
         let found = ["ssh", "www", "domain", "quic", "SSH"].map(|name| port_in(SERVICES, name));
         assert_eq!(found, [Some(22), Some(80), Some(53), None, None]);
+        let frequent = ["ssh", "https", "postgres", "redis"].map(|name| port_in(FREQUENT_SERVICES, name));
+        assert_eq!(frequent, [Some(22), Some(443), Some(5432), Some(6379)]);
     }
 
     #[test]
