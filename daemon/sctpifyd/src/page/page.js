@@ -37,7 +37,8 @@ function sentence(peer, links, associations) {
   const used = links.filter((l) => l.in_use && l.state === "up");
   const data = used.length ? "; data uses " + names(used) : "";
   const clear = own.filter((a) => !a.encryption).length;
-  const keys = clear === 0 ? "; encrypted" : clear === own.length ? "; not encrypted" : "; partly encrypted";
+  const isVerified = own.every((a) => ["paired", "configured"].includes(a.encryption?.by));
+  const keys = clear === own.length ? "; not encrypted" : clear > 0 ? "; partly encrypted" : isVerified ? "; encrypted, peer verified" : "; encrypted, peer not verified";
   return (name ? name + " (" + peer + ")" : peer) + ": " + work + failed + data + keys + ".";
 }
 
