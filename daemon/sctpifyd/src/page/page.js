@@ -199,8 +199,9 @@ function associations(status) {
   place("associations").replaceChildren(...(boxes.length ? boxes : [none("No associations.")]));
 }
 
+// The words of a reason, which may contain another one.
 function reason(value) {
-  return typeof value === "string" ? value : Object.values(value).join(" ").replaceAll("_", " ");
+  return typeof value === "object" && value !== null ? Object.values(value).map(reason).join(" ") : String(value).replaceAll("_", " ");
 }
 
 function events(status) {
