@@ -11,7 +11,7 @@
 //!   association that begins in a tunnel stays in this tunnel.
 //! - A peer at a public address is offered no private address.
 //!
-//! Routes are looked up when a peer needs them and cached for [`ROUTES_AGE_MAX`]. An address change triggers a new listing; `roaming`
+//! Routes are looked up when a peer needs them and cached for [`ROUTES_AGE_MAX`]. A change of addresses or routes triggers a new listing; `roaming`
 //! applies the change to connections. Begin at [`AddressBook::offered`].
 
 use std::borrow::Cow;
@@ -46,9 +46,15 @@ const LISTED_MAX: usize = 8;
 const ROUTES_AGE_MAX: Duration = Duration::from_secs(1);
 /// Limit on the cached routes. At this limit the cache is cleared.
 const ROUTES_MAX: usize = 4096;
-/// Documentation addresses (RFC 5737, RFC 3849). No network has a specific route to them, so a lookup finds the default route.
-const ANYWHERE: [IpAddr; 2] =
-    [IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1))];
+/// Documentation addresses of different networks (RFC 5737, RFC 3849, RFC 9637). A host has no specific route to all of them, so one of the lookups
+/// finds its default route. Test networks often have some of them.
+const ANYWHERE: [IpAddr; 5] = [
+    IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)),
+    IpAddr::V4(Ipv4Addr::new(198, 51, 100, 1)),
+    IpAddr::V4(Ipv4Addr::new(203, 0, 113, 1)),
+    IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)),
+    IpAddr::V6(Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 1)),
+];
 /// Limit on the remembered addresses that this host no longer has.
 const GONE_MAX: usize = 64;
 /// Largest MTU that is probed for, in bytes: the MTU of Ethernet jumbo frames.

@@ -189,14 +189,27 @@ impl Roaming<'_> {
         {
             self.policy.learned().lock().note_address(connection.flow().remote().ip(), route.remote);
         }
-        let is_shared = self.shared.get(association).is_some();
-        let roams = is_shared || id.and_then(|id| self.connections.get(id)).is_some_and(|c| c.roams());
         let info = self.engine.info(association);
         let is_unwanted =
             info.is_some_and(|info| info.paths.iter().any(|path| self.must_leave(path.route.local)));
-        if (self.interception.keeps_addresses() || is_unwanted) && roams {
+        if (self.interception.keeps_addresses() || is_unwanted) && self.roams(association) {
             self.follow_addresses_of(association);
         }
+    }
+
+    /// Announces the changes of addresses that the association could not follow when they came: during its handshake, or while the removal of
+    /// an address that has come back was pending.
+    pub(crate) fn catch_up(&mut self, association: AssociationId) {
+        match self.roams(association) {
+            true => self.follow_addresses_of(association),
+            false => self.use_links(association),
+        }
+    }
+
+    /// Reports whether the association follows changes of this host's addresses.
+    fn roams(&self, association: AssociationId) -> bool {
+        let own = self.connections.of_association(association).and_then(|id| self.connections.get(id));
+        self.shared.get(association).is_some() || own.is_some_and(|connection| connection.roams())
     }
 }
 

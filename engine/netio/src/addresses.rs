@@ -1,4 +1,4 @@
-//! Lists the addresses at which peers can reach this host, and watches their changes.
+//! Lists the addresses at which peers can reach this host, and watches their changes and those of routes.
 //!
 //! This module only reads the kernel's state. It always omits:
 //! - loopback and link-local addresses
@@ -16,11 +16,14 @@ use std::os::fd::{AsRawFd, RawFd};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressMessage, AddressScope};
 use netlink_packet_route::link::{InfoKind, LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
+use netlink_packet_route::route::{RouteAttribute, RouteMessage, RouteProtocol};
 
 use crate::netlink::{Dump, Netlink};
 
 /// Arbitrary port to which a UDP socket is connected. The socket sends no packet.
 const DISCARD: u16 = 9;
+/// The kernel's table of this host's own addresses.
+const LOCAL_TABLE: u32 = 255;
 /// Limit on the receive calls of one [`Monitor::poll`].
 const CALLS_PER_POLL: usize = 64;
 
@@ -157,6 +160,8 @@ pub enum AddressEvent {
         /// The interface's name.
         ifname: String,
     },
+    /// A default route, or another route that no routing daemon owns, came or went.
+    RoutesChanged,
     /// Changes came faster than the caller read them, so the monitor lost some changes. The caller must list the addresses again.
     Lost,
 }
@@ -216,7 +221,7 @@ fn bytes_of(message: &LinkMessage) -> Option<InterfaceBytes> {
     Some(InterfaceBytes { ifindex: message.header.index, ifname: ifname?, bytes: bytes? })
 }
 
-/// Watcher of the links and addresses of a network namespace. Its file descriptor can be registered with a poll, edge- or
+/// Watcher of the links, addresses and routes of a network namespace. Its file descriptor can be registered with a poll, edge- or
 /// level-triggered. At each event, call [`poll`](Monitor::poll).
 pub struct Monitor {
     netlink: Netlink,
@@ -236,7 +241,11 @@ impl Monitor {
     /// # Errors
     /// The errors of netlink(7) sockets.
     pub fn open(skip: &[impl AsRef<str>]) -> io::Result<Monitor> {
-        let groups = libc::RTMGRP_LINK | libc::RTMGRP_IPV4_IFADDR | libc::RTMGRP_IPV6_IFADDR;
+        let groups = libc::RTMGRP_LINK
+            | libc::RTMGRP_IPV4_IFADDR
+            | libc::RTMGRP_IPV4_ROUTE
+            | libc::RTMGRP_IPV6_IFADDR
+            | libc::RTMGRP_IPV6_ROUTE;
         let netlink = Netlink::open(groups as u32, true)?;
         let links = Links::list(&mut Netlink::open(0, false)?, skip)?;
         Ok(Monitor { netlink, links })
@@ -308,6 +317,11 @@ impl Links {
                 None => self.on_unusable(&message, f),
             },
             RouteNetlinkMessage::DelAddress(message) => self.on_unusable(&message, f),
+            RouteNetlinkMessage::NewRoute(route) | RouteNetlinkMessage::DelRoute(route)
+                if matters(&route) =>
+            {
+                f(AddressEvent::RoutesChanged);
+            }
             _ => {}
         }
     }
@@ -369,6 +383,21 @@ impl Links {
             mtu: link.mtu,
         })
     }
+}
+
+/// Reports whether a change of this route can change the ways to peers. Leaves out the routes that the kernel keeps for each address, and
+/// those of routing daemons, which may change all the time, except default routes.
+fn matters(route: &RouteMessage) -> bool {
+    let in_attribute = route.attributes.iter().find_map(|attribute| match attribute {
+        RouteAttribute::Table(table) => Some(*table),
+        _ => None,
+    });
+    let table = in_attribute.unwrap_or_else(|| u32::from(route.header.table));
+    let is_by_operator = matches!(
+        route.header.protocol,
+        RouteProtocol::Boot | RouteProtocol::Static | RouteProtocol::Dhcp | RouteProtocol::Ra
+    );
+    table != LOCAL_TABLE && (route.header.destination_prefix_length == 0 || is_by_operator)
 }
 
 /// Returns the host's own address. On point-to-point links, `IFA_ADDRESS` is the peer's address.

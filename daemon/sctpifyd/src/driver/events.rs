@@ -322,7 +322,10 @@ impl Driver {
             Event::PathMtu { route, from, to } => tracing::debug!(?route, from, to, "MTU of a path"),
             Event::AddressChange { change, refusal } => {
                 self.path_events.note_addresses(association);
-                self.roaming().use_links(association);
+                match (change, refusal) {
+                    (AddressChange::SetUse(..), _) | (_, Some(_)) => self.roaming().use_links(association),
+                    (_, None) => self.roaming().catch_up(association),
+                }
                 if matches!((change, refusal), (AddressChange::SetUse(..), None)) {
                     tracing::debug!(?change, "the peer knows the use of our address");
                 } else if let Some(left_out) = self.history.admit(Line::Answer, self.now) {
@@ -517,6 +520,7 @@ impl Driver {
         self.history.count(Occurrence::SharedAssociation);
         self.shared.note_idle(now, association, engine, policy, &mut self.timers);
         self.shared.flush(now, association, engine);
+        self.roaming().catch_up(association);
     }
 
     /// Takes messages from the shared associations. Reports whether more messages may wait.

@@ -107,6 +107,52 @@ fn a_new_link_policy_moves_a_live_connection_and_an_excluded_link_loses_its_path
     assert!(wait_for(LIMIT, || paths().contains(&own)), "{}", paths());
 }
 
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn an_uplink_that_gets_its_route_after_its_address_carries_live_connections_again() {
+    let world = TwoUplinks::new();
+    // Events about addresses of IPv6 would make the daemon look at the routes, too.
+    world.alpha.tool("sysctl", &["-q", "-w", "net.ipv6.conf.all.disable_ipv6=1"]).unwrap();
+    let _receiver = world.serve(BULK, &["receive", &PORT.to_string()]);
+    let mut send = world.alpha.command(BULK);
+    send.args(["send-paced", &world.target(), "200", "1000", "20000"]);
+    let _sender = world.alpha.spawn("sender", send).unwrap();
+    let (address, name) = (world.uplinks[1].left_v4().to_string(), world.uplinks[1].name());
+    let paths = || world.alphas.sctpify(&["paths"]).unwrap().good().unwrap().stdout;
+    // The connection's association and the shared one.
+    let is_whole = || paths().matches(&address).count() == 2 && !paths().contains("unconfirmed");
+    assert!(wait_for(LIMIT, is_whole), "{}", paths());
+    let with_prefix = format!("{address}/24");
+    world.alpha.ip(&["address", "del", &with_prefix, "dev", &name]).unwrap();
+    assert!(wait_for(LIMIT, || !paths().contains(&address)), "{}", paths());
+    world.alpha.ip(&["address", "add", &with_prefix, "dev", &name]).unwrap();
+    // The daemon has seen the address before its route comes.
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    let via = world.uplinks[1].right_v4().to_string();
+    world.alpha.ip(&["route", "add", "default", "via", &via, "dev", &name, "metric", "20"]).unwrap();
+    assert!(wait_for(LIMIT, is_whole), "{}", paths());
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn an_address_that_may_be_used_again_while_its_removal_is_pending_comes_back() {
+    let story = Story::begin("");
+    let (first, second) = (&story.world.link, &story.second);
+    story.await_data_by(first);
+    let alphas = &story.world.alphas;
+    let own = second.left_v4().to_string();
+    first.silence().unwrap();
+    story.await_data_by(second);
+    // The peer cannot answer before the first link works again.
+    set(alphas, "%2 use=never", first, second);
+    set(alphas, "", first, second);
+    first.restore().unwrap();
+    let is_removed = || alphas.log().contains(&format!("Remove({own})"));
+    assert!(wait_for(LIMIT, is_removed), "{}", alphas.log());
+    let paths = || alphas.sctpify(&["paths"]).unwrap().good().unwrap().stdout;
+    assert!(wait_for(LIMIT, || paths().contains(&own)), "{}", paths());
+}
+
 /// Sends bytes over a link for a second, as plain TCP.
 fn burden(world: &World, link: &Link) {
     let plain_port = (PORT + 200).to_string();

@@ -61,7 +61,10 @@ fn a_browser_draws_the_paths_of_a_live_connection() {
     let Some(browser) = Browser::find(&world.alpha).unwrap() else { return };
     let drawn = browser.drawn("http://127.0.0.1:9897/").unwrap();
     assert!(drawn.contains("class=\"path active in_use\""), "{drawn}");
-    assert!(drawn.contains("its link works; data uses ") && drawn.contains("; encrypted, peer not verified."), "{drawn}");
+    assert!(
+        drawn.contains("its link works; data uses ") && drawn.contains("; encrypted, peer not verified."),
+        "{drawn}"
+    );
     assert!(drawn.contains("aria-label=\"last 60 s: sent at most "), "{drawn}");
     assert!(drawn.contains("<canvas "), "uPlot drew the charts: {drawn}");
     assert!(drawn.contains("remote enable"), "{drawn}");
