@@ -196,9 +196,10 @@ impl LinkPolicy {
     }
 
     /// Returns the interval of heartbeats while the link is idle, in seconds; `None` means the interval that applies without a
-    /// policy.
+    /// policy. A link that is not to be used may still have paths, of connections that have no other.
     pub fn heartbeat_s(&self) -> Option<u32> {
-        self.heartbeat_s.or((self.usage == LinkUse::Backup).then_some(BACKUP_HEARTBEAT_S))
+        let is_idle = matches!(self.usage, LinkUse::Backup | LinkUse::Never);
+        self.heartbeat_s.or(is_idle.then_some(BACKUP_HEARTBEAT_S))
     }
 
     /// Returns the cap on the link's monthly traffic.
@@ -323,7 +324,7 @@ mod tests {
         assert_eq!(of("wwan0"), Some((Some("lte"), LinkUse::Backup, Some(60))));
         assert_eq!(of("eth1"), Some((Some("fibre"), LinkUse::Secondary, None)));
         assert_eq!(of("eth2"), Some((None, LinkUse::Primary, None)));
-        assert_eq!(of("tun0"), Some((None, LinkUse::Never, None)));
+        assert_eq!(of("tun0"), Some((None, LinkUse::Never, Some(30))));
         assert_eq!(of("wlan0"), None);
     }
 
@@ -351,6 +352,8 @@ mod tests {
         let capped: LinkPolicy = "wwan0 name=lte use=primary cap_mb=1 at_cap=backup".parse().unwrap();
         assert_eq!((capped.at_cap().usage(), capped.at_cap().name()), (LinkUse::Backup, Some("lte")));
         assert_eq!(capped.at_cap().heartbeat_s(), Some(BACKUP_HEARTBEAT_S));
+        let unused: LinkPolicy = "wwan0 use=backup cap_mb=1".parse().unwrap();
+        assert_eq!(unused.at_cap().heartbeat_s(), Some(BACKUP_HEARTBEAT_S), "not more often than before");
     }
 
     #[test]
