@@ -430,6 +430,7 @@ impl Sctp {
         let Some(association) = self.associations.get_mut(&number) else { return };
         association.streams = streams;
         if let Some(first) = association.first.take() {
+            association.waits_until = None;
             association.note_sent(now, &first, self.bounds.answer);
         }
         let peer = association.peer;

@@ -240,6 +240,15 @@ fn messages_to_a_peer_that_shuts_its_association_down_go_over_a_new_association(
 }
 
 #[test]
+fn a_message_that_leaves_with_the_handshake_ends_the_wait_for_a_shutdown() {
+    let mut proxies = shutting_down();
+    proxies[0].send(PEER[0], 2);
+    until(&mut proxies, |proxies| proxies[1].inbox.messages.len() == 2 && is_established(&proxies[0]));
+    // The messages of a later shutdown wait as long as this one did.
+    assert!(proxies[0].sctp.associations.values().all(|association| association.waits_until.is_none()));
+}
+
+#[test]
 fn a_new_limit_on_the_time_of_answers_holds_for_the_requests_that_follow() {
     let mut proxies = proxies(&[], SctpConfig::default());
     for number in [1, 2] {
