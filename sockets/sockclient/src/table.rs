@@ -17,6 +17,10 @@ use crate::real;
 pub const REMEMBERED: usize = 65_536;
 /// Number of attempts to take a descriptor's lock before the caller checks that the holder of the lock still exists.
 const LOCK_ATTEMPTS: usize = 1000;
+/// Number of pauses after which a caller goes on without the lock that another process holds.
+const LOCK_PAUSES: usize = 100;
+/// Length of such a pause, in milliseconds.
+const LOCK_PAUSE_MS: c_int = 10;
 /// For each descriptor, the ID of the thread that holds the lock for reading; 0: no thread.
 static READERS: [AtomicI32; REMEMBERED] = [const { AtomicI32::new(0) }; REMEMBERED];
 
@@ -284,19 +288,28 @@ fn lock_threads(reader: &AtomicI32) -> bool {
 }
 
 /// Locks the socket against other processes, or unlocks it: a lock of POSIX on the socket's inode. The kernel removes the lock of a
-/// process that ends. Returns false if the kernel refuses.
+/// process that ends. Returns false if the kernel refuses, or another process holds the lock for about a second. A process that was
+/// stopped, or that keeps the lock on purpose, thus holds up no call that must not wait.
 fn lock_file(fd: c_int, kind: c_int) -> bool {
     let errno = crate::errno();
     // SAFETY: zeroes are a valid lock, of the whole file.
     let mut whole: libc::flock = unsafe { core::mem::zeroed() };
     whole.l_type = kind as _;
-    let outcome = loop {
+    let mut outcome = false;
+    for attempt in 0..LOCK_ATTEMPTS + LOCK_PAUSES {
         // SAFETY: the lock is valid during the call.
-        let result = unsafe { real::fcntl(fd, libc::F_SETLKW, (&raw const whole) as c_long) };
-        if result == 0 || crate::errno() != libc::EINTR {
-            break result == 0;
+        let result = unsafe { real::fcntl(fd, libc::F_SETLK, (&raw const whole) as c_long) };
+        outcome = result == 0;
+        if outcome || !matches!(crate::errno(), libc::EAGAIN | libc::EACCES) {
+            break;
         }
-    };
+        match attempt < LOCK_ATTEMPTS {
+            // SAFETY: sched_yield(2) has no preconditions.
+            true => unsafe { libc::sched_yield() },
+            // SAFETY: the list is empty.
+            false => unsafe { real::poll(core::ptr::null_mut(), 0, LOCK_PAUSE_MS) },
+        };
+    }
     crate::set_errno(errno);
     outcome
 }

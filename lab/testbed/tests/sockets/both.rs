@@ -40,6 +40,7 @@ both! {
     one_to_many_sockets_serve_many_peers_and_one_is_peeled_off;
     a_message_is_read_in_parts_and_by_a_child;
     four_processes_that_read_one_socket_get_each_message_once;
+    a_process_that_keeps_the_lock_of_a_shared_socket_holds_up_no_other;
     streams_and_identifiers_pass_and_wrong_ones_are_refused;
     death_of_the_socket_server_gives_econnreset_once_and_enetdown_for_new_sockets;
     an_ordinary_user_has_a_server_of_its_own_and_no_privileged_port;
@@ -72,6 +73,28 @@ fn four_processes_that_read_one_socket_get_each_message_once(world: &World) {
     world.ask(NUMBERS, &[]).good().unwrap();
     let output = server.finish(LIMIT).unwrap().good().unwrap();
     assert_eq!(output.stdout.lines().next_back(), Some("20000 20000"));
+}
+
+/// Reads a message while a child process keeps a lock of POSIX on the socket.
+const LOCKED: &str = "
+import fcntl
+s, _ = listen(sys.argv[1]).accept()
+there, here = os.pipe()
+if os.fork() == 0:
+    fcntl.lockf(s, fcntl.LOCK_EX)
+    os.write(here, b'locked')
+    time.sleep(60)
+    os._exit(0)
+os.read(there, 10)
+print(s.recv(100), flush=True)
+os._exit(0)
+";
+
+fn a_process_that_keeps_the_lock_of_a_shared_socket_holds_up_no_other(world: &World) {
+    let mut server = world.serve(LOCKED);
+    let client = "s = sctp(); s.connect((sys.argv[1], int(sys.argv[2]))); s.send(b'hello'); s.close()";
+    world.ask(client, &[]);
+    server.wait_until("read", LIMIT, |process| process.stdout().contains("b'hello'")).unwrap();
 }
 
 /// Reads a message in parts. For each part, prints whether the message ends with this part, and whether poll(2) reports
