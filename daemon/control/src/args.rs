@@ -38,7 +38,7 @@ pub struct DaemonArgs {
     #[arg(long, value_name = "PATH", env = "SCTPIFY_CONTROL", default_value = DEFAULT_CONTROL)]
     pub control: PathBuf,
 
-    /// Directory for the rules file, the learned table, the host's key and the known peers
+    /// Directory for the rules file, the learned table, the host's key, the known peers, and the traffic and history of links
     #[arg(long, value_name = "DIR", env = "SCTPIFY_STATE_DIR", default_value = DEFAULT_STATE_DIR)]
     pub state_dir: PathBuf,
 

@@ -8,6 +8,9 @@ use std::path::Path;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::FileError;
+use crate::files::write_whole;
+
 /// A kind of files.
 pub(crate) struct EntriesFile {
     /// The first line.
@@ -65,6 +68,19 @@ impl EntriesFile {
             Err(error) => Some(format!("cannot be read ({error})")),
         };
         problem.map(|problem| format!("{}: {problem}", path.display()))
+    }
+
+    /// Writes entries to a file, wholly or not at all.
+    ///
+    /// # Errors
+    /// If the file cannot be written. The file is then unchanged.
+    pub(crate) fn save<T: Serialize>(
+        &self,
+        path: &Path,
+        entries: impl Iterator<Item = T>,
+    ) -> std::result::Result<(), FileError> {
+        let text = self.print(entries).map_err(|error| FileError::Io { path: path.into(), error })?;
+        write_whole(path, &text)
     }
 
     /// Prints entries as the text of a file.

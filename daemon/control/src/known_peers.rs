@@ -21,7 +21,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::FileError;
 use crate::entries::EntriesFile;
-use crate::files::write_whole;
 
 /// Limit on the peers.
 pub const PEERS_MAX: usize = 4096;
@@ -525,8 +524,7 @@ pub fn parse_peers(text: &str) -> Result<KnownPeers, WrongPeer> {
 /// # Errors
 /// If the file cannot be written. The file is then unchanged.
 pub fn save_peers<'a>(path: &Path, peers: impl Iterator<Item = &'a KnownPeer>) -> Result<(), FileError> {
-    let text = print_peers(peers).map_err(|error| FileError::Io { path: path.into(), error })?;
-    write_whole(path, &text)
+    FILE.save(path, peers)
 }
 
 /// Prints peers as the text of a file.

@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::FileError;
 use crate::entries::EntriesFile;
-use crate::files::write_whole;
 
 /// The file of a table. A full table needs about a quarter of the limit.
 const FILE: EntriesFile = EntriesFile { head: "sctpify learned table, version 1", max_bytes: 8 << 20 };
@@ -78,8 +77,7 @@ pub fn save_learned<'a>(
     path: &Path,
     entries: impl Iterator<Item = &'a LearnedEntry>,
 ) -> Result<(), FileError> {
-    let text = print_learned(entries).map_err(|error| FileError::Io { path: path.into(), error })?;
-    write_whole(path, &text)
+    FILE.save(path, entries)
 }
 
 /// Prints a table as the text of a file.

@@ -13,7 +13,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::FileError;
 use crate::entries::EntriesFile;
-use crate::files::write_whole;
 use crate::link::title_of;
 
 /// Limit on the links. If there are more, those without an association give way, the longest unread first.
@@ -290,8 +289,7 @@ pub fn parse_history(text: &str) -> (LinkHistories, Option<String>) {
 /// # Errors
 /// If the file cannot be written. The file is then unchanged.
 pub fn save_history(path: &Path, links: &LinkHistories) -> Result<(), FileError> {
-    let text = print_history(links).map_err(|error| FileError::Io { path: path.into(), error })?;
-    write_whole(path, &text)
+    FILE.save(path, links.iter())
 }
 
 /// Prints histories as the text of a file.

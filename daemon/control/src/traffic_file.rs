@@ -8,7 +8,6 @@ use rules::TrafficTable;
 
 use crate::FileError;
 use crate::entries::EntriesFile;
-use crate::files::write_whole;
 
 /// The file of a table. A full table needs about a quarter of the limit.
 const FILE: EntriesFile = EntriesFile { head: "sctpify link traffic, version 1", max_bytes: 64 << 10 };
@@ -33,8 +32,7 @@ pub fn parse_traffic(text: &str) -> (TrafficTable, Option<String>) {
 /// # Errors
 /// If the file cannot be written. The file is then unchanged.
 pub fn save_traffic(path: &Path, table: &TrafficTable) -> Result<(), FileError> {
-    let text = print_traffic(table).map_err(|error| FileError::Io { path: path.into(), error })?;
-    write_whole(path, &text)
+    FILE.save(path, table.iter())
 }
 
 /// Prints a table as the text of a file.

@@ -104,8 +104,7 @@ impl Archive {
         match self {
             Archive::Own(files) => files.save_learned(entries),
             Archive::Asked(line) => {
-                let text = control::print_learned(entries);
-                let text = text.map_err(|error| ArchiveError::Failed(error.to_string()))?;
+                let text = printed(control::print_learned(entries))?;
                 line.tell(Ask::Learned { text })
             }
         }
@@ -116,8 +115,7 @@ impl Archive {
         match self {
             Archive::Own(files) => files.save_traffic(table),
             Archive::Asked(line) => {
-                let text = control::print_traffic(table);
-                let text = text.map_err(|error| ArchiveError::Failed(error.to_string()))?;
+                let text = printed(control::print_traffic(table))?;
                 line.tell(Ask::Traffic { text })
             }
         }
@@ -128,8 +126,7 @@ impl Archive {
         match self {
             Archive::Own(files) => files.save_history(links),
             Archive::Asked(line) => {
-                let text = control::print_history(links);
-                let text = text.map_err(|error| ArchiveError::Failed(error.to_string()))?;
+                let text = printed(control::print_history(links))?;
                 line.tell(Ask::History { text })
             }
         }
@@ -146,8 +143,7 @@ impl Archive {
         match self {
             Archive::Own(files) => files.merge_peers(peers, base),
             Archive::Asked(line) => {
-                let text = control::print_peers(peers.iter());
-                let text = text.map_err(|error| ArchiveError::Failed(error.to_string()))?;
+                let text = printed(control::print_peers(peers.iter()))?;
                 line.tell(Ask::Peers { text })?;
                 Ok((peers.clone(), None))
             }
@@ -169,4 +165,9 @@ impl Archive {
             Archive::Asked(line) => Signer::Asked(line.clone()),
         }
     }
+}
+
+/// Returns the text of a file, unless its entries could not be printed.
+fn printed(text: std::io::Result<String>) -> Result<String, ArchiveError> {
+    text.map_err(|error| ArchiveError::Failed(error.to_string()))
 }

@@ -142,7 +142,7 @@ fn other_hosts_get_the_metrics_with_the_token_and_nothing_else() {
         );
         assert!(!refused.contains("sctpify_"), "{refused}");
     }
-    for path in ["/", "/status.json", "/rules.json", "/page.js", "/page.css", "/common.js"] {
+    for path in ["/", "/status.json", "/rules.json", "/history.json", "/page.js", "/page.css", "/common.js"] {
         let missing = watched.request(path, &bearer);
         assert!(missing.starts_with("HTTP/1.1 404"), "{path}: {missing}");
     }
